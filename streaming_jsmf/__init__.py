@@ -1,0 +1,54 @@
+"""Out-of-core spectral topic inference: Parquet shards in, provable topics out, from one or two scans.
+
+Names are imported when they are first used: Dask loads a part of this package in every process.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_EXPORTS = {
+    "Execution": "streaming_jsmf.runtime.schedulers",
+    "InferSettings": "streaming_jsmf.config",
+    "InputError": "streaming_jsmf.errors",
+    "ScanSettings": "streaming_jsmf.config",
+    "StoreError": "streaming_jsmf.errors",
+    "StreamingJSMFError": "streaming_jsmf.errors",
+    "fit": "streaming_jsmf.workflow.fit",
+    "infer": "streaming_jsmf.workflow.infer",
+    "open_corpus": "streaming_jsmf.corpus",
+    "open_model": "streaming_jsmf.model.store",
+    "open_moments": "streaming_jsmf.moments.reader",
+    "scan": "streaming_jsmf.workflow.scan",
+    "to_dask_array": "streaming_jsmf.blocks.dask_array",
+}
+
+__all__ = ["__version__", *sorted(_EXPORTS)]
+
+if TYPE_CHECKING:
+    from streaming_jsmf.blocks.dask_array import to_dask_array as to_dask_array
+    from streaming_jsmf.config import InferSettings as InferSettings
+    from streaming_jsmf.config import ScanSettings as ScanSettings
+    from streaming_jsmf.corpus import open_corpus as open_corpus
+    from streaming_jsmf.errors import InputError as InputError
+    from streaming_jsmf.errors import StoreError as StoreError
+    from streaming_jsmf.errors import StreamingJSMFError as StreamingJSMFError
+    from streaming_jsmf.model.store import open_model as open_model
+    from streaming_jsmf.moments.reader import open_moments as open_moments
+    from streaming_jsmf.runtime.schedulers import Execution as Execution
+    from streaming_jsmf.workflow.fit import fit as fit
+    from streaming_jsmf.workflow.infer import infer as infer
+    from streaming_jsmf.workflow.scan import scan as scan
+
+
+def __getattr__(name: str) -> Any:
+    if name in _EXPORTS:
+        return getattr(import_module(_EXPORTS[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_EXPORTS})

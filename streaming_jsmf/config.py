@@ -1,0 +1,168 @@
+"""Settings with a fingerprint: what decides the bits of a store, checked where it enters.
+
+A setting belongs here when another value gives another result. How a job runs (scheduler, workers,
+memory, progress) is not a setting: it changes no bit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
+
+from streaming_jsmf.errors import InputError
+
+DocumentWeights = Literal["capped", "uniform", "length"]
+RangeFinder = Literal["factors", "halko"]
+Rectifier = Literal["enn", "none"]
+
+#: Tokens at which the weight of a document stops growing under ``capped``.
+CAPPED_LENGTH = 200
+
+#: Bounds of the default partition size, in nonzeros.
+SMALLEST_PARTITION, LARGEST_PARTITION, DEFAULT_PARTITIONS = 8_000_000, 64_000_000, 64
+
+
+def fingerprint(fields: Mapping[str, Any]) -> str:
+    """Return the sha256 (hex) of the canonical JSON of ``fields``."""
+    text = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _require(condition: bool, setting: str, value: object, wanted: str) -> None:
+    if not condition:
+        raise InputError(f"{setting} is {value!r}; give {wanted}")
+
+
+def _require_choice(setting: str, value: str, choices: tuple[str, ...]) -> None:
+    _require(value in choices, setting, value, "one of " + ", ".join(choices))
+
+
+@dataclass(frozen=True)
+class ScanSettings:
+    """What a scan computes. All fields enter the moments store's fingerprint.
+
+    Parameters
+    ----------
+    max_topics
+        The largest number of topics K that will be asked of the store; widths follow from it.
+    scans
+        1: the range scan alone. 2: also C Q on the basis Q, which halves the error of the eigenpairs
+        at about a tenth of the time of the first.
+    range_finder
+        ``factors``: a factor per partition with power steps, merged. ``halko``: the single-view sketch of
+        Halko et al. (2011) that LR-JSMF names, with its range truncated; kept to compare with.
+    document_weights
+        ``capped``: min(length, 200). ``uniform``: 1, as in the papers. ``length``: the tokens of the document.
+    partition_nonzeros
+        Nonzeros of a partition, the unit of work and of resumption. None: total / 64, between 8 M and 64 M.
+    power_steps
+        Multiplications of a partition by itself, all in memory. More: smaller error, more time.
+    seed
+        Of the probes.
+
+    Raises
+    ------
+    InputError
+        If a field is out of range; the message names the field and what is allowed.
+    """
+
+    max_topics: int = 50
+    scans: int = 2
+    range_finder: RangeFinder = "factors"
+    document_weights: DocumentWeights = "capped"
+    partition_nonzeros: int | None = None
+    power_steps: int = 3
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _require(self.max_topics >= 1, "max_topics", self.max_topics, "a whole number of at least 1")
+        _require(self.scans in (1, 2), "scans", self.scans, "1 or 2")
+        _require_choice("range_finder", self.range_finder, get_args(RangeFinder))
+        _require_choice("document_weights", self.document_weights, get_args(DocumentWeights))
+        size = self.partition_nonzeros
+        _require(size is None or size >= 1, "partition_nonzeros", size, "a whole number of at least 1")
+        _require(self.power_steps >= 1, "power_steps", self.power_steps, "a whole number of at least 1")
+        _require(0 <= self.seed < 2**63, "seed", self.seed, "a whole number from 0 to 2^63 - 1")
+
+    @property
+    def factor_width(self) -> int:
+        """Columns L of a factor: 4 K."""
+        return 4 * self.max_topics
+
+    @property
+    def basis_width(self) -> int:
+        """Columns m of the basis Q of the second scan: 2 K, and at least K + 10."""
+        return max(2 * self.max_topics, self.max_topics + 10)
+
+    def partition_budget(self, nonzeros: int) -> int:
+        """Nonzeros of a partition for a corpus of ``nonzeros``; the number of workers plays no part."""
+        if self.partition_nonzeros is not None:
+            return self.partition_nonzeros
+        return min(max(nonzeros // DEFAULT_PARTITIONS, SMALLEST_PARTITION), LARGEST_PARTITION)
+
+    def fields(self) -> dict[str, Any]:
+        """The settings as plain JSON values, in the order of the definition."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class InferSettings:
+    """What is made of a moments store for one number of topics.
+
+    Parameters
+    ----------
+    n_topics
+        K.
+    rectify
+        ``enn``: epsilon non-negative rectification (LR-JSMF, Algorithm 3). ``none``: the eigenpairs as they are.
+    max_iterations, tolerance
+        ENN stops when the relative change of Y Y' falls below ``tolerance``, or after ``max_iterations``.
+    anchor_min_df
+        Documents that a word must occur in to be an anchor: below 1 a share of all documents, otherwise a
+        number. 0: no such guard (the papers). None: 1 % of the documents, but no fewer than 20 where the
+        corpus has 1,000 documents or more.
+
+    Raises
+    ------
+    InputError
+        If a field is out of range; the message names the field and what is allowed.
+    """
+
+    n_topics: int
+    rectify: Rectifier = "enn"
+    max_iterations: int = 150
+    tolerance: float = 1e-5
+    anchor_min_df: float | None = None
+
+    def __post_init__(self) -> None:
+        _require(self.n_topics >= 1, "n_topics", self.n_topics, "a whole number of at least 1")
+        _require_choice("rectify", self.rectify, get_args(Rectifier))
+        _require(self.max_iterations >= 1, "max_iterations", self.max_iterations, "at least 1")
+        _require(0 <= self.tolerance < 1, "tolerance", self.tolerance, "a number from 0 to below 1")
+        share = self.anchor_min_df
+        _require(share is None or share >= 0, "anchor_min_df", share, "a number of at least 0")
+
+    def anchor_floor(self, n_documents: int) -> float:
+        """Smallest document frequency of an anchor, in documents, for a corpus of ``n_documents``."""
+        share = self.anchor_min_df
+        if share is None:
+            return max(0.01 * n_documents, min(20.0, n_documents / 50))
+        return share * n_documents if share < 1 else share
+
+    def fields(self) -> dict[str, Any]:
+        """The settings as plain JSON values, in the order of the definition."""
+        return asdict(self)
+
+
+def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """Name the fields that differ, with both values; empty when none does."""
+    keys = sorted({*stored, *wanted})
+    missing = object()
+    return "; ".join(
+        f"{key}: stored {stored.get(key)!r}, asked {wanted.get(key)!r}"
+        for key in keys
+        if stored.get(key, missing) != wanted.get(key, missing)
+    )
