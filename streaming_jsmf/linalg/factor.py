@@ -1,0 +1,117 @@
+"""Factors of H'H: what one scan of a partition leaves behind, and how two of them become one.
+
+A factor F (N x L) of a partition satisfies F F' ~ H'H for its weighted, scaled rows H. Unlike a
+linear sketch it can be made with power steps while the partition is in memory, and unlike a sum of
+sketches it can be truncated without losing its meaning.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streaming_jsmf.linalg.gram import PANEL_ROWS, change_basis, gram, inverse_square_root, orthonormalise
+from streaming_jsmf.linalg.typing import FloatArray
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+#: Bytes of the temporary H X of one row block; bounds memory for corpora of many short documents.
+ROW_BLOCK_BYTES = 64 * 2**20
+
+
+def apply_gram(block: csr_array[Any], vectors: FloatArray) -> NDArray[np.float32]:
+    """Return H'(H X): one multiplication of a partition's second moment.
+
+    Parameters
+    ----------
+    block
+        H, documents x words (CSR, float32).
+    vectors
+        X, words x columns. float32, C order.
+
+    Returns
+    -------
+    (words, columns) float32, summed over fixed row blocks, so that the same partition gives the same bits.
+    """
+    n_documents, n_words = block.shape
+    x = np.ascontiguousarray(vectors, dtype=np.float32)
+    step = max(1, ROW_BLOCK_BYTES // (4 * x.shape[1]))
+    total: NDArray[np.float32] | None = None
+    for start in range(0, n_documents, step):
+        rows = block if n_documents <= step else block[start : start + step]
+        part = rows.T @ (rows @ x)
+        if total is None:
+            total = part
+        else:
+            total += part
+    return np.zeros((n_words, x.shape[1]), dtype=np.float32) if total is None else total
+
+
+def partition_factor(
+    block: csr_array[Any], probes: NDArray[np.float32], power_steps: int
+) -> NDArray[np.float32]:
+    """Randomized factor of H'H with power steps inside the partition (Halko et al. 2011, sec. 4.5 and 5.5).
+
+    X <- orth(H'(H X)) ``power_steps - 1`` times, then the Nystrom form F = (H'H X) (X' H'H X)^(-1/2).
+
+    Parameters
+    ----------
+    block
+        H, documents x words, rows scaled by sqrt(w / (n (n - 1))) (CSR, float32).
+    probes
+        Random test matrix, words x L.
+    power_steps
+        Multiplications by H'H, at least 1.
+
+    Returns
+    -------
+    (words, r) float32, r <= L: directions below 1e-7 of the strongest are dropped. Exact when H has
+    rank at most L.
+    """
+    x: NDArray[np.float32] = probes
+    for _ in range(power_steps - 1):
+        x = orthonormalise(apply_gram(block, x))
+        if x.shape[1] == 0:
+            return x
+    product = apply_gram(block, x)
+    return change_basis(product, inverse_square_root(gram(x, product)))
+
+
+def merge_factors(
+    folded: NDArray[np.float32], partition: NDArray[np.float32], width: int
+) -> NDArray[np.float32]:
+    """Best factor of at most ``width`` columns of F F' + F_b F_b'.
+
+    From the eigenvectors V of the small Gram matrix: [F, F_b]'[F, F_b] = V S V', F <- [F, F_b] V_L.
+    Exact while the ranks add up to at most ``width``; otherwise the weakest directions are dropped,
+    which lowers every eigenvalue a little. The order of merging is part of the result.
+
+    Parameters
+    ----------
+    folded, partition
+        Factors, words x p and words x q (float32). Neither is changed.
+
+    Returns
+    -------
+    (words, min(width, p + q)) float32, columns orthogonal, strongest first.
+    """
+    p = folded.shape[1]
+    small = np.empty((p + partition.shape[1],) * 2)
+    small[:p, :p] = gram(folded)
+    small[:p, p:] = gram(folded, partition)
+    small[p:, :p] = small[:p, p:].T
+    small[p:, p:] = gram(partition)
+    values, vectors = np.linalg.eigh(small)
+    keep = np.arange(values.size)[::-1][:width]
+    # What rounding leaves below zero or at its level is no direction of the data.
+    keep = keep[values[keep] > 1e-12 * max(values[-1], 0.0)] if values.size else keep
+    rotation = vectors[:, keep].astype(np.float32)
+    merged = np.empty((folded.shape[0], keep.size), dtype=np.float32)
+    for start in range(0, folded.shape[0], PANEL_ROWS):
+        rows = slice(start, start + PANEL_ROWS)
+        np.matmul(folded[rows], rotation[:p], out=merged[rows])
+        merged[rows] += partition[rows] @ rotation[p:]
+    return merged

@@ -1,0 +1,64 @@
+"""Gram matrices and changes of basis of tall matrices, panel by panel.
+
+Tall matrices are float32 (a scan is bound by memory traffic); everything that is squared is
+accumulated in float64, which is what keeps eigenvalues below 1e-7 of the largest meaningful.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streaming_jsmf.linalg.typing import FloatArray
+
+#: Rows converted to float64 at a time: temporaries stay in the cache, and the bits stay the same.
+PANEL_ROWS = 4096
+
+#: Directions weaker than this share of the strongest are noise of float32 products.
+DEFAULT_FLOOR = 1e-7
+
+
+def gram(left: FloatArray, right: FloatArray | None = None) -> NDArray[np.float64]:
+    """Return left' right (left' left if ``right`` is None) in float64; ``left`` is N x p, ``right`` N x q."""
+    other = left if right is None else right
+    total = np.zeros((left.shape[1], other.shape[1]))
+    for start in range(0, left.shape[0], PANEL_ROWS):
+        panel = left[start : start + PANEL_ROWS].astype(np.float64, copy=False)
+        # The same object on both sides lets BLAS use the symmetric product: half the work.
+        other_panel = (
+            panel if right is None else right[start : start + PANEL_ROWS].astype(np.float64, copy=False)
+        )
+        total += panel.T @ other_panel
+    return total
+
+
+def inverse_square_root(core: FloatArray, floor: float = DEFAULT_FLOOR) -> NDArray[np.float64]:
+    """Return R (n x r) with R' core R = I over the directions of ``core`` stronger than ``floor`` x the first.
+
+    ``core`` is n x n, symmetric up to rounding; r <= n counts the directions kept, strongest first.
+    r is 0 for a zero matrix.
+    """
+    values, vectors = np.linalg.eigh((core + core.T) / 2)
+    order = np.arange(values.size)[::-1]
+    keep = order[values[order] > max(floor * values[-1], 0.0)] if values.size else order
+    return np.asarray(vectors[:, keep] / np.sqrt(values[keep]))
+
+
+def change_basis(matrix: FloatArray, basis: FloatArray) -> NDArray[np.float32]:
+    """Return ``matrix @ basis`` (N x p times p x r) as float32."""
+    small = basis.astype(np.float32)
+    result = np.empty((matrix.shape[0], basis.shape[1]), dtype=np.float32)
+    for start in range(0, matrix.shape[0], PANEL_ROWS):
+        rows = slice(start, start + PANEL_ROWS)
+        np.matmul(matrix[rows].astype(np.float32, copy=False), small, out=result[rows])
+    return result
+
+
+def orthonormalise(matrix: FloatArray, floor: float = DEFAULT_FLOOR) -> NDArray[np.float32]:
+    """Return an orthonormal basis (N x r, float32) of the columns of ``matrix`` (N x p), r <= p.
+
+    By one Gram matrix, not by QR: three times the speed, and a rank-deficient matrix loses columns
+    instead of gaining arbitrary ones. Orthonormal to about 1e-4 when the condition number is 1e3,
+    which is all that a power step asks for.
+    """
+    return change_basis(matrix, inverse_square_root(gram(matrix), floor))

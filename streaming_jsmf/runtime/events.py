@@ -1,0 +1,88 @@
+"""What a long job tells whoever listens. Events are facts about committed work, so they survive a resume."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True)
+class StageStarted:
+    """A stage begins. ``sizes`` are the nonzeros of its partitions, ``done`` those committed by an earlier run."""
+
+    stage: str
+    sizes: Sequence[int]
+    done: frozenset[int]
+
+
+@dataclass(frozen=True)
+class PartitionCommitted:
+    """One partition of a stage is committed, by any worker."""
+
+    stage: str
+    index: int
+    size: int
+
+
+@dataclass(frozen=True)
+class StageFinished:
+    """All partitions of a stage are committed and folded."""
+
+    stage: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """One step of an iterative method in memory: its number, the most there can be, and what it measures."""
+
+    stage: str
+    number: int
+    limit: int
+    measures: Mapping[str, float]
+
+
+Event: TypeAlias = StageStarted | PartitionCommitted | StageFinished | Iteration
+Listener: TypeAlias = Callable[[Event], None]
+
+
+def silent(event: Event) -> None:
+    """Listen to nothing."""
+
+
+#: Seconds between two looks at the committed records.
+POLL_SECONDS = 0.25
+
+
+@contextmanager
+def watch_commits(
+    committed: Callable[[], frozenset[int]], started: StageStarted, listener: Listener
+) -> Iterator[None]:
+    """Report partitions to ``listener`` as they are committed, while the block runs.
+
+    One look at the store serves every scheduler: local threads, processes and a cluster commit alike.
+    """
+    stop = threading.Event()
+    seen = set(started.done)
+
+    def look() -> None:
+        for index in sorted(committed() - seen):
+            seen.add(index)
+            listener(PartitionCommitted(started.stage, index, started.sizes[index]))
+
+    def loop() -> None:
+        while not stop.wait(POLL_SECONDS):
+            look()
+
+    listener(started)
+    thread = threading.Thread(target=loop, name=f"watch-{started.stage}", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+    look()

@@ -1,0 +1,59 @@
+"""Writing so that a reader sees all of it or nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+def fsync_directory(path: Path) -> None:
+    """Make a rename inside ``path`` survive a crash of the machine (POSIX only; elsewhere a no-op)."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write ``value`` to ``path`` in one step: beside, fsync, rename."""
+    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    with beside.open("w", encoding="utf-8") as file:
+        json.dump(value, file, indent=1, sort_keys=True, ensure_ascii=False)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+    fsync_directory(path.parent)
+
+
+@contextmanager
+def directory_written_beside(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
+    """Yield an empty directory beside ``target`` that takes its place when the block ends well.
+
+    On an error the directory is removed and ``target`` stays as it was. With ``overwrite`` an existing
+    target goes only after the new one is complete.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    beside = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+    beside.mkdir()
+    try:
+        yield beside
+        if overwrite and target.exists():
+            old = target.with_name(f".{target.name}.{uuid.uuid4().hex}.old")
+            target.rename(old)
+            beside.rename(target)
+            shutil.rmtree(old)
+        else:
+            beside.rename(target)
+        fsync_directory(target.parent)
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise

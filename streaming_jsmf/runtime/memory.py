@@ -1,0 +1,42 @@
+"""Memory: how much a process has used at most, and sizes as people write them."""
+
+from __future__ import annotations
+
+import resource
+import sys
+
+from dask.utils import format_bytes, parse_bytes
+
+from streaming_jsmf.errors import InputError
+
+
+def peak_memory() -> int:
+    """Peak resident memory of this process so far, in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # Linux counts in KiB, macOS in bytes.
+    return int(peak if sys.platform == "darwin" else peak * 1024)
+
+
+def parse_memory(text: str) -> int:
+    """Return the bytes of a size such as ``4GB`` or ``500 MiB``; raise ``InputError`` if it is none."""
+    try:
+        size = int(parse_bytes(text))
+    except ValueError:
+        size = 0
+    if size <= 0:
+        raise InputError(f"memory is {text!r}; give a size such as 4GB or 500MiB")
+    return size
+
+
+def require_memory(needed: int, budget: int | None, what: str, remedy: str) -> None:
+    """Refuse a stage before it starts if its projected memory exceeds the budget.
+
+    Raises
+    ------
+    InputError
+        With both numbers and what to change.
+    """
+    if budget is not None and needed > budget:
+        raise InputError(
+            f"{what} needs about {format_bytes(needed)} and --memory allows {format_bytes(budget)}; {remedy}"
+        )
