@@ -1,0 +1,153 @@
+"""A partition in memory: its scaled counts, ready to be multiplied, and its exact sums."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from streaming_jsmf.blocks.csr import iter_blocks
+from streaming_jsmf.blocks.units import Partition
+from streaming_jsmf.config import DocumentWeights
+from streaming_jsmf.linalg.weights import document_weights
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Exact, additive statistics of a set of documents, without the division by ``total_weight``.
+
+    Documents below two tokens count in ``n_dropped`` and nowhere else.
+
+    Attributes
+    ----------
+    row_sum
+        (words,) sum of w h / n: C e, which is also the first moment M1.
+    diagonal
+        (words,) sum of w h / (n (n - 1)): the correction that Eq. 1 takes from the diagonal.
+    term_count
+        (words,) tokens.
+    document_frequency
+        (words,) documents that hold the word.
+    n_documents, n_dropped, n_tokens, total_weight
+        Documents kept and dropped, tokens kept, sum of w.
+    """
+
+    row_sum: NDArray[np.float64]
+    diagonal: NDArray[np.float64]
+    term_count: NDArray[np.float64]
+    document_frequency: NDArray[np.int64]
+    n_documents: int
+    n_dropped: int
+    n_tokens: float
+    total_weight: float
+
+
+@dataclass(frozen=True)
+class LoadedPartition:
+    """Scaled counts sqrt(w / (n (n - 1))) h (documents x words, float32 CSR) and the sums of the same documents."""
+
+    block: csr_array[Any]
+    sums: Sums
+
+
+class _Buffers:
+    """CSR buffers of a whole partition, filled block by block, so that only one block is there twice."""
+
+    def __init__(self, rows: int, nonzeros: int) -> None:
+        self.data = np.empty(nonzeros, dtype=np.float32)
+        self.indices = np.empty(nonzeros, dtype=np.int32)
+        self.indptr = np.zeros(rows + 1, dtype=np.int64)
+        self.rows = self.nonzeros = 0
+
+    def append(self, block: csr_array[Any], row_scale: NDArray[np.float64]) -> None:
+        rows, nonzeros = block.shape[0], block.nnz
+        values = slice(self.nonzeros, self.nonzeros + nonzeros)
+        scale = np.repeat(row_scale.astype(np.float32), np.diff(block.indptr))
+        np.multiply(block.data, scale, out=self.data[values], casting="same_kind")
+        self.indices[values] = block.indices
+        self.indptr[self.rows + 1 : self.rows + rows + 1] = block.indptr[1:].astype(np.int64) + self.nonzeros
+        self.rows += rows
+        self.nonzeros += nonzeros
+
+    def finish(self, n_words: int) -> csr_array[Any]:
+        indptr = self.indptr[: self.rows + 1]
+        # scipy's products are fastest, and free of copies, when both index arrays are 32 bit.
+        if self.nonzeros < np.iinfo(np.int32).max:
+            indptr = indptr.astype(np.int32)
+        buffers = (self.data[: self.nonzeros], self.indices[: self.nonzeros], indptr)
+        return csr_array(buffers, shape=(self.rows, n_words), copy=False)
+
+
+class _SumsBuilder:
+    """Adds up ``Sums`` over blocks, in float64."""
+
+    def __init__(self, n_words: int) -> None:
+        # Columns: w h / n, w h / (n (n - 1)), tokens.
+        self.weighted = np.zeros((n_words, 3))
+        self.document_frequency = np.zeros(n_words, dtype=np.int64)
+        self.n_documents = self.n_dropped = 0
+        self.total_weight = 0.0
+
+    def append(
+        self, block: csr_array[Any], lengths: NDArray[np.float64], weights: NDArray[np.float64]
+    ) -> None:
+        kept = weights > 0
+        # Documents that are not kept have weight 0; the maximum only spares them a division by 0.
+        n = np.maximum(lengths, 2.0)
+        columns = np.stack([weights / n, weights / (n * (n - 1)), kept.astype(np.float64)], axis=1)
+        counts = csr_array((block.data.astype(np.float64), block.indices, block.indptr), shape=block.shape)
+        self.weighted += counts.T @ columns
+        indices = block.indices if kept.all() else block.indices[np.repeat(kept, np.diff(block.indptr))]
+        self.document_frequency += np.bincount(indices, minlength=block.shape[1])
+        self.n_documents += int(np.count_nonzero(kept))
+        self.n_dropped += int(np.count_nonzero(~kept))
+        self.total_weight += float(weights.sum())
+
+    def finish(self) -> Sums:
+        row_sum, diagonal, term_count = (np.ascontiguousarray(column) for column in self.weighted.T)
+        return Sums(
+            row_sum,
+            diagonal,
+            term_count,
+            self.document_frequency,
+            self.n_documents,
+            self.n_dropped,
+            float(term_count.sum()),
+            self.total_weight,
+        )
+
+
+def load_partition(partition: Partition, n_words: int, scheme: DocumentWeights) -> LoadedPartition:
+    """Read a partition: one pass over its part of the data.
+
+    Parameters
+    ----------
+    partition
+        Row groups to read.
+    n_words
+        Columns of H.
+    scheme
+        Document weights.
+
+    Raises
+    ------
+    InputError, StoreError
+        As ``read_block``.
+    """
+    buffers = _Buffers(partition.rows, partition.nonzeros)
+    sums = _SumsBuilder(n_words)
+    for block in iter_blocks(partition.units, n_words):
+        lengths = _row_totals(block)
+        weights = document_weights(lengths, scheme)
+        n = np.maximum(lengths, 2.0)
+        buffers.append(block, np.sqrt(weights / (n * (n - 1))))
+        sums.append(block, lengths, weights)
+    return LoadedPartition(buffers.finish(n_words), sums.finish())
+
+
+def _row_totals(block: csr_array[Any]) -> NDArray[np.float64]:
+    totals: NDArray[np.float64] = np.asarray(block.sum(axis=1), dtype=np.float64).ravel()
+    return totals

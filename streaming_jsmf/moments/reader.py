@@ -1,0 +1,131 @@
+"""A complete moments store, as inference sees it: small arrays in memory, and eigenpairs for any K it can carry."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streaming_jsmf.config import ScanSettings
+from streaming_jsmf.errors import StoreError, TooFewFactorsError
+from streaming_jsmf.linalg.eigen import Eigenpairs, nystrom_eigenpairs
+from streaming_jsmf.moments.store import MomentsStore, read_store
+
+
+@dataclass(frozen=True)
+class Moments:
+    """What a corpus left behind. Arrays are read when they are first asked for, and verified."""
+
+    store: MomentsStore
+
+    @property
+    def path(self) -> Path:
+        """Where the store is."""
+        return self.store.path
+
+    @property
+    def settings(self) -> ScanSettings:
+        """Settings of the scan."""
+        return self.store.settings
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """The vocabulary; position = word id."""
+        return tuple(str(word) for word in self.store.read("word"))
+
+    @cached_property
+    def row_sum(self) -> NDArray[np.float64]:
+        """u = C e, (N,), exact."""
+        return self.store.read("row_sum")
+
+    @cached_property
+    def diagonal(self) -> NDArray[np.float64]:
+        """D of Eq. 1, (N,), exact."""
+        return self.store.read("diagonal")
+
+    @cached_property
+    def document_frequency(self) -> NDArray[np.int64]:
+        """Documents that hold each word, (N,)."""
+        return self.store.read("document_frequency")
+
+    @cached_property
+    def term_count(self) -> NDArray[np.float64]:
+        """Tokens of each word, (N,)."""
+        return self.store.read("term_count")
+
+    @property
+    def n_documents(self) -> int:
+        """Documents of two tokens or more, which are the ones that count."""
+        return int(self._scalars["n_documents"])
+
+    @property
+    def _scalars(self) -> dict[str, float]:
+        record = self.store.outcome("range")
+        assert record is not None, "a Moments is made of a complete store"
+        scalars: dict[str, float] = record["scalars"]
+        return scalars
+
+    @cached_property
+    def _all_eigenpairs(self) -> Eigenpairs:
+        basis = self.store.read("basis")
+        if self.settings.scans == 2:
+            return nystrom_eigenpairs(basis, self.store.read("projection"))
+        return Eigenpairs(self.store.read("basis_eigenvalues"), basis)
+
+    def eigenpairs(self, n_topics: int, extra: int = 10) -> Eigenpairs:
+        """The ``n_topics + extra`` leading algebraic eigenpairs of C, or as many of them as there are. No scan.
+
+        Raises
+        ------
+        TooFewFactorsError
+            If the scan was made for fewer topics, or C has fewer than ``n_topics`` positive eigenvalues.
+        """
+        widest = self.settings.max_topics
+        if n_topics > widest:
+            raise TooFewFactorsError(
+                f"{self.path}: this scan carries up to {widest} topics, {n_topics} were asked for; scan again "
+                f"into another store with --max-topics {n_topics}"
+            )
+        pairs = self._all_eigenpairs
+        if pairs.positive < n_topics:
+            raise TooFewFactorsError(
+                f"{self.path}: the co-occurrences have {pairs.positive} positive eigenvalues, {n_topics} topics "
+                f"were asked for; use --topics {pairs.positive} or fewer, or a larger corpus"
+            )
+        return pairs.leading(n_topics + extra)
+
+    def cooccurrence_rows(self, words: Sequence[int] | NDArray[np.integer[Any]]) -> NDArray[np.float64]:
+        """Approximate rows of C for the given word ids, (len(words), N): F F' - D, or V diag V' after ``halko``."""
+        ids = np.asarray(words)
+        if self.settings.range_finder == "factors":
+            factor = self.store.read("factor")
+            rows: NDArray[np.float64] = (factor[ids] @ factor.T).astype(np.float64)
+            rows[np.arange(ids.size), ids] -= self.diagonal[ids]
+            return rows
+        pairs = self._all_eigenpairs
+        products: NDArray[np.float64] = (pairs.vectors[ids] * pairs.values) @ pairs.vectors.T
+        return products
+
+
+def open_moments(path: str | Path) -> Moments:
+    """Open a complete moments store.
+
+    Raises
+    ------
+    InputError
+        If there is no moments store at ``path``.
+    StoreError
+        If it is incomplete; the message names the stages that are missing.
+    """
+    store = read_store(Path(path))
+    missing = store.missing_stages
+    if missing:
+        raise StoreError(
+            f"{path}: incomplete, missing {', '.join(missing)}; run the same scan command again to finish it"
+        )
+    return Moments(store)

@@ -1,0 +1,141 @@
+"""The two scans as stages: what a partition contributes, and how contributions fold together in order."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streaming_jsmf.blocks.units import Partition
+from streaming_jsmf.config import ScanSettings
+from streaming_jsmf.linalg.factor import apply_gram, merge_factors, partition_factor
+from streaming_jsmf.linalg.probes import gaussian_probes
+from streaming_jsmf.moments.ledger import Partial
+from streaming_jsmf.moments.partition import Sums, load_partition
+from streaming_jsmf.runtime.zarr_arrays import ArrayDigest, read_array
+
+#: Additive arrays and scalars of a partition.
+SUM_ARRAYS = ("row_sum", "diagonal", "term_count", "document_frequency")
+SUM_SCALARS = ("n_documents", "n_dropped", "n_tokens", "total_weight")
+
+#: Label of the probes that all partitions share in the linear sketch.
+SHARED_PROBES = "halko"
+
+
+class Stage(Protocol):
+    """A pass over the data in partitions. Implementations are small, frozen and travel to the workers."""
+
+    @property
+    def name(self) -> str:
+        """Of the stage in records and messages."""
+
+    def compute(self, partition: Partition) -> Partial:
+        """Read one partition and return its contribution. Runs in a worker, with one BLAS thread."""
+
+    def fold(self, folded: Partial | None, partial: Partial) -> Partial:
+        """Return the contributions of partitions 0..i from those of 0..i-1 (None at first) and of i."""
+
+
+@dataclass(frozen=True)
+class RangeStage:
+    """Scan 1: exact sums and a factor of H'H for each partition; factors are merged in manifest order.
+
+    With ``range_finder="halko"`` the factor is the linear sketch H'(H Omega) of common probes instead, and
+    folding is addition.
+
+    Parameters
+    ----------
+    n_words
+        N.
+    settings
+        Of the scan.
+    """
+
+    n_words: int
+    settings: ScanSettings
+    name: str = "range"
+
+    @property
+    def width(self) -> int:
+        """Columns of a factor: 4 K, no more than N."""
+        return min(self.settings.factor_width, self.n_words)
+
+    def compute(self, partition: Partition) -> Partial:
+        """One pass over the partition's data; all power steps run on the copy in memory."""
+        loaded = load_partition(partition, self.n_words, self.settings.document_weights)
+        if self.settings.range_finder == "halko":
+            probes = gaussian_probes(self.n_words, self.width, self.settings.seed, SHARED_PROBES)
+            range_arrays = {"sketch": apply_gram(loaded.block, probes)}
+        else:
+            probes = gaussian_probes(self.n_words, self.width, self.settings.seed, partition.content)
+            range_arrays = {"factor": partition_factor(loaded.block, probes, self.settings.power_steps)}
+        arrays, scalars = _sums_to_partial(loaded.sums)
+        return Partial({**arrays, **range_arrays}, scalars)
+
+    def fold(self, folded: Partial | None, partial: Partial) -> Partial:
+        """Add the sums; merge the factors, or add the sketches in float64."""
+        arrays: dict[str, NDArray[Any]] = _add(folded, partial, SUM_ARRAYS)
+        if "sketch" in partial.arrays:
+            sketch = partial.arrays["sketch"].astype(np.float64)
+            arrays["sketch"] = sketch if folded is None else folded.arrays["sketch"] + sketch
+        elif folded is None:
+            arrays["factor"] = partial.arrays["factor"]
+        else:
+            arrays["factor"] = merge_factors(folded.arrays["factor"], partial.arrays["factor"], self.width)
+        return Partial(arrays, _add_scalars(folded, partial))
+
+
+@dataclass(frozen=True)
+class ProjectionStage:
+    """Scan 2: H'(H Q) for the basis Q of the store, additive given Q; the diagonal is taken off at the end.
+
+    Parameters
+    ----------
+    n_words
+        N.
+    settings
+        Of the scan.
+    store
+        Root of the moments store, where each worker reads the basis.
+    basis
+        Digest that the basis must have.
+    """
+
+    n_words: int
+    settings: ScanSettings
+    store: Path
+    basis: ArrayDigest
+    name: str = "projection"
+
+    def compute(self, partition: Partition) -> Partial:
+        """One pass over the partition's data."""
+        basis = read_array(self.store, "basis", self.basis).astype(np.float32)
+        loaded = load_partition(partition, self.n_words, self.settings.document_weights)
+        return Partial({"projection": apply_gram(loaded.block, basis)})
+
+    def fold(self, folded: Partial | None, partial: Partial) -> Partial:
+        """Add in float64."""
+        product = partial.arrays["projection"].astype(np.float64)
+        if folded is not None:
+            product += folded.arrays["projection"]
+        return Partial({"projection": product})
+
+
+def _sums_to_partial(sums: Sums) -> tuple[dict[str, NDArray[Any]], dict[str, float]]:
+    fields = {name: getattr(sums, name) for name in asdict(sums)}
+    return {name: fields[name] for name in SUM_ARRAYS}, {name: fields[name] for name in SUM_SCALARS}
+
+
+def _add(folded: Partial | None, partial: Partial, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
+    if folded is None:
+        return {name: partial.arrays[name] for name in names}
+    return {name: folded.arrays[name] + partial.arrays[name] for name in names}
+
+
+def _add_scalars(folded: Partial | None, partial: Partial) -> dict[str, float]:
+    if folded is None:
+        return dict(partial.scalars)
+    return {name: folded.scalars[name] + value for name, value in partial.scalars.items()}

@@ -1,0 +1,228 @@
+"""The moments store: a Zarr group that says what it was made of, and trusts only its records.
+
+Layout::
+
+    MOMENTS/            attributes: kind, manifest
+      word              vocabulary
+      row_sum ... factor, basis, basis_eigenvalues, projection     final arrays, each named by a record
+      records/          one attributes-only group for each commit
+      partials/         results of partitions on their way into a fold; gone when a stage is complete
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+from numpy.typing import NDArray
+
+from streaming_jsmf.blocks.units import Partition
+from streaming_jsmf.config import ScanSettings, differences, fingerprint
+from streaming_jsmf.corpus.format import Corpus
+from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
+from streaming_jsmf.moments.ledger import PARTIALS, RECORDS, Ledger, read_record, write_record
+from streaming_jsmf.runtime.files import directory_written_beside
+from streaming_jsmf.runtime.zarr_arrays import ArrayDigest, create_group, read_array, write_array
+
+KIND, FORMAT_VERSION = "streaming_jsmf.moments", 1
+
+#: Changes when the same settings would give other bits; part of the settings' fingerprint.
+ALGORITHM_VERSION = 1
+
+#: Final arrays: dimensions, symbol of the papers, meaning.
+VARIABLES: dict[str, tuple[tuple[str, ...], str, str]] = {
+    "word": (("word",), "", "vocabulary"),
+    "row_sum": (("word",), "u", "row sums of C, exact; mean of h / n over weighted documents"),
+    "diagonal": (("word",), "D", "diagonal correction of Eq. 1, exact"),
+    "term_count": (("word",), "", "tokens of the word in the documents kept"),
+    "document_frequency": (("word",), "", "documents kept that hold the word"),
+    "factor": (("word", "rank"), "F", "F F' ~ C + diag(D)"),
+    "sketch": (("word", "probe"), "Y", "(C + diag(D)) Omega"),
+    "basis": (("word", "component"), "Q", "leading algebraic eigenvectors after scan 1"),
+    "basis_eigenvalues": (("component",), "", "their eigenvalues"),
+    "projection": (("word", "component"), "C Q", "C times the basis, from scan 2"),
+}
+
+
+@dataclass(frozen=True)
+class MomentsStore:
+    """A moments store on its way to completion, or complete. Use ``open_moments`` to read a finished one.
+
+    Parameters
+    ----------
+    path
+        Directory of the store.
+    manifest
+        What it was made of: settings, corpus, partitions and their fingerprints.
+    """
+
+    path: Path
+    manifest: Mapping[str, Any]
+
+    @cached_property
+    def settings(self) -> ScanSettings:
+        """Settings of the scan."""
+        return ScanSettings(**self.manifest["settings"])
+
+    @property
+    def n_words(self) -> int:
+        """N."""
+        return int(self.manifest["n_words"])
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """Stages that make the store complete, in order."""
+        return ("range", "basis", "projection") if self.settings.scans == 2 else ("range", "basis")
+
+    @property
+    def missing_stages(self) -> tuple[str, ...]:
+        """Stages that are not committed yet."""
+        return tuple(stage for stage in self.stages if self.outcome(stage) is None)
+
+    def ledger(self, stage: str) -> Ledger:
+        """The ledger of a stage that runs over partitions."""
+        return Ledger(self.path, stage)
+
+    def outcome(self, stage: str) -> dict[str, Any] | None:
+        """The committed record of a finished stage: digests, scalars, history; None before."""
+        return read_record(self.path, stage)
+
+    def commit_stage(
+        self,
+        stage: str,
+        arrays: Mapping[str, NDArray[Any]],
+        scalars: Mapping[str, float],
+        history: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        """Write the final arrays of a stage, then the record that makes them count."""
+        digests = {name: self._write(name, values).fields() for name, values in arrays.items()}
+        record = {"arrays": digests, "scalars": dict(scalars), "history": list(history)}
+        write_record(self.path, stage, record)
+
+    def _write(self, name: str, values: NDArray[Any]) -> ArrayDigest:
+        dimensions, symbol, meaning = VARIABLES[name]
+        attributes = {"long_name": meaning, **({"symbol": symbol} if symbol else {})}
+        return write_array(self.path, name, values, dimensions, attributes)
+
+    def array_digest(self, name: str) -> ArrayDigest:
+        """Digest of a final array, as committed; ``StoreError`` if its stage is not complete."""
+        for stage in ("words", *self.stages):
+            record = self.outcome(stage)
+            if record and name in record["arrays"]:
+                return ArrayDigest.from_fields(record["arrays"][name])
+        raise StoreError(f"{self.path}: {name} is not committed; run the same scan again to finish it")
+
+    def read(self, name: str) -> NDArray[Any]:
+        """Read a final array, verified against its digest; ``StoreError`` names what is damaged."""
+        return read_array(self.path, name, self.array_digest(name))
+
+    def digests(self) -> dict[str, str]:
+        """sha256 of every committed array, by name."""
+        records = [self.outcome(stage) for stage in ("words", *self.stages)]
+        return {
+            name: str(fields["sha256"])
+            for record in records
+            if record
+            for name, fields in record["arrays"].items()
+        }
+
+    def discard(self) -> None:
+        """Delete the store."""
+        shutil.rmtree(self.path)
+
+
+def make_manifest(corpus: Corpus, settings: ScanSettings, partitions: Sequence[Partition]) -> dict[str, Any]:
+    """Describe a scan before it starts. Everything that decides its bits is in the two fingerprints."""
+    fields = settings.fields()
+    return {
+        "format_version": FORMAT_VERSION,
+        "settings": fields,
+        "settings_fingerprint": fingerprint({**fields, "algorithm": ALGORITHM_VERSION}),
+        "corpus": corpus.root,
+        "corpus_fingerprint": corpus.fingerprint,
+        "n_words": corpus.n_words,
+        "probes": {"generator": "philox", "seed": settings.seed, "numpy": np.__version__},
+        "partitions": [
+            {
+                "content": partition.content,
+                "rows": partition.rows,
+                "nonzeros": partition.nonzeros,
+                "units": [[Path(unit.path).name, unit.row_group] for unit in partition.units],
+            }
+            for partition in partitions
+        ],
+    }
+
+
+def create_or_resume(
+    path: Path, manifest: Mapping[str, Any], words: Sequence[str]
+) -> tuple[MomentsStore, bool]:
+    """Return the store at ``path`` and whether this call made it.
+
+    A new store appears with its manifest and vocabulary at once. An existing one must have been made
+    with the same settings from the same corpus.
+
+    Raises
+    ------
+    SettingsMismatchError
+        If it was not: with both fingerprints and the fields that differ.
+    InputError
+        If something else lies at ``path``.
+    StoreError
+        If the store is damaged.
+    """
+    if path.exists():
+        store = read_store(path)
+        _require_same(store, manifest)
+        return store, False
+    with directory_written_beside(path) as beside:
+        create_group(beside, {"kind": KIND, "manifest": dict(manifest)})
+        for part in (PARTIALS, RECORDS):
+            create_group(beside / part, {})
+        made = MomentsStore(beside, manifest)
+        made.commit_stage("words", {"word": np.array(words, dtype=object)}, {})
+    return MomentsStore(path, manifest), True
+
+
+def read_store(path: Path) -> MomentsStore:
+    """Return the store at ``path``, complete or not.
+
+    Raises
+    ------
+    InputError
+        If there is none, or one of an unknown format version.
+    StoreError
+        If its metadata are damaged.
+    """
+    if not (path / "zarr.json").exists():
+        raise InputError(f"{path}: no moments store is here; make one with streaming-jsmf scan CORPUS {path}")
+    try:
+        attributes: dict[str, Any] = zarr.open_group(store=str(path), mode="r").attrs.asdict()
+    except (ValueError, KeyError, zarr.errors.BaseZarrError) as error:
+        raise StoreError(f"{path}/zarr.json: metadata are damaged ({error}); scan again") from error
+    if attributes.get("kind") != KIND:
+        raise InputError(f"{path}: this is not a moments store; give another path")
+    manifest = attributes["manifest"]
+    if manifest["format_version"] != FORMAT_VERSION:
+        raise InputError(
+            f"{path}: format version {manifest['format_version']} is unknown; this release reads {FORMAT_VERSION}"
+        )
+    return MomentsStore(path, manifest)
+
+
+def _require_same(store: MomentsStore, wanted: Mapping[str, Any]) -> None:
+    stored = store.manifest
+    for key, what in (("settings_fingerprint", "settings"), ("corpus_fingerprint", "corpus")):
+        if stored[key] == wanted[key]:
+            continue
+        detail = differences(stored[what], wanted[what]) if what == "settings" else f"corpus {stored[what]}"
+        raise SettingsMismatchError(
+            f"{store.path}: made with another {what} ({detail or 'algorithm version'}; fingerprint stored "
+            f"{stored[key][:12]}, asked {wanted[key][:12]}); give another path or delete it"
+        )
