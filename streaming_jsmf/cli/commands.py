@@ -1,0 +1,140 @@
+"""The verbs. Each parses, calls one function and prints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from streaming_jsmf.cli import options
+from streaming_jsmf.cli.progress import progress_listener
+from streaming_jsmf.cli.tables import format_topics, topic_rows, warnings_of
+from streaming_jsmf.config import InferSettings, ScanSettings
+
+
+@click.command()
+@click.argument("corpus")
+@click.argument("moments", type=click.Path(path_type=Path))
+@click.option("--max-topics", type=int, default=50, show_default=True, help="Largest K the store will serve.")
+@options.scan_options
+@options.execution_options
+def scan(
+    corpus: str,
+    moments: Path,
+    scheduler: str,
+    workers: int | None,
+    memory: str | None,
+    **settings: Any,
+) -> None:
+    """Scan CORPUS into the moments store MOMENTS, or finish an interrupted scan."""
+    from streaming_jsmf.workflow.scan import scan as run
+
+    run(
+        corpus,
+        moments,
+        ScanSettings(**settings),
+        options.execution(scheduler, workers, memory),
+        progress_listener(),
+    )
+    click.echo(f"moments: {moments}")
+
+
+@click.command()
+@click.argument("moments", type=click.Path(path_type=Path))
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option("--topics", required=True, type=int, help="Number of topics K.")
+@options.infer_options
+@click.option("--workers", type=int, default=None, help="Threads.  [default: one for each core]")
+def infer(
+    moments: Path, model: Path, topics: int, overwrite: bool, workers: int | None, **settings: Any
+) -> None:
+    """Fit a model of K topics from MOMENTS into MODEL, without the corpus."""
+    from streaming_jsmf.workflow.infer import infer as run
+
+    run(
+        moments,
+        model,
+        InferSettings(topics, **settings),
+        threads=workers,
+        overwrite=overwrite,
+        listener=progress_listener(),
+    )
+    _print_topics(model, 10)
+
+
+@click.command()
+@click.argument("corpus")
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option(
+    "--topics", required=True, metavar="K[,K...]", help="Number of topics; several: one model each."
+)
+@click.option("--moments", type=click.Path(path_type=Path), default=None,
+              help="Where the moments store is or goes.  [default: MODEL.moments]")  # fmt: skip
+@options.scan_options
+@options.infer_options
+@options.execution_options
+def fit(
+    corpus: str,
+    model: Path,
+    topics: str,
+    moments: Path | None,
+    scheduler: str,
+    workers: int | None,
+    memory: str | None,
+    overwrite: bool,
+    **settings: Any,
+) -> None:
+    """Scan CORPUS and fit MODEL in one command; several K become MODEL/k=5, MODEL/k=10, ... of one scan."""
+    from streaming_jsmf.workflow.fit import fit as run
+
+    numbers = options.topic_numbers(topics)
+    inference = {
+        key: settings.pop(key) for key in ("rectify", "max_iterations", "tolerance", "anchor_min_df")
+    }
+    fitted = run(
+        corpus,
+        model,
+        numbers,
+        scan_settings=ScanSettings(max_topics=max(numbers), **settings),
+        infer_settings=InferSettings(numbers[0], **inference),
+        moments=moments,
+        execution=options.execution(scheduler, workers, memory),
+        threads=workers,
+        overwrite=overwrite,
+        listener=progress_listener(),
+    )
+    for path in fitted.models:
+        _print_topics(path, 10)
+
+
+@click.command()
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option("--words", type=int, default=10, show_default=True, help="Words for each topic.")
+@click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
+def topics(model: Path, words: int, as_json: bool) -> None:
+    """Print the topics of MODEL."""
+    if as_json:
+        click.echo(json.dumps(topic_rows(model, words), ensure_ascii=False, indent=1))
+    else:
+        _print_topics(model, words)
+
+
+@click.command()
+@click.argument("path")
+def info(path: str) -> None:
+    """Say what is at PATH (corpus, moments or model), whether it is complete and sound, and what made it."""
+    from streaming_jsmf.workflow.info import describe
+
+    click.echo(json.dumps(describe(path), ensure_ascii=False, indent=1))
+
+
+def _print_topics(model: Path, words: int) -> None:
+    click.echo(f"model: {model}")
+    click.echo(format_topics(topic_rows(model, words)))
+    for sentence in warnings_of(model):
+        click.echo(f"warning: {sentence}", err=True)
+
+
+COMMANDS = (scan, infer, fit, topics, info)

@@ -1,0 +1,54 @@
+"""The command line: parse, call one function of ``workflow``, print. One line for each error, one code for its kind."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+
+import click
+
+from streaming_jsmf.cli.commands import COMMANDS
+from streaming_jsmf.errors import StreamingJSMFError
+
+INTERRUPTED = 130
+USAGE = 2
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="streaming-jsmf")
+def cli() -> None:
+    """Topics from corpora that do not fit in memory.
+
+    A corpus is scanned once or twice into a moments store; from it models for any number of topics are
+    inferred without touching the corpus again. An interrupted command is finished by running it again.
+
+    Exit codes: 0 done, 2 wrong input, 3 incomplete or damaged store, 130 interrupted.
+    """
+
+
+for _command in COMMANDS:
+    cli.add_command(_command)
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code; messages go to standard error."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
+    logging.getLogger("streaming_jsmf").setLevel(logging.INFO)
+    try:
+        cli.main(args=None if arguments is None else list(arguments), standalone_mode=False)
+    except StreamingJSMFError as error:
+        click.echo(f"error: {error}", err=True)
+        return error.exit_code
+    except click.ClickException as error:
+        error.show()
+        return USAGE
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted; run the same command again to go on from what is committed", err=True)
+        return INTERRUPTED
+    return 0
+
+
+def main() -> None:
+    """Entry point of ``streaming-jsmf``."""
+    sys.exit(run())

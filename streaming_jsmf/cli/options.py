@@ -1,0 +1,82 @@
+"""Options that several verbs share, and the values they parse to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, get_args
+
+import click
+
+from streaming_jsmf.config import DocumentWeights, RangeFinder, Rectifier, ScanSettings
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.runtime.memory import parse_memory
+from streaming_jsmf.runtime.schedulers import Execution
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Decorator = Callable[[Function], Function]
+
+_DEFAULTS = ScanSettings()
+
+
+def _all(*decorators: Callable[[Any], Any]) -> Callable[[Function], Function]:
+    def apply(function: Function) -> Function:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return apply
+
+
+scan_options = _all(
+    click.option("--scans", type=click.IntRange(1, 2), default=_DEFAULTS.scans, show_default=True,
+                 help="Passes over the data; the second halves the error at a tenth of the time."),
+    click.option("--range", "range_finder", type=click.Choice(get_args(RangeFinder)),
+                 default=_DEFAULTS.range_finder, show_default=True,
+                 help="factors: merged factors. halko: the single-view sketch of the paper, to compare with."),
+    click.option("--document-weights", type=click.Choice(get_args(DocumentWeights)),
+                 default=_DEFAULTS.document_weights, show_default=True,
+                 help="capped: min(length, 200). uniform: as in the papers. length: tokens."),
+    click.option("--partition-nonzeros", type=int, default=None,
+                 help="Nonzeros of a partition.  [default: total / 64, from 8 M to 64 M]"),
+    click.option("--power-steps", type=int, default=_DEFAULTS.power_steps, show_default=True,
+                 help="Multiplications of a partition by itself, in memory."),
+    click.option("--seed", type=int, default=_DEFAULTS.seed, show_default=True, help="Of the probes."),
+)  # fmt: skip
+
+execution_options = _all(
+    click.option("--scheduler", default="threads", show_default=True,
+                 help="threads, processes, synchronous, cluster (local worker processes) or tcp://HOST:PORT."),
+    click.option("--workers", type=int, default=None, help="Tasks at once.  [default: one for each core]"),
+    click.option("--memory", default=None, metavar="SIZE",
+                 help="Refuse a scan that would need more than this, such as 4GB."),
+)  # fmt: skip
+
+infer_options = _all(
+    click.option("--rectify", type=click.Choice(get_args(Rectifier)), default="enn", show_default=True,
+                 help="enn: epsilon non-negative rectification. none: the eigenpairs as they are."),
+    click.option("--max-iterations", type=int, default=150, show_default=True, help="Of the rectification."),
+    click.option("--tolerance", type=float, default=1e-5, show_default=True,
+                 help="Relative change of Y Y' at which the rectification stops."),
+    click.option("--anchor-min-df", type=float, default=None,
+                 help="Documents an anchor must occur in; below 1 a share of all, 0 no guard.  "
+                      "[default: 1 %, at least 20]"),
+    click.option("--overwrite", is_flag=True, help="Replace a model that exists."),
+)  # fmt: skip
+
+
+def execution(scheduler: str, workers: int | None, memory: str | None) -> Execution:
+    """Return how to run, from the values of ``execution_options``."""
+    return Execution(scheduler, workers, parse_memory(memory) if memory else None)
+
+
+def topic_numbers(text: str) -> list[int]:
+    """Parse ``20`` or ``5,10,20``; raise ``InputError`` for anything else."""
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or min(numbers) < 1 or len(set(numbers)) < len(numbers):
+        raise InputError(
+            f"--topics is {text!r}; give a number such as 20, or several different ones: 5,10,20"
+        )
+    return numbers

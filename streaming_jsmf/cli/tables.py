@@ -1,0 +1,73 @@
+"""The table of topics that people want to see."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.model.store import Model, read_model
+
+#: Above this sum of A the anchors or the rectification are not to be trusted.
+LARGEST_TRUSTED_SUM = 1.1
+
+
+def topic_rows(path: Path, words: int) -> list[dict[str, Any]]:
+    """Return one JSON-able row for each topic of the model at ``path``.
+
+    Raises
+    ------
+    InputError
+        If there is no model, or it lists fewer words than asked for.
+    StoreError
+        If it is damaged.
+    """
+    names = ("word", "anchors", "topic_probability", "prominent_words", "characteristic_words")
+    model = read_model(path, names)
+    listed = model.arrays["prominent_words"].shape[1]
+    if not 1 <= words <= listed:
+        raise InputError(f"--words is {words}; this model lists up to {listed} words for each topic")
+    return [_row(model, topic, words) for topic in range(model.arrays["anchors"].size)]
+
+
+def _row(model: Model, topic: int, words: int) -> dict[str, Any]:
+    vocabulary = model.arrays["word"]
+
+    def spell(name: str) -> list[str]:
+        return [str(vocabulary[word]) for word in model.arrays[name][topic, :words]]
+
+    return {
+        "topic": topic,
+        "probability": float(model.arrays["topic_probability"][topic]),
+        "anchor": str(vocabulary[model.arrays["anchors"][topic]]),
+        "prominent": spell("prominent_words"),
+        "characteristic": spell("characteristic_words"),
+    }
+
+
+def format_topics(rows: list[dict[str, Any]], width: int = 110) -> str:
+    """Lay the rows out as text: share, anchor and prominent words, the characteristic words beneath."""
+    lines = [f"{'topic':>5} {'share':>6}  {'anchor':<16} prominent words / words of the anchor's row"]
+    indent = " " * 31
+    for row in rows:
+        head = f"{row['topic']:>5} {row['probability']:>6.1%}  {row['anchor']:<16} "
+        lines += textwrap.wrap(
+            " ".join(row["prominent"]), width, initial_indent=head, subsequent_indent=indent
+        )
+        lines += textwrap.wrap(
+            "/ " + " ".join(row["characteristic"]), width, initial_indent=indent, subsequent_indent=indent
+        )
+    return "\n".join(lines)
+
+
+def warnings_of(path: Path) -> list[str]:
+    """Plain sentences about what makes a model doubtful; empty as a rule."""
+    metrics = read_model(path, ()).metrics
+    sentences = []
+    if metrics["topic_topic_sum"] > LARGEST_TRUSTED_SUM:
+        sentences.append(
+            f"the topic correlations sum to {metrics['topic_topic_sum']:.2f}: anchors or rectification are "
+            "unreliable; try more --max-iterations or a higher --anchor-min-df"
+        )
+    return sentences

@@ -1,0 +1,142 @@
+"""The model store: one Zarr v3 group for one K, arrays and JSON only, committed by a rename."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import xarray as xr
+import zarr
+from numpy.typing import NDArray
+
+from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.model.variables import MODEL_VARIABLES
+from streaming_jsmf.runtime.files import directory_written_beside
+from streaming_jsmf.runtime.zarr_arrays import ArrayDigest, create_group, read_array, write_array
+
+KIND, FORMAT_VERSION = "streaming_jsmf.model", 1
+
+
+@dataclass(frozen=True)
+class Model:
+    """A fitted model in memory.
+
+    Attributes
+    ----------
+    arrays
+        By the names of ``MODEL_VARIABLES``.
+    settings, metrics, provenance
+        JSON values: what was asked for, certificates of the result, and where it comes from.
+    """
+
+    arrays: Mapping[str, NDArray[Any]]
+    settings: Mapping[str, Any]
+    metrics: Mapping[str, Any]
+    provenance: Mapping[str, Any]
+
+
+def require_free_path(path: Path, overwrite: bool = False) -> None:
+    """Refuse a path where something lies already, before any work is done for it.
+
+    Raises
+    ------
+    InputError
+        If ``path`` exists, unless it is a model that may be overwritten.
+    """
+    if not path.exists():
+        return
+    if not overwrite:
+        raise InputError(f"{path}: exists already; give another path, or --overwrite to replace a model")
+    _attributes(path)
+
+
+def write_model(path: Path, model: Model, *, overwrite: bool = False) -> None:
+    """Write a model beside ``path`` and rename it into place.
+
+    Raises
+    ------
+    InputError
+        If something lies at ``path``, see ``require_free_path``.
+    """
+    require_free_path(path, overwrite)
+    with directory_written_beside(path, overwrite=overwrite) as beside:
+        create_group(beside, {})
+        digests = {name: _write(beside, name, values) for name, values in model.arrays.items()}
+        attributes = {
+            "kind": KIND,
+            "format_version": FORMAT_VERSION,
+            "settings": dict(model.settings),
+            "metrics": dict(model.metrics),
+            "provenance": dict(model.provenance),
+            "digests": digests,
+        }
+        zarr.open_group(store=str(beside), mode="r+").update_attributes(attributes)
+
+
+def _write(group: Path, name: str, values: NDArray[Any]) -> dict[str, Any]:
+    variable = MODEL_VARIABLES[name]
+    attributes = {"long_name": variable.meaning, **({"symbol": variable.symbol} if variable.symbol else {})}
+    return write_array(group, name, values, variable.dimensions, attributes, compress=True).fields()
+
+
+def _attributes(path: Path) -> dict[str, Any]:
+    if not (path / "zarr.json").exists():
+        children = sorted(child.parent.name for child in path.glob("k=*/zarr.json"))
+        hint = f"; it holds models {', '.join(children)}" if children else ""
+        raise InputError(f"{path}: no model is here{hint}")
+    try:
+        attributes: dict[str, Any] = zarr.open_group(store=str(path), mode="r").attrs.asdict()
+    except (ValueError, KeyError, zarr.errors.BaseZarrError) as error:
+        raise StoreError(f"{path}/zarr.json: metadata are damaged ({error}); run infer again") from error
+    if attributes.get("kind") != KIND:
+        raise InputError(f"{path}: this is not a model; give the path that infer or fit wrote")
+    if attributes["format_version"] != FORMAT_VERSION:
+        raise InputError(
+            f"{path}: format version {attributes['format_version']} is unknown; this release reads {FORMAT_VERSION}"
+        )
+    return attributes
+
+
+def read_model(path: str | Path, names: tuple[str, ...] | None = None) -> Model:
+    """Read a model into memory, each array verified against its digest.
+
+    Parameters
+    ----------
+    path
+        Of the model store.
+    names
+        Arrays to read; None: all.
+
+    Raises
+    ------
+    InputError
+        If there is no model at ``path``.
+    StoreError
+        If an array is missing, truncated or altered; the message names it.
+    """
+    path = Path(path)
+    attributes = _attributes(path)
+    digests = attributes["digests"]
+    arrays = {
+        name: read_array(path, name, ArrayDigest.from_fields(digests[name]))
+        for name in (tuple(digests) if names is None else names)
+    }
+    return Model(arrays, attributes["settings"], attributes["metrics"], attributes["provenance"])
+
+
+def open_model(path: str | Path) -> xr.Dataset:
+    """Open a model lazily as a labelled ``xarray.Dataset``; ``word`` is a coordinate of strings.
+
+    Raises
+    ------
+    InputError
+        If there is no model at ``path``.
+    """
+    path = Path(path)
+    _attributes(path)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=zarr.errors.UnstableSpecificationWarning)
+        return xr.open_zarr(str(path), consolidated=False)

@@ -1,0 +1,48 @@
+"""The arrays of a model store, registered once: dimensions, the papers' symbol, meaning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One array of a model store.
+
+    Attributes
+    ----------
+    dimensions
+        Names, as xarray shows them.
+    symbol
+        Of the papers; empty where they have none.
+    meaning
+        In a line.
+    """
+
+    dimensions: tuple[str, ...]
+    symbol: str
+    meaning: str
+
+
+MODEL_VARIABLES: dict[str, Variable] = {
+    "word": Variable(("word",), "", "vocabulary"),
+    "topic": Variable(("topic",), "", "topic number, in the order in which anchors were chosen"),
+    "topic_": Variable(("topic_",), "", "topic number, second axis of topic_topic"),
+    "rank": Variable(("rank",), "", "place in a word list, from 0"),
+    "anchors": Variable(("topic",), "S", "word id of the anchor of each topic"),
+    "pivots": Variable(("topic",), "", "distance of each anchor from the span of those before it"),
+    "word_topic": Variable(("word", "topic"), "B", "p(word | topic); columns sum to 1"),
+    "topic_given_word": Variable(("word", "topic"), "B-breve", "p(topic | word); rows sum to 1, or 0"),
+    "topic_topic": Variable(("topic", "topic_"), "A", "joint topic probabilities, as recovered"),
+    "topic_probability": Variable(("topic",), "", "share of each topic in the corpus; sums to 1"),
+    "eigenvalues": Variable(("topic",), "D", "leading algebraic eigenvalues of C"),
+    "rectified": Variable(("word", "component"), "Y", "rectified co-occurrence is Y Y'"),
+    "row_sum": Variable(("word",), "u", "row sums of C before rectification, exact"),
+    "rectified_row_sum": Variable(("word",), "d", "row sums of Y Y'"),
+    "term_count": Variable(("word",), "", "tokens in the corpus"),
+    "document_frequency": Variable(("word",), "", "documents that hold the word"),
+    "prominent_words": Variable(("topic", "rank"), "", "most probable word ids of each topic"),
+    "characteristic_words": Variable(
+        ("topic", "rank"), "", "word ids that co-occur most with the anchor of each topic"
+    ),
+}

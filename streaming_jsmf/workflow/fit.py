@@ -1,0 +1,105 @@
+"""Corpus -> models, in one call: one scan serves every number of topics."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from streaming_jsmf.config import InferSettings, ScanSettings
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.model.store import read_model, require_free_path
+from streaming_jsmf.moments.reader import Moments
+from streaming_jsmf.runtime.events import Listener, silent
+from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.workflow.infer import infer, model_fingerprint
+from streaming_jsmf.workflow.scan import scan
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What ``fit`` wrote: the moments store, and the models in the order of the topics asked for."""
+
+    moments: Path
+    models: tuple[Path, ...]
+
+
+def moments_beside(model: str | Path) -> Path:
+    """Where ``fit`` puts the moments of a model unless told otherwise."""
+    path = Path(model)
+    return path.with_name(path.name + ".moments")
+
+
+def fit(
+    corpus: str | Path,
+    model: str | Path,
+    topics: Sequence[int],
+    *,
+    scan_settings: ScanSettings | None = None,
+    infer_settings: InferSettings | None = None,
+    moments: str | Path | None = None,
+    execution: Execution | None = None,
+    threads: int | None = None,
+    overwrite: bool = False,
+    listener: Listener = silent,
+) -> Fitted:
+    """Scan the corpus once for the largest K, then fit a model for each.
+
+    One K writes ``model`` itself; several write ``model/k=5``, ``model/k=10``, ... An interrupted run is
+    finished by the same call: the scan resumes, and of several models those that are there with the same
+    fingerprint are kept.
+
+    Parameters
+    ----------
+    corpus
+        Path or URL.
+    model
+        Where to write.
+    topics
+        Numbers of topics, at least one.
+    scan_settings, infer_settings
+        Everything but the numbers of topics, which ``topics`` decides.
+    moments
+        Where the moments store is or goes; None: ``model`` with ``.moments`` appended.
+    execution, threads
+        How the scan and the inference run; they change no bit.
+    overwrite
+        Replace models that exist.
+
+    Raises
+    ------
+    InputError, StoreError
+        See ``scan`` and ``infer``; before any work if a model exists or ``topics`` is empty.
+    """
+    if not topics:
+        raise InputError("topics is empty; give at least one number")
+    single = len(topics) == 1
+    targets = {k: Path(model) if single else Path(model) / f"k={k}" for k in topics}
+    base = infer_settings or InferSettings(topics[0])
+    wanted = {k: replace(base, n_topics=k) for k in topics}
+    _refuse_taken_paths(Path(model), tuple(targets.values()), overwrite)
+    settings = replace(scan_settings or ScanSettings(), max_topics=max(topics))
+    store = scan(corpus, moments or moments_beside(model), settings, execution, listener)
+    for k, path in targets.items():
+        if not overwrite and path.exists() and _is_same(path, store, wanted[k]):
+            logger.info("%s: complete, made by an earlier run with the same settings", path)
+            continue
+        infer(store, path, wanted[k], threads=threads, overwrite=overwrite, listener=listener)
+    return Fitted(store.path, tuple(targets.values()))
+
+
+def _refuse_taken_paths(model: Path, targets: tuple[Path, ...], overwrite: bool) -> None:
+    """Refuse before the scan what cannot end well; of several models some may be there from an earlier run."""
+    if len(targets) > 1 and (model / "zarr.json").exists():
+        raise InputError(f"{model}: is a store itself; several models need a directory of their own")
+    if all(path.exists() for path in targets):
+        for path in targets:
+            require_free_path(path, overwrite)
+
+
+def _is_same(path: Path, moments: Moments, settings: InferSettings) -> bool:
+    stored = read_model(path, ()).provenance["fingerprint"]
+    return bool(stored == model_fingerprint(moments, settings))

@@ -1,0 +1,100 @@
+"""What is at a path: a corpus, a moments store or a model; is it complete, and what made it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import zarr
+
+from streaming_jsmf.corpus import open_corpus
+from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.model.store import KIND as MODEL_KIND
+from streaming_jsmf.model.store import read_model
+from streaming_jsmf.moments.store import KIND as MOMENTS_KIND
+from streaming_jsmf.moments.store import MomentsStore, read_store
+
+
+def describe(path: str | Path) -> dict[str, Any]:
+    """Describe what lies at ``path`` as JSON values; ``complete`` says whether it can be used.
+
+    Committed arrays are read and compared with their digests.
+
+    Raises
+    ------
+    InputError
+        If nothing there is ours.
+    StoreError
+        If a complete store is damaged; the message names the array or chunk.
+    """
+    local = Path(path)
+    if not (local / "zarr.json").exists():
+        if local.is_dir() and any(local.glob("k=*/zarr.json")):
+            children = sorted(local.glob("k=*"), key=lambda child: int(child.name[2:]))
+            return {
+                "kind": "models",
+                "complete": True,
+                "models": [{"path": str(child), **describe(child)} for child in children],
+            }
+        return _describe_corpus(path)
+    kind = _kind(local)
+    if kind == MODEL_KIND:
+        return _describe_model(local)
+    if kind == MOMENTS_KIND:
+        return _describe_moments(read_store(local))
+    raise InputError(f"{path}: a Zarr group of kind {kind!r}, not one of ours")
+
+
+def _kind(path: Path) -> Any:
+    try:
+        return zarr.open_group(store=str(path), mode="r").attrs.asdict().get("kind")
+    except (ValueError, KeyError, zarr.errors.BaseZarrError) as error:
+        raise StoreError(f"{path}/zarr.json: metadata are damaged ({error})") from error
+
+
+def _describe_corpus(path: str | Path) -> dict[str, Any]:
+    corpus = open_corpus(path)
+    return {
+        "kind": "corpus",
+        "complete": True,
+        "documents": corpus.n_documents,
+        "words": corpus.n_words,
+        "nonzeros": corpus.nonzeros,
+        "shards": len(corpus.shards),
+        "fingerprint": corpus.fingerprint,
+    }
+
+
+def _describe_moments(store: MomentsStore) -> dict[str, Any]:
+    missing = store.missing_stages
+    partitions = len(store.manifest["partitions"])
+    described = {
+        "kind": "moments",
+        "complete": not missing,
+        "missing": list(missing),
+        "partitions": partitions,
+        "words": store.n_words,
+        "corpus": store.manifest["corpus"],
+        "corpus_fingerprint": store.manifest["corpus_fingerprint"],
+        "settings": store.manifest["settings"],
+        "settings_fingerprint": store.manifest["settings_fingerprint"],
+        "digests": store.digests(),
+    }
+    for stage in missing:
+        described[f"{stage}_partitions_done"] = len(store.ledger(stage).committed())
+    for name in store.digests():
+        store.read(name)
+    return described
+
+
+def _describe_model(path: Path) -> dict[str, Any]:
+    model = read_model(path)
+    return {
+        "kind": "model",
+        "complete": True,
+        "topics": int(model.arrays["anchors"].size),
+        "words": int(model.arrays["word"].size),
+        "settings": dict(model.settings),
+        "metrics": dict(model.metrics),
+        "provenance": dict(model.provenance),
+    }
