@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from streaming_jsmf.blocks.parquet import parquet_file
 from streaming_jsmf.corpus.format import Corpus
+from streaming_jsmf.corpus.storage import open_parquet
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,6 @@ class WorkUnit:
     rows: int
     nonzeros: int
     content: str
-
-    @property
-    def place(self) -> str:
-        """Where a message points to."""
-        return f"{self.path}, row group {self.row_group}"
 
 
 @dataclass(frozen=True)
@@ -77,7 +72,7 @@ def list_units(corpus: Corpus) -> tuple[WorkUnit, ...]:
     units = []
     for shard in corpus.shards:
         path = corpus.shard_path(shard)
-        with parquet_file(path) as file:
+        with open_parquet(path, path) as file:
             metadata = file.metadata
             column = _leaf_column(metadata)
             for group in range(metadata.num_row_groups):

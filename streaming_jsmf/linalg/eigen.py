@@ -19,7 +19,7 @@ from streaming_jsmf.linalg.typing import FloatArray
 LANCZOS_TOLERANCE = 1e-6
 
 #: Core eigenvalues below this share of the first are noise of the basis (NUMERICS of the second scan).
-CORE_FLOOR = 1e-3
+NYSTROM_FLOOR = 1e-3
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def nystrom_eigenpairs(basis: FloatArray, product: FloatArray) -> Eigenpairs:
         At most m: core eigenvalues below 1e-3 of the first are dropped, and so are the negative ones.
     """
     q, cq = basis.astype(np.float64), product.astype(np.float64)
-    nystrom = cq @ inverse_square_root(q.T @ cq, CORE_FLOOR)
+    nystrom = cq @ inverse_square_root(q.T @ cq, NYSTROM_FLOOR)
     values, rotation = np.linalg.eigh(nystrom.T @ nystrom)
     keep = values > 0
     vectors = nystrom @ (rotation[:, keep] / np.sqrt(values[keep]))

@@ -14,8 +14,11 @@ from streaming_jsmf.linalg.typing import FloatArray
 #: Rows converted to float64 at a time: temporaries stay in the cache, and the bits stay the same.
 PANEL_ROWS = 4096
 
-#: Directions weaker than this share of the strongest are noise of float32 products.
-DEFAULT_FLOOR = 1e-7
+#: Eigenvalues of X'AX below this share of the first are noise of float32 products.
+CORE_FLOOR = 1e-7
+
+#: The same for a Gram matrix, whose eigenvalues are squares: columns down to 1e-6 of the strongest are kept.
+GRAM_FLOOR = 1e-12
 
 
 def gram(left: FloatArray, right: FloatArray | None = None) -> NDArray[np.float64]:
@@ -32,7 +35,7 @@ def gram(left: FloatArray, right: FloatArray | None = None) -> NDArray[np.float6
     return total
 
 
-def inverse_square_root(core: FloatArray, floor: float = DEFAULT_FLOOR) -> NDArray[np.float64]:
+def inverse_square_root(core: FloatArray, floor: float = CORE_FLOOR) -> NDArray[np.float64]:
     """Return R (n x r) with R' core R = I over the directions of ``core`` stronger than ``floor`` x the first.
 
     ``core`` is n x n, symmetric up to rounding; r <= n counts the directions kept, strongest first.
@@ -54,7 +57,7 @@ def change_basis(matrix: FloatArray, basis: FloatArray) -> NDArray[np.float32]:
     return result
 
 
-def orthonormalise(matrix: FloatArray, floor: float = DEFAULT_FLOOR) -> NDArray[np.float32]:
+def orthonormalise(matrix: FloatArray, floor: float = GRAM_FLOOR) -> NDArray[np.float32]:
     """Return an orthonormal basis (N x r, float32) of the columns of ``matrix`` (N x p), r <= p.
 
     By one Gram matrix, not by QR: three times the speed, and a rank-deficient matrix loses columns

@@ -1,0 +1,102 @@
+"""What a Parquet footer tells about a shard: sizes, and records that cannot be right. No data is read."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from streaming_jsmf.corpus.storage import open_parquet
+from streaming_jsmf.errors import InputError
+
+_ROW_CHECK = "reading it row by row (ingest) finds the row"
+
+
+@dataclass(frozen=True)
+class Footer:
+    """Rows of a file and its (document, word) pairs.
+
+    `nonzeros` is exact where the writer stored null counts (Arrow, Spark and DuckDB do): an empty list is one
+    null value of its column. Without them each empty list is counted as one, which makes it an upper bound.
+    """
+
+    rows: int
+    nonzeros: int
+
+
+def read_footer(path: str, name: str, n_words: int) -> Footer:
+    """Read and check the footer of the shard `name` at `path`.
+
+    Raises InputError for missing or mistyped columns `ids` and `counts`, and for ids outside 0..n_words-1 or
+    counts that are not positive and finite where the statistics show it; StoreError for an unreadable file.
+    """
+    with open_parquet(path, name) as file:
+        schema, metadata = file.schema_arrow, file.metadata
+    check_columns(schema, name)
+    leaves = _leaf_columns(metadata)
+    nonzeros = 0
+    for g in range(metadata.num_row_groups):
+        group = metadata.row_group(g)
+        _check_ids(group.column(leaves["ids"]).statistics, n_words, f"{name}, row group {g}")
+        _check_counts(group.column(leaves["counts"]).statistics, f"{name}, row group {g}")
+        nonzeros += _values(group.column(leaves["ids"]))
+    return Footer(int(metadata.num_rows), nonzeros)
+
+
+def check_columns(schema: Any, name: str) -> None:
+    """Raise InputError unless `ids` is a list of integers and `counts` a list of integers or floats."""
+    wanted = {"ids": (_is_integer, "integers"), "counts": (_is_number, "integers or floats")}
+    for column, (accepts, what) in wanted.items():
+        if column not in schema.names:
+            raise InputError(
+                f"{name} has no column {column!r} (it has {', '.join(schema.names)}); "
+                "a corpus needs the list columns ids and counts"
+            )
+        kind = schema.field(column).type
+        is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+        if not (is_list and accepts(kind.value_type)):
+            raise InputError(f"{name}: column {column!r} is {kind}; it must be a list of {what}")
+
+
+def _is_integer(kind: Any) -> bool:
+    return bool(pa.types.is_integer(kind))
+
+
+def _is_number(kind: Any) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _leaf_columns(metadata: Any) -> dict[str, int]:
+    """Index of the leaf column under `ids` and `counts` (the names below depend on the writer)."""
+    schema = metadata.schema
+    return {schema.column(i).path.split(".")[0]: i for i in range(metadata.num_columns)}
+
+
+def _values(column: Any) -> int:
+    statistics = column.statistics
+    nulls = statistics.null_count if statistics is not None and statistics.has_null_count else 0
+    return int(column.num_values) - int(nulls)
+
+
+def _check_ids(statistics: Any, n_words: int, where: str) -> None:
+    if statistics is None or not statistics.has_min_max:
+        return
+    for value in (statistics.min, statistics.max):
+        if not 0 <= value < n_words:
+            raise InputError(
+                f"{where}: word id {value} is outside 0..{n_words - 1}, the ids of the vocabulary; "
+                f"give the vocabulary of this corpus ({_ROW_CHECK})"
+            )
+
+
+def _check_counts(statistics: Any, where: str) -> None:
+    if statistics is None or not statistics.has_min_max:
+        return
+    for value in (statistics.min, statistics.max):
+        if not (value > 0 and math.isfinite(value)):
+            raise InputError(
+                f"{where}: a count is {value}; counts must be positive and finite, "
+                f"leave the word out of the document instead ({_ROW_CHECK})"
+            )

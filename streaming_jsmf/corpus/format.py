@@ -1,0 +1,259 @@
+"""A corpus on disk: Parquet shards of bags of words, a vocabulary, and usually a manifest.
+
+`open_corpus` is the border: what it returns has been checked as far as footers tell, and the stages behind it
+trust it. It also takes a directory without manifest in place, at the price of hashing its files once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+from streaming_jsmf.corpus.footer import Footer, read_footer
+from streaming_jsmf.corpus.manifest import MANIFEST_NAME, Manifest, ShardEntry, parse_manifest
+from streaming_jsmf.corpus.storage import (
+    AnyPath,
+    exists,
+    file_names,
+    file_size,
+    is_file,
+    join,
+    normalise,
+    read_bytes,
+    sha256_of,
+)
+from streaming_jsmf.corpus.vocabulary import TEXT_NAMES, VOCABULARY_NAME, Vocabulary, read_vocabulary
+from streaming_jsmf.errors import InputError, StoreError
+
+DOCUMENTS = "documents"
+QUARANTINE_NAME = "quarantine.parquet"
+
+_FILE_THREADS = 8  # files are waited for, not computed on; the order of results does not depend on it
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One Parquet file of documents.
+
+    Attributes:
+        name: posix path relative to the corpus, such as "documents/part-00000.parquet".
+        rows: documents.
+        nonzeros: (document, word) pairs; for a corpus used in place `footer.Footer` says when it is a bound.
+        bytes: size of the file.
+        sha256: hex hash of the file.
+    """
+
+    name: str
+    rows: int
+    nonzeros: int
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """An opened corpus: where its files are and what is known of them. Holds no documents.
+
+    Attributes:
+        root: absolute local path or URL of the directory.
+        shards: sorted by name.
+        n_words: N.
+        vocabulary_sha256: hex hash of the vocabulary file.
+        vocabulary_path: absolute local path or URL of the vocabulary file.
+    """
+
+    root: str
+    shards: tuple[Shard, ...]
+    n_words: int
+    vocabulary_sha256: str
+    vocabulary_path: str
+
+    @property
+    def n_documents(self) -> int:
+        """M, empty documents included."""
+        return sum(shard.rows for shard in self.shards)
+
+    @property
+    def nonzeros(self) -> int:
+        """(document, word) pairs over all shards."""
+        return sum(shard.nonzeros for shard in self.shards)
+
+    @property
+    def fingerprint(self) -> str:
+        """Hex SHA-256 over the hash of the vocabulary and the hashes of the shards in order of names.
+
+        The same contents have the same fingerprint wherever the directory lies.
+        """
+        hashes = [self.vocabulary_sha256, *(shard.sha256 for shard in self.shards)]
+        return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
+
+    def shard_path(self, shard: Shard) -> str:
+        """Absolute local path or URL of a shard."""
+        return join(self.root, shard.name)
+
+    def vocabulary(self) -> Vocabulary:
+        """Read the vocabulary file. Raises StoreError when it is not the one the corpus was opened with."""
+        return read_vocabulary(self.vocabulary_path, self.vocabulary_sha256)[0]
+
+
+def open_corpus(path: AnyPath, vocabulary: AnyPath | None = None) -> Corpus:
+    """Open a corpus directory, or any directory of bag-of-words Parquet files, in place.
+
+    With a `manifest.json` the footers of the shards are checked against it and no document is read (hashes
+    are taken from it; `verify_corpus` recomputes them). Without one, the `*.parquet` files right in the
+    directory and in its `documents/` are the shards, and every file is read once to hash it.
+
+    Args:
+        path: local directory or fsspec URL.
+        vocabulary: vocabulary file of a directory without manifest; found beside the shards as
+            vocabulary.parquet, vocab.txt or vocabulary.txt when not given.
+
+    Raises:
+        InputError: not a corpus, an unknown format version, no documents, missing or mistyped columns, ids or
+            counts out of range.
+        StoreError: a file of the manifest is missing, truncated, damaged or of another size.
+    """
+    root = normalise(path)
+    if not exists(root):
+        raise InputError(f"there is no corpus at {root}; check the path")
+    if is_file(root):
+        raise InputError(f"{root} is a file; give the directory that holds the Parquet shards")
+    where = join(root, MANIFEST_NAME)
+    if not exists(where):
+        return _open_in_place(root, None if vocabulary is None else normalise(vocabulary))
+    if vocabulary is not None:
+        raise InputError(
+            f"{root} has a manifest, which names its vocabulary; leave the vocabulary argument out"
+        )
+    return _open_committed(root, parse_manifest(read_bytes(where), where))
+
+
+def read_manifest(path: AnyPath) -> Manifest:
+    """The checked manifest of a corpus directory. Raises InputError when there is none."""
+    where = join(normalise(path), MANIFEST_NAME)
+    if not exists(where):
+        raise InputError(f"there is no {where}; the directory was not written by this package")
+    return parse_manifest(read_bytes(where), where)
+
+
+def verify_corpus(corpus: Corpus) -> None:
+    """Compare the hash of every file with the one known of it. One pass over the bytes of the corpus.
+
+    Raises StoreError naming the first shard, in order of names, that differs.
+    """
+    corpus.vocabulary()
+    hashes = _in_threads(lambda shard: sha256_of(corpus.shard_path(shard)), corpus.shards)
+    for shard, found in zip(corpus.shards, hashes, strict=True):
+        if found != shard.sha256:
+            raise StoreError(
+                f"{corpus.shard_path(shard)} has sha256 {found[:12]}..., expected {shard.sha256[:12]}...; "
+                "restore it or build the corpus again"
+            )
+
+
+def _open_committed(root: str, manifest: Manifest) -> Corpus:
+    entries = sorted(manifest.shards, key=lambda entry: entry.name)
+    n_words = manifest.vocabulary.words
+    if not entries:
+        raise InputError(f"{root} is an empty corpus: its manifest names no shards")
+    _check_unknown_files(root, {entry.name for entry in entries})
+    vocabulary_path = join(root, VOCABULARY_NAME)
+    if not exists(vocabulary_path):
+        raise StoreError(f"{vocabulary_path} is missing; restore it or build the corpus again")
+    _in_threads(lambda entry: _check_entry(root, entry, n_words), entries)
+    shards = tuple(Shard(e.name, e.rows, e.nonzeros, e.bytes, e.sha256) for e in entries)
+    return Corpus(root, shards, n_words, manifest.vocabulary.sha256, vocabulary_path)
+
+
+def _check_unknown_files(root: str, known: set[str]) -> None:
+    """A shard copied into a committed corpus would be passed over without a word."""
+    extra = [name for name in _shard_names(join(root, DOCUMENTS), f"{DOCUMENTS}/") if name not in known]
+    if extra:
+        raise StoreError(
+            f"{join(root, extra[0])} is not in {MANIFEST_NAME}; move it away "
+            f"(or remove {MANIFEST_NAME} to use the directory as it is)"
+        )
+
+
+def _check_entry(root: str, entry: ShardEntry, n_words: int) -> None:
+    path = join(root, entry.name)
+    try:
+        size = file_size(path)
+    except FileNotFoundError as error:
+        raise StoreError(f"{path} is missing; restore it or build the corpus again") from error
+    if size != entry.bytes:
+        raise StoreError(
+            f"{path} has {size} bytes, its manifest says {entry.bytes}; restore it or build the corpus again"
+        )
+    footer = read_footer(path, path, n_words)
+    if footer.rows != entry.rows or footer.nonzeros < entry.nonzeros:
+        raise StoreError(
+            f"{path} has {footer.rows} documents and {footer.nonzeros} nonzeros, its manifest says "
+            f"{entry.rows} and {entry.nonzeros}; build the corpus again"
+        )
+
+
+def _open_in_place(root: str, vocabulary: str | None) -> Corpus:
+    names = [
+        name
+        for name in (*_shard_names(join(root, DOCUMENTS), f"{DOCUMENTS}/"), *_shard_names(root, ""))
+        if join(root, name) != vocabulary
+    ]
+    if not names:
+        raise InputError(
+            f"no corpus in {root}: no *.parquet files in it or in its {DOCUMENTS}/; check the path"
+        )
+    vocabulary_path = vocabulary if vocabulary is not None else _find_vocabulary(root)
+    if not exists(vocabulary_path):
+        raise InputError(f"there is no vocabulary at {vocabulary_path}; check the path")
+    words, vocabulary_sha256 = read_vocabulary(vocabulary_path)
+    n_words = len(words.words)
+    paths = {name: join(root, name) for name in sorted(names)}
+    footers = _in_threads(lambda path: read_footer(path, path, n_words), tuple(paths.values()))
+    _check_not_empty(root, footers)
+    sizes = _in_threads(lambda path: (file_size(path), sha256_of(path)), tuple(paths.values()))
+    shards = tuple(
+        Shard(name, footer.rows, footer.nonzeros, size, digest)
+        for name, footer, (size, digest) in zip(paths, footers, sizes, strict=True)
+    )
+    return Corpus(root, shards, n_words, vocabulary_sha256, vocabulary_path)
+
+
+def _check_not_empty(root: str, footers: Sequence[Footer]) -> None:
+    if not sum(footer.rows for footer in footers):
+        raise InputError(f"{root} is an empty corpus: its {len(footers)} Parquet files hold no documents")
+    if not sum(footer.nonzeros for footer in footers):
+        raise InputError(f"{root} is an empty corpus: none of its documents has a word")
+
+
+def _shard_names(directory: str, prefix: str) -> list[str]:
+    """Parquet files right in a directory that may be shards; hidden and marker files are not."""
+    reserved = {VOCABULARY_NAME, QUARANTINE_NAME}
+    return [
+        f"{prefix}{name}"
+        for name in file_names(directory)
+        if name.endswith(".parquet") and name not in reserved and name[0] not in "._"
+    ]
+
+
+def _find_vocabulary(root: str) -> str:
+    here = set(file_names(root))
+    found = [name for name in (VOCABULARY_NAME, *TEXT_NAMES) if name in here]
+    if not found:
+        raise InputError(
+            f"{root} has no vocabulary ({', '.join((VOCABULARY_NAME, *TEXT_NAMES))}); "
+            "put it beside the shards or name the file with the vocabulary argument"
+        )
+    return join(root, found[0])
+
+
+def _in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """`function` of every item, results in order; the first failure in that order is raised."""
+    with ThreadPoolExecutor(max_workers=_FILE_THREADS) as pool:
+        return list(pool.map(function, items))

@@ -1,0 +1,68 @@
+"""Pydantic's findings as one line that names the key and what is allowed."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError
+from pydantic_core import PydanticCustomError
+
+UNSAFE_PATH = "unsafe_path"
+
+
+class Strict(BaseModel):
+    """Base of what we read from files: frozen, no unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _stays_inside(name: str) -> str:
+    """Refuse a name that could lead out of the directory it is relative to."""
+    parts = name.split("/")
+    if "\\" in name or ":" in name or "\0" in name or any(part in ("", ".", "..") for part in parts):
+        raise PydanticCustomError(
+            UNSAFE_PATH,
+            "'{name}' leaves its directory; only relative names without '..' are allowed",
+            {"name": name},
+        )
+    return name
+
+
+RelativeName = Annotated[str, AfterValidator(_stays_inside)]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+
+def explain(error: ValidationError, model: type[BaseModel]) -> str:
+    """One line for all findings: key, what is wrong, which keys or values are allowed."""
+    return re.sub(r"\s+", " ", "; ".join(_finding(item, model) for item in error.errors()))
+
+
+def is_unsafe(error: ValidationError) -> bool:
+    """Whether a path that leaves its directory is among the findings."""
+    return any(item["type"] == UNSAFE_PATH for item in error.errors())
+
+
+def _finding(item: Any, model: type[BaseModel]) -> str:
+    key = ".".join(str(part) for part in item["loc"]) or "the file"
+    if item["type"] == "extra_forbidden":
+        allowed = ", ".join(sorted(_table(model, item["loc"][:-1]).model_fields))
+        return f"unknown key {key}; allowed: {allowed}"
+    if item["type"] == "missing":
+        return f"key {key} is missing"
+    return f"{key}: {item['msg'][:1].lower()}{item['msg'][1:]}, not {str(item['input'])[:60]!r}"
+
+
+def _table(model: type[BaseModel], location: tuple[Any, ...]) -> type[BaseModel]:
+    """The model that holds the key at `location`; indices and keys of open tables are stepped over."""
+    for part in location:
+        field = model.model_fields.get(str(part))
+        if field is not None:
+            model = next((m for m in _models_in(field.annotation)), model)
+    return model
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [m for inner in getattr(annotation, "__args__", ()) for m in _models_in(inner)]

@@ -1,0 +1,63 @@
+"""Small corpora with known counts, written as a user would have them: Parquet lists and a word list."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Planted:
+    """counts: documents x words; word_topic: words x topics that drew them; topic_topic: their second moment."""
+
+    counts: NDArray[np.int64]
+    word_topic: NDArray[np.float64]
+
+
+def planted(n_documents: int, n_words: int, n_topics: int, *, length: float = 60, seed: int = 0) -> Planted:
+    """Draw documents of separable topics: word k is the anchor of topic k, with a tenth of its mass."""
+    rng = np.random.default_rng(seed)
+    word_topic = rng.dirichlet(np.full(n_words - n_topics, 0.2), size=n_topics).T
+    word_topic = np.vstack([0.1 * np.eye(n_topics), 0.9 * word_topic])
+    shares = rng.dirichlet(np.full(n_topics, 0.3), size=n_documents)
+    lengths = rng.poisson(length, size=n_documents)
+    rows = [rng.multinomial(n, word_topic @ share) for n, share in zip(lengths, shares, strict=True)]
+    return Planted(np.array(rows, dtype=np.int64), word_topic)
+
+
+def words(n_words: int) -> list[str]:
+    """Names for word ids."""
+    return [f"word{i:04d}" for i in range(n_words)]
+
+
+def as_lists(counts: NDArray[np.int64]) -> tuple[list[list[int]], list[list[int]]]:
+    """Dense documents x words counts as the two list columns."""
+    ids = [np.flatnonzero(row).tolist() for row in counts]
+    return ids, [row[chosen].tolist() for row, chosen in zip(counts, ids, strict=True)]
+
+
+def write_lists(
+    path: Path, ids: Sequence[object], counts: Sequence[object], *, row_group_rows: int = 50
+) -> None:
+    """Write one shard from Python lists; nulls allowed."""
+    table = pa.table(
+        {"ids": pa.array(ids, pa.list_(pa.int32())), "counts": pa.array(counts, pa.list_(pa.int32()))}
+    )
+    pq.write_table(table, path, row_group_size=row_group_rows)
+
+
+def write_corpus(
+    directory: Path, counts: NDArray[np.int64], *, shards: int = 3, row_group_rows: int = 50
+) -> Path:
+    """Write dense counts as a corpus to be used in place, and return its directory."""
+    directory.mkdir(parents=True)
+    for number, rows in enumerate(np.array_split(counts, shards)):
+        write_lists(directory / f"part-{number:05d}.parquet", *as_lists(rows), row_group_rows=row_group_rows)
+    (directory / "vocab.txt").write_text("\n".join(words(counts.shape[1])) + "\n", encoding="utf-8")
+    return directory

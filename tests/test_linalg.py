@@ -1,0 +1,199 @@
+"""Probes, factors and eigenpairs against dense algebra, over several spectra."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from streaming_jsmf.evaluation.matching import yy_error
+from streaming_jsmf.linalg import factor as factor_module
+from streaming_jsmf.linalg.eigen import factor_eigenpairs, nystrom_eigenpairs, single_view_eigenpairs
+from streaming_jsmf.linalg.factor import apply_gram, merge_factors, partition_factor
+from streaming_jsmf.linalg.gram import gram, inverse_square_root, orthonormalise
+from streaming_jsmf.linalg.probes import ROWS_PER_COUNTER, gaussian_probes
+from streaming_jsmf.linalg.weights import document_weights
+from tests import reference
+
+N = 60
+
+
+def sparse_rows(rank: int, rows: int = 200, seed: int = 0, decay: float = 0.7) -> csr_array:
+    """H (rows x N) of the given rank with a falling spectrum, as float32 CSR."""
+    rng = np.random.default_rng(seed)
+    left, _ = np.linalg.qr(rng.standard_normal((rows, rank)))
+    right, _ = np.linalg.qr(rng.standard_normal((N, rank)))
+    return csr_array((left * decay ** np.arange(rank)) @ right.T, dtype=np.float32)
+
+
+def symmetric(values: NDArray[np.float64], seed: int = 0) -> NDArray[np.float64]:
+    vectors, _ = np.linalg.qr(np.random.default_rng(seed).standard_normal((values.size, values.size)))
+    return (vectors * values) @ vectors.T
+
+
+def test_probes_are_a_function_of_their_arguments_and_normal() -> None:
+    probes = gaussian_probes(20_000, 6, seed=3, label="a")
+    np.testing.assert_array_equal(probes, gaussian_probes(20_000, 6, seed=3, label="a"))
+    for other in (gaussian_probes(20_000, 6, 4, "a"), gaussian_probes(20_000, 6, 3, "b")):
+        assert abs(np.corrcoef(probes.ravel(), other.ravel())[0, 1]) < 0.02
+    assert abs(probes.mean()) < 0.02
+    assert abs(probes.std() - 1) < 0.02
+    # No block of rows repeats another: each has its own counter.
+    assert (
+        abs(
+            np.corrcoef(probes[:ROWS_PER_COUNTER, 0], probes[ROWS_PER_COUNTER : 2 * ROWS_PER_COUNTER, 0])[
+                0, 1
+            ]
+        )
+        < 0.05
+    )
+
+
+def test_rows_of_probes_do_not_depend_on_the_rows_after_them() -> None:
+    long, short = gaussian_probes(20_000, 3, 0, "x"), gaussian_probes(9_000, 3, 0, "x")
+    np.testing.assert_array_equal(long[:ROWS_PER_COUNTER], short[:ROWS_PER_COUNTER])
+
+
+@pytest.mark.parametrize("scheme", ["capped", "uniform", "length"])
+def test_document_weights_equal_the_oracle_and_leave_out_short_documents(scheme: str) -> None:
+    lengths = np.array([0, 1, 2, 57, 200, 90_000], dtype=float)
+    weights = document_weights(lengths, scheme)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(weights[2:], reference.document_weights(lengths, scheme)[2:])
+    np.testing.assert_array_equal(weights[:2], 0.0)
+
+
+def test_apply_gram_is_the_dense_product_however_its_rows_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    h = sparse_rows(30)
+    x = gaussian_probes(N, 7, 0, "")
+    dense = h.toarray().astype(float)
+    whole = apply_gram(h, x)
+    np.testing.assert_allclose(whole, dense.T @ (dense @ x), rtol=0, atol=2e-6 * np.abs(whole).max())
+    monkeypatch.setattr(factor_module, "ROW_BLOCK_BYTES", 4 * 7 * 13)
+    np.testing.assert_allclose(apply_gram(h, x), whole, rtol=0, atol=2e-6 * np.abs(whole).max())
+
+
+def test_apply_gram_of_no_documents_is_zero() -> None:
+    np.testing.assert_array_equal(
+        apply_gram(csr_array((0, N), dtype=np.float32), np.ones((N, 2), np.float32)), 0
+    )
+
+
+def test_orthonormalise_spans_the_columns_and_drops_what_is_not_there() -> None:
+    rng = np.random.default_rng(0)
+    tall = rng.standard_normal((500, 4)) @ rng.standard_normal((4, 6))
+    basis = orthonormalise(tall.astype(np.float32))
+    assert basis.shape == (500, 4)
+    np.testing.assert_allclose(gram(basis), np.eye(4), atol=1e-5)
+    np.testing.assert_allclose(basis @ (basis.T @ tall), tall, atol=1e-4)
+
+
+def test_inverse_square_root_of_zero_has_no_columns() -> None:
+    assert inverse_square_root(np.zeros((3, 3))).shape == (3, 0)
+
+
+@pytest.mark.parametrize("rank", [1, 5, 12])
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_a_factor_wide_enough_for_the_rank_is_exact(rank: int, steps: int) -> None:
+    h = sparse_rows(rank)
+    f = partition_factor(h, gaussian_probes(N, 12, 0, "p"), steps)
+    assert f.shape[1] <= 12
+    dense = h.toarray().astype(float)
+    np.testing.assert_allclose(f.astype(float) @ f.T, dense.T @ dense, atol=5e-6)
+
+
+def test_power_steps_lower_the_error_of_a_narrow_factor() -> None:
+    h = sparse_rows(60, decay=0.93)
+    dense = h.toarray().astype(float)
+    second = dense.T @ dense
+    errors = [
+        np.linalg.norm(second - (f := partition_factor(h, gaussian_probes(N, 10, 0, "p"), steps)) @ f.T)
+        for steps in (1, 2, 4)
+    ]
+    best = np.linalg.norm(np.linalg.eigvalsh(second)[:-10])
+    assert errors[0] > 1.2 * errors[1] > 1.2 * best * 0.9
+    assert errors[2] < 1.08 * best
+
+
+def test_factor_of_empty_documents_has_no_columns() -> None:
+    assert partition_factor(csr_array((5, N), dtype=np.float32), gaussian_probes(N, 4, 0, ""), 3).shape == (
+        N,
+        0,
+    )
+
+
+def test_merging_is_exact_while_the_ranks_fit() -> None:
+    parts = [partition_factor(sparse_rows(4, seed=s), gaussian_probes(N, 4, 0, "p"), 2) for s in range(3)]
+    merged = merge_factors(merge_factors(parts[0], parts[1], 12), parts[2], 12)
+    expected = sum(part.astype(float) @ part.T for part in parts)
+    np.testing.assert_allclose(merged.astype(float) @ merged.T, expected, atol=2e-6)
+    assert merged.shape[1] == 12
+
+
+def test_merging_with_nothing_keeps_the_other() -> None:
+    part = partition_factor(sparse_rows(4), gaussian_probes(N, 4, 0, "p"), 2)
+    nothing = np.empty((N, 0), np.float32)
+    for merged in (merge_factors(part, nothing, 8), merge_factors(nothing, part, 8)):
+        np.testing.assert_allclose(merged @ merged.T, part @ part.T, atol=1e-6)
+
+
+@given(st.integers(0, 2**31), st.integers(1, 10))
+def test_a_truncated_merge_never_exceeds_the_sum_and_keeps_its_best_part(seed: int, width: int) -> None:
+    a, b = (
+        partition_factor(sparse_rows(8, seed=seed + i), gaussian_probes(N, 8, i, "p"), 2) for i in range(2)
+    )
+    before = a.astype(float) @ a.T + b.astype(float) @ b.T
+    merged = merge_factors(a, b, width).astype(float)
+    values = np.linalg.eigvalsh(before)
+    assert np.linalg.eigvalsh(before - merged @ merged.T).min() > -1e-5
+    assert np.linalg.norm(before - merged @ merged.T) <= np.linalg.norm(values[: N - width]) + 1e-5
+
+
+SPECTRA = {
+    "low rank": np.r_[np.linspace(1, 0.2, 8), np.zeros(N - 8)],
+    "slow decay": 1.0 / (1 + np.arange(N)),
+    "negative tail": np.r_[0.9 ** np.arange(20), -0.5 * np.ones(N - 20)],
+}
+
+
+@pytest.mark.parametrize("spectrum", SPECTRA)
+def test_eigenpairs_are_the_largest_algebraic_ones(spectrum: str) -> None:
+    values = SPECTRA[spectrum]
+    shift = max(0.0, -values.min()) + 0.1
+    vectors, _ = np.linalg.qr(np.random.default_rng(1).standard_normal((N, N)))
+    factor = vectors * np.sqrt(values + shift)
+    pairs = factor_eigenpairs(factor, np.full(N, shift), 6, np.ones(N))
+    expected = reference.truncated_eig(symmetric_from(vectors, values), 6)
+    np.testing.assert_allclose(pairs.values, expected.values, atol=1e-6)
+    y, y_expected = (p.vectors * np.sqrt(np.maximum(p.values, 0)) for p in (pairs, expected))
+    assert yy_error(y, y_expected) < 1e-5
+
+
+def symmetric_from(vectors: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return (vectors * values) @ vectors.T
+
+
+def test_all_eigenpairs_of_a_tiny_matrix_can_be_asked_for() -> None:
+    factor = np.random.default_rng(0).standard_normal((4, 2))
+    pairs = factor_eigenpairs(factor, np.full(4, 0.5), 4, np.ones(4))
+    np.testing.assert_allclose(pairs.values, np.linalg.eigvalsh(factor @ factor.T - 0.5 * np.eye(4))[::-1])
+
+
+def test_nystrom_is_exact_on_a_positive_matrix_of_the_basis_rank_and_drops_what_is_negative() -> None:
+    c = symmetric(np.r_[1.0, 0.5, 0.25, np.zeros(N - 3)])
+    basis, _ = np.linalg.qr(c @ np.random.default_rng(0).standard_normal((N, 3)))
+    np.testing.assert_allclose(nystrom_eigenpairs(basis, c @ basis).values, [1.0, 0.5, 0.25])
+    mixed = symmetric(np.r_[1.0, 0.5, np.full(N - 2, -0.3)])
+    exact = reference.truncated_eig(mixed, 6)
+    pairs = nystrom_eigenpairs(exact.vectors, mixed @ exact.vectors)
+    np.testing.assert_allclose(pairs.values, [1.0, 0.5])
+    np.testing.assert_allclose(np.abs(pairs.vectors.T @ exact.vectors[:, :2]), np.eye(2), atol=1e-10)
+
+
+def test_single_view_is_exact_on_a_matrix_of_the_range_rank() -> None:
+    c = symmetric(np.r_[1.0, 0.5, 0.25, np.zeros(N - 3)])
+    probes = gaussian_probes(N, 12, 0, "halko")
+    pairs = single_view_eigenpairs(c @ probes, probes, 3)
+    np.testing.assert_allclose(pairs.values, [1.0, 0.5, 0.25], atol=1e-9)
