@@ -1,0 +1,254 @@
+"""The moments store against the dense oracle, and the properties that make it mergeable and resumable."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from streaming_jsmf.blocks.units import Partition, list_units, plan_partitions
+from streaming_jsmf.config import ScanSettings
+from streaming_jsmf.corpus import open_corpus
+from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError, TooFewFactorsError
+from streaming_jsmf.evaluation.matching import yy_error
+from streaming_jsmf.moments.partition import load_partition
+from streaming_jsmf.moments.reader import Moments, open_moments
+from streaming_jsmf.moments.scan import scan_corpus, scan_memory
+from streaming_jsmf.moments.stages import RangeStage
+from streaming_jsmf.runtime.events import Event, PartitionCommitted
+from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.workflow.scan import scan
+from tests import reference
+from tests.corpora import Planted, planted, write_corpus
+
+SYNCHRONOUS = Execution("synchronous")
+SMALL = ScanSettings(max_topics=5, partition_nonzeros=3000)
+
+
+def scanned(corpus: Path, path: Path, settings: ScanSettings = SMALL) -> Moments:
+    return scan(corpus, path, settings, SYNCHRONOUS)
+
+
+def dense(counts: NDArray[np.int64], scheme: str = "capped") -> NDArray[np.float64]:
+    return reference.cooccurrence(counts, reference.document_weights(counts.sum(axis=1), scheme))
+
+
+def half(moments: Moments, k: int) -> NDArray[np.float64]:
+    pairs = moments.eigenpairs(k, extra=0)
+    return pairs.vectors * np.sqrt(np.maximum(pairs.values, 0))
+
+
+@pytest.mark.parametrize("scheme", ["capped", "uniform", "length"])
+def test_sums_are_exact(scheme: str, tmp_path: Path) -> None:
+    counts = planted(120, 40, 4, length=9, seed=5).counts
+    counts[3] = 0
+    counts[4] = np.eye(40, dtype=int)[7]
+    counts[5] = 300 * np.eye(40, dtype=int)[2]
+    path = write_corpus(tmp_path / "c", counts, row_group_rows=11)
+    settings = ScanSettings(max_topics=3, partition_nonzeros=100, document_weights=scheme)  # type: ignore[arg-type]
+    moments = scanned(path, tmp_path / "m", settings)
+    lengths = counts.sum(axis=1)
+    kept = counts[lengths >= 2]
+    weights = reference.document_weights(lengths, scheme)
+    c = reference.cooccurrence(counts, weights)
+    np.testing.assert_allclose(moments.row_sum, c.sum(axis=1), atol=1e-15)
+    np.testing.assert_allclose(moments.row_sum, reference.mean_of_shares(counts, weights), atol=1e-15)
+    n, w = lengths[lengths >= 2].astype(float), weights[lengths >= 2]
+    np.testing.assert_allclose(moments.diagonal, (w / (n * (n - 1))) @ kept / w.sum(), atol=1e-15)
+    np.testing.assert_array_equal(moments.term_count, kept.sum(axis=0))
+    np.testing.assert_array_equal(moments.document_frequency, (kept > 0).sum(axis=0))
+    assert moments.n_documents == len(kept)
+    assert moments.words[7] == "word0007"
+
+
+def test_a_wide_enough_factor_is_the_cooccurrence(corpus_path: Path, documents: Planted, tmp_path: Path) -> None:
+    settings = ScanSettings(max_topics=40, partition_nonzeros=3000)
+    moments = scanned(corpus_path, tmp_path / "m", settings)
+    c = dense(documents.counts)
+    rows = moments.cooccurrence_rows(np.arange(120))
+    np.testing.assert_allclose(rows, c, atol=3e-6 * np.abs(c).max())
+    expected = reference.truncated_eig(c, 5)
+    assert yy_error(half(moments, 5), expected.vectors * np.sqrt(expected.values)) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("settings", "bound"),
+    [
+        (replace(SMALL, scans=1), 0.05),
+        (SMALL, 0.005),
+        (replace(SMALL, range_finder="halko", scans=1), 0.5),
+        (replace(SMALL, range_finder="halko"), 0.1),
+    ],
+)
+def test_eigenpairs_are_close_to_the_exact_ones(
+    settings: ScanSettings, bound: float, corpus_path: Path, documents: Planted, tmp_path: Path
+) -> None:
+    expected = reference.truncated_eig(dense(documents.counts), 5)
+    moments = scanned(corpus_path, tmp_path / "m", settings)
+    assert yy_error(half(moments, 5), expected.vectors * np.sqrt(expected.values)) < bound
+
+
+def test_short_documents_where_the_largest_magnitudes_are_negative(tmp_path: Path) -> None:
+    counts = planted(400, 30, 3, length=2.5, seed=2).counts
+    values = np.linalg.eigvalsh(dense(counts, "uniform"))
+    assert np.sort(values[np.argsort(-np.abs(values))[:6]])[0] < 0, "the case must bite"
+    settings = ScanSettings(max_topics=6, document_weights="uniform", partition_nonzeros=300)
+    moments = scanned(write_corpus(tmp_path / "c", counts), tmp_path / "m", settings)
+    pairs = moments.eigenpairs(3, extra=0)
+    np.testing.assert_allclose(pairs.values, values[::-1][:3], rtol=0.02)
+
+
+@given(st.integers(1, 40), st.integers(1, 600))
+def test_sums_and_blocks_do_not_depend_on_how_units_are_split(rows: int, budget: int) -> None:
+    counts = planted(60, 25, 3, length=12, seed=rows).counts
+    with tempfile.TemporaryDirectory() as folder:
+        corpus = open_corpus(write_corpus(Path(folder) / "c", counts, row_group_rows=rows))
+        units = list_units(corpus)
+        whole = load_partition(Partition(0, units), 25, "capped")
+        parts = [load_partition(p, 25, "capped") for p in plan_partitions(units, budget)]
+    np.testing.assert_allclose(sum(p.sums.row_sum for p in parts), whole.sums.row_sum, rtol=1e-13)
+    np.testing.assert_allclose(sum(p.sums.diagonal for p in parts), whole.sums.diagonal, rtol=1e-13)
+    stacked = np.vstack([p.block.toarray() for p in parts])
+    np.testing.assert_array_equal(stacked, whole.block.toarray())
+
+
+def test_the_order_of_shards_changes_rounding_only(documents: Planted, tmp_path: Path) -> None:
+    first = write_corpus(tmp_path / "a", documents.counts, shards=4)
+    second = shutil.copytree(first, tmp_path / "b")
+    names = sorted(path.name for path in first.glob("*.parquet"))
+    for old, new in zip(names, reversed(names), strict=True):
+        shutil.copy(first / old, second / new)
+    a, b = scanned(first, tmp_path / "ma"), scanned(second, tmp_path / "mb")
+    np.testing.assert_allclose(a.row_sum, b.row_sum, rtol=1e-13)
+    assert yy_error(half(a, 5), half(b, 5)) < 0.003
+    # The bits do differ, or the comparison would say nothing about folding in another order.
+    assert a.store.digests()["factor"] != b.store.digests()["factor"]
+
+
+def test_a_partition_gives_the_same_bits_wherever_it_stands(corpus_path: Path) -> None:
+    corpus = open_corpus(corpus_path)
+    stage = RangeStage(corpus.n_words, SMALL)
+    partition = plan_partitions(list_units(corpus), 3000)[1]
+    again = Partition(17, partition.units)
+    np.testing.assert_array_equal(
+        stage.compute(partition).arrays["factor"], stage.compute(again).arrays["factor"]
+    )
+
+
+def test_folding_leaves_its_inputs_alone(corpus_path: Path) -> None:
+    corpus = open_corpus(corpus_path)
+    stage = RangeStage(corpus.n_words, SMALL)
+    a, b = (stage.compute(p) for p in plan_partitions(list_units(corpus), 6000)[:2])
+    before = {name: values.copy() for name, values in a.arrays.items()}
+    stage.fold(a, b)
+    for name, values in before.items():
+        np.testing.assert_array_equal(a.arrays[name], values)
+
+
+def test_every_partition_is_told_once_and_a_second_scan_tells_none(corpus_path: Path, tmp_path: Path) -> None:
+    events: list[Event] = []
+    scan(corpus_path, tmp_path / "m", SMALL, SYNCHRONOUS, events.append)
+    told = [(event.stage, event.index) for event in events if isinstance(event, PartitionCommitted)]
+    partitions = len(open_moments(tmp_path / "m").store.manifest["partitions"])
+    assert sorted(told) == [(stage, i) for stage in ("projection", "range") for i in range(partitions)]
+    again: list[Event] = []
+    scan(corpus_path, tmp_path / "m", SMALL, SYNCHRONOUS, again.append)
+    assert again == []
+
+
+def test_the_store_is_zarr_that_xarray_reads_and_holds_no_partial_results(corpus_path: Path, tmp_path: Path) -> None:
+    moments = scanned(corpus_path, tmp_path / "m")
+    data = xr.open_zarr(str(tmp_path / "m"), consolidated=False)
+    assert data["factor"].dims == ("word", "rank")
+    assert float(data["row_sum"].sel(word="word0003")) == moments.row_sum[3]
+    assert [p for p in (tmp_path / "m" / "partials").iterdir() if p.is_dir()] == []
+
+
+def test_another_setting_or_corpus_is_refused_with_what_differs(
+    corpus_path: Path, documents: Planted, tmp_path: Path
+) -> None:
+    scanned(corpus_path, tmp_path / "m")
+    with pytest.raises(SettingsMismatchError, match="seed: stored 0, asked 1"):
+        scanned(corpus_path, tmp_path / "m", replace(SMALL, seed=1))
+    other = write_corpus(tmp_path / "other", documents.counts[:-1])
+    with pytest.raises(SettingsMismatchError, match="another corpus"):
+        scanned(other, tmp_path / "m")
+
+
+def test_more_topics_than_the_scan_carries_are_refused(corpus_path: Path, tmp_path: Path) -> None:
+    moments = scanned(corpus_path, tmp_path / "m")
+    with pytest.raises(TooFewFactorsError, match="--max-topics 6"):
+        moments.eigenpairs(6)
+
+
+def test_more_topics_than_positive_eigenvalues_are_refused(tmp_path: Path) -> None:
+    counts = np.array([[1, 1, 0, 0], [0, 0, 1, 1]] * 10)
+    moments = scanned(write_corpus(tmp_path / "c", counts), tmp_path / "m")
+    with pytest.raises(TooFewFactorsError, match="2 positive eigenvalues"):
+        moments.eigenpairs(3)
+
+
+def test_a_corpus_of_single_tokens_leaves_no_store(tmp_path: Path) -> None:
+    path = write_corpus(tmp_path / "c", np.eye(6, dtype=int))
+    with pytest.raises(InputError, match="two tokens"):
+        scanned(path, tmp_path / "m")
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_scan_that_would_not_fit_is_refused_before_it_starts(corpus_path: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"MiB.* and --memory allows .*MiB"):
+        scan(corpus_path, tmp_path / "m", SMALL, Execution("synchronous", memory=50 * 2**20))
+    assert not (tmp_path / "m").exists()
+
+
+def test_projected_memory_does_not_grow_with_documents(documents: Planted, tmp_path: Path) -> None:
+    sizes = []
+    for copies in (1, 4):
+        path = write_corpus(tmp_path / f"c{copies}", np.vstack([documents.counts] * copies))
+        partitions = plan_partitions(list_units(open_corpus(path)), 3000)
+        sizes.append(scan_memory(120, SMALL, partitions, 2))
+    assert sizes[1] == pytest.approx(sizes[0], rel=0.01)
+
+
+def test_an_incomplete_store_says_what_is_missing(corpus_path: Path, tmp_path: Path) -> None:
+    scanned(corpus_path, tmp_path / "m")
+    shutil.rmtree(tmp_path / "m" / "records" / "projection")
+    with pytest.raises(StoreError, match="missing projection"):
+        open_moments(tmp_path / "m")
+    before = dict(scan_corpus(open_corpus(corpus_path), tmp_path / "m", SMALL, SYNCHRONOUS).digests())
+    assert before == scanned(corpus_path, tmp_path / "fresh").store.digests()
+
+
+@pytest.mark.parametrize("fault", ["truncated", "deleted", "altered"])
+def test_damage_to_a_final_array_is_named(fault: str, corpus_path: Path, tmp_path: Path) -> None:
+    scanned(corpus_path, tmp_path / "m")
+    chunk = tmp_path / "m" / "row_sum" / "c" / "0"
+    data = bytearray(chunk.read_bytes())
+    if fault == "truncated":
+        chunk.write_bytes(data[:-9])
+    elif fault == "deleted":
+        chunk.unlink()
+    else:
+        data[8] ^= 1
+        chunk.write_bytes(bytes(data))
+    with pytest.raises(StoreError, match="row_sum"):
+        _ = open_moments(tmp_path / "m").row_sum
+
+
+def test_a_partial_that_was_damaged_before_its_fold_is_named(corpus_path: Path, tmp_path: Path) -> None:
+    store = scan_corpus(open_corpus(corpus_path), tmp_path / "m", replace(SMALL, scans=1), SYNCHRONOUS)
+    ledger = store.ledger("range")
+    partial = RangeStage(120, SMALL).compute(plan_partitions(list_units(open_corpus(corpus_path)), 3000)[0])
+    ledger.commit_partition(0, partial, {})
+    [attempt] = (tmp_path / "m" / "partials").glob("range-partition-00000-*")
+    (attempt / "factor" / "c" / "0" / "0").unlink()
+    with pytest.raises(StoreError, match="factor: values differ"):
+        ledger.read_partition(0)
