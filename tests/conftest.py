@@ -6,8 +6,12 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from threadpoolctl import threadpool_limits
 
 from tests.corpora import Planted, planted, write_corpus
+
+# Matrices here are tiny: BLAS threads would only wait for each other. What real processes do is tested in them.
+threadpool_limits(limits=1, user_api="blas")
 
 settings.register_profile(
     "quick", max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf.evaluation.matching import yy_error
+from streaming_jsmf.linalg import eigen as eigen_module
 from streaming_jsmf.linalg import factor as factor_module
 from streaming_jsmf.linalg.eigen import factor_eigenpairs, nystrom_eigenpairs, single_view_eigenpairs
 from streaming_jsmf.linalg.factor import apply_gram, merge_factors, partition_factor
@@ -17,6 +18,7 @@ from streaming_jsmf.linalg.gram import gram, inverse_square_root, orthonormalise
 from streaming_jsmf.linalg.probes import ROWS_PER_COUNTER, gaussian_probes
 from streaming_jsmf.linalg.weights import document_weights
 from tests import reference
+from tests.corpora import planted
 
 N = 60
 
@@ -164,7 +166,7 @@ def test_eigenpairs_are_the_largest_algebraic_ones(spectrum: str) -> None:
     shift = max(0.0, -values.min()) + 0.1
     vectors, _ = np.linalg.qr(np.random.default_rng(1).standard_normal((N, N)))
     factor = vectors * np.sqrt(values + shift)
-    pairs = factor_eigenpairs(factor, np.full(N, shift), 6, np.ones(N))
+    pairs = factor_eigenpairs(factor, np.full(N, shift), 6)
     expected = reference.truncated_eig(symmetric_from(vectors, values), 6)
     np.testing.assert_allclose(pairs.values, expected.values, atol=1e-6)
     y, y_expected = (p.vectors * np.sqrt(np.maximum(p.values, 0)) for p in (pairs, expected))
@@ -177,7 +179,7 @@ def symmetric_from(vectors: NDArray[np.float64], values: NDArray[np.float64]) ->
 
 def test_all_eigenpairs_of_a_tiny_matrix_can_be_asked_for() -> None:
     factor = np.random.default_rng(0).standard_normal((4, 2))
-    pairs = factor_eigenpairs(factor, np.full(4, 0.5), 4, np.ones(4))
+    pairs = factor_eigenpairs(factor, np.full(4, 0.5), 4)
     np.testing.assert_allclose(pairs.values, np.linalg.eigvalsh(factor @ factor.T - 0.5 * np.eye(4))[::-1])
 
 
@@ -197,3 +199,29 @@ def test_single_view_is_exact_on_a_matrix_of_the_range_rank() -> None:
     probes = gaussian_probes(N, 12, 0, "halko")
     pairs = single_view_eigenpairs(c @ probes, probes, 3)
     np.testing.assert_allclose(pairs.values, [1.0, 0.5, 0.25], atol=1e-9)
+
+
+@pytest.mark.parametrize("length", [4, 40])
+def test_block_davidson_finds_what_dense_algebra_finds(
+    length: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    h = planted(2000, 700, 6, length=length, seed=9).counts.astype(float)
+    n = h.sum(axis=1)
+    h, n = h[n >= 2], n[n >= 2]
+    factor = partition_factor(
+        csr_array(h / np.sqrt(n * (n - 1) * len(n))[:, None], dtype=np.float32),
+        gaussian_probes(700, 80, 0, "p"),
+        3,
+    )
+    diagonal = (h / (n * (n - 1))[:, None]).sum(axis=0) / len(n)
+    found = factor_eigenpairs(factor, diagonal, 20)
+    monkeypatch.setattr(eigen_module, "DENSE_WORDS", 1000)
+    exact = factor_eigenpairs(factor, diagonal, 20)
+    if length == 4:
+        assert np.linalg.eigvalsh(factor @ factor.T - np.diag(diagonal))[0] < -exact.values[6], (
+            "the case must bite"
+        )
+    np.testing.assert_allclose(found.values[:10], exact.values[:10], rtol=0.02)
+    y, y_exact = (pairs.leading(6).vectors * np.sqrt(pairs.leading(6).values) for pairs in (found, exact))
+    assert yy_error(y, y_exact) < 1e-3
+    np.testing.assert_allclose(found.vectors.T @ found.vectors, np.eye(20), atol=1e-12)

@@ -10,13 +10,16 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
-from streaming_jsmf.linalg.gram import inverse_square_root
+from streaming_jsmf.linalg.gram import GRAM_FLOOR, change_basis, gram, inverse_square_root, orthonormalise
 from streaming_jsmf.linalg.typing import FloatArray
 
-#: Relative accuracy of Lanczos. The operator is a float32 factor: more digits would be digits of its rounding.
-LANCZOS_TOLERANCE = 1e-6
+#: Vocabularies up to this size are decomposed densely.
+DENSE_WORDS = 400
+
+#: Block Davidson: most steps, residual to stop at (relative to the first eigenvalue; the factor itself is
+#: float32), vectors carried beside the wanted ones, and the least shift.
+DAVIDSON_STEPS, RESIDUAL_TOLERANCE, GUARD_VECTORS, SMALLEST_SHIFT = 6, 5e-6, 10, 1e-4
 
 #: Core eigenvalues below this share of the first are noise of the basis (NUMERICS of the second scan).
 NYSTROM_FLOOR = 1e-3
@@ -48,42 +51,79 @@ def with_fixed_signs(values: NDArray[np.float64], vectors: NDArray[np.float64]) 
     return Eigenpairs(values[order], vectors * signs)
 
 
-def factor_eigenpairs(
-    factor: FloatArray, diagonal: NDArray[np.float64], count: int, start: NDArray[np.float64]
-) -> Eigenpairs:
-    """Largest algebraic eigenpairs of C ~ F F' - diag(D), by Lanczos. No pass over the data.
+def factor_eigenpairs(factor: FloatArray, diagonal: NDArray[np.float64], count: int) -> Eigenpairs:
+    """Largest algebraic eigenpairs of C ~ F F' - diag(D). No pass over the data.
+
+    Block Davidson from the left singular vectors of F. The eigenvectors satisfy v = (lambda + D)^-1 F F'v, so
+    the correction (lambda_j + D)^-1 r_j of a residual is the fixed-point step of that equation; the Ritz step
+    picks the largest algebraic pairs, however many negative ones a corpus of short documents has. Lanczos,
+    which goes through F once for each vector, takes ten times as long for a hundred pairs.
 
     Parameters
     ----------
     factor
         F, N x L.
     diagonal
-        D of Eq. 1, (N,), exact.
+        D of Eq. 1, (N,), exact, not negative.
     count
-        Eigenpairs wanted; at most N.
-    start
-        First vector, (N,): the row sums are nearly the first eigenvector. Nothing here is random.
+        Eigenpairs wanted.
+
+    Returns
+    -------
+    Eigenpairs
+        min(count, N, rank of F): C has no more positive ones than F has columns.
     """
     n = factor.shape[0]
-    f = factor if factor.dtype == np.float32 else factor.astype(np.float64)
-
-    def multiply(x: NDArray[np.float64]) -> NDArray[np.float64]:
-        flat = np.asarray(x, dtype=np.float64).ravel()
-        product: NDArray[np.float64] = (f @ (f.T @ flat.astype(f.dtype))).astype(np.float64)
-        return product - diagonal * flat
-
-    if count >= n - 1:
-        dense = f.astype(np.float64) @ f.T.astype(np.float64) - np.diag(diagonal)
-        values, vectors = np.linalg.eigh(dense)
+    if n <= DENSE_WORDS:
+        f = factor.astype(np.float64)
+        values, vectors = np.linalg.eigh(f @ f.T - np.diag(diagonal))
         return with_fixed_signs(values[::-1][:count], vectors[:, ::-1][:, :count])
-    operator = LinearOperator((n, n), matvec=multiply, dtype=np.float64)
-    space = min(n, max(2 * count + 1, count + 40))
-    try:
-        values, vectors = eigsh(operator, k=count, which="LA", v0=start, ncv=space, tol=LANCZOS_TOLERANCE)
-    except ArpackNoConvergence as error:
-        # The pairs that did converge are the leading ones; the caller sees how many there are.
-        values, vectors = error.eigenvalues, error.eigenvectors
-    return with_fixed_signs(np.real(values), np.real(vectors))
+    start = orthonormalise(factor)
+    block = _RitzBlock.of(start, _times(factor, diagonal, start), count + GUARD_VECTORS)
+    for _ in range(DAVIDSON_STEPS):
+        residual = block.product - block.vectors * block.values.astype(np.float32)
+        worst = np.linalg.norm(residual[:, :count], axis=0).max(initial=0.0)
+        if worst < RESIDUAL_TOLERANCE * block.values[0]:
+            break
+        # A shift above zero keeps the denominators positive where a wanted eigenvalue is not.
+        shifts = np.maximum(block.values, SMALLEST_SHIFT * block.values[0])
+        residual /= diagonal[:, None].astype(np.float32) + shifts.astype(np.float32)
+        # Small columns beside orthonormal ones would be taken for noise.
+        residual /= np.maximum(np.linalg.norm(residual, axis=0), np.finfo(np.float32).tiny)
+        vectors = np.hstack([block.vectors, residual])
+        product = np.hstack([block.product, _times(factor, diagonal, residual)])
+        block = _RitzBlock.of(vectors, product, count + GUARD_VECTORS)
+    return with_fixed_signs(
+        block.values[:count], np.linalg.qr(block.vectors[:, :count].astype(np.float64))[0]
+    )
+
+
+@dataclass(frozen=True)
+class _RitzBlock:
+    """Ritz values (falling), vectors X (float32, N x k) and their product C X."""
+
+    values: NDArray[np.float64]
+    vectors: NDArray[np.float32]
+    product: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, vectors: NDArray[np.float32], product: NDArray[np.float32], count: int) -> _RitzBlock:
+        """The ``count`` largest algebraic Ritz pairs of the span of ``vectors``, given C times them."""
+        whiten = inverse_square_root(gram(vectors), GRAM_FLOOR)
+        small = whiten.T @ gram(vectors, product) @ whiten
+        values, rotation = np.linalg.eigh((small + small.T) / 2)
+        keep = np.arange(values.size)[::-1][:count]
+        mix = whiten @ rotation[:, keep]
+        return cls(values[keep], change_basis(vectors, mix), change_basis(product, mix))
+
+
+def _times(
+    factor: FloatArray, diagonal: NDArray[np.float64], vectors: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """(F F' - D) X."""
+    product = change_basis(factor, gram(factor, vectors))
+    product -= diagonal[:, None].astype(np.float32) * vectors
+    return product
 
 
 def nystrom_eigenpairs(basis: FloatArray, product: FloatArray) -> Eigenpairs:

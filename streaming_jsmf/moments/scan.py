@@ -124,7 +124,7 @@ def _first_eigenpairs(store: MomentsStore) -> Eigenpairs:
     diagonal, settings = store.read("diagonal"), store.settings
     width = min(settings.basis_width, store.n_words)
     if settings.range_finder == "factors":
-        return factor_eigenpairs(store.read("factor"), diagonal, width, store.read("row_sum"))
+        return factor_eigenpairs(store.read("factor"), diagonal, width)
     sketch = store.read("sketch")
     probes = gaussian_probes(store.n_words, sketch.shape[1], settings.seed, SHARED_PROBES)
     return single_view_eigenpairs(sketch - diagonal[:, None] * probes, probes, min(width, sketch.shape[1]))
