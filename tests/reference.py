@@ -1,0 +1,305 @@
+"""The oracle: LR-JSMF and its dense predecessor written as plainly as possible, on dense f64 arrays.
+
+Slow on purpose. Nothing here is shared with the package, so that agreement means something. Algorithm and
+equation numbers are those of Lee, Cho, Dong, Mimno and Bindel (ICML 2021). H holds documents as rows.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.optimize
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Topics:
+    """anchors: K word ids; word_topic B: N x K; topic_given_word: N x K; topic_topic A: K x K."""
+
+    anchors: NDArray[np.int64]
+    word_topic: Floats
+    topic_given_word: Floats
+    topic_topic: Floats
+
+
+@dataclass(frozen=True)
+class Eigenpairs:
+    """values: K, falling; vectors: N x K, orthonormal columns."""
+
+    values: Floats
+    vectors: Floats
+
+
+@dataclass(frozen=True)
+class Projection:
+    """What alternating projections leave.
+
+    matrix: N x N, non-negative, the last C_t. factor: N x K, Y with Y Y' the rank-K positive part of it.
+    distances: Frobenius length of each step C_t -> C_{t+1}.
+    """
+
+    matrix: Floats
+    factor: Floats
+    distances: list[float]
+
+
+@dataclass(frozen=True)
+class LowRankResult:
+    """rectified: N x K, ENN's Y; topics: what LAW found in it."""
+
+    rectified: Floats
+    topics: Topics
+
+
+def document_weights(lengths: NDArray[np.integer] | Floats, scheme: str) -> Floats:
+    """One weight per document from its length in tokens: capped = min(n, 200), uniform = 1, length = n."""
+    n = np.asarray(lengths, dtype=float)
+    if scheme == "capped":
+        return np.minimum(n, 200.0)
+    if scheme == "uniform":
+        return np.ones(len(n))
+    if scheme == "length":
+        return n
+    raise ValueError(f"unknown weights {scheme!r}")
+
+
+def cooccurrence(H: Floats, weights: Floats | None = None) -> Floats:
+    """Eq. 1 with document weights: sum_m w_m (h h' - diag h) / (n (n - 1)) / sum_m w_m; n < 2 is left out."""
+    H = np.asarray(H, dtype=float)
+    weights = np.ones(len(H)) if weights is None else weights
+    C = np.zeros((H.shape[1], H.shape[1]))
+    total = 0.0
+    for h, w in zip(H, weights, strict=True):
+        n = h.sum()
+        if n < 2:
+            continue
+        C += w * (np.outer(h, h) - np.diag(h)) / (n * (n - 1))
+        total += w
+    return C / total
+
+
+def mean_of_shares(H: Floats, weights: Floats | None = None) -> Floats:
+    """u: weighted mean of h_m / n_m over the documents with at least two tokens; equals C e."""
+    weights = np.ones(len(H)) if weights is None else weights
+    kept = [(h / h.sum(), w) for h, w in zip(np.asarray(H, float), weights, strict=True) if h.sum() >= 2]
+    return sum(w * share for share, w in kept) / sum(w for _, w in kept)
+
+
+def truncated_eig(C: Floats, K: int) -> Eigenpairs:
+    """The K largest *algebraic* eigenpairs of a symmetric matrix."""
+    values, vectors = np.linalg.eigh(C)
+    return Eigenpairs(values[::-1][:K], vectors[:, ::-1][:, :K])
+
+
+def positive_factor(C: Floats, K: int) -> Floats:
+    """Y = U max(Lambda_K, 0)^(1/2), so that Y Y' is the PSD_K projection of C."""
+    pairs = truncated_eig(C, K)
+    return pairs.vectors * np.sqrt(np.maximum(pairs.values, 0.0))
+
+
+def alternating_projection(C: Floats, K: int, iterations: int, tolerance: float = 0.0) -> Projection:
+    """Algorithm 2: PSD_K, NOR, NN in turn; stops once a step is at most tolerance * ||C_t||_F."""
+    N = len(C)
+    distances: list[float] = []
+    for _ in range(iterations):
+        Y = positive_factor(C, K)
+        psd = Y @ Y.T
+        normalised = psd + (1.0 - psd.sum()) / N**2
+        following = np.maximum(normalised, 0.0)
+        distances.append(float(np.linalg.norm(following - C)))
+        small = distances[-1] <= tolerance * np.linalg.norm(C)
+        C = following
+        if small:
+            break
+    return Projection(C, positive_factor(C, K), distances)
+
+
+def largest_rows(Y: Floats, count: int) -> NDArray[np.int64]:
+    """Ids of the rows of largest length; ties go to the lowest id."""
+    return np.argsort(-np.linalg.norm(Y, axis=1), kind="stable")[:count]
+
+
+def non_negative_correction(Y: Floats, I_size: int) -> Floats:
+    """E of Algorithm 3, dense: max(-y_i'y_j, 0) where i or j is among the I_size longest rows."""
+    chosen = np.zeros(len(Y), dtype=bool)
+    chosen[largest_rows(Y, I_size)] = True
+    E = np.maximum(-(Y @ Y.T), 0.0)
+    E[~np.logical_or.outer(chosen, chosen)] = 0.0
+    return E
+
+
+def enn_step(Y: Floats, K: int, I_size: int) -> Floats:
+    """One turn of Algorithm 3: the matrix Y Y' + E + r e e', and its truncated eigenpairs as the next Y."""
+    N = len(Y)
+    E = non_negative_correction(Y, I_size)
+    r = (1.0 - (Y @ Y.T).sum() - E.sum()) / N**2
+    return positive_factor(Y @ Y.T + E + r, K)
+
+
+def enn(C: Floats, K: int, I_size: int, iterations: int, tolerance: float = 0.0) -> Floats:
+    """Algorithm 3 from the eigenpairs of C; stops at ||Y1 Y1' - Y0 Y0'||_F <= tolerance ||Y0 Y0'||_F."""
+    Y = positive_factor(C, K)
+    for _ in range(iterations):
+        following = enn_step(Y, K, I_size)
+        change = np.linalg.norm(following @ following.T - Y @ Y.T) / np.linalg.norm(Y @ Y.T)
+        Y = following
+        if change <= tolerance:
+            break
+    return Y
+
+
+def pivots(rows: Floats, K: int, allowed: Mask | None = None) -> NDArray[np.int64]:
+    """Column-pivoted QR of rows': K times the row of largest residual, which is then projected out."""
+    residual = np.array(rows, dtype=float)
+    allowed = np.ones(len(rows), dtype=bool) if allowed is None else allowed
+    chosen: list[int] = []
+    for _ in range(K):
+        squares = np.where(allowed, (residual**2).sum(axis=1), -1.0)
+        squares[chosen] = -1.0
+        best = int(np.argmax(squares))  # argmax takes the lowest id among equals
+        if squares[best] <= 0.0:
+            raise ValueError(f"only {len(chosen)} independent rows are allowed, {K} were asked for")
+        direction = residual[best] / np.sqrt(squares[best])
+        # Projected out twice: once loses orthogonality as the residuals get small.
+        for _ in range(2):
+            residual = residual - np.outer(residual @ direction, direction)
+        chosen.append(best)
+    return np.array(chosen)
+
+
+def row_normalised(C: Floats, d: Floats) -> Floats:
+    """Rows of C over d; rows with d <= 0 become zero."""
+    return np.where(d[:, None] > 0, C / np.where(d > 0, d, 1.0)[:, None], 0.0)
+
+
+def anchor_words(C: Floats, K: int, allowed: Mask | None = None) -> NDArray[np.int64]:
+    """Algorithm 1, anchors: pivots of the row-normalised C; words with row sum <= 0 are never anchors."""
+    d = C.sum(axis=1)
+    usable = d > 0 if allowed is None else (d > 0) & allowed
+    return pivots(row_normalised(C, d), K, usable)
+
+
+def anchor_guard(
+    d: Floats, u: Floats, document_frequency: NDArray[np.integer] | None = None, minimum: float = 0.0
+) -> Mask:
+    """Which words may be anchors: d > 0.1 u, and in at least `minimum` documents."""
+    mask = d > 0.1 * u
+    return mask if document_frequency is None else mask & (document_frequency >= minimum)
+
+
+def default_anchor_min_df(n_documents: int) -> float:
+    """1 % of the documents, at least 20 documents, those 20 capped at M / 50."""
+    return max(0.01 * n_documents, min(20.0, n_documents / 50.0))
+
+
+def simplex_gap(x: Floats, S: Floats, b: Floats) -> float:
+    """2 (b'g - min g) with g = S (S'b - x): ||x - S'b||^2 is at most this far above its minimum."""
+    g = S @ (b @ S - x)
+    return float(2.0 * (b @ g - g.min()))
+
+
+def simplex_row_by_supports(x: Floats, S: Floats) -> Floats:
+    """Minimise ||x - S'b||^2 over the simplex by trying every support: for K up to about 6."""
+    best, best_value = np.zeros(len(S)), np.inf
+    for size in range(1, len(S) + 1):
+        for support in itertools.combinations(range(len(S)), size):
+            rows = S[list(support)]
+            # Affine hull of the support: first vertex plus combinations of the edges from it.
+            edges = (rows[1:] - rows[0]).T
+            rest = np.linalg.lstsq(edges, x - rows[0], rcond=None)[0] if size > 1 else np.zeros(0)
+            weights = np.concatenate([[1.0 - rest.sum()], rest])
+            if weights.min() < 0.0:
+                continue
+            value = float(((x - weights @ rows) ** 2).sum())
+            if value < best_value:
+                best, best_value = np.zeros(len(S)), value
+                best[list(support)] = weights
+    return best
+
+
+def simplex_row(x: Floats, S: Floats) -> Floats:
+    """Minimise ||x - S'b||^2 over the simplex, exactly, as one non-negative least squares problem.
+
+    With P = S - x the task is the point of the hull of P's rows nearest to 0. If t solves
+    min ||P't||^2 + s^2 (e't - 1)^2 over t >= 0, then t / e't is that point's weights (compare the KKT
+    conditions). The certificate is checked before the answer leaves.
+    """
+    P = S - x
+    scale = np.linalg.norm(P, axis=1).max() or 1.0
+    system = np.vstack([P.T / scale, np.ones(len(S))])
+    target = np.zeros(len(system))
+    target[-1] = 1.0
+    t, _ = scipy.optimize.nnls(system, target, maxiter=100 * len(S))
+    b = t / t.sum()
+    if simplex_gap(x, S, b) > 1e-10 * scale**2:
+        raise ArithmeticError("the oracle's simplex solution fails its certificate")
+    return b
+
+
+def simplex_least_squares(X: Floats, S: Floats) -> Floats:
+    """N x K convex weights, one row at a time."""
+    return np.array([simplex_row(x, S) for x in X])
+
+
+def bayes(topic_given_word: Floats, d: Floats) -> Floats:
+    """B: p(word | topic) from p(topic | word) and word masses d; columns sum to one."""
+    joint = topic_given_word * np.maximum(d, 0.0)[:, None]
+    return joint / joint.sum(axis=0)
+
+
+def topics_from_rows(X: Floats, d: Floats, C: Floats, K: int, allowed: Mask | None) -> Topics:
+    """The common rest of Algorithms 1 and 5: pivots of X, convex weights, Bayes, A by the diagonal.
+
+    X: N x any, rows of the normalised co-occurrence in any orthonormal coordinates. C: N x N, for C_SS.
+    """
+    usable = d > 0 if allowed is None else (d > 0) & allowed
+    S = pivots(X, K, usable)
+    shares = np.zeros((len(X), K))
+    shares[d > 0] = simplex_least_squares(X[d > 0], X[S])
+    B = bayes(shares, d)
+    # Anchors are exact unit vectors, so B_S is diagonal and its inverse is a division.
+    diagonal = np.diag(B[S])
+    A = np.maximum(C[np.ix_(S, S)], 0.0) / np.outer(diagonal, diagonal)
+    return Topics(S, B, shares, A)
+
+
+def anchor_word_algorithm(C: Floats, K: int, allowed: Mask | None = None) -> Topics:
+    """Algorithm 1 on a (rectified) co-occurrence C >= 0."""
+    d = C.sum(axis=1)
+    return topics_from_rows(row_normalised(C, d), d, C, K, allowed)
+
+
+def low_rank_anchor_word_algorithm(Y: Floats, K: int, allowed: Mask | None = None) -> Topics:
+    """Algorithm 5 on Y (N x K), C = Y Y'. Same as Algorithm 1 on Y Y' where that is non-negative."""
+    d = Y @ Y.sum(axis=0)
+    _, R = np.linalg.qr(Y)
+    X = row_normalised(Y, d) @ R.T
+    return topics_from_rows(X, d, Y @ Y.T, K, allowed)
+
+
+def lr_jsmf(
+    H: Floats,
+    K: int,
+    *,
+    weights: str = "capped",
+    I_size: int | None = None,
+    iterations: int = 150,
+    tolerance: float = 1e-5,
+    anchor_min_df: float | None = None,
+) -> LowRankResult:
+    """Algorithm 6 with exact eigenpairs in place of randomised ones, ENN and LAW, and the anchor guards.
+
+    I_size defaults to the paper's 10 K + 1000; anchor_min_df to `default_anchor_min_df`, 0 for none.
+    """
+    H = np.asarray(H, dtype=float)
+    H = H[H.sum(axis=1) >= 2]
+    w = document_weights(H.sum(axis=1), weights)
+    Y = enn(cooccurrence(H, w), K, 10 * K + 1000 if I_size is None else I_size, iterations, tolerance)
+    minimum = default_anchor_min_df(len(H)) if anchor_min_df is None else anchor_min_df
+    allowed = anchor_guard(Y @ Y.sum(axis=0), mean_of_shares(H, w), (H > 0).sum(axis=0), minimum)
+    return LowRankResult(Y, low_rank_anchor_word_algorithm(Y, K, allowed))
