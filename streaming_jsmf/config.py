@@ -89,8 +89,8 @@ class ScanSettings:
 
     @property
     def factor_width(self) -> int:
-        """Columns L of a factor: 4 K."""
-        return 4 * self.max_topics
+        """Columns L of a factor: 4 K, and at least 2 K + 100, which costs little where K is small."""
+        return max(4 * self.max_topics, 2 * self.max_topics + 100)
 
     @property
     def basis_width(self) -> int:

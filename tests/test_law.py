@@ -30,7 +30,6 @@ def separable(seed: int = 0) -> tuple[NDArray[np.float64], NDArray[np.float64], 
     return b @ np.linalg.cholesky(a), b, a
 
 
-
 @given(st.integers(0, 10_000))
 def test_exact_separable_topics_come_back(seed: int) -> None:
     y, b, a = separable(seed)
@@ -38,7 +37,9 @@ def test_exact_separable_topics_come_back(seed: int) -> None:
     assert sorted(found.anchors.words) == list(range(K))
     matching = match_topics(found.word_topic, b)
     assert matching.mean_l1 < 1e-8
-    np.testing.assert_allclose(found.topic_topic, a[np.ix_(matching.permutation, matching.permutation)], atol=1e-8)
+    np.testing.assert_allclose(
+        found.topic_topic, a[np.ix_(matching.permutation, matching.permutation)], atol=1e-8
+    )
     assert found.topic_topic.sum() == pytest.approx(1.0, abs=1e-8)
 
 
@@ -47,7 +48,10 @@ def test_law_is_aw_on_the_dense_matrix(seed: int) -> None:
     y = np.abs(np.random.default_rng(seed).standard_normal((N, K)))
     y /= np.sqrt(np.sum(y.sum(axis=0) ** 2))
     found = low_rank_anchor_words(y, y @ y.sum(axis=0), EVERYWHERE)
-    for oracle in (reference.anchor_word_algorithm(y @ y.T, K), reference.low_rank_anchor_word_algorithm(y, K)):
+    for oracle in (
+        reference.anchor_word_algorithm(y @ y.T, K),
+        reference.low_rank_anchor_word_algorithm(y, K),
+    ):
         np.testing.assert_array_equal(found.anchors.words, oracle.anchors)
         np.testing.assert_allclose(found.word_topic, oracle.word_topic, atol=1e-9)
         np.testing.assert_allclose(found.topic_given_word, oracle.topic_given_word, atol=1e-7)
@@ -112,9 +116,7 @@ def test_the_guards_equal_the_oracle_under_a_mask() -> None:
 def test_a_rare_word_with_a_shrunken_row_sum_is_no_candidate() -> None:
     d, u = np.array([0.2, 0.009, 0.2, -0.1, 0.0]), np.array([0.2, 0.1, 0.2, 0.2, 0.0])
     frequency = np.array([50, 50, 3, 50, 50])
-    np.testing.assert_array_equal(
-        anchor_candidates(d, u, frequency, 20), [True, False, False, False, False]
-    )
+    np.testing.assert_array_equal(anchor_candidates(d, u, frequency, 20), [True, False, False, False, False])
 
 
 def test_ties_go_to_the_lowest_id() -> None:

@@ -69,7 +69,9 @@ def test_sums_are_exact(scheme: str, tmp_path: Path) -> None:
     assert moments.words[7] == "word0007"
 
 
-def test_a_wide_enough_factor_is_the_cooccurrence(corpus_path: Path, documents: Planted, tmp_path: Path) -> None:
+def test_a_wide_enough_factor_is_the_cooccurrence(
+    corpus_path: Path, documents: Planted, tmp_path: Path
+) -> None:
     settings = ScanSettings(max_topics=40, partition_nonzeros=3000)
     moments = scanned(corpus_path, tmp_path / "m", settings)
     c = dense(documents.counts)
@@ -164,7 +166,9 @@ def test_every_partition_is_told_once_and_a_second_scan_tells_none(corpus_path: 
     assert again == []
 
 
-def test_the_store_is_zarr_that_xarray_reads_and_holds_no_partial_results(corpus_path: Path, tmp_path: Path) -> None:
+def test_the_store_is_zarr_that_xarray_reads_and_holds_no_partial_results(
+    corpus_path: Path, tmp_path: Path
+) -> None:
     moments = scanned(corpus_path, tmp_path / "m")
     data = xr.open_zarr(str(tmp_path / "m"), consolidated=False)
     assert data["factor"].dims == ("word", "rank")

@@ -229,7 +229,8 @@ def _refresh(
         row = gram[vertex]
         for k in range(gram.shape[0]):
             gradient[k] += weights[vertex] * row[k]
-    return _level(gradient, weights)
+    level: float = _level(gradient, weights)
+    return level
 
 
 @njit(cache=True, nogil=True)

@@ -60,7 +60,7 @@ class RangeStage:
 
     @property
     def width(self) -> int:
-        """Columns of a factor: 4 K, no more than N."""
+        """Columns of a factor: as the settings say, no more than N."""
         return min(self.settings.factor_width, self.n_words)
 
     def compute(self, partition: Partition) -> Partial:

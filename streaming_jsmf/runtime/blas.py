@@ -4,32 +4,65 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-from threadpoolctl import threadpool_limits
+import threadpoolctl
 
 _lock = threading.Lock()
 _inside = 0
-_limits: threadpool_limits | None = None
+_limits: threadpoolctl.threadpool_limits | None = None
+_control: ThreadPoolExecutor | None = None
 
 
 @contextmanager
 def single_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread while any thread of this process is inside; restored by the last to leave.
+    """Limit BLAS to one thread while any thread of this process is inside; restored when the last one leaves.
 
-    A plain ``threadpool_limits`` in each of several concurrent tasks would be lifted for all of them
-    by the first that ends, because the limit belongs to the process.
+    A plain ``threadpool_limits`` in each of several concurrent tasks would be lifted for all of them by the
+    first that ends, because OpenBLAS has one limit for the process; and since threadpoolctl 3.8 the limit
+    obeys a single thread, silently. So one thread of our own sets and restores it, whoever asks. Libraries
+    with a limit for each thread (MKL) get theirs in the thread that asks.
     """
-    global _inside, _limits
+    _enter()
+    try:
+        with threadpoolctl.threadpool_limits(limits=1, user_api="blas"):
+            yield
+    finally:
+        _leave()
+
+
+def _enter() -> None:
+    global _inside, _control
     with _lock:
         _inside += 1
         if _inside == 1:
-            _limits = threadpool_limits(limits=1, user_api="blas")
-    try:
-        yield
-    finally:
-        with _lock:
-            _inside -= 1
-            if _inside == 0 and _limits is not None:
-                _limits.restore_original_limits()
-                _limits = None
+            _control = _control or ThreadPoolExecutor(1, thread_name_prefix="blas-control")
+            _control.submit(_set).result()
+
+
+def _leave() -> None:
+    global _inside
+    with _lock:
+        _inside -= 1
+        if _inside == 0 and _control is not None:
+            _control.submit(_restore).result()
+
+
+def _set() -> None:
+    global _limits
+    # Whoever held the limit before gets it back by its own restore; its value is what we restore to.
+    clear = getattr(threadpoolctl.OpenBLASController, "clear_controlling_thread", None)
+    if clear is not None:
+        clear(force=True)
+    _limits = threadpoolctl.threadpool_limits(limits=1, user_api="blas")
+
+
+def _restore() -> None:
+    global _limits
+    if _limits is not None:
+        _limits.unregister()
+        _limits = None
+    clear = getattr(threadpoolctl.OpenBLASController, "clear_controlling_thread", None)
+    if clear is not None:
+        clear()

@@ -1,0 +1,172 @@
+"""The model store: what infer promises about its arrays, labels for xarray, and damage that is found."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from streaming_jsmf import InferSettings, ScanSettings, fit, infer, open_model, scan
+from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.evaluation.matching import match_topics, yy_error
+from streaming_jsmf.linalg.simplex import simplex_least_squares
+from streaming_jsmf.model.store import read_model, write_model
+from streaming_jsmf.model.variables import MODEL_VARIABLES
+from streaming_jsmf.moments.reader import Moments
+from streaming_jsmf.runtime.schedulers import Execution
+from tests import reference
+from tests.corpora import Planted
+
+SYNCHRONOUS = Execution("synchronous")
+SETTINGS = InferSettings(n_topics=5)
+
+
+@pytest.fixture(scope="module")
+def moments(corpus_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Moments:
+    path = tmp_path_factory.mktemp("moments") / "m"
+    return scan(corpus_path, path, ScanSettings(max_topics=5), SYNCHRONOUS)
+
+
+@pytest.fixture
+def model_path(moments: Moments, tmp_path: Path) -> Path:
+    infer(moments, tmp_path / "model", SETTINGS)
+    return tmp_path / "model"
+
+
+def test_xarray_opens_a_labelled_model_without_this_package(model_path: Path) -> None:
+    data = xr.open_zarr(str(model_path), consolidated=False)
+    assert {name: data[name].dims for name in MODEL_VARIABLES} == {
+        name: variable.dimensions for name, variable in MODEL_VARIABLES.items()
+    }
+    assert "word" in data.coords
+    assert data["word"].values[3] == "word0003"
+    assert data["word_topic"].sel(word="word0003").shape == (5,)
+    assert data["word_topic"].attrs["symbol"] == "B"
+    xr.testing.assert_identical(data.load(), open_model(model_path).load())
+
+
+def test_the_distributions_are_distributions(model_path: Path) -> None:
+    arrays = read_model(model_path).arrays
+    np.testing.assert_allclose(arrays["word_topic"].sum(axis=0), 1.0, atol=1e-10)
+    np.testing.assert_allclose(arrays["topic_probability"].sum(), 1.0, atol=1e-10)
+    with_mass = arrays["rectified_row_sum"] > 0
+    np.testing.assert_allclose(arrays["topic_given_word"][with_mass].sum(axis=1), 1.0, atol=1e-10)
+    for name in ("word_topic", "topic_given_word", "topic_topic", "topic_probability"):
+        assert arrays[name].min() >= 0, name
+    # The documented tolerance of A: it is recovered from the anchors' rows alone.
+    assert arrays["topic_topic"].sum() == pytest.approx(1.0, abs=0.1)
+
+
+def test_the_whole_line_finds_planted_topics(model_path: Path, documents: Planted) -> None:
+    arrays = read_model(model_path).arrays
+    rows = documents.word_topic[arrays["anchors"]]
+    shares = rows / rows.sum(axis=1, keepdims=True)
+    assert sorted(shares.argmax(axis=1)) == list(range(5)), "one anchor for each planted topic"
+    assert shares.max(axis=1).min() > 0.9
+    assert match_topics(arrays["word_topic"], documents.word_topic).mean_l1 < 0.35
+    oracle = reference.lr_jsmf(documents.counts, 5, weights="capped", I_size=120, iterations=150, tolerance=0.0)
+    assert yy_error(arrays["rectified"], oracle.rectified) < 0.01
+    assert match_topics(arrays["word_topic"], oracle.topics.word_topic).mean_l1 < 0.02
+
+
+def test_word_lists_come_from_the_arrays(model_path: Path, documents: Planted) -> None:
+    arrays = read_model(model_path).arrays
+    top = np.argsort(-arrays["word_topic"], axis=0, kind="stable")[:20].T
+    np.testing.assert_array_equal(arrays["prominent_words"], top)
+    weights = reference.document_weights(documents.counts.sum(axis=1), "capped")
+    rows = reference.cooccurrence(documents.counts, weights)[arrays["anchors"]]
+    for listed, exact in zip(arrays["characteristic_words"], np.argsort(-rows, axis=1), strict=True):
+        assert len({*listed[:10]} & {*exact[:10]}) >= 8
+
+
+def test_the_result_does_not_depend_on_threads(moments: Moments, tmp_path: Path) -> None:
+    models = [infer(moments, tmp_path / str(t), SETTINGS, threads=t) for t in (1, 3)]
+    for name, values in models[0].arrays.items():
+        np.testing.assert_array_equal(values, models[1].arrays[name], err_msg=name)
+
+
+def test_without_rectification_the_factor_is_the_eigenpairs(moments: Moments, tmp_path: Path) -> None:
+    model = infer(moments, tmp_path / "none", replace(SETTINGS, rectify="none"))
+    pairs = moments.eigenpairs(5, extra=0)
+    np.testing.assert_array_equal(model.arrays["rectified"], pairs.vectors * np.sqrt(pairs.values))
+    assert model.metrics["rectification"]["iterations"] == 0
+
+
+def test_several_topics_come_from_one_scan_and_only_the_missing_are_made_again(
+    corpus_path: Path, tmp_path: Path
+) -> None:
+    fitted = fit(corpus_path, tmp_path / "out", [3, 5], execution=SYNCHRONOUS)
+    assert [path.name for path in fitted.models] == ["k=3", "k=5"]
+    made = (fitted.models[0] / "zarr.json").stat().st_mtime_ns
+    shutil.rmtree(fitted.models[1])
+    fit(corpus_path, tmp_path / "out", [3, 5], execution=SYNCHRONOUS)
+    assert (fitted.models[0] / "zarr.json").stat().st_mtime_ns == made
+    assert read_model(fitted.models[1]).arrays["anchors"].size == 5
+
+
+def test_an_existing_model_is_kept_unless_told_otherwise(moments: Moments, model_path: Path) -> None:
+    with pytest.raises(InputError, match="exists already"):
+        infer(moments, model_path, SETTINGS)
+    infer(moments, model_path, replace(SETTINGS, n_topics=4), overwrite=True)
+    assert read_model(model_path).arrays["anchors"].size == 4
+    assert [path.name for path in model_path.parent.iterdir()] == ["model"]
+
+
+def test_something_else_is_never_overwritten(moments: Moments, tmp_path: Path) -> None:
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "file").write_text("x")
+    with pytest.raises(InputError, match="no model is here"):
+        infer(moments, tmp_path / "precious", SETTINGS, overwrite=True)
+    assert (tmp_path / "precious" / "file").read_text() == "x"
+
+
+def test_a_failed_write_leaves_nothing(moments: Moments, tmp_path: Path) -> None:
+    model = infer(moments, tmp_path / "a", SETTINGS)
+    broken = replace(model, metrics={"bad": object()})
+    with pytest.raises(TypeError):
+        write_model(tmp_path / "b", broken)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a"]
+
+
+@pytest.mark.parametrize("fault", ["truncated", "deleted", "metadata"])
+def test_damage_is_named(fault: str, model_path: Path) -> None:
+    array = model_path / "word_topic"
+    chunk = next(path for path in sorted(array.rglob("*")) if path.is_file() and path.name != "zarr.json")
+    if fault == "truncated":
+        chunk.write_bytes(chunk.read_bytes()[:-5])
+    elif fault == "deleted":
+        chunk.unlink()
+    else:
+        (array / "zarr.json").write_text("{")
+    with pytest.raises(StoreError, match="word_topic") as caught:
+        read_model(model_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_model_of_an_unknown_version_is_refused(model_path: Path) -> None:
+    path = model_path / "zarr.json"
+    data = json.loads(path.read_text())
+    data["attributes"]["format_version"] = 99
+    path.write_text(json.dumps(data))
+    with pytest.raises(InputError, match=r"99 is unknown; this release reads 1"):
+        open_model(model_path)
+
+
+def test_provenance_says_what_made_it(model_path: Path, moments: Moments) -> None:
+    model = read_model(model_path)
+    assert model.provenance["corpus_fingerprint"] == moments.store.manifest["corpus_fingerprint"]
+    assert model.provenance["versions"]["numpy"] == np.__version__
+    assert set(model.provenance["stages"]) == {"eigenpairs", "rectification", "anchor_words", "words"}
+    assert all(stage["peak_memory"] > 0 for stage in model.provenance["stages"].values())
+    assert model.settings["n_topics"] == 5
+
+
+def test_simplex_problems_of_a_real_fit_are_solved(model_path: Path) -> None:
+    assert read_model(model_path).metrics["largest_simplex_gap"] < 1e-9
+    solution = simplex_least_squares(np.eye(3), np.eye(3))
+    np.testing.assert_array_equal(solution.weights, np.eye(3))
