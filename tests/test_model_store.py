@@ -71,7 +71,15 @@ def test_the_whole_line_finds_planted_topics(model_path: Path, documents: Plante
     assert match_topics(arrays["word_topic"], documents.word_topic).mean_l1 < 0.35
     oracle = reference.lr_jsmf(documents.counts, 5, weights="capped", I_size=120, iterations=150, tolerance=0.0)
     assert yy_error(arrays["rectified"], oracle.rectified) < 0.01
-    assert match_topics(arrays["word_topic"], oracle.topics.word_topic).mean_l1 < 0.02
+    # Near-ties between pivots may go either way, and take a little of the topics with them ...
+    assert match_topics(arrays["word_topic"], oracle.topics.word_topic).mean_l1 < 0.25
+    # ... but from the same factor the topics are the same.
+    y = arrays["rectified"]
+    allowed = reference.anchor_guard(y @ y.sum(axis=0), arrays["row_sum"], arrays["document_frequency"], 12)
+    topics = reference.low_rank_anchor_word_algorithm(y, 5, allowed)
+    np.testing.assert_array_equal(arrays["anchors"], topics.anchors)
+    np.testing.assert_allclose(arrays["word_topic"], topics.word_topic, atol=1e-8)
+    np.testing.assert_allclose(arrays["topic_topic"], topics.topic_topic, rtol=1e-8)
 
 
 def test_word_lists_come_from_the_arrays(model_path: Path, documents: Planted) -> None:
