@@ -7,16 +7,14 @@ sketches it can be truncated without losing its meaning.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from streaming_jsmf.linalg.gram import PANEL_ROWS, change_basis, gram, inverse_square_root, orthonormalise
 from streaming_jsmf.linalg.typing import FloatArray
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
 
 #: Bytes of the temporary H X of one row block; bounds memory for corpora of many short documents.
 ROW_BLOCK_BYTES = 64 * 2**20
@@ -41,13 +39,20 @@ def apply_gram(block: csr_array[Any], vectors: FloatArray) -> NDArray[np.float32
     step = max(1, ROW_BLOCK_BYTES // (4 * x.shape[1]))
     total: NDArray[np.float32] | None = None
     for start in range(0, n_documents, step):
-        rows = block if n_documents <= step else block[start : start + step]
+        rows = _rows(block, start, min(start + step, n_documents))
         part = rows.T @ (rows @ x)
         if total is None:
             total = part
         else:
             total += part
     return np.zeros((n_words, x.shape[1]), dtype=np.float32) if total is None else total
+
+
+def _rows(block: csr_array[Any], start: int, stop: int) -> csr_array[Any]:
+    """Rows start..stop-1 as views; scipy's own slicing copies them."""
+    low, high = block.indptr[start], block.indptr[stop]
+    buffers = (block.data[low:high], block.indices[low:high], block.indptr[start : stop + 1] - low)
+    return csr_array(buffers, shape=(stop - start, block.shape[1]), copy=False)
 
 
 def partition_factor(

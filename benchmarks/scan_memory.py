@@ -1,0 +1,79 @@
+"""Peak memory of a scan at one and four times the documents, each in a process of its own.
+
+    python -m benchmarks.scan_memory [--documents 60000] [--words 20000] [--workers 2]
+
+Simulates a Zipf corpus, scans it with the partition size held fixed, and prints the peak resident memory that the
+operating system counted, beside what `scan_memory` projected. Memory may grow with the vocabulary, the widths and the
+partition; it may not grow with the documents.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+from dask.utils import format_bytes
+
+from streaming_jsmf import ScanSettings, open_corpus
+from streaming_jsmf.blocks.units import list_units, plan_partitions
+from streaming_jsmf.corpus import simulate_lda
+from streaming_jsmf.moments.scan import scan_memory
+
+
+@click.command(help=__doc__)
+@click.option("--documents", default=60_000, show_default=True, help="At 1x.")
+@click.option("--words", default=20_000, show_default=True)
+@click.option("--max-topics", default=50, show_default=True)
+@click.option("--partition-nonzeros", default=1_000_000, show_default=True)
+@click.option("--workers", default=2, show_default=True)
+@click.option("--factor", default=4, show_default=True, help="How many times the documents.")
+def main(
+    documents: int, words: int, max_topics: int, partition_nonzeros: int, workers: int, factor: int
+) -> None:
+    settings = ScanSettings(max_topics=max_topics, partition_nonzeros=partition_nonzeros)
+    click.echo("| documents | nonzeros | partitions | peak memory | projected |\n|---|---|---|---|---|")
+    peaks = []
+    for times in (1, factor):
+        with tempfile.TemporaryDirectory() as folder:
+            corpus = Path(folder) / "corpus"
+            simulate_lda(
+                corpus,
+                n_documents=documents * times,
+                n_words=words,
+                n_topics=max_topics,
+                zipf=1.05,
+                seed=0,
+                documents_per_shard=documents // 4,
+            )
+            peaks.append(measure(corpus, Path(folder) / "moments", settings, workers))
+    click.echo(f"{factor}x / 1x: {peaks[1] / peaks[0]:.3f}")
+
+
+def measure(path: Path, moments: Path, settings: ScanSettings, workers: int) -> int:
+    """Scan in a new process and return its peak resident memory in bytes; prints the row."""
+    corpus = open_corpus(path)
+    partitions = plan_partitions(list_units(corpus), settings.partition_budget(corpus.nonzeros))
+    arguments = ["scan", str(path), str(moments), "--workers", str(workers)]
+    arguments += ["--max-topics", str(settings.max_topics)]
+    arguments += ["--partition-nonzeros", str(settings.partition_nonzeros)]
+    # ru_maxrss of children is that of the largest one ever waited for, so a process in between asks for each.
+    script = (
+        "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, "
+        "stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL); "
+        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)"
+    )
+    command = [sys.executable, "-c", script, sys.executable, "-m", "streaming_jsmf", *arguments]
+    peak = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    projected = scan_memory(corpus.n_words, settings, partitions, workers)
+    click.echo(
+        f"| {corpus.n_documents:,} | {corpus.nonzeros:,} | {len(partitions)} | {format_bytes(peak)} "
+        f"| {format_bytes(projected)} |"
+    )
+    return peak
+
+
+if __name__ == "__main__":
+    main()
