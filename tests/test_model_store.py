@@ -69,7 +69,9 @@ def test_the_whole_line_finds_planted_topics(model_path: Path, documents: Plante
     assert sorted(shares.argmax(axis=1)) == list(range(5)), "one anchor for each planted topic"
     assert shares.max(axis=1).min() > 0.9
     assert match_topics(arrays["word_topic"], documents.word_topic).mean_l1 < 0.35
-    oracle = reference.lr_jsmf(documents.counts, 5, weights="capped", I_size=120, iterations=150, tolerance=0.0)
+    oracle = reference.lr_jsmf(
+        documents.counts, 5, weights="capped", I_size=120, iterations=150, tolerance=0.0
+    )
     assert yy_error(arrays["rectified"], oracle.rectified) < 0.01
     # Near-ties between pivots may go either way, and take a little of the topics with them ...
     assert match_topics(arrays["word_topic"], oracle.topics.word_topic).mean_l1 < 0.25
