@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from typing import Any
 
 from tqdm import tqdm
 
@@ -50,7 +51,7 @@ class _Lines:
 
 class _Bars:
     def __init__(self) -> None:
-        self.bar: tqdm[None] | None = None
+        self.bar: tqdm[Any] | None = None
         self.iterating = ""
 
     def __call__(self, event: Event) -> None:
