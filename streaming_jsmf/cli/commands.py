@@ -16,13 +16,13 @@ from streaming_jsmf.config import InferSettings, ScanSettings
 
 @click.command()
 @click.argument("corpus")
-@click.argument("moments", type=click.Path(path_type=Path))
+@click.argument("moments", type=click.Path())
 @click.option("--max-topics", type=int, default=50, show_default=True, help="Largest K the store will serve.")
 @options.scan_options
 @options.execution_options
 def scan(
     corpus: str,
-    moments: Path,
+    moments: str,
     scheduler: str,
     workers: int | None,
     memory: str | None,
@@ -42,13 +42,13 @@ def scan(
 
 
 @click.command()
-@click.argument("moments", type=click.Path(path_type=Path))
-@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("moments", type=click.Path())
+@click.argument("model", type=click.Path())
 @click.option("--topics", required=True, type=int, help="Number of topics K.")
 @options.infer_options
 @click.option("--workers", type=int, default=None, help="Threads.  [default: one for each core]")
 def infer(
-    moments: Path, model: Path, topics: int, overwrite: bool, workers: int | None, **settings: Any
+    moments: str, model: str, topics: int, overwrite: bool, workers: int | None, **settings: Any
 ) -> None:
     """Fit a model of K topics from MOMENTS into MODEL, without the corpus."""
     from streaming_jsmf.workflow.infer import infer as run
@@ -61,25 +61,25 @@ def infer(
         overwrite=overwrite,
         listener=progress_listener(),
     )
-    _print_topics(model, 10)
+    _print_topics(model)
 
 
 @click.command()
 @click.argument("corpus")
-@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("model", type=click.Path())
 @click.option(
     "--topics", required=True, metavar="K[,K...]", help="Number of topics; several: one model each."
 )
-@click.option("--moments", type=click.Path(path_type=Path), default=None,
+@click.option("--moments", type=click.Path(), default=None,
               help="Where the moments store is or goes.  [default: MODEL.moments]")  # fmt: skip
 @options.scan_options
 @options.infer_options
 @options.execution_options
 def fit(
     corpus: str,
-    model: Path,
+    model: str,
     topics: str,
-    moments: Path | None,
+    moments: str | None,
     scheduler: str,
     workers: int | None,
     memory: str | None,
@@ -106,17 +106,17 @@ def fit(
         listener=progress_listener(),
     )
     for path in fitted.models:
-        _print_topics(path, 10)
+        _print_topics(str(path))
 
 
 @click.command()
-@click.argument("model", type=click.Path(path_type=Path))
-@click.option("--words", type=int, default=10, show_default=True, help="Words for each topic.")
+@click.argument("model", type=click.Path())
+@click.option("--words", type=int, default=None, help="Words for each topic.  [default: 10]")
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
-def topics(model: Path, words: int, as_json: bool) -> None:
+def topics(model: str, words: int | None, as_json: bool) -> None:
     """Print the topics of MODEL."""
     if as_json:
-        click.echo(json.dumps(topic_rows(model, words), ensure_ascii=False, indent=1))
+        click.echo(json.dumps(topic_rows(Path(model), words), ensure_ascii=False, indent=1))
     else:
         _print_topics(model, words)
 
@@ -130,10 +130,10 @@ def info(path: str) -> None:
     click.echo(json.dumps(describe(path), ensure_ascii=False, indent=1))
 
 
-def _print_topics(model: Path, words: int) -> None:
+def _print_topics(model: str, words: int | None = None) -> None:
     click.echo(f"model: {model}")
-    click.echo(format_topics(topic_rows(model, words)))
-    for sentence in warnings_of(model):
+    click.echo(format_topics(topic_rows(Path(model), words)))
+    for sentence in warnings_of(Path(model)):
         click.echo(f"warning: {sentence}", err=True)
 
 

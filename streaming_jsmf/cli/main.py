@@ -33,20 +33,33 @@ for _command in COMMANDS:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; messages go to standard error."""
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
-    logging.getLogger("streaming_jsmf").setLevel(logging.INFO)
+    _log_to_standard_error()
     try:
         cli.main(args=None if arguments is None else list(arguments), standalone_mode=False)
     except StreamingJSMFError as error:
         click.echo(f"error: {error}", err=True)
         return error.exit_code
     except click.ClickException as error:
-        error.show()
+        click.echo(f"error: {error.format_message()}; see --help", err=True)
+        return USAGE
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        click.echo(
+            f"error: {place}{error.strerror or error}; mend it and run the same command again", err=True
+        )
         return USAGE
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted; run the same command again to go on from what is committed", err=True)
         return INTERRUPTED
     return 0
+
+
+def _log_to_standard_error() -> None:
+    """Our own messages as plain lines; what other libraries log is theirs."""
+    logger = logging.getLogger("streaming_jsmf")
+    logger.handlers = [logging.StreamHandler(sys.stderr)]
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
 
 
 def main() -> None:

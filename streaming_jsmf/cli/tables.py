@@ -9,12 +9,15 @@ from typing import Any
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.model.store import Model, read_model
 
+#: Words of a topic that people read.
+DEFAULT_WORDS = 10
+
 #: Above this sum of A the anchors or the rectification are not to be trusted.
 LARGEST_TRUSTED_SUM = 1.1
 
 
-def topic_rows(path: Path, words: int) -> list[dict[str, Any]]:
-    """Return one JSON-able row for each topic of the model at ``path``.
+def topic_rows(path: Path, words: int | None = None) -> list[dict[str, Any]]:
+    """Return one JSON-able row for each topic of the model at ``path``, with ``words`` words (None: 10, or all).
 
     Raises
     ------
@@ -26,9 +29,10 @@ def topic_rows(path: Path, words: int) -> list[dict[str, Any]]:
     names = ("word", "anchors", "topic_probability", "prominent_words", "characteristic_words")
     model = read_model(path, names)
     listed = model.arrays["prominent_words"].shape[1]
-    if not 1 <= words <= listed:
+    count = min(DEFAULT_WORDS, listed) if words is None else words
+    if not 1 <= count <= listed:
         raise InputError(f"--words is {words}; this model lists up to {listed} words for each topic")
-    return [_row(model, topic, words) for topic in range(model.arrays["anchors"].size)]
+    return [_row(model, topic, count) for topic in range(model.arrays["anchors"].size)]
 
 
 def _row(model: Model, topic: int, words: int) -> dict[str, Any]:

@@ -93,6 +93,9 @@ def _attributes(path: Path) -> dict[str, Any]:
         raise StoreError(f"{path}/zarr.json: metadata are damaged ({error}); run infer again") from error
     if attributes.get("kind") != KIND:
         raise InputError(f"{path}: this is not a model; give the path that infer or fit wrote")
+    missing = {"format_version", "settings", "metrics", "provenance", "digests"} - attributes.keys()
+    if missing:
+        raise StoreError(f"{path}/zarr.json: metadata lack {', '.join(sorted(missing))}; run infer again")
     if attributes["format_version"] != FORMAT_VERSION:
         raise InputError(
             f"{path}: format version {attributes['format_version']} is unknown; this release reads {FORMAT_VERSION}"

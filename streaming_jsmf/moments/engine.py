@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,6 @@ from streaming_jsmf.moments.stages import Stage
 from streaming_jsmf.runtime.blas import single_blas_thread
 from streaming_jsmf.runtime.events import Listener, StageFinished, StageStarted, watch_commits
 from streaming_jsmf.runtime.memory import peak_memory
-from streaming_jsmf.runtime.schedulers import Execution
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +85,17 @@ def build_graph(job: Job, partitions: Sequence[Partition], concurrency: int) -> 
     return folds.get(len(partitions) - 1)
 
 
-def run_stage(job: Job, partitions: Sequence[Partition], execution: Execution, listener: Listener) -> None:
+@dataclass(frozen=True)
+class Crew:
+    """Who does the work: the arguments of ``dask.compute`` for a live scheduler, how many tasks it runs at once,
+    and who is told."""
+
+    arguments: Mapping[str, Any]
+    concurrency: int
+    listener: Listener
+
+
+def run_stage(job: Job, partitions: Sequence[Partition], crew: Crew) -> None:
     """Run a stage to its last fold. One pass over the partitions that are not committed.
 
     Raises
@@ -105,9 +114,9 @@ def run_stage(job: Job, partitions: Sequence[Partition], execution: Execution, l
             ", ".join(map(str, sorted(done))),
         )
     event = StageStarted(job.stage.name, [partition.nonzeros for partition in partitions], done)
-    with watch_commits(job.ledger.committed, event, listener), execution.runner() as arguments:
-        last = build_graph(job, partitions, execution.concurrency)
+    with watch_commits(job.ledger.committed, event, crew.listener):
+        last = build_graph(job, partitions, crew.concurrency)
         if last is not None:
             # Order is the graph's own: fusing a chain would hide partitions from the other workers.
-            dask.compute(last, optimize_graph=False, **arguments)
-    listener(StageFinished(job.stage.name, time.perf_counter() - started))
+            dask.compute(last, optimize_graph=False, **crew.arguments)
+    crew.listener(StageFinished(job.stage.name, time.perf_counter() - started))

@@ -47,7 +47,10 @@ def read_record(store: Path, name: str) -> dict[str, Any] | None:
     """Return the attributes of a record, or None if it was never committed; ``StoreError`` if it is damaged."""
     path = store / RECORDS / name / "zarr.json"
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8"))["attributes"])
+        attributes = dict(json.loads(path.read_text(encoding="utf-8"))["attributes"])
+        if not {"arrays", "scalars"} <= attributes.keys():
+            raise KeyError("arrays, scalars")
+        return attributes
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:
@@ -124,6 +127,9 @@ class Ledger:
         return f"{self.stage}-{kind}-{index:05d}"
 
     def _commit(self, kind: str, index: int, partial: Partial, note: Mapping[str, Any]) -> None:
+        # A worker that outlives its scan must not bring a store back that was removed.
+        if not (self.store / "zarr.json").exists():
+            raise StoreError(f"{self.store}: the store was removed while it was being written")
         name = self._name(kind, index)
         attempt = self.store / PARTIALS / f"{name}-{uuid.uuid4().hex}"
         create_group(attempt, {})

@@ -14,10 +14,10 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.linalg.eigen import Eigenpairs, factor_eigenpairs, single_view_eigenpairs
 from streaming_jsmf.linalg.factor import ROW_BLOCK_BYTES
 from streaming_jsmf.linalg.probes import gaussian_probes
-from streaming_jsmf.moments.engine import Job, run_stage
+from streaming_jsmf.moments.engine import Crew, Job, run_stage
 from streaming_jsmf.moments.ledger import Partial
 from streaming_jsmf.moments.stages import SHARED_PROBES, SUM_ARRAYS, ProjectionStage, RangeStage
-from streaming_jsmf.moments.store import MomentsStore, create_or_resume, make_manifest
+from streaming_jsmf.moments.store import MomentsStore, create_store, make_manifest, resume_store
 from streaming_jsmf.runtime.blas import single_blas_thread
 from streaming_jsmf.runtime.events import Listener, silent
 from streaming_jsmf.runtime.memory import require_memory
@@ -77,22 +77,35 @@ def scan_corpus(
         "lower --partition-nonzeros, --max-topics or --workers, or raise --memory",
     )
     manifest = make_manifest(corpus, settings, partitions)
-    store, _ = create_or_resume(path, manifest, corpus.vocabulary().words)
-    try:
-        for stage in store.missing_stages:
-            _STEPS[stage](store, partitions, execution, listener)
-    except InputError:
-        # A store of a corpus with a bad record can never be completed: mending the corpus makes it another one.
+    existing = resume_store(path, manifest)
+    if existing is not None and not existing.missing_stages:
+        return existing
+    words = corpus.vocabulary().words
+    # The scheduler comes first: if it does not answer, no store is made or touched.
+    with execution.runner() as arguments:
+        crew = Crew(arguments, execution.concurrency, listener)
+        store = existing or create_store(path, manifest, words)
+        bad_corpus = _finish(store, partitions, crew)
+    if bad_corpus is not None:
+        # Such a store can never be completed: mending the corpus makes it another one. No task runs any more.
         store.discard()
-        raise
+        raise bad_corpus
     return store
 
 
-def _range(
-    store: MomentsStore, partitions: tuple[Partition, ...], execution: Execution, listener: Listener
-) -> None:
+def _finish(store: MomentsStore, partitions: tuple[Partition, ...], crew: Crew) -> InputError | None:
+    """Run the missing stages; return what a task found wrong with the corpus, if anything."""
+    try:
+        for stage in store.missing_stages:
+            _STEPS[stage](store, partitions, crew)
+    except InputError as error:
+        return error
+    return None
+
+
+def _range(store: MomentsStore, partitions: tuple[Partition, ...], crew: Crew) -> None:
     ledger = store.ledger("range")
-    run_stage(Job(ledger, RangeStage(store.n_words, store.settings)), partitions, execution, listener)
+    run_stage(Job(ledger, RangeStage(store.n_words, store.settings)), partitions, crew)
     folded = ledger.read_fold(len(partitions) - 1)
     total = folded.scalars["total_weight"]
     if not total > 0:
@@ -111,10 +124,8 @@ def _range(
     ledger.clear()
 
 
-def _basis(
-    store: MomentsStore, partitions: tuple[Partition, ...], execution: Execution, listener: Listener
-) -> None:
-    del partitions, execution, listener
+def _basis(store: MomentsStore, partitions: tuple[Partition, ...], crew: Crew) -> None:
+    del partitions, crew
     with single_blas_thread():
         pairs = _first_eigenpairs(store)
     store.commit_stage("basis", {"basis": pairs.vectors, "basis_eigenvalues": pairs.values}, {})
@@ -130,12 +141,10 @@ def _first_eigenpairs(store: MomentsStore) -> Eigenpairs:
     return single_view_eigenpairs(sketch - diagonal[:, None] * probes, probes, min(width, sketch.shape[1]))
 
 
-def _projection(
-    store: MomentsStore, partitions: tuple[Partition, ...], execution: Execution, listener: Listener
-) -> None:
+def _projection(store: MomentsStore, partitions: tuple[Partition, ...], crew: Crew) -> None:
     ledger = store.ledger("projection")
     stage = ProjectionStage(store.n_words, store.settings, store.path, store.array_digest("basis"))
-    run_stage(Job(ledger, stage), partitions, execution, listener)
+    run_stage(Job(ledger, stage), partitions, crew)
     folded: Partial = ledger.read_fold(len(partitions) - 1)
     record = store.outcome("range")
     assert record is not None, "stages run in order"

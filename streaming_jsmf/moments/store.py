@@ -32,6 +32,11 @@ from streaming_jsmf.runtime.zarr_arrays import ArrayDigest, create_group, read_a
 
 KIND, FORMAT_VERSION = "streaming_jsmf.moments", 1
 
+#: Without one of these a manifest is damaged.
+MANIFEST_KEYS = frozenset(
+    ("settings", "settings_fingerprint", "corpus", "corpus_fingerprint", "n_words", "partitions")
+)
+
 #: Changes when the same settings would give other bits; part of the settings' fingerprint.
 ALGORITHM_VERSION = 1
 
@@ -160,34 +165,36 @@ def make_manifest(corpus: Corpus, settings: ScanSettings, partitions: Sequence[P
     }
 
 
-def create_or_resume(
-    path: Path, manifest: Mapping[str, Any], words: Sequence[str]
-) -> tuple[MomentsStore, bool]:
-    """Return the store at ``path`` and whether this call made it.
-
-    A new store appears with its manifest and vocabulary at once. An existing one must have been made
-    with the same settings from the same corpus.
-
-    Raises
-    ------
-    SettingsMismatchError
-        If it was not: with both fingerprints and the fields that differ.
-    InputError
-        If something else lies at ``path``.
-    StoreError
-        If the store is damaged.
-    """
-    if path.exists():
-        store = read_store(path)
-        _require_same(store, manifest)
-        return store, False
+def create_store(path: Path, manifest: Mapping[str, Any], words: Sequence[str]) -> MomentsStore:
+    """Make a new store; it appears with its manifest and vocabulary at once."""
     with directory_written_beside(path) as beside:
         create_group(beside, {"kind": KIND, "manifest": dict(manifest)})
         for part in (PARTIALS, RECORDS):
             create_group(beside / part, {})
         made = MomentsStore(beside, manifest)
         made.commit_stage("words", {"word": np.array(words, dtype=object)}, {})
-    return MomentsStore(path, manifest), True
+    return MomentsStore(path, manifest)
+
+
+def resume_store(path: Path, manifest: Mapping[str, Any]) -> MomentsStore | None:
+    """Return the store at ``path``, complete or not; None if nothing is there.
+
+    Raises
+    ------
+    SettingsMismatchError
+        If it was made with other settings or from another corpus: with both fingerprints and what differs.
+    InputError
+        If something else lies at ``path``.
+    StoreError
+        If the store is damaged.
+    """
+    if not path.exists():
+        return None
+    if not (path / "zarr.json").exists():
+        raise InputError(f"{path}: exists and is not a moments store; give a path that is free")
+    store = read_store(path)
+    _require_same(store, manifest)
+    return store
 
 
 def read_store(path: Path) -> MomentsStore:
@@ -208,10 +215,19 @@ def read_store(path: Path) -> MomentsStore:
         raise StoreError(f"{path}/zarr.json: metadata are damaged ({error}); scan again") from error
     if attributes.get("kind") != KIND:
         raise InputError(f"{path}: this is not a moments store; give another path")
-    manifest = attributes["manifest"]
+    manifest = attributes.get("manifest")
+    if not isinstance(manifest, dict) or "format_version" not in manifest:
+        raise StoreError(
+            f"{path}/zarr.json: the manifest is missing or damaged; delete the store and scan again"
+        )
     if manifest["format_version"] != FORMAT_VERSION:
         raise InputError(
             f"{path}: format version {manifest['format_version']} is unknown; this release reads {FORMAT_VERSION}"
+        )
+    missing = MANIFEST_KEYS - manifest.keys()
+    if missing:
+        raise StoreError(
+            f"{path}/zarr.json: the manifest lacks {', '.join(sorted(missing))}; delete the store and scan again"
         )
     return MomentsStore(path, manifest)
 

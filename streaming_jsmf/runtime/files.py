@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from streaming_jsmf.errors import InputError
+
 
 def fsync_directory(path: Path) -> None:
     """Make a rename inside ``path`` survive a crash of the machine (POSIX only; elsewhere a no-op)."""
@@ -32,6 +34,20 @@ def write_json(path: Path, value: Any) -> None:
         os.fsync(file.fileno())
     beside.replace(path)
     fsync_directory(path.parent)
+
+
+def local_path(path: str | os.PathLike[str], what: str) -> Path:
+    """Return ``path`` as a local path; stores are directories that are renamed into place.
+
+    Raises
+    ------
+    InputError
+        If it is a URL.
+    """
+    text = os.fspath(path)
+    if "://" in text or text.startswith("file:"):
+        raise InputError(f"{text}: {what} must be a local directory; give a path without a scheme")
+    return Path(text)
 
 
 @contextmanager

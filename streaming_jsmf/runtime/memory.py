@@ -20,8 +20,9 @@ def peak_memory() -> int:
 def parse_memory(text: str) -> int:
     """Return the bytes of a size such as ``4GB`` or ``500 MiB``; raise ``InputError`` if it is none."""
     try:
-        size = int(parse_bytes(text))
-    except ValueError:
+        # Dask reads a lone unit as one of it.
+        size = int(parse_bytes(text)) if any(character.isdigit() for character in text) else 0
+    except (ValueError, OverflowError):
         size = 0
     if size <= 0:
         raise InputError(f"memory is {text!r}; give a size such as 4GB or 500MiB")

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import dask
+from dask.utils import parse_timedelta
 
 from streaming_jsmf.errors import InputError
 
 LOCAL_SCHEDULERS = ("threads", "processes", "synchronous")
+
+#: Seconds to wait for a running scheduler; Dask's configuration can lower it.
+CONNECT_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -58,41 +65,72 @@ class Execution:
 
     @contextmanager
     def runner(self) -> Iterator[dict[str, Any]]:
-        """Yield the keyword arguments for ``dask.compute``; clusters live for the block."""
-        if self.scheduler in LOCAL_SCHEDULERS:
-            yield {"scheduler": self.scheduler, **self._local_arguments()}
-            return
-        with self._client() as client:
-            yield {"scheduler": client}
+        """Yield the keyword arguments for ``dask.compute``; pools and clusters live for the block.
 
-    def _local_arguments(self) -> dict[str, Any]:
+        Raises
+        ------
+        InputError
+            If a running scheduler does not answer.
+        """
         if self.scheduler == "synchronous":
-            return {}
-        # One task at a time for each process: a task is a whole partition, batches would starve the others.
-        batch = {"chunksize": 1} if self.scheduler == "processes" else {}
-        return {"num_workers": self.concurrency, **batch}
+            yield {"scheduler": "synchronous"}
+        elif self.scheduler == "threads":
+            with _thread_pool(self.concurrency) as pool:
+                yield {"scheduler": "threads", "pool": pool}
+        elif self.scheduler == "processes":
+            # One task at a time for each process: a task is a whole partition, batches would starve the others.
+            yield {
+                "scheduler": "processes",
+                "num_workers": self.concurrency,
+                "chunksize": 1,
+                "initializer": _leave_interrupts_to_the_parent,
+            }
+        else:
+            with self._client() as client:
+                yield {"scheduler": client}
 
     @contextmanager
     def _client(self) -> Iterator[Any]:
         from distributed import Client, LocalCluster
 
         if self.scheduler == "cluster":
-            # One thread for each worker process; no dashboard, so that no port can be in the way.
+            # One thread for each worker process; a dashboard on any free port, so that none can be in the way.
             with (
                 dask.config.set({"distributed.worker.daemon": True}),
                 LocalCluster(
                     n_workers=self.concurrency,
                     threads_per_worker=1,
-                    dashboard_address=None,
+                    dashboard_address=":0",
+                    silence_logs=logging.CRITICAL,
                     memory_limit=self.memory // self.concurrency if self.memory else "auto",
                 ) as cluster,
                 Client(cluster) as client,
             ):
                 yield client
             return
+        configured = parse_timedelta(dask.config.get("distributed.comm.timeouts.connect"))
         try:
-            client = Client(self.scheduler)
+            client = Client(self.scheduler, timeout=min(configured, CONNECT_SECONDS))
         except (OSError, ValueError) as error:
             raise InputError(f"no Dask scheduler answers at {self.scheduler}: {error}") from error
         with client:
             yield client
+
+
+@contextmanager
+def _thread_pool(workers: int) -> Iterator[ThreadPoolExecutor]:
+    """A pool whose tasks have all ended when the block has.
+
+    Dask raises the error of one task while others still run in its own pool; they would go on committing into a
+    store that is being closed.
+    """
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="scan")
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _leave_interrupts_to_the_parent() -> None:
+    """Ctrl-C reaches the whole process group; one process answers it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

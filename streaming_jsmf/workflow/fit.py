@@ -11,7 +11,9 @@ from streaming_jsmf.config import InferSettings, ScanSettings
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.model.store import read_model, require_free_path
 from streaming_jsmf.moments.reader import Moments
+from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.runtime.events import Listener, silent
+from streaming_jsmf.runtime.files import local_path
 from streaming_jsmf.runtime.schedulers import Execution
 from streaming_jsmf.workflow.infer import infer, model_fingerprint
 from streaming_jsmf.workflow.scan import scan
@@ -63,7 +65,8 @@ def fit(
     scan_settings, infer_settings
         Everything but the numbers of topics, which ``topics`` decides.
     moments
-        Where the moments store is or goes; None: ``model`` with ``.moments`` appended.
+        Where the moments store is or goes; None: ``model`` with ``.moments`` appended. A store that was made
+        for more topics and with the same other settings is used as it is.
     execution, threads
         How the scan and the inference run; they change no bit.
     overwrite
@@ -76,13 +79,14 @@ def fit(
     """
     if not topics:
         raise InputError("topics is empty; give at least one number")
-    single = len(topics) == 1
-    targets = {k: Path(model) if single else Path(model) / f"k={k}" for k in topics}
+    target = local_path(model, "a model")
+    store_path = moments_beside(target) if moments is None else local_path(moments, "a moments store")
+    targets = {k: target if len(topics) == 1 else target / f"k={k}" for k in topics}
     base = infer_settings or InferSettings(topics[0])
     wanted = {k: replace(base, n_topics=k) for k in topics}
-    _refuse_taken_paths(Path(model), tuple(targets.values()), overwrite)
+    _refuse_taken_paths(target, tuple(targets.values()), overwrite)
     settings = replace(scan_settings or ScanSettings(), max_topics=max(topics))
-    store = scan(corpus, moments or moments_beside(model), settings, execution, listener)
+    store = scan(corpus, store_path, _serving(store_path, settings), execution, listener)
     for k, path in targets.items():
         if not overwrite and path.exists() and _is_same(path, store, wanted[k]):
             logger.info("%s: complete, made by an earlier run with the same settings", path)
@@ -98,6 +102,17 @@ def _refuse_taken_paths(model: Path, targets: tuple[Path, ...], overwrite: bool)
     if all(path.exists() for path in targets):
         for path in targets:
             require_free_path(path, overwrite)
+
+
+def _serving(path: Path, wanted: ScanSettings) -> ScanSettings:
+    """The settings of the store at ``path`` if they differ by a larger ``max_topics`` only, else those wanted."""
+    if not (path / "zarr.json").exists():
+        return wanted
+    stored = read_store(path).settings
+    if stored.max_topics <= wanted.max_topics or replace(stored, max_topics=wanted.max_topics) != wanted:
+        return wanted
+    logger.info("%s: this scan carries up to %d topics and is used as it is", path, stored.max_topics)
+    return stored
 
 
 def _is_same(path: Path, moments: Moments, settings: InferSettings) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from streaming_jsmf.config import InferSettings, fingerprint
-from streaming_jsmf.errors import TooFewFactorsError
+from streaming_jsmf.errors import InputError, TooFewFactorsError
 from streaming_jsmf.inference.anchors import DegenerateAnchorsError
 from streaming_jsmf.inference.law import AnchorWordTopics, low_rank_anchor_words
 from streaming_jsmf.inference.words import characteristic_words, prominent_words
@@ -21,6 +21,7 @@ from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.rectification.enn import Rectification, epsilon_nonnegative, unrectified
 from streaming_jsmf.runtime.blas import single_blas_thread
 from streaming_jsmf.runtime.events import Iteration, Listener, silent
+from streaming_jsmf.runtime.files import local_path
 from streaming_jsmf.runtime.memory import peak_memory
 from streaming_jsmf.runtime.provenance import package_versions
 
@@ -68,10 +69,11 @@ def infer(
     StoreError
         If the moments store is incomplete or damaged.
     """
-    require_free_path(Path(model), overwrite)
-    opened = moments if isinstance(moments, Moments) else open_moments(moments)
+    target = local_path(model, "a model")
+    require_free_path(target, overwrite)
+    opened = moments if isinstance(moments, Moments) else open_moments(local_path(moments, "a moments store"))
     fitted = fit_moments(opened, settings, threads=threads, listener=listener)
-    write_model(Path(model), fitted, overwrite=overwrite)
+    write_model(target, fitted, overwrite=overwrite)
     return fitted
 
 
@@ -79,6 +81,8 @@ def fit_moments(
     moments: Moments, settings: InferSettings, *, threads: int | None = None, listener: Listener = silent
 ) -> Model:
     """Fit one model in memory; see ``infer``."""
+    if threads is not None and threads < 1:
+        raise InputError(f"workers is {threads}; give a whole number of at least 1")
     workers = threads or os.cpu_count() or 1
     watch = _Stopwatch()
     # Many BLAS threads change the bits of every product; our own threads take fixed blocks instead.

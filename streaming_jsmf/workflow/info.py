@@ -27,6 +27,8 @@ def describe(path: str | Path) -> dict[str, Any]:
     StoreError
         If a complete store is damaged; the message names the array or chunk.
     """
+    if "://" in str(path):
+        return _describe_corpus(path)
     local = Path(path)
     if not (local / "zarr.json").exists():
         if local.is_dir() and any(local.glob("k=*/zarr.json")):

@@ -9,6 +9,7 @@ from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.scan import scan_corpus
 from streaming_jsmf.runtime.events import Listener, silent
+from streaming_jsmf.runtime.files import local_path
 from streaming_jsmf.runtime.schedulers import Execution
 
 
@@ -28,5 +29,6 @@ def scan(
     InputError, StoreError
         See ``open_corpus`` and ``scan_corpus``.
     """
-    scan_corpus(open_corpus(corpus), Path(moments), settings or ScanSettings(), execution, listener)
-    return open_moments(moments)
+    store = local_path(moments, "a moments store")
+    scan_corpus(open_corpus(corpus), store, settings or ScanSettings(), execution, listener)
+    return open_moments(store)

@@ -1,0 +1,975 @@
+"""The command line as a user meets it: what it prints, its exit codes, and what it leaves on the disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dask
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from numpy.typing import NDArray
+
+from streaming_jsmf.blocks.units import Partition
+from streaming_jsmf.cli.main import run
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.moments import engine
+from streaming_jsmf.moments.ledger import Partial
+from streaming_jsmf.moments.stages import RangeStage
+from streaming_jsmf.moments.store import read_store
+from tests.corpora import as_lists, planted, words, write_corpus, write_lists
+
+#: A scan of several partitions in one thread of this process.
+SCAN = ("--partition-nonzeros", "1200", "--scheduler", "synchronous")
+SMALL_SCAN = ("--max-topics", "5", *SCAN)
+
+N_WORDS = 40
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Outcome]
+
+PROGRESS = re.compile(
+    r"^(range|projection|rectification): (partition \d+ committed|finished in|step) .*\n", re.MULTILINE
+)
+
+
+def without_progress(text: str) -> str:
+    """Standard error without the lines that tell how far a job is."""
+    return PROGRESS.sub("", text)
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Command:
+    """Run the command line in this process."""
+
+    def call(*arguments: object) -> Outcome:
+        capsys.readouterr()
+        code = run([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        return Outcome(code, out, without_progress(err))
+
+    return call
+
+
+def external(*arguments: object, **environment: str) -> Outcome:
+    """Run the command line as a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "streaming_jsmf", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        check=False,
+    )
+    return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+def listing(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+def require_one_line(outcome: Outcome, code: int, *named: str) -> None:
+    assert outcome.code == code, outcome.err
+    assert outcome.err.startswith("error: "), outcome.err
+    assert outcome.err.count("\n") == 1, outcome.err
+    for name in named:
+        assert name in outcome.err
+
+
+@dataclass(frozen=True)
+class Refusals:
+    """Runs a command that must fail, and compares the folder it works in before and after."""
+
+    command: Command
+    folder: Path
+
+    def __call__(self, arguments: Sequence[object], *named: str, code: int = 2) -> None:
+        before = listing(self.folder)
+        require_one_line(self.command(*arguments), code, *named)
+        assert listing(self.folder) == before
+
+
+@pytest.fixture
+def refused(command: Command, tmp_path: Path) -> Refusals:
+    return Refusals(command, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def counts() -> NDArray[np.int64]:
+    """150 documents of 5 separable topics over 40 words."""
+    return planted(150, N_WORDS, 5, length=40, seed=3).counts
+
+
+@pytest.fixture(scope="module")
+def corpus(counts: NDArray[np.int64], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_corpus(tmp_path_factory.mktemp("cli") / "corpus", counts, row_group_rows=25)
+
+
+@pytest.fixture(scope="module")
+def many_documents(counts: NDArray[np.int64], corpus: Path) -> Path:
+    """1,200 documents in 120 row groups, to be interrupted in."""
+    return write_corpus(corpus.parent / "many", np.vstack([counts] * 8), shards=4, row_group_rows=10)
+
+
+@pytest.fixture(scope="module")
+def made_moments(corpus: Path) -> Path:
+    path = corpus.parent / "moments"
+    assert run(["scan", str(corpus), str(path), *SMALL_SCAN]) == 0
+    return path
+
+
+@pytest.fixture(scope="module")
+def made_model(made_moments: Path) -> Path:
+    path = made_moments.parent / "model"
+    assert run(["infer", str(made_moments), str(path), "--topics", "5"]) == 0
+    return path
+
+
+@pytest.fixture
+def moments(made_moments: Path, tmp_path: Path) -> Path:
+    """A complete moments store to spoil."""
+    return shutil.copytree(made_moments, tmp_path / "moments")
+
+
+@pytest.fixture
+def unfinished(moments: Path) -> Path:
+    """The same without its last stage."""
+    shutil.rmtree(moments / "records" / "projection")
+    return moments
+
+
+@pytest.fixture
+def model(made_model: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(made_model, tmp_path / "model")
+
+
+# --- what is asked for is done
+
+
+def test_scan_infer_topics(corpus: Path, command: Command, tmp_path: Path) -> None:
+    scanned = command("scan", corpus, tmp_path / "m", *SMALL_SCAN)
+    assert (scanned.code, scanned.out, scanned.err) == (0, f"moments: {tmp_path / 'm'}\n", "")
+    inferred = command("infer", tmp_path / "m", tmp_path / "model", "--topics", "5")
+    assert (inferred.code, inferred.err) == (0, "")
+    assert inferred.out.startswith(f"model: {tmp_path / 'model'}\n")
+    assert command("topics", tmp_path / "model").out == inferred.out
+    assert sorted(listing(tmp_path))[0] == "m", "nothing hidden is left"
+
+
+def test_topics_as_a_table_and_as_json(made_model: Path, command: Command) -> None:
+    rows = json.loads(command("topics", made_model, "--json", "--words", "4").out)
+    assert [row["topic"] for row in rows] == [0, 1, 2, 3, 4]
+    assert sum(row["probability"] for row in rows) == pytest.approx(1)
+    table = command("topics", made_model, "--words", "4").out
+    for row in rows:
+        assert len(row["prominent"]) == len(row["characteristic"]) == 4
+        head = f"{row['topic']:>5} {row['probability']:>6.1%}  {row['anchor']:<16} "
+        assert head + " ".join(row["prominent"]) in table
+        assert "/ " + " ".join(row["characteristic"]) in table
+
+
+def test_fit_is_a_scan_and_an_inference(
+    corpus: Path, command: Command, made_model: Path, tmp_path: Path
+) -> None:
+    fitted = command("fit", corpus, tmp_path / "model", "--topics", "5", *SCAN)
+    assert (fitted.code, fitted.err) == (0, "")
+    expected = json.loads(command("topics", made_model, "--json").out)
+    assert json.loads(command("topics", tmp_path / "model", "--json").out) == expected
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "model.moments"]
+
+
+def test_fit_of_several_topic_numbers_scans_once(corpus: Path, command: Command, tmp_path: Path) -> None:
+    arguments = ("fit", corpus, tmp_path / "models", "--topics", "3,5", *SCAN)
+    fitted = command(*arguments)
+    assert (fitted.code, fitted.err) == (0, "")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["models", "models.moments"]
+    assert sorted(path.name for path in (tmp_path / "models").iterdir()) == ["k=3", "k=5"]
+    for k in (3, 5):
+        assert len(json.loads(command("topics", tmp_path / "models" / f"k={k}", "--json").out)) == k
+    sources = {model["provenance"]["moments"] for model in _info(command, tmp_path / "models")["models"]}
+    assert sources == {str(tmp_path / "models.moments")}
+
+
+def test_fit_goes_on_with_the_models_that_are_missing(corpus: Path, command: Command, tmp_path: Path) -> None:
+    arguments = ("fit", corpus, tmp_path / "models", "--topics", "3,5", *SCAN)
+    assert command(*arguments).code == 0
+    kept = (tmp_path / "models" / "k=3" / "zarr.json").stat().st_mtime_ns
+    shutil.rmtree(tmp_path / "models" / "k=5")
+    assert command(*arguments).code == 0
+    assert (tmp_path / "models" / "k=5" / "zarr.json").exists()
+    assert (tmp_path / "models" / "k=3" / "zarr.json").stat().st_mtime_ns == kept
+
+
+def test_fit_again_with_fewer_topics_uses_the_scan_that_is_there(
+    corpus: Path, command: Command, tmp_path: Path
+) -> None:
+    assert command("fit", corpus, tmp_path / "model", "--topics", "5", *SCAN).code == 0
+    again = command("fit", corpus, tmp_path / "model", "--topics", "3", "--overwrite", *SCAN)
+    assert again.code == 0, again.err
+
+
+def test_a_vocabulary_shorter_than_the_printed_lists(command: Command, tmp_path: Path) -> None:
+    path = write_corpus(tmp_path / "c", np.full((30, 1), 5))
+    fitted = command("fit", path, tmp_path / "model", "--topics", "1", *SCAN)
+    assert (fitted.code, fitted.err) == (0, "")
+    assert "100.0%  word0000" in fitted.out
+    assert command("topics", tmp_path / "model").out == fitted.out
+
+
+def test_paths_are_taken_as_they_are(
+    corpus: Path, made_moments: Path, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "a dir é%20☃"
+    shutil.copytree(corpus, folder / "c")
+    monkeypatch.chdir(folder)
+    assert command("scan", "c", "deep/er/m 1", *SMALL_SCAN).code == 0
+    assert command("scan", (folder / "c").as_uri(), "m 2", *SMALL_SCAN).code == 0
+    digests = _info(command, made_moments)["digests"]
+    assert _info(command, folder / "deep" / "er" / "m 1")["digests"] == digests
+    assert _info(command, folder / "m 2")["digests"] == digests
+    assert command("infer", "m 2", "model ü", "--topics", "3").out.startswith("model: model ü\n")
+
+
+def test_stores_at_urls_are_refused_or_understood(
+    corpus: Path, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcome = command("scan", corpus, (tmp_path / "m").as_uri(), *SMALL_SCAN)
+    if outcome.code == 0:
+        assert [path.name for path in tmp_path.iterdir()] == ["m"]
+    else:
+        require_one_line(outcome, 2, (tmp_path / "m").as_uri())
+        assert listing(tmp_path) == []
+
+
+def test_counts_of_any_number_type_are_counts(
+    corpus: Path, made_moments: Path, command: Command, tmp_path: Path
+) -> None:
+    expected = np.array([_sum(made_moments, name) for name in SUMS])
+    for number, (ids, counts) in enumerate(
+        ((pa.int64(), pa.float64()), (pa.uint16(), pa.uint8()), (pa.int32(), pa.float32()))
+    ):
+        path = shutil.copytree(corpus, tmp_path / f"c{number}")
+        for shard in path.glob("*.parquet"):
+            types = {"ids": pa.large_list(ids), "counts": pa.large_list(counts)}
+            pq.write_table(pq.read_table(shard).cast(pa.schema(types)), shard, row_group_size=25)
+        assert command("scan", path, tmp_path / f"m{number}", *SMALL_SCAN).code == 0
+        found = np.array([_sum(tmp_path / f"m{number}", name) for name in SUMS])
+        np.testing.assert_allclose(found, expected, rtol=1e-13)
+
+
+SUMS = ("row_sum", "diagonal", "term_count", "document_frequency")
+
+
+def _sum(moments: Path, name: str) -> NDArray[np.float64]:
+    return np.asarray(read_store(moments).read(name), dtype=np.float64)
+
+
+def test_overwrite_replaces_a_model(made_moments: Path, model: Path, command: Command) -> None:
+    replaced = command("infer", made_moments, model, "--topics", "3", "--overwrite")
+    assert (replaced.code, replaced.err) == (0, "")
+    assert len(json.loads(command("topics", model, "--json").out)) == 3
+    assert [path.name for path in model.parent.iterdir()] == ["model"]
+
+
+def test_scan_of_a_complete_store_computes_and_changes_nothing(
+    corpus: Path, moments: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def times() -> dict[str, int]:
+        return {name: (moments / name).stat().st_mtime_ns for name in listing(moments)}
+
+    before = times()
+    monkeypatch.setattr(RangeStage, "compute", lambda *_: pytest.fail("a partition was computed"))
+    again = command("scan", corpus, moments, *SMALL_SCAN)
+    assert (again.code, again.out) == (0, f"moments: {moments}\n")
+    assert times() == before
+
+
+def _info(command: Command, path: Path) -> dict[str, Any]:
+    outcome = command("info", path)
+    assert (outcome.code, outcome.err) == (0, "")
+    described: dict[str, Any] = json.loads(outcome.out)
+    return described
+
+
+def test_info_of_a_corpus(corpus: Path, counts: NDArray[np.int64], command: Command) -> None:
+    described = _info(command, corpus)
+    assert described["kind"] == "corpus"
+    assert (described["documents"], described["words"], described["shards"]) == (150, N_WORDS, 3)
+    assert described["nonzeros"] == np.count_nonzero(counts)
+
+
+def test_info_of_moments(made_moments: Path, corpus: Path, command: Command) -> None:
+    described = _info(command, made_moments)
+    assert (described["kind"], described["complete"], described["missing"]) == ("moments", True, [])
+    assert described["partitions"] > 1
+    assert described["corpus"] == str(corpus)
+    assert described["corpus_fingerprint"] == _info(command, corpus)["fingerprint"]
+    assert {"word", "row_sum", "factor", "basis", "projection"} <= set(described["digests"])
+
+
+def test_info_of_unfinished_moments(unfinished: Path, command: Command) -> None:
+    described = _info(command, unfinished)
+    assert (described["complete"], described["missing"]) == (False, ["projection"])
+    assert described["projection_partitions_done"] == 0
+    assert "basis" in described["digests"]
+    assert "projection" not in described["digests"]
+
+
+def test_info_of_a_model_and_of_a_directory_of_models(
+    made_model: Path, command: Command, tmp_path: Path
+) -> None:
+    single = _info(command, made_model)
+    assert (single["kind"], single["complete"], single["topics"], single["words"]) == (
+        "model",
+        True,
+        5,
+        N_WORDS,
+    )
+    for k in (10, 5):
+        shutil.copytree(made_model, tmp_path / "models" / f"k={k}")
+    several = _info(command, tmp_path / "models")
+    assert several["kind"] == "models"
+    paths = [str(tmp_path / "models" / name) for name in ("k=5", "k=10")]
+    assert several["models"] == [{"path": path, **single} for path in paths]
+
+
+def test_help_and_version(command: Command) -> None:
+    assert command("--version").out.split()[-2] == "version"
+    for verb in ("scan", "infer", "fit", "topics", "info"):
+        shown = command(verb, "--help")
+        assert (shown.code, shown.err) == (0, "")
+        assert "Usage:" in shown.out
+
+
+# --- wrong input: exit code 2, one line, nothing left behind
+
+
+def _write_shard(path: Path, ids: list[Any], counts: list[Any], *, statistics: bool = True) -> None:
+    table = pa.table(
+        {"ids": pa.array(ids, pa.list_(pa.int32())), "counts": pa.array(counts, pa.list_(pa.int32()))}
+    )
+    pq.write_table(table, path, row_group_size=25, write_statistics=statistics)
+
+
+def _spoil(kind: str, ids: list[Any], counts: list[Any]) -> str:
+    """Spoil document 30 (row group 1, row 5) and return what the message has to say."""
+    row = 30
+    if kind == "id too large":
+        ids[row][-1] = N_WORDS
+        return f"word id {N_WORDS} is outside 0..{N_WORDS - 1}"
+    if kind == "negative id":
+        ids[row][0] = -1
+        return f"word id -1 is outside 0..{N_WORDS - 1}"
+    if kind == "negative count":
+        counts[row][2] = -4
+        return "-4"
+    if kind == "zero count":
+        counts[row][2] = 0
+        return "count"
+    if kind == "null list":
+        ids[row] = None
+        return "ids is null"
+    if kind == "null element":
+        ids[row][1] = None
+        return "ids holds a null"
+    ids[row] = ids[row][:-1]
+    return "ids but"
+
+
+BAD_RECORDS = (
+    "id too large",
+    "negative id",
+    "negative count",
+    "zero count",
+    "null list",
+    "null element",
+    "uneven lists",
+)
+
+
+def _bad_corpus(folder: Path, counts: NDArray[np.int64], kind: str, *, statistics: bool) -> tuple[Path, str]:
+    path = write_corpus(folder / "bad", counts, shards=3, row_group_rows=25)
+    ids, numbers = as_lists(counts[50:100])
+    reason = _spoil(kind, ids, numbers)
+    _write_shard(path / "part-00001.parquet", ids, numbers, statistics=statistics)
+    return path, reason
+
+
+@pytest.mark.parametrize("statistics", [True, False], ids=["footer", "no statistics"])
+@pytest.mark.parametrize("kind", BAD_RECORDS)
+def test_a_bad_record_is_named_and_leaves_no_store(
+    kind: str, statistics: bool, counts: NDArray[np.int64], refused: Refusals
+) -> None:
+    path, reason = _bad_corpus(refused.folder, counts, kind, statistics=statistics)
+    named = [str(path / "part-00001.parquet"), "row group 1", reason]
+    if not statistics:
+        named.append("row 5")
+    refused(("scan", path, refused.folder / "m", *SMALL_SCAN), *named)
+
+
+def test_a_bad_record_in_a_fit_leaves_neither_moments_nor_model(
+    counts: NDArray[np.int64], refused: Refusals
+) -> None:
+    path, reason = _bad_corpus(refused.folder, counts, "id too large", statistics=False)
+    refused(("fit", path, refused.folder / "model", "--topics", "3", *SCAN), reason)
+
+
+def test_a_bad_record_while_other_threads_still_commit(
+    counts: NDArray[np.int64], refused: Refusals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, reason = _bad_corpus(refused.folder, counts, "null list", statistics=False)
+    failed, ended = threading.Event(), threading.Event()
+    commit, compute = engine.commit_partition, RangeStage.compute
+
+    def slow_if_good(stage: RangeStage, partition: Partition) -> Partial:
+        try:
+            partial = compute(stage, partition)
+        except InputError:
+            failed.set()
+            raise
+        if partition.index == 0:
+            # Still at work when the bad partition fails, it commits after the error is on its way.
+            assert failed.wait(timeout=20)
+            time.sleep(0.3)
+        return partial
+
+    def told(job: engine.Job, partition: Partition, *after: str) -> str:
+        try:
+            return commit(job, partition, *after)
+        finally:
+            if partition.index == 0:
+                ended.set()
+
+    monkeypatch.setattr(RangeStage, "compute", slow_if_good)
+    monkeypatch.setattr(engine, "commit_partition", told)
+    before = listing(refused.folder)
+    arguments = ("--max-topics", "5", "--partition-nonzeros", "1000", "--workers", "2")
+    outcome = refused.command("scan", path, refused.folder / "m", *arguments)
+    assert ended.wait(timeout=20)
+    require_one_line(outcome, 2, reason)
+    assert listing(refused.folder) == before
+
+
+def test_a_missing_column_is_named(counts: NDArray[np.int64], refused: Refusals) -> None:
+    path = write_corpus(refused.folder / "bad", counts)
+    table = pq.read_table(path / "part-00002.parquet").rename_columns(["ids", "number"])
+    pq.write_table(table, path / "part-00002.parquet")
+    refused(
+        ("scan", path, refused.folder / "m", *SMALL_SCAN),
+        str(path / "part-00002.parquet"),
+        "'counts'",
+        "number",
+    )
+
+
+EMPTY: dict[str, tuple[list[list[int]] | None, str]] = {
+    "no files": (None, "no *.parquet files"),
+    "no rows": ([], "empty corpus"),
+    "no words": ([[0] * 6] * 4, "empty corpus"),
+    "one token": (np.eye(6, dtype=int).tolist(), "two tokens"),
+}
+
+
+@pytest.mark.parametrize("verb", ["scan", "fit"])
+@pytest.mark.parametrize("kind", EMPTY)
+def test_an_empty_corpus(kind: str, verb: str, refused: Refusals) -> None:
+    documents, reason = EMPTY[kind]
+    path = refused.folder / "corpus"
+    path.mkdir()
+    (path / "vocab.txt").write_text("\n".join(words(6)) + "\n", encoding="utf-8")
+    if documents is not None:
+        write_lists(path / "part-0.parquet", *as_lists(np.array(documents, dtype=np.int64).reshape(-1, 6)))
+    target = refused.folder / "out"
+    settings = SMALL_SCAN if verb == "scan" else ("--topics", "2", *SCAN)
+    refused((verb, path, target, *settings), str(path), reason)
+
+
+def test_more_topics_than_the_scan_carries(made_moments: Path, refused: Refusals) -> None:
+    arguments = ("infer", made_moments, refused.folder / "model", "--topics", "6")
+    refused(arguments, str(made_moments), "up to 5 topics", "--max-topics 6")
+
+
+def test_more_topics_than_the_corpus_supports(command: Command, refused: Refusals) -> None:
+    counts = np.array([[1, 1, 0, 0], [0, 0, 1, 1]] * 10)
+    path = write_corpus(refused.folder / "c", counts)
+    assert command("scan", path, refused.folder / "m", *SMALL_SCAN).code == 0
+    arguments = ("infer", refused.folder / "m", refused.folder / "model", "--topics", "3")
+    refused(arguments, "2 positive eigenvalues", "--topics 2")
+
+
+@pytest.mark.parametrize("kind", ["file", "directory", "model"])
+def test_a_model_path_that_is_taken_is_refused_before_the_scan(
+    kind: str, corpus: Path, made_model: Path, refused: Refusals
+) -> None:
+    path = refused.folder / "taken"
+    if kind == "file":
+        path.write_text("mine")
+    elif kind == "directory":
+        path.mkdir()
+        (path / "mine.txt").write_text("mine")
+    else:
+        shutil.copytree(made_model, path)
+    refused(("fit", corpus, path, "--topics", "3", *SCAN), str(path), "exists already")
+    refused(("infer", corpus, path, "--topics", "3"), str(path), "exists already")
+    if kind != "model":
+        # Nothing but a model is ever replaced.
+        refused(("fit", corpus, path, "--topics", "3", "--overwrite", *SCAN), f"{path}: no model is here")
+
+
+def test_a_model_cannot_become_a_directory_of_models(corpus: Path, model: Path, refused: Refusals) -> None:
+    refused(("fit", corpus, model, "--topics", "3,5", *SCAN), str(model), "directory of their own")
+
+
+@pytest.mark.parametrize("kind", ["file", "directory", "empty directory", "model", "corpus"])
+@pytest.mark.parametrize("verb", ["scan", "infer"])
+def test_a_moments_path_that_is_something_else(
+    kind: str, verb: str, corpus: Path, made_model: Path, refused: Refusals
+) -> None:
+    path = refused.folder / "other"
+    if kind == "file":
+        path.write_text("mine")
+    elif kind in ("model", "corpus"):
+        shutil.copytree(made_model if kind == "model" else corpus, path)
+    else:
+        path.mkdir()
+        if kind == "directory":
+            (path / "mine.txt").write_text("mine")
+    arguments = {
+        "scan": ("scan", corpus, path, *SMALL_SCAN),
+        "infer": ("infer", path, refused.folder / "model", "--topics", "3"),
+    }
+    refused(arguments[verb], str(path), "moments store")
+
+
+@pytest.mark.parametrize("verb", ["scan", "fit", "info"])
+def test_a_corpus_that_does_not_exist(verb: str, refused: Refusals) -> None:
+    path = refused.folder / "nowhere"
+    rest = {"scan": ("m", *SMALL_SCAN), "fit": ("model", "--topics", "3", *SCAN), "info": ()}[verb]
+    if rest:
+        rest = (str(refused.folder / rest[0]), *rest[1:])
+    refused((verb, path, *rest), f"no corpus at {path}")
+
+
+@pytest.mark.parametrize("topics", ["abc", "", "0", "-3", "3,3", "3,", "3;5", "2.5", "3,0"])
+def test_bad_topic_numbers(topics: str, corpus: Path, refused: Refusals) -> None:
+    arguments = ("fit", corpus, refused.folder / "model", f"--topics={topics}", *SCAN)
+    refused(arguments, f"--topics is {topics!r}", "5,10,20")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "named"),
+    [
+        ("--memory", "lots", "memory is 'lots'"),
+        ("--memory", "-1GB", "memory is '-1GB'"),
+        ("--memory", "0", "memory is '0'"),
+        ("--memory", "1e400GB", "memory is '1e400GB'"),
+        ("--memory", " ", "memory is ' '"),
+        ("--scheduler", "thraeds", "scheduler is 'thraeds'"),
+        ("--scheduler", "bogus://here:1", "bogus://here:1"),
+        ("--scheduler", "tcp://", "no Dask scheduler answers at tcp://"),
+        ("--workers", "0", "workers is 0"),
+        ("--partition-nonzeros", "-5", "partition_nonzeros is -5"),
+        ("--partition-nonzeros", "0", "partition_nonzeros is 0"),
+        ("--max-topics", "0", "max_topics is 0"),
+        ("--power-steps", "0", "power_steps is 0"),
+        ("--seed", "-1", "seed is -1"),
+    ],
+)
+def test_bad_options_of_a_scan(option: str, value: str, named: str, corpus: Path, refused: Refusals) -> None:
+    refused(("scan", corpus, refused.folder / "m", *SMALL_SCAN, f"{option}={value}"), named)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "named"),
+    [
+        ("--topics", "0", "n_topics is 0"),
+        ("--tolerance", "nan", "tolerance is nan"),
+        ("--max-iterations", "0", "max_iterations is 0"),
+        ("--anchor-min-df", "-1", "anchor_min_df is -1"),
+        ("--anchor-min-df", "1e9", "0 words may be anchors"),
+        ("--workers", "0", "workers is 0"),
+        ("--workers", "-2", "workers is -2"),
+    ],
+)
+def test_bad_options_of_an_inference(
+    option: str, value: str, named: str, made_moments: Path, refused: Refusals
+) -> None:
+    arguments = ("infer", made_moments, refused.folder / "model", "--topics", "3", f"{option}={value}")
+    refused(arguments, named)
+
+
+@pytest.mark.parametrize("option", ["--topics=x", "--no-such-option", "--rectify=palm"])
+def test_what_click_refuses(option: str, made_moments: Path, command: Command, tmp_path: Path) -> None:
+    outcome = command("infer", made_moments, tmp_path / "model", "--topics", "3", option)
+    require_one_line(outcome, 2, option.split("=")[0], "see --help")
+    assert listing(tmp_path) == []
+
+
+def test_too_little_memory_is_refused_with_both_numbers(corpus: Path, refused: Refusals) -> None:
+    refused(
+        ("scan", corpus, refused.folder / "m", *SMALL_SCAN, "--memory", "100MiB"),
+        "MiB and --memory allows 100.00 MiB",
+    )
+
+
+def test_a_scheduler_that_does_not_answer(corpus: Path, refused: Refusals) -> None:
+    with dask.config.set({"distributed.comm.timeouts.connect": "300ms"}):
+        refused(
+            ("scan", corpus, refused.folder / "m", *SMALL_SCAN, "--scheduler", "tcp://127.0.0.1:1"),
+            "no Dask scheduler answers at tcp://127.0.0.1:1",
+        )
+
+
+def test_a_scheduler_that_does_not_answer_costs_no_committed_work(
+    corpus: Path, unfinished: Path, refused: Refusals
+) -> None:
+    with dask.config.set({"distributed.comm.timeouts.connect": "300ms"}):
+        refused(
+            ("scan", corpus, unfinished, *SMALL_SCAN, "--scheduler", "tcp://127.0.0.1:1"), "tcp://127.0.0.1:1"
+        )
+
+
+def test_other_settings_name_the_field_and_both_fingerprints(
+    corpus: Path, moments: Path, refused: Refusals, command: Command
+) -> None:
+    assert command("scan", corpus, refused.folder / "other", *SMALL_SCAN, "--seed", "4").code == 0
+    fingerprints = [
+        _info(command, path)["settings_fingerprint"][:12] for path in (moments, refused.folder / "other")
+    ]
+    refused(
+        ("scan", corpus, moments, *SMALL_SCAN, "--seed", "4"),
+        str(moments),
+        "seed: stored 0, asked 4",
+        *fingerprints,
+    )
+
+
+def test_another_corpus_is_refused_with_both_fingerprints(
+    counts: NDArray[np.int64], moments: Path, refused: Refusals, command: Command
+) -> None:
+    other = write_corpus(refused.folder / "corpus", counts[1:])
+    fingerprints = (
+        _info(command, moments)["corpus_fingerprint"][:12],
+        _info(command, other)["fingerprint"][:12],
+    )
+    refused(("scan", other, moments, *SMALL_SCAN), str(moments), "another corpus", *fingerprints)
+
+
+@pytest.mark.parametrize("verb", ["scan", "infer", "info"])
+def test_moments_of_an_unknown_format_version(
+    verb: str, corpus: Path, moments: Path, refused: Refusals
+) -> None:
+    _edit_json(moments / "zarr.json", lambda value: value["attributes"]["manifest"].update(format_version=99))
+    refused(_arguments(verb, corpus, moments, refused.folder), str(moments), "format version 99", "reads 1")
+
+
+@pytest.mark.parametrize("verb", ["topics", "info"])
+def test_a_model_of_an_unknown_format_version(verb: str, model: Path, refused: Refusals) -> None:
+    _edit_json(model / "zarr.json", lambda value: value["attributes"].update(format_version=99))
+    refused((verb, model), str(model), "format version 99")
+
+
+@pytest.mark.parametrize("verb", ["topics", "info"])
+def test_what_is_no_model(verb: str, refused: Refusals) -> None:
+    (refused.folder / "empty").mkdir()
+    refused((verb, refused.folder / "empty"), str(refused.folder / "empty"))
+
+
+@pytest.mark.parametrize("verb", ["scan", "infer"])
+def test_a_target_inside_a_file(verb: str, corpus: Path, made_moments: Path, refused: Refusals) -> None:
+    (refused.folder / "file").write_text("mine")
+    arguments = {
+        "scan": ("scan", corpus, refused.folder / "file" / "m", *SMALL_SCAN),
+        "infer": ("infer", made_moments, refused.folder / "file" / "model", "--topics", "3"),
+    }
+    refused(arguments[verb], str(refused.folder / "file"))
+
+
+def _arguments(verb: str, corpus: Path, moments: Path, folder: Path) -> tuple[object, ...]:
+    verbs: dict[str, tuple[object, ...]] = {
+        "scan": ("scan", corpus, moments, *SMALL_SCAN),
+        "infer": ("infer", moments, folder / "new-model", "--topics", "3"),
+        "info": ("info", moments),
+    }
+    return verbs[verb]
+
+
+def _edit_json(path: Path, change: Callable[[Any], object]) -> None:
+    value = json.loads(path.read_text(encoding="utf-8"))
+    change(value)
+    path.write_text(json.dumps(value), encoding="utf-8")
+
+
+def test_a_full_disk_is_one_line_and_the_scan_goes_on_later(
+    counts: NDArray[np.int64], tmp_path: Path
+) -> None:
+    wide = np.zeros((len(counts), 400), dtype=np.int64)
+    wide[:, :N_WORDS] = counts
+    path = write_corpus(tmp_path / "c", wide, row_group_rows=25)
+    arguments = ("scan", path, tmp_path / "m", *SMALL_SCAN)
+    command = [sys.executable, "-B", "-m", "streaming_jsmf", *map(str, arguments)]
+    # No file may be larger than 24 KiB; a factor is.
+    limited = "import os, resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (24576, 24576)); "
+    done = subprocess.run(
+        [sys.executable, "-c", limited + "os.execv(sys.argv[1], sys.argv[1:])", *command],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode in (1, 2, 3)
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("error: ")
+    assert "File too large" in done.stderr
+    assert require_unfinished(tmp_path / "m") == "range"
+    assert external(*arguments).code == 0
+
+
+# --- damage: exit code 3, the part named
+
+
+def _damage(chunk: Path, fault: str) -> None:
+    data = bytearray(chunk.read_bytes())
+    if fault == "truncated":
+        chunk.write_bytes(data[: len(data) // 2])
+    elif fault == "deleted":
+        chunk.unlink()
+    else:
+        data[len(data) // 2] ^= 1
+        chunk.write_bytes(data)
+
+
+FAULTS = ("truncated", "deleted", "altered")
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    "array", ["word", "row_sum", "diagonal", "document_frequency", "term_count", "factor"]
+)
+@pytest.mark.parametrize("verb", ["infer", "info"])
+def test_a_damaged_chunk_of_moments(
+    verb: str, array: str, fault: str, corpus: Path, moments: Path, refused: Refusals
+) -> None:
+    chunk = next(path for path in (moments / array / "c").rglob("*") if path.is_file())
+    _damage(chunk, fault)
+    refused(_arguments(verb, corpus, moments, refused.folder), str(moments / array), code=3)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("array", ["basis", "projection"])
+def test_a_damaged_chunk_of_what_eigenpairs_are_made_of(
+    array: str, fault: str, corpus: Path, moments: Path, refused: Refusals
+) -> None:
+    _damage(moments / array / "c" / "0" / "0", fault)
+    refused(_arguments("infer", corpus, moments, refused.folder), str(moments / array), code=3)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_damage_met_by_a_scan_that_goes_on(
+    fault: str, corpus: Path, unfinished: Path, refused: Refusals
+) -> None:
+    _damage(unfinished / "basis" / "c" / "0" / "0", fault)
+    arguments = _arguments("scan", corpus, unfinished, refused.folder)
+    refused(arguments, str(unfinished / "basis"), code=3)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("verb", ["topics", "info"])
+def test_a_damaged_chunk_of_a_model(verb: str, fault: str, model: Path, refused: Refusals) -> None:
+    _damage(model / "prominent_words" / "c" / "0" / "0", fault)
+    refused((verb, model), str(model / "prominent_words"), code=3)
+
+
+RECORDS = {
+    "truncated": lambda text: text[: len(text) // 2],
+    "empty": lambda _: "",
+    "not a group": lambda _: "[1, 2]",
+    "without attributes": lambda _: "{}",
+    "without arrays": lambda _: '{"attributes": {}}',
+    "not text": lambda _: "\udcff\udcfe",
+}
+
+
+@pytest.mark.parametrize("fault", RECORDS)
+@pytest.mark.parametrize("verb", ["scan", "infer", "info"])
+def test_a_damaged_record(verb: str, fault: str, corpus: Path, moments: Path, refused: Refusals) -> None:
+    record = moments / "records" / "range" / "zarr.json"
+    text = RECORDS[fault](record.read_text(encoding="utf-8"))
+    record.write_text(text, encoding="utf-8", errors="surrogateescape")
+    refused(_arguments(verb, corpus, moments, refused.folder), str(moments), "range", code=3)
+
+
+ROOTS = {
+    "truncated": lambda text: text[: len(text) // 2],
+    "empty": lambda _: "",
+    "without manifest": lambda _: _group({"kind": "streaming_jsmf.moments"}),
+    "without version": lambda _: _group({"kind": "streaming_jsmf.moments", "manifest": {}}),
+}
+
+
+def _group(attributes: dict[str, Any]) -> str:
+    return json.dumps({"zarr_format": 3, "node_type": "group", "attributes": attributes})
+
+
+@pytest.mark.parametrize("fault", ROOTS)
+@pytest.mark.parametrize("verb", ["scan", "infer", "info"])
+def test_damaged_metadata_of_moments(
+    verb: str, fault: str, corpus: Path, moments: Path, refused: Refusals
+) -> None:
+    root = moments / "zarr.json"
+    root.write_text(ROOTS[fault](root.read_text(encoding="utf-8")), encoding="utf-8")
+    refused(_arguments(verb, corpus, moments, refused.folder), str(moments), code=3)
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [{"kind": "streaming_jsmf.model"}, {"kind": "streaming_jsmf.model", "format_version": 1}],
+)
+@pytest.mark.parametrize("verb", ["topics", "info"])
+def test_damaged_metadata_of_a_model(
+    verb: str, attributes: dict[str, Any], model: Path, refused: Refusals
+) -> None:
+    (model / "zarr.json").write_text(_group(attributes), encoding="utf-8")
+    refused((verb, model), str(model), code=3)
+
+
+@pytest.mark.parametrize("verb", ["scan", "info"])
+def test_a_truncated_parquet_file(verb: str, counts: NDArray[np.int64], refused: Refusals) -> None:
+    path = write_corpus(refused.folder / "c", counts)
+    shard = path / "part-00001.parquet"
+    shard.write_bytes(shard.read_bytes()[: shard.stat().st_size // 2])
+    rest = (refused.folder / "m", *SMALL_SCAN) if verb == "scan" else ()
+    refused((verb, path, *rest), str(shard), "truncated", code=3)
+
+
+def test_a_parquet_file_truncated_after_the_store_was_begun(
+    counts: NDArray[np.int64], unfinished: Path, refused: Refusals
+) -> None:
+    path = write_corpus(refused.folder / "c", counts, row_group_rows=25)
+    shard = path / "part-00001.parquet"
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[: len(whole) // 2])
+    refused(("scan", path, unfinished, *SMALL_SCAN), str(shard), "truncated", code=3)
+    shard.write_bytes(whole)
+    assert refused.command("scan", path, unfinished, *SMALL_SCAN).code == 0, "mended, the scan goes on"
+
+
+def test_a_parquet_file_truncated_while_it_is_scanned(
+    counts: NDArray[np.int64], refused: Refusals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_corpus(refused.folder / "c", counts, row_group_rows=25)
+    shard, compute = path / "part-00002.parquet", RangeStage.compute
+    whole = shard.read_bytes()
+
+    def compute_then_truncate(stage: RangeStage, partition: Any) -> Any:
+        partial = compute(stage, partition)
+        shard.write_bytes(whole[: len(whole) // 2])
+        return partial
+
+    monkeypatch.setattr(RangeStage, "compute", compute_then_truncate)
+    outcome = refused.command("scan", path, refused.folder / "m", *SMALL_SCAN)
+    require_one_line(outcome, 3, str(shard), "row group 0", "truncated")
+    assert _info(refused.command, refused.folder / "m")["range_partitions_done"] > 0, "what is done is kept"
+    monkeypatch.undo()
+    shard.write_bytes(whole)
+    assert refused.command("scan", path, refused.folder / "m", *SMALL_SCAN).code == 0
+
+
+def test_inference_from_unfinished_moments(unfinished: Path, corpus: Path, refused: Refusals) -> None:
+    arguments = _arguments("infer", corpus, unfinished, refused.folder)
+    refused(arguments, str(unfinished), "missing projection", "run the same scan command again", code=3)
+
+
+# --- as processes
+
+
+def test_a_process_ends_with_the_code_and_one_line(corpus: Path, tmp_path: Path) -> None:
+    done = external("scan", corpus, tmp_path / "m", *SMALL_SCAN)
+    assert (done.code, done.out) == (0, f"moments: {tmp_path / 'm'}\n")
+    assert "projection: finished in" in done.err
+    chunk = tmp_path / "m" / "diagonal" / "c" / "0"
+    chunk.unlink()
+    require_one_line(external("infer", tmp_path / "m", tmp_path / "model", "--topics", "5"), 3, "diagonal")
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize(
+    "scheduler",
+    ["synchronous", "threads", "processes", "cluster"],
+)
+def test_a_bad_record_in_a_process(scheduler: str, counts: NDArray[np.int64], tmp_path: Path) -> None:
+    path, reason = _bad_corpus(tmp_path, counts, "null list", statistics=False)
+    before = listing(tmp_path)
+    # One partition: nothing else can be committed and told before the bad record is met.
+    arguments = ("--max-topics", "5", "--scheduler", scheduler, "--workers", "2")
+    require_one_line(external("scan", path, tmp_path / "m", *arguments), 2, reason, "row group 1", "row 5")
+    assert listing(tmp_path) == before
+
+
+def test_the_local_cluster_is_as_quiet_as_the_other_schedulers(corpus: Path, tmp_path: Path) -> None:
+    done = external(
+        "scan", corpus, tmp_path / "m", "--max-topics", "5", "--scheduler", "cluster", "--workers", "1"
+    )
+    assert done.code == 0, done.err
+    foreign = [line for line in done.err.splitlines() if not line.startswith(("range: ", "projection: "))]
+    assert foreign == []
+
+
+@pytest.mark.parametrize(
+    "terminal",
+    [False, True],
+)
+@pytest.mark.parametrize("scheduler", ["synchronous", "threads", "processes"])
+def test_an_interrupt_in_the_middle_of_a_scan(
+    scheduler: str, terminal: bool, many_documents: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "m"
+    arguments = ["scan", str(many_documents), str(target), "--max-topics", "5", "--partition-nonzeros", "150"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "streaming_jsmf", *arguments, "--scheduler", scheduler, "--workers", "2"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    while process.poll() is None and not list(target.glob("records/range-fold-*")):
+        time.sleep(0.01)
+    if terminal:
+        # Ctrl-C on a terminal reaches the workers too: they share the process group.
+        os.killpg(process.pid, signal.SIGINT)
+    else:
+        process.send_signal(signal.SIGINT)
+    out, err = process.communicate()
+    assert process.returncode == 130, err
+    assert out == ""
+    # click ends the line on which a terminal shows ^C.
+    *progress, last = [line for line in err.splitlines() if line]
+    assert last == "interrupted; run the same command again to go on from what is committed"
+    assert all(line.startswith("range: partition ") for line in progress), err
+    assert require_unfinished(target) == "range"
+
+
+def require_unfinished(store: Path) -> str:
+    """Return the first stage that is missing, as ``info`` has it."""
+    described = json.loads(external("info", store).out)
+    assert not described["complete"]
+    return str(described["missing"][0])

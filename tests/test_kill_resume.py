@@ -1,0 +1,186 @@
+"""A scan that is killed goes on where it was: same bits, nothing done twice, nothing left lying about."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming_jsmf.cli.main import run
+from tests.corpora import planted, write_corpus
+
+#: Wide factors, so that a partition takes long enough to be hit.
+SETTINGS = ("--max-topics", "40", "--partition-nonzeros", "5000")
+
+POLL_SECONDS = 0.002
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When to kill: in which stage, and once how many of its partitions (a share) are committed."""
+
+    stage: str
+    share: float
+
+    def reached(self, store: Path, partitions: int) -> bool:
+        committed = len(list((store / "records").glob(f"{self.stage}-partition-*/zarr.json")))
+        return committed >= max(1, self.share * partitions)
+
+
+EARLY, LATE, PROJECTION = Moment("range", 0), Moment("range", 0.7), Moment("projection", 0)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    counts = planted(1200, 1500, 20, length=60, seed=7).counts
+    return write_corpus(tmp_path_factory.mktemp("kill") / "corpus", counts, row_group_rows=40)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(corpus: Path) -> Path:
+    path = corpus.parent / "undisturbed"
+    assert run(["scan", str(corpus), str(path), *SETTINGS]) == 0
+    return path
+
+
+@pytest.fixture(scope="module")
+def partitions(undisturbed: Path) -> int:
+    attributes = json.loads((undisturbed / "zarr.json").read_text(encoding="utf-8"))["attributes"]
+    number = len(attributes["manifest"]["partitions"])
+    assert number >= 12
+    return number
+
+
+def scan_command(corpus: Path, store: Path, scheduler: str) -> list[str]:
+    arguments = ["scan", str(corpus), str(store), *SETTINGS, "--scheduler", scheduler, "--workers", "2"]
+    return [sys.executable, "-m", "streaming_jsmf", *arguments]
+
+
+@contextmanager
+def killed(command: list[str], now: Callable[[], bool]) -> Iterator[None]:
+    """Run a command until ``now``, and kill it; its orphans, if any, live until the block ends."""
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    ) as process:
+        try:
+            while process.poll() is None and not now():
+                time.sleep(POLL_SECONDS)
+            process.kill()
+            process.wait()
+            assert process.returncode == -signal.SIGKILL, "it ended before it could be killed"
+            yield
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def read_attributes(record: Path) -> dict[str, Any]:
+    attributes: dict[str, Any] = json.loads((record / "zarr.json").read_text(encoding="utf-8"))["attributes"]
+    return attributes
+
+
+def notes(store: Path, stage: str) -> dict[int, dict[str, Any]]:
+    """Note of each committed partition: its seconds and peak memory tell one computation from another."""
+    if (store / "records" / stage / "zarr.json").exists():
+        history = read_attributes(store / "records" / stage)["history"]
+        return {note.pop("partition"): note for note in history}
+    records = (path.parent for path in (store / "records").glob(f"{stage}-partition-*/zarr.json"))
+    return {int(record.name.rsplit("-", 1)[1]): read_attributes(record)["note"] for record in records}
+
+
+def described(store: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    capsys.readouterr()
+    assert run(["info", str(store)]) == 0
+    shown: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return shown
+
+
+def resume(command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def require_kept(log: str, stage: str, kept: set[int], partitions: int) -> None:
+    """The log names exactly the kept partitions as not done again, and commits the others."""
+    said = re.search(
+        rf"^{stage}: (\d+) of {partitions} partitions were committed by an earlier run .*: (.*)$", log, re.M
+    )
+    assert said is not None, log
+    assert {int(index) for index in said[2].split(", ")} == kept
+    committed = re.findall(rf"^{stage}: partition (\d+) committed", log, re.M)
+    assert sorted(map(int, committed)) == sorted(set(range(partitions)) - kept)
+
+
+def require_nothing_left(store: Path) -> None:
+    assert [path.name for path in (store / "partials").iterdir()] == ["zarr.json"]
+    assert sorted(path.name for path in (store / "records").iterdir()) == [
+        "basis",
+        "projection",
+        "range",
+        "words",
+        "zarr.json",
+    ]
+    assert [str(path) for path in store.parent.rglob(".*")] == []
+    assert [path.name for path in store.parent.iterdir()] == [store.name]
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "moment"),
+    [("threads", EARLY), ("threads", LATE), ("threads", PROJECTION), ("processes", LATE)],
+    ids=["early", "late", "projection", "processes"],
+)
+def test_a_killed_scan_is_finished_by_the_same_command(
+    scheduler: str,
+    moment: Moment,
+    corpus: Path,
+    undisturbed: Path,
+    partitions: int,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    store = tmp_path / "moments"
+    command = scan_command(corpus, store, scheduler)
+    with killed(command, lambda: moment.reached(store, partitions)):
+        left = described(store, capsys)
+        before = {stage: notes(store, stage) for stage in ("range", "projection")}
+        log = resume(command)
+    assert (left["complete"], left["missing"][-1]) == (False, "projection")
+    assert ("range" in left["missing"]) == (moment.stage == "range")
+    kept = before[moment.stage]
+    assert 0 < len(kept) < partitions, "killed in the middle"
+    require_kept(log, moment.stage, set(kept), partitions)
+    for stage, known in before.items():
+        after = notes(store, stage)
+        assert sorted(after) == list(range(partitions))
+        assert {index: after[index] for index in known} == known, "computed again"
+    shown = described(store, capsys)
+    assert shown["complete"]
+    assert shown["digests"] == described(undisturbed, capsys)["digests"]
+    require_nothing_left(store)
+
+
+def test_a_scan_killed_again_and_again_ends_with_the_same_bits(
+    corpus: Path, undisturbed: Path, partitions: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "moments"
+    moments = [EARLY, LATE, PROJECTION]
+    # Each run is started with another number of workers than the one before.
+    for number, moment in enumerate(moments):
+        command = [*scan_command(corpus, store, "threads"), "--workers", str(1 + number % 3)]
+        with killed(command, lambda moment=moment: moment.reached(store, partitions)):  # type: ignore[misc]
+            assert not described(store, capsys)["complete"]
+    resume(scan_command(corpus, store, "threads"))
+    assert described(store, capsys)["digests"] == described(undisturbed, capsys)["digests"]
+    require_nothing_left(store)
