@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.model.variables import MODEL_VARIABLES
 from streaming_jsmf.runtime.files import directory_written_beside
-from streaming_jsmf.runtime.zarr_arrays import ArrayDigest, create_group, read_array, write_array
+from streaming_jsmf.runtime.zarr_arrays import (
+    ArrayDigest,
+    create_group,
+    read_array,
+    read_attributes,
+    write_array,
+)
 
 KIND, FORMAT_VERSION = "streaming_jsmf.model", 1
 
@@ -87,10 +93,7 @@ def _attributes(path: Path) -> dict[str, Any]:
         children = sorted(child.parent.name for child in path.glob("k=*/zarr.json"))
         hint = f"; it holds models {', '.join(children)}" if children else ""
         raise InputError(f"{path}: no model is here{hint}")
-    try:
-        attributes: dict[str, Any] = zarr.open_group(store=str(path), mode="r").attrs.asdict()
-    except (ValueError, KeyError, zarr.errors.BaseZarrError) as error:
-        raise StoreError(f"{path}/zarr.json: metadata are damaged ({error}); run infer again") from error
+    attributes = read_attributes(path)
     if attributes.get("kind") != KIND:
         raise InputError(f"{path}: this is not a model; give the path that infer or fit wrote")
     missing = {"format_version", "settings", "metrics", "provenance", "digests"} - attributes.keys()

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import zarr
 from numpy.typing import NDArray
 
 from streaming_jsmf.blocks.units import Partition
@@ -28,7 +27,13 @@ from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.moments.ledger import PARTIALS, RECORDS, Ledger, read_record, write_record
 from streaming_jsmf.runtime.files import directory_written_beside
-from streaming_jsmf.runtime.zarr_arrays import ArrayDigest, create_group, read_array, write_array
+from streaming_jsmf.runtime.zarr_arrays import (
+    ArrayDigest,
+    create_group,
+    read_array,
+    read_attributes,
+    write_array,
+)
 
 KIND, FORMAT_VERSION = "streaming_jsmf.moments", 1
 
@@ -209,10 +214,7 @@ def read_store(path: Path) -> MomentsStore:
     """
     if not (path / "zarr.json").exists():
         raise InputError(f"{path}: no moments store is here; make one with streaming-jsmf scan CORPUS {path}")
-    try:
-        attributes: dict[str, Any] = zarr.open_group(store=str(path), mode="r").attrs.asdict()
-    except (ValueError, KeyError, zarr.errors.BaseZarrError) as error:
-        raise StoreError(f"{path}/zarr.json: metadata are damaged ({error}); scan again") from error
+    attributes = read_attributes(path)
     if attributes.get("kind") != KIND:
         raise InputError(f"{path}: this is not a moments store; give another path")
     manifest = attributes.get("manifest")

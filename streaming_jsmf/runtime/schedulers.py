@@ -104,13 +104,14 @@ class Execution:
                     silence_logs=logging.CRITICAL,
                     memory_limit=self.memory // self.concurrency if self.memory else "auto",
                 ) as cluster,
-                Client(cluster) as client,
+                Client(cluster, set_as_default=False) as client,
             ):
                 yield client
             return
         configured = parse_timedelta(dask.config.get("distributed.comm.timeouts.connect"))
         try:
-            client = Client(self.scheduler, timeout=min(configured, CONNECT_SECONDS))
+            # Not the default of the process: a client that fails to connect would stay it.
+            client = Client(self.scheduler, timeout=min(configured, CONNECT_SECONDS), set_as_default=False)
         except (OSError, ValueError) as error:
             raise InputError(f"no Dask scheduler answers at {self.scheduler}: {error}") from error
         with client:

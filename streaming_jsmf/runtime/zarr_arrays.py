@@ -69,6 +69,18 @@ def create_group(path: Path, attributes: Mapping[str, Any]) -> None:
     zarr.create_group(store=str(path), attributes=dict(attributes), zarr_format=3)
 
 
+def read_attributes(path: Path) -> dict[str, Any]:
+    """Return the JSON attributes of the group at ``path``; ``StoreError`` if its metadata are damaged."""
+    try:
+        attributes: dict[str, Any] = zarr.open_group(store=str(path), mode="r").attrs.asdict()
+    except (OSError, ValueError, KeyError, TypeError, zarr.errors.BaseZarrError) as error:
+        reason = " ".join(str(error).split())
+        raise StoreError(
+            f"{path}/zarr.json: metadata are damaged ({reason}); make the store again"
+        ) from error
+    return attributes
+
+
 def write_array(
     group: Path,
     name: str,

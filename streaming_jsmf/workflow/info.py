@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import zarr
-
 from streaming_jsmf.corpus import open_corpus
-from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.errors import InputError
 from streaming_jsmf.model.store import KIND as MODEL_KIND
 from streaming_jsmf.model.store import read_model
 from streaming_jsmf.moments.store import KIND as MOMENTS_KIND
 from streaming_jsmf.moments.store import MomentsStore, read_store
+from streaming_jsmf.runtime.zarr_arrays import read_attributes
 
 
 def describe(path: str | Path) -> dict[str, Any]:
@@ -39,19 +38,12 @@ def describe(path: str | Path) -> dict[str, Any]:
                 "models": [{"path": str(child), **describe(child)} for child in children],
             }
         return _describe_corpus(path)
-    kind = _kind(local)
+    kind = read_attributes(local).get("kind")
     if kind == MODEL_KIND:
         return _describe_model(local)
     if kind == MOMENTS_KIND:
         return _describe_moments(read_store(local))
     raise InputError(f"{path}: a Zarr group of kind {kind!r}, not one of ours")
-
-
-def _kind(path: Path) -> Any:
-    try:
-        return zarr.open_group(store=str(path), mode="r").attrs.asdict().get("kind")
-    except (ValueError, KeyError, zarr.errors.BaseZarrError) as error:
-        raise StoreError(f"{path}/zarr.json: metadata are damaged ({error})") from error
 
 
 def _describe_corpus(path: str | Path) -> dict[str, Any]:
