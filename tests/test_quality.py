@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -45,6 +46,15 @@ def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
         [sys.executable, "-W", "error", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert result.returncode == 0, result.stderr
+
+
+def test_the_notebook_runs() -> None:
+    notebook = json.loads((ROOT / "notebooks" / "explore_model.ipynb").read_text(encoding="utf-8"))
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    command = [sys.executable, "-W", "error", "-c", "\n".join(cells)]
+    result = subprocess.run(command, cwd=ROOT / "notebooks", capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert "sum of A 1.0" in result.stdout
 
 
 def test_modules_and_functions_stay_readable() -> None:

@@ -25,14 +25,20 @@ from streaming_jsmf.errors import InputError
 
 @dataclass(frozen=True)
 class Curation:
-    """What to keep of a corpus. The defaults are those of the papers, but for `vocabulary_size`.
+    """What to keep of a corpus. The defaults are those of the papers, but for ``vocabulary_size``.
 
-    Attributes:
-        stop_words: "english", "none", or the path of a list (see `load_stop_words`).
-        vocabulary_size: N, the words kept; None keeps all that pass the other rules.
-        min_document_frequency: a word must be in this many documents of the source.
-        min_distinct_words: a document must keep this many distinct words,
-        min_tokens: and this many tokens.
+    Attributes
+    ----------
+    stop_words
+        "english", "none", or the path of a list (see ``load_stop_words``).
+    vocabulary_size
+        N, the words kept; None keeps all that pass the other rules.
+    min_document_frequency
+        A word must be in this many documents of the source.
+    min_distinct_words
+        A document must keep this many distinct words,
+    min_tokens
+        and this many tokens.
     """
 
     stop_words: str = "english"
@@ -70,7 +76,10 @@ class _ShortDocuments:
 def count_words(corpus: Corpus, id_column: str | None = None) -> WordCounts:
     """Term counts and document frequencies. One pass; memory: two arrays of N and one batch.
 
-    Raises InputError for the first bad record (see `iter_documents`).
+    Raises
+    ------
+    InputError
+        For the first bad record (see ``iter_documents``).
     """
     term_count = np.zeros(corpus.n_words, np.float64)
     document_frequency = np.zeros(corpus.n_words, np.int64)
@@ -87,7 +96,7 @@ def select_words(
 ) -> tuple[NDArray[np.bool_], list[Dropped]]:
     """Mask (N) of the words kept, and what each rule removed.
 
-    A word is compared with the stop words in lower case. The best `vocabulary_size` by
+    A word is compared with the stop words in lower case. The best ``vocabulary_size`` by
     term_count * ln(floor(M / document_frequency)) are kept, equal scores by the smaller id; a word in more
     than half of the documents scores 0 and so comes last.
     """
@@ -135,11 +144,14 @@ def curate_corpus(
     Two passes: one counts, one writes. The words kept decide which documents are dropped, which may leave a
     word in no document; then the copy is written once more without such words. That settles it, since a word
     in no kept document changes none of them. All counts in the new vocabulary are over the documents kept.
-    The manifest's `dropped` adds up: tokens of the source = tokens kept + tokens dropped, step by step.
+    The manifest's ``dropped`` adds up: tokens of the source = tokens kept + tokens dropped, step by step.
 
     Memory: a few arrays of N, one batch and one row group.
 
-    Raises InputError: a bad record, a target that exists, or nothing left.
+    Raises
+    ------
+    InputError
+        For a bad record, a target that exists, or nothing left.
     """
     words = corpus.vocabulary().words
     counts = count_words(corpus, id_column)

@@ -26,12 +26,18 @@ Counts = NDArray[np.int32] | NDArray[np.float32]
 class Documents:
     """m documents as a CSR block and the columns that go with it.
 
-    Attributes:
-        indptr: int64, m + 1, starts at 0.
-        ids: int32, nonzeros; rising within a document.
-        counts: int32 or float32, nonzeros; positive.
-        document_id: Arrow array of m strings or int64.
-        metadata: further Arrow arrays of length m, by column name.
+    Attributes
+    ----------
+    indptr
+        (m + 1,) int64, starts at 0.
+    ids
+        (nonzeros,) int32; rising within a document.
+    counts
+        (nonzeros,) int32 or float32; positive.
+    document_id
+        Arrow array of m strings or int64.
+    metadata
+        Further Arrow arrays of length m, by column name.
     """
 
     indptr: NDArray[np.int64]
@@ -69,7 +75,7 @@ class Documents:
     def keep(
         self, documents: NDArray[np.bool_], nonzeros: NDArray[np.bool_], new_ids: NDArray[np.int32]
     ) -> Documents:
-        """The masked documents (m) with the masked nonzeros, word ids replaced by new_ids[id]."""
+        """The masked documents (m) with the masked nonzeros, word ids replaced by ``new_ids[id]``."""
         mask = nonzeros & documents[self.rows]
         lengths = np.bincount(self.rows[mask], minlength=self.n_documents)[documents]
         chosen = pa.array(documents)
@@ -88,11 +94,19 @@ def iter_documents(corpus: Corpus, id_column: str | None = None) -> Iterator[Doc
     Every record is checked: no nulls, ids and counts of equal length, ids in range and rising, counts
     positive and finite. Integer counts become int32, others float32.
 
-    Args:
-        corpus: what to read.
-        id_column: column kept as document_id; without it `document_id`, else `doc_id`, else numbers from 0.
+    Parameters
+    ----------
+    corpus
+        What to read.
+    id_column
+        Column kept as document_id; without it ``document_id``, else ``doc_id``, else numbers from 0.
 
-    Raises InputError naming file, row group and row of the first bad record; StoreError for a damaged file.
+    Raises
+    ------
+    InputError
+        For the first bad record; the message names file, row group and row.
+    StoreError
+        For a damaged file.
     """
     first = 0
     for shard in corpus.shards:
@@ -111,7 +125,13 @@ def iter_documents(corpus: Corpus, id_column: str | None = None) -> Iterator[Doc
 
 
 def documents_from_batch(batch: Any, n_words: int, id_column: str | None = None) -> Documents:
-    """Check and convert one Arrow record batch with list columns `ids` and `counts`. Raises InputError."""
+    """Check and convert one Arrow record batch with list columns ``ids`` and ``counts``.
+
+    Raises
+    ------
+    InputError
+        For the first bad record, and for columns that are missing or mistyped.
+    """
     where = Place("the record batch", 0, 0)
     check_columns(batch.schema, where.path)
     return _to_documents(batch, _id_column(batch.schema.names, id_column, where.path), n_words, 0, where)

@@ -18,7 +18,7 @@ _ROW_CHECK = "reading it row by row (ingest) finds the row"
 class Footer:
     """Rows of a file and its (document, word) pairs.
 
-    `nonzeros` is exact where the writer stored null counts (Arrow, Spark and DuckDB do): an empty list is one
+    ``nonzeros`` is exact where the writer stored null counts (Arrow, Spark and DuckDB do): an empty list is one
     null value of its column. Without them each empty list is counted as one, which makes it an upper bound.
     """
 
@@ -27,10 +27,15 @@ class Footer:
 
 
 def read_footer(path: str, name: str, n_words: int) -> Footer:
-    """Read and check the footer of the shard `name` at `path`.
+    """Read and check the footer of the shard ``name`` at ``path``.
 
-    Raises InputError for missing or mistyped columns `ids` and `counts`, and for ids outside 0..n_words-1 or
-    counts that are not positive and finite where the statistics show it; StoreError for an unreadable file.
+    Raises
+    ------
+    InputError
+        For missing or mistyped columns ``ids`` and ``counts``, and for ids outside ``0..n_words-1`` or counts
+        that are not positive and finite where the statistics show it.
+    StoreError
+        For an unreadable file.
     """
     with open_parquet(path, name) as file:
         schema, metadata = file.schema_arrow, file.metadata
@@ -46,7 +51,13 @@ def read_footer(path: str, name: str, n_words: int) -> Footer:
 
 
 def check_columns(schema: Any, name: str) -> None:
-    """Raise InputError unless `ids` is a list of integers and `counts` a list of integers or floats."""
+    """Check that ``ids`` is a list of integers and ``counts`` a list of integers or floats.
+
+    Raises
+    ------
+    InputError
+        If one of the columns is missing or of another type.
+    """
     wanted = {"ids": (_is_integer, "integers"), "counts": (_is_number, "integers or floats")}
     for column, (accepts, what) in wanted.items():
         if column not in schema.names:
@@ -69,7 +80,7 @@ def _is_number(kind: Any) -> bool:
 
 
 def _leaf_columns(metadata: Any) -> dict[str, int]:
-    """Index of the leaf column under `ids` and `counts` (the names below depend on the writer)."""
+    """Index of the leaf column under ``ids`` and ``counts`` (the names below depend on the writer)."""
     schema = metadata.schema
     return {schema.column(i).path.split(".")[0]: i for i in range(metadata.num_columns)}
 

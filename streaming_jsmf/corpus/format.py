@@ -1,7 +1,7 @@
 """A corpus on disk: Parquet shards of bags of words, a vocabulary, and usually a manifest.
 
-`open_corpus` is the border: what it returns has been checked as far as footers tell, and the stages behind it
-trust it. It also takes a directory without manifest in place, at the price of hashing its files once.
+``open_corpus`` is the border: what it returns has been checked as far as footers tell, and the stages behind
+it trust it. It also takes a directory without manifest in place, at the price of hashing its files once.
 """
 
 from __future__ import annotations
@@ -41,12 +41,18 @@ Result = TypeVar("Result")
 class Shard:
     """One Parquet file of documents.
 
-    Attributes:
-        name: posix path relative to the corpus, such as "documents/part-00000.parquet".
-        rows: documents.
-        nonzeros: (document, word) pairs; for a corpus used in place `footer.Footer` says when it is a bound.
-        bytes: size of the file.
-        sha256: hex hash of the file.
+    Attributes
+    ----------
+    name
+        Posix path relative to the corpus, such as "documents/part-00000.parquet".
+    rows
+        Documents.
+    nonzeros
+        (document, word) pairs; for a corpus used in place ``footer.Footer`` says when it is a bound.
+    bytes
+        Size of the file.
+    sha256
+        Hex hash of the file.
     """
 
     name: str
@@ -60,12 +66,18 @@ class Shard:
 class Corpus:
     """An opened corpus: where its files are and what is known of them. Holds no documents.
 
-    Attributes:
-        root: absolute local path or URL of the directory.
-        shards: sorted by name.
-        n_words: N.
-        vocabulary_sha256: hex hash of the vocabulary file.
-        vocabulary_path: absolute local path or URL of the vocabulary file.
+    Attributes
+    ----------
+    root
+        Absolute local path or URL of the directory.
+    shards
+        Sorted by name.
+    n_words
+        N.
+    vocabulary_sha256
+        Hex hash of the vocabulary file.
+    vocabulary_path
+        Absolute local path or URL of the vocabulary file.
     """
 
     root: str
@@ -98,26 +110,38 @@ class Corpus:
         return join(self.root, shard.name)
 
     def vocabulary(self) -> Vocabulary:
-        """Read the vocabulary file. Raises StoreError when it is not the one the corpus was opened with."""
+        """Read the vocabulary file.
+
+        Raises
+        ------
+        StoreError
+            If it is not the one the corpus was opened with.
+        """
         return read_vocabulary(self.vocabulary_path, self.vocabulary_sha256)[0]
 
 
 def open_corpus(path: AnyPath, vocabulary: AnyPath | None = None) -> Corpus:
     """Open a corpus directory, or any directory of bag-of-words Parquet files, in place.
 
-    With a `manifest.json` the footers of the shards are checked against it and no document is read (hashes
-    are taken from it; `verify_corpus` recomputes them). Without one, the `*.parquet` files right in the
-    directory and in its `documents/` are the shards, and every file is read once to hash it.
+    With a ``manifest.json`` the footers of the shards are checked against it and no document is read (hashes
+    are taken from it; ``verify_corpus`` recomputes them). Without one, the ``*.parquet`` files right in the
+    directory and in its ``documents/`` are the shards, and every file is read once to hash it.
 
-    Args:
-        path: local directory or fsspec URL.
-        vocabulary: vocabulary file of a directory without manifest; found beside the shards as
-            vocabulary.parquet, vocab.txt or vocabulary.txt when not given.
+    Parameters
+    ----------
+    path
+        Local directory or fsspec URL.
+    vocabulary
+        Vocabulary file of a directory without manifest; found beside the shards as vocabulary.parquet,
+        vocab.txt or vocabulary.txt when not given.
 
-    Raises:
-        InputError: not a corpus, an unknown format version, no documents, missing or mistyped columns, ids or
-            counts out of range.
-        StoreError: a file of the manifest is missing, truncated, damaged or of another size.
+    Raises
+    ------
+    InputError
+        Not a corpus, an unknown format version, no documents, missing or mistyped columns, ids or counts out
+        of range.
+    StoreError
+        A file of the manifest is missing, truncated, damaged or of another size.
     """
     root = normalise(path)
     if not exists(root):
@@ -135,7 +159,13 @@ def open_corpus(path: AnyPath, vocabulary: AnyPath | None = None) -> Corpus:
 
 
 def read_manifest(path: AnyPath) -> Manifest:
-    """The checked manifest of a corpus directory. Raises InputError when there is none."""
+    """The checked manifest of a corpus directory.
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    """
     where = join(normalise(path), MANIFEST_NAME)
     if not exists(where):
         raise InputError(f"there is no {where}; the directory was not written by this package")
@@ -145,7 +175,10 @@ def read_manifest(path: AnyPath) -> Manifest:
 def verify_corpus(corpus: Corpus) -> None:
     """Compare the hash of every file with the one known of it. One pass over the bytes of the corpus.
 
-    Raises StoreError naming the first shard, in order of names, that differs.
+    Raises
+    ------
+    StoreError
+        If a file differs; of the shards the message names the first one in order of names.
     """
     corpus.vocabulary()
     hashes = _in_threads(lambda shard: sha256_of(corpus.shard_path(shard)), corpus.shards)
@@ -254,6 +287,6 @@ def _find_vocabulary(root: str) -> str:
 
 
 def _in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """`function` of every item, results in order; the first failure in that order is raised."""
+    """``function`` of every item, results in order; the first failure in that order is raised."""
     with ThreadPoolExecutor(max_workers=_FILE_THREADS) as pool:
         return list(pool.map(function, items))

@@ -1,4 +1,4 @@
-"""`manifest.json`: what a corpus directory holds, and what was left out on the way.
+"""``manifest.json``: what a corpus directory holds, and what was left out on the way.
 
 Every key is fixed by the format version: a reader refuses keys and versions it does not know, since a key it
 passed over could change what the numbers mean.
@@ -23,7 +23,7 @@ Json = str | bool | int | float | None
 
 
 class ShardEntry(Strict):
-    """One Parquet file; `name` is a posix path under the corpus, `tokens` the sum of its counts."""
+    """One Parquet file; ``name`` is a posix path under the corpus, ``tokens`` the sum of its counts."""
 
     name: RelativeName
     rows: PositiveInt
@@ -34,7 +34,7 @@ class ShardEntry(Strict):
 
 
 class VocabularyEntry(Strict):
-    """`vocabulary.parquet`: number of words and hash of the file."""
+    """``vocabulary.parquet``: number of words and hash of the file."""
 
     words: PositiveInt
     sha256: Sha256
@@ -60,7 +60,7 @@ class Dropped(Strict):
 
 
 class Manifest(Strict):
-    """The whole file. `source` and `settings` are flat tables: where the data are from, how it was made."""
+    """The whole file. ``source`` and ``settings`` are flat tables: where the data are from, how it was made."""
 
     format_version: Literal[1] = FORMAT_VERSION
     kind: Literal["corpus"] = "corpus"
@@ -79,15 +79,19 @@ def as_number(value: float) -> Number:
 
 
 def dump_manifest(manifest: Manifest) -> bytes:
-    """The bytes of `manifest.json`: the same for the same manifest (no clock, no host, no versions)."""
+    """The bytes of ``manifest.json``: the same for the same manifest (no clock, no host, no versions)."""
     return (json.dumps(manifest.model_dump(mode="json"), indent=1, ensure_ascii=False) + "\n").encode()
 
 
 def parse_manifest(data: bytes, where: str) -> Manifest:
-    """Read and check the bytes of a manifest; `where` is its path for messages.
+    """Read and check the bytes of a manifest; ``where`` is its path for messages.
 
-    Raises InputError for an unknown format version, another kind of store, or a name that leaves the
-    directory; StoreError for anything else that is not a whole manifest.
+    Raises
+    ------
+    InputError
+        For an unknown format version, another kind of store, or a name that leaves the directory.
+    StoreError
+        For anything else that is not a whole manifest.
     """
     raw = _json_table(data, where)
     if raw.get("kind") != "corpus":

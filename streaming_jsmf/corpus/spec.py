@@ -20,7 +20,7 @@ from streaming_jsmf.errors import InputError
 
 
 class SourceTable(Strict):
-    """[source]: where the files are from and what their licence asks for; `sha256` by relative file name."""
+    """[source]: where the files are from and what their licence asks for; ``sha256`` by relative file name."""
 
     url: str
     doi: str | None = None
@@ -31,7 +31,7 @@ class SourceTable(Strict):
 
 
 class CurationTable(Strict):
-    """[curation]: the fields of `Curation`; a path of stop words is relative to the spec."""
+    """[curation]: the fields of ``Curation``; a path of stop words is relative to the spec."""
 
     stop_words: str = Curation.stop_words
     vocabulary_size: PositiveInt | None = Curation.vocabulary_size
@@ -47,7 +47,7 @@ class OutputTable(Strict):
 
 
 class CorpusSpec(Strict):
-    """A whole spec. `note` says what was changed, for the attribution."""
+    """A whole spec. ``note`` says what was changed, for the attribution."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
     title: str
@@ -59,7 +59,13 @@ class CorpusSpec(Strict):
 
 
 def load_spec(path: AnyPath) -> CorpusSpec:
-    """Read and check a spec. Raises InputError naming the key and what is allowed there."""
+    """Read and check a spec.
+
+    Raises
+    ------
+    InputError
+        If the spec is bad; the message names the key and what is allowed there.
+    """
     where = Path(normalise(path))
     try:
         raw = tomllib.loads(where.read_text(encoding="utf-8"))
@@ -75,13 +81,16 @@ def load_spec(path: AnyPath) -> CorpusSpec:
 
 
 def build_corpus(spec: CorpusSpec | AnyPath, source_dir: AnyPath, target: AnyPath) -> Corpus:
-    """Verify the source files of a spec, curate them, and write the corpus at `target` (local, new).
+    """Verify the source files of a spec, curate them, and write the corpus at ``target`` (local, new).
 
-    One pass over the bytes to hash them here, one in `open_corpus` unless the source has a manifest, then the
-    two passes of `curate_corpus`.
+    One pass over the bytes to hash them here, one in ``open_corpus`` unless the source has a manifest, then the
+    two passes of ``curate_corpus``.
 
-    Raises InputError: a bad spec, a source file that is missing or has another hash, a file that the spec
-    does not list, and whatever `open_corpus` and `curate_corpus` refuse.
+    Raises
+    ------
+    InputError
+        For a bad spec, a source file that is missing or has another hash, a file that the spec does not list,
+        and whatever ``open_corpus`` and ``curate_corpus`` refuse.
     """
     if not isinstance(spec, CorpusSpec):
         spec = load_spec(spec)

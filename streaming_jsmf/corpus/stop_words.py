@@ -17,7 +17,12 @@ def load_stop_words(choice: str) -> frozenset[str]:
     """The set named by a setting: "english" (the list of this package), "none", or the path of a list.
 
     A list is UTF-8 text, one word a line; blank lines and lines that start with # are passed over. Words are
-    lower-cased here, and so must be what is looked up. Raises InputError for a list that cannot be read.
+    lower-cased here, and so must be what is looked up.
+
+    Raises
+    ------
+    InputError
+        For a list that cannot be read.
     """
     if choice == NONE:
         return frozenset()

@@ -46,12 +46,12 @@ def normalise(path: AnyPath) -> str:
 
 
 def join(root: str, name: str) -> str:
-    """Path of `name` (posix, relative) under `root`, a path made by `normalise`."""
+    """Path of ``name`` (posix, relative) under ``root``, a path made by ``normalise``."""
     return f"{root}/{name}" if is_url(root) else str(Path(root) / name)
 
 
 def exists(path: str) -> bool:
-    """Whether there is a file or a directory at `path`."""
+    """Whether there is a file or a directory at ``path``."""
     if not is_url(path):
         return Path(path).exists()
     fs, inner = _filesystem(path)
@@ -59,7 +59,7 @@ def exists(path: str) -> bool:
 
 
 def is_file(path: str) -> bool:
-    """Whether `path` is a file."""
+    """Whether ``path`` is a file."""
     if not is_url(path):
         return Path(path).is_file()
     fs, inner = _filesystem(path)
@@ -67,7 +67,13 @@ def is_file(path: str) -> bool:
 
 
 def file_size(path: str) -> int:
-    """Bytes of the file. Raises FileNotFoundError."""
+    """Bytes of the file.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is none.
+    """
     if not is_url(path):
         return Path(path).stat().st_size
     fs, inner = _filesystem(path)
@@ -88,7 +94,13 @@ def file_names(directory: str) -> list[str]:
 
 
 def read_bytes(path: str) -> bytes:
-    """The whole file. Raises FileNotFoundError."""
+    """The whole file.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is none.
+    """
     with open_file(path) as stream:
         return stream.read()
 
@@ -113,10 +125,13 @@ def open_file(path: str) -> Iterator[BufferedIOBase]:
 
 @contextmanager
 def open_parquet(path: str, name: str) -> Iterator[Any]:
-    """A `pyarrow.parquet.ParquetFile`, page checksums verified; `name` is what messages call the file.
+    """A ``pyarrow.parquet.ParquetFile``, page checksums verified; ``name`` is what messages call the file.
 
-    Raises StoreError for a file that is missing, truncated, damaged or no Parquet, also when the damage shows
-    only while the caller reads.
+    Raises
+    ------
+    StoreError
+        For a file that is missing, truncated, damaged or no Parquet, also when the damage shows only while
+        the caller reads.
     """
     try:
         if is_url(path):

@@ -32,12 +32,18 @@ _TOPICS, _ANCHORS, _BATCHES = 0, 1, 2
 class Truth:
     """What a simulated corpus was drawn from.
 
-    Attributes:
-        word_topic: float64, N x K; p(word given topic), columns sum to 1.
-        alpha: float64, K; Dirichlet prior of the topic shares of a document.
-        anchors: int64, K; of a separable truth, the word that only topic k uses; else None.
-        seed: as given.
-        mean_length: mean of the Poisson law of document lengths (a length of 0 is made 1).
+    Attributes
+    ----------
+    word_topic
+        (N, K) float64; p(word given topic), columns sum to 1.
+    alpha
+        (K,) float64; Dirichlet prior of the topic shares of a document.
+    anchors
+        (K,) int64; of a separable truth, the word that only topic k uses; else None.
+    seed
+        As given.
+    mean_length
+        Mean of the Poisson law of document lengths (a length of 0 is made 1).
     """
 
     word_topic: NDArray[np.float64]
@@ -66,16 +72,32 @@ def simulate_truth(
     zipf: float | None = None,
     seed: int,
 ) -> Truth:
-    """The topics that `simulate_lda` draws from, for the same arguments.
+    """The topics that ``simulate_lda`` draws from, for the same arguments.
 
-    Topics are Dirichlet with mean parameter `beta` (default 200/N). With `zipf` = s the parameters fall as
-    1 / rank^s with the same sum, so that word frequencies have the tail of real text at large N (id = rank).
-    `separable` sets K drawn words to probability 0 but for 0.01 in one topic each.
+    Memory: 8 N K bytes, twice for a moment.
 
-    Args:
-        alpha: one number for all topics, or K of them; default 1/K.
+    Parameters
+    ----------
+    n_words, n_topics
+        N and K.
+    mean_length
+        Mean of the Poisson law of document lengths.
+    alpha
+        Dirichlet prior of the topic shares: one number for all topics, or K of them; default 1/K.
+    beta
+        Mean parameter of the Dirichlet law that the topics are drawn from; default 200/N.
+    separable
+        Sets K drawn words to probability 0 but for 0.01 in one topic each.
+    zipf
+        With ``zipf`` = s the parameters fall as 1 / rank^s with the same sum, so that word frequencies have
+        the tail of real text at large N (id = rank).
+    seed
+        Of all draws.
 
-    Raises InputError for sizes and parameters out of range. Memory: 8 N K bytes, twice for a moment.
+    Raises
+    ------
+    InputError
+        For sizes and parameters out of range.
     """
     prior = _prior(n_topics, alpha)
     _check_sizes(n_words, n_topics, mean_length, beta, zipf, seed, separable)
@@ -110,15 +132,18 @@ def simulate_lda(
     seed: int,
     documents_per_shard: int | None = None,
 ) -> Corpus:
-    """Draw a corpus and write it at `target` (local, must not exist); the same bytes for the same arguments.
+    """Draw a corpus and write it at ``target`` (local, must not exist); the same bytes for the same arguments.
 
     Words are named w0, w1, ... with leading zeros; words that no document uses stay in the vocabulary, so
-    that word ids are rows of the truth. `document_id` counts from 0. The arguments are those of
-    `simulate_truth`.
+    that word ids are rows of the truth. ``document_id`` counts from 0. The arguments are those of
+    ``simulate_truth``.
 
     Memory: 16 N K bytes for the topics and one batch of about a million tokens.
 
-    Raises InputError for sizes and parameters out of range and for a target that exists.
+    Raises
+    ------
+    InputError
+        For sizes and parameters out of range and for a target that exists.
     """
     if n_documents < 1 or (documents_per_shard is not None and documents_per_shard < 1):
         raise InputError("n_documents and documents_per_shard must be at least 1")
@@ -144,7 +169,7 @@ def simulate_lda(
 
 
 def n_batches(truth: Truth, n_documents: int) -> int:
-    """Number of batches of a corpus of `n_documents`."""
+    """Number of batches of a corpus of ``n_documents``."""
     return -(-n_documents // _batch_documents(truth))
 
 
@@ -156,9 +181,9 @@ def cumulative_words(truth: Truth) -> NDArray[np.float64]:
 
 
 def simulate_batch(truth: Truth, cumulative: NDArray[np.float64], n_documents: int, number: int) -> Documents:
-    """Batch `number` of a corpus, alone: the documents depend on truth, seed and number only.
+    """Batch ``number`` of a corpus, alone: the documents depend on truth, seed and number only.
 
-    Lengths are Poisson, shares Dirichlet, tokens per topic multinomial, words by the inverse of `cumulative`.
+    Lengths are Poisson, shares Dirichlet, tokens per topic multinomial, words by the inverse of ``cumulative``.
     """
     size = _batch_documents(truth)
     first = number * size

@@ -54,7 +54,7 @@ def _finding(item: Any, model: type[BaseModel]) -> str:
 
 
 def _table(model: type[BaseModel], location: tuple[Any, ...]) -> type[BaseModel]:
-    """The model that holds the key at `location`; indices and keys of open tables are stepped over."""
+    """The model that holds the key at ``location``; indices and keys of open tables are stepped over."""
     for part in location:
         field = model.model_fields.get(str(part))
         if field is not None:

@@ -1,4 +1,4 @@
-"""The vocabulary beside a corpus: `vocabulary.parquet`, or a plain list of words in a text file."""
+"""The vocabulary beside a corpus: ``vocabulary.parquet``, or a plain list of words in a text file."""
 
 from __future__ import annotations
 
@@ -24,13 +24,18 @@ NOT_RECORDED = -1
 class Vocabulary:
     """N words, row number = word id, with their counts over the corpus.
 
-    Attributes:
-        words: N distinct strings.
-        document_frequency: int64, N; documents a word is in.
-        term_count: float64, N; tokens of a word.
-        tf_idf: float64, N; the score of `tf_idf`.
+    A vocabulary file with words alone gives -1, NaN and NaN for the counts and the score; ``counted`` tells.
 
-    A vocabulary file with words alone gives -1, NaN and NaN; `counted` tells.
+    Attributes
+    ----------
+    words
+        N distinct strings.
+    document_frequency
+        (N,) int64; documents a word is in.
+    term_count
+        (N,) float64; tokens of a word.
+    tf_idf
+        (N,) float64; the score of ``tf_idf``.
     """
 
     words: tuple[str, ...]
@@ -62,13 +67,13 @@ def make_vocabulary(
     term_count: NDArray[np.float64],
     n_documents: int,
 ) -> Vocabulary:
-    """A vocabulary with the tf-idf of its counts over `n_documents` documents. All arrays have length N."""
+    """A vocabulary with the tf-idf of its counts over ``n_documents`` documents. All arrays have length N."""
     score = tf_idf(term_count, document_frequency, n_documents)
     return Vocabulary(tuple(words), document_frequency, term_count, score)
 
 
 def write_vocabulary(vocabulary: Vocabulary, path: str) -> None:
-    """Write `vocabulary.parquet`: one row a word, the same bytes for the same vocabulary."""
+    """Write ``vocabulary.parquet``: one row a word, the same bytes for the same vocabulary."""
     table = pa.table(
         {
             "word": pa.array(vocabulary.words, pa.string()),
@@ -83,8 +88,12 @@ def write_vocabulary(vocabulary: Vocabulary, path: str) -> None:
 def read_vocabulary(path: str, expected_sha256: str | None = None) -> tuple[Vocabulary, str]:
     """The vocabulary and the hex SHA-256 of its file. Reads the file once.
 
-    Raises StoreError when the file is missing, damaged, or differs from `expected_sha256`; InputError when
-    its words are no vocabulary (none, empty, repeated, not UTF-8).
+    Raises
+    ------
+    StoreError
+        If the file is missing, damaged, or differs from ``expected_sha256``.
+    InputError
+        If its words are no vocabulary (none, empty, repeated, not UTF-8).
     """
     try:
         data = read_bytes(path)

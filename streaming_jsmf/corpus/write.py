@@ -49,21 +49,30 @@ _PARQUET = {
 class CorpusWriter:
     """Writes documents, in the order given, as shards, vocabulary and manifest. One pass, bounded memory.
 
-    All files go to a sibling directory `<target>.partial-<random>`; `commit` writes the manifest last and
-    renames it onto the target. Leaving the `with` block without a commit removes it; only a killed process
+    All files go to a sibling directory ``<target>.partial-<random>``; ``commit`` writes the manifest last and
+    renames it onto the target. Leaving the ``with`` block without a commit removes it; only a killed process
     leaves it behind, for the user to delete. Where shards and row groups end depends on the documents alone,
     not on the batches they come in: the same documents give the same bytes.
 
     Memory: one row group, one batch, and two arrays of N.
 
-    Args:
-        target: local directory to create; must not exist.
-        words: the N words; row number = id.
-        tokens_per_shard: a shard ends with the document that brings it to this many tokens.
-        documents_per_shard: a shard ends after this many documents, if that comes first.
-        nonzeros_per_row_group: upper bound of nonzeros in a row group (a longer document stands alone).
+    Parameters
+    ----------
+    target
+        Local directory to create; must not exist.
+    words
+        The N words; row number = id.
+    tokens_per_shard
+        A shard ends with the document that brings it to this many tokens.
+    documents_per_shard
+        A shard ends after this many documents, if that comes first.
+    nonzeros_per_row_group
+        Upper bound of nonzeros in a row group (a longer document stands alone).
 
-    Raises InputError: the target exists or is a URL, or a bound is not positive.
+    Raises
+    ------
+    InputError
+        If the target exists or is a URL, or a bound is not positive.
     """
 
     def __init__(
@@ -105,17 +114,26 @@ class CorpusWriter:
 
     @property
     def document_frequency(self) -> NDArray[np.int64]:
-        """Documents each word is in so far; int64, N."""
+        """Documents each word is in so far; (N,) int64."""
         return self._document_frequency.copy()
 
     def write_batch(self, batch: Any, id_column: str | None = None) -> None:
-        """Write an Arrow record batch with list columns ids and counts. Raises InputError."""
+        """Write an Arrow record batch with list columns ``ids`` and ``counts``.
+
+        Raises
+        ------
+        InputError
+            For what ``documents_from_batch`` and ``write`` refuse.
+        """
         self.write(documents_from_batch(batch, len(self._words), id_column))
 
     def write(self, documents: Documents) -> None:
         """Write checked documents (ids sorted, unique, below N; counts positive).
 
-        Raises InputError when the columns or their types differ from those of the first batch.
+        Raises
+        ------
+        InputError
+            If the columns or their types differ from those of the first batch.
         """
         self._check_schema(documents)
         np.add.at(self._document_frequency, documents.ids, 1)
@@ -143,7 +161,10 @@ class CorpusWriter:
     ) -> Corpus:
         """Write vocabulary and manifest, rename onto the target, open the result.
 
-        Raises InputError when no document with a word was written or the target has appeared meanwhile.
+        Raises
+        ------
+        InputError
+            If no document with a word was written or the target has appeared meanwhile.
         """
         self._close_shard()
         if not sum(shard.nonzeros for shard in self._shards):

@@ -17,11 +17,23 @@ Integers = NDArray[np.int64]
 
 
 def cooccurrence_counts(blocks: Iterable[Any], word_ids: ArrayLike) -> Integers:
-    """In how many documents two words occur together: len(word_ids) x len(word_ids), additive over blocks.
+    """In how many documents two words occur together, additive over blocks.
 
-    blocks: CSR matrices or arrays, documents x words, any values (a stored zero counts as absent).
-    word_ids: distinct word ids. The diagonal holds the document frequencies.
-    Raises ValueError for repeated ids and for ids outside a block.
+    Parameters
+    ----------
+    blocks
+        CSR matrices or arrays, documents x words, any values (a stored zero counts as absent).
+    word_ids
+        Distinct word ids.
+
+    Returns
+    -------
+    ``len(word_ids) x len(word_ids)`` int64; the diagonal holds the document frequencies.
+
+    Raises
+    ------
+    ValueError
+        For repeated ids and for ids outside a block.
     """
     ids = np.asarray(word_ids, dtype=np.int64)
     if len(np.unique(ids)) != len(ids):
@@ -46,9 +58,27 @@ def npmi(
 
     For a pair of words with p = share of documents: log(p_ij / (p_i p_j)) / -log p_ij (Bouma 2009; with
     documents as windows Lau, Newman and Baldwin 2014), -1 where they never meet, 1 where both are in every
-    document; the mean over the pairs of a topic. document_frequency: P; pair_counts: P x P, number of
-    documents with both words; top_words: K x n, *places* in those arrays, not word ids of a vocabulary.
-    Raises ValueError with fewer than two words a topic or with no documents.
+    document; the mean over the pairs of a topic.
+
+    Parameters
+    ----------
+    document_frequency
+        (P,) number of documents with a word.
+    pair_counts
+        (P, P) number of documents with both words.
+    n_documents
+        Number of documents counted.
+    top_words
+        (K, n) *places* in those arrays, not word ids of a vocabulary.
+
+    Returns
+    -------
+    (K,) float64.
+
+    Raises
+    ------
+    ValueError
+        With fewer than two words a topic or with no documents.
     """
     frequency = np.asarray(document_frequency, dtype=np.float64)
     pairs = np.asarray(pair_counts, dtype=np.float64)
@@ -69,7 +99,13 @@ def npmi(
 
 
 def distinct_share(top_words: ArrayLike) -> float:
-    """Share of distinct words among all top words (K x n ids): 1 where no topic repeats another's."""
+    """Share of distinct words among all top words (K x n ids): 1 where no topic repeats another's.
+
+    Raises
+    ------
+    ValueError
+        If there are no words.
+    """
     words = np.asarray(top_words)
     if words.size == 0:
         raise ValueError("top_words is empty")

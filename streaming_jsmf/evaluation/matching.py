@@ -16,8 +16,14 @@ Integers = NDArray[np.int64]
 class TopicMatching:
     """Topics of one model assigned to those of another, one to one.
 
-    permutation: K; topic k of the first goes with topic permutation[k] of the second.
-    l1: K; sum over words of absolute differences, between 0 and 2. mean_l1: their mean.
+    Attributes
+    ----------
+    permutation
+        (K,) topic k of the first goes with topic ``permutation[k]`` of the second.
+    l1
+        (K,) sum over words of absolute differences, between 0 and 2.
+    mean_l1
+        Their mean.
     """
 
     permutation: Integers
@@ -26,9 +32,17 @@ class TopicMatching:
 
 
 def match_topics(B1: ArrayLike, B2: ArrayLike) -> TopicMatching:
-    """The assignment of topics with the smallest total L1 distance; B1 and B2 are N x K, columns sum to one.
+    """The assignment of topics with the smallest total L1 distance.
 
-    Raises ValueError where the shapes differ.
+    Parameters
+    ----------
+    B1, B2
+        Topics, N x K, columns sum to one.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ.
     """
     first, second = np.asarray(B1, dtype=np.float64), np.asarray(B2, dtype=np.float64)
     if first.ndim != 2 or first.shape != second.shape:
@@ -43,11 +57,20 @@ def match_topics(B1: ArrayLike, B2: ArrayLike) -> TopicMatching:
 
 
 def yy_error(Y: ArrayLike, Y_ref: ArrayLike) -> float:
-    """||Y Y' - Y* Y*'||_F / ||Y* Y*'||_F for N x K factors (widths may differ), without N x N matrices.
+    """||Y Y' - Y* Y*'||_F / ||Y* Y*'||_F without N x N matrices.
 
     The difference is [Y, Y*] diag(I, -I) [Y, Y*]', whose norm is that of R diag(I, -I) R' with R from a QR:
     exact to rounding even where Y and Y* are close, which the sum of three squared norms is not.
-    Raises ValueError for different numbers of rows or a reference of zero.
+
+    Parameters
+    ----------
+    Y, Y_ref
+        The factors Y and Y*, N x K; their widths may differ.
+
+    Raises
+    ------
+    ValueError
+        For different numbers of rows or a reference of zero.
     """
     factor, reference = np.asarray(Y, dtype=np.float64), np.asarray(Y_ref, dtype=np.float64)
     if factor.ndim != 2 or reference.ndim != 2 or len(factor) != len(reference):

@@ -38,9 +38,14 @@ FISTA_CHECK_EVERY = 10
 class SimplexSolution:
     """Convex combinations and their certificates.
 
-    weights: N x K, rows non-negative with sum 1.
-    gap: N, in units of ||x||^2; ||x_i - V'b_i||^2 is at most gap_i above its minimum (Frank-Wolfe gap).
-    iterations: the most steps any row took.
+    Attributes
+    ----------
+    weights
+        N x K, rows non-negative with sum 1.
+    gap
+        (N,) in units of ||x||^2; ||x_i - V'b_i||^2 is at most gap_i above its minimum (Frank-Wolfe gap).
+    iterations
+        The most steps any row took.
     """
 
     weights: Floats
@@ -59,10 +64,27 @@ def simplex_least_squares(
 ) -> SimplexSolution:
     """Minimise ||x_i - V'b_i||^2 over the probability simplex for every row x_i of X.
 
-    X: N x d, vertices V: K x d. The active set works to rounding; `tolerance` is FISTA's: a row is done at
-    gap_i <= tolerance * ||x_i||^2, or after FISTA_ITERATIONS steps (look at the gap). Rows are taken in
-    blocks of `block_rows`; the result does not depend on `threads` (default: one per processor).
-    Raises ValueError for shapes that do not fit, entries that are not finite, and unknown methods.
+    Parameters
+    ----------
+    X
+        N x d; may be float32 and memory-mapped, one block at a time becomes float64.
+    vertices
+        V, K x d.
+    method
+        "active-set", "fista", or "auto": the active set where numba is installed, else FISTA.
+    tolerance
+        FISTA's: a row is done at gap_i <= tolerance * ||x_i||^2, or after ``FISTA_ITERATIONS`` steps (look at
+        the gap). The active set works to rounding.
+    block_rows
+        Rows are taken in blocks of this many.
+    threads
+        Blocks worked on at once; default: one per processor. The result does not depend on it.
+
+    Raises
+    ------
+    ValueError
+        For shapes that do not fit, entries that are not finite, unknown methods, and ``block_rows``,
+        ``threads`` or ``tolerance`` that are not positive.
     """
     rows, corners = _checked(X, vertices)
     chosen = _choose(method)

@@ -12,7 +12,7 @@ positive definite whenever the passive vertices are *affinely* independent, whic
 No BLAS is called and nothing is shared between rows: for one machine the bits depend on the row and the
 vertices alone. Only the triangular solves may be reassociated (vector registers); the inner products are
 summed in rising order, so that a row equal to a vertex sees the Gram matrix's own numbers.
-Names: `order[:size]` are the passive vertices, `lower` the Cholesky factor of their block.
+Names: ``order[:size]`` are the passive vertices, ``lower`` the Cholesky factor of their block.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from streaming_jsmf.linalg.simplex_cholesky import append_vertex, solve_backward, solve_forward, remove_vertex
+
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 #: Gradient differences below this share of the norms involved are rounding, not descent.
 ROUNDING = 2e-14
-#: A Cholesky pivot below this share of its diagonal means: this vertex lies in the span of the others.
-SINGULAR = 1e-13
 #: Pairwise exchange goes on while the gap exceeds this share of ||x||^2.
 POLISHED = 1e-13
 
@@ -44,64 +44,6 @@ def inner_products(rows: Floats, columns: Floats, out: Floats) -> None:
                 out[i, k] += value * columns[j, k]
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc"})
-def _forward(lower: Floats, size: int, right: Floats) -> None:
-    """Solve lower z = right in place."""
-    for i in range(size):
-        total = right[i]
-        for j in range(i):
-            total -= lower[i, j] * right[j]
-        right[i] = total / lower[i, i]
-
-
-@njit(cache=True, nogil=True)
-def _backward(lower: Floats, size: int, right: Floats) -> None:
-    """Solve lower' z = right in place, by rows of `lower` so that memory is read in order."""
-    for i in range(size - 1, -1, -1):
-        right[i] /= lower[i, i]
-        for j in range(i):
-            right[j] -= lower[i, j] * right[i]
-
-
-@njit(cache=True, nogil=True, fastmath={"reassoc"})
-def _append(shifted: Floats, lower: Floats, order: Integers, size: int, vertex: int) -> bool:
-    """Add one vertex to the factor at position `size`; False, and nothing added, where it is dependent."""
-    total = shifted[vertex, vertex]
-    for i in range(size):
-        entry = shifted[vertex, order[i]]
-        for j in range(i):
-            entry -= lower[i, j] * lower[size, j]
-        entry /= lower[i, i]
-        lower[size, i] = entry
-        total -= entry * entry
-    if total <= SINGULAR * shifted[vertex, vertex]:
-        return False
-    lower[size, size] = np.sqrt(total)
-    order[size] = vertex
-    return True
-
-
-@njit(cache=True, nogil=True)
-def _remove(lower: Floats, order: Integers, size: int, place: int) -> int:
-    """Take the vertex at `place` out of the factor by Givens rotations; returns the new size."""
-    size -= 1
-    for i in range(place, size):
-        order[i] = order[i + 1]
-        for j in range(i + 2):
-            lower[i, j] = lower[i + 1, j]
-    for j in range(place, size):
-        # Row j now reaches one column too far: rotate columns j and j + 1 to clear that entry.
-        radius = np.hypot(lower[j, j], lower[j, j + 1])
-        cosine = lower[j, j] / radius
-        sine = lower[j, j + 1] / radius
-        for i in range(j, size):
-            left = lower[i, j]
-            right = lower[i, j + 1]
-            lower[i, j] = cosine * left + sine * right
-            lower[i, j + 1] = cosine * right - sine * left
-    return size
-
-
 @njit(cache=True, nogil=True)
 def _direction(
     lower: Floats, order: Integers, size: int, gradient: Floats, step: Floats, ones: Floats
@@ -111,8 +53,8 @@ def _direction(
         step[i] = gradient[order[i]]
         ones[i] = 1.0
     for right in (step, ones):
-        _forward(lower, size, right)
-        _backward(lower, size, right)
+        solve_forward(lower, size, right)
+        solve_backward(lower, size, right)
     total = 0.0
     scale = 0.0
     for i in range(size):
@@ -126,7 +68,7 @@ def _direction(
 def _advance(
     gram: Floats, order: Integers, size: int, step: Floats, weights: Floats, gradient: Floats
 ) -> int:
-    """Go along `step` until the first weight reaches zero; its place, or -1 for the full step."""
+    """Go along ``step`` until the first weight reaches zero; its place, or -1 for the full step."""
     length = 1.0
     blocking = -1
     for i in range(size):
@@ -162,7 +104,7 @@ def _settle(
         if blocking < 0:
             break
         weights[order[blocking]] = 0.0
-        size = _remove(lower, order, size, blocking)
+        size = remove_vertex(lower, order, size, blocking)
     return size
 
 
@@ -173,11 +115,11 @@ def _swap(
     """Let a dependent vertex take the place of a passive one; False, and nothing changed, where it cannot.
 
     With v = sum_p share_p v_p weight moves to v from the passive vertices in proportion to their shares,
-    until one of them is empty. Follows a failed `_append`, whose half-solved row it uses.
+    until one of them is empty. Follows a failed ``append_vertex``, whose half-solved row it uses.
     """
     for i in range(size):
         share[i] = lower[size, i]
-    _backward(lower, size, share)
+    solve_backward(lower, size, share)
     total = share[:size].sum()
     blocking = -1
     amount = np.inf
@@ -189,9 +131,9 @@ def _swap(
     if blocking < 0:
         return False
     leaving = order[blocking]
-    _remove(lower, order, size, blocking)
-    if not _append(shifted, lower, order, size - 1, vertex):
-        _append(shifted, lower, order, size - 1, leaving)
+    remove_vertex(lower, order, size, blocking)
+    if not append_vertex(shifted, lower, order, size - 1, vertex):
+        append_vertex(shifted, lower, order, size - 1, leaving)
         return False
     place = 0
     for i in range(size):
@@ -251,7 +193,7 @@ def _entering(
 
 @njit(cache=True, nogil=True)
 def _exchange(gram: Floats, weights: Floats, gradient: Floats, target: float) -> int:
-    """Move weight between the best and the worst vertex until the Frank-Wolfe gap is at most `target`.
+    """Move weight between the best and the worst vertex until the Frank-Wolfe gap is at most ``target``.
 
     Needs no factor, so it serves the vertices that are too close to others to enter one. Returns the steps.
     """
@@ -294,7 +236,7 @@ def _admit(
     work: Floats,
 ) -> int:
     """Let one vertex into the passive set and minimise over it; the new size, or 0 where it cannot enter."""
-    if _append(shifted, lower, order, size, entering):
+    if append_vertex(shifted, lower, order, size, entering):
         size += 1
     elif _swap(shifted, lower, order, size, entering, weights, work[0]):
         _refresh(gram, linear, order, size, weights, gradient)
@@ -314,7 +256,7 @@ def _nearest(gram: Floats, linear: Floats) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _solve_row(
+def _search(
     gram: Floats,
     shifted: Floats,
     lengths: Floats,
@@ -325,21 +267,15 @@ def _solve_row(
     work: Floats,
     order: Integers,
     closed: NDArray[np.bool_],
-) -> tuple[float, int]:
-    """Solve one row into `weights`; returns (Frank-Wolfe gap of ||x - V'b||^2, steps)."""
-    n_vertices = gram.shape[0]
+) -> tuple[int, int]:
+    """Let vertices enter until none descends, from one passive vertex; returns (passive vertices, steps)."""
     gradient = work[2]
-    weights[:] = 0.0
-    closed[:] = False
-    start = _nearest(gram, linear)
-    _append(shifted, lower, order, 0, start)
-    weights[start] = 1.0
     size = 1
     steps = 0
     level = _refresh(gram, linear, order, size, weights, gradient)
     fresh = True
     # The passive set seldom grows beyond a third of the vertices; the bound only stops cycling by rounding.
-    while steps < 10 * n_vertices + 20:
+    while steps < 10 * gram.shape[0] + 20:
         entering = _entering(gradient, level, weights, lengths, np.sqrt(square), closed)
         if entering < 0 and fresh:
             break
@@ -358,6 +294,30 @@ def _solve_row(
         fresh = False
         if weights[entering] > 0.0:
             closed[:] = False
+    return size, steps
+
+
+@njit(cache=True, nogil=True)
+def _solve_row(
+    gram: Floats,
+    shifted: Floats,
+    lengths: Floats,
+    linear: Floats,
+    square: float,
+    weights: Floats,
+    lower: Floats,
+    work: Floats,
+    order: Integers,
+    closed: NDArray[np.bool_],
+) -> tuple[float, int]:
+    """Solve one row into ``weights``; returns (Frank-Wolfe gap of ||x - V'b||^2, steps)."""
+    gradient = work[2]
+    weights[:] = 0.0
+    closed[:] = False
+    start = _nearest(gram, linear)
+    append_vertex(shifted, lower, order, 0, start)
+    weights[start] = 1.0
+    size, steps = _search(gram, shifted, lengths, linear, square, weights, lower, work, order, closed)
     _refresh(gram, linear, order, size, weights, gradient)
     steps += _exchange(gram, weights, gradient, POLISHED * square)
     return _gap(gradient, weights), steps
@@ -375,8 +335,20 @@ def solve_block(
 ) -> None:
     """Solve every row of a block in place.
 
-    rows (n x d), columns = V' (d x K), gram = V V' (K x K), shift > 0; fills weights (n x K), gap (n)
-    and steps (n). Everything else is working memory of O(K^2).
+    Working memory of O(K^2), besides c = V x of every row (n x K).
+
+    Parameters
+    ----------
+    rows
+        (n, d).
+    columns
+        V', (d, K).
+    gram
+        V V', (K, K).
+    shift
+        s > 0 of the factor of G + s e e'.
+    weights, gap, steps
+        (n, K), (n,) and (n,): filled.
     """
     n_vertices = gram.shape[0]
     shifted = gram + shift
