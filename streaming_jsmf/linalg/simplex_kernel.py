@@ -21,7 +21,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from streaming_jsmf.linalg.simplex_cholesky import append_vertex, solve_backward, solve_forward, remove_vertex
+from streaming_jsmf.linalg.simplex_cholesky import append_vertex, remove_vertex, solve_backward, solve_forward
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
