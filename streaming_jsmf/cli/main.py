@@ -49,6 +49,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         )
         return USAGE
     except (KeyboardInterrupt, click.Abort):
+        # A write was cut off in the middle, which the event loop beneath would report as an error of its own.
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
         click.echo("interrupted; run the same command again to go on from what is committed", err=True)
         return INTERRUPTED
     return 0

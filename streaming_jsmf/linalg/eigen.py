@@ -90,8 +90,9 @@ def factor_eigenpairs(factor: FloatArray, diagonal: NDArray[np.float64], count: 
         residual /= diagonal[:, None].astype(np.float32) + shifts.astype(np.float32)
         # Small columns beside orthonormal ones would be taken for noise.
         residual /= np.maximum(np.linalg.norm(residual, axis=0), np.finfo(np.float32).tiny)
-        vectors = np.hstack([block.vectors, residual])
-        product = np.hstack([block.product, _times(factor, diagonal, residual)])
+        vectors = np.hstack([block.vectors, residual]).astype(np.float32, copy=False)
+        correction = _times(factor, diagonal, residual)
+        product = np.hstack([block.product, correction]).astype(np.float32, copy=False)
         block = _RitzBlock.of(vectors, product, count + GUARD_VECTORS)
     return with_fixed_signs(
         block.values[:count], np.linalg.qr(block.vectors[:, :count].astype(np.float64))[0]

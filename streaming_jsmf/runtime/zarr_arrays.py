@@ -110,7 +110,8 @@ def write_array(
             name=name,
             shape=values.shape,
             dtype=str if text else values.dtype,
-            chunks=(_chunk_rows(values.shape, itemsize), *values.shape[1:]) if values.ndim else (),
+            # A factor of empty documents has no columns; a chunk has at least one.
+            chunks=(_chunk_rows(values.shape, itemsize), *(max(1, n) for n in values.shape[1:])),
             compressors="auto" if compress or text else None,
             dimension_names=list(dimensions),
             attributes=dict(attributes or {}),
