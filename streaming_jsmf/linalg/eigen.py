@@ -87,12 +87,12 @@ def factor_eigenpairs(factor: FloatArray, diagonal: NDArray[np.float64], count: 
             break
         # A shift above zero keeps the denominators positive where a wanted eigenvalue is not.
         shifts = np.maximum(block.values, SMALLEST_SHIFT * block.values[0])
-        residual /= diagonal[:, None].astype(np.float32) + shifts.astype(np.float32)
+        np.divide(residual, diagonal[:, None].astype(np.float32) + shifts.astype(np.float32), out=residual)
         # Small columns beside orthonormal ones would be taken for noise.
-        residual /= np.maximum(np.linalg.norm(residual, axis=0), np.finfo(np.float32).tiny)
-        vectors = np.hstack([block.vectors, residual]).astype(np.float32, copy=False)
-        correction = _times(factor, diagonal, residual)
-        product = np.hstack([block.product, correction]).astype(np.float32, copy=False)
+        lengths = np.maximum(np.linalg.norm(residual, axis=0), np.finfo(np.float32).tiny)
+        np.divide(residual, lengths, out=residual)
+        vectors = _side_by_side(block.vectors, residual)
+        product = _side_by_side(block.product, _times(factor, diagonal, residual))
         block = _RitzBlock.of(vectors, product, count + GUARD_VECTORS)
     return with_fixed_signs(
         block.values[:count], np.linalg.qr(block.vectors[:, :count].astype(np.float64))[0]
@@ -118,9 +118,15 @@ class _RitzBlock:
         return cls(values[keep], change_basis(vectors, mix), change_basis(product, mix))
 
 
-def _times(
-    factor: FloatArray, diagonal: NDArray[np.float64], vectors: NDArray[np.float32]
-) -> NDArray[np.float32]:
+def _side_by_side(left: FloatArray, right: FloatArray) -> NDArray[np.float32]:
+    """[left, right] as float32."""
+    both = np.empty((left.shape[0], left.shape[1] + right.shape[1]), dtype=np.float32)
+    both[:, : left.shape[1]] = left
+    both[:, left.shape[1] :] = right
+    return both
+
+
+def _times(factor: FloatArray, diagonal: NDArray[np.float64], vectors: FloatArray) -> NDArray[np.float32]:
     """(F F' - D) X."""
     product = change_basis(factor, gram(factor, vectors))
     product -= diagonal[:, None].astype(np.float32) * vectors
