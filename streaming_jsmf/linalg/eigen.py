@@ -91,9 +91,9 @@ def factor_eigenpairs(factor: FloatArray, diagonal: NDArray[np.float64], count: 
         # Small columns beside orthonormal ones would be taken for noise.
         lengths = np.maximum(np.linalg.norm(residual, axis=0), np.finfo(np.float32).tiny)
         np.divide(residual, lengths, out=residual)
-        vectors = _side_by_side(block.vectors, residual)
+        span = _side_by_side(block.vectors, residual)
         product = _side_by_side(block.product, _times(factor, diagonal, residual))
-        block = _RitzBlock.of(vectors, product, count + GUARD_VECTORS)
+        block = _RitzBlock.of(span, product, count + GUARD_VECTORS)
     return with_fixed_signs(
         block.values[:count], np.linalg.qr(block.vectors[:, :count].astype(np.float64))[0]
     )
