@@ -586,7 +586,7 @@ def test_bad_topic_numbers(topics: str, corpus: Path, refused: Refusals) -> None
         ("--memory", " ", "memory is ' '"),
         ("--scheduler", "thraeds", "scheduler is 'thraeds'"),
         ("--scheduler", "bogus://here:1", "bogus://here:1"),
-        ("--scheduler", "tcp://", "no Dask scheduler answers at tcp://"),
+        ("--scheduler", "tcp://", "scheduler is 'tcp://'"),
         ("--workers", "0", "workers is 0"),
         ("--partition-nonzeros", "-5", "partition_nonzeros is -5"),
         ("--partition-nonzeros", "0", "partition_nonzeros is 0"),

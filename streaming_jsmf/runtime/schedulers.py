@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 import dask
 from dask.utils import parse_timedelta
@@ -17,6 +18,9 @@ from dask.utils import parse_timedelta
 from streaming_jsmf.errors import InputError
 
 LOCAL_SCHEDULERS = ("threads", "processes", "synchronous")
+
+#: Of addresses that distributed understands.
+ADDRESS_SCHEMES = ("tcp", "tls", "ucx", "ws", "wss")
 
 #: Seconds to wait for a running scheduler; Dask's configuration can lower it.
 CONNECT_SECONDS = 10.0
@@ -48,7 +52,7 @@ class Execution:
 
     def __post_init__(self) -> None:
         known = (*LOCAL_SCHEDULERS, "cluster")
-        if self.scheduler not in known and "://" not in self.scheduler:
+        if self.scheduler not in known and not _is_address(self.scheduler):
             raise InputError(
                 f"scheduler is {self.scheduler!r}; give one of {', '.join(known)}, or an address such as "
                 "tcp://HOST:8786"
@@ -116,6 +120,15 @@ class Execution:
             raise InputError(f"no Dask scheduler answers at {self.scheduler}: {error}") from error
         with client:
             yield client
+
+
+def _is_address(text: str) -> bool:
+    """Whether ``text`` is scheme://host:port; a client of anything else would linger half made."""
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ADDRESS_SCHEMES and bool(parts.hostname) and parts.port is not None
+    except ValueError:
+        return False
 
 
 @contextmanager
