@@ -20,7 +20,7 @@ from streaming_jsmf.moments.ledger import Ledger
 from streaming_jsmf.moments.stages import Stage
 from streaming_jsmf.runtime.blas import single_blas_thread
 from streaming_jsmf.runtime.events import Listener, StageFinished, StageStarted, watch_commits
-from streaming_jsmf.runtime.memory import peak_memory
+from streaming_jsmf.runtime.memory import peak_memory, release_unused_memory
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +45,7 @@ def commit_partition(job: Job, partition: Partition, *after: str) -> str:
     started = time.perf_counter()
     with single_blas_thread():
         partial = job.stage.compute(partition)
+    release_unused_memory()
     note = {
         "nonzeros": partition.nonzeros,
         "rows": partition.rows,
