@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from streaming_jsmf.corpus.footer import leaf_columns
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.storage import open_parquet
 
@@ -74,7 +75,7 @@ def list_units(corpus: Corpus) -> tuple[WorkUnit, ...]:
         path = corpus.shard_path(shard)
         with open_parquet(path, path) as file:
             metadata = file.metadata
-            column = _leaf_column(metadata)
+            column = leaf_columns(metadata)["ids"]
             for group in range(metadata.num_row_groups):
                 row_group = metadata.row_group(group)
                 if row_group.num_rows:
@@ -88,12 +89,6 @@ def list_units(corpus: Corpus) -> tuple[WorkUnit, ...]:
                         )
                     )
     return tuple(units)
-
-
-def _leaf_column(metadata: object) -> int:
-    """Number of the Parquet leaf column that holds the values of ``ids``."""
-    schema = metadata.schema  # type: ignore[attr-defined]
-    return next(i for i in range(len(schema)) if schema.column(i).path.split(".")[0] == "ids")
 
 
 def partition_units(sizes: Sequence[int], budget: int) -> list[range]:

@@ -13,7 +13,6 @@ from streaming_jsmf.runtime.memory import parse_memory
 from streaming_jsmf.runtime.schedulers import Execution
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-Decorator = Callable[[Function], Function]
 
 _DEFAULTS = ScanSettings()
 

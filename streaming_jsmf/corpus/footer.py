@@ -40,7 +40,7 @@ def read_footer(path: str, name: str, n_words: int) -> Footer:
     with open_parquet(path, name) as file:
         schema, metadata = file.schema_arrow, file.metadata
     check_columns(schema, name)
-    leaves = _leaf_columns(metadata)
+    leaves = leaf_columns(metadata)
     nonzeros = 0
     for g in range(metadata.num_row_groups):
         group = metadata.row_group(g)
@@ -79,7 +79,7 @@ def _is_number(kind: Any) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
-def _leaf_columns(metadata: Any) -> dict[str, int]:
+def leaf_columns(metadata: Any) -> dict[str, int]:
     """Index of the leaf column under ``ids`` and ``counts`` (the names below depend on the writer)."""
     schema = metadata.schema
     return {schema.column(i).path.split(".")[0]: i for i in range(metadata.num_columns)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -125,8 +125,8 @@ class ProjectionStage:
 
 
 def _sums_to_partial(sums: Sums) -> tuple[dict[str, NDArray[Any]], dict[str, float]]:
-    fields = {name: getattr(sums, name) for name in asdict(sums)}
-    return {name: fields[name] for name in SUM_ARRAYS}, {name: fields[name] for name in SUM_SCALARS}
+    arrays = {name: getattr(sums, name) for name in SUM_ARRAYS}
+    return arrays, {name: getattr(sums, name) for name in SUM_SCALARS}
 
 
 def _add(folded: Partial | None, partial: Partial, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,22 +28,16 @@ from streaming_jsmf.runtime.provenance import package_versions
 LISTED_WORDS = 20
 
 
-@dataclass(frozen=True)
-class _Timing:
-    """Wall seconds and peak memory (bytes, of the process so far) of one stage."""
-
-    seconds: float
-    peak_memory: int
-
-
 class _Stopwatch:
+    """Wall seconds and peak memory (bytes, of the process so far) of each stage."""
+
     def __init__(self) -> None:
         self.stages: dict[str, dict[str, float]] = {}
         self._last = time.perf_counter()
 
     def lap(self, stage: str) -> None:
         now = time.perf_counter()
-        self.stages[stage] = vars(_Timing(round(now - self._last, 3), peak_memory()))
+        self.stages[stage] = {"seconds": round(now - self._last, 3), "peak_memory": peak_memory()}
         self._last = now
 
 
@@ -185,7 +178,5 @@ def _metrics(
         "topic_topic_sum": float(topics.topic_topic.sum()),
         "largest_simplex_gap": topics.largest_gap,
         "words_without_mass": topics.words_without_mass,
-        "rectification": {
-            key: value for key, value in vars(replace(rectification)).items() if key != "rectified"
-        },
+        "rectification": {key: value for key, value in vars(rectification).items() if key != "rectified"},
     }
