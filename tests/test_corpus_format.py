@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from streaming_jsmf.corpus import Corpus, CorpusWriter, open_corpus
 from streaming_jsmf.corpus.documents import Documents, iter_documents
 from streaming_jsmf.corpus.format import read_manifest, verify_corpus
-from streaming_jsmf.corpus.write import TOKENS_PER_SHARD
+from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.errors import InputError, StoreError
 
 SHIPPED = Path(__file__).parent.parent / "data_specs" / "uci_nips"

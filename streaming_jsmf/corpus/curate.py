@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from streaming_jsmf.corpus.documents import Documents, iter_documents
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.manifest import Dropped, Json, as_number
+from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.corpus.stop_words import load_stop_words
 from streaming_jsmf.corpus.storage import AnyPath
 from streaming_jsmf.corpus.vocabulary import tf_idf
-from streaming_jsmf.corpus.write import TOKENS_PER_SHARD, CorpusWriter
+from streaming_jsmf.corpus.write import CorpusWriter
 from streaming_jsmf.errors import InputError
 
 

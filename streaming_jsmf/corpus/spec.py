@@ -12,10 +12,10 @@ from pydantic import Field, PositiveInt, ValidationError
 from streaming_jsmf.corpus.curate import Curation, curate_corpus
 from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.corpus.manifest import Json
+from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.corpus.stop_words import ENGLISH, NONE
 from streaming_jsmf.corpus.storage import AnyPath, exists, join, normalise, sha256_of
 from streaming_jsmf.corpus.validation import RelativeName, Sha256, Strict, explain
-from streaming_jsmf.corpus.write import TOKENS_PER_SHARD
 from streaming_jsmf.errors import InputError
 
 

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from streaming_jsmf.corpus.documents import Documents
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.manifest import Json
+from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.corpus.storage import AnyPath
-from streaming_jsmf.corpus.write import TOKENS_PER_SHARD, CorpusWriter
+from streaming_jsmf.corpus.write import CorpusWriter
 from streaming_jsmf.errors import InputError
 
 BATCH_TOKENS = 1_000_000

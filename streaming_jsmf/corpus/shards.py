@@ -1,0 +1,226 @@
+"""Documents streamed into Parquet shards of one directory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from streaming_jsmf.corpus.documents import BATCH_NONZEROS, Documents
+from streaming_jsmf.corpus.manifest import ShardEntry, as_number
+from streaming_jsmf.corpus.storage import sha256_of
+from streaming_jsmf.errors import InputError
+
+TOKENS_PER_SHARD = 20_000_000
+
+# Measured on the NIPS counts: 1.33 bytes a nonzero, against 1.93 with Arrow's default encodings.
+_PARQUET = {
+    "compression": "zstd",
+    "compression_level": 9,
+    "use_dictionary": False,
+    "column_encoding": {
+        "ids.list.element": "DELTA_BINARY_PACKED",
+        "counts.list.element": "BYTE_STREAM_SPLIT",
+    },
+    "write_page_checksum": True,
+}
+
+
+@dataclass(frozen=True)
+class ShardLimits:
+    """Where shards and row groups end.
+
+    Attributes
+    ----------
+    tokens_per_shard
+        A shard ends with the document that brings it to this many tokens.
+    documents_per_shard
+        A shard ends after this many documents, if that comes first.
+    nonzeros_per_row_group
+        Upper bound of nonzeros in a row group (a longer document stands alone).
+
+    Raises
+    ------
+    InputError
+        If a bound is not positive.
+    """
+
+    tokens_per_shard: float = TOKENS_PER_SHARD
+    documents_per_shard: int | None = None
+    nonzeros_per_row_group: int = BATCH_NONZEROS
+
+    def __post_init__(self) -> None:
+        if min(self.tokens_per_shard, self.nonzeros_per_row_group, self.documents_per_shard or 1) < 1:
+            raise InputError("tokens, documents per shard and nonzeros per row group must be at least 1")
+
+
+class ShardWriter:
+    """Writes documents, in the order given, as ``part-00000.parquet``, ... into a directory. One pass, bounded memory.
+
+    Where shards and row groups end depends on the documents alone, not on the batches they come in: the same
+    documents give the same bytes. Memory: one row group, one batch, and two arrays of N.
+
+    Parameters
+    ----------
+    directory
+        Exists and has no shards.
+    n_words
+        N, above all ids.
+    limits
+        Where shards and row groups end.
+
+    Attributes
+    ----------
+    document_frequency
+        (N,) int64; documents each word is in so far.
+    term_count
+        (N,) float64; tokens of each word so far.
+    """
+
+    def __init__(self, directory: Path, n_words: int, limits: ShardLimits) -> None:
+        self._directory = directory
+        self._limits = limits
+        self.document_frequency = np.zeros(n_words, np.int64)
+        self.term_count = np.zeros(n_words, np.float64)
+        self._shards: list[ShardEntry] = []
+        self._schema: Any = None
+        self._file: Any = None
+        self._pieces: list[Documents] = []
+        self._pending = 0  # nonzeros in _pieces
+        self._rows, self._nonzeros, self._tokens = 0, 0, 0.0  # of the shard being written, _pieces included
+
+    def write(self, documents: Documents) -> None:
+        """Write checked documents (ids sorted, unique, below N; counts positive).
+
+        Raises
+        ------
+        InputError
+            If the columns or their types differ from those of the first batch.
+        """
+        self._check_schema(documents)
+        np.add.at(self.document_frequency, documents.ids, 1)
+        # One by one, not a sum per batch: float counts would round differently with other batches.
+        np.add.at(self.term_count, documents.ids, documents.counts.astype(np.float64))
+        tokens = documents.tokens()
+        start = 0
+        while start < documents.n_documents:
+            stop = start + self._fitting(documents.indptr[start:], tokens[start:])
+            if stop == start:
+                self._flush()
+                continue
+            self._push(documents.take(start, stop), tokens[start:stop])
+            start = stop
+            if self._rows >= self._documents_limit or self._tokens >= self._limits.tokens_per_shard:
+                self._close_shard()
+
+    def close(self) -> tuple[ShardEntry, ...]:
+        """End the last shard; return all of them, named relative to the directory."""
+        self._close_shard()
+        return tuple(self._shards)
+
+    def abort(self) -> None:
+        """Close the file being written. May be called again, and after ``close``."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    @property
+    def _documents_limit(self) -> int:
+        return self._limits.documents_per_shard or int(np.iinfo(np.int64).max)
+
+    def _check_schema(self, documents: Documents) -> None:
+        clash = {"ids", "counts", "document_id"} & set(documents.metadata)
+        if clash:
+            raise InputError(f"metadata column {min(clash)!r} has a reserved name; rename it")
+        schema = _schema(documents)
+        if self._schema is None:
+            self._schema = schema
+        elif schema != self._schema:
+            ours, theirs = _one_line(self._schema), _one_line(schema)
+            raise InputError(f"documents have columns {theirs}, those before {ours}; make them the same")
+
+    def _fitting(self, indptr: NDArray[np.int64], tokens: NDArray[np.float64]) -> int:
+        """How many of the next documents belong to the row group and shard being written."""
+        room = self._limits.nonzeros_per_row_group - self._pending
+        by_nonzeros = int(np.searchsorted(indptr[1:] - indptr[0], room, side="right"))
+        if by_nonzeros == 0 and not self._pieces:
+            by_nonzeros = 1
+        running = np.cumsum(np.concatenate([[self._tokens], tokens]))[1:]
+        by_tokens = int(np.searchsorted(running, self._limits.tokens_per_shard, side="left")) + 1
+        return min(by_nonzeros, by_tokens, self._documents_limit - self._rows, len(tokens))
+
+    def _push(self, documents: Documents, tokens: NDArray[np.float64]) -> None:
+        self._pieces.append(documents)
+        self._pending += len(documents.ids)
+        self._rows += documents.n_documents
+        self._nonzeros += len(documents.ids)
+        self._tokens = float(np.cumsum(np.concatenate([[self._tokens], tokens]))[-1])
+
+    def _flush(self) -> None:
+        """Write the pending documents as one row group."""
+        if not self._pieces:
+            return
+        if self._file is None:
+            self._file = pq.ParquetWriter(self._directory / self._name(), self._schema, **_PARQUET)
+        table = _table(self._pieces, self._schema)
+        self._file.write_table(table, row_group_size=table.num_rows)
+        self._pieces, self._pending = [], 0
+
+    def _close_shard(self) -> None:
+        self._flush()
+        if self._file is None:
+            return
+        self._file.close()
+        self._file = None
+        path = self._directory / self._name()
+        self._shards.append(
+            ShardEntry(
+                name=self._name(),
+                rows=self._rows,
+                nonzeros=self._nonzeros,
+                tokens=as_number(self._tokens),
+                bytes=path.stat().st_size,
+                sha256=sha256_of(str(path)),
+            )
+        )
+        self._rows, self._nonzeros, self._tokens = 0, 0, 0.0
+
+    def _name(self) -> str:
+        return f"part-{len(self._shards):05d}.parquet"
+
+
+def _schema(documents: Documents) -> Any:
+    counts = pa.int32() if documents.counts.dtype == np.int32 else pa.float32()
+    fields = [
+        pa.field("ids", pa.list_(pa.field("element", pa.int32(), nullable=False)), nullable=False),
+        pa.field("counts", pa.list_(pa.field("element", counts, nullable=False)), nullable=False),
+        pa.field("document_id", documents.document_id.type, nullable=False),
+    ]
+    return pa.schema([*fields, *(pa.field(name, array.type) for name, array in documents.metadata.items())])
+
+
+def _one_line(schema: Any) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in schema)
+
+
+def _table(pieces: list[Documents], schema: Any) -> Any:
+    """One Arrow table of all pieces. Raises nothing: a row group stays far below the 2^31 of list offsets."""
+    lengths = np.concatenate([np.diff(piece.indptr) for piece in pieces])
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
+
+    def lists(field: Any, parts: list[NDArray[Any]]) -> Any:
+        return pa.ListArray.from_arrays(offsets, pa.array(np.concatenate(parts)), type=field.type)
+
+    columns = [
+        lists(schema.field("ids"), [piece.ids for piece in pieces]),
+        lists(schema.field("counts"), [piece.counts for piece in pieces]),
+        pa.chunked_array([piece.document_id for piece in pieces]),
+    ]
+    for name in schema.names[3:]:
+        columns.append(pa.chunked_array([piece.metadata[name] for piece in pieces], schema.field(name).type))
+    return pa.Table.from_arrays(columns, schema=schema)
