@@ -1,28 +1,32 @@
-"""Build a corpus from a data set spec: python pipelines/build_corpus.py SPEC SOURCE CORPUS."""
+"""Build a corpus from a spec, from Python: python pipelines/build_corpus.py SPEC CORPUS [--files DIRECTORY]."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import click
 
-from streaming_jsmf.corpus import build_corpus
+from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.errors import StreamingJSMFError
+from streaming_jsmf.workflow.ingest import IngestRequest, ingest
 
 
 @click.command()
 @click.argument("spec")
-@click.argument("source")
-@click.argument("corpus")
-def main(spec: str, source: str, corpus: str) -> None:
-    """Verify the files in SOURCE against SPEC (TOML), curate them, and write CORPUS."""
+@click.argument("corpus", type=click.Path(path_type=Path))
+@click.option("--files", type=click.Path(path_type=Path), default=None, help="Directory of the source files.")
+def main(spec: str, corpus: Path, files: Path | None) -> None:
+    """Fetch and verify the files of SPEC (TOML), curate them into CORPUS, and say what each step left out."""
     try:
-        built = build_corpus(spec, source, corpus)
+        built = ingest(spec, corpus, IngestRequest(files=files), progress=sys.stderr.isatty())
     except StreamingJSMFError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(error.exit_code)
-    sizes = f"{built.n_documents} documents, {built.n_words} words, {built.nonzeros} nonzeros"
-    click.echo(f"{built.root}: {sizes}")
+    for step in read_manifest(corpus).dropped:
+        left_out = f"{step.words} words, {step.documents} documents, {step.tokens} tokens"
+        click.echo(f"{step.step}: {left_out} {step.reason}")
+    click.echo(f"{corpus}: {built.n_documents} documents, {built.n_words} words, {built.nonzeros} nonzeros")
 
 
 if __name__ == "__main__":

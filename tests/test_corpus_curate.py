@@ -15,11 +15,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming_jsmf.corpus import Corpus, build_corpus, load_spec, open_corpus
-from streaming_jsmf.corpus.curate import Curation, curate_corpus
+from streaming_jsmf.corpus import (
+    Corpus,
+    Curation,
+    IngestSettings,
+    ingest_source,
+    load_spec,
+    open_corpus,
+    open_source,
+)
 from streaming_jsmf.corpus.format import read_manifest
+from streaming_jsmf.corpus.sources.bags import BagOptions
 from streaming_jsmf.corpus.stop_words import load_stop_words
+from streaming_jsmf.corpus.write import Origin
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.workflow.ingest import IngestRequest, ingest
 
 ROOT = Path(__file__).parent.parent
 WORDS = ("ant", "bee", "cat", "dog", "eel", "fox", "gnu", "the")
@@ -59,6 +69,13 @@ def source(directory: Path, bags, row_group_size=3) -> Path:
     return directory
 
 
+def curate(directory: Path, target: Path, curation: Curation, *, id_column=None, **origin) -> Corpus:
+    opened = open_source(directory, "bag-of-words-parquet", BagOptions(id=id_column))
+    return ingest_source(
+        opened.source, target, IngestSettings(curation), origin=Origin(settings=opened.settings, **origin)
+    )
+
+
 def contents(corpus: Corpus):
     words = corpus.vocabulary().words
     found = {}
@@ -86,14 +103,14 @@ curations = st.builds(
 @given(bags=bag_lists, curation=curations)
 def test_curation_equals_the_reference(tmp_path_factory, bags, curation):
     tmp_path = tmp_path_factory.mktemp("curate")
-    corpus = open_corpus(source(tmp_path / "raw", bags))
+    raw = source(tmp_path / "raw", bags)
     kept, words = reference(bags, curation, {"the"} if curation.stop_words == "english" else set())
     if not kept:
         with pytest.raises(InputError, match=r"no word of|empty corpus"):
-            curate_corpus(corpus, tmp_path / "c", curation)
+            curate(raw, tmp_path / "c", curation)
         assert [p.name for p in tmp_path.iterdir()] == ["raw"]
         return
-    curated = curate_corpus(corpus, tmp_path / "c", curation)
+    curated = curate(raw, tmp_path / "c", curation)
     vocabulary = curated.vocabulary()
     assert list(vocabulary.words) == words
     assert contents(curated) == kept
@@ -118,8 +135,8 @@ def test_each_step_is_recorded(tmp_path):
         {"cat": 1, "dog": 2, "gnu": 1},
     ]
     curation = Curation(vocabulary_size=6, min_distinct_words=2, min_tokens=3)
-    corpus = open_corpus(source(tmp_path / "raw", bags))
-    curated = curate_corpus(corpus, tmp_path / "c", curation, attribution="by us", source={"name": "x"})
+    raw = source(tmp_path / "raw", bags)
+    curated = curate(raw, tmp_path / "c", curation, attribution="by us", source={"name": "x"})
     manifest = read_manifest(tmp_path / "c")
     steps = {step.step: (step.words, step.documents, step.tokens) for step in manifest.dropped}
     assert steps == {
@@ -132,36 +149,41 @@ def test_each_step_is_recorded(tmp_path):
     }
     assert curated.vocabulary().words == ("ant", "bee", "cat", "dog", "gnu")
     assert (manifest.attribution, manifest.source) == ("by us", {"name": "x"})
-    assert manifest.settings["source_fingerprint"] == corpus.fingerprint
+    assert manifest.settings["tokens_read"] == 15 + 4 + 6 + 2 + 4
+    assert manifest.settings["reader"] == "bag-of-words-parquet"
     table = pq.read_table(curated.shard_path(curated.shards[0]))
     assert table.column("document_id").to_pylist() == ["d0", "d1", "d4"]
     assert table.column("length").to_pylist() == [15, 4, 4]
     # Its own output can be curated again, and nothing more goes.
-    again = curate_corpus(curated, tmp_path / "d", curation)
+    again = curate(tmp_path / "c", tmp_path / "d", curation)
+    assert read_manifest(tmp_path / "d").settings["source_fingerprint"] == curated.fingerprint
     assert [s.sha256 for s in again.shards] == [s.sha256 for s in curated.shards]
 
 
 def test_words_of_half_the_documents_come_last_and_ties_go_by_id(tmp_path):
     bags = [{"ant": 99, "bee": 1}, {"ant": 99, "cat": 1}, {"ant": 99, "dog": 1}, {"eel": 1, "fox": 1}]
-    corpus = open_corpus(source(tmp_path / "raw", bags))
+    raw = source(tmp_path / "raw", bags)
     curation = Curation("none", vocabulary_size=3, min_distinct_words=1, min_tokens=1)
-    assert curate_corpus(corpus, tmp_path / "c", curation).vocabulary().words == ("bee", "cat", "dog")
+    assert curate(raw, tmp_path / "c", curation).vocabulary().words == ("bee", "cat", "dog")
 
 
 def test_id_column(tmp_path):
-    corpus = open_corpus(source(tmp_path / "raw", [{"ant": 1}, {"bee": 1}]))
+    raw = source(tmp_path / "raw", [{"ant": 1}, {"bee": 2}])
     curation = Curation("none", min_distinct_words=1, min_tokens=1)
-    curated = curate_corpus(corpus, tmp_path / "c", curation, id_column="length")
+    curated = curate(raw, tmp_path / "c", curation, id_column="length")
     table = pq.read_table(curated.shard_path(curated.shards[0]))
     assert table.schema.names == ["ids", "counts", "document_id", "doc_id"]
-    assert table.column("document_id").to_pylist() == [1, 1]
+    assert table.column("document_id").to_pylist() == [1, 2]
     with pytest.raises(InputError, match="no column 'nosuch' for document ids"):
-        curate_corpus(corpus, tmp_path / "d", curation, id_column="nosuch")
+        curate(raw, tmp_path / "d", curation, id_column="nosuch")
 
 
 def test_settings_are_checked():
-    with pytest.raises(InputError, match="min_tokens is 0; it must be at least 1"):
-        Curation(min_tokens=0)
+    with pytest.raises(InputError, match="min_tokens is -1; it must be at least 0"):
+        Curation(min_tokens=-1)
+    for value in (0, 1.5, -0.5, float("nan")):
+        with pytest.raises(InputError, match=r"max_document_frequency is .* a share of them between 0 and 1"):
+            Curation(max_document_frequency=value)
     with pytest.raises(InputError, match="vocabulary_size is -5"):
         Curation(vocabulary_size=-5)
 
@@ -197,7 +219,7 @@ def test_stop_words(tmp_path):
 
 def spec_text(directory: Path, curation="", more="") -> str:
     listed = "\n".join(
-        f'"{path.name}" = "{hashlib.sha256(path.read_bytes()).hexdigest()}"'
+        f'"{path.name}" = {{ sha256 = "{hashlib.sha256(path.read_bytes()).hexdigest()}" }}'
         for path in sorted(directory.iterdir())
     )
     return f"""
@@ -209,7 +231,7 @@ reader = "bag-of-words-parquet"
 url = "https://example.org"
 licence = "CC0"
 attribution = "nobody"
-[source.sha256]
+[source.files]
 {listed}
 [curation]
 {curation}
@@ -225,13 +247,13 @@ def test_spec_builds_the_same_bytes_and_the_script_too(tmp_path):
     spec = tmp_path / "animals.toml"
     spec.write_text(spec_text(raw, LOOSE + 'stop_words = "mine.txt"'))
     (tmp_path / "mine.txt").write_text("ant\n")
-    corpus = build_corpus(spec, raw, tmp_path / "a")
+    corpus = ingest(spec, tmp_path / "a", IngestRequest(files=raw))
     assert corpus.vocabulary().words == ("bee", "cat", "dog", "the")
     manifest = read_manifest(tmp_path / "a")
     assert (manifest.attribution, manifest.source["licence"]) == ("nobody", "CC0")
     assert manifest.settings["stop_words"] == "file"
     assert str(tmp_path) not in (tmp_path / "a" / "manifest.json").read_text()
-    command = [sys.executable, str(ROOT / "pipelines" / "build_corpus.py"), str(spec), str(raw)]
+    command = [sys.executable, "-m", "streaming_jsmf", "ingest", "--files", str(raw), str(spec)]
     done = subprocess.run(
         [*command, str(tmp_path / "b")],
         cwd=ROOT,
@@ -255,18 +277,17 @@ def test_spec_builds_the_same_bytes_and_the_script_too(tmp_path):
 
 def test_source_files_are_verified(tmp_path):
     raw = source(tmp_path / "raw", BAGS)
-    (tmp_path / "s.toml").write_text(spec_text(raw, LOOSE))
-    spec = load_spec(tmp_path / "s.toml")
+    spec = tmp_path / "s.toml"
+    spec.write_text(spec_text(raw, LOOSE))
     (raw / "part-9.parquet").write_bytes((raw / "part-1.parquet").read_bytes())
-    with pytest.raises(InputError, match=r"part-9\.parquet is not listed under source\.sha256"):
-        build_corpus(spec, raw, tmp_path / "c")
-    (raw / "part-9.parquet").unlink()
+    # A file that the spec does not list is no part of the source: its documents would repeat ids.
+    assert ingest(spec, tmp_path / "a", IngestRequest(files=raw)).n_documents == len(BAGS)
     (raw / "vocab.txt").write_text("\n".join(reversed(WORDS)))
-    with pytest.raises(InputError, match=r"vocab\.txt has sha256 .* expects"):
-        build_corpus(spec, raw, tmp_path / "c")
+    with pytest.raises(InputError, match=r"vocab\.txt has sha256 .* expected"):
+        ingest(spec, tmp_path / "c", IngestRequest(files=raw))
     (raw / "vocab.txt").unlink()
-    with pytest.raises(InputError, match=r"vocab\.txt is missing; get the source from https://example.org"):
-        build_corpus(spec, raw, tmp_path / "c")
+    with pytest.raises(InputError, match=r"vocab\.txt; find what is missing at https://example.org"):
+        ingest(spec, tmp_path / "c", IngestRequest(files=raw))
     assert not (tmp_path / "c").exists()
 
 
@@ -276,9 +297,17 @@ def test_source_files_are_verified(tmp_path):
         (
             "min_token = 1",
             "",
-            "unknown key curation.min_token; allowed: min_distinct_words, min_document_freq",
+            "unknown key curation.min_token; allowed: duplicates, max_document_frequency",
         ),
-        ("min_tokens = 0", "", "curation.min_tokens: input should be greater than 0, not '0'"),
+        ("min_tokens = -1", "", "curation.min_tokens: input should be greater than or equal to 0, not '-1'"),
+        ("duplicates = 'hide'", "", "curation.duplicates: input should be 'keep' or 'drop', not 'hide'"),
+        ("max_document_frequency = 2.5", "", "max_document_frequency is 2.5; give a number of documents"),
+        (
+            "[read]\nident = 'a'",
+            "",
+            r"\[read\] of the spec animals: unknown key ident; allowed: id, vocabulary",
+        ),
+        ("[read]\nvocabulary = '../v.txt'", "", r"read.vocabulary: '\.\./v\.txt' leaves the source"),
         ("", "colour = 1", "unknown key colour; allowed: curation, name, note, output"),
         ("[output]\ntokens_per_shard = 'x'", "", "output.tokens_per_shard: .* valid integer"),
         ("[output]\nshards = 1", "", "unknown key output.shards; allowed: tokens_per_shard"),
@@ -296,10 +325,14 @@ def test_spec_errors_name_the_key(tmp_path, curation, more, message):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('"bag-of-words-parquet"', '"csv"', "reader: input should be 'bag-of-words-parquet', not 'csv'"),
+        (
+            '"bag-of-words-parquet"',
+            '"csv"',
+            r"reader: input should be 'text', .* or 'bag-of-words-parquet', not 'csv'",
+        ),
         ('licence = "CC0"', "", r"key source\.licence is missing"),
         ('"vocab.txt"', '"../vocab.txt"', r"'\.\./vocab\.txt' leaves its directory"),
-        ('"vocab.txt" = "', '"vocab.txt" = "G', r"source\.sha256\.vocab\.txt: .*pattern"),
+        ('"vocab.txt" = { sha256 = "', '"vocab.txt" = { sha256 = "G', r"vocab\.txt\.sha256: .*pattern"),
     ],
 )
 def test_spec_values_are_checked(tmp_path, old, new, message):

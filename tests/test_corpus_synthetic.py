@@ -1,18 +1,40 @@
-"""Simulated corpora: same bytes, batches that stand alone, and counts that follow the truth."""
+"""Simulated corpora: same bytes however they are made, batches that stand alone, counts that follow the truth."""
 
 from __future__ import annotations
 
+import shutil
 import tracemalloc
+from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
+import xarray as xr
 
-from streaming_jsmf.corpus import simulate_lda, simulate_truth, synthetic
+from streaming_jsmf.corpus import open_corpus, read_truth, simulate_lda, simulate_truth
 from streaming_jsmf.corpus.documents import iter_documents
-from streaming_jsmf.corpus.format import read_manifest
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.corpus.format import read_manifest, verify_corpus
+from streaming_jsmf.corpus.simulate import documents as drawing
+from streaming_jsmf.corpus.simulate import parts as parting
+from streaming_jsmf.corpus.simulate import write as writing
+from streaming_jsmf.corpus.simulate.truth import ANCHOR_PROBABILITY, Law, make_law
+from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
+from streaming_jsmf.runtime.events import PartitionCommitted, StageFinished, StageStarted
+from streaming_jsmf.runtime.files import sole_user
+from streaming_jsmf.runtime.schedulers import Execution
 
 SIZES = {"n_words": 300, "n_topics": 4, "seed": 7}
+ALONE = Execution("synchronous")
+
+
+def law_of(*, mean_length=100, alpha=None, beta=None, separable=False, zipf=None, **sizes) -> Law:
+    return make_law(
+        sizes["n_words"], sizes["n_topics"], mean_length, alpha, beta, separable, zipf, sizes["seed"]
+    )
+
+
+def files(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
 def dense(corpus):
@@ -25,27 +47,75 @@ def dense(corpus):
     return table
 
 
-def test_same_arguments_same_bytes_and_shards_do_not_matter(tmp_path):
-    one = simulate_lda(tmp_path / "a", n_documents=500, documents_per_shard=200, **SIZES)
-    two = simulate_lda(tmp_path / "b", n_documents=500, documents_per_shard=200, **SIZES)
-    assert one.fingerprint == two.fingerprint
-    assert [shard.rows for shard in one.shards] == [200, 200, 100]
-    whole = simulate_lda(tmp_path / "c", n_documents=500, **SIZES)
-    assert len(whole.shards) == 1
-    assert np.array_equal(dense(one), dense(whole))
-    other = simulate_lda(tmp_path / "d", n_documents=500, **{**SIZES, "seed": 8})
-    assert not np.array_equal(dense(other), dense(one))
-    assert one.n_words == 300
-    assert one.vocabulary().words[:2] == ("w000", "w001")
-    assert read_manifest(tmp_path / "a").settings["seed"] == 7
+def test_same_arguments_same_documents_in_any_shards(tmp_path, monkeypatch):
+    monkeypatch.setattr(drawing, "BATCH_TOKENS", 10_000)  # 100 documents
+
+    def made(name, **changes):
+        return simulate_lda(tmp_path / name, **{"n_documents": 500, **SIZES, **changes})
+
+    whole = made("whole")
+    assert [shard.rows for shard in whole.shards] == [500]
+    for each, rows in ((200, [200, 200, 100]), (150, [150, 150, 150, 50]), (70, [70] * 7 + [10])):
+        cut = made(f"by{each}", documents_per_shard=each)
+        assert [shard.rows for shard in cut.shards] == rows
+        assert [shard.name[-10:] for shard in cut.shards] == [f"{i:02d}.parquet" for i in range(len(rows))]
+        assert np.array_equal(dense(cut), dense(whole))
+    assert made("again", documents_per_shard=70).fingerprint == cut.fingerprint
+    other = made("other", seed=8)
+    assert not np.array_equal(dense(other), dense(whole))
+    assert whole.vocabulary().words[:2] == ("w000", "w001")
+    assert read_manifest(tmp_path / "whole").settings["seed"] == 7
+
+
+def test_same_bytes_on_every_scheduler(tmp_path):
+    executions = {
+        "synchronous": ALONE,
+        "one": Execution("threads", 1),
+        "three": Execution("threads", 3),
+        "processes": Execution("processes", 2),
+    }
+    # Many topics make small batches, here of 2000 documents: a worker process would not see a patched size.
+    sizes = {"n_words": 600, "n_topics": 500, "mean_length": 10, "seed": 7, "separable": True}
+    for name, execution in executions.items():
+        events = []
+        simulate_lda(
+            tmp_path / name,
+            n_documents=5_000,
+            documents_per_shard=2_000,
+            execution=execution,
+            listener=events.append,
+            **sizes,
+        )
+        assert events[0] == StageStarted("simulate", [2_000, 2_000, 1_000], frozenset(), "documents")
+        assert isinstance(events[-1], StageFinished)
+        committed = [event for event in events if isinstance(event, PartitionCommitted)]
+        assert sorted(event.index for event in committed) == [0, 1, 2]
+    expected = files(tmp_path / "synchronous")
+    assert len([name for name in expected if name.startswith("documents/")]) == 3
+    assert any(name.startswith("truth.zarr/anchors") for name in expected)
+    for name in executions:
+        assert files(tmp_path / name) == expected, name
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(executions)
+
+
+def test_the_manifest_and_the_vocabulary_count_what_is_there(tmp_path, monkeypatch):
+    monkeypatch.setattr(drawing, "BATCH_TOKENS", 10_000)
+    corpus = simulate_lda(tmp_path / "a", n_documents=450, documents_per_shard=200, zipf=1.0, **SIZES)
+    verify_corpus(corpus)
+    table = dense(corpus)
+    vocabulary = corpus.vocabulary()
+    assert np.array_equal(vocabulary.document_frequency, (table > 0).sum(axis=0))
+    assert np.array_equal(vocabulary.term_count, table.sum(axis=0))
+    totals = read_manifest(tmp_path / "a").totals
+    assert (totals.documents, totals.tokens) == (450, table.sum())
 
 
 def test_batches_stand_alone_and_a_shorter_corpus_is_a_prefix(tmp_path, monkeypatch):
-    monkeypatch.setattr(synthetic, "BATCH_TOKENS", 10_000)
+    monkeypatch.setattr(drawing, "BATCH_TOKENS", 10_000)
     corpus = simulate_lda(tmp_path / "a", n_documents=350, **SIZES)
-    truth = simulate_truth(**SIZES)
-    assert synthetic.n_batches(truth, 350) == 4
-    batch = synthetic.simulate_batch(truth, synthetic.cumulative_words(truth), 350, 3)
+    law = law_of(**SIZES)
+    assert drawing.n_batches(law, 350) == 4
+    batch = drawing.simulate_batch(drawing.make_sampler(law), 350, 3)
     assert batch.document_id.to_pylist() == list(range(300, 350))
     alone = np.zeros((50, 300))
     alone[batch.rows, batch.ids] = batch.counts
@@ -54,6 +124,37 @@ def test_batches_stand_alone_and_a_shorter_corpus_is_a_prefix(tmp_path, monkeypa
     assert not np.array_equal(table[0:50], table[100:150])
     shorter = simulate_lda(tmp_path / "b", n_documents=330, **SIZES)
     assert np.array_equal(dense(shorter), table[:330])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{}, {"zipf": 1.0}, {"separable": True}, {"beta": 5.0}, {"beta": 1e-6}, {"n_words": 5, "n_topics": 1}],
+)
+def test_the_guide_gives_what_a_search_gives(change):
+    sizes = {**SIZES, "n_words": 5000, **change}
+    sampler = drawing.make_sampler(law_of(**sizes))
+    truth = simulate_truth(**sizes)
+    cells = sampler.guide.shape[1] - 1
+    edges = np.arange(cells) / cells
+    uniforms = np.concatenate(
+        [edges, np.nextafter(edges[1:], 0), [np.nextafter(1, 0)], np.random.default_rng(0).random(50_000)]
+    )
+    for k in range(len(truth.alpha)):
+        words = sampler.words(k, uniforms)
+        assert words.dtype == np.int32
+        assert np.array_equal(words, np.searchsorted(sampler.cumulative[k], uniforms, side="right"))
+        assert (truth.word_topic[words, k] > 0).all()
+    assert (sampler.cumulative[:, -1] == 1).all()
+
+
+def test_wide_and_narrow_keys_count_the_same():
+    keys = np.array([5, 1, 5, 9, 1, 5], np.uint64)
+    identity = drawing.pa.array(range(3))
+    for kind in (np.uint64, np.uint32):
+        bags = drawing._bags(keys.astype(kind), 2, 3, identity)
+        assert bags.indptr.tolist() == [0, 1, 2, 3]
+        assert bags.ids.tolist() == [1, 1, 1]
+        assert bags.counts.tolist() == [2, 3, 1]
 
 
 def test_moments_follow_the_truth(tmp_path):
@@ -100,7 +201,7 @@ def test_tiny_parameters_still_give_distributions(tmp_path):
 def test_separable_anchors_belong_to_one_topic():
     truth = simulate_truth(separable=True, **SIZES)
     rows = truth.word_topic[truth.anchors]
-    assert np.array_equal(rows, np.diag([synthetic.ANCHOR_PROBABILITY] * 4))
+    assert np.array_equal(rows, np.diag([ANCHOR_PROBABILITY] * 4))
     np.testing.assert_allclose(truth.word_topic.sum(axis=0), 1, rtol=1e-12)
     plain = simulate_truth(**SIZES).word_topic
     others = np.setdiff1d(np.arange(300), truth.anchors)
@@ -119,14 +220,13 @@ def test_zipf_makes_frequencies_fall():
 
 
 def test_memory_does_not_grow_with_the_documents(tmp_path, monkeypatch):
-    monkeypatch.setattr(synthetic, "BATCH_TOKENS", 20_000)
+    monkeypatch.setattr(drawing, "BATCH_TOKENS", 20_000)
 
     def peak(n_documents: int) -> int:
         tracemalloc.start()
         try:
-            simulate_lda(
-                tmp_path / str(n_documents), n_documents=n_documents, documents_per_shard=500, **SIZES
-            )
+            path = tmp_path / str(n_documents)
+            simulate_lda(path, n_documents=n_documents, documents_per_shard=500, execution=ALONE, **SIZES)
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
@@ -146,7 +246,9 @@ def test_memory_does_not_grow_with_the_documents(tmp_path, monkeypatch):
         ({"alpha": [1.0, 2.0]}, "alpha has 2 values"),
         ({"alpha": -1.0}, "alpha must be positive"),
         ({"beta": 0.0}, "beta is 0"),
+        ({"beta": float("nan")}, "beta is nan"),
         ({"zipf": -1.0}, "zipf is -1"),
+        ({"zipf": float("inf")}, "zipf is inf"),
         ({"seed": -1}, "seed is -1"),
         ({"mean_length": 0}, "mean_length is 0"),
     ],
@@ -155,3 +257,216 @@ def test_arguments_are_checked(tmp_path, change, message):
     with pytest.raises(InputError, match=message):
         simulate_lda(tmp_path / "a", **{"n_documents": 10, **SIZES, **change})
     assert list(tmp_path.iterdir()) == []
+
+
+def committed(partial: Path) -> list[int]:
+    return sorted(int(path.stem) for path in partial.glob("records/*.json"))
+
+
+class TestInterruption:
+    """Five parts; ``stop`` fails the run before its third."""
+
+    ARGUMENTS: ClassVar = {**SIZES, "n_documents": 450, "documents_per_shard": 100, "execution": ALONE}
+
+    @pytest.fixture(autouse=True)
+    def small_batches(self, monkeypatch):
+        monkeypatch.setattr(drawing, "BATCH_TOKENS", 10_000)
+
+    @pytest.fixture
+    def stop(self, tmp_path, monkeypatch):
+        def stop(error: BaseException, after: int = 2) -> Path:
+            def failing(job, part):
+                if len(job.step.committed()) == after:
+                    raise error
+                return task(job, part)
+
+            task = parting.write_part
+            monkeypatch.setattr(parting, "write_part", failing)
+            with pytest.raises(type(error)):
+                simulate_lda(tmp_path / "a", **self.ARGUMENTS)
+            monkeypatch.setattr(parting, "write_part", task)
+            assert not (tmp_path / "a").exists()
+            return tmp_path / "a.partial"
+
+        return stop
+
+    def finish(self, tmp_path) -> list[int]:
+        """Run to the end, compare with an undisturbed run, and return the parts that were made."""
+        events = []
+        simulate_lda(tmp_path / "a", listener=events.append, **self.ARGUMENTS)
+        simulate_lda(tmp_path / "undisturbed", **self.ARGUMENTS)
+        assert files(tmp_path / "a") == files(tmp_path / "undisturbed")
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "undisturbed"]
+        return sorted(event.index for event in events if isinstance(event, PartitionCommitted))
+
+    @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device")])
+    def test_goes_on_from_what_is_committed(self, tmp_path, stop, error):
+        partial = stop(error)
+        kept = committed(partial)
+        assert len(kept) == 2
+        documents = partial / "corpus" / "documents"
+        assert sorted(path.name for path in documents.iterdir()) == [f"part-0000{i}.parquet" for i in kept]
+        (partial / "work" / "half").mkdir()
+        assert self.finish(tmp_path) == sorted({0, 1, 2, 3, 4} - set(kept))
+
+    def test_leaves_nothing_when_nothing_is_committed(self, tmp_path, stop):
+        stop(KeyboardInterrupt(), after=0)
+        assert list(tmp_path.iterdir()) == []
+
+    def test_other_arguments_are_refused_and_named(self, tmp_path, stop):
+        partial = stop(KeyboardInterrupt())
+        before = files(partial)
+        for change, named in (
+            ({"seed": 8}, "seed: stored 7, asked 8"),
+            ({"alpha": [1, 2, 3, 4]}, r"alpha: stored 0.25, asked \[1.0, 2.0, 3.0, 4.0\]"),
+            ({"n_documents": 451}, "n_documents: stored 450, asked 451"),
+            ({"documents_per_shard": None}, "documents_per_shard: stored 100"),
+        ):
+            with pytest.raises(SettingsMismatchError, match=named):
+                simulate_lda(tmp_path / "a", **{**self.ARGUMENTS, **change})
+        assert files(partial) == before
+
+    def test_files_cut_off_by_a_crash_are_made_again(self, tmp_path, stop):
+        partial = stop(KeyboardInterrupt(), after=3)
+        first, second, third = committed(partial)
+        shard = partial / "corpus" / "documents" / f"part-0000{first}.parquet"
+        shard.write_bytes(shard.read_bytes()[:-10])
+        (partial / "records" / f"0000{second}.npy").write_bytes(b"")
+        assert self.finish(tmp_path) == sorted({0, 1, 2, 3, 4} - {third})
+
+    @pytest.mark.parametrize("kind", ["arguments", "record"])
+    def test_damaged_records_are_named(self, tmp_path, stop, kind):
+        partial = stop(KeyboardInterrupt())
+        record = partial / "records" / f"0000{committed(partial)[0]}.json"
+        path = record if kind == "record" else partial / "simulation.json"
+        path.write_bytes(path.read_bytes()[:-20])
+        with pytest.raises(StoreError, match=f"{path}.* damaged; .* run"):
+            simulate_lda(tmp_path / "a", **self.ARGUMENTS)
+
+    def test_damaged_counts_are_named(self, tmp_path, stop):
+        partial = stop(KeyboardInterrupt())
+        part = committed(partial)[0]
+        path = partial / "records" / f"0000{part}.npy"
+        path.write_bytes(b"?" * path.stat().st_size)
+        with pytest.raises(
+            StoreError, match=f"{path.name}: the counts are damaged; delete .*0000{part}.json"
+        ):
+            simulate_lda(tmp_path / "a", **self.ARGUMENTS)
+        path.with_suffix(".json").unlink()
+        assert self.finish(tmp_path) == [part]
+
+    def test_what_a_kill_after_the_commit_leaves_is_cleaned(self, tmp_path, stop):
+        partial = stop(KeyboardInterrupt())
+        kept = tmp_path / "kept"
+        shutil.copytree(partial, kept, ignore=shutil.ignore_patterns("corpus"))
+        corpus = simulate_lda(tmp_path / "a", **self.ARGUMENTS)
+        kept.rename(partial)
+        with pytest.raises(InputError, match="a exists; remove it"):
+            simulate_lda(tmp_path / "a", **{**self.ARGUMENTS, "seed": 8})
+        assert simulate_lda(tmp_path / "a", **self.ARGUMENTS).fingerprint == corpus.fingerprint
+        assert [path.name for path in tmp_path.iterdir()] == ["a"]
+        with pytest.raises(InputError, match="a exists; remove it"):
+            simulate_lda(tmp_path / "a", **self.ARGUMENTS)
+
+    def test_two_at_once_do_not_mix(self, tmp_path, stop):
+        partial = stop(KeyboardInterrupt())
+        before = committed(partial)
+        with sole_user(partial / "lock"), pytest.raises(InputError, match="in use by another process"):
+            simulate_lda(tmp_path / "a", **self.ARGUMENTS)
+        assert committed(partial) == before
+
+    def test_a_foreign_directory_is_left_alone(self, tmp_path):
+        (tmp_path / "a.partial").mkdir()
+        (tmp_path / "a.partial" / "thesis.txt").write_text("mine")
+        with pytest.raises(InputError, match="no interrupted simulation"):
+            simulate_lda(tmp_path / "a", **self.ARGUMENTS)
+        assert (tmp_path / "a.partial" / "thesis.txt").exists()
+
+    def test_a_worker_that_comes_late_does_not_bring_the_directory_back(self, tmp_path, monkeypatch):
+        jobs = []
+        task = parting.write_part
+        monkeypatch.setattr(parting, "write_part", lambda job, part: jobs.append(job) or task(job, part))
+        simulate_lda(tmp_path / "a", **self.ARGUMENTS)
+        with pytest.raises(StoreError, match="was removed"):
+            task(jobs[0], 0)
+        assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    root = tmp_path_factory.mktemp("truth")
+    for name in ("plain", "separable"):
+        simulate_lda(
+            root / name, n_documents=20, separable=name == "separable", alpha=[0.1, 0.2, 0.3, 0.4], **SIZES
+        )
+    return root
+
+
+class TestTruthStore:
+    @pytest.fixture
+    def damaged(self, made, tmp_path):
+        return Path(shutil.copytree(made / "separable", tmp_path / "copy"))
+
+    @pytest.mark.parametrize("separable", [False, True])
+    def test_gives_the_truth_back(self, made, separable):
+        stored = read_truth(made / ("separable" if separable else "plain"))
+        truth = simulate_truth(separable=separable, alpha=[0.1, 0.2, 0.3, 0.4], **SIZES)
+        assert np.array_equal(stored.word_topic, truth.word_topic)
+        assert np.array_equal(stored.alpha, truth.alpha)
+        assert (stored.seed, stored.mean_length) == (7, 100.0)
+        assert (stored.anchors is None) == (not separable)
+        if separable:
+            assert np.array_equal(stored.anchors, truth.anchors)
+
+    @pytest.mark.filterwarnings("ignore::zarr.errors.UnstableSpecificationWarning")
+    def test_opens_with_labels(self, made):
+        truth = simulate_truth(separable=True, alpha=[0.1, 0.2, 0.3, 0.4], **SIZES)
+        with xr.open_zarr(made / "separable" / "truth.zarr", consolidated=False) as data:
+            assert set(data.data_vars) == {"word_topic", "alpha", "topic_topic", "anchors"}
+            assert data.word_topic.dims == ("word", "topic")
+            assert data.topic_topic.dims == ("topic", "topic_")
+            column = data.word_topic.sel(word="w042").values
+            assert np.array_equal(column, truth.word_topic[42])
+            assert np.array_equal(data.topic_topic.values, truth.topic_topic)
+            assert data.word.values.tolist() == list(open_corpus(made / "separable").vocabulary().words)
+
+    @pytest.mark.parametrize("array", ["word_topic", "alpha", "anchors"])
+    def test_damage_is_named(self, damaged, array):
+        chunk = next(path for path in (damaged / "truth.zarr" / array / "c").rglob("*") if path.is_file())
+        chunk.write_bytes(chunk.read_bytes()[:-4])
+        with pytest.raises(StoreError, match=f"truth.zarr/{array}"):
+            read_truth(damaged)
+        chunk.unlink()
+        with pytest.raises(StoreError, match=f"truth.zarr/{array}: values differ"):
+            read_truth(damaged)
+
+    def test_missing_and_unknown_metadata(self, damaged):
+        metadata = damaged / "truth.zarr" / "zarr.json"
+        whole = metadata.read_text()
+        metadata.write_text(whole.replace('"mean_length"', '"length"'))
+        with pytest.raises(StoreError, match="metadata lack mean_length"):
+            read_truth(damaged)
+        metadata.write_text(whole.replace('"format_version": 1', '"format_version": 2'))
+        with pytest.raises(InputError, match="format version 2; this release reads"):
+            read_truth(damaged)
+        shutil.rmtree(damaged / "truth.zarr")
+        with pytest.raises(InputError, match="no truth is here"):
+            read_truth(damaged)
+
+
+def test_a_small_budget_is_refused_before_anything_is_written(tmp_path):
+    sizes = {**SIZES, "n_words": 100_000, "n_topics": 50, "n_documents": 10}
+    with pytest.raises(
+        InputError, match=r"the simulation needs about 5\d\d.\d+ MiB and --memory allows 95.37 MiB"
+    ):
+        simulate_lda(tmp_path / "a", execution=Execution("threads", 2, 100_000_000), **sizes)
+    assert list(tmp_path.iterdir()) == []
+    law = law_of(**sizes)
+    needed = [
+        writing.simulation_memory(law, Execution(scheduler, workers))
+        for scheduler, workers in (("synchronous", None), ("threads", 2), ("processes", 2))
+    ]
+    assert needed == sorted(needed)
+    assert needed[1] < 1_500_000_000
+    needed_by_one = writing.simulation_memory(law, Execution("threads", 1))
+    assert needed[0] == needed_by_one

@@ -9,7 +9,9 @@ from typing import Any
 import click
 
 from streaming_jsmf.cli import options
+from streaming_jsmf.cli.ingest import ingest
 from streaming_jsmf.cli.progress import progress_listener
+from streaming_jsmf.cli.simulate import simulate
 from streaming_jsmf.cli.tables import format_topics, topic_rows, warnings_of
 from streaming_jsmf.config import InferSettings, ScanSettings
 
@@ -137,4 +139,4 @@ def _print_topics(model: str, words: int | None = None) -> None:
         click.echo(f"warning: {sentence}", err=True)
 
 
-COMMANDS = (scan, infer, fit, topics, info)
+COMMANDS = (ingest, simulate, scan, infer, fit, topics, info)

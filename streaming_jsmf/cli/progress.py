@@ -57,7 +57,7 @@ class _Bars:
     def __call__(self, event: Event) -> None:
         match event:
             case StageStarted():
-                self._open(event.stage, sum(event.sizes), "nonzeros", sum(event.sizes[i] for i in event.done))
+                self._open(event.stage, sum(event.sizes), event.unit, sum(event.sizes[i] for i in event.done))
             case PartitionCommitted() if self.bar is not None:
                 self.bar.update(event.size)
             case Iteration():
@@ -74,9 +74,7 @@ class _Bars:
 
     def _open(self, stage: str, total: int, unit: str, initial: int) -> None:
         self._close()
-        self.bar = tqdm(
-            desc=stage, total=total, unit=f" {unit}", unit_scale=unit == "nonzeros", initial=initial
-        )
+        self.bar = tqdm(desc=stage, total=total, unit=f" {unit}", unit_scale=unit != "steps", initial=initial)
 
     def _close(self) -> None:
         if self.bar is not None:

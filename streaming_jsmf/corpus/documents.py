@@ -137,6 +137,13 @@ def documents_from_batch(batch: Any, n_words: int, id_column: str | None = None)
     return _to_documents(batch, _id_column(batch.schema.names, id_column, where.path), n_words, 0, where)
 
 
+def narrow_counts(counts: NDArray[Any]) -> Counts:
+    """Checked counts as int32 if they are integers, else as float32."""
+    if np.issubdtype(counts.dtype, np.integer):
+        return counts.astype(np.int32, copy=False)
+    return counts.astype(np.float32, copy=False)
+
+
 def _batch_rows(metadata: Any, g: int) -> int:
     """Rows that hold about BATCH_NONZEROS: a foreign writer's row groups may be far larger than ours."""
     group = metadata.row_group(g)
@@ -152,14 +159,13 @@ def _id_column(names: list[str], wanted: str | None, path: str) -> str | None:
 
 def _to_documents(batch: Any, id_column: str | None, n_words: int, first: int, where: Place) -> Documents:
     bags = checked_bags(batch.column("ids"), batch.column("counts"), n_words, where)
-    whole = np.issubdtype(bags.counts.dtype, np.integer)
     metadata = {
         name: batch.column(name) for name in batch.schema.names if name not in ("ids", "counts", id_column)
     }
     return Documents(
         bags.indptr,
         bags.ids.astype(np.int32, copy=False),
-        bags.counts.astype(np.int32, copy=False) if whole else bags.counts.astype(np.float32, copy=False),
+        narrow_counts(bags.counts),
         _document_ids(batch, id_column, first, where),
         metadata,
     )
@@ -169,14 +175,22 @@ def _document_ids(batch: Any, id_column: str | None, first: int, where: Place) -
     """The id column as int64 or string; running numbers over the corpus when there is none."""
     if id_column is None:
         return pa.array(np.arange(first, first + batch.num_rows, dtype=np.int64))
-    column = batch.column(id_column)
+    return document_ids(batch.column(id_column), id_column, where)
+
+
+def document_ids(column: Any, name: str, where: Place) -> Any:
+    """An id column of Arrow as int64 or string.
+
+    Raises
+    ------
+    InputError
+        For a null, with its row, and for another type.
+    """
     if column.null_count:
         row = int(np.argmax(np.asarray(column.is_null())))
-        raise where.refuse(row, f"{id_column} is null")
+        raise where.refuse(row, f"{name} is null")
     if pa.types.is_integer(column.type):
         return column.cast(pa.int64())
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         return column.cast(pa.string())
-    raise InputError(
-        f"{where.path}: column {id_column!r} is {column.type}; document ids are strings or integers"
-    )
+    raise InputError(f"{where.path}: column {name!r} is {column.type}; document ids are strings or integers")

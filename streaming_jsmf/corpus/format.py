@@ -233,16 +233,8 @@ def _check_entry(root: str, entry: ShardEntry, n_words: int) -> None:
 
 
 def _open_in_place(root: str, vocabulary: str | None) -> Corpus:
-    names = [
-        name
-        for name in (*_shard_names(join(root, DOCUMENTS), f"{DOCUMENTS}/"), *_shard_names(root, ""))
-        if join(root, name) != vocabulary
-    ]
-    if not names:
-        raise InputError(
-            f"no corpus in {root}: no *.parquet files in it or in its {DOCUMENTS}/; check the path"
-        )
-    vocabulary_path = vocabulary if vocabulary is not None else _find_vocabulary(root)
+    names = find_shards(root, vocabulary)
+    vocabulary_path = vocabulary if vocabulary is not None else find_vocabulary(root)
     if not exists(vocabulary_path):
         raise InputError(f"there is no vocabulary at {vocabulary_path}; check the path")
     words, vocabulary_sha256 = read_vocabulary(vocabulary_path)
@@ -256,6 +248,26 @@ def _open_in_place(root: str, vocabulary: str | None) -> Corpus:
         for name, footer, (size, digest) in zip(paths, footers, sizes, strict=True)
     )
     return Corpus(root, shards, n_words, vocabulary_sha256, vocabulary_path)
+
+
+def find_shards(root: str, vocabulary: str | None = None) -> list[str]:
+    """Names of the Parquet files in a directory and in its ``documents/`` that are not the vocabulary.
+
+    Raises
+    ------
+    InputError
+        If there are none.
+    """
+    names = [
+        name
+        for name in (*_shard_names(join(root, DOCUMENTS), f"{DOCUMENTS}/"), *_shard_names(root, ""))
+        if join(root, name) != vocabulary
+    ]
+    if not names:
+        raise InputError(
+            f"no corpus in {root}: no *.parquet files in it or in its {DOCUMENTS}/; check the path"
+        )
+    return names
 
 
 def _check_not_empty(root: str, footers: Sequence[Footer]) -> None:
@@ -275,7 +287,14 @@ def _shard_names(directory: str, prefix: str) -> list[str]:
     ]
 
 
-def _find_vocabulary(root: str) -> str:
+def find_vocabulary(root: str) -> str:
+    """Path of the word list beside the shards, by its usual names.
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    """
     here = set(file_names(root))
     found = [name for name in (VOCABULARY_NAME, *TEXT_NAMES) if name in here]
     if not found:

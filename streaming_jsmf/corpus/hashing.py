@@ -28,10 +28,10 @@ def hash_bags(indptr: NDArray[Any], words: NDArray[np.uint64], counts: NDArray[A
 
     ``words`` are the hashes (nonzeros, 2) of the words, ``counts`` int32 or float32.
     """
-    weight = np.ascontiguousarray(counts, np.float64).view(np.uint64)
+    weight = _mix(np.ascontiguousarray(counts, np.float64).view(np.uint64))
     hashes = np.empty((len(indptr) - 1, 2), np.uint64)
     for j in range(2):
-        hashes[:, j] = _segment_sums(_mix(words[:, j] ^ _mix(weight)), indptr)
+        hashes[:, j] = _segment_sums(_mix(words[:, j] ^ weight), indptr)
     return hashes
 
 

@@ -14,6 +14,18 @@ _LARGEST_COUNT = np.iinfo(np.int32).max
 _SMALLEST_COUNT = np.finfo(np.float32).tiny  # below it a float count would become 0 or lose its digits
 
 
+class RecordError(InputError):
+    """A bad record: ``row`` within its batch and ``reason``, besides the whole message.
+
+    With defaults, since pickle makes an exception of its message alone and sets the attributes after that.
+    """
+
+    def __init__(self, message: str, row: int = 0, reason: str = "") -> None:
+        super().__init__(message)
+        self.row = row
+        self.reason = reason
+
+
 @dataclass(frozen=True)
 class Place:
     """Where a batch of records lies, for messages: rows count from 0 within the row group."""
@@ -22,11 +34,10 @@ class Place:
     row_group: int
     row: int = 0
 
-    def refuse(self, row: int, reason: str) -> InputError:
+    def refuse(self, row: int, reason: str) -> RecordError:
         """The error for a record, to be raised."""
-        return InputError(
-            f"{self.path}, row group {self.row_group}, row {self.row + row} from 0: {reason}; mend the record"
-        )
+        where = f"{self.path}, row group {self.row_group}, row {self.row + row} from 0"
+        return RecordError(f"{where}: {reason}; mend the record", row, reason)
 
 
 @dataclass(frozen=True, eq=False)

@@ -224,3 +224,20 @@ def _table(pieces: list[Documents], schema: Any) -> Any:
     for name in schema.names[3:]:
         columns.append(pa.chunked_array([piece.metadata[name] for piece in pieces], schema.field(name).type))
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def renumber_shard(entry: ShardEntry, source: Path, target: Path, new_ids: NDArray[np.int32]) -> ShardEntry:
+    """Copy the shard at ``source`` with the word ids ``new_ids[id]``, which rise with id; a row group at a time."""
+    with pq.ParquetFile(source) as file:
+        schema = file.schema_arrow
+        with pq.ParquetWriter(target, schema, **_PARQUET) as writer:
+            for g in range(file.metadata.num_row_groups):
+                table = file.read_row_group(g, use_threads=False)
+                ids = table.column("ids").combine_chunks()
+                moved = pa.array(new_ids[np.asarray(ids.flatten())])
+                lists = pa.ListArray.from_arrays(ids.offsets, moved, type=schema.field("ids").type)
+                place = schema.get_field_index("ids")
+                writer.write_table(
+                    table.set_column(place, schema.field("ids"), lists), row_group_size=len(table)
+                )
+    return entry.model_copy(update={"bytes": target.stat().st_size, "sha256": sha256_of(str(target))})

@@ -1,43 +1,52 @@
-"""A data set described in a small TOML file, and the corpus built from it. Nothing in a spec is executed."""
+"""A data set described in a small TOML file. Nothing in a spec is executed."""
 
 from __future__ import annotations
 
 import tomllib
-from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveInt, ValidationError
+from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError
 
-from streaming_jsmf.corpus.curate import Curation, curate_corpus
-from streaming_jsmf.corpus.format import Corpus, open_corpus
+from streaming_jsmf.corpus.curation import CURATION_KEYS, Curation
+from streaming_jsmf.corpus.fetch import RemoteFile
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
+from streaming_jsmf.corpus.sources.registry import ReaderName, check_options, default_stop_words
 from streaming_jsmf.corpus.stop_words import ENGLISH, NONE
-from streaming_jsmf.corpus.storage import AnyPath, exists, join, normalise, sha256_of
+from streaming_jsmf.corpus.storage import AnyPath, normalise
 from streaming_jsmf.corpus.validation import RelativeName, Sha256, Strict, explain
 from streaming_jsmf.errors import InputError
 
 
+class FileEntry(Strict):
+    """[source.files]: where a file is fetched from, and what it must be; both may be left out."""
+
+    url: str | None = None
+    sha256: Sha256 | None = None
+
+
 class SourceTable(Strict):
-    """[source]: where the files are from and what their licence asks for; ``sha256`` by relative file name."""
+    """[source]: where the files are from and what their licence asks for; ``files`` by relative name."""
 
     url: str
     doi: str | None = None
     licence: str
     attribution: str
-    document_id: str | None = None
-    sha256: Annotated[dict[RelativeName, Sha256], Field(min_length=1)]
+    files: Annotated[dict[RelativeName, FileEntry], Field(min_length=1)]
 
 
 class CurationTable(Strict):
     """[curation]: the fields of ``Curation``; a path of stop words is relative to the spec."""
 
-    stop_words: str = Curation.stop_words
+    stop_words: str | None = None
+    min_word_length: PositiveInt = Curation.min_word_length
+    min_document_frequency: Annotated[float, Field(gt=0)] = Curation.min_document_frequency
+    max_document_frequency: Annotated[float, Field(gt=0)] | None = Curation.max_document_frequency
     vocabulary_size: PositiveInt | None = Curation.vocabulary_size
-    min_document_frequency: PositiveInt = Curation.min_document_frequency
-    min_distinct_words: PositiveInt = Curation.min_distinct_words
-    min_tokens: PositiveInt = Curation.min_tokens
+    duplicates: Literal["keep", "drop"] = Curation.duplicates
+    min_distinct_words: NonNegativeInt = Curation.min_distinct_words
+    min_tokens: NonNegativeInt = Curation.min_tokens
 
 
 class OutputTable(Strict):
@@ -47,15 +56,54 @@ class OutputTable(Strict):
 
 
 class CorpusSpec(Strict):
-    """A whole spec. ``note`` says what was changed, for the attribution."""
+    """A whole spec. ``note`` says what was changed, for the attribution.
+
+    ``read`` holds the options of the reader; besides, ``path`` names one file of the source or of its zip archive.
+    """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
     title: str
     note: str = ""
-    reader: Literal["bag-of-words-parquet"]
+    reader: ReaderName
     source: SourceTable
+    read: dict[str, Any] = Field(default_factory=dict)
     curation: CurationTable = CurationTable()
     output: OutputTable = OutputTable()
+
+    @property
+    def remote_files(self) -> list[RemoteFile]:
+        """The files to have."""
+        return [RemoteFile(name, entry.url, entry.sha256) for name, entry in self.source.files.items()]
+
+    @property
+    def path(self) -> str | None:
+        """The file meant, when it is not all of them."""
+        value = self.read.get("path")
+        return None if value is None else str(value)
+
+    @property
+    def options(self) -> Strict:
+        """Checked options of the reader."""
+        given = {key: value for key, value in self.read.items() if key != "path"}
+        return check_options(self.reader, given, f"[read] of the spec {self.name}")
+
+    def curation_with(self, changes: dict[str, Any]) -> Curation:
+        """The curation, with those of ``changes`` that are not None in place of the spec's own."""
+        values = {key: getattr(self.curation, key) for key in CURATION_KEYS}
+        values["stop_words"] = values["stop_words"] or default_stop_words(self.reader)
+        return Curation(**{**values, **{key: value for key, value in changes.items() if value is not None}})
+
+    def origin(self, found: dict[str, str]) -> dict[str, Json]:
+        """Where the corpus is from, for its manifest; ``found`` are the hashes of the files."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "url": self.source.url,
+            "doi": self.source.doi,
+            "licence": self.source.licence,
+            "note": self.note,
+            **{f"sha256 {name}": digest for name, digest in found.items()},
+        }
 
 
 def load_spec(path: AnyPath) -> CorpusSpec:
@@ -77,77 +125,29 @@ def load_spec(path: AnyPath) -> CorpusSpec:
         spec = CorpusSpec.model_validate(raw)
     except ValidationError as error:
         raise InputError(f"the spec {where}: {explain(error, CorpusSpec)}") from error
+    _check_path(spec, where)
+    _ = spec.options
+    spec.curation_with({})
     return _with_stop_words_beside(spec, where.parent)
 
 
-def build_corpus(spec: CorpusSpec | AnyPath, source_dir: AnyPath, target: AnyPath) -> Corpus:
-    """Verify the source files of a spec, curate them, and write the corpus at ``target`` (local, new).
-
-    One pass over the bytes to hash them here, one in ``open_corpus`` unless the source has a manifest, then the
-    two passes of ``curate_corpus``.
-
-    Raises
-    ------
-    InputError
-        For a bad spec, a source file that is missing or has another hash, a file that the spec does not list,
-        and whatever ``open_corpus`` and ``curate_corpus`` refuse.
-    """
-    if not isinstance(spec, CorpusSpec):
-        spec = load_spec(spec)
-    root = normalise(source_dir)
-    _verify_source(spec, root)
-    corpus = open_corpus(root)
-    _check_all_listed(spec, corpus)
-    return curate_corpus(
-        corpus,
-        target,
-        Curation(**{field.name: getattr(spec.curation, field.name) for field in fields(Curation)}),
-        id_column=spec.source.document_id,
-        tokens_per_shard=spec.output.tokens_per_shard,
-        attribution=spec.source.attribution,
-        source=_source(spec),
-    )
+def _check_path(spec: CorpusSpec, where: Path) -> None:
+    """Files that options name stay inside the source, as the listed ones do."""
+    for key in ("path", "vocabulary", "names"):
+        value = spec.read.get(key)
+        if value is None:
+            continue
+        parts = str(value).split("/")
+        if "://" in str(value) or "\\" in str(value) or any(part in ("", ".", "..") for part in parts):
+            raise InputError(
+                f"the spec {where}: read.{key}: {value!r} leaves the source; give a relative name"
+            )
 
 
 def _with_stop_words_beside(spec: CorpusSpec, directory: Path) -> CorpusSpec:
     """A list of stop words is found beside its spec, wherever the command was started."""
     choice = spec.curation.stop_words
-    if choice in (ENGLISH, NONE):
+    if choice in (ENGLISH, NONE, None):
         return spec
-    curation = spec.curation.model_copy(update={"stop_words": str(directory / choice)})
+    curation = spec.curation.model_copy(update={"stop_words": str(directory / str(choice))})
     return spec.model_copy(update={"curation": curation})
-
-
-def _verify_source(spec: CorpusSpec, root: str) -> None:
-    for name, expected in sorted(spec.source.sha256.items()):
-        path = join(root, name)
-        if not exists(path):
-            raise InputError(f"{path} is missing; get the source from {spec.source.url}")
-        found = sha256_of(path)
-        if found != expected:
-            raise InputError(
-                f"{path} has sha256 {found[:12]}..., the spec {spec.name} expects {expected[:12]}...; "
-                f"get the source again from {spec.source.url}, or correct the spec"
-            )
-
-
-def _check_all_listed(spec: CorpusSpec, corpus: Corpus) -> None:
-    """A file beside the listed ones would enter the corpus unverified."""
-    vocabulary = corpus.vocabulary_path.removeprefix(corpus.root).lstrip("/")
-    for name in (*(shard.name for shard in corpus.shards), vocabulary):
-        if name not in spec.source.sha256:
-            raise InputError(
-                f"{join(corpus.root, name)} is not listed under source.sha256 of the spec {spec.name}; "
-                "list it there or move it away"
-            )
-
-
-def _source(spec: CorpusSpec) -> dict[str, Json]:
-    return {
-        "name": spec.name,
-        "title": spec.title,
-        "url": spec.source.url,
-        "doi": spec.source.doi,
-        "licence": spec.source.licence,
-        "note": spec.note,
-    }

@@ -11,11 +11,12 @@ from typing import TypeAlias
 
 @dataclass(frozen=True)
 class StageStarted:
-    """A stage begins. ``sizes`` are the nonzeros of its partitions, ``done`` those committed by an earlier run."""
+    """A stage begins. ``sizes`` of its parts are in ``unit``, ``done`` are those committed by an earlier run."""
 
     stage: str
     sizes: Sequence[int]
     done: frozenset[int]
+    unit: str = "nonzeros"
 
 
 @dataclass(frozen=True)

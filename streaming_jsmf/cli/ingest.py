@@ -1,0 +1,142 @@
+"""The verb that makes corpora."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, get_args
+
+import click
+
+from streaming_jsmf.cli import options
+from streaming_jsmf.cli.progress import progress_listener
+from streaming_jsmf.errors import InputError
+
+
+def _readers() -> list[str]:
+    from streaming_jsmf.corpus.sources.registry import ReaderName
+
+    return list(get_args(ReaderName))
+
+
+class _Reader(click.ParamType):  # type: ignore[type-arg]
+    """Checked when used, so that ``--help`` of other verbs does not load all readers."""
+
+    name = "reader"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> str:
+        if value not in _readers():
+            self.fail(f"{value!r} is not one of {', '.join(_readers())}", param, ctx)
+        return str(value)
+
+
+_CURATION = (
+    click.option("--stop-words", metavar="english|FILE|none", default=None,
+                 help="Words left out.  [default: english for texts and docword, none for items and genes]"),
+    click.option("--vocabulary-size", type=int, default=None, help="Words kept, by tf-idf.  [default: all]"),
+    click.option("--min-document-frequency", type=float, default=None,
+                 help="Documents a word must be in; below 1 a share of all.  [default: 1]"),
+    click.option("--max-document-frequency", type=float, default=None,
+                 help="Documents a word may be in; below 1 a share of all."),
+    click.option("--min-word-length", type=int, default=None, help="Characters of a word.  [default: 1]"),
+    click.option("--duplicates", type=click.Choice(["keep", "drop"]), default=None,
+                 help="Documents with the words of another.  [default: keep, and count]"),
+    click.option("--min-distinct-words", type=int, default=None,
+                 help="Of the words kept, for a document to stay; 0 is off.  [default: 3]"),
+    click.option("--min-tokens", type=int, default=None,
+                 help="Of the words kept, for a document to stay; 0 is off.  [default: 5]"),
+)  # fmt: skip
+
+_READING = (
+    click.option("--reader", type=_Reader(), default=None, metavar="NAME",
+                 help="text, text-files, docword, triples, ratings, baskets, npz, matrix-market, h5ad or "
+                      "bag-of-words-parquet.  [default: by names and columns]"),
+    click.option("--read", "read", multiple=True, metavar="KEY=VALUE",
+                 help="An option of the reader, such as text=body, id=url, metadata=year,country or delimiter=;"),
+    click.option("--tokenizer", default=None, metavar="NAME",
+                 help="Of texts: arrow, sklearn, or a callable of your own as MODULE:FUNCTION.  [default: arrow]"),
+    click.option("--ngrams", type=click.IntRange(1, 3), default=None,
+                 help="Longest run of words that is a word.  [default: 1]"),
+    click.option("--stemmer", metavar="LANGUAGE", default=None, help="Snowball stemmer, such as english."),
+    click.option("--files", type=click.Path(), default=None,
+                 help="Directory of a spec's files; missing ones are fetched to it.  [default: the user's cache]"),
+    click.option("--on-bad-record", type=click.Choice(["fail", "quarantine"]), default="fail", show_default=True,
+                 help="quarantine: keep bad records in quarantine.parquet and go on."),
+    click.option("--tokens-per-shard", type=int, default=None, help="Tokens of a shard.  [default: 20 M]"),
+)  # fmt: skip
+
+
+def _decorate(command: Any) -> Any:
+    for decorator in reversed((*_CURATION, *_READING)):
+        command = decorator(command)
+    return command
+
+
+@click.command()
+@click.argument("source")
+@click.argument("corpus", type=click.Path())
+@_decorate
+@options.execution_options
+def ingest(
+    source: str,
+    corpus: str,
+    scheduler: str,
+    workers: int | None,
+    memory: str | None,
+    reader: str | None,
+    read: tuple[str, ...],
+    tokenizer: str | None,
+    ngrams: int | None,
+    stemmer: str | None,
+    files: str | None,
+    on_bad_record: str,
+    tokens_per_shard: int | None,
+    **curation: Any,
+) -> None:
+    """Make CORPUS from SOURCE: a spec (.toml), a file, a directory or a glob, local or a URL.
+
+    An interrupted ingest is finished by running it again.
+    """
+    from streaming_jsmf.workflow.ingest import IngestRequest
+    from streaming_jsmf.workflow.ingest import ingest as run
+
+    given = _reader_options(read)
+    own = tokenizer if tokenizer is not None and ":" in tokenizer else None
+    for key, value in (
+        ("tokenizer", None if own else tokenizer),
+        ("ngrams", ngrams),
+        ("stemmer", stemmer),
+    ):
+        if value is not None:
+            given[key] = value
+    if own:
+        # As with other programs that import what the user names: from where the command was started.
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109
+    built = run(
+        source,
+        corpus,
+        IngestRequest(
+            reader,  # type: ignore[arg-type]
+            given,
+            curation,
+            own,
+            tokens_per_shard,
+            on_bad_record,  # type: ignore[arg-type]
+            files,
+        ),
+        options.execution(scheduler, workers, memory),
+        progress_listener(),
+        progress=sys.stderr.isatty(),
+    )
+    sizes = f"{built.n_documents} documents, {built.n_words} words, {built.nonzeros} nonzeros"
+    click.echo(f"corpus: {corpus} ({sizes})")
+
+
+def _reader_options(pairs: tuple[str, ...]) -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not (key and equals):
+            raise InputError(f"--read is {pair!r}; give KEY=VALUE, such as text=body")
+        given[key] = value
+    return given

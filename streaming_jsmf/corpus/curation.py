@@ -1,0 +1,248 @@
+"""Curation as the papers' authors do it: the words that carry a subject, no documents too short to tell one.
+
+Every rule can be switched off, and what each took away is written down. Words are chosen from counts alone, which may
+come in any number of tables, so the choice needs memory for the words kept and one table, not for all words there are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from streaming_jsmf.corpus.manifest import Dropped, as_number
+from streaming_jsmf.corpus.stop_words import load_stop_words
+from streaming_jsmf.corpus.vocabulary import tf_idf
+from streaming_jsmf.errors import InputError
+
+
+@dataclass(frozen=True)
+class Curation:
+    """What to keep of a source. The defaults are those of the papers, but for ``vocabulary_size``.
+
+    Attributes
+    ----------
+    stop_words
+        "english", "none", or the path of a list (see ``load_stop_words``).
+    min_word_length
+        Characters a word must have.
+    min_document_frequency, max_document_frequency
+        A word must be in this many documents at least and at most; below 1 they are shares of all documents.
+    vocabulary_size
+        N, the words kept, by tf-idf; None keeps all that pass the other rules.
+    duplicates
+        "drop" keeps one of the documents whose bags of words are equal, "keep" all. Empty ones are no copies.
+    min_distinct_words
+        A document must keep this many distinct words,
+    min_tokens
+        and this many tokens; 0 for both keeps even empty documents.
+
+    Raises
+    ------
+    InputError
+        For a number out of range.
+    """
+
+    stop_words: str = "english"
+    min_word_length: int = 1
+    min_document_frequency: float = 1
+    max_document_frequency: float | None = None
+    vocabulary_size: int | None = None
+    duplicates: Literal["keep", "drop"] = "keep"
+    min_distinct_words: int = 3
+    min_tokens: int = 5
+
+    def __post_init__(self) -> None:
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if value is not None and not value >= least:
+                raise InputError(f"{name} is {value}; it must be at least {least}")
+        for name in ("min_document_frequency", "max_document_frequency"):
+            value = getattr(self, name)
+            if value is not None and not (0 < value < 1 or (value >= 1 and float(value).is_integer())):
+                raise InputError(
+                    f"{name} is {value}; give a number of documents, or a share of them between 0 and 1"
+                )
+
+
+_LEAST = {"min_word_length": 1, "vocabulary_size": 1, "min_distinct_words": 0, "min_tokens": 0}
+CURATION_KEYS = tuple(field.name for field in fields(Curation))
+
+
+@dataclass(frozen=True, eq=False)
+class WordTable:
+    """Counts of some words over all documents.
+
+    Attributes
+    ----------
+    words
+        Arrow array of n strings.
+    ids
+        (n,) int64; word ids in the source, or places in the sorted order of words.
+    document_frequency
+        (n,) int64.
+    term_count
+        (n,) float64.
+    """
+
+    words: Any
+    ids: NDArray[np.int64]
+    document_frequency: NDArray[np.int64]
+    term_count: NDArray[np.float64]
+
+    def take(self, places: NDArray[Any]) -> WordTable:
+        """The words at these places (integers or a mask), in that order."""
+        chosen = np.flatnonzero(places) if places.dtype == bool else places
+        return WordTable(
+            self.words.take(pa.array(chosen)),
+            self.ids[chosen],
+            self.document_frequency[chosen],
+            self.term_count[chosen],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """The words kept, in the order they came, and what each rule took away."""
+
+    table: WordTable
+    dropped: tuple[Dropped, ...]
+
+
+def select_words(
+    tables: Iterable[WordTable], n_documents: int, curation: Curation, *, ngrams: bool = False
+) -> Selection:
+    """Choose the vocabulary. Tables come in order of ids, and no word twice.
+
+    A word is compared with the stop words in lower case. The best ``vocabulary_size`` by
+    term_count * ln(floor(M / document_frequency)) are kept, equal scores by the smaller id; a word in more than
+    half of the documents scores 0 and so comes last.
+
+    Parameters
+    ----------
+    tables
+        Counts of the words.
+    n_documents
+        M, the documents counted.
+    curation
+        The rules.
+    ngrams
+        Whether a word with spaces is a run of words, to be left out if one of them is a stop word.
+
+    Memory: the words kept so far, twice at most, and one table.
+    """
+    rules = _Rules(n_documents, curation, ngrams)
+    kept: list[WordTable] = []
+    n_kept = 0
+    for table in tables:
+        kept.append(rules.apply(table))
+        n_kept += len(kept[-1].ids)
+        if curation.vocabulary_size is not None and n_kept > 2 * curation.vocabulary_size + _SLACK:
+            kept = [rules.best(_concatenate(kept))]
+            n_kept = len(kept[0].ids)
+    table = rules.best(_concatenate(kept))
+    return Selection(table, rules.dropped())
+
+
+#: Words beyond the vocabulary that may be held before the worst are let go.
+_SLACK = 200_000
+
+
+class _Rules:
+    """The rules in their order, each counting what it took."""
+
+    def __init__(self, n_documents: int, curation: Curation, ngrams: bool) -> None:
+        self._n_documents = n_documents
+        self._curation = curation
+        self._ngrams = ngrams
+        self._stop_words = load_stop_words(curation.stop_words)
+        self._stop_array = pa.array(sorted(self._stop_words), pa.string())
+        self._least = _documents(curation.min_document_frequency, n_documents, math.ceil)
+        most = curation.max_document_frequency
+        self._most = None if most is None else _documents(most, n_documents, math.floor)
+        self._words = dict.fromkeys(self._reasons(), 0)
+        self._tokens = dict.fromkeys(self._reasons(), 0.0)
+
+    def apply(self, table: WordTable) -> WordTable:
+        """All rules but the size."""
+        table = self._drop(table, "stop_words", self._is_stop_word(table.words))
+        if self._curation.min_word_length > 1:
+            lengths = np.asarray(pc.utf8_length(table.words))
+            table = self._drop(table, "min_word_length", lengths < self._curation.min_word_length)
+        table = self._drop(table, "min_document_frequency", table.document_frequency < self._least)
+        if self._most is not None:
+            table = self._drop(table, "max_document_frequency", table.document_frequency > self._most)
+        return table
+
+    def best(self, table: WordTable) -> WordTable:
+        """The best ``vocabulary_size`` words, in their order."""
+        size = self._curation.vocabulary_size
+        if size is None:
+            return table
+        score = tf_idf(table.term_count, table.document_frequency, self._n_documents)
+        below = np.ones(len(score), bool)
+        below[np.argsort(-score, kind="stable")[:size]] = False
+        return self._drop(table, "vocabulary_size", below)
+
+    def dropped(self) -> tuple[Dropped, ...]:
+        """What each rule took away."""
+        return tuple(
+            Dropped(step=step, reason=reason, words=self._words[step], tokens=as_number(self._tokens[step]))
+            for step, reason in self._reasons().items()
+        )
+
+    def _drop(self, table: WordTable, step: str, gone: NDArray[np.bool_]) -> WordTable:
+        if not gone.any():
+            return table
+        self._words[step] += int(gone.sum())
+        self._tokens[step] += float(table.term_count[gone].sum())
+        return table.take(~gone)
+
+    def _is_stop_word(self, words: Any) -> NDArray[np.bool_]:
+        lower = pc.utf8_lower(words)
+        found: NDArray[np.bool_] = np.asarray(pc.is_in(lower, value_set=self._stop_array))
+        if not self._ngrams:
+            return found
+        parts = pc.split_pattern(lower, " ")
+        hits = np.asarray(pc.is_in(parts.flatten(), value_set=self._stop_array))
+        offsets = np.asarray(parts.offsets)
+        if len(words):
+            found = found | (np.add.reduceat(hits, offsets[:-1]) > 0)
+        return found
+
+    def _reasons(self) -> dict[str, str]:
+        curation, least = self._curation, self._least
+        reasons = {"stop_words": f"in the list of {len(self._stop_words)} stop words"}
+        if curation.min_word_length > 1:
+            reasons["min_word_length"] = f"shorter than {curation.min_word_length} characters"
+        reasons["min_document_frequency"] = (
+            f"in fewer than {least} documents" if least > 1 else "in no document"
+        )
+        if self._most is not None:
+            reasons["max_document_frequency"] = f"in more than {self._most} documents"
+        if curation.vocabulary_size is not None:
+            reasons["vocabulary_size"] = f"not among the {curation.vocabulary_size} best by tf-idf"
+        return reasons
+
+
+def _documents(limit: float, n_documents: int, whole: Any) -> int:
+    """A limit on document frequency as a number of documents."""
+    return int(whole(limit * n_documents)) if limit < 1 else int(limit)
+
+
+def _concatenate(tables: list[WordTable]) -> WordTable:
+    if not tables:
+        none = np.zeros(0, np.int64)
+        return WordTable(pa.array([], pa.string()), none, none, np.zeros(0, np.float64))
+    return WordTable(
+        pa.concat_arrays([table.words for table in tables]),
+        np.concatenate([table.ids for table in tables]),
+        np.concatenate([table.document_frequency for table in tables]),
+        np.concatenate([table.term_count for table in tables]),
+    )

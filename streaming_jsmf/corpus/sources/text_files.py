@@ -1,0 +1,178 @@
+"""Texts as files: a folder, or a tar or zip archive, with one document in each file."""
+
+from __future__ import annotations
+
+import re
+import tarfile
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import PurePosixPath
+from typing import Annotated, Any
+
+import pyarrow as pa
+from pydantic import AfterValidator
+
+from streaming_jsmf.corpus.sources.base import BadRecords, SourceBatch, Unit
+from streaming_jsmf.corpus.sources.files import list_files
+from streaming_jsmf.corpus.sources.text import Encoding, TokenOptions, words_of
+from streaming_jsmf.corpus.sources.text_lines import EMPTY, cut_short
+from streaming_jsmf.corpus.sources.text_records import RecordBuffer, TextColumns
+from streaming_jsmf.corpus.storage import open_file
+from streaming_jsmf.corpus.tokens.tokenizer import Tokenizer
+
+#: Files of a folder for one task.
+UNIT_FILES = 2000
+#: Bytes of a document; a larger file is no document but something that has strayed in.
+LARGEST_FILE = 256 << 20
+
+ARCHIVE_ERRORS = (EOFError, OSError, tarfile.TarError, zipfile.BadZipFile)
+
+
+def _compiles(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"no regular expression ({error})") from error
+    return pattern
+
+
+class TextFilesOptions(TokenOptions):
+    """Which files, how their bytes are read, and what their names tell.
+
+    ``members`` is a glob on the path within the folder or archive; ``name_pattern`` a regular expression looked for in
+    it, whose named groups become metadata columns.
+    """
+
+    encoding: Encoding = "utf-8"
+    members: str = "*"
+    name_pattern: Annotated[str, AfterValidator(_compiles)] | None = None
+
+
+@dataclass(frozen=True)
+class _File:
+    """One document: its path within the source, and its bytes; None where they cannot be had."""
+
+    name: str
+    data: bytes | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class TextFilesSource:
+    """Documents that are files. Ids are paths within the source; ``label`` is the name of the folder a file is in.
+
+    Attributes
+    ----------
+    root
+        Folder, or archive: ``.tar`` (with any compression), ``.tgz`` or ``.zip``; local or a URL.
+    options
+        See ``TextFilesOptions``.
+    tokenizer
+        Texts to words.
+    """
+
+    root: str
+    options: TextFilesOptions
+    tokenizer: Tokenizer
+    reader: str = "text-files"
+    vocabulary: None = None
+
+    def units(self) -> Sequence[Unit]:
+        """Two thousand files of a folder; an archive as a whole."""
+        if is_archive(self.root):
+            return [Unit(self.root)]
+        count = len(self._names())
+        return [
+            Unit(self.root, start, min(start + UNIT_FILES, count), min(UNIT_FILES, count - start))
+            for start in range(0, count, UNIT_FILES)
+        ]
+
+    def first_row(self, unit: Unit) -> int:
+        """Files before the unit."""
+        return unit.start
+
+    def place(self, unit: Unit, row: int) -> str:
+        """Path of the file."""
+        if is_archive(self.root):
+            return f"{self.root}, file {row + 1}"
+        return self._names()[unit.start + row]
+
+    def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
+        """One pass over the unit in batches of about 8 MB of text."""
+        groups = list(re.compile(self.options.name_pattern or "").groupindex)
+        metadata = dict.fromkeys(["label", *groups], pa.string())
+        buffer = RecordBuffer(TextColumns("text", "name", pa.string(), metadata))
+        row = -1
+        files = _archived(self.root) if is_archive(self.root) else self._plain(unit)
+        try:
+            for file in files:
+                if not fnmatch(file.name, self.options.members):
+                    continue
+                row += 1
+                text = self._text(file, row, bad)
+                if text is not None:
+                    buffer.add(row, text, file.name, self._metadata(file.name, groups))
+                if buffer.full:
+                    yield from (words_of(batch, self.tokenizer) for batch in buffer.flush())
+        except ARCHIVE_ERRORS as error:
+            bad.refuse(row + 1, cut_short(error))
+        if row < 0:
+            bad.refuse(None, f"{EMPTY}: no file in it matches {self.options.members!r}")
+        yield from (words_of(batch, self.tokenizer) for batch in buffer.flush())
+
+    def _text(self, file: _File, row: int, bad: BadRecords) -> str | None:
+        if file.data is None:
+            bad.refuse(row, f"{file.name}: {file.reason}")
+            return None
+        try:
+            return file.data.decode(self.options.encoding)
+        except UnicodeDecodeError as error:
+            what = f"byte {error.start} is not {self.options.encoding}"
+            bad.refuse(row, f"{file.name}: {what} (--read encoding=latin-1 reads anything)", file.data)
+            return None
+
+    def _metadata(self, name: str, groups: Sequence[str]) -> list[str | None]:
+        label = PurePosixPath(name).parent.name
+        found = re.search(self.options.name_pattern, name) if self.options.name_pattern else None
+        return [label, *(found[group] if found else None for group in groups)]
+
+    def _names(self) -> tuple[str, ...]:
+        return list_files(self.root)
+
+    def _plain(self, unit: Unit) -> Iterator[_File]:
+        for path in self._names()[unit.start : unit.stop]:
+            name = path.removeprefix(self.root).lstrip("/")
+            with open_file(path) as stream:
+                data = stream.read(LARGEST_FILE + 1)
+            yield _whole(name, data)
+
+
+def is_archive(path: str) -> bool:
+    """Whether the name is that of a tar or zip archive."""
+    name = path.lower()
+    return name.endswith((".zip", ".tgz", ".tar")) or ".tar." in name.rsplit("/", 1)[-1]
+
+
+def _archived(path: str) -> Iterator[_File]:
+    """The regular files of an archive in its order, one in memory at a time. Nothing is unpacked to disk."""
+    with open_file(path) as stream:
+        if path.lower().endswith(".zip"):
+            with zipfile.ZipFile(stream) as archive:
+                for member in archive.infolist():
+                    if not member.is_dir():
+                        with archive.open(member) as content:
+                            yield _whole(member.filename, content.read(LARGEST_FILE + 1))
+            return
+        with tarfile.open(fileobj=stream, mode="r|*") as tar:
+            for entry in tar:
+                if entry.isfile():
+                    opened: Any = tar.extractfile(entry)
+                    yield _whole(entry.name, opened.read(LARGEST_FILE + 1))
+
+
+def _whole(name: str, data: bytes) -> _File:
+    if len(data) > LARGEST_FILE:
+        return _File(name, None, f"larger than {LARGEST_FILE >> 20} MB, no document")
+    return _File(name, data)

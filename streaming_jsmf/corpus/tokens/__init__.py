@@ -1,0 +1,1 @@
+"""Texts into words: splitting, n-grams, stems, counts. Whole Arrow arrays at a time."""

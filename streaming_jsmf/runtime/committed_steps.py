@@ -1,0 +1,100 @@
+"""A step of a long job: numbered tasks that each commit a small record, in any order, on any scheduler."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dask
+
+from streaming_jsmf.errors import StoreError
+from streaming_jsmf.runtime.events import Listener, StageFinished, StageStarted, watch_commits
+from streaming_jsmf.runtime.files import write_json
+from streaming_jsmf.runtime.memory import release_unused_memory
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Step:
+    """Tasks 0..n-1 of one kind.
+
+    Attributes
+    ----------
+    name
+        For progress.
+    task
+        A function of a module: ``task(job, index)`` writes what it makes and returns its record (JSON values). It
+        may run again after a kill, over the rests of its first run.
+    job
+        What every task needs; small, since it travels with each.
+    sizes
+        Weight of each task in ``unit``, for progress.
+    records
+        Directory of the records; made if missing.
+    """
+
+    name: str
+    task: Callable[[Any, int], Record]
+    job: Any
+    sizes: Sequence[int]
+    records: Path
+    unit: str = "bytes"
+
+    def committed(self) -> frozenset[int]:
+        """Numbers of the tasks that are done."""
+        if not self.records.is_dir():
+            return frozenset()
+        return frozenset(int(path.stem) for path in self.records.glob("[0-9]*.json"))
+
+    def record(self, index: int) -> Record:
+        """What task ``index`` committed.
+
+        Raises
+        ------
+        StoreError
+            If the record is missing or damaged.
+        """
+        path = self.records / f"{index:05d}.json"
+        try:
+            value: Record = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise StoreError(f"{path} is missing or damaged; remove {path.parent} and run again") from error
+        return value
+
+
+def commit_task(step: Step, index: int) -> str:
+    """Task: do one, commit its record, return a token; nothing if it is committed already."""
+    path = step.records / f"{index:05d}.json"
+    if not path.exists():
+        record = step.task(step.job, index)
+        release_unused_memory()
+        write_json(path, record)
+    return f"{step.name}-{index}"
+
+
+def run_step(step: Step, arguments: Mapping[str, Any], listener: Listener) -> list[Record]:
+    """Run the tasks that are not committed; return all records in order.
+
+    ``arguments`` are those of ``Execution.runner``.
+
+    Raises
+    ------
+    InputError, StoreError
+        What a task met.
+    """
+    started = time.perf_counter()
+    step.records.mkdir(parents=True, exist_ok=True)
+    done = step.committed()
+    make = dask.delayed(commit_task, pure=False, traverse=False)
+    event = StageStarted(step.name, step.sizes, done, step.unit)
+    with watch_commits(step.committed, event, listener):
+        missing = [make(step, index) for index in range(len(step.sizes)) if index not in done]
+        if missing:
+            dask.compute(*missing, optimize_graph=False, **arguments)
+    listener(StageFinished(step.name, time.perf_counter() - started))
+    return [step.record(index) for index in range(len(step.sizes))]
