@@ -1,20 +1,30 @@
-"""The verb simulate: what it prints, what it refuses, and a kill in the middle."""
+"""The verb simulate: what it prints and refuses, and how a simulation that was interrupted goes on."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
 from streaming_jsmf.cli.main import run
-from streaming_jsmf.corpus import open_corpus, read_truth
+from streaming_jsmf.corpus import open_corpus, read_truth, simulate_lda
 from streaming_jsmf.corpus.format import read_manifest
+from streaming_jsmf.corpus.simulate import documents as drawing
+from streaming_jsmf.corpus.simulate import parts as parting
+from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
+from streaming_jsmf.runtime.committed_steps import Record
+from streaming_jsmf.runtime.events import Event, PartitionCommitted
+from streaming_jsmf.runtime.files import sole_user
+from streaming_jsmf.runtime.schedulers import Execution
 
 SMALL = ("--vocabulary-size", "300", "--topics", "4")
 
@@ -98,7 +108,7 @@ def test_an_existing_target_is_refused_and_kept(tmp_path: Path, capsys: pytest.C
 def test_a_killed_simulation_is_finished_by_the_same_command(scheduler: str, tmp_path: Path) -> None:
     # Many topics make small batches, here of 2000 documents, and so quick parts.
     arguments = ["--vocabulary-size", "600", "--topics", "500", "--mean-length", "10", "--zipf", "1"]
-    arguments += ["--documents", "24000", "--documents-per-shard", "2000"]
+    arguments += ["--alpha", "0.2", "--documents", "24000", "--documents-per-shard", "2000"]
     target, partial = tmp_path / "a", tmp_path / "a.partial"
     simulate = [sys.executable, "-m", "streaming_jsmf", "simulate"]
     command = [*simulate, str(target), *arguments, "--scheduler", scheduler, "--workers", "2"]
@@ -122,3 +132,151 @@ def test_a_killed_simulation_is_finished_by_the_same_command(scheduler: str, tmp
     assert call(tmp_path / "b", *arguments, "--scheduler", "synchronous") == 0
     assert files(target) == files(tmp_path / "b")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+
+
+def committed(partial: Path) -> list[int]:
+    return sorted(int(path.stem) for path in partial.glob("records/*.json"))
+
+
+class TestInterruption:
+    """Five parts; ``stop`` fails the run before its third."""
+
+    ARGUMENTS: ClassVar[dict[str, Any]] = {
+        "n_words": 300,
+        "n_topics": 4,
+        "seed": 7,
+        "n_documents": 450,
+        "documents_per_shard": 100,
+        "execution": Execution("synchronous"),
+    }
+
+    @pytest.fixture(autouse=True)
+    def small_batches(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(drawing, "BATCH_TOKENS", 10_000)
+
+    @pytest.fixture
+    def stop(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+        def stop(error: BaseException, after: int = 2) -> Path:
+            def failing(job: parting.Job, part: int) -> Record:
+                if len(job.step.committed()) == after:
+                    raise error
+                return task(job, part)
+
+            task = parting.write_part
+            monkeypatch.setattr(parting, "write_part", failing)
+            with pytest.raises(type(error)):
+                simulate_lda(tmp_path / "a", **self.ARGUMENTS)
+            monkeypatch.setattr(parting, "write_part", task)
+            assert not (tmp_path / "a").exists()
+            return tmp_path / "a.partial"
+
+        return stop
+
+    def finish(self, tmp_path: Path) -> list[int]:
+        """Run to the end, compare with an undisturbed run, and return the parts that were made."""
+        events: list[Event] = []
+        simulate_lda(tmp_path / "a", listener=events.append, **self.ARGUMENTS)
+        simulate_lda(tmp_path / "undisturbed", **self.ARGUMENTS)
+        assert files(tmp_path / "a") == files(tmp_path / "undisturbed")
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "undisturbed"]
+        return sorted(event.index for event in events if isinstance(event, PartitionCommitted))
+
+    @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device")])
+    def test_goes_on_from_what_is_committed(
+        self, tmp_path: Path, stop: Callable[..., Path], error: BaseException
+    ) -> None:
+        partial = stop(error)
+        kept = committed(partial)
+        assert len(kept) == 2
+        documents = partial / "corpus" / "documents"
+        assert sorted(path.name for path in documents.iterdir()) == [f"part-0000{i}.parquet" for i in kept]
+        (partial / "work" / "half").mkdir()
+        assert self.finish(tmp_path) == sorted({0, 1, 2, 3, 4} - set(kept))
+
+    def test_leaves_nothing_when_nothing_is_committed(
+        self, tmp_path: Path, stop: Callable[..., Path]
+    ) -> None:
+        stop(KeyboardInterrupt(), after=0)
+        assert list(tmp_path.iterdir()) == []
+
+    def test_other_arguments_are_refused_and_named(self, tmp_path: Path, stop: Callable[..., Path]) -> None:
+        partial = stop(KeyboardInterrupt())
+        before = files(partial)
+        for change, named in (
+            ({"seed": 8}, "seed: stored 7, asked 8"),
+            ({"alpha": [1, 2, 3, 4]}, r"alpha: stored 0.25, asked \[1.0, 2.0, 3.0, 4.0\]"),
+            ({"n_documents": 451}, "n_documents: stored 450, asked 451"),
+            ({"documents_per_shard": None}, "documents_per_shard: stored 100"),
+        ):
+            with pytest.raises(SettingsMismatchError, match=named):
+                simulate_lda(tmp_path / "a", **{**self.ARGUMENTS, **change})
+        assert files(partial) == before
+
+    def test_files_cut_off_by_a_crash_are_made_again(self, tmp_path: Path, stop: Callable[..., Path]) -> None:
+        partial = stop(KeyboardInterrupt(), after=3)
+        first, second, third = committed(partial)
+        shard = partial / "corpus" / "documents" / f"part-0000{first}.parquet"
+        shard.write_bytes(shard.read_bytes()[:-10])
+        (partial / "records" / f"0000{second}.npy").write_bytes(b"")
+        assert self.finish(tmp_path) == sorted({0, 1, 2, 3, 4} - {third})
+
+    @pytest.mark.parametrize("kind", ["arguments", "record"])
+    def test_damaged_records_are_named(self, tmp_path: Path, stop: Callable[..., Path], kind: str) -> None:
+        partial = stop(KeyboardInterrupt())
+        record = partial / "records" / f"0000{committed(partial)[0]}.json"
+        path = record if kind == "record" else partial / "simulation.json"
+        path.write_bytes(path.read_bytes()[:-20])
+        with pytest.raises(StoreError, match=f"{path}.* damaged; .* run"):
+            simulate_lda(tmp_path / "a", **self.ARGUMENTS)
+
+    def test_damaged_counts_are_named(self, tmp_path: Path, stop: Callable[..., Path]) -> None:
+        partial = stop(KeyboardInterrupt())
+        part = committed(partial)[0]
+        path = partial / "records" / f"0000{part}.npy"
+        path.write_bytes(b"?" * path.stat().st_size)
+        with pytest.raises(
+            StoreError, match=f"{path.name}: the counts are damaged; delete .*0000{part}.json"
+        ):
+            simulate_lda(tmp_path / "a", **self.ARGUMENTS)
+        path.with_suffix(".json").unlink()
+        assert self.finish(tmp_path) == [part]
+
+    def test_what_a_kill_after_the_commit_leaves_is_cleaned(
+        self, tmp_path: Path, stop: Callable[..., Path]
+    ) -> None:
+        partial = stop(KeyboardInterrupt())
+        kept = tmp_path / "kept"
+        shutil.copytree(partial, kept, ignore=shutil.ignore_patterns("corpus"))
+        corpus = simulate_lda(tmp_path / "a", **self.ARGUMENTS)
+        kept.rename(partial)
+        with pytest.raises(InputError, match="a exists; remove it"):
+            simulate_lda(tmp_path / "a", **{**self.ARGUMENTS, "seed": 8})
+        assert simulate_lda(tmp_path / "a", **self.ARGUMENTS).fingerprint == corpus.fingerprint
+        assert [path.name for path in tmp_path.iterdir()] == ["a"]
+        with pytest.raises(InputError, match="a exists; remove it"):
+            simulate_lda(tmp_path / "a", **self.ARGUMENTS)
+
+    def test_two_at_once_do_not_mix(self, tmp_path: Path, stop: Callable[..., Path]) -> None:
+        partial = stop(KeyboardInterrupt())
+        before = committed(partial)
+        with sole_user(partial / "lock"), pytest.raises(InputError, match="in use by another process"):
+            simulate_lda(tmp_path / "a", **self.ARGUMENTS)
+        assert committed(partial) == before
+
+    def test_a_foreign_directory_is_left_alone(self, tmp_path: Path) -> None:
+        (tmp_path / "a.partial").mkdir()
+        (tmp_path / "a.partial" / "thesis.txt").write_text("mine")
+        with pytest.raises(InputError, match="no interrupted simulation"):
+            simulate_lda(tmp_path / "a", **self.ARGUMENTS)
+        assert (tmp_path / "a.partial" / "thesis.txt").exists()
+
+    def test_a_worker_that_comes_late_does_not_bring_the_directory_back(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        jobs: list[parting.Job] = []
+        task = parting.write_part
+        monkeypatch.setattr(parting, "write_part", lambda job, part: jobs.append(job) or task(job, part))
+        simulate_lda(tmp_path / "a", **self.ARGUMENTS)
+        with pytest.raises(StoreError, match="was removed"):
+            task(jobs[0], 0)
+        assert [path.name for path in tmp_path.iterdir()] == ["a"]

@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 ALGORITHM_VERSION = 1
 
 #: Interpreter and libraries of a process.
-PROCESS_BYTES = 200 * 2**20
+PROCESS_BYTES = 280 * 2**20
 
 #: One batch and one row group of a task, with the copies made of them on the way.
 TASK_BYTES = 128 * 2**20

@@ -148,7 +148,7 @@ def _open_cells(path: str, options: H5adOptions) -> Iterator[_Cells]:
             yield _Cells(path, file, options, _Packages(sparse_dataset, hdf5.check_string_dtype))
     except FileNotFoundError as error:
         raise InputError(f"{path} cannot be read ({first_line(error)}); check the path") from error
-    except (OSError, RuntimeError, KeyError) as error:
+    except (OSError, RuntimeError, KeyError, UnicodeDecodeError) as error:
         raise _DamagedError(
             f"it cannot be read as HDF5 ({first_line(error)}); it is truncated or damaged: fetch it again"
         ) from error

@@ -232,7 +232,7 @@ def _open_matrix(path: str) -> Iterator[_Matrix]:
             yield _Matrix(path, stream, stack.enter_context(zipfile.ZipFile(stream)), stack)
     except OSError as error:
         raise InputError(f"{path} cannot be read ({first_line(error)}); check the path") from error
-    except (EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error, struct.error) as error:
+    except (EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, struct.error) as error:
         raise _DamagedError(
             f"it cannot be read as a matrix of scipy.sparse.save_npz ({first_line(error)}); it is truncated or "
             "damaged: write or fetch it again"

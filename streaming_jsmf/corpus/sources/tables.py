@@ -305,9 +305,7 @@ def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
         cut = data.rfind(b"\n") + 1
         if cut:
             yield rest + data[:cut]
-            rest = data[cut:]
-        else:
-            rest += data
+        rest = data[cut:] if cut else rest + data
         if len(rest) > _LONGEST_LINE:
             raise UnreadableError(
                 f"a line is longer than {_LONGEST_LINE >> 20} MB; it is not a table of lines"

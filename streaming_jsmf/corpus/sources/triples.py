@@ -30,7 +30,7 @@ from streaming_jsmf.corpus.sources.tables import (
 )
 from streaming_jsmf.errors import InputError
 
-_INTEGER = r"^[+-]?[0-9]{1,19}$"
+_INTEGER = r"^-?[0-9]{1,19}$"
 _NUMBER = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 
 
@@ -107,11 +107,10 @@ class TriplesSource:
     def _triples(self, unit: Unit, bad: BadRecords) -> Iterator[Triples]:
         options = self.options
         names = [options.document, options.word, *([options.count] if options.count else [])]
+        as_integers = options.integer_ids and not is_parquet(unit.path)
         try:
             for batch in read_table(unit, names, options, bad):
-                documents = document_keys(
-                    batch.columns[options.document], options.document, options.integer_ids
-                )
+                documents = document_keys(batch.columns[options.document], options.document, as_integers)
                 words = word_keys(batch.columns[options.word], options.word)
                 yield checked(batch, documents, words, self._counts(batch), bad)
         except UnreadableError as error:

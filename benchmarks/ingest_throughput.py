@@ -1,0 +1,147 @@
+"""CPU seconds and memory of an ingest of text, beside scikit-learn's CountVectorizer with a known vocabulary.
+
+python -m benchmarks.ingest_throughput SOURCE [--vocabulary-size 20000]
+
+SOURCE is a directory of Parquet files with columns ``text`` and ``doc_id``. What is compared: the whole ingest
+(reading, words, counts, choice of the vocabulary, writing and hashing the shards) with scikit-learn's ``transform`` alone,
+on the same texts held in memory, with the vocabulary that the ingest chose. Each in a process of its own, in turns.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import operator
+import re
+import resource
+import statistics
+import tempfile
+import time
+import unicodedata
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import click
+import pyarrow.parquet as pq
+
+from streaming_jsmf.corpus import open_corpus
+from streaming_jsmf.corpus.documents import iter_documents
+from streaming_jsmf.runtime.memory import peak_memory
+from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.workflow.ingest import IngestRequest, ingest
+
+SAMPLE = 200  # documents counted again by hand
+
+
+@click.command(help=__doc__)
+@click.argument("source", type=click.Path(path_type=Path, exists=True))
+@click.option("--vocabulary-size", default=20_000, show_default=True)
+@click.option("--repeats", default=3, show_default=True)
+@click.option("--workers", default="1,2", show_default=True, help="Threads of the ingest, one run for each.")
+def main(source: Path, vocabulary_size: int, repeats: int, workers: str) -> None:
+    # Not in this process: the peak memory of a child starts from that of its parent.
+    size = _alone(run_size, source)["size"] / 1e6
+    click.echo(f"{size:.1f} MB of text")
+    with tempfile.TemporaryDirectory() as scratch:
+        for count in workers.split(","):
+            runs = []
+            for repeat in range(repeats):
+                target = Path(scratch) / f"{count}-{repeat}"
+                ours = _alone(run_ingest, source, target, vocabulary_size, int(count))
+                runs.append((ours, _alone(run_peer, source, target)))
+            _report(size, int(count), runs)
+        _check(source, target)
+
+
+def _report(size: float, workers: int, runs: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
+    ours = [size / run["cpu"] for run, _ in runs]
+    peer = [size / run["cpu"] for _, run in runs]
+    ratio = statistics.median(a / b for a, b in zip(ours, peer, strict=True))
+    wall = statistics.median(run["wall"] for run, _ in runs)
+    peak = max(run["peak"] for run, _ in runs) / 2**20
+    click.echo(
+        f"ingest, {workers} threads: {statistics.median(ours):.1f} MB per CPU second, {wall:.1f} s, "
+        f"peak {peak:.0f} MiB; CountVectorizer: {statistics.median(peer):.1f} MB per CPU second; "
+        f"ratio {ratio:.2f} (of {len(runs)} runs; {min(map(operator.truediv, ours, peer)):.2f} at least)"
+    )
+
+
+def _alone(function: Callable[..., dict[str, float]], *arguments: Any) -> dict[str, float]:
+    """Call in a new process, so that peak memory and warm caches are its own."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(function, *arguments).result()
+
+
+def run_size(source: Path) -> dict[str, float]:
+    """Bytes of the texts."""
+    return {"size": sum(len(text.encode()) for text in _texts(source))}
+
+
+def run_ingest(source: Path, target: Path, vocabulary_size: int, workers: int) -> dict[str, float]:
+    """One ingest, and what it took."""
+    started, before = time.perf_counter(), _cpu()
+    request = IngestRequest(curation={"vocabulary_size": vocabulary_size})
+    ingest(source, target, request, Execution("threads", workers))
+    return _took(time.perf_counter() - started, _cpu() - before)
+
+
+def run_peer(source: Path, target: Path) -> dict[str, float]:
+    """The same texts counted by scikit-learn, and what it took."""
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    texts = _texts(source)
+    vectorizer = CountVectorizer(vocabulary=open_corpus(target).vocabulary().words)
+    started, before = time.perf_counter(), _cpu()
+    vectorizer.transform(texts)
+    return _took(time.perf_counter() - started, _cpu() - before)
+
+
+def _took(wall: float, cpu: float) -> dict[str, float]:
+    return {"wall": wall, "cpu": cpu, "peak": peak_memory()}
+
+
+def _cpu() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _texts(source: Path) -> list[str]:
+    texts: list[str] = []
+    for path in sorted(source.glob("*.parquet")):
+        texts.extend(pq.read_table(path, columns=["text"]).column("text").to_pylist())
+    return texts
+
+
+def _check(source: Path, target: Path) -> None:
+    """Count some documents again, slowly, and compare them with the corpus."""
+    corpus = open_corpus(target)
+    words = corpus.vocabulary().words
+    known = set(words)
+    found = {}
+    for block in iter_documents(corpus):
+        for i, identity in enumerate(block.document_id.to_pylist()):
+            pairs = slice(block.indptr[i], block.indptr[i + 1])
+            counts = zip(block.ids[pairs].tolist(), block.counts[pairs].tolist(), strict=True)
+            found[identity] = {words[j]: count for j, count in counts}
+    table = [
+        row
+        for path in sorted(source.glob("*.parquet"))
+        for row in pq.read_table(path, columns=["doc_id", "text"]).to_pylist()
+    ]
+    sample = table[:: max(1, len(table) // SAMPLE)]
+    for row in sample:
+        expected = {word: n for word, n in Counter(_words(row["text"])).items() if word in known}
+        assert found[row["doc_id"]] == expected, row["doc_id"]
+    click.echo(f"{len(sample)} documents counted again by hand: all equal")
+
+
+def _words(text: str) -> list[str]:
+    text = unicodedata.normalize("NFC", text).lower()
+    spaced = "".join(c if unicodedata.category(c)[0] in "LMN" else " " for c in text)
+    return [word for word in spaced.split(" ") if re.search(r"[^\W_]", word)]
+
+
+if __name__ == "__main__":
+    main()
