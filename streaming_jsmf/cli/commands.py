@@ -88,7 +88,10 @@ def fit(
     overwrite: bool,
     **settings: Any,
 ) -> None:
-    """Scan CORPUS and fit MODEL in one command; several K become MODEL/k=5, MODEL/k=10, ... of one scan."""
+    """Scan CORPUS and fit MODEL in one command; several K become MODEL/k=5, MODEL/k=10, ... of one scan.
+
+    A spec (.toml) is ingested first, to MODEL.corpus.
+    """
     from streaming_jsmf.workflow.fit import fit as run
 
     numbers = options.topic_numbers(topics)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
@@ -172,9 +173,8 @@ class _Rules:
     def apply(self, table: WordTable) -> WordTable:
         """All rules but the size."""
         table = self._drop(table, "stop_words", self._is_stop_word(table.words))
-        if self._curation.min_word_length > 1:
-            lengths = np.asarray(pc.utf8_length(table.words))
-            table = self._drop(table, "min_word_length", lengths < self._curation.min_word_length)
+        lengths = np.asarray(pc.utf8_length(table.words))
+        table = self._drop(table, "min_word_length", lengths < self._curation.min_word_length)
         table = self._drop(table, "min_document_frequency", table.document_frequency < self._least)
         if self._most is not None:
             table = self._drop(table, "max_document_frequency", table.document_frequency > self._most)
@@ -195,6 +195,8 @@ class _Rules:
         return tuple(
             Dropped(step=step, reason=reason, words=self._words[step], tokens=as_number(self._tokens[step]))
             for step, reason in self._reasons().items()
+            # A length of 1 leaves out what no vocabulary can hold, the empty word; few sources have it.
+            if step != "min_word_length" or self._curation.min_word_length > 1 or self._words[step]
         )
 
     def _drop(self, table: WordTable, step: str, gone: NDArray[np.bool_]) -> WordTable:
@@ -219,8 +221,8 @@ class _Rules:
     def _reasons(self) -> dict[str, str]:
         curation, least = self._curation, self._least
         reasons = {"stop_words": f"in the list of {len(self._stop_words)} stop words"}
-        if curation.min_word_length > 1:
-            reasons["min_word_length"] = f"shorter than {curation.min_word_length} characters"
+        length = curation.min_word_length
+        reasons["min_word_length"] = f"shorter than {length} characters" if length > 1 else "empty"
         reasons["min_document_frequency"] = (
             f"in fewer than {least} documents" if least > 1 else "in no document"
         )
@@ -233,7 +235,8 @@ class _Rules:
 
 def _documents(limit: float, n_documents: int, whole: Any) -> int:
     """A limit on document frequency as a number of documents."""
-    return int(whole(limit * n_documents)) if limit < 1 else int(limit)
+    # In decimals as it was written: 0.07 of 100 is 7, but 0.07 * 100 is a little more in floats.
+    return int(whole(Fraction(repr(float(limit))) * n_documents)) if limit < 1 else int(limit)
 
 
 def _concatenate(tables: list[WordTable]) -> WordTable:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from streaming_jsmf.config import InferSettings, ScanSettings
+from streaming_jsmf.corpus.format import read_manifest
+from streaming_jsmf.corpus.spec import load_spec
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.model.store import read_model, require_free_path
 from streaming_jsmf.moments.reader import Moments
@@ -16,6 +18,7 @@ from streaming_jsmf.runtime.events import Listener, silent
 from streaming_jsmf.runtime.files import local_path
 from streaming_jsmf.runtime.schedulers import Execution
 from streaming_jsmf.workflow.infer import infer, model_fingerprint
+from streaming_jsmf.workflow.ingest import ingest
 from streaming_jsmf.workflow.scan import scan
 
 logger = logging.getLogger(__name__)
@@ -33,6 +36,12 @@ def moments_beside(model: str | Path) -> Path:
     """Where ``fit`` puts the moments of a model unless told otherwise."""
     path = Path(model)
     return path.with_name(path.name + ".moments")
+
+
+def corpus_beside(model: str | Path) -> Path:
+    """Where ``fit`` puts the corpus that it makes of a spec."""
+    path = Path(model)
+    return path.with_name(path.name + ".corpus")
 
 
 def fit(
@@ -57,7 +66,8 @@ def fit(
     Parameters
     ----------
     corpus
-        Path or URL.
+        Path or URL; or a spec (``.toml``), which is ingested to ``model`` with ``.corpus`` appended unless that is
+        there already.
     model
         Where to write.
     topics
@@ -75,7 +85,7 @@ def fit(
     Raises
     ------
     InputError, StoreError
-        See ``scan`` and ``infer``; before any work if a model exists or ``topics`` is empty.
+        See ``ingest``, ``scan`` and ``infer``; before any work if a model exists or ``topics`` is empty.
     """
     if not topics:
         raise InputError("topics is empty; give at least one number")
@@ -86,13 +96,31 @@ def fit(
     wanted = {k: replace(base, n_topics=k) for k in topics}
     _refuse_taken_paths(target, tuple(targets.values()), overwrite)
     settings = replace(scan_settings or ScanSettings(), max_topics=max(topics))
-    store = scan(corpus, store_path, _serving(store_path, settings), execution, listener)
+    source = _ingested(corpus, target, execution, listener)
+    store = scan(source, store_path, _serving(store_path, settings), execution, listener)
     for k, path in targets.items():
         if not overwrite and path.exists() and _is_same(path, store, wanted[k]):
             logger.info("%s: complete, made by an earlier run with the same settings", path)
             continue
         infer(store, path, wanted[k], threads=threads, overwrite=overwrite, listener=listener)
     return Fitted(store.path, tuple(targets.values()))
+
+
+def _ingested(corpus: str | Path, model: Path, execution: Execution | None, listener: Listener) -> str | Path:
+    """The corpus itself, or that of the spec, made now if it is not there."""
+    if not str(corpus).lower().endswith(".toml"):
+        return corpus
+    path = corpus_beside(model)
+    if not path.exists():
+        ingest(corpus, path, execution=execution, listener=listener)
+        return path
+    wanted, found = load_spec(corpus).name, read_manifest(path).source.get("name")
+    if found != wanted:
+        raise InputError(
+            f"{path} is the corpus of {found!r}, not of {wanted!r}; remove it or choose another model"
+        )
+    logger.info("%s: made by an earlier run and used as it is", path)
+    return path
 
 
 def _refuse_taken_paths(model: Path, targets: tuple[Path, ...], overwrite: bool) -> None:

@@ -1,4 +1,4 @@
-"""What is at a path: a corpus, a moments store or a model; is it complete, and what made it."""
+"""What is at a path: a corpus, finished or not, a moments store or a model; is it complete, and what made it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from streaming_jsmf.corpus import open_corpus
+from streaming_jsmf.corpus.ingest.work import KIND, RECORD_NAME, Work
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.model.store import KIND as MODEL_KIND
 from streaming_jsmf.model.store import read_model
@@ -29,6 +30,8 @@ def describe(path: str | Path) -> dict[str, Any]:
     if "://" in str(path):
         return _describe_corpus(path)
     local = Path(path)
+    if (local / RECORD_NAME).exists():
+        return {"kind": KIND, "complete": False, "steps_done": Work(local).steps_done}
     if not (local / "zarr.json").exists():
         if local.is_dir() and any(local.glob("k=*/zarr.json")):
             children = sorted(local.glob("k=*"), key=lambda child: int(child.name[2:]))

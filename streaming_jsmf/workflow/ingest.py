@@ -24,6 +24,7 @@ from streaming_jsmf.corpus.sources.registry import (
 )
 from streaming_jsmf.corpus.spec import CorpusSpec, load_spec
 from streaming_jsmf.corpus.stop_words import NONE
+from streaming_jsmf.corpus.storage import is_url, normalise
 from streaming_jsmf.corpus.write import Origin, free_target
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.runtime.events import Listener, silent
@@ -84,7 +85,7 @@ def ingest(
         For a bad spec or source, files that cannot be had, bad records, and all that ``ingest_source`` refuses.
     """
     request = request or IngestRequest()
-    free_target(corpus)
+    _require_outside(free_target(corpus), request.files if request.files is not None else source)
     if str(source).lower().endswith(".toml"):
         opened, settings, origin = _from_spec(load_spec(source), request, progress)
     else:
@@ -98,7 +99,10 @@ def _from_spec(
     spec: CorpusSpec, request: IngestRequest, progress: bool
 ) -> tuple[OpenedSource, IngestSettings, Origin]:
     if request.reader is not None or request.read:
-        raise InputError("a spec names its own reader and options; leave --reader and --read out, or edit it")
+        given = ", ".join(
+            ["--reader"] * (request.reader is not None) + [f"--read {key}" for key in request.read]
+        )
+        raise InputError(f"a spec names its own reader and its options; leave {given} out, or edit the spec")
     directory = Path(request.files) if request.files is not None else _cache(spec.name)
     found = fetch_files(spec.remote_files, directory, page=spec.source.url, progress=progress)
     for name, digest in found.items():
@@ -150,9 +154,16 @@ def _from_source(source: str | Path, request: IngestRequest) -> tuple[OpenedSour
 def _settings(
     request: IngestRequest, curation: Curation, opened: OpenedSource, tokens_per_shard: int
 ) -> IngestSettings:
-    return IngestSettings(
-        curation, request.tokens_per_shard or tokens_per_shard, request.on_bad_record, opened.ngrams
-    )
+    given = request.tokens_per_shard
+    tokens = tokens_per_shard if given is None else given
+    return IngestSettings(curation, tokens, request.on_bad_record, opened.ngrams)
+
+
+def _require_outside(target: Path, source: str | Path) -> None:
+    """A corpus within its own source would be found there as a part of it."""
+    root = normalise(source)
+    if not is_url(root) and Path(root).is_dir() and target.resolve().is_relative_to(Path(root).resolve()):
+        raise InputError(f"{target} lies inside the source {root}; choose another place for the corpus")
 
 
 def _cache(name: str) -> Path:

@@ -86,7 +86,7 @@ def commit(
             entries.append(in_documents(shard, name))
     _write_quarantine(work)
     corpus = commit_directory(work.corpus, target, entries, counts, origin)
-    shutil.rmtree(work.root, ignore_errors=True)
+    work.remove()
     return corpus
 
 

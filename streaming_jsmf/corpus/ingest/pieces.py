@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.hashing import hash_bags, hash_values
 from streaming_jsmf.corpus.sources.base import SourceBatch
+from streaming_jsmf.errors import StoreError
 
 #: One entry of a file of keys: 128 bits of hash, what decides between equal ones, and which document it is: its number
 #: in the piece, its unit, its row there.
@@ -97,7 +99,7 @@ class PieceWriter:
             if keys:
                 joined = np.concatenate(keys)
                 by_hash = joined[np.argsort(joined["high"], kind="stable")]
-                np.save(self._stem.with_suffix(f".{kind}.npy"), by_hash)
+                by_hash.tofile(self._stem.with_suffix(f".{kind}"))
 
     def abort(self) -> None:
         """Close the stream of bags."""
@@ -158,8 +160,15 @@ class PieceWriter:
 
 
 def read_bags(stem: Path) -> Iterator[UnitBatch]:
-    """The batches that were written, their codes over the words of the piece."""
-    with pa.memory_map(str(stem.with_suffix(".bags"))) as file, pa.ipc.open_stream(file) as stream:
+    """The batches that were written, their codes over the words of the piece.
+
+    Raises
+    ------
+    StoreError
+        If the file is missing or damaged.
+    """
+    path = stem.with_suffix(".bags")
+    with _ours(path), pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
         for record in stream:
             codes, counts = record.column("codes"), record.column("counts")
             offsets = np.asarray(codes.offsets).astype(np.int64)
@@ -185,8 +194,32 @@ def write_table(path: Path, table: Any) -> None:
 
 
 def read_table(path: Path) -> Any:
-    """The table, mapped from the file rather than read."""
-    return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+    """The table, mapped from the file rather than read.
+
+    Raises
+    ------
+    StoreError
+        If the file is missing or damaged.
+    """
+    with _ours(path):
+        return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+
+
+@contextmanager
+def _ours(path: Path) -> Iterator[None]:
+    """What an earlier step wrote; only a crash of the machine or a person leaves it in another state."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise damaged(path) from error
+
+
+def damaged(path: Path) -> StoreError:
+    """The error for a file of an unfinished ingest."""
+    root = next(
+        parent for parent in (path, *path.parents) if parent.suffix == ".partial" or parent == parent.parent
+    )
+    return StoreError(f"{path} is missing or damaged; remove {root} and run again")
 
 
 def _keys(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.corpus.ingest.pieces import KEY
 
 #: Keys held at once.
-BUCKET_KEYS = 4_000_000
+BUCKET_KEYS = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,10 +46,10 @@ def find_repeats(files: Mapping[int, Path], without: Repeats | None = None) -> R
     without
         Documents that do not count.
     """
-    keys = {piece: np.load(path, mmap_mode="r") for piece, path in files.items() if path.exists()}
-    total = sum(len(array) for array in keys.values())
+    present = {piece: path for piece, path in files.items() if path.exists()}
+    total = sum(path.stat().st_size for path in present.values()) // KEY.itemsize
     found: dict[int, list[NDArray[Any]]] = {}
-    for bucket in _buckets(keys, max(1, -(-total // BUCKET_KEYS))):
+    for bucket in _buckets(present, max(1, -(-total // BUCKET_KEYS))):
         for piece, repeated in _repeats_in(bucket, without):
             found.setdefault(piece, []).append(repeated)
     ordinals, units, rows = {}, {}, {}
@@ -61,15 +61,24 @@ def find_repeats(files: Mapping[int, Path], without: Repeats | None = None) -> R
     return Repeats(ordinals, units, rows)
 
 
-def _buckets(keys: Mapping[int, NDArray[Any]], count: int) -> Iterator[dict[int, NDArray[Any]]]:
-    """The keys whose first 64 bits lie in each of ``count`` equal ranges."""
+def _buckets(files: Mapping[int, Path], count: int) -> Iterator[dict[int, NDArray[Any]]]:
+    """The keys whose first 64 bits lie in each of ``count`` equal ranges; read, as maps would fill the memory."""
     edges = np.array([(i << 64) // count for i in range(1, count)], np.uint64)
-    cuts = {
-        piece: np.concatenate([[0], np.searchsorted(array["high"], edges), [len(array)]])
-        for piece, array in keys.items()
-    }
+    cuts = {piece: _cuts(path, edges) for piece, path in files.items()}
     for i in range(count):
-        yield {piece: np.asarray(array[cuts[piece][i] : cuts[piece][i + 1]]) for piece, array in keys.items()}
+        yield {
+            piece: np.fromfile(
+                path, KEY, count=cuts[piece][i + 1] - cuts[piece][i], offset=cuts[piece][i] * KEY.itemsize
+            )
+            for piece, path in files.items()
+        }
+
+
+def _cuts(path: Path, edges: NDArray[np.uint64]) -> list[int]:
+    if not len(edges):
+        return [0, path.stat().st_size // KEY.itemsize]
+    keys = np.memmap(path, KEY, mode="r")
+    return [0, *np.searchsorted(keys["high"], edges).tolist(), len(keys)]
 
 
 def _repeats_in(
@@ -92,4 +101,4 @@ def _repeats_in(
 
 def piece_files(stems: Sequence[Path], kind: str) -> dict[int, Path]:
     """Files of keys of a kind ("contents" or "identities") by piece."""
-    return {piece: stem.with_suffix(f".{kind}.npy") for piece, stem in enumerate(stems)}
+    return {piece: stem.with_suffix(f".{kind}") for piece, stem in enumerate(stems)}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from streaming_jsmf.corpus.ingest.write import REPEATED_ID, STEPS, WriteJob, sav
 from streaming_jsmf.corpus.manifest import Dropped, Json, as_number
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD, ShardLimits
 from streaming_jsmf.corpus.sources.base import BATCH_BYTES, OnBadRecord, Source, Unit
+from streaming_jsmf.corpus.sources.files import list_files
 from streaming_jsmf.corpus.sources.shuffle import ShuffledSource, n_buckets_for
 from streaming_jsmf.corpus.stop_words import ENGLISH, NONE, load_stop_words
 from streaming_jsmf.corpus.storage import AnyPath, file_size, is_url
@@ -96,16 +97,22 @@ def ingest_source(
         ingest_memory(execution), execution.memory, "the ingest", "lower --workers or raise --memory"
     )
     units = source.units()
+    begun = _arguments(source, units, settings)
     work = Work.beside(path)
-    work.start(_arguments(source, units, settings))
-    with sole_user(work.root / "lock"), execution.runner() as arguments:
-        run = _Run(source, settings, work, arguments, listener)
-        try:
-            return run.to(path, units, origin or Origin())
-        except InputError:
-            # Mending the input makes it another source: what was done is of no use any more.
-            shutil.rmtree(work.root, ignore_errors=True)
-            raise
+    work.make()
+    with sole_user(work.lock), ExitStack() as after:
+        work.start(begun)
+        after.callback(work.remove_unused)
+        with execution.runner() as arguments:
+            run = _Run(source, settings, work, arguments, listener)
+            try:
+                return run.to(path, units, origin or Origin())
+            except InputError:
+                # Mending the input makes it another source: what was done is of no use any more. Not here, where
+                # other tasks may still be writing.
+                after.pop_all()
+                after.callback(work.remove)
+                raise
 
 
 def ingest_memory(execution: Execution) -> int:
@@ -322,10 +329,12 @@ def _seen(read: Sequence[Record], contents: Repeats) -> dict[str, Json]:
 def _arguments(source: Any, units: Sequence[Unit], settings: IngestSettings) -> dict[str, Any]:
     """What decides the bytes of the corpus, to tell whether an unfinished ingest is of the same."""
     files = sorted({unit.path for unit in units})
+    words = source.vocabulary
     return {
         "source": hashlib.sha256(repr(source).encode()).hexdigest(),
         "units": hashlib.sha256(json.dumps([asdict(unit) for unit in units]).encode()).hexdigest(),
         "files": hashlib.sha256(json.dumps([_state(path) for path in files]).encode()).hexdigest(),
+        "words": None if words is None else hashlib.sha256("\n".join(words).encode()).hexdigest(),
         "curation": _settings(settings.curation),
         "tokens_per_shard": settings.tokens_per_shard,
         "on_bad_record": settings.on_bad_record,
@@ -333,7 +342,13 @@ def _arguments(source: Any, units: Sequence[Unit], settings: IngestSettings) -> 
 
 
 def _state(path: str) -> list[Any]:
-    """Enough to notice that a file was changed since."""
+    """Enough to notice that a file, or one in a directory, was changed since."""
+    try:
+        path.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"{path!a}: the name of the file is not UTF-8; rename it") from error
+    if not is_url(path) and Path(path).is_dir():
+        return [_state(name) for name in list_files(path)]
     if not is_url(path) and Path(path).exists():
         found = Path(path).stat()
         return [path, found.st_size, found.st_mtime_ns]

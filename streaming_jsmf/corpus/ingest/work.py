@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.sources.base import Unit
-from streaming_jsmf.errors import SettingsMismatchError, StoreError
+from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.runtime.files import write_json
 
 KIND = "unfinished ingest"
 RECORD_NAME = "ingest.json"
-
+_LOCK_NAME = "lock"
 
 #: Bytes of the units that one task reads, and about how many tasks there are between these bounds.
 GROUP_BYTES = (16 << 20, 128 << 20)
@@ -141,28 +142,77 @@ class Work:
         with np.load(path) as saved:
             return dict(saved.items())
 
+    @property
+    def lock(self) -> Path:
+        """Held by the process that works here."""
+        return self.root / _LOCK_NAME
+
+    @property
+    def steps_done(self) -> dict[str, int]:
+        """Tasks that are committed, by step."""
+        folders = sorted(path for path in (self.root / "records").glob("*") if path.is_dir())
+        counts = {folder.name: len(list(folder.glob("[0-9]*.json"))) for folder in folders}
+        return {name: count for name, count in counts.items() if count}
+
+    def make(self) -> None:
+        """Make the directory if it is not there.
+
+        Raises
+        ------
+        InputError
+            If something else is in its place: it would be removed in the end.
+        """
+        if self.root.is_dir():
+            names = {path.name for path in self.root.iterdir()}
+            begun = f".{RECORD_NAME}."  # what a kill leaves of a record being written
+            foreign = {name for name in names if name != _LOCK_NAME and not name.startswith(begun)}
+            ours = RECORD_NAME in names or not foreign
+        else:
+            ours = not self.root.exists() and not self.root.is_symlink()
+        if not ours:
+            raise InputError(
+                f"{self.root} is needed to work in and holds something else; move it away or choose another target"
+            )
+        self.root.mkdir(parents=True, exist_ok=True)
+
     def start(self, arguments: Mapping[str, Any]) -> None:
-        """Make the directory, or take over that of an interrupted ingest of the same arguments (JSON values).
+        """Begin an ingest, or take over an interrupted one of the same arguments (JSON values). Needs the lock.
 
         Raises
         ------
         SettingsMismatchError
-            If it was begun with other arguments; names those that differ.
+            If steps of other arguments are done; names those that differ.
         StoreError
-            If its record is damaged.
+            If the record is damaged.
         """
         path = self.root / RECORD_NAME
-        if not path.exists():
-            self.root.mkdir(parents=True, exist_ok=True)
+        if not path.exists() or not self.steps_done:
             write_json(path, {"kind": KIND, "arguments": arguments})
             return
-        begun = _load(path)["arguments"]
+        record = _load(path)
+        begun = record.get("arguments") if isinstance(record, dict) else None
+        if not isinstance(begun, dict):
+            raise StoreError(f"{path} is damaged; remove {self.root} and run again")
         differing = sorted(key for key in {*begun, *arguments} if begun.get(key) != arguments.get(key))
         if differing:
             raise SettingsMismatchError(
                 f"{self.root} holds an unfinished ingest that differs in {', '.join(differing)}; "
                 "finish it with its own command, or remove that directory"
             )
+
+    def remove(self) -> None:
+        """Remove the directory, its record last: until then it can be told whose it is."""
+        for path in self.root.iterdir() if self.root.is_dir() else ():
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name != RECORD_NAME:
+                path.unlink(missing_ok=True)
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    def remove_unused(self) -> None:
+        """Remove the directory if no step has got anywhere."""
+        if not self.steps_done:
+            self.remove()
 
 
 def _load(path: Path) -> Any:

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.curation import Curation
 from streaming_jsmf.corpus.documents import Documents
-from streaming_jsmf.corpus.ingest.pieces import UnitBatch, read_bags, read_table
+from streaming_jsmf.corpus.ingest.pieces import UnitBatch, damaged, read_bags, read_table
 from streaming_jsmf.corpus.ingest.read import QUARANTINE_SCHEMA
 from streaming_jsmf.corpus.ingest.work import Piece, Work
 from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter
 from streaming_jsmf.corpus.sources.base import BadRecords, Source, SourceBatch
+from streaming_jsmf.errors import InputError
 
 #: Why documents are left out, in the order in which they are asked; 0 is for those that stay.
 STEPS = ("kept", "repeated_id", "duplicates", "min_distinct_words", "min_tokens")
@@ -91,6 +92,7 @@ def write_piece(job: WriteJob, index: int) -> dict[str, Any]:
             if documents.n_documents:
                 writer.write(documents)
             ordinal += batch.n_documents
+        _require_all(job, piece, ordinal)
         shards = writer.close()
     finally:
         writer.abort()
@@ -106,6 +108,16 @@ def write_piece(job: WriteJob, index: int) -> dict[str, Any]:
         "documents": dict(zip(STEPS, tally.documents.tolist(), strict=True)),
         "tokens": dict(zip(STEPS, tally.tokens.tolist(), strict=True)),
     }
+
+
+def _require_all(job: WriteJob, piece: Piece, seen: int) -> None:
+    """A stream of bags that was cut between two batches looks whole."""
+    if seen == piece.documents:
+        return
+    if not job.rereads:
+        raise damaged(job.work.piece(piece.group, piece.number).with_suffix(".bags"))
+    path = next(iter(job.work.load_units(piece.group).values())).path
+    raise InputError(f"{path}: it was changed while it was read; run the same command again")
 
 
 def piece_batches(job: WriteJob, piece: Piece) -> Iterator[UnitBatch]:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.documents import BATCH_NONZEROS, ID_COLUMNS, document_ids, narrow_counts
 from streaming_jsmf.corpus.footer import check_columns, leaf_columns
@@ -34,6 +36,58 @@ class BagOptions(Strict):
 
 
 @dataclass(frozen=True)
+class BagColumns:
+    """The columns of all files of a source.
+
+    Attributes
+    ----------
+    id, id_kind
+        Name of the document ids and "integers" or "strings"; None for none.
+    counts
+        "integers" or "floats".
+    metadata
+        Name and type of each column kept, in order.
+    """
+
+    id: str | None
+    id_kind: str | None
+    counts: str
+    metadata: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of(cls, schema: Any, wanted: str | None) -> BagColumns:
+        """Those of a file; its ids are the column ``wanted``, else found by the usual names.
+
+        Raises
+        ------
+        UnreadableError
+            If one is missing or mistyped.
+        """
+        try:
+            check_columns(schema, "it")
+        except InputError as error:
+            raise UnreadableError(str(error).replace("it: column", "its column", 1)) from error
+        if wanted is not None and wanted not in schema.names:
+            has = ", ".join(schema.names)
+            raise UnreadableError(f"it has no column {wanted!r} for document ids; it has {has}")
+        found = wanted or next((name for name in ID_COLUMNS if name in schema.names), None)
+        id_kind = None if found is None else _id_kind(found, schema.field(found).type)
+        real = pa.types.is_floating(schema.field("counts").type.value_type)
+        rest = [field for field in schema if field.name not in ("ids", "counts", found)]
+        kinds = tuple((field.name, str(field.type)) for field in rest)
+        return cls(found, id_kind, "floats" if real else "integers", kinds)
+
+    def __str__(self) -> str:
+        ids = [] if self.id is None else [(self.id, self.id_kind)]
+        return ", ".join(f"{name}: {kind}" for name, kind in [("counts", self.counts), *ids, *self.metadata])
+
+    def agrees_with(self, other: BagColumns) -> bool:
+        """Whether shards of both can stand in one corpus; the order of columns does not matter."""
+        plain = [(c.id, c.id_kind, c.counts, dict(c.metadata)) for c in (self, other)]
+        return plain[0] == plain[1]
+
+
+@dataclass(frozen=True)
 class BagSource:
     """Documents as list columns ``ids`` and ``counts`` over a vocabulary.
 
@@ -43,15 +97,15 @@ class BagSource:
         Local paths or URLs of the shards.
     vocabulary_path
         Of the word list.
-    id_column
-        Name of the ids, or None for none.
+    columns
+        Those of the first file that can be read; all others must agree.
     fingerprint
         Of a corpus with a manifest, else None.
     """
 
     files: tuple[str, ...]
     vocabulary_path: str
-    id_column: str | None
+    columns: BagColumns
     fingerprint: str | None = None
     reader: str = "bag-of-words-parquet"
     rereads: bool = True
@@ -65,7 +119,7 @@ class BagSource:
         Raises
         ------
         InputError
-            If there are none, or the first shard has not the columns.
+            If there are none, or no shard has the columns.
         StoreError
             If a corpus with a manifest is damaged.
         """
@@ -73,11 +127,11 @@ class BagSource:
         if exists(join(root, MANIFEST_NAME)):
             corpus = open_corpus(root)
             shards = tuple(corpus.shard_path(shard) for shard in corpus.shards)
-            return cls(shards, corpus.vocabulary_path, _id_column(shards, options.id), corpus.fingerprint)
+            return cls(shards, corpus.vocabulary_path, _columns(shards, options.id), corpus.fingerprint)
         words = join(root, options.vocabulary) if options.vocabulary else find_vocabulary(root)
         files = tuple(join(root, name) for name in find_shards(root, words))
         files = tuple(path for path in files if not only or path in only)
-        return cls(files, words, _id_column(files, options.id))
+        return cls(files, words, _columns(files, options.id))
 
     @property
     def vocabulary(self) -> Sequence[str]:
@@ -102,10 +156,12 @@ class BagSource:
         row = 0
         try:
             with open_parquet_source(unit.path) as file:
-                _check(file.schema_arrow, unit.path, self.id_column)
+                found = BagColumns.of(file.schema_arrow, self.columns.id)
+                if not found.agrees_with(self.columns):
+                    raise UnreadableError(f"its columns are {found}, those of the first file {self.columns}")
                 for g in range(unit.start, unit.stop):
                     for batch in _batches(file, g):
-                        yield from _checked(batch, n_words, self.id_column, row, bad)
+                        yield from _checked(batch, n_words, self.columns, row, bad)
                         row += batch.num_rows
         except UnreadableError as error:
             bad.refuse(None, str(error))
@@ -139,69 +195,71 @@ def _batches(file: Any, g: int) -> Iterator[Any]:
 
 
 def _checked(
-    batch: Any, n_words: int, id_column: str | None, first: int, bad: BadRecords
+    batch: Any, n_words: int, columns: BagColumns, first: int, bad: BadRecords
 ) -> Iterator[SourceBatch]:
-    """The batch whole if all its records are good; else its good records in runs, each bad one refused."""
-    start = 0
-    while start < batch.num_rows:
-        rest = batch.slice(start)
-        try:
-            yield _convert(rest, n_words, id_column, first + start)
+    """The good records of a batch, each bad one refused."""
+    rows = np.arange(first, first + batch.num_rows)
+    reasons = dict(_bad_rows(batch, n_words, columns, 0))
+    for row, reason in reasons.items():
+        bad.refuse(first + row, reason, _as_json(batch, row))
+    if reasons:
+        keep = np.ones(batch.num_rows, bool)
+        keep[list(reasons)] = False
+        batch, rows = batch.filter(pa.array(keep)), rows[keep]
+    yield _convert(batch, n_words, columns, rows)
+
+
+def _bad_rows(batch: Any, n_words: int, columns: BagColumns, start: int) -> Iterator[tuple[int, str]]:
+    """Row and reason of each bad record, found by halves: most batches have none, and a look at each is dear."""
+    try:
+        _convert(batch, n_words, columns, np.arange(batch.num_rows))
+    except RecordError as error:
+        if batch.num_rows == 1:
+            yield start, error.reason
             return
-        except RecordError as error:
-            found = _first_bad(rest, n_words, id_column, error)
-        if found.row:
-            yield _convert(rest.slice(0, found.row), n_words, id_column, first + start)
-        bad.refuse(first + start + found.row, found.reason, _as_json(rest, found.row))
-        start += found.row + 1
+        half = batch.num_rows // 2
+        yield from _bad_rows(batch.slice(0, half), n_words, columns, start)
+        yield from _bad_rows(batch.slice(half), n_words, columns, start + half)
 
 
-def _first_bad(batch: Any, n_words: int, id_column: str | None, found: RecordError) -> RecordError:
-    """The first bad record: each kind of fault is looked for on its own, so another may stand before the one found."""
-    while True:
-        try:
-            _convert(batch.slice(0, found.row), n_words, id_column, 0)
-        except RecordError as earlier:
-            found = earlier
-        else:
-            return found
-
-
-def _convert(batch: Any, n_words: int, id_column: str | None, first: int) -> SourceBatch:
+def _convert(batch: Any, n_words: int, columns: BagColumns, rows: NDArray[np.int64]) -> SourceBatch:
     where = Place("", 0)
     bags: Bags = checked_bags(batch.column("ids"), batch.column("counts"), n_words, where)
-    used = ("ids", "counts", id_column)
     return SourceBatch(
         bags.indptr,
         bags.ids.astype(np.int32, copy=False),
         narrow_counts(bags.counts),
-        np.arange(first, first + batch.num_rows),
-        None if id_column is None else document_ids(batch.column(id_column), id_column, where),
-        {name: batch.column(name) for name in batch.schema.names if name not in used},
+        rows,
+        None if columns.id is None else _ids(batch.column(columns.id), columns.id, where),
+        {name: batch.column(name) for name, _ in columns.metadata},
     )
 
 
-def _id_column(files: Sequence[str], wanted: str | None) -> str | None:
-    """By the first file whose footer can be read; reading tells of the others."""
+def _ids(column: Any, name: str, where: Place) -> Any:
+    try:
+        return document_ids(column, name, where)
+    except pa.ArrowInvalid as error:
+        raise where.refuse(0, f"{name} is no integer of 64 bits with a sign") from error
+
+
+def _columns(files: Sequence[str], wanted: str | None) -> BagColumns:
+    """Of the first file that can be read; reading tells of the others."""
+    first: str | None = None
     for path in files:
         try:
             with open_parquet_source(path) as file:
-                names = file.schema_arrow.names
-        except UnreadableError:
-            continue
-        if wanted is not None and wanted not in names:
-            raise InputError(f"{path} has no column {wanted!r} for document ids; it has {', '.join(names)}")
-        return wanted or next((name for name in ID_COLUMNS if name in names), None)
-    return wanted
+                return BagColumns.of(file.schema_arrow, wanted)
+        except UnreadableError as error:
+            first = first or f"{path}: {error}"
+    raise InputError(first or "there are no Parquet files in the source; check the names")
 
 
-def _check(schema: Any, path: str, id_column: str | None) -> None:
-    try:
-        check_columns(schema, path)
-    except InputError as error:
-        raise UnreadableError(str(error).removeprefix(path).lstrip(": ")) from error
-    if id_column is not None and id_column not in schema.names:
-        raise UnreadableError(f"there is no column {id_column!r}; it has {', '.join(schema.names)}")
+def _id_kind(name: str, kind: Any) -> str:
+    if pa.types.is_integer(kind):
+        return "integers"
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return "strings"
+    raise UnreadableError(f"its column {name!r} is {kind}; document ids are strings or integers")
 
 
 def _as_json(batch: Any, row: int) -> bytes:

@@ -203,7 +203,8 @@ def open_source(
         If there is nothing to read, or it has not the columns.
     """
     kind = READERS[reader]
-    root, found = _find(normalise(location), kind, path, files)
+    beside = [str(getattr(options, key)) for key in _PATHS if getattr(options, key, None) is not None]
+    root, found = _find(normalise(location), kind, path, files, beside)
     words = Tokenizer()
     if isinstance(options, TokenOptions):
         words = Tokenizer(tokenizer or options.tokenizer, options.ngrams, options.stemmer, stop_words)
@@ -222,9 +223,9 @@ def open_source(
 
 
 def _find(
-    root: str, kind: Reader, path: str | None, names: Sequence[str] | None
+    root: str, kind: Reader, path: str | None, names: Sequence[str] | None, beside: Sequence[str]
 ) -> tuple[str, tuple[str, ...]]:
-    """Where to read, and the files there that the reader takes."""
+    """Where to read, and the files there that the reader takes; those ``beside`` are its word list and the like."""
     if path is not None:
         root = f"zip://{path}::{root}" if root.lower().endswith(".zip") else join(root, path)
     if not kind.files:
@@ -234,7 +235,11 @@ def _find(
     listed = list_files(root)
     if names is not None:
         listed = tuple(join(root, name) for name in sorted(names))
-    taken = tuple(name for name in listed if _matches(name, kind.files))
+    taken = tuple(
+        name
+        for name in listed
+        if _matches(name, kind.files) and not name.endswith(tuple(f"/{b}" for b in beside))
+    )
     if not taken:
         raise InputError(
             f"none of the {len(listed)} files at {root} is {' or '.join(kind.files[:4])}; "

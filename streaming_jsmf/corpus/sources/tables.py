@@ -329,8 +329,6 @@ def _start(block: bytes, names: Sequence[str], layout: Delimited) -> tuple[_Shap
 
 def _parse(block: bytes, n_lines: int, shape: _Shape) -> dict[str, Any] | None:
     """The wanted columns of a block as dictionary arrays; None if a line of it needs a look of its own."""
-    if b"\n\n" in block or b"\n\r\n" in block or block.startswith((b"\n", b"\r\n")):
-        return None
     if b"\r" in block and block.count(b"\r") != block.count(b"\r\n"):
         return None
     delimiter = shape.layout.delimiter.encode()
@@ -356,7 +354,7 @@ def _parse(block: bytes, n_lines: int, shape: _Shape) -> dict[str, Any] | None:
         )
     except pa.ArrowInvalid:
         return None
-    # Line ends within quotes, and quotes that stay open, join lines.
+    # Arrow passes over empty lines; quotes that are open at a line end join lines.
     if table.num_rows != n_lines:
         return None
     return {name: table.column(place).combine_chunks() for name, place in places.items()}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -14,13 +15,21 @@ from typing import Any
 import pyarrow as pa
 
 from streaming_jsmf.corpus.sources.base import UNIT_BYTES, BadRecords, Unit
-from streaming_jsmf.corpus.sources.files import STREAM_ERRORS, UnreadableError, is_compressed, open_stream
+from streaming_jsmf.corpus.sources.files import (
+    STREAM_ERRORS,
+    UnreadableError,
+    cannot_open,
+    is_compressed,
+    open_stream,
+)
 from streaming_jsmf.corpus.sources.text_records import (
     RecordBuffer,
     TextColumns,
     TextRecords,
     chosen_id,
     chosen_metadata,
+    is_utf8,
+    require,
 )
 from streaming_jsmf.corpus.storage import file_size, first_line
 
@@ -28,7 +37,10 @@ from streaming_jsmf.corpus.storage import file_size, first_line
 SAMPLE_RECORDS = 1000
 
 EMPTY = "the file is empty"
-_LONGEST_FIELD = 1 << 30  # of a CSV file; the library's own limit is 128 KB, less than a long speech
+#: Bytes of a line, and characters of a CSV field: more is no document but a file of another kind. The library's own
+#: limit for CSV is 128 KB, less than a long speech.
+LONGEST_LINE = 64 << 20
+_TOO_LONG = f"the line is longer than {LONGEST_LINE >> 20} MB, no record"
 _LARGEST_INTEGER = 2**63
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -79,26 +91,32 @@ def json_columns(
     Raises
     ------
     UnreadableError
-        If none of them is a record.
+        If none of them is a record, or a key is missing in all.
     """
-    records = []
-    with _readable(), open_stream(path) as stream:
-        for line in islice(stream, SAMPLE_RECORDS):
-            try:
-                records.append(_json_object(line, layout.encoding))
-            except BadValue:
-                continue
-    names = list(dict.fromkeys(name for record in records for name in record))
+    kinds = _sampled_kinds(path, layout.encoding)
+    names = list(kinds)
     if not names:
         raise UnreadableError("it holds no JSON objects, one a line")
-    if text not in names:
-        raise UnreadableError(f"there is no key {text!r}; its records have {', '.join(names)}")
+    require(names, [text, *([identity] if identity else []), *(metadata if metadata != "all" else ())])
     name = chosen_id(names, identity)
-    ids = [record[name] for record in records if record.get(name) is not None] if name else []
-    id_type = None if name is None else (pa.int64() if all(type(i) is int for i in ids) else pa.string())
+    id_type = None if name is None else (pa.int64() if kinds[name] <= {int} else pa.string())
     kept = chosen_metadata(names, metadata, (text, name))
-    kinds = {key: _json_type([record.get(key) for record in records]) for key in kept}
-    return TextColumns(text, name, id_type, kinds)
+    return TextColumns(text, name, id_type, {key: _json_type(kinds[key]) for key in kept})
+
+
+def _sampled_kinds(path: str, encoding: str) -> dict[str, set[type]]:
+    """Types of the values of each key in the first thousand records, null left out."""
+    kinds: dict[str, set[type]] = {}
+    with _readable(), open_stream(path) as stream:
+        try:
+            for line in islice(lines_of(stream, Unit(path)), SAMPLE_RECORDS):
+                with suppress(BadValue):
+                    for name, value in _json_object(line, encoding).items():
+                        kinds.setdefault(name, set()).update(() if value is None else (type(value),))
+        except STREAM_ERRORS:
+            if not kinds:
+                raise
+    return kinds
 
 
 def read_json_texts(
@@ -117,12 +135,13 @@ def read_json_texts(
                     record = _json_object(line, layout.encoding)
                     buffer.add(row, *_json_values(record, columns))
                 except BadValue as error:
-                    bad.refuse(row, str(error), line.rstrip(b"\r\n"))
+                    bad.refuse(row, str(error), kept_of(line))
                 if buffer.full:
                     yield from buffer.flush()
     except STREAM_ERRORS as error:
+        seen = True
         bad.refuse(row + 1, cut_short(error))
-    if not seen and not unit.start:
+    if not seen and not unit.stop:
         bad.refuse(None, EMPTY)
     yield from buffer.flush()
 
@@ -138,10 +157,8 @@ def csv_columns(
         If the file is empty or a column is missing.
     """
     with _readable(), _csv_rows(path, layout) as rows:
-        header = next(rows, None)
-    if not header:
-        raise UnreadableError(EMPTY)
-    _require(header, [text, *([identity] if identity else []), *(metadata if metadata != "all" else ())])
+        header = _csv_header(rows, layout)
+    require(header, [text, *([identity] if identity else []), *(metadata if metadata != "all" else ())])
     name = chosen_id(header, identity)
     kept = chosen_metadata(header, metadata, (text, name))
     return TextColumns(text, name, pa.string() if name else None, dict.fromkeys(kept, pa.string()))
@@ -155,10 +172,8 @@ def read_csv_texts(
     line = 0
     try:
         with _csv_rows(unit.path, layout) as rows:
-            header = next(rows, None)
-            if not header:
-                raise UnreadableError(EMPTY)
-            _require(header, columns.names)
+            header = _csv_header(rows, layout)
+            require(header, columns.names)
             places = [header.index(name) for name in columns.names]
             while True:
                 fields: Sequence[str] = ()
@@ -186,16 +201,40 @@ def lines_of(stream: Any, unit: Unit) -> Iterator[bytes]:
     position = 0
     if unit.start:
         stream.seek(unit.start - 1)
-        position = unit.start - 1 + len(stream.readline())
+        position = unit.start - 1 + _rest_of_line(stream)
     while not unit.stop or position < unit.stop:
-        line = stream.readline()
+        line = stream.readline(LONGEST_LINE + 1)
         if not line:
             return
         position += len(line)
+        if too_long(line):
+            position += _rest_of_line(stream)
         yield line
 
 
+def too_long(line: bytes) -> bool:
+    """Whether a line of ``lines_of`` had to be cut: only its start was read."""
+    return len(line) > LONGEST_LINE and not line.endswith(b"\n")
+
+
+def kept_of(line: bytes) -> bytes:
+    """What the quarantine keeps of a line: all of it, but only the start of one that is no record anyway."""
+    return line[:1000] if too_long(line) else line.rstrip(b"\r\n")
+
+
+def _rest_of_line(stream: Any) -> int:
+    """Read on to the start of the next line; returns the bytes read."""
+    length = 0
+    while block := stream.readline(1 << 20):
+        length += len(block)
+        if block.endswith(b"\n"):
+            break
+    return length
+
+
 def _json_object(line: bytes, encoding: str) -> dict[str, Any]:
+    if too_long(line):
+        raise BadValue(_TOO_LONG)
     try:
         value = json.loads(line.removeprefix(_BYTE_ORDER_MARK).decode(encoding))
     except UnicodeDecodeError as error:
@@ -229,7 +268,8 @@ def _json_value(name: str, value: Any, kind: Any) -> Any:
     if pa.types.is_string(kind):
         return _sound(name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
     if pa.types.is_floating(kind) and type(value) in (int, float):
-        return float(value)
+        with suppress(OverflowError):
+            return float(value)
     if pa.types.is_boolean(kind) and type(value) is bool:
         return value
     if pa.types.is_integer(kind) and type(value) is int and -_LARGEST_INTEGER <= value < _LARGEST_INTEGER:
@@ -237,9 +277,8 @@ def _json_value(name: str, value: Any, kind: Any) -> Any:
     raise BadValue(f"{name} is {str(value)[:40]!r}, but {kind} in the first {SAMPLE_RECORDS} records")
 
 
-def _json_type(values: Sequence[Any]) -> Any:
+def _json_type(kinds: set[type]) -> Any:
     """int64, float64 or bool if all values are; strings otherwise (other values as their JSON)."""
-    kinds = {type(value) for value in values if value is not None}
     if kinds == {bool}:
         return pa.bool_()
     if kinds == {int}:
@@ -251,25 +290,42 @@ def _json_type(values: Sequence[Any]) -> Any:
 
 def _sound(name: str, text: str) -> str:
     """JSON can spell halves of surrogate pairs, and undecodable CSV bytes come as such: no characters either way."""
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise BadValue(f"{name} holds bytes that are not UTF-8") from error
+    if not text.isascii() and not is_utf8(text):
+        raise BadValue(f"{name} holds a byte or an escape that is no character")
     return text
 
 
 @contextmanager
 def _csv_rows(path: str, layout: LineFormat) -> Iterator[Any]:
-    csv.field_size_limit(_LONGEST_FIELD)
+    csv.field_size_limit(LONGEST_LINE)
     with open_stream(path) as stream:
         # Undecodable bytes stay, so that the record can be named and kept aside as it was.
-        encoding = "utf-8-sig" if layout.encoding == "utf-8" else layout.encoding
+        encoding = "utf-8-sig" if codecs.lookup(layout.encoding).name == "utf-8" else layout.encoding
         text = io.TextIOWrapper(stream, encoding=encoding, errors="surrogateescape", newline="")
         try:
-            yield csv.reader(text, delimiter=layout.delimiter, strict=True)
+            yield csv.reader(_bounded(text), delimiter=layout.delimiter, strict=True)
         finally:
             text.detach()
+
+
+def _bounded(text: io.TextIOWrapper) -> Iterator[str]:
+    """Lines, as long as they are no longer than they may be."""
+    while line := text.readline(LONGEST_LINE + 1):
+        if len(line) > LONGEST_LINE and line[-1] not in "\r\n":
+            raise UnreadableError(f"{_TOO_LONG}; give a file of records")
+        yield line
+
+
+def _csv_header(rows: Any, layout: LineFormat) -> list[str]:
+    try:
+        header: list[str] | None = next(rows, None)
+    except csv.Error as error:
+        raise UnreadableError(f"its header is no CSV ({first_line(error)})") from error
+    if not header:
+        raise UnreadableError(EMPTY)
+    if not all(map(is_utf8, header)):
+        raise UnreadableError(f"its header is not {layout.encoding.upper()}; say which with --read encoding=latin-1")
+    return header
 
 
 def _csv_values(
@@ -285,20 +341,16 @@ def _csv_values(
     return values[0], values[1], values[2:]
 
 
-def _require(header: Sequence[str], names: Sequence[str]) -> None:
-    for name in names:
-        if name not in header:
-            raise UnreadableError(f"there is no column {name!r}; it has {', '.join(header)}")
-
-
 @contextmanager
 def _readable() -> Iterator[None]:
     try:
         yield
-    except (*STREAM_ERRORS, csv.Error) as error:
+    except STREAM_ERRORS as error:
         raise UnreadableError(cut_short(error)) from error
 
 
 def cut_short(error: BaseException) -> str:
-    """What to say of a stream that breaks off."""
+    """What to say of a stream that breaks off, or of a file that cannot be opened."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return cannot_open(error)
     return f"the file ends early or is damaged here ({first_line(error)}); fetch it again"

@@ -11,7 +11,13 @@ import pyarrow as pa
 
 from streaming_jsmf.corpus.sources.base import BATCH_BYTES, UNIT_BYTES, BadRecords, Unit
 from streaming_jsmf.corpus.sources.files import UnreadableError, open_parquet_source
-from streaming_jsmf.corpus.sources.text_records import TextColumns, TextRecords, chosen_id, chosen_metadata
+from streaming_jsmf.corpus.sources.text_records import (
+    TextColumns,
+    TextRecords,
+    chosen_id,
+    chosen_metadata,
+    require,
+)
 
 
 def parquet_units(path: str) -> list[Unit]:
@@ -60,14 +66,12 @@ def parquet_columns(
     with open_parquet_source(path) as file:
         schema = file.schema_arrow
     wanted = [text, *([identity] if identity else []), *(metadata if metadata != "all" else ())]
-    for name in wanted:
-        if name not in schema.names:
-            raise UnreadableError(f"there is no column {name!r}; it has {', '.join(schema.names)}")
+    require(schema.names, wanted)
+    name = chosen_id(schema.names, identity)
+    kept = chosen_metadata(schema.names, metadata, (text, name))
     if not _is_text(_value_type(schema.field(text).type)):
         raise UnreadableError(f"column {text!r} is {schema.field(text).type}; it must hold strings")
-    name = chosen_id(schema.names, identity)
     id_type = None if name is None else _id_type(name, _value_type(schema.field(name).type))
-    kept = chosen_metadata(schema.names, metadata, (text, name))
     return TextColumns(text, name, id_type, {key: _value_type(schema.field(key).type) for key in kept})
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.sources.base import BATCH_BYTES
-from streaming_jsmf.corpus.sources.files import UnreadableError
+from streaming_jsmf.corpus.sources.files import UnreadableError, listed
 
 RESERVED_NAMES = ("ids", "counts", "document_id")
 ID_NAMES = ("document_id", "doc_id", "id")
@@ -78,7 +78,8 @@ class RecordBuffer:
         self.rows.append(row)
         for values, value in zip(self.metadata.values(), metadata, strict=True):
             values.append(value)
-        self.size += len(text) + 64  # short records have a price too
+        kept = sum(len(value) for value in metadata if isinstance(value, str))
+        self.size += len(text) + kept + 64  # short records have a price too
 
     def flush(self) -> Iterator[TextRecords]:
         """What has been gathered, if anything; the buffer is empty afterwards."""
@@ -103,7 +104,7 @@ def chosen_metadata(
     Raises
     ------
     UnreadableError
-        If one has a name that a corpus needs for itself.
+        If a name stands for two columns, is not UTF-8, or is one that a corpus needs for itself.
     """
     chosen = [name for name in names if (wanted == "all" or name in wanted) and name not in used]
     for name in RESERVED_NAMES:
@@ -112,7 +113,30 @@ def chosen_metadata(
                 f"column {name!r} has a name that a corpus needs for itself; choose the columns to keep "
                 "with metadata=A,B or rename it"
             )
+    for name in dict.fromkeys([*filter(None, used), *chosen]):
+        if names.count(name) > 1:
+            raise UnreadableError(
+                f"it has {names.count(name)} columns {name!r}; rename all but one, or choose others with metadata=A,B"
+            )
+        if not is_utf8(name):
+            raise UnreadableError(f"the name {name!a} is not UTF-8; rename it, or choose others with metadata=A,B")
     return chosen
+
+
+def is_utf8(text: str) -> bool:
+    """Whether a string is free of halves of surrogate pairs, which stand for what could not be decoded."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def require(names: Sequence[str], wanted: Sequence[str]) -> None:
+    """Raise UnreadableError if a column that is wanted is not among the names."""
+    for name in wanted:
+        if name not in names:
+            raise UnreadableError(f"there is no column {name!r}; it has {listed(names)}")
 
 
 def chosen_id(names: Sequence[str], wanted: str | None) -> str | None:

@@ -1,0 +1,663 @@
+"""Ingest against a slow count of the same texts: documents, words, what is left out, and what changes no byte."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import random
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from streaming_jsmf.corpus import Corpus, Curation, curation, open_corpus
+from streaming_jsmf.corpus.format import read_manifest, verify_corpus
+from streaming_jsmf.corpus.ingest import counts, repeats, run, work
+from streaming_jsmf.corpus.stop_words import load_stop_words
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.workflow.ingest import IngestRequest, ingest
+
+#: Keeps all that can be kept.
+LOOSE: Mapping[str, Any] = {"stop_words": "none", "min_distinct_words": 0, "min_tokens": 0}
+SUFFIXES = (".jsonl", ".csv", ".parquet")
+
+Bag = Mapping[str, int]
+
+
+def words_of(text: str) -> list[str]:
+    """Runs of letters, digits and marks that are not all marks, in small letters."""
+    kinds = [(c, unicodedata.category(c)[0]) for c in unicodedata.normalize("NFC", text).lower()]
+    runs = "".join(c if kind in "LMN" else " " for c, kind in kinds).split(" ")
+    return [run for run in runs if any(unicodedata.category(c)[0] in "LN" for c in run)]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Documents kept, by id, and the words of the vocabulary."""
+
+    kept: Mapping[Any, Bag]
+    words: list[str]
+
+
+def reference(bags: Mapping[Any, Bag], rules: Curation, stop: frozenset[str] = frozenset()) -> Reference:
+    """The same curation over dictionaries; of equal documents the first in ``bags`` stays."""
+    tf = sum((Counter(bag) for bag in bags.values()), Counter())
+    df = Counter(word for bag in bags.values() for word in bag)
+
+    def share(limit: float | None, whole: Any) -> float:
+        # As a person reckons: 7 % of 100 documents are 7.
+        return math.inf if limit is None else limit if limit >= 1 else whole(round(limit * len(bags), 9))
+
+    low, high = (
+        share(rules.min_document_frequency, math.ceil),
+        share(rules.max_document_frequency, math.floor),
+    )
+    chosen = [w for w in sorted(tf) if not {w, *w.split(" ")} & stop and len(w) >= rules.min_word_length]
+    chosen = [w for w in chosen if low <= df[w] <= high]
+    score = {w: tf[w] * math.log(len(bags) // df[w]) for w in chosen}
+    best = set(sorted(chosen, key=lambda w: (-score[w], w))[: rules.vocabulary_size])
+    first: dict[frozenset[tuple[str, int]], Any] = {}
+    if rules.duplicates == "drop":
+        bags = {i: b for i, b in bags.items() if not b or first.setdefault(frozenset(b.items()), i) == i}
+    pruned = {i: {w: c for w, c in bag.items() if w in best} for i, bag in bags.items()}
+    kept = {
+        i: bag
+        for i, bag in pruned.items()
+        if len(bag) >= rules.min_distinct_words and sum(bag.values()) >= rules.min_tokens
+    }
+    return Reference(kept, [w for w in sorted(best) if any(w in bag for bag in kept.values())])
+
+
+def rows_of(corpus: Corpus) -> list[dict[str, Any]]:
+    """All documents in order, as Python values."""
+    return [row for shard in corpus.shards for row in pq.read_table(corpus.shard_path(shard)).to_pylist()]
+
+
+def bags_of(corpus: Corpus) -> dict[Any, Bag]:
+    words = corpus.vocabulary().words
+    return {
+        row["document_id"]: {words[i]: c for i, c in zip(row["ids"], row["counts"], strict=True)}
+        for row in rows_of(corpus)
+    }
+
+
+def quarantined(path: Path) -> list[dict[str, Any]]:
+    return pq.read_table(path / "quarantine.parquet").to_pylist()
+
+
+def make(
+    source: Path,
+    target: Path,
+    rules: Mapping[str, Any] = LOOSE,
+    scheduler: Execution | None = None,
+    **more: Any,
+) -> Corpus:
+    return ingest(
+        source, target, IngestRequest(curation=rules, **more), scheduler or Execution("synchronous")
+    )
+
+
+def same_files(a: Path, b: Path) -> None:
+    """The same names and bytes, manifest included."""
+    found = [
+        {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+        for folder in (a, b)
+    ]
+    assert found[0] == found[1]
+
+
+def require_equal(corpus: Corpus, expected: Reference) -> None:
+    """Words in order, their counts, and the documents."""
+    vocabulary = corpus.vocabulary()
+    assert list(vocabulary.words) == expected.words
+    assert bags_of(corpus) == expected.kept
+    bags = expected.kept.values()
+    assert vocabulary.document_frequency.tolist() == [sum(w in b for b in bags) for w in expected.words]
+    assert vocabulary.term_count.tolist() == [sum(b.get(w, 0) for b in bags) for w in expected.words]
+
+
+def require_sums(path: Path) -> None:
+    """What was read is what was kept and what was dropped, in tokens and documents."""
+    manifest = read_manifest(path)
+    said, dropped = manifest.settings, manifest.dropped
+    aside = next((step.documents for step in dropped if step.step == "bad_records"), 0)
+    assert said["tokens_read"] == manifest.totals.tokens + sum(step.tokens for step in dropped)
+    assert said["documents_read"] == manifest.totals.documents - aside + sum(s.documents for s in dropped)
+
+
+# -- any documents, in three formats ----------------------------------------------------------------------------------
+
+LETTERS = "aAbBcÉéñдДяλकि漢字한ع1٣ \t.,;'\"-_\n\u00a0\u2028🙂\u0301"
+ANY = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\r"), max_size=8)
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record of a source; ``fault`` is empty for a good one."""
+
+    text: str
+    key: str
+    note: str
+    fault: str = ""
+
+
+FAULTS = {
+    ".jsonl": (
+        "{",
+        "[1]",
+        '{"text": null, "id": "x"}',
+        '{"text": 5, "id": "x"}',
+        '{"text": "t", "id": null}',
+        "\udcff",
+    ),
+    ".csv": ("lonely", "a,b,c,d", "t,,n", "\udcff,k,n", 'te"xt,"k"x,n'),
+    ".parquet": ("text is null", "id is null", "text holds bytes that are not UTF-8"),
+}
+
+
+def write_records(path: Path, records: Sequence[Record]) -> list[tuple[int, bytes | None]]:
+    """Write a file; returns where the bad records stand and what they hold, None if that is for the reader to say."""
+    if path.suffix == ".parquet":
+        return write_parquet(path, records)
+    bad, lines = [], 0
+    with path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+        if path.suffix == ".csv":
+            file.write("text,id,note\n")
+            lines = 1
+        for record in records:
+            whole = record.fault or as_line(record, path.suffix)
+            file.write(whole + "\n")
+            lines += whole.count("\n") + 1
+            if record.fault:
+                held = record.fault.encode("utf-8", "surrogateescape")
+                bad.append((lines - 1, held if path.suffix == ".jsonl" else None))
+    return bad
+
+
+def as_line(record: Record, suffix: str) -> str:
+    values = {"text": record.text, "id": record.key, "note": record.note}
+    if suffix == ".jsonl":
+        return json.dumps(values, ensure_ascii=False)
+    line = io.StringIO()
+    csv.writer(line, quoting=csv.QUOTE_ALL, lineterminator="").writerow(values.values())
+    return line.getvalue()
+
+
+def write_parquet(path: Path, records: Sequence[Record]) -> list[tuple[int, bytes | None]]:
+    columns: dict[str, list[bytes | None]] = {"text": [], "id": [], "note": []}
+    for record in records:
+        columns["text"].append(record.text.encode())
+        columns["id"].append(record.key.encode())
+        columns["note"].append(record.note.encode())
+        if record.fault.endswith("null"):
+            columns[record.fault.split()[0]][-1] = None
+        elif record.fault:
+            columns["text"][-1] = b"caf\xe9"
+    # Bytes in string columns, as careless writers leave them.
+    arrays = {name: pa.array(values, pa.binary()) for name, values in columns.items()}
+    strings = [pa.Array.from_buffers(pa.string(), len(a), a.buffers(), a.null_count) for a in arrays.values()]
+    pq.write_table(pa.table(dict(zip(columns, strings, strict=True))), path, row_group_size=3)
+    return [(row, None) for row, record in enumerate(records) if record.fault]
+
+
+@st.composite
+def sources(draw: st.DrawFn, suffix: str) -> list[list[Record]]:
+    """Files of records; ids differ."""
+    texts = draw(st.lists(st.text(st.sampled_from(LETTERS), max_size=20), min_size=2, max_size=14))
+    good = [Record(text, f"{i}{draw(ANY)}", draw(ANY)) for i, text in enumerate(texts)]
+    faults = draw(st.lists(st.sampled_from(FAULTS[suffix]), max_size=4))
+    records = draw(st.permutations([*good, *(Record("t", "k", "n", fault) for fault in faults)]))
+    cut = draw(st.integers(1, len(records) - 1))
+    return [records[:cut], records[cut:]]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@settings(max_examples=40)
+@given(data=st.data())
+def test_any_documents_equal_the_reference(
+    suffix: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    files = data.draw(sources(suffix))
+    folder = tmp_path_factory.mktemp("any")
+    (folder / "in").mkdir()
+    paths = [folder / "in" / f"{number}{suffix}" for number in range(len(files))]
+    bad = [
+        (str(path), *place)
+        for path, records in zip(paths, files, strict=True)
+        for place in write_records(path, records)
+    ]
+    good = [record for records in files for record in records if not record.fault]
+    bags = {record.key: Counter(words_of(record.text)) for record in good}
+    arguments = {"reader": "text", "on_bad_record": "quarantine"}
+    columns = all(any(not record.fault for record in records) for records in files[:1])
+    assume(columns and any(bags.values()))  # others have tests of their own
+    corpus = make(folder / "in", folder / "out", **arguments)
+    require_equal(corpus, reference(bags, Curation(**LOOSE)))
+    rows = rows_of(corpus)
+    assert [(row["document_id"], row["note"]) for row in rows] == [(r.key, r.note) for r in good]
+    require_sums(folder / "out")
+    found = quarantined(folder / "out") if bad else []
+    assert [(row["file"], row["row"]) for row in found] == [(path, row) for path, row, _ in bad]
+    assert all(held in (None, row["record"]) for row, (_, _, held) in zip(found, bad, strict=True))
+    assert bad or not (folder / "out" / "quarantine.parquet").exists()
+
+
+# -- a larger sample, shuffled and on other schedulers ----------------------------------------------------------------
+
+STEMS = ("river", "fleuve", "река", "नदी", "河", "강", "نهر", "río", "ποτάμι", "tree", "árbol", "дерево")
+
+
+def sample(n_documents: int, seed: int = 5) -> dict[str, str]:
+    """Texts by id: words of several scripts with a long tail, some documents twice, some empty."""
+    rng = random.Random(seed)
+    names = [f"{stem}{'' if i < 3 else i}" for i in range(40) for stem in STEMS]
+    weights = [1 / (1 + i) for i in range(len(names))]
+    texts = [" ".join(rng.choices(names, weights, k=rng.randrange(40))) for _ in range(n_documents)]
+    texts = [texts[i // 2] if i % 11 == 1 else text for i, text in enumerate(texts)]
+    return {f"doc-{i:04d}": text for i, text in enumerate(texts)}
+
+
+def write_sample(folder: Path, texts: Mapping[str, str], names: Sequence[str]) -> Path:
+    """The texts over several files of JSON lines, in their order."""
+    folder.mkdir()
+    items = list(texts.items())
+    size = -(-len(items) // len(names))
+    for number, name in enumerate(names):
+        part = items[number * size : (number + 1) * size]
+        lines = [json.dumps({"id": key, "text": text, "length": len(text)}) for key, text in part]
+        (folder / f"{name}.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    return folder
+
+
+@pytest.fixture
+def many_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group of units for each file."""
+    monkeypatch.setattr(work, "GROUP_BYTES", (1, 1))
+
+
+STRICT: Mapping[str, Any] = {
+    "stop_words": "none",
+    "vocabulary_size": 200,
+    "min_document_frequency": 2,
+    "max_document_frequency": 0.5,
+    "min_distinct_words": 3,
+    "min_tokens": 5,
+}
+
+
+@pytest.mark.usefixtures("many_groups")
+def test_a_sample_equals_the_reference(tmp_path: Path) -> None:
+    texts = sample(400)
+    corpus = make(write_sample(tmp_path / "in", texts, "abcde"), tmp_path / "out", STRICT)
+    bags = {key: Counter(words_of(text)) for key, text in texts.items()}
+    require_equal(corpus, reference(bags, Curation(**STRICT)))
+    assert len(corpus.shards) == 5
+    assert [row["length"] for row in rows_of(corpus)] == [len(texts[key]) for key in bags_of(corpus)]
+    verify_corpus(corpus)
+    require_sums(tmp_path / "out")
+    assert not (tmp_path / "out.partial").exists()
+
+
+EXECUTIONS = [("threads", 1), ("threads", 3), ("processes", 2)]
+
+
+@pytest.mark.usefixtures("many_groups")
+def test_the_scheduler_changes_no_byte(tmp_path: Path) -> None:
+    source = write_sample(tmp_path / "in", sample(150), "abcde")
+    with (source / "c.jsonl").open("a") as file:
+        file.write('no JSON\n{"id": "doc-0001", "text": "an id again"}\n')
+    rules = {**STRICT, "duplicates": "drop"}
+    make(source, tmp_path / "out", rules, on_bad_record="quarantine")
+    for scheduler, workers in EXECUTIONS:
+        other = tmp_path / f"{scheduler}{workers}"
+        make(source, other, rules, Execution(scheduler, workers), on_bad_record="quarantine")
+        same_files(tmp_path / "out", other)
+
+
+@pytest.mark.usefixtures("many_groups")
+@pytest.mark.parametrize("scheduler", [Execution("synchronous"), Execution("threads", 3)])
+def test_shuffled_shards_are_the_same_corpus(scheduler: Execution, tmp_path: Path) -> None:
+    texts = sample(200)
+    rules = {**STRICT, "duplicates": "drop"}
+    plain = make(write_sample(tmp_path / "a", texts, "abcd"), tmp_path / "out", rules)
+    items = list(texts.items())
+    random.Random(1).shuffle(items)
+    shuffled = make(write_sample(tmp_path / "b", dict(items), "xbzac"), tmp_path / "again", rules, scheduler)
+    assert bags_of(shuffled) == bags_of(plain)
+    assert list(bags_of(shuffled)) != list(bags_of(plain))
+    vocabularies = [(tmp_path / name / "vocabulary.parquet").read_bytes() for name in ("out", "again")]
+    assert vocabularies[0] == vocabularies[1]
+    said = [read_manifest(tmp_path / name) for name in ("out", "again")]
+    assert said[0].dropped == said[1].dropped
+    assert said[0].settings == said[1].settings
+    assert said[0].settings["duplicate_documents"] > 5
+
+
+BOUNDS = [
+    (counts, "MERGE_ROWS", 7),
+    (counts, "MERGE_TABLES", 2),
+    (repeats, "BUCKET_KEYS", 3),
+    (curation, "_SLACK", 0),
+]
+
+
+@pytest.mark.usefixtures("many_groups")
+@pytest.mark.parametrize("rules", [STRICT, {**LOOSE, "duplicates": "drop"}, {**LOOSE, "vocabulary_size": 20}])
+def test_little_memory_changes_no_byte(
+    rules: Mapping[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = write_sample(tmp_path / "in", sample(120), "abcdefg")
+    make(source, tmp_path / "out", rules)
+    for module, name, value in BOUNDS:
+        monkeypatch.setattr(module, name, value)
+        make(source, tmp_path / name, rules)
+        same_files(tmp_path / "out", tmp_path / name)
+
+
+def test_small_tasks_change_no_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = write_sample(tmp_path / "in", sample(120), "abc")
+    rules = {**STRICT, "duplicates": "drop"}
+    plain = make(source, tmp_path / "out", rules)
+    monkeypatch.setattr(work, "GROUP_BYTES", (1, 1))
+    monkeypatch.setattr(run, "TOKENS_PER_SHARD", 50)
+    monkeypatch.setattr("streaming_jsmf.corpus.sources.text_records.BATCH_BYTES", 1000)
+    pieces = make(source, tmp_path / "pieces", rules, tokens_per_shard=50)
+    assert len(pieces.shards) > 20
+    assert rows_of(pieces) == rows_of(plain)
+    assert pieces.vocabulary_sha256 == plain.vocabulary_sha256
+    assert read_manifest(tmp_path / "pieces").dropped == read_manifest(tmp_path / "out").dropped
+    verify_corpus(pieces)
+
+
+# -- curation ---------------------------------------------------------------------------------------------------------
+
+
+def write_texts(path: Path, texts: Mapping[Any, str]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{json.dumps({'id': k, 'text': text})}\n" for k, text in texts.items()))
+    return path
+
+
+def dropped(path: Path) -> dict[str, tuple[int, int, float]]:
+    """Words, documents and tokens by step."""
+    return {step.step: (step.words, step.documents, step.tokens) for step in read_manifest(path).dropped}
+
+
+RULES = st.fixed_dictionaries(
+    {
+        "stop_words": st.sampled_from(["none", "english"]),
+        "min_word_length": st.integers(1, 4),
+        "min_document_frequency": st.sampled_from([1, 2, 0.07, 0.14, 0.3]),
+        "max_document_frequency": st.sampled_from([None, 3, 0.28, 0.29, 0.55, 0.57, 0.999]),
+        "vocabulary_size": st.none() | st.integers(1, 12),
+        "duplicates": st.sampled_from(["keep", "drop"]),
+        "min_distinct_words": st.integers(0, 3),
+        "min_tokens": st.integers(0, 4),
+    }
+)
+WORDS = ("the", "of", "a", "ант", "bee", "क", "कवि", "forest", "木", "eel", "and")
+
+
+@given(
+    texts=st.lists(st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join), min_size=1, max_size=30),
+    rules=RULES,
+    ngrams=st.integers(1, 2),
+)
+def test_every_rule_equals_the_reference(
+    texts: list[str], rules: dict[str, Any], ngrams: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("rules")
+    # Without ids the copy that stays is the first; with ids see below.
+    lines = "".join(f"{json.dumps({'text': text})}\n" for text in texts)
+    (folder / "in.jsonl").write_text(lines)
+    words = [text.split() for text in texts]
+    bags = {
+        i: Counter(w + [" ".join(pair) for pair in pairwise(w)] if ngrams == 2 else w)
+        for i, w in enumerate(words)
+    }
+    stop = load_stop_words(rules["stop_words"])
+    assert stop.isdisjoint(WORDS) or {"the", "of", "a", "and"} <= stop
+    expected = reference(bags, Curation(**rules), stop)
+    if not expected.words:
+        with pytest.raises(InputError, match=r"no word of the source is left|would be an empty corpus"):
+            make(folder / "in.jsonl", folder / "out", rules, read={"ngrams": ngrams})
+        assert [path.name for path in folder.iterdir()] == ["in.jsonl"]
+        return
+    require_equal(make(folder / "in.jsonl", folder / "out", rules, read={"ngrams": ngrams}), expected)
+    require_sums(folder / "out")
+    listed = sum(words for words, _, _ in dropped(folder / "out").values())
+    assert listed + len(expected.words) == len({word for bag in bags.values() for word in bag})
+
+
+def test_shares_are_what_was_written(tmp_path: Path) -> None:
+    # 0.07 * 100 is above 7 in floats, and 0.29 * 100 below 29.
+    texts = {
+        i: " ".join(["few"] * (i < 7) + ["less"] * (i < 6) + ["many"] * (i < 29) + ["more"] * (i < 30))
+        for i in range(100)
+    }
+    source = write_texts(tmp_path / "in.jsonl", texts)
+    rules = {**LOOSE, "min_document_frequency": 0.07, "max_document_frequency": 0.29}
+    assert make(source, tmp_path / "out", rules).vocabulary().words == ("few", "many")
+    reasons = {step.step: step.reason for step in read_manifest(tmp_path / "out").dropped}
+    assert reasons["min_document_frequency"] == "in fewer than 7 documents"
+    assert reasons["max_document_frequency"] == "in more than 29 documents"
+
+
+def test_each_step_says_what_it_took(tmp_path: Path) -> None:
+    texts = {
+        "a": "the cat sat, the cat ran",
+        "b": "ran the cat the sat cat",  # the words of a
+        "c": "dog dog dog dog dog xy",
+        "d": "cat sat",
+        "e": "cat ran sat owl",
+        "a again": "",
+    }
+    lines = [json.dumps({"id": key[0], "text": text}) for key, text in texts.items()]
+    (tmp_path / "in.jsonl").write_text("\n".join([*lines, "no JSON", '{"id": "f", "text": ""}']))
+    rules = {"min_word_length": 3, "duplicates": "drop", "min_distinct_words": 2, "min_tokens": 3}
+    corpus = make(tmp_path / "in.jsonl", tmp_path / "out", rules, on_bad_record="quarantine")
+    assert dropped(tmp_path / "out") == {
+        "stop_words": (1, 0, 4),
+        "min_word_length": (1, 0, 1),
+        "min_document_frequency": (0, 0, 0),
+        "bad_records": (0, 1, 0),
+        "repeated_id": (0, 1, 0),
+        "duplicates": (0, 1, 4),
+        "min_distinct_words": (0, 2, 5),
+        "min_tokens": (0, 1, 2),
+        "unused_words": (1, 0, 0),  # dog was in c alone
+    }
+    assert corpus.vocabulary().words == ("cat", "owl", "ran", "sat")
+    assert [row["ids"] for row in rows_of(corpus)][-1] == [0, 1, 2, 3]
+    assert read_manifest(tmp_path / "out").settings["duplicate_documents"] == 1
+    assert {*bags_of(corpus)} in ({"a", "e"}, {"b", "e"})
+    require_sums(tmp_path / "out")
+    verify_corpus(corpus)
+
+
+@pytest.mark.parametrize("ids", [{"x": 7, "y": -3, "z": 2**62}, {"x": "zz", "y": "a", "z": "m"}])
+def test_which_copy_stays_does_not_depend_on_the_order(ids: Mapping[str, Any], tmp_path: Path) -> None:
+    kept = []
+    for number, order in enumerate(("xyz", "zyx", "yzx")):
+        folder = tmp_path / str(number)
+        for name, key in enumerate(order):
+            write_texts(
+                folder / "in" / f"{name}.jsonl",
+                {ids[key]: "one two two three", f"{key}!" if ids["x"] == "zz" else name: key},
+            )
+        corpus = make(folder / "in", folder / "out", {**LOOSE, "duplicates": "drop"})
+        kept.append({key for key, bag in bags_of(corpus).items() if "two" in bag})
+        assert dropped(folder / "out")["duplicates"] == (0, 2, 8)
+        assert make(folder / "in", folder / "keep").n_documents == 6
+        assert read_manifest(folder / "keep").settings["duplicate_documents"] == 2
+    assert kept[0] == kept[1] == kept[2]
+    assert len(kept[0]) == 1
+    if ids["x"] == 7:
+        assert kept[0] == {-3}
+
+
+def test_empty_documents_stay_if_asked_and_are_no_copies(tmp_path: Path) -> None:
+    source = write_texts(tmp_path / "in.jsonl", {1: "", 2: "the", 3: "sun sun", 4: "...", 5: "the"})
+    corpus = make(source, tmp_path / "out", {**LOOSE, "stop_words": "english", "duplicates": "drop"})
+    # 2 and 5 have the same words, though none of them is kept.
+    assert bags_of(corpus) == {1: {}, 2: {}, 3: {"sun": 2}, 4: {}}
+    assert dropped(tmp_path / "out") == {
+        "stop_words": (1, 0, 2),
+        "min_document_frequency": (0, 0, 0),
+        "duplicates": (0, 1, 0),
+        "unused_words": (0, 0, 0),
+    }
+
+
+@pytest.mark.usefixtures("many_groups")
+def test_a_file_of_empty_documents(tmp_path: Path) -> None:
+    write_texts(tmp_path / "in" / "a.jsonl", {1: "", 2: "..."})
+    write_texts(tmp_path / "in" / "b.jsonl", {3: "sun", 4: ""})
+    assert bags_of(make(tmp_path / "in", tmp_path / "out")) == {1: {}, 2: {}, 3: {"sun": 1}, 4: {}}
+
+
+def test_runs_with_a_stop_word_go(tmp_path: Path) -> None:
+    (tmp_path / "stop.txt").write_text("# mine\nOf\nне\n")
+    source = write_texts(tmp_path / "in.jsonl", {1: "house of cards", 2: "often не нет house cards"})
+    rules = {**LOOSE, "stop_words": str(tmp_path / "stop.txt")}
+    corpus = make(source, tmp_path / "out", rules, read={"ngrams": "2"})
+    words = ["cards", "house", "house cards", "often", "нет", "нет house"]
+    assert list(corpus.vocabulary().words) == words
+    assert dropped(tmp_path / "out")["stop_words"] == (6, 0, 6)
+    assert read_manifest(tmp_path / "out").settings["stop_words"] == "file"
+
+
+def test_words_that_only_left_documents_had_leave_no_gap(tmp_path: Path) -> None:
+    texts = {i: "ash birch cedar" if i % 2 else f"only{i} ash" for i in range(20)}
+    rules = {**LOOSE, "min_distinct_words": 3}
+    corpus = make(write_texts(tmp_path / "in.jsonl", texts), tmp_path / "out", rules, tokens_per_shard=9)
+    assert corpus.vocabulary().words == ("ash", "birch", "cedar")
+    assert [row["ids"] for row in rows_of(corpus)] == [[0, 1, 2]] * 10
+    assert dropped(tmp_path / "out")["unused_words"] == (10, 0, 0)
+    assert [shard.rows for shard in corpus.shards] == [3, 3, 3, 1]
+    verify_corpus(corpus)
+    # The same documents from the start give the same shards.
+    plain = {i: text for i, text in texts.items() if i % 2}
+    again = make(write_texts(tmp_path / "again.jsonl", plain), tmp_path / "again", rules, tokens_per_shard=9)
+    assert again.fingerprint == corpus.fingerprint
+
+
+# -- ids that repeat, and bad records ---------------------------------------------------------------------------------
+
+REPEATED = (
+    '{"id": "a", "text": "ant bee cat"}',
+    '{"id": "b", "text": "dog eel"}',
+    '{"id": "a", "text": "fox gnu fox the"}',
+    '{"id": "c", "text": "fox fox gnu the"}',
+    '{"id": "a", "text": ""}',
+)
+
+
+@pytest.mark.usefixtures("many_groups")
+def test_a_repeated_id_ends_the_run(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for name, lines in {"x": REPEATED[:2], "y": ["", *REPEATED[2:]]}.items():
+        (tmp_path / "in" / f"{name}.jsonl").write_text("\n".join(lines))
+    with pytest.raises(InputError) as caught:
+        make(tmp_path / "in", tmp_path / "out")
+    place = f"{tmp_path / 'in' / 'y.jsonl'}, line 2: its document id is that of an earlier document; "
+    assert str(caught.value) == place + "mend the record or use --on-bad-record quarantine"
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+@pytest.mark.usefixtures("many_groups")
+def test_a_repeated_id_is_put_aside_with_its_words(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for name, lines in {"x": REPEATED[:2], "y": ["{", *REPEATED[2:]]}.items():
+        (tmp_path / "in" / f"{name}.jsonl").write_text("\n".join(lines))
+    rules = {**LOOSE, "stop_words": "english", "duplicates": "drop"}
+    corpus = make(tmp_path / "in", tmp_path / "out", rules, on_bad_record="quarantine")
+    # c has the words of the second a, which is not there any more.
+    assert list(bags_of(corpus)) == ["a", "b", "c"]
+    found = [(row["row"], row["record"]) for row in quarantined(tmp_path / "out")]
+    assert found[0] == (0, b"{")
+    records = [(row, json.loads(record)) for row, record in found[1:]]
+    assert records == [
+        (1, {"document_id": "a", "words": {"fox": 2, "gnu": 1, "the": 1}}),
+        (3, {"document_id": "a", "words": {}}),
+    ]
+    assert dropped(tmp_path / "out")["repeated_id"][1] == 2
+    require_sums(tmp_path / "out")
+
+
+@pytest.mark.usefixtures("many_groups")
+def test_rows_of_the_quarantine_count_from_the_start_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streaming_jsmf.corpus.sources.text_lines.UNIT_BYTES", 100)
+    monkeypatch.setattr("streaming_jsmf.corpus.sources.text_parquet.UNIT_BYTES", 1)
+    (tmp_path / "in").mkdir()
+    lines = [json.dumps({"id": f"a{i}", "text": f"word{i} is here"}) for i in range(40)]
+    bad = (0, 13, 14, 39)
+    for i in bad:
+        lines[i] = f"bad {i}"
+    (tmp_path / "in" / "a.jsonl").write_text("\n".join(lines) + "\n")
+    texts = [None if i in bad else "some text" for i in range(40)]
+    table = pa.table({"id": [f"b{i}" for i in range(40)], "text": texts})
+    pq.write_table(table, tmp_path / "in" / "b.parquet", row_group_size=3)
+    corpus = make(tmp_path / "in", tmp_path / "out", reader="text", on_bad_record="quarantine")
+    table = pq.read_table(tmp_path / "out" / "quarantine.parquet")
+    kinds = [("file", pa.string()), ("row", pa.int64()), ("reason", pa.string()), ("record", pa.binary())]
+    assert table.schema.equals(pa.schema(kinds))
+    assert table.column("row").to_pylist() == [*bad, *bad]
+    assert table.column("record").to_pylist()[:4] == [b"bad 0", b"bad 13", b"bad 14", b"bad 39"]
+    assert table.column("reason").to_pylist()[4:] == ["text is null"] * 4
+    assert table.column("file").to_pylist() == [
+        str(tmp_path / "in" / name) for name in ("a.jsonl", "b.parquet") for _ in bad
+    ]
+    assert dropped(tmp_path / "out")["bad_records"] == (0, 8, 0)
+    assert open_corpus(tmp_path / "out").fingerprint == corpus.fingerprint
+    assert len(corpus.shards) > 10
+    assert [row["document_id"] for row in rows_of(corpus)] == [
+        f"{s}{i}" for s in "ab" for i in range(40) if i not in bad
+    ]
+
+
+def test_documents_without_ids_are_numbered_over_all_units(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streaming_jsmf.corpus.sources.text_lines.UNIT_BYTES", 100)
+    (tmp_path / "in").mkdir()
+    for name in "ab":
+        lines = [json.dumps({"text": f"word{i} is here"}) for i in range(20)]
+        lines[4] = "bad"
+        (tmp_path / "in" / f"{name}.jsonl").write_text("\n".join(lines))
+    corpus = make(tmp_path / "in", tmp_path / "out", on_bad_record="quarantine")
+    assert [row["document_id"] for row in rows_of(corpus)] == [i for i in range(40) if i not in (4, 24)]
+
+
+@pytest.mark.parametrize("policy", ["fail", "quarantine"])
+def test_nothing_is_left_of_a_source_without_a_good_record(policy: Any, tmp_path: Path) -> None:
+    source = tmp_path / "in.jsonl"
+    source.write_text('{"text": null}\n{"text": 3}\n')
+    with pytest.raises(InputError, match=r"no good document in the source|line 1: text is null") as caught:
+        make(source, tmp_path / "out", on_bad_record=policy)
+    assert "\n" not in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
+
+
+def test_tasks_that_still_run_leave_nothing_behind(tmp_path: Path, many_groups: None) -> None:
+    del many_groups
+    source = write_sample(tmp_path / "in", sample(3000), [f"{i:02d}" for i in range(30)])
+    (source / "00.jsonl").write_text("bad")
+    for _ in range(3):
+        with pytest.raises(InputError, match="00"):
+            make(source, tmp_path / "out", scheduler=Execution("threads", 4))
+        assert [path.name for path in tmp_path.iterdir()] == ["in"]

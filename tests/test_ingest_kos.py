@@ -1,0 +1,97 @@
+"""A real data set in its published form: the KOS blog entries as UCI docword files, through the reader and the spec."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from streaming_jsmf import InferSettings, fit, open_model
+from streaming_jsmf.corpus import open_corpus
+from streaming_jsmf.corpus.documents import iter_documents
+from streaming_jsmf.corpus.format import read_manifest
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.workflow.ingest import IngestRequest, ingest
+
+ROOT = Path(__file__).parent.parent
+KOS = Path(__file__).parent / "data" / "uci_kos"
+SIZES = {"documents": 3430, "words": 6906, "nonzeros": 353_160, "tokens": 467_714}
+NOTHING = {"stop_words": "none", "min_distinct_words": 0, "min_tokens": 0}
+
+
+@pytest.fixture(scope="module")
+def table():
+    read = pq.read_table(sorted(KOS.glob("part-*.parquet")))
+    return sorted(read.to_pylist(), key=lambda row: row["doc_id"])
+
+
+@pytest.fixture(scope="module")
+def docword(tmp_path_factory, table) -> Path:
+    """The four Parquet files written back as docword.kos.txt.gz and vocab.kos.txt."""
+    directory = tmp_path_factory.mktemp("kos")
+    lines = [
+        f"{number} {word + 1} {count}\n"
+        for number, row in enumerate(table, 1)
+        for word, count in zip(row["ids"], row["counts"], strict=True)
+    ]
+    header = f"{SIZES['documents']}\n{SIZES['words']}\n{len(lines)}\n"
+    (directory / "docword.kos.txt.gz").write_bytes(gzip.compress((header + "".join(lines)).encode(), 6))
+    (directory / "vocab.kos.txt").write_bytes((KOS / "vocab.txt").read_bytes())
+    return directory
+
+
+def test_docword_gives_the_published_sizes(tmp_path, docword, table):
+    ingest(docword, tmp_path / "c", IngestRequest(curation=NOTHING))
+    manifest = read_manifest(tmp_path / "c")
+    assert manifest.totals.model_dump() == SIZES
+    assert all((step.words, step.documents, step.tokens) == (0, 0, 0) for step in manifest.dropped)
+    corpus = open_corpus(tmp_path / "c")
+    assert corpus.vocabulary().words == tuple((KOS / "vocab.txt").read_text().split())
+    documents = list(iter_documents(corpus))
+    ids = np.concatenate([block.ids for block in documents])
+    counts = np.concatenate([block.counts for block in documents])
+    assert ids.tolist() == [word for row in table for word in row["ids"]]
+    assert counts.tolist() == [count for row in table for count in row["counts"]]
+    identities = [identity for block in documents for identity in block.document_id.to_pylist()]
+    assert identities == list(range(1, 3431))
+
+
+def test_the_bags_in_parquet_give_the_same_documents(tmp_path, docword):
+    ingest(docword, tmp_path / "a", IngestRequest(curation=NOTHING))
+    ingest(KOS, tmp_path / "b", IngestRequest(curation=NOTHING))
+    left, right = open_corpus(tmp_path / "a"), open_corpus(tmp_path / "b")
+    assert left.vocabulary_sha256 == right.vocabulary_sha256
+    assert left.nonzeros == right.nonzeros == SIZES["nonzeros"]
+
+
+def test_the_spec_curates_the_same_files(tmp_path, docword):
+    ingest(ROOT / "data_specs" / "uci_kos.toml", tmp_path / "c", IngestRequest(files=docword))
+    manifest = read_manifest(tmp_path / "c")
+    assert manifest.totals.words == 5000
+    assert "CC BY 4.0" in str(manifest.attribution)
+    kept = manifest.totals.tokens + sum(step.tokens for step in manifest.dropped)
+    assert kept == manifest.settings["tokens_read"] == SIZES["tokens"]
+    # What was found is on record, since no hash is published for these files.
+    assert len(str(manifest.source["sha256 docword.kos.txt.gz"])) == 64
+
+
+def test_fit_ingests_a_spec_first(tmp_path, docword, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    spec = tmp_path / "kos.toml"
+    text = (ROOT / "data_specs" / "uci_kos.toml").read_text()
+    for name in ("docword.kos.txt.gz", "vocab.kos.txt"):
+        address = f"https://archive.ics.uci.edu/ml/machine-learning-databases/bag-of-words/{name}"
+        assert address in text
+        text = text.replace(address, (docword / name).as_uri())
+    spec.write_text(text)
+    fitted = fit(spec, tmp_path / "m.zarr", [5], infer_settings=InferSettings(5, max_iterations=2))
+    assert fitted.models[0].exists()
+    assert open_corpus(tmp_path / "m.zarr.corpus").n_words == 5000
+    again = fit(spec, tmp_path / "m.zarr", [4], overwrite=True, infer_settings=InferSettings(4, "none"))
+    assert open_model(again.models[0]).sizes["topic"] == 4
+    spec.write_text(text.replace('name = "uci_kos"', 'name = "other"'))
+    with pytest.raises(InputError, match=r"is the corpus of 'uci_kos', not of 'other'"):
+        fit(spec, tmp_path / "m.zarr", [5], overwrite=True)
