@@ -76,6 +76,7 @@ class ScanSettings:
     partition_nonzeros: int | None = None
     power_steps: int = 3
     seed: int = 0
+    partition_by: str | None = None
 
     def __post_init__(self) -> None:
         _require(self.max_topics >= 1, "max_topics", self.max_topics, "a whole number of at least 1")

@@ -11,7 +11,7 @@ from dask.sizeof import sizeof
 from scipy.sparse import csr_array
 
 from streaming_jsmf.blocks.sizeof import register_sizeof
-from streaming_jsmf.blocks.units import WorkUnit
+from streaming_jsmf.blocks.units import WorkUnit, read_labels
 from streaming_jsmf.corpus.records import Place, checked_bags
 from streaming_jsmf.corpus.storage import open_parquet
 
@@ -42,7 +42,11 @@ def read_block(unit: WorkUnit, n_words: int) -> csr_array[Any]:
     # scipy's products want both index arrays in 32 bit, and copy them otherwise.
     indptr = bags.indptr.astype(np.int32) if bags.ids.size < np.iinfo(np.int32).max else bags.indptr
     indices = bags.ids.astype(indptr.dtype, copy=False)
-    return csr_array((bags.counts, indices, indptr), shape=(indptr.size - 1, n_words), copy=False)
+    block = csr_array((bags.counts, indices, indptr), shape=(indptr.size - 1, n_words), copy=False)
+    if unit.only is None:
+        return block
+    labels = read_labels(unit, unit.only.column)
+    return block[[row for row, label in enumerate(labels) if label == unit.only.value]]
 
 
 def iter_blocks(units: Iterable[WorkUnit], n_words: int) -> Iterator[csr_array[Any]]:

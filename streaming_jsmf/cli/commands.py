@@ -21,24 +21,45 @@ from streaming_jsmf.config import InferSettings, ScanSettings
 @click.argument("moments", type=click.Path())
 @click.option("--max-topics", type=int, default=50, show_default=True, help="Largest K the store will serve.")
 @options.scan_options
+@click.option("--keep-partitions", is_flag=True,
+              help="Keep the result of each partition, so that some can be removed or selected later.")  # fmt: skip
+@click.option("--remove", multiple=True, metavar="SHARD_OR_CORPUS",
+              help="Take out of a store that keeps its partitions; may be given several times.")  # fmt: skip
+@click.option("--add", multiple=True, metavar="CORPUS2", help="Add a corpus with the same words.")
+@click.option("--merge", multiple=True, type=click.Path(), metavar="MOMENTS2",
+              help="Merge another store in; words are matched by name.")  # fmt: skip
 @options.execution_options
+@click.pass_context
 def scan(
+    context: click.Context,
     corpus: str,
     moments: str,
     scheduler: str,
     workers: int | None,
     memory: str | None,
+    keep_partitions: bool,
+    remove: tuple[str, ...],
+    add: tuple[str, ...],
+    merge: tuple[str, ...],
     **settings: Any,
 ) -> None:
-    """Scan CORPUS into the moments store MOMENTS, or finish an interrupted scan."""
+    """Scan CORPUS into the moments store MOMENTS, or finish an interrupted scan.
+
+    With --remove, --add or --merge a store that is there is changed; CORPUS is one of its corpora.
+    """
+    from streaming_jsmf.workflow.scan import Changes
     from streaming_jsmf.workflow.scan import scan as run
 
+    changes = Changes(remove, add, merge)
+    given = options.were_given(context, settings)
     run(
         corpus,
         moments,
-        ScanSettings(**settings),
+        None if changes.any and not given and Path(moments).exists() else ScanSettings(**settings),
         options.execution(scheduler, workers, memory),
         progress_listener(),
+        keep_partitions=keep_partitions,
+        changes=changes,
     )
     click.echo(f"moments: {moments}")
 
@@ -48,9 +69,18 @@ def scan(
 @click.argument("model", type=click.Path())
 @click.option("--topics", required=True, type=int, help="Number of topics K.")
 @options.infer_options
+@click.option("--partitions", default=None, metavar="LABELS",
+              help="Only partitions of these labels, such as 1990..1999 or a,b (of a store scanned with "
+                   "--partition-by and --keep-partitions).")  # fmt: skip
 @click.option("--workers", type=int, default=None, help="Threads.  [default: one for each core]")
 def infer(
-    moments: str, model: str, topics: int, overwrite: bool, workers: int | None, **settings: Any
+    moments: str,
+    model: str,
+    topics: int,
+    overwrite: bool,
+    workers: int | None,
+    partitions: str | None,
+    **settings: Any,
 ) -> None:
     """Fit a model of K topics from MOMENTS into MODEL, without the corpus."""
     from streaming_jsmf.workflow.infer import infer as run
@@ -59,6 +89,7 @@ def infer(
         moments,
         model,
         InferSettings(topics, **settings),
+        partitions=partitions,
         threads=workers,
         overwrite=overwrite,
         listener=progress_listener(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, get_args
 
 import click
@@ -37,6 +37,8 @@ scan_options = _all(
                  help="capped: min(length, 200). uniform: as in the papers. length: tokens."),
     click.option("--partition-nonzeros", type=int, default=None,
                  help="Nonzeros of a partition.  [default: total / 64, from 8 M to 64 M]"),
+    click.option("--partition-by", default=None, metavar="COLUMN",
+                 help="Metadata column whose values get partitions of their own, such as year."),
     click.option("--power-steps", type=int, default=_DEFAULTS.power_steps, show_default=True,
                  help="Multiplications of a partition by itself, in memory."),
     click.option("--seed", type=int, default=_DEFAULTS.seed, show_default=True, help="Of the probes."),
@@ -79,3 +81,8 @@ def topic_numbers(text: str) -> list[int]:
             f"--topics is {text!r}; give a number such as 20, or several different ones: 5,10,20"
         )
     return numbers
+
+
+def were_given(context: click.Context, names: Iterable[str]) -> bool:
+    """Whether one of these options stands on the command line, rather than having its default."""
+    return any(context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE for name in names)

@@ -16,6 +16,7 @@ from typing import Any
 import dask
 
 from streaming_jsmf.blocks.units import Partition
+from streaming_jsmf.errors import StoreError
 from streaming_jsmf.moments.ledger import Ledger
 from streaming_jsmf.moments.stages import Stage
 from streaming_jsmf.runtime.blas import single_blas_thread
@@ -30,18 +31,42 @@ WINDOW_PER_WORKER = 2
 
 @dataclass(frozen=True)
 class Job:
-    """What every task of a stage needs: where to commit, and what to compute."""
+    """What every task of a stage needs: where to commit, what to compute, and the fold that must not be dropped,
+    because the store as it was before hangs on it."""
 
     ledger: Ledger
     stage: Stage
+    protected: str | None = None
 
 
-def commit_partition(job: Job, partition: Partition, *after: str) -> str:
-    """Task: compute one partition and commit it; nothing if it is committed. ``after`` only orders tasks."""
+@dataclass(frozen=True)
+class Part:
+    """What is folded at once: a partition, or several that another store has folded already.
+
+    Attributes
+    ----------
+    key
+        In the ledger.
+    size
+        Nonzeros.
+    partition
+        What a task reads; None where the result is committed before the stage runs.
+    """
+
+    key: str
+    size: int
+    partition: Partition | None
+
+
+def commit_part(job: Job, part: Part, *after: str) -> str:
+    """Task: compute one part and commit it; nothing if it is committed. ``after`` only orders tasks."""
     del after
-    token = f"{job.stage.name}-partition-{partition.index}"
-    if partition.index in job.ledger.committed():
+    token = f"{job.stage.name}-part-{part.key}"
+    if job.ledger.is_committed(part.key):
         return token
+    partition = part.partition
+    if partition is None:
+        raise StoreError(f"{job.ledger.store}: the merged part {part.key} is missing; merge the stores again")
     started = time.perf_counter()
     with single_blas_thread():
         partial = job.stage.compute(partition)
@@ -53,37 +78,39 @@ def commit_partition(job: Job, partition: Partition, *after: str) -> str:
         "seconds": round(time.perf_counter() - started, 3),
         "peak_memory": peak_memory(),
     }
-    job.ledger.commit_partition(partition.index, partial, note)
+    job.ledger.commit_part(part.key, partial, note)
     return token
 
 
-def commit_fold(job: Job, index: int, *after: str) -> str:
-    """Task: fold partition ``index`` into those before it and commit; nothing if that is done."""
+def commit_fold(job: Job, part: str, before: str | None, fold: str, *after: str) -> str:
+    """Task: fold a part into those before it and commit; nothing if that is done."""
     del after
-    token = f"{job.stage.name}-fold-{index}"
-    if job.ledger.folded() > index:
+    token = f"{job.stage.name}-fold-{fold}"
+    if job.ledger.has_fold(fold):
         return token
     with single_blas_thread():
-        before = job.ledger.read_fold(index - 1) if index else None
-        job.ledger.commit_fold(index, job.stage.fold(before, job.ledger.read_partition(index)))
+        folded = None if before is None else job.ledger.read_fold(before)
+        partial = job.stage.fold(folded, job.ledger.read_part(part))
+        job.ledger.commit_fold(fold, partial, part, None if before == job.protected else before)
     return token
 
 
-def build_graph(job: Job, partitions: Sequence[Partition], concurrency: int) -> Any:
+def build_graph(job: Job, parts: Sequence[Part], folds: Sequence[str], concurrency: int) -> Any:
     """Return the delayed token of the last fold. Only what the ledger lacks becomes a task."""
-    committed, folded = job.ledger.committed(), job.ledger.folded()
+    committed, folded = job.ledger.parts(), job.ledger.folded(folds)
     window = WINDOW_PER_WORKER * concurrency + 1
-    make_partition = dask.delayed(commit_partition, pure=False, traverse=False)
+    make_part = dask.delayed(commit_part, pure=False, traverse=False)
     make_fold = dask.delayed(commit_fold, pure=False, traverse=False)
-    folds: dict[int, Any] = {}
-    for partition in partitions[folded:]:
-        index = partition.index
-        inputs = [folds[index - 1]] if index - 1 in folds else []
-        if index not in committed:
-            after = [folds[index - window]] if index - window in folds else []
-            inputs.append(make_partition(job, partition, *after))
-        folds[index] = make_fold(job, index, *inputs)
-    return folds.get(len(partitions) - 1)
+    made: dict[int, Any] = {}
+    for index in range(folded, len(parts)):
+        part = parts[index]
+        inputs = [made[index - 1]] if index - 1 in made else []
+        if part.key not in committed:
+            after = [made[index - window]] if index - window in made else []
+            inputs.append(make_part(job, part, *after))
+        before = folds[index - 1] if index else None
+        made[index] = make_fold(job, part.key, before, folds[index], *inputs)
+    return made.get(len(parts) - 1)
 
 
 @dataclass(frozen=True)
@@ -96,7 +123,7 @@ class Crew:
     listener: Listener
 
 
-def run_stage(job: Job, partitions: Sequence[Partition], crew: Crew) -> None:
+def run_stage(job: Job, parts: Sequence[Part], folds: Sequence[str], crew: Crew) -> None:
     """Run a stage to its last fold. One pass over the partitions that are not committed.
 
     Raises
@@ -105,18 +132,23 @@ def run_stage(job: Job, partitions: Sequence[Partition], crew: Crew) -> None:
         What a task met in the corpus or the store.
     """
     started = time.perf_counter()
-    done = job.ledger.committed()
+
+    def committed() -> frozenset[int]:
+        known, folded = job.ledger.parts(), job.ledger.folded(folds)
+        return frozenset(i for i, part in enumerate(parts) if i < folded or part.key in known)
+
+    done = committed()
     if done:
         logger.info(
             "%s: %d of %d partitions were committed by an earlier run and are not done again: %s",
             job.stage.name,
             len(done),
-            len(partitions),
+            len(parts),
             ", ".join(map(str, sorted(done))),
         )
-    event = StageStarted(job.stage.name, [partition.nonzeros for partition in partitions], done)
-    with watch_commits(job.ledger.committed, event, crew.listener):
-        last = build_graph(job, partitions, crew.concurrency)
+    event = StageStarted(job.stage.name, [part.size for part in parts], done)
+    with watch_commits(committed, event, crew.listener):
+        last = build_graph(job, parts, folds, crew.concurrency)
         if last is not None:
             # Order is the graph's own: fusing a chain would hide partitions from the other workers.
             dask.compute(last, optimize_graph=False, **crew.arguments)

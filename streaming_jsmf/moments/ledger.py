@@ -1,17 +1,19 @@
-"""The ledger of a stage: which partitions are committed, how far they are folded, and nothing half done.
+"""The ledger of a stage: which parts are committed, how far they are folded, and nothing half done.
 
-Commit protocol: the arrays go into a new, uniquely named group under ``partials/``; then one small record,
-a Zarr group of attributes only, appears under ``records/`` by fsync and rename. Readers trust records only.
-A second writer of the same partition (a lost worker that comes back) writes elsewhere and repeats the same
-record, so it harms nothing.
+Parts and folds are known by keys that are hashes of what they hold, so a store may gain and lose parts without any
+being renamed or mistaken for another. Commit protocol: the arrays go into a new, uniquely named group under
+``partials/``; then one small record, a Zarr group of attributes only, appears under ``records/`` by fsync and rename.
+Readers trust records only. A second writer of the same part (a lost worker that comes back) writes elsewhere and
+repeats the same record, so it harms nothing.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,13 +26,30 @@ from streaming_jsmf.runtime.zarr_arrays import ArrayDigest, create_group, read_a
 
 PARTIALS, RECORDS = "partials", "records"
 
+#: Hex digits of a hash that a key keeps.
+KEY_DIGITS = 32
+
 
 @dataclass(frozen=True)
 class Partial:
-    """What a partition, or a fold of several, contributes: arrays of ``n_words`` rows, and exact scalars."""
+    """What a part, or a fold of several, contributes: arrays of ``n_words`` rows, and exact scalars."""
 
     arrays: Mapping[str, NDArray[Any]]
     scalars: Mapping[str, float] = field(default_factory=dict)
+
+
+def key_of(*texts: str) -> str:
+    """A key for what the texts say together."""
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:KEY_DIGITS]
+
+
+def fold_keys(keys: Sequence[str], salt: str) -> tuple[str, ...]:
+    """Key of the fold of the first part, of the first two, and so on; another ``salt`` gives other keys."""
+    running, folds = hashlib.sha256(salt.encode()), []
+    for key in keys:
+        running.update(f"\n{key}".encode())
+        folds.append(running.hexdigest()[:KEY_DIGITS])
+    return tuple(folds)
 
 
 def write_record(store: Path, name: str, attributes: Mapping[str, Any]) -> None:
@@ -57,6 +76,11 @@ def read_record(store: Path, name: str) -> dict[str, Any] | None:
         raise StoreError(f"{path}: record is damaged ({error}); delete the store and scan again") from error
 
 
+def forget_record(store: Path, name: str) -> None:
+    """Take a record back, if it is there."""
+    (store / RECORDS / name / "zarr.json").unlink(missing_ok=True)
+
+
 @dataclass(frozen=True)
 class Ledger:
     """Records and partial results of one stage of one moments store.
@@ -67,75 +91,98 @@ class Ledger:
         Root of the moments store.
     stage
         Name of the stage, such as ``range``.
+    keep
+        Whether results of parts stay when they are folded; the weight of a factor for each, but then parts can be
+        taken out again.
     """
 
     store: Path
     stage: str
+    keep: bool = False
 
-    def _indices(self, kind: str) -> frozenset[int]:
-        prefix = f"{self.stage}-{kind}-"
-        found = (self.store / RECORDS).glob(f"{prefix}*/zarr.json")
-        return frozenset(int(path.parent.name.removeprefix(prefix)) for path in found)
+    def parts(self) -> frozenset[str]:
+        """Keys of the parts that have a record."""
+        return self._keys("part")
 
-    def folded(self) -> int:
-        """Number of leading partitions that are folded together: 0 at first."""
-        return max(self._indices("fold"), default=-1) + 1
+    def folded(self, folds: Sequence[str]) -> int:
+        """How many leading parts are folded together, by the keys of all folds: 0 at first."""
+        known = self._keys("fold")
+        return max((i + 1 for i, key in enumerate(folds) if key in known), default=0)
 
-    def committed(self) -> frozenset[int]:
-        """Indices of the partitions that need not be done again: committed, or folded already."""
-        return self._indices("partition") | frozenset(range(self.folded()))
+    def is_committed(self, key: str) -> bool:
+        """Whether a part has a record."""
+        return (self.store / RECORDS / self._name("part", key) / "zarr.json").exists()
 
-    def commit_partition(self, index: int, partial: Partial, note: Mapping[str, Any]) -> None:
-        """Commit the result of one partition; ``note`` is kept for the history of the store."""
-        self._commit("partition", index, partial, note)
+    def has_fold(self, key: str) -> bool:
+        """Whether a fold has a record."""
+        return (self.store / RECORDS / self._name("fold", key) / "zarr.json").exists()
 
-    def commit_fold(self, index: int, partial: Partial) -> None:
-        """Commit the fold of partitions 0 to ``index``, then drop what it was made from.
+    def commit_part(self, key: str, partial: Partial, note: Mapping[str, Any]) -> None:
+        """Commit the result of one part; ``note`` is kept for the history of the store."""
+        self._commit("part", key, partial, note)
+
+    def commit_fold(self, key: str, partial: Partial, part: str, before: str | None) -> None:
+        """Commit a fold, then drop the part and the fold that it was made from.
 
         A factor weighs more than the Parquet it comes from, so this is what bounds the disk of a scan.
         """
-        self._commit("fold", index, partial, {})
-        self._drop("partition", index)
-        if index:
-            self._drop("fold", index - 1)
+        self._commit("fold", key, partial, {})
+        if not self.keep:
+            self._drop_arrays("part", part)
+        if before is not None:
+            self._forget("fold", before)
 
-    def read_partition(self, index: int) -> Partial:
-        """Read back the result of a committed partition."""
-        return self._read("partition", index)
+    def read_part(self, key: str) -> Partial:
+        """Read back the result of a committed part."""
+        return self._read("part", key)
 
-    def read_fold(self, index: int) -> Partial:
-        """Read back the fold of partitions 0 to ``index``."""
-        return self._read("fold", index)
+    def read_fold(self, key: str) -> Partial:
+        """Read back a fold."""
+        return self._read("fold", key)
 
-    def history(self) -> list[dict[str, Any]]:
-        """The notes of all committed partitions, in order."""
+    def history(self, keys: Sequence[str]) -> list[dict[str, Any]]:
+        """The notes of the committed parts, in the order of ``keys``."""
         notes = []
-        for index in sorted(self._indices("partition")):
-            record = self._record("partition", index)
-            notes.append({"partition": index, **record["note"]})
+        for index, key in enumerate(keys):
+            record = read_record(self.store, self._name("part", key))
+            if record is not None:
+                notes.append({"partition": index, **record["note"]})
         return notes
 
-    def clear(self) -> None:
-        """Remove the stage's partial results and their records, once its outcome is committed elsewhere."""
-        for kind in ("partition", "fold"):
-            for index in self._indices(kind):
-                shutil.rmtree(self.store / RECORDS / self._name(kind, index), ignore_errors=True)
+    def clear(self, fold: str | None = None, parts: Iterable[str] = ()) -> None:
+        """Remove the stage's results and their records but for one fold and, if results are kept, these parts."""
+        staying = {self._name("part", key) for key in parts} if self.keep else set()
+        if fold is not None:
+            staying.add(self._name("fold", fold))
+        attempts = set()
+        for path in (self.store / RECORDS).glob(f"{self.stage}-*-*"):
+            if path.name in staying:
+                record = read_record(self.store, path.name)
+                attempts.add(str(record["attempt"]) if record else "")
+            elif path.name.startswith((f"{self.stage}-part-", f"{self.stage}-fold-")):
+                shutil.rmtree(path, ignore_errors=True)
         for leftover in (self.store / PARTIALS).glob(f"{self.stage}-*"):
-            shutil.rmtree(leftover, ignore_errors=True)
+            if leftover.name not in attempts:
+                shutil.rmtree(leftover, ignore_errors=True)
 
-    def _name(self, kind: str, index: int) -> str:
-        return f"{self.stage}-{kind}-{index:05d}"
+    def _keys(self, kind: str) -> frozenset[str]:
+        prefix = f"{self.stage}-{kind}-"
+        found = (self.store / RECORDS).glob(f"{prefix}*/zarr.json")
+        return frozenset(path.parent.name.removeprefix(prefix) for path in found)
 
-    def _commit(self, kind: str, index: int, partial: Partial, note: Mapping[str, Any]) -> None:
+    def _name(self, kind: str, key: str) -> str:
+        return f"{self.stage}-{kind}-{key}"
+
+    def _commit(self, kind: str, key: str, partial: Partial, note: Mapping[str, Any]) -> None:
         # A worker that outlives its scan must not bring a store back that was removed.
         if not (self.store / "zarr.json").exists():
             raise StoreError(f"{self.store}: the store was removed while it was being written")
-        name = self._name(kind, index)
+        name = self._name(kind, key)
         attempt = self.store / PARTIALS / f"{name}-{uuid.uuid4().hex}"
         create_group(attempt, {})
         digests = {
-            key: write_array(attempt, key, values, _dimensions(values)).fields()
-            for key, values in partial.arrays.items()
+            array: write_array(attempt, array, values, _dimensions(values)).fields()
+            for array, values in partial.arrays.items()
         }
         record = {
             "attempt": attempt.name,
@@ -145,24 +192,29 @@ class Ledger:
         }
         write_record(self.store, name, record)
 
-    def _record(self, kind: str, index: int) -> dict[str, Any]:
-        record = read_record(self.store, self._name(kind, index))
+    def _read(self, kind: str, key: str) -> Partial:
+        name = self._name(kind, key)
+        record = read_record(self.store, name)
         if record is None:
-            raise StoreError(f"{self.store}: record {self._name(kind, index)} is missing; run the scan again")
-        return record
-
-    def _read(self, kind: str, index: int) -> Partial:
-        record = self._record(kind, index)
+            raise StoreError(f"{self.store}: record {name} is missing; run the scan again")
         group = self.store / PARTIALS / str(record["attempt"])
         arrays = {
-            key: read_array(group, key, ArrayDigest.from_fields(fields))
-            for key, fields in record["arrays"].items()
+            array: read_array(group, array, ArrayDigest.from_fields(fields))
+            for array, fields in record["arrays"].items()
         }
         return Partial(arrays, record["scalars"])
 
-    def _drop(self, kind: str, index: int) -> None:
-        record = read_record(self.store, self._name(kind, index))
+    def _drop_arrays(self, kind: str, key: str) -> None:
+        """The record stays: it says that the part is done, and how long it took."""
+        record = read_record(self.store, self._name(kind, key))
         if record is not None:
+            shutil.rmtree(self.store / PARTIALS / str(record["attempt"]), ignore_errors=True)
+
+    def _forget(self, kind: str, key: str) -> None:
+        """The record goes first: what it names must be there as long as it is."""
+        record = read_record(self.store, self._name(kind, key))
+        if record is not None:
+            shutil.rmtree(self.store / RECORDS / self._name(kind, key), ignore_errors=True)
             shutil.rmtree(self.store / PARTIALS / str(record["attempt"]), ignore_errors=True)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from streaming_jsmf.blocks.csr import iter_blocks
 from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.config import DocumentWeights
 from streaming_jsmf.linalg.weights import document_weights
+from streaming_jsmf.runtime.zarr_arrays import ArrayDigest, read_array
 
 
 @dataclass(frozen=True)
@@ -137,15 +140,30 @@ def load_partition(partition: Partition, n_words: int, scheme: DocumentWeights) 
     InputError, StoreError
         As ``read_block``.
     """
-    buffers = _Buffers(partition.rows, partition.nonzeros)
+    buffers = _Buffers(partition.rows, sum(unit.nonzeros for unit in partition.units))
     sums = _SumsBuilder(n_words)
-    for block in iter_blocks(partition.units, n_words):
+    for block in _blocks(partition, n_words):
         lengths = _row_totals(block)
         weights = document_weights(lengths, scheme)
         n = np.maximum(lengths, 2.0)
         buffers.append(block, np.sqrt(weights / (n * (n - 1))))
         sums.append(block, lengths, weights)
     return LoadedPartition(buffers.finish(n_words), sums.finish())
+
+
+def _blocks(partition: Partition, n_words: int) -> Iterator[csr_array[Any]]:
+    """The blocks of a partition over the words of the store."""
+    columns = partition.columns
+    if columns is None:
+        yield from iter_blocks(partition.units, n_words)
+        return
+    expected = ArrayDigest(columns.sha256, (columns.n_words,), "int64")
+    new_ids = read_array(Path(columns.path), columns.name, expected).astype(np.int32)
+    for block in iter_blocks(partition.units, columns.n_words):
+        # Products do not mind that the words of a document are not in order any more.
+        yield csr_array(
+            (block.data, new_ids[block.indices], block.indptr), shape=(block.shape[0], n_words), copy=False
+        )
 
 
 def _row_totals(block: csr_array[Any]) -> NDArray[np.float64]:

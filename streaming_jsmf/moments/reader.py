@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -36,42 +36,52 @@ class Moments:
     @cached_property
     def words(self) -> tuple[str, ...]:
         """The vocabulary; position = word id."""
-        return tuple(str(word) for word in self.store.read("word"))
+        return tuple(str(word) for word in self._array("word"))
 
     @cached_property
     def row_sum(self) -> NDArray[np.float64]:
         """u = C e, (N,), exact."""
-        return self.store.read("row_sum")
+        return self._array("row_sum")
 
     @cached_property
     def diagonal(self) -> NDArray[np.float64]:
         """D of Eq. 1, (N,), exact."""
-        return self.store.read("diagonal")
+        return self._array("diagonal")
 
     @cached_property
     def document_frequency(self) -> NDArray[np.int64]:
         """Documents that hold each word, (N,)."""
-        return self.store.read("document_frequency")
+        return self._array("document_frequency")
 
     @cached_property
     def term_count(self) -> NDArray[np.float64]:
         """Tokens of each word, (N,)."""
-        return self.store.read("term_count")
+        return self._array("term_count")
 
     @property
     def n_documents(self) -> int:
         """Documents of two tokens or more, which are the ones that count."""
         return int(self._scalars["n_documents"])
 
+    def digests(self) -> dict[str, str]:
+        """What tells these moments from others: sha256 of their arrays, by name."""
+        return self.store.digests()
+
+    def _array(self, name: str) -> NDArray[Any]:
+        return self.store.read(name)
+
     @property
-    def _scalars(self) -> dict[str, float]:
+    def _scalars(self) -> Mapping[str, float]:
         record = self.store.outcome("range")
         assert record is not None, "a Moments is made of a complete store"
-        scalars: dict[str, float] = record["scalars"]
+        scalars: Mapping[str, float] = record["scalars"]
         return scalars
 
     @cached_property
     def _all_eigenpairs(self) -> Eigenpairs:
+        return self._eigenpairs()
+
+    def _eigenpairs(self) -> Eigenpairs:
         basis = self.store.read("basis")
         if self.settings.scans == 2:
             return nystrom_eigenpairs(basis, self.store.read("projection"))
@@ -103,7 +113,7 @@ class Moments:
         """Approximate rows of C for the given word ids, (len(words), N): F F' - D, or V diag V' after ``halko``."""
         ids = np.asarray(words)
         if self.settings.range_finder == "factors":
-            factor = self.store.read("factor")
+            factor = self._array("factor")
             rows: NDArray[np.float64] = (factor[ids] @ factor.T).astype(np.float64)
             rows[np.arange(ids.size), ids] -= self.diagonal[ids]
             return rows

@@ -1,29 +1,23 @@
-"""Scan a corpus into a moments store: range, basis, projection, each committed before the next."""
+"""Scan a corpus into a moments store, or finish a scan that was interrupted."""
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-
-from streaming_jsmf.blocks.units import Partition, list_units, plan_partitions
+from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.linalg.eigen import Eigenpairs, factor_eigenpairs, single_view_eigenpairs
 from streaming_jsmf.linalg.factor import ROW_BLOCK_BYTES
-from streaming_jsmf.linalg.probes import gaussian_probes
-from streaming_jsmf.moments.engine import Crew, Job, run_stage
-from streaming_jsmf.moments.ledger import Partial
-from streaming_jsmf.moments.stages import SHARED_PROBES, SUM_ARRAYS, ProjectionStage, RangeStage
-from streaming_jsmf.moments.store import MomentsStore, create_store, make_manifest, resume_store
-from streaming_jsmf.runtime.blas import single_blas_thread
+from streaming_jsmf.moments.engine import Crew
+from streaming_jsmf.moments.finish import finish_stages
+from streaming_jsmf.moments.manifest import load_partitions, new_manifest
+from streaming_jsmf.moments.store import MomentsStore, create_store, resume_store, words_digest
 from streaming_jsmf.runtime.events import Listener, silent
 from streaming_jsmf.runtime.memory import require_memory
 from streaming_jsmf.runtime.schedulers import Execution
-
-logger = logging.getLogger(__name__)
 
 #: Bytes that a nonzero of a partition takes in memory: a float32 value, an int32 index.
 BYTES_PER_NONZERO = 8
@@ -54,11 +48,19 @@ def scan_corpus(
     settings: ScanSettings,
     execution: Execution | None = None,
     listener: Listener = silent,
+    *,
+    keep_partitions: bool = False,
 ) -> MomentsStore:
     """Scan ``corpus`` into the moments store at ``path``, or finish what an earlier run left there.
 
     ``settings.scans`` passes over the data. The same corpus and settings give the same bits on every
-    scheduler and number of workers.
+    scheduler and number of workers. A store that ``corpus`` is a part of is finished as a whole.
+
+    Parameters
+    ----------
+    keep_partitions
+        Keep the result of each partition (its factor weighs N x L x 4 bytes), so that some can be removed or
+        selected later.
 
     Raises
     ------
@@ -69,90 +71,41 @@ def scan_corpus(
         If a shard or the store is damaged.
     """
     execution = execution or Execution()
-    partitions = plan_partitions(list_units(corpus), settings.partition_budget(corpus.nonzeros))
+    words = corpus.vocabulary().words
+    manifest = new_manifest(corpus, settings, words_digest(words), keep_partitions=keep_partitions)
+    existing = resume_store(path, manifest)
+    if existing is not None and not existing.missing_stages:
+        return existing
+    require_scan_memory(existing.manifest if existing else manifest, path, execution)
+    # The scheduler comes first: if it does not answer, no store is made or touched.
+    with execution.runner() as arguments:
+        store = existing or create_store(path, manifest, words)
+        try:
+            finish_stages(store, Crew(arguments, execution.concurrency, listener))
+            return store
+        except InputError as error:
+            bad_corpus = error
+    if len(store.manifest["corpora"]) == 1:
+        # Such a store can never be completed: mending the corpus makes it another one. No task runs any more.
+        store.discard()
+    raise bad_corpus
+
+
+def require_scan_memory(manifest: Mapping[str, Any], path: Path, execution: Execution) -> None:
+    """Refuse a scan that would need more memory than the budget.
+
+    Raises
+    ------
+    InputError
+        With both numbers and the settings to change.
+    """
+    if execution.memory is None:
+        return
+    settings = ScanSettings(**manifest["settings"])
+    partitions = load_partitions(manifest, str(path))
     require_memory(
-        scan_memory(corpus.n_words, settings, partitions, execution.concurrency),
+        scan_memory(int(manifest["n_words"]), settings, partitions, execution.concurrency),
         execution.memory,
         "the scan",
         "lower --partition-nonzeros, --max-topics or --workers, or raise --memory",
     )
-    manifest = make_manifest(corpus, settings, partitions)
-    existing = resume_store(path, manifest)
-    if existing is not None and not existing.missing_stages:
-        return existing
-    words = corpus.vocabulary().words
-    # The scheduler comes first: if it does not answer, no store is made or touched.
-    with execution.runner() as arguments:
-        crew = Crew(arguments, execution.concurrency, listener)
-        store = existing or create_store(path, manifest, words)
-        bad_corpus = _finish(store, partitions, crew)
-    if bad_corpus is not None:
-        # Such a store can never be completed: mending the corpus makes it another one. No task runs any more.
-        store.discard()
-        raise bad_corpus
-    return store
-
-
-def _finish(store: MomentsStore, partitions: tuple[Partition, ...], crew: Crew) -> InputError | None:
-    """Run the missing stages; return what a task found wrong with the corpus, if anything."""
-    try:
-        for stage in store.missing_stages:
-            _STEPS[stage](store, partitions, crew)
-    except InputError as error:
-        return error
-    return None
-
-
-def _range(store: MomentsStore, partitions: tuple[Partition, ...], crew: Crew) -> None:
-    ledger = store.ledger("range")
-    run_stage(Job(ledger, RangeStage(store.n_words, store.settings)), partitions, crew)
-    folded = ledger.read_fold(len(partitions) - 1)
-    total = folded.scalars["total_weight"]
-    if not total > 0:
-        raise InputError(
-            f"{store.manifest['corpus']}: no document has two tokens or more, so there are no co-occurrences; "
-            "ingest longer documents"
-        )
-    arrays = {name: folded.arrays[name] for name in SUM_ARRAYS}
-    arrays["row_sum"] = arrays["row_sum"] / total
-    arrays["diagonal"] = arrays["diagonal"] / total
-    if "factor" in folded.arrays:
-        arrays["factor"] = (folded.arrays["factor"] / np.sqrt(total)).astype(np.float32)
-    else:
-        arrays["sketch"] = folded.arrays["sketch"] / total
-    store.commit_stage("range", arrays, folded.scalars, ledger.history())
-    ledger.clear()
-
-
-def _basis(store: MomentsStore, partitions: tuple[Partition, ...], crew: Crew) -> None:
-    del partitions, crew
-    with single_blas_thread():
-        pairs = _first_eigenpairs(store)
-    store.commit_stage("basis", {"basis": pairs.vectors, "basis_eigenvalues": pairs.values}, {})
-
-
-def _first_eigenpairs(store: MomentsStore) -> Eigenpairs:
-    diagonal, settings = store.read("diagonal"), store.settings
-    width = min(settings.basis_width, store.n_words)
-    if settings.range_finder == "factors":
-        return factor_eigenpairs(store.read("factor"), diagonal, width)
-    sketch = store.read("sketch")
-    probes = gaussian_probes(store.n_words, sketch.shape[1], settings.seed, SHARED_PROBES)
-    return single_view_eigenpairs(sketch - diagonal[:, None] * probes, probes, min(width, sketch.shape[1]))
-
-
-def _projection(store: MomentsStore, partitions: tuple[Partition, ...], crew: Crew) -> None:
-    ledger = store.ledger("projection")
-    stage = ProjectionStage(store.n_words, store.settings, store.path, store.array_digest("basis"))
-    run_stage(Job(ledger, stage), partitions, crew)
-    folded: Partial = ledger.read_fold(len(partitions) - 1)
-    record = store.outcome("range")
-    assert record is not None, "stages run in order"
-    basis = store.read("basis")
-    product = folded.arrays["projection"] / record["scalars"]["total_weight"]
-    product -= store.read("diagonal")[:, None] * basis
-    store.commit_stage("projection", {"projection": product}, {}, ledger.history())
-    ledger.clear()
-
-
-_STEPS = {"range": _range, "basis": _basis, "projection": _projection}

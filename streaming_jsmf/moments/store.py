@@ -21,29 +21,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.blocks.units import Partition
-from streaming_jsmf.config import ScanSettings, differences, fingerprint
-from streaming_jsmf.corpus.format import Corpus
+from streaming_jsmf.config import ScanSettings, differences
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
-from streaming_jsmf.moments.ledger import PARTIALS, RECORDS, Ledger, read_record, write_record
-from streaming_jsmf.runtime.files import directory_written_beside
+from streaming_jsmf.moments.ledger import (
+    PARTIALS,
+    RECORDS,
+    Ledger,
+    forget_record,
+    read_record,
+    write_record,
+)
+from streaming_jsmf.moments.manifest import FORMAT_VERSION, MANIFEST_KEYS, part_keys, range_folds
+from streaming_jsmf.runtime.files import directory_written_beside, write_json
 from streaming_jsmf.runtime.zarr_arrays import (
     ArrayDigest,
     create_group,
+    digest,
     read_array,
     read_attributes,
     write_array,
 )
 
-KIND, FORMAT_VERSION = "streaming_jsmf.moments", 1
-
-#: Without one of these a manifest is damaged.
-MANIFEST_KEYS = frozenset(
-    ("settings", "settings_fingerprint", "corpus", "corpus_fingerprint", "n_words", "partitions")
-)
-
-#: Changes when the same settings would give other bits; part of the settings' fingerprint.
-ALGORITHM_VERSION = 1
+KIND = "streaming_jsmf.moments"
 
 #: Final arrays: dimensions, symbol of the papers, meaning.
 VARIABLES: dict[str, tuple[tuple[str, ...], str, str]] = {
@@ -91,17 +90,43 @@ class MomentsStore:
         return ("range", "basis", "projection") if self.settings.scans == 2 else ("range", "basis")
 
     @property
+    def keeps_partitions(self) -> bool:
+        """Whether the results of partitions stay, so that some can be taken out or selected."""
+        return bool(self.manifest["keep_partitions"])
+
+    @cached_property
+    def folds(self) -> tuple[str, ...]:
+        """Keys of the folds of the range stage; the last one stands for all that the store is made of."""
+        return range_folds(self.manifest)
+
+    @property
+    def part_keys(self) -> tuple[str, ...]:
+        """Keys of the parts of the range stage, in order."""
+        return part_keys(self.manifest)
+
+    @property
     def missing_stages(self) -> tuple[str, ...]:
         """Stages that are not committed yet."""
         return tuple(stage for stage in self.stages if self.outcome(stage) is None)
 
     def ledger(self, stage: str) -> Ledger:
         """The ledger of a stage that runs over partitions."""
-        return Ledger(self.path, stage)
+        return Ledger(self.path, stage, keep=self.keeps_partitions and stage == "range")
 
     def outcome(self, stage: str) -> dict[str, Any] | None:
-        """The committed record of a finished stage: digests, scalars, history; None before."""
-        return read_record(self.path, stage)
+        """The committed record of a finished stage: digests, scalars, history; None before.
+
+        A record of other partitions or words than those of the manifest is that of an earlier state of the store.
+        """
+        record = read_record(self.path, stage)
+        covers = self.manifest["vocabulary"] if stage == "words" else self.folds[-1]
+        return record if record is not None and record.get("covers") == covers else None
+
+    @property
+    def covered_fold(self) -> str | None:
+        """The fold that the committed outcome of the range stage was made of, of this manifest or an earlier one."""
+        record = read_record(self.path, "range")
+        return None if record is None else str(record.get("covers"))
 
     def commit_stage(
         self,
@@ -110,9 +135,14 @@ class MomentsStore:
         scalars: Mapping[str, float],
         history: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """Write the final arrays of a stage, then the record that makes them count."""
+        """Write the final arrays of a stage, then the record that makes them count.
+
+        Arrays of an earlier state are written over, so its record goes first.
+        """
+        forget_record(self.path, stage)
         digests = {name: self._write(name, values).fields() for name, values in arrays.items()}
-        record = {"arrays": digests, "scalars": dict(scalars), "history": list(history)}
+        covers = self.manifest["vocabulary"] if stage == "words" else self.folds[-1]
+        record = {"covers": covers, "arrays": digests, "scalars": dict(scalars), "history": list(history)}
         write_record(self.path, stage, record)
 
     def _write(self, name: str, values: NDArray[Any]) -> ArrayDigest:
@@ -147,38 +177,33 @@ class MomentsStore:
         shutil.rmtree(self.path)
 
 
-def make_manifest(corpus: Corpus, settings: ScanSettings, partitions: Sequence[Partition]) -> dict[str, Any]:
-    """Describe a scan before it starts. Everything that decides its bits is in the two fingerprints."""
-    fields = settings.fields()
-    return {
-        "format_version": FORMAT_VERSION,
-        "settings": fields,
-        "settings_fingerprint": fingerprint({**fields, "algorithm": ALGORITHM_VERSION}),
-        "corpus": corpus.root,
-        "corpus_fingerprint": corpus.fingerprint,
-        "n_words": corpus.n_words,
-        "probes": {"generator": "philox", "seed": settings.seed, "numpy": np.__version__},
-        "partitions": [
-            {
-                "content": partition.content,
-                "rows": partition.rows,
-                "nonzeros": partition.nonzeros,
-                "units": [[Path(unit.path).name, unit.row_group] for unit in partition.units],
-            }
-            for partition in partitions
-        ],
-    }
-
-
 def create_store(path: Path, manifest: Mapping[str, Any], words: Sequence[str]) -> MomentsStore:
     """Make a new store; it appears with its manifest and vocabulary at once."""
     with directory_written_beside(path) as beside:
-        create_group(beside, {"kind": KIND, "manifest": dict(manifest)})
-        for part in (PARTIALS, RECORDS):
-            create_group(beside / part, {})
-        made = MomentsStore(beside, manifest)
-        made.commit_stage("words", {"word": np.array(words, dtype=object)}, {})
+        write_empty_store(beside, manifest, words)
     return MomentsStore(path, manifest)
+
+
+def write_empty_store(path: Path, manifest: Mapping[str, Any], words: Sequence[str]) -> MomentsStore:
+    """Write manifest and vocabulary into an empty directory."""
+    create_group(path, {"kind": KIND, "manifest": dict(manifest)})
+    for part in (PARTIALS, RECORDS):
+        create_group(path / part, {})
+    made = MomentsStore(path, manifest)
+    made.commit_stage("words", {"word": np.array(words, dtype=object)}, {})
+    return made
+
+
+def replace_manifest(store: MomentsStore, manifest: Mapping[str, Any]) -> MomentsStore:
+    """Give a store another manifest, in one step; stages that cover another state become missing."""
+    attributes = {"kind": KIND, "manifest": dict(manifest)}
+    write_json(store.path / "zarr.json", {"zarr_format": 3, "node_type": "group", "attributes": attributes})
+    return MomentsStore(store.path, manifest)
+
+
+def words_digest(words: Sequence[str]) -> str:
+    """sha256 of a vocabulary, as its array in a store has it."""
+    return digest(np.array(words, dtype=object)).sha256
 
 
 def resume_store(path: Path, manifest: Mapping[str, Any]) -> MomentsStore | None:
@@ -236,11 +261,21 @@ def read_store(path: Path) -> MomentsStore:
 
 def _require_same(store: MomentsStore, wanted: Mapping[str, Any]) -> None:
     stored = store.manifest
-    for key, what in (("settings_fingerprint", "settings"), ("corpus_fingerprint", "corpus")):
-        if stored[key] == wanted[key]:
-            continue
-        detail = differences(stored[what], wanted[what]) if what == "settings" else f"corpus {stored[what]}"
+    if stored["settings_fingerprint"] != wanted["settings_fingerprint"]:
+        detail = differences(stored["settings"], wanted["settings"]) or "algorithm version"
         raise SettingsMismatchError(
-            f"{store.path}: made with another {what} ({detail or 'algorithm version'}; fingerprint stored "
-            f"{stored[key][:12]}, asked {wanted[key][:12]}); give another path or delete it"
+            f"{store.path}: made with another settings ({detail}; fingerprint stored "
+            f"{stored['settings_fingerprint'][:12]}, asked {wanted['settings_fingerprint'][:12]}); give another "
+            "path or delete it"
+        )
+    asked = wanted["corpora"][0]
+    if all(entry["fingerprint"] != asked["fingerprint"] for entry in stored["corpora"]):
+        raise SettingsMismatchError(
+            f"{store.path}: made with another corpus ({', '.join(e['path'] for e in stored['corpora'])}; "
+            f"fingerprint stored {stored['corpora'][0]['fingerprint'][:12]}, asked {asked['fingerprint'][:12]}); "
+            "give another path or delete it, or add the corpus with --add"
+        )
+    if wanted["keep_partitions"] and not stored["keep_partitions"]:
+        raise SettingsMismatchError(
+            f"{store.path}: was begun without --keep-partitions; scan into another path to have them kept"
         )

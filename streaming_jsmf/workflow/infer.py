@@ -17,6 +17,7 @@ from streaming_jsmf.inference.words import characteristic_words, prominent_words
 from streaming_jsmf.linalg.eigen import Eigenpairs
 from streaming_jsmf.model.store import Model, require_free_path, write_model
 from streaming_jsmf.moments.reader import Moments, open_moments
+from streaming_jsmf.moments.select import SelectedMoments, select_partitions
 from streaming_jsmf.rectification.enn import Rectification, epsilon_nonnegative, unrectified
 from streaming_jsmf.runtime.blas import single_blas_thread
 from streaming_jsmf.runtime.events import Iteration, Listener, silent
@@ -46,6 +47,7 @@ def infer(
     model: str | Path,
     settings: InferSettings,
     *,
+    partitions: str | None = None,
     threads: int | None = None,
     overwrite: bool = False,
     listener: Listener = silent,
@@ -53,7 +55,7 @@ def infer(
     """Fit one model from a moments store and write it. No pass over the corpus.
 
     Eigenpairs, rectification, LAW (LR-JSMF, Algorithm 6 without its scan). The result does not depend on
-    ``threads`` (None: one for each core).
+    ``threads`` (None: one for each core). With ``partitions`` only those whose label it names (``select_partitions``).
 
     Raises
     ------
@@ -65,6 +67,8 @@ def infer(
     target = local_path(model, "a model")
     require_free_path(target, overwrite)
     opened = moments if isinstance(moments, Moments) else open_moments(local_path(moments, "a moments store"))
+    if partitions is not None:
+        opened = select_partitions(opened, partitions)
     fitted = fit_moments(opened, settings, threads=threads, listener=listener)
     write_model(target, fitted, overwrite=overwrite)
     return fitted
@@ -92,9 +96,10 @@ def fit_moments(
         "engine": "lr-jsmf",
         "moments": str(moments.path),
         "fingerprint": model_fingerprint(moments, settings),
-        "corpus_fingerprint": moments.store.manifest["corpus_fingerprint"],
+        "corpus_fingerprints": [entry["fingerprint"] for entry in moments.store.manifest["corpora"]],
         "scan_settings": moments.store.manifest["settings"],
         "settings_fingerprint": moments.store.manifest["settings_fingerprint"],
+        "partitions": moments.partitions if isinstance(moments, SelectedMoments) else None,
         "versions": package_versions(),
         "stages": watch.stages,
     }
@@ -104,7 +109,7 @@ def fit_moments(
 
 def model_fingerprint(moments: Moments, settings: InferSettings) -> str:
     """sha256 over the moments' values and the settings: equal fingerprints mean equal models."""
-    return fingerprint({"moments": moments.store.digests(), "settings": settings.fields()})
+    return fingerprint({"moments": moments.digests(), "settings": settings.fields()})
 
 
 def _rectify(pairs: Eigenpairs, settings: InferSettings, threads: int, listener: Listener) -> Rectification:

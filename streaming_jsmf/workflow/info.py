@@ -71,14 +71,19 @@ def _describe_moments(store: MomentsStore) -> dict[str, Any]:
         "missing": list(missing),
         "partitions": partitions,
         "words": store.n_words,
-        "corpus": store.manifest["corpus"],
-        "corpus_fingerprint": store.manifest["corpus_fingerprint"],
+        "corpora": [
+            {"path": entry["path"], "fingerprint": entry["fingerprint"], "shards": len(entry["shards"])}
+            for entry in store.manifest["corpora"]
+        ],
+        "keeps_partitions": store.keeps_partitions,
         "settings": store.manifest["settings"],
         "settings_fingerprint": store.manifest["settings_fingerprint"],
         "digests": store.digests(),
     }
     for stage in missing:
-        described[f"{stage}_partitions_done"] = len(store.ledger(stage).committed())
+        ledger = store.ledger(stage)
+        folded = ledger.folded(store.folds) if stage == "range" else 0
+        described[f"{stage}_partitions_done"] = max(len(ledger.parts()), folded)
     for name in store.digests():
         store.read(name)
     return described

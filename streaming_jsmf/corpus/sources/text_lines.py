@@ -324,7 +324,9 @@ def _csv_header(rows: Any, layout: LineFormat) -> list[str]:
     if not header:
         raise UnreadableError(EMPTY)
     if not all(map(is_utf8, header)):
-        raise UnreadableError(f"its header is not {layout.encoding.upper()}; say which with --read encoding=latin-1")
+        raise UnreadableError(
+            f"its header is not {layout.encoding.upper()}; say which with --read encoding=latin-1"
+        )
     return header
 
 

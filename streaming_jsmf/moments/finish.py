@@ -1,0 +1,116 @@
+"""The stages of a store, from the partitions of its manifest to its final arrays, each committed before the next."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.linalg.eigen import Eigenpairs, factor_eigenpairs, single_view_eigenpairs
+from streaming_jsmf.linalg.probes import gaussian_probes
+from streaming_jsmf.moments.engine import Crew, Job, Part, run_stage
+from streaming_jsmf.moments.ledger import Partial, fold_keys, key_of
+from streaming_jsmf.moments.manifest import load_partitions, part_keys
+from streaming_jsmf.moments.stages import SHARED_PROBES, SUM_ARRAYS, ProjectionStage, RangeStage
+from streaming_jsmf.moments.store import MomentsStore
+from streaming_jsmf.runtime.blas import single_blas_thread
+
+
+def finish_stages(store: MomentsStore, crew: Crew) -> None:
+    """Run the stages that a store lacks. Corpora are opened where partitions have to be read, and only then.
+
+    Raises
+    ------
+    InputError
+        If a corpus holds a bad record or is not where it was.
+    StoreError
+        If a shard or the store is damaged.
+    """
+    for stage in store.missing_stages:
+        _STEPS[stage](store, crew)
+
+
+def _range_parts(store: MomentsStore) -> tuple[Part, ...]:
+    """Parts of the range stage; their partitions are looked up if some have to be read."""
+    described, counts = store.manifest["partitions"], [count for _, count in store.manifest["parts"]]
+    keys, starts = part_keys(store.manifest), np.concatenate([[0], np.cumsum(counts)]).tolist()
+    sizes = [sum(p["nonzeros"] for p in described[a:b]) for a, b in pairwise(starts)]
+    ledger = store.ledger("range")
+    known, folded = ledger.parts(), ledger.folded(store.folds)
+    if all(key in known or i < folded for i, key in enumerate(keys)):
+        return tuple(Part(key, size, None) for key, size in zip(keys, sizes, strict=True))
+    partitions = load_partitions(store.manifest, str(store.path))
+    return tuple(
+        Part(key, size, partitions[start] if count == 1 else None)
+        for key, size, start, count in zip(keys, sizes, starts, counts, strict=False)
+    )
+
+
+def _range(store: MomentsStore, crew: Crew) -> None:
+    ledger, keys = store.ledger("range"), part_keys(store.manifest)
+    job = Job(ledger, RangeStage(store.n_words, store.settings), store.covered_fold)
+    run_stage(job, _range_parts(store), store.folds, crew)
+    folded = ledger.read_fold(store.folds[-1])
+    total = folded.scalars["total_weight"]
+    if not total > 0:
+        where = ", ".join(entry["path"] for entry in store.manifest["corpora"])
+        raise InputError(
+            f"{where}: no document has two tokens or more, so there are no co-occurrences; ingest longer documents"
+        )
+    store.commit_stage("range", normalised(folded), folded.scalars, ledger.history(keys))
+    ledger.clear(store.folds[-1], keys)
+
+
+def normalised(folded: Partial) -> dict[str, NDArray[Any]]:
+    """The final arrays of the range stage: sums and factor of a fold, divided by the total weight."""
+    total = folded.scalars["total_weight"]
+    arrays: dict[str, NDArray[Any]] = {name: folded.arrays[name] for name in SUM_ARRAYS}
+    arrays["row_sum"] = arrays["row_sum"] / total
+    arrays["diagonal"] = arrays["diagonal"] / total
+    if "factor" in folded.arrays:
+        arrays["factor"] = (folded.arrays["factor"] / np.sqrt(total)).astype(np.float32)
+    else:
+        arrays["sketch"] = folded.arrays["sketch"] / total
+    return arrays
+
+
+def _basis(store: MomentsStore, crew: Crew) -> None:
+    del crew
+    with single_blas_thread():
+        pairs = _first_eigenpairs(store)
+    store.commit_stage("basis", {"basis": pairs.vectors, "basis_eigenvalues": pairs.values}, {})
+
+
+def _first_eigenpairs(store: MomentsStore) -> Eigenpairs:
+    diagonal, settings = store.read("diagonal"), store.settings
+    width = min(settings.basis_width, store.n_words)
+    if settings.range_finder == "factors":
+        return factor_eigenpairs(store.read("factor"), diagonal, width)
+    sketch = store.read("sketch")
+    probes = gaussian_probes(store.n_words, sketch.shape[1], settings.seed, SHARED_PROBES)
+    return single_view_eigenpairs(sketch - diagonal[:, None] * probes, probes, min(width, sketch.shape[1]))
+
+
+def _projection(store: MomentsStore, crew: Crew) -> None:
+    ledger, basis = store.ledger("projection"), store.array_digest("basis")
+    partitions = load_partitions(store.manifest, str(store.path))
+    # Another basis, another projection: its digest is in the keys.
+    parts = tuple(Part(key_of(p.content, basis.sha256), p.nonzeros, p) for p in partitions)
+    keys = [part.key for part in parts]
+    folds = fold_keys(keys, store.folds[-1])
+    run_stage(
+        Job(ledger, ProjectionStage(store.n_words, store.settings, store.path, basis)), parts, folds, crew
+    )
+    folded: Partial = ledger.read_fold(folds[-1])
+    record = store.outcome("range")
+    assert record is not None, "stages run in order"
+    product = folded.arrays["projection"] / record["scalars"]["total_weight"]
+    product -= store.read("diagonal")[:, None] * store.read("basis")
+    store.commit_stage("projection", {"projection": product}, {}, ledger.history(keys))
+    ledger.clear()
+
+
+_STEPS = {"range": _range, "basis": _basis, "projection": _projection}

@@ -1,0 +1,231 @@
+"""Two stores into one: their parts in order where both keep them, else the folded factor of the second as one part."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streaming_jsmf.config import differences
+from streaming_jsmf.errors import InputError, SettingsMismatchError
+from streaming_jsmf.moments.engine import Crew
+from streaming_jsmf.moments.finish import finish_stages
+from streaming_jsmf.moments.ledger import Partial
+from streaming_jsmf.moments.manifest import MergePlan, merged_manifest, part_keys
+from streaming_jsmf.moments.scan import require_scan_memory
+from streaming_jsmf.moments.store import (
+    MomentsStore,
+    read_store,
+    replace_manifest,
+    words_digest,
+    write_empty_store,
+)
+from streaming_jsmf.runtime.events import Listener, silent
+from streaming_jsmf.runtime.files import fsync_directory
+from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.runtime.zarr_arrays import ArrayDigest, digest, read_array, write_array
+
+
+@dataclass(frozen=True, eq=False)
+class Union:
+    """Words of two stores: those of the first, then those that only the second has; new ids by old of the second."""
+
+    words: tuple[str, ...]
+    columns: NDArray[np.int64]
+
+    @property
+    def same(self) -> bool:
+        """Whether both have the same words in the same order."""
+        return len(self.columns) == len(self.words) and bool((np.diff(self.columns) == 1).all())
+
+
+def merge_stores(
+    path: Path, other: Path, execution: Execution | None = None, listener: Listener = silent
+) -> MomentsStore:
+    """Merge a complete store into the one at ``path``, behind what is there. Rows are matched by word.
+
+    No corpus is read by scan 1. Where both keep their partitions and have the same words, the parts are folded in
+    order, and the bits are those of one store; else the second store's factor is folded in as it is, and the result
+    keeps no partitions. A word that a store lacks is a row of zeros. Scan 2 reads all corpora.
+
+    Raises
+    ------
+    SettingsMismatchError
+        If the stores were made with other settings; names them.
+    InputError
+        If a shard is in both.
+    StoreError
+        If a store is incomplete or damaged, or a corpus is missing.
+    """
+    store, second = read_store(path), read_store(other)
+    if _is_merged(store, second):
+        return _finished(store, execution, listener)
+    _require_mergeable(store, second)
+    _require_complete(store)
+    _require_complete(second)
+    union = _unite(_words(store), _words(second))
+    columns = _columns(second, union)
+    plan = MergePlan(
+        vocabulary=words_digest(union.words),
+        n_words=len(union.words),
+        columns=[None if array is None else _column_entry(array) for array in columns],
+        in_parts=union.same and store.keeps_partitions and second.keeps_partitions,
+        same_words=union.same,
+    )
+    manifest = merged_manifest(store.manifest, second.manifest, plan)
+    require_scan_memory(manifest, path, execution or Execution())
+    if union.same:
+        _write_columns(store.path, columns)
+        _copy_parts(store, second, manifest, in_parts=plan.in_parts)
+        merged = replace_manifest(store, manifest)
+    else:
+        merged = _rebuilt(store, second, manifest, union, columns)
+    return _finished(merged, execution, listener)
+
+
+def _finished(store: MomentsStore, execution: Execution | None, listener: Listener) -> MomentsStore:
+    execution = execution or Execution()
+    with execution.runner() as arguments:
+        finish_stages(store, Crew(arguments, execution.concurrency, listener))
+    return store
+
+
+def _is_merged(store: MomentsStore, second: MomentsStore) -> bool:
+    known = {partition["content"] for partition in store.manifest["partitions"]}
+    return all(partition["content"] in known for partition in second.manifest["partitions"])
+
+
+def _require_mergeable(store: MomentsStore, second: MomentsStore) -> None:
+    ours, theirs = store.manifest, second.manifest
+    if ours["settings_fingerprint"] != theirs["settings_fingerprint"]:
+        detail = differences(ours["settings"], theirs["settings"]) or "algorithm version"
+        raise SettingsMismatchError(
+            f"{second.path}: was made with other settings than {store.path} ({detail}); scan one of them again"
+        )
+    known = {content for entry in ours["corpora"] for content in entry["shards"].values()}
+    for entry in theirs["corpora"]:
+        for name, content in entry["shards"].items():
+            if content in known:
+                raise InputError(
+                    f"{entry['path']}/{name} is in both stores; a document counts once: scan one of them without it"
+                )
+
+
+def _require_complete(store: MomentsStore) -> None:
+    if store.missing_stages:
+        raise InputError(
+            f"{store.path}: lacks {', '.join(store.missing_stages)}; finish its scan, then merge"
+        )
+
+
+def _words(store: MomentsStore) -> tuple[str, ...]:
+    return tuple(str(word) for word in store.read("word"))
+
+
+def _unite(first: tuple[str, ...], second: tuple[str, ...]) -> Union:
+    places = {word: i for i, word in enumerate(first)}
+    words = list(first)
+    for word in second:
+        if word not in places:
+            places[word] = len(words)
+            words.append(word)
+    return Union(tuple(words), np.array([places[word] for word in second], np.int64))
+
+
+def _copy_parts(
+    store: MomentsStore, second: MomentsStore, manifest: Mapping[str, Any], *, in_parts: bool
+) -> None:
+    """Commit the second store's parts in the first; without a manifest that names them they are not looked at."""
+    ours, theirs = store.ledger("range"), second.ledger("range")
+    keys = part_keys(manifest)[len(store.manifest["parts"]) :]
+    if not in_parts:
+        ours.commit_part(keys[0], theirs.read_fold(second.folds[-1]), {"merged": str(second.path)})
+        return
+    for key in keys:
+        if not ours.is_committed(key):
+            ours.commit_part(key, theirs.read_part(key), {"merged": str(second.path)})
+
+
+def _rebuilt(
+    store: MomentsStore,
+    second: MomentsStore,
+    manifest: Mapping[str, Any],
+    union: Union,
+    columns: Sequence[NDArray[np.int64] | None],
+) -> MomentsStore:
+    """A store over the union of the words, written beside and put in the place of the first."""
+    beside = store.path.with_name(f".{store.path.name}.{uuid.uuid4().hex}")
+    beside.mkdir()
+    try:
+        made = write_empty_store(beside, manifest, union.words)
+        _write_columns(beside, [*(_read_columns(store, entry) for entry in _entries(store)), *columns])
+        ledger, keys = made.ledger("range"), part_keys(manifest)
+        own = np.arange(store.n_words)
+        for key, source, rows in ((keys[0], store, own), (keys[1], second, union.columns)):
+            fold = source.ledger("range").read_fold(source.folds[-1])
+            ledger.commit_part(key, _spread(fold, rows, len(union.words)), {"merged": str(source.path)})
+        old = store.path.with_name(f".{store.path.name}.{uuid.uuid4().hex}.old")
+        store.path.rename(old)
+        beside.rename(store.path)
+        fsync_directory(store.path.parent)
+        shutil.rmtree(old)
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
+    return read_store(store.path)
+
+
+def _spread(partial: Partial, rows: NDArray[np.int64], n_words: int) -> Partial:
+    """A result over more words: row i becomes row ``rows[i]``, the others are zero."""
+    arrays = {}
+    for name, values in partial.arrays.items():
+        wide = np.zeros((n_words, *values.shape[1:]), values.dtype)
+        wide[rows] = values
+        arrays[name] = wide
+    return Partial(arrays, partial.scalars)
+
+
+def _entries(store: MomentsStore) -> list[Mapping[str, Any]]:
+    return list(store.manifest["corpora"])
+
+
+def _columns(second: MomentsStore, union: Union) -> list[NDArray[np.int64] | None]:
+    """For each corpus of the second store where its words are in the union; None where they are the same."""
+    columns: list[NDArray[np.int64] | None] = []
+    for entry in _entries(second):
+        own = _read_columns(second, entry)
+        if union.same:
+            columns.append(own)
+        else:
+            columns.append(union.columns if own is None else union.columns[own])
+    return columns
+
+
+def _read_columns(store: MomentsStore, entry: Mapping[str, Any]) -> NDArray[np.int64] | None:
+    described = entry["columns"]
+    if described is None:
+        return None
+    digest_ = ArrayDigest(described["sha256"], (described["n_words"],), "int64")
+    values: NDArray[np.int64] = read_array(store.path, described["name"], digest_)
+    return values
+
+
+def _column_entry(columns: NDArray[np.int64]) -> dict[str, Any]:
+    found = digest(columns)
+    return {"name": _column_name(found), "sha256": found.sha256, "n_words": len(columns)}
+
+
+def _column_name(found: ArrayDigest) -> str:
+    return f"columns-{found.sha256[:16]}"
+
+
+def _write_columns(path: Path, columns: Sequence[NDArray[np.int64] | None]) -> None:
+    for array in columns:
+        if array is not None:
+            write_array(path, _column_name(digest(array)), array, ["corpus_word"])

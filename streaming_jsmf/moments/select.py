@@ -1,0 +1,142 @@
+"""A part of a store as moments of its own: topics over time or per class, without a scan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.linalg.eigen import Eigenpairs, factor_eigenpairs
+from streaming_jsmf.moments.finish import normalised
+from streaming_jsmf.moments.ledger import Partial
+from streaming_jsmf.moments.reader import Moments
+from streaming_jsmf.moments.stages import RangeStage
+from streaming_jsmf.moments.store import MomentsStore
+from streaming_jsmf.runtime.blas import single_blas_thread
+
+Label = str | int | None
+
+#: What stands for documents whose metadata column is null.
+NULL = "null"
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Labels that an expression names: single ones and ranges of integers, both ends within.
+
+    ``1990..1999`` is a range, ``a,b`` are several; ``null`` are the documents without a value.
+    """
+
+    expression: str
+    names: frozenset[str] = field(init=False)
+    ranges: tuple[tuple[int, int], ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        names, ranges = set(), []
+        for part in (piece.strip() for piece in self.expression.split(",")):
+            first, dots, last = part.partition("..")
+            if dots:
+                try:
+                    ranges.append((int(first), int(last)))
+                except ValueError as error:
+                    raise InputError(
+                        f"--partitions is {self.expression!r}; a range has whole numbers at both ends: 1990..1999"
+                    ) from error
+            elif part:
+                names.add(part)
+        if not (names or ranges):
+            raise InputError(f"--partitions is {self.expression!r}; give labels such as 1990..1999 or a,b")
+        object.__setattr__(self, "names", frozenset(names))
+        object.__setattr__(self, "ranges", tuple(ranges))
+
+    def __contains__(self, label: Label) -> bool:
+        if isinstance(label, int) and any(low <= label <= high for low, high in self.ranges):
+            return True
+        return (NULL if label is None else str(label)) in self.names
+
+
+@dataclass(frozen=True)
+class SelectedMoments(Moments):
+    """Moments of some partitions of a store, folded in memory; eigenpairs are those of the factor alone.
+
+    Attributes
+    ----------
+    partitions
+        What was selected, for the record.
+    folded
+        Their sums and factor.
+    """
+
+    partitions: str
+    folded: Partial
+
+    @property
+    def _scalars(self) -> Mapping[str, float]:
+        return self.folded.scalars
+
+    def _array(self, name: str) -> NDArray[Any]:
+        if name == "word":
+            return self.store.read("word")
+        return normalised(self.folded)[name]
+
+    def digests(self) -> dict[str, str]:
+        """Of the store, and what was selected of it."""
+        return {**super().digests(), "partitions": self.partitions}
+
+    def _eigenpairs(self) -> Eigenpairs:
+        width = min(self.settings.basis_width, self.store.n_words)
+        with single_blas_thread():
+            return factor_eigenpairs(self._array("factor"), self._array("diagonal"), width)
+
+
+def select_partitions(moments: Moments, expression: str) -> SelectedMoments:
+    """The moments of the partitions whose label is named by an expression (see ``Labels``). No pass over the corpus.
+
+    Memory: two factors.
+
+    Raises
+    ------
+    InputError
+        If partitions were not made by a column or not kept, or none has such a label; lists the labels there are.
+    """
+    store, labels = moments.store, Labels(expression)
+    column = store.settings.partition_by
+    if column is None or not store.keeps_partitions:
+        raise InputError(
+            f"{store.path}: partitions are selected from a store scanned with --partition-by COLUMN "
+            "--keep-partitions; scan again with both"
+        )
+    if store.settings.range_finder != "factors":
+        raise InputError(
+            f"{store.path}: sketches of single partitions cannot be used; scan with --range factors"
+        )
+    known = [partition["label"] for partition in store.manifest["partitions"]]
+    chosen = [key for key, label in zip(store.part_keys, known, strict=True) if label in labels]
+    if not chosen:
+        raise InputError(f"{store.path}: no partition has {column} {expression}; there are {_listed(known)}")
+    return SelectedMoments(store, expression, _fold(store, chosen))
+
+
+def _fold(store: MomentsStore, keys: Sequence[str]) -> Partial:
+    stage, ledger = RangeStage(store.n_words, store.settings), store.ledger("range")
+    folded: Partial | None = None
+    with single_blas_thread():
+        for key in keys:
+            folded = stage.fold(folded, ledger.read_part(key))
+    if folded is None or not folded.scalars["total_weight"] > 0:
+        raise StoreError(f"{store.path}: the selected partitions hold no document of two tokens; select more")
+    return folded
+
+
+def _listed(labels: Sequence[Label]) -> str:
+    """Labels in their order: a long run of integers as its ends."""
+    distinct = list(dict.fromkeys(labels))
+    if len(distinct) > 12 and all(isinstance(label, int) for label in distinct):
+        numbers = np.array(distinct)
+        return f"{len(distinct)} from {numbers.min()} to {numbers.max()}"
+    shown = ", ".join(NULL if label is None else str(label) for label in distinct[:12])
+    return shown if len(distinct) <= 12 else f"{shown} and {len(distinct) - 12} more"
