@@ -32,6 +32,7 @@ from streaming_jsmf.config import InferSettings, ScanSettings
 @click.pass_context
 def scan(
     context: click.Context,
+    /,
     corpus: str,
     moments: str,
     scheduler: str,

@@ -65,6 +65,8 @@ def merge_stores(
     """
     store, second = read_store(path), read_store(other)
     if _is_merged(store, second):
+        if not store.missing_stages:
+            raise InputError(f"{other} is in {path} already; a document counts once")
         return _finished(store, execution, listener)
     _require_mergeable(store, second)
     _require_complete(store)
