@@ -119,7 +119,9 @@ def chosen_metadata(
                 f"it has {names.count(name)} columns {name!r}; rename all but one, or choose others with metadata=A,B"
             )
         if not is_utf8(name):
-            raise UnreadableError(f"the name {name!a} is not UTF-8; rename it, or choose others with metadata=A,B")
+            raise UnreadableError(
+                f"the name {name!a} is not UTF-8; rename it, or choose others with metadata=A,B"
+            )
     return chosen
 
 
