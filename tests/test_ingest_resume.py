@@ -141,12 +141,29 @@ class Moment:
 EARLY, LATE, WRITE, RENUMBER = Moment("read", 1), Moment("read", 8), Moment("write", 2), Moment("renumber", 2)
 
 
-def finish(folder: Path, arguments: list[str]) -> dict[str, list[int]]:
-    """Run a command to its end; returns the tasks that its log says it committed, by step."""
-    done = subprocess.run(arguments, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    found = re.findall(r"^(\w+): partition (\d+) committed", done.stderr, re.M)
+def committed_by_log(log: str) -> dict[str, list[int]]:
+    """The tasks that a command says it committed, by step."""
+    found = re.findall(r"^(\w+): partition (\d+) committed", log, re.M)
     return {step: sorted(int(n) for s, n in found if s == step) for step in ("read", "write", "renumber")}
+
+
+@pytest.fixture
+def finish(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[[list[str]], dict[str, list[int]]]:
+    """Run a command to its end in this process, which saves the start of one; returns what it committed."""
+    monkeypatch.setattr(work, "GROUP_BYTES", (1, 1))
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(folder)
+
+    def call(arguments: list[str]) -> dict[str, list[int]]:
+        capsys.readouterr()
+        code = run(arguments[3:])
+        log = capsys.readouterr().err
+        assert code == 0, log
+        return committed_by_log(log)
+
+    return call
 
 
 @pytest.mark.parametrize(
@@ -155,7 +172,12 @@ def finish(folder: Path, arguments: list[str]) -> dict[str, list[int]]:
     ids=["read", "write", "renumber", "processes"],
 )
 def test_a_killed_ingest_is_finished_by_the_same_command(
-    scheduler: str, moment: Moment, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    scheduler: str,
+    moment: Moment,
+    folder: Path,
+    finish: Callable[[list[str]], dict[str, list[int]]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     target, partial = tmp_path / "out", tmp_path / "out.partial"
     arguments = command(target, "--scheduler", scheduler)
@@ -166,7 +188,7 @@ def test_a_killed_ingest_is_finished_by_the_same_command(
         assert run(["info", str(partial)]) == 0
         shown = json.loads(capsys.readouterr().out)
         kept = {step: committed(partial, step) for step in ("read", "write", "renumber")}
-        again = finish(folder, arguments)
+        again = finish(arguments)
     assert (shown["kind"], shown["complete"]) == ("unfinished ingest", False)
     assert shown["steps_done"][moment.step] >= moment.tasks
     assert 0 < len(kept[moment.step]) < N_FILES, "killed in the middle"
@@ -188,7 +210,9 @@ def test_an_ingest_killed_again_and_again_ends_with_the_same_bytes(folder: Path,
             lambda moment=moment: moment.reached(partial),
         ):
             assert partial.is_dir()
-    finish(folder, command(target))
+    done = subprocess.run(command(target), cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(committed_by_log(done.stderr)["read"]) == 0
     same_files(folder / "undisturbed", target)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 

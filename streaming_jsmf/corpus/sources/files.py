@@ -174,7 +174,7 @@ def open_parquet_source(path: str) -> Iterator[Any]:
     """
     try:
         with open_file(path) as stream:
-            yield pq.ParquetFile(stream)
+            yield pq.ParquetFile(stream, page_checksum_verification=True)
     except (OSError, pa.ArrowException) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise UnreadableError(cannot_open(error)) from error
