@@ -3,8 +3,8 @@
 python -m benchmarks.ingest_throughput SOURCE [--vocabulary-size 20000]
 
 SOURCE is a directory of Parquet files with columns ``text`` and ``doc_id``. What is compared: the whole ingest
-(reading, words, counts, choice of the vocabulary, writing and hashing the shards) with scikit-learn's ``transform`` alone,
-on the same texts held in memory, with the vocabulary that the ingest chose. Each in a process of its own, in turns.
+(reading, words, counts, choice of the vocabulary, writing and hashing the shards) with scikit-learn's ``transform``
+alone, on the same texts held in memory, with the vocabulary that the ingest chose. Each in a process of its own.
 """
 
 from __future__ import annotations

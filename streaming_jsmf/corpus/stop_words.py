@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -44,5 +45,5 @@ def _english() -> frozenset[str]:
 
 
 def _parse(text: str) -> frozenset[str]:
-    lines = (line.strip().lower() for line in text.splitlines())
+    lines = (line.strip().lower() for line in unicodedata.normalize("NFC", text).splitlines())
     return frozenset(line for line in lines if line and not line.startswith("#"))

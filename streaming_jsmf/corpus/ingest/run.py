@@ -88,6 +88,8 @@ def ingest_source(
         For a bad record (under "fail"), a source or target that cannot be used, or nothing left.
     SettingsMismatchError
         If ``target`` has an unfinished ingest of other arguments.
+    StoreError
+        If an unfinished ingest is damaged.
     """
     settings = settings or IngestSettings()
     path = free_target(target)

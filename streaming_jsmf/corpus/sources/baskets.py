@@ -2,32 +2,51 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import Field
 
 from streaming_jsmf.corpus.sources.base import BATCH_BYTES, BadRecords, SourceBatch, Unit
 from streaming_jsmf.corpus.sources.files import (
     STREAM_ERRORS,
     UnreadableError,
     bare_suffix,
+    listed,
     open_parquet_source,
     open_stream,
 )
-from streaming_jsmf.corpus.sources.text_lines import EMPTY, cut_short, line_first_row, line_units, lines_of
-from streaming_jsmf.corpus.sources.text_parquet import parquet_first_row, parquet_place, parquet_units
+from streaming_jsmf.corpus.sources.text_lines import (
+    EMPTY,
+    BadValue,
+    cut_short,
+    kept_of,
+    line_first_row,
+    line_units,
+    lines_of,
+    sound_line,
+)
+from streaming_jsmf.corpus.sources.text_parquet import (
+    batch_rows,
+    parquet_first_row,
+    parquet_place,
+    parquet_units,
+)
 from streaming_jsmf.corpus.tokens.lists import TokenLists, count_codes
 from streaming_jsmf.corpus.validation import Strict
+
+_NAME_IT = "name the column with --read items=NAME"
 
 
 class BasketOptions(Strict):
     """``separator`` between the items of a line (white space when not given); ``items``: list column of Parquet."""
 
-    separator: str | None = None
+    separator: Annotated[str, Field(min_length=1)] | None = None
     items: str = "items"
 
 
@@ -82,17 +101,18 @@ def _read_lines(unit: Unit, separator: str | None, bad: BadRecords) -> Iterator[
             for row, line in enumerate(lines_of(stream, unit)):
                 seen = True
                 try:
-                    lines.append(line.decode("utf-8-sig" if row == 0 else "utf-8").rstrip("\r\n"))
+                    lines.append(sound_line(line, "utf-8").rstrip("\r\n"))
                     rows.append(row)
                     size += len(line) + 64
-                except UnicodeDecodeError as error:
-                    bad.refuse(row, f"byte {error.start} of the line is not UTF-8", line.rstrip(b"\r\n"))
+                except BadValue as error:
+                    bad.refuse(row, str(error), kept_of(line))
                 if size >= BATCH_BYTES:
                     yield _of_lines(lines, rows, separator)
                     lines, rows, size = [], [], 0
     except STREAM_ERRORS as error:
+        seen = True
         bad.refuse(row + 1, cut_short(error))
-    if not seen and not unit.start:
+    if not seen and not unit.stop:
         bad.refuse(None, EMPTY)
     if rows:
         yield _of_lines(lines, rows, separator)
@@ -111,8 +131,7 @@ def _read_parquet(unit: Unit, column: str, bad: BadRecords) -> Iterator[SourceBa
             _check_items(file.schema_arrow, column)
             row = 0
             for g in range(unit.start, unit.stop):
-                group = file.metadata.row_group(g)
-                size = max(1, int(BATCH_BYTES * group.num_rows / max(group.total_byte_size, 1)))
+                size = batch_rows(file.metadata.row_group(g))
                 for batch in file.iter_batches(size, row_groups=[g], columns=[column], use_threads=False):
                     yield from _of_lists(batch.column(column), row, bad)
                     row += batch.num_rows
@@ -122,20 +141,22 @@ def _read_parquet(unit: Unit, column: str, bad: BadRecords) -> Iterator[SourceBa
 
 def _check_items(schema: Any, column: str) -> None:
     if column not in schema.names:
-        raise UnreadableError(f"there is no column {column!r}; it has {', '.join(schema.names)}")
+        raise UnreadableError(f"there is no column {column!r}; it has {listed(schema.names)}; {_NAME_IT}")
+    if schema.names.count(column) > 1:
+        raise UnreadableError(f"it has {schema.names.count(column)} columns {column!r}; rename all but one")
     kind = schema.field(column).type
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
-        raise UnreadableError(f"column {column!r} is {kind}; it must hold lists of items")
+        raise UnreadableError(f"column {column!r} is {kind}; it must hold lists of items; {_NAME_IT}")
     held = kind.value_type
     if not (pa.types.is_string(held) or pa.types.is_large_string(held) or pa.types.is_integer(held)):
-        raise UnreadableError(f"column {column!r} holds {held}; items are strings or integers")
+        raise UnreadableError(f"column {column!r} holds {held}; items are strings or integers; {_NAME_IT}")
 
 
 def _of_lists(column: Any, first: int, bad: BadRecords) -> Iterator[SourceBatch]:
     good = np.ones(len(column), bool)
     for i, why in _faults(column):
         good[i] = False
-        bad.refuse(first + i, why, repr(column[i].as_py()).encode("utf-8", "backslashreplace"))
+        bad.refuse(first + i, why, _as_json(column.slice(i, 1)))
     if good.any():
         kept = column.filter(pa.array(good))
         offsets = np.asarray(kept.offsets).astype(np.int64)
@@ -165,6 +186,18 @@ def _faults(column: Any) -> list[tuple[int, str]]:
             except pa.ArrowInvalid:
                 found.append((i, "the list holds bytes that are not UTF-8"))
     return found
+
+
+def _as_json(held: Any) -> str | None:
+    """One list for the quarantine; bytes that are not UTF-8 stay as they are."""
+    if held.null_count:
+        return None
+    items = held.flatten()
+    if pa.types.is_integer(items.type):
+        return json.dumps(items.to_pylist())
+    raw = items.cast(pa.large_binary()).to_pylist()
+    texts = [None if item is None else item.decode("utf-8", "surrogateescape") for item in raw]
+    return json.dumps(texts, ensure_ascii=False)
 
 
 def _bags(offsets: Any, items: Any, rows: Any, metadata: dict[str, Any]) -> SourceBatch:

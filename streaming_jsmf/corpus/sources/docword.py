@@ -18,14 +18,13 @@ from streaming_jsmf.corpus.sources.grouped import (
     LARGEST_COUNT,
     SMALLEST_COUNT,
     BagBuilder,
-    CountFiles,
     Entries,
     LineBlock,
+    LineFiles,
     LineReader,
     n_lines,
     open_lines,
     read_words,
-    size_of,
     word_list,
 )
 from streaming_jsmf.corpus.validation import Strict
@@ -53,7 +52,7 @@ class DocwordOptions(Strict):
 
 
 @dataclass(frozen=True)
-class DocwordSource(CountFiles):
+class DocwordSource(LineFiles):
     """Files ``docword.X.txt`` or ``docword.X.txt.gz``: D, W, NNZ, then lines "documentID wordID count", from 1.
 
     Lines are grouped by document and documents rise. A document without lines is an empty bag; ``document_id``
@@ -74,16 +73,6 @@ class DocwordSource(CountFiles):
     def words_of(self, path: str) -> tuple[str, ...]:
         """The words of one file. Reads its word list."""
         return read_words(self._word_list(path))
-
-    def units(self) -> list[Unit]:
-        """One for each file. Raises InputError for a missing file and for word lists that differ."""
-        units = [Unit(path, size=size_of(path)) for path in self.files]
-        _ = self.vocabulary
-        return units
-
-    def place(self, unit: Unit, row: int) -> str:
-        """File and line, from 1, of a record."""
-        return f"{unit.path}, line {row + 1}"
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
         """Stream the documents of a file. Memory: a few blocks of lines, one document and the words.

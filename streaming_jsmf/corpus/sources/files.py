@@ -7,7 +7,7 @@ import lzma
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -25,17 +25,17 @@ _WILDCARDS = "*?["
 _MOST_NAMES = 20
 
 
-def _zstd_errors() -> Iterator[type[Exception]]:
-    """Of whichever package reads zstd here; it is no dependency of ours."""
+def _zstd_error() -> type[Exception]:
+    """Of the package that reads zstd here, in the order in which fsspec looks; it is no dependency of ours."""
     for module in ("compression.zstd", "backports.zstd", "zstandard"):
-        try:
-            yield importlib.import_module(module).ZstdError
-        except ImportError:
-            continue
+        with suppress(ImportError):
+            error: type[Exception] = importlib.import_module(module).ZstdError
+            return error
+    return EOFError
 
 
 #: What a damaged or cut compressed stream raises, whatever the codec.
-STREAM_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, *_zstd_errors())
+STREAM_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, _zstd_error())
 
 
 class UnreadableError(Exception):
@@ -174,7 +174,7 @@ def open_parquet_source(path: str) -> Iterator[Any]:
     """
     try:
         with open_file(path) as stream:
-            yield pq.ParquetFile(stream)
+            yield pq.ParquetFile(stream, page_checksum_verification=True)
     except (OSError, pa.ArrowException) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise UnreadableError(cannot_open(error)) from error

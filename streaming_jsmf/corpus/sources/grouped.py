@@ -111,6 +111,20 @@ def read_words(path: str) -> tuple[str, ...]:
     return read_vocabulary(path)[0].words
 
 
+class LineFiles(CountFiles):
+    """Count files of lines: each is a unit, and a record is named by its line."""
+
+    def units(self) -> list[Unit]:
+        """One for each file. Raises InputError for a missing file and for word lists that differ."""
+        units = [Unit(path, size=size_of(path)) for path in self.files]
+        _ = self.vocabulary
+        return units
+
+    def place(self, unit: Unit, row: int) -> str:
+        """File and line, from 1, of a record."""
+        return f"{unit.path}, line {row + 1}"
+
+
 def size_of(path: str) -> int:
     """Bytes of a file.
 

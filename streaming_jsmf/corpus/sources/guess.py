@@ -13,13 +13,14 @@ from streaming_jsmf.corpus.sources.files import (
     UnreadableError,
     bare_suffix,
     list_files,
+    listed,
     open_parquet_source,
     open_stream,
 )
 from streaming_jsmf.corpus.sources.registry import ReaderName
 from streaming_jsmf.corpus.sources.text import CSV_SUFFIXES, JSON_SUFFIXES
 from streaming_jsmf.corpus.sources.text_files import is_archive
-from streaming_jsmf.corpus.storage import AnyPath, exists, is_file, join, normalise
+from streaming_jsmf.corpus.storage import AnyPath, exists, first_line, is_file, join, normalise
 from streaming_jsmf.errors import InputError
 
 _BY_SUFFIX: dict[str, ReaderName] = {".npz": "npz", ".mtx": "matrix-market", ".h5ad": "h5ad"}
@@ -71,7 +72,7 @@ def _by_columns(path: str, columns: dict[str, Any]) -> ReaderName:
     if columns.get("items") is not None and _is_list(columns["items"]):
         return "baskets"
     raise InputError(
-        f"{path} has the columns {', '.join(columns)}; {_ASK} and which columns with --read, "
+        f"{path} has the columns {listed(columns)}; {_ASK} and which columns with --read, "
         "such as --reader text --read text=body"
     )
 
@@ -86,8 +87,7 @@ def _parquet_columns(files: Sequence[str]) -> dict[str, Any]:
     for path in files:
         try:
             with open_parquet_source(path) as file:
-                schema = file.schema_arrow
-                return {name: schema.field(name).type for name in schema.names}
+                return {field.name: field.type for field in file.schema_arrow}
         except UnreadableError as error:
             reason = reason or f"{path}: {error}"
     raise InputError(reason)
@@ -98,7 +98,7 @@ def _csv_header(path: str, delimiter: str) -> list[str]:
         with open_stream(path) as stream:
             line = stream.readline(1 << 20)
     except STREAM_ERRORS as error:
-        raise InputError(f"{path} cannot be read ({error}); fetch it again") from error
+        raise InputError(f"{path} cannot be read ({first_line(error)}); fetch it again") from error
     if not line.strip():
         raise InputError(f"{path}: the file is empty; give one with a header, or {_ASK}")
     names = line.decode("utf-8-sig", "replace").strip().split(delimiter)

@@ -9,11 +9,10 @@ from typing import ClassVar, Literal
 from streaming_jsmf.corpus.sources.base import BadRecords, SourceBatch, Unit
 from streaming_jsmf.corpus.sources.docword import Layout, parse_size, read_counts, shown
 from streaming_jsmf.corpus.sources.grouped import (
-    CountFiles,
+    LineFiles,
     LineReader,
     open_lines,
     read_words,
-    size_of,
     word_list,
 )
 from streaming_jsmf.corpus.validation import Strict
@@ -43,7 +42,7 @@ class MatrixMarketOptions(Strict):
 
 
 @dataclass(frozen=True)
-class MatrixMarketSource(CountFiles):
+class MatrixMarketSource(LineFiles):
     """Files ``.mtx`` or ``.mtx.gz`` with a sparse matrix whose entries are grouped by document.
 
     Integers stay integers, reals become float32, the entries of a pattern count 1. Documents have no ids; a row
@@ -65,16 +64,6 @@ class MatrixMarketSource(CountFiles):
     def words_of(self, path: str) -> tuple[str, ...]:
         """The words of one file. Reads its word list."""
         return read_words(word_list(path, self.options.vocabulary))
-
-    def units(self) -> list[Unit]:
-        """One for each file. Raises InputError for a missing file and for word lists that differ."""
-        units = [Unit(path, size=size_of(path)) for path in self.files]
-        _ = self.vocabulary
-        return units
-
-    def place(self, unit: Unit, row: int) -> str:
-        """File and line, from 1, of a record."""
-        return f"{unit.path}, line {row + 1}"
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
         """Stream the documents of a file. Memory: a few blocks of lines, one document and the words.

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
-from streaming_jsmf.corpus.sources.base import BadRecords, SourceBatch, Unit
+from streaming_jsmf.corpus.sources.base import BadRecords, Unit
 from streaming_jsmf.corpus.sources.files import UnreadableError
-from streaming_jsmf.corpus.sources.shuffle import Coded, Triples, gather, write_buckets
+from streaming_jsmf.corpus.sources.shuffle import Coded, Triples, write_buckets
 from streaming_jsmf.corpus.sources.tables import (
     Delimited,
     TableBatch,
@@ -27,16 +27,13 @@ from streaming_jsmf.corpus.sources.tables import (
     open_text,
     read_table,
     split_line,
-    table_first_row,
-    table_place,
-    table_units,
 )
 from streaming_jsmf.corpus.sources.triples import (
     Counted,
     Keys,
     Kind,
+    TableSource,
     as_numbers,
-    check_kinds,
     checked,
     document_keys,
     parquet_kind,
@@ -104,30 +101,15 @@ class RatingsOptions(Delimited):
 
 
 @dataclass(frozen=True)
-class RatingsSource:
+class RatingsSource(TableSource):
     """Reader "ratings": documents come together by ``scatter`` and ``gather`` (see ``shuffle``).
 
     Two passes over the rows, one of the files. An item that a user rated twice counts with both ratings.
     """
 
-    files: tuple[str, ...]
     options: RatingsOptions
 
     reader: ClassVar[str] = "ratings"
-    vocabulary: ClassVar[None] = None
-
-    def units(self) -> Sequence[Unit]:
-        """Runs of row groups, or whole text files. Raises InputError if the files differ in kind."""
-        check_kinds(self.files, [self._kind(path) for path in self.files])
-        return table_units(self.files)
-
-    def first_row(self, unit: Unit) -> int:
-        """Rows of the file before the unit."""
-        return table_first_row(unit)
-
-    def place(self, unit: Unit, row: int) -> str:
-        """File and line (from 1, header counted), or file, row group and row."""
-        return table_place(unit, row, self.options)
 
     def scatter(self, unit: Unit, bad: BadRecords, target: Path, n_buckets: int) -> None:
         """Read one unit and write its rows to ``target``. One pass, about a million rows and all names in memory.
@@ -139,10 +121,6 @@ class RatingsSource:
         """
         names = self._names(unit.path)
         write_buckets(self._triples(unit, names, bad), target, n_buckets)
-
-    def gather(self, files: Sequence[Path], bucket: int, bad: BadRecords) -> Iterator[SourceBatch]:
-        """The documents of a bucket (see ``shuffle.gather``)."""
-        return gather(files, bucket, bad)
 
     def _kind(self, path: str) -> Kind | None:
         if is_parquet(path):

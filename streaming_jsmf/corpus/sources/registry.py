@@ -207,7 +207,8 @@ def open_source(
     root, found = _find(normalise(location), kind, path, files, beside)
     words = Tokenizer()
     if isinstance(options, TokenOptions):
-        words = Tokenizer(tokenizer or options.tokenizer, options.ngrams, options.stemmer, stop_words)
+        spared = NONE if options.stemmer is None else stop_words
+        words = Tokenizer(tokenizer or options.tokenizer, options.ngrams, options.stemmer, spared)
     elif tokenizer is not None:
         raise InputError(f"the reader {reader} takes words as they are; leave --tokenizer out")
     source = kind.open(Found(root, found, words), options)

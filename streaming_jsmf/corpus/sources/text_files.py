@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import lzma
 import re
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -15,26 +17,32 @@ import pyarrow as pa
 from pydantic import AfterValidator
 
 from streaming_jsmf.corpus.sources.base import BadRecords, SourceBatch, Unit
-from streaming_jsmf.corpus.sources.files import list_files
+from streaming_jsmf.corpus.sources.files import STREAM_ERRORS, SourceFile, cannot_open, find_files, is_marker
 from streaming_jsmf.corpus.sources.text import Encoding, TokenOptions, words_of
-from streaming_jsmf.corpus.sources.text_lines import EMPTY, cut_short
-from streaming_jsmf.corpus.sources.text_records import RecordBuffer, TextColumns
-from streaming_jsmf.corpus.storage import open_file
+from streaming_jsmf.corpus.sources.text_lines import cut_short
+from streaming_jsmf.corpus.sources.text_records import RESERVED_NAMES, RecordBuffer, TextColumns
+from streaming_jsmf.corpus.storage import first_line, open_file
 from streaming_jsmf.corpus.tokens.tokenizer import Tokenizer
+from streaming_jsmf.errors import InputError
 
 #: Files of a folder for one task.
 UNIT_FILES = 2000
 #: Bytes of a document; a larger file is no document but something that has strayed in.
 LARGEST_FILE = 256 << 20
 
-ARCHIVE_ERRORS = (EOFError, OSError, tarfile.TarError, zipfile.BadZipFile)
+ARCHIVE_ERRORS = (*STREAM_ERRORS, tarfile.TarError)
+#: What a member of a zip archive raises; the others can be read all the same. RuntimeError: it needs a password.
+_MEMBER_ERRORS = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError, RuntimeError)
 
 
 def _compiles(pattern: str) -> str:
     try:
-        re.compile(pattern)
+        groups = re.compile(pattern).groupindex
     except re.error as error:
         raise ValueError(f"no regular expression ({error})") from error
+    taken = {"label", *RESERVED_NAMES} & set(groups)
+    if taken:
+        raise ValueError(f"a group is named {min(taken)!r}, which is taken; give it another name")
     return pattern
 
 
@@ -63,6 +71,8 @@ class _File:
 class TextFilesSource:
     """Documents that are files. Ids are paths within the source; ``label`` is the name of the folder a file is in.
 
+    Files and folders whose names start with ``.`` or ``_`` are passed over, in archives too.
+
     Attributes
     ----------
     root
@@ -80,10 +90,20 @@ class TextFilesSource:
     vocabulary: None = None
 
     def units(self) -> Sequence[Unit]:
-        """Two thousand files of a folder; an archive as a whole."""
+        """Two thousand files of a folder; an archive as a whole.
+
+        Raises
+        ------
+        InputError
+            If no file of the folder is among ``members``.
+        """
         if is_archive(self.root):
             return [Unit(self.root)]
-        count = len(self._names())
+        count = len(self._files())
+        if not count:
+            raise InputError(
+                f"no file at {self.root} matches {self.options.members!r}; give another glob with --read members=GLOB"
+            )
         return [
             Unit(self.root, start, min(start + UNIT_FILES, count), min(UNIT_FILES, count - start))
             for start in range(0, count, UNIT_FILES)
@@ -97,14 +117,14 @@ class TextFilesSource:
         """Path of the file."""
         if is_archive(self.root):
             return f"{self.root}, file {row + 1}"
-        return self._names()[unit.start + row]
+        return self._files()[unit.start + row].path
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
         """One pass over the unit in batches of about 8 MB of text."""
         groups = list(re.compile(self.options.name_pattern or "").groupindex)
         metadata = dict.fromkeys(["label", *groups], pa.string())
         buffer = RecordBuffer(TextColumns("text", "name", pa.string(), metadata))
-        row = -1
+        row, broken = -1, False
         files = _archived(self.root) if is_archive(self.root) else self._plain(unit)
         try:
             for file in files:
@@ -117,9 +137,10 @@ class TextFilesSource:
                 if buffer.full:
                     yield from (words_of(batch, self.tokenizer) for batch in buffer.flush())
         except ARCHIVE_ERRORS as error:
+            broken = True
             bad.refuse(row + 1, cut_short(error))
-        if row < 0:
-            bad.refuse(None, f"{EMPTY}: no file in it matches {self.options.members!r}")
+        if row < 0 and not broken:
+            bad.refuse(None, f"no file in it matches {self.options.members!r}")
         yield from (words_of(batch, self.tokenizer) for batch in buffer.flush())
 
     def _text(self, file: _File, row: int, bad: BadRecords) -> str | None:
@@ -129,7 +150,7 @@ class TextFilesSource:
         try:
             return file.data.decode(self.options.encoding)
         except UnicodeDecodeError as error:
-            what = f"byte {error.start} is not {self.options.encoding}"
+            what = f"byte {error.start} is not {self.options.encoding.upper()}"
             bad.refuse(row, f"{file.name}: {what} (--read encoding=latin-1 reads anything)", file.data)
             return None
 
@@ -138,15 +159,19 @@ class TextFilesSource:
         found = re.search(self.options.name_pattern, name) if self.options.name_pattern else None
         return [label, *(found[group] if found else None for group in groups)]
 
-    def _names(self) -> tuple[str, ...]:
-        return list_files(self.root)
+    def _files(self) -> tuple[SourceFile, ...]:
+        found = find_files(self.root)
+        return tuple(file for file in found if fnmatch(file.name, self.options.members))
 
     def _plain(self, unit: Unit) -> Iterator[_File]:
-        for path in self._names()[unit.start : unit.stop]:
-            name = path.removeprefix(self.root).lstrip("/")
-            with open_file(path) as stream:
-                data = stream.read(LARGEST_FILE + 1)
-            yield _whole(name, data)
+        for file in self._files()[unit.start : unit.stop]:
+            try:
+                with open_file(file.path) as stream:
+                    data = stream.read(LARGEST_FILE + 1)
+            except OSError as error:
+                yield _File(file.name, None, cannot_open(error))
+            else:
+                yield _whole(file.name, data)
 
 
 def is_archive(path: str) -> bool:
@@ -161,15 +186,41 @@ def _archived(path: str) -> Iterator[_File]:
         if path.lower().endswith(".zip"):
             with zipfile.ZipFile(stream) as archive:
                 for member in archive.infolist():
-                    if not member.is_dir():
-                        with archive.open(member) as content:
-                            yield _whole(member.filename, content.read(LARGEST_FILE + 1))
+                    if not (member.is_dir() or is_marker(_tidy(member.filename))):
+                        yield _zipped(archive, member)
             return
-        with tarfile.open(fileobj=stream, mode="r|*") as tar:
+        with tarfile.open(fileobj=stream, mode="r|*", tarinfo=_WholeTarInfo) as tar:
             for entry in tar:
-                if entry.isfile():
+                if entry.isfile() and not is_marker(_tidy(entry.name)):
                     opened: Any = tar.extractfile(entry)
-                    yield _whole(entry.name, opened.read(LARGEST_FILE + 1))
+                    yield _whole(_tidy(entry.name), opened.read(LARGEST_FILE + 1))
+
+
+def _zipped(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> _File:
+    name = _tidy(member.filename)
+    try:
+        with archive.open(member) as content:
+            return _whole(name, content.read(LARGEST_FILE + 1))
+    except _MEMBER_ERRORS as error:
+        return _File(name, None, f"it cannot be unpacked ({first_line(error)})")
+
+
+class _WholeTarInfo(tarfile.TarInfo):
+    """Headers of an archive that must end with its end mark: tarfile takes a cut or damaged header for the end."""
+
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> _WholeTarInfo:
+        try:
+            return super().fromtarfile(archive)
+        except tarfile.HeaderError as error:
+            if isinstance(error, tarfile.EOFHeaderError):  # type: ignore[attr-defined]
+                raise
+            raise tarfile.ReadError(first_line(error)) from error
+
+
+def _tidy(name: str) -> str:
+    """A member's name without ``./``; bytes that are not UTF-8 are spelled out."""
+    return name.removeprefix("./").encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _whole(name: str, data: bytes) -> _File:

@@ -128,7 +128,7 @@ def read_json_texts(
     try:
         with open_stream(unit.path) as stream:
             for row, line in enumerate(lines_of(stream, unit)):
-                if not line.strip():
+                if not line.removeprefix(_BYTE_ORDER_MARK).strip():
                     continue
                 seen = True
                 try:
@@ -232,13 +232,25 @@ def _rest_of_line(stream: Any) -> int:
     return length
 
 
-def _json_object(line: bytes, encoding: str) -> dict[str, Any]:
+def sound_line(line: bytes, encoding: str) -> str:
+    """The text of a line without a byte order mark.
+
+    Raises
+    ------
+    BadValue
+        If the line was cut or holds other bytes.
+    """
     if too_long(line):
         raise BadValue(_TOO_LONG)
     try:
-        value = json.loads(line.removeprefix(_BYTE_ORDER_MARK).decode(encoding))
+        return line.removeprefix(_BYTE_ORDER_MARK).decode(encoding)
     except UnicodeDecodeError as error:
         raise BadValue(f"byte {error.start} of the line is not {encoding.upper()}") from error
+
+
+def _json_object(line: bytes, encoding: str) -> dict[str, Any]:
+    try:
+        value = json.loads(sound_line(line, encoding))
     except (ValueError, RecursionError) as error:
         raise BadValue(f"the line is no JSON ({first_line(error)})") from error
     if not isinstance(value, dict):

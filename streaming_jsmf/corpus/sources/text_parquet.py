@@ -19,6 +19,9 @@ from streaming_jsmf.corpus.sources.text_records import (
     require,
 )
 
+_MOST_ROWS = 100_000
+_LARGEST_INTEGER = 2**63 - 1
+
 
 def parquet_units(path: str) -> list[Unit]:
     """Runs of row groups of about ``UNIT_BYTES``; one whole-file unit if the footer cannot be read (reading tells)."""
@@ -34,6 +37,14 @@ def parquet_units(path: str) -> list[Unit]:
             units.append(Unit(path, start, g + 1, size))
             start, size = g + 1, 0
     return units or [Unit(path)]
+
+
+def batch_rows(group: Any) -> int:
+    """Rows of a row group that are about ``BATCH_BYTES``.
+
+    The footer gives bytes as encoded: values that come again and again are written once, so there is an upper bound.
+    """
+    return max(1, min(_MOST_ROWS, int(BATCH_BYTES * group.num_rows / max(group.total_byte_size, 1))))
 
 
 def parquet_place(unit: Unit, row: int) -> str:
@@ -65,9 +76,11 @@ def parquet_columns(
     """
     with open_parquet_source(path) as file:
         schema = file.schema_arrow
-    wanted = [text, *([identity] if identity else []), *(metadata if metadata != "all" else ())]
-    require(schema.names, wanted)
-    name = chosen_id(schema.names, identity)
+    require(schema.names, [text, *([identity] if identity else []), *(metadata if metadata != "all" else ())])
+    return _columns(schema, text, chosen_id(schema.names, identity), metadata)
+
+
+def _columns(schema: Any, text: str, name: str | None, metadata: str | tuple[str, ...]) -> TextColumns:
     kept = chosen_metadata(schema.names, metadata, (text, name))
     if not _is_text(_value_type(schema.field(text).type)):
         raise UnreadableError(f"column {text!r} is {schema.field(text).type}; it must hold strings")
@@ -84,14 +97,16 @@ def read_parquet_texts(unit: Unit, columns: TextColumns, bad: BadRecords) -> Ite
 
 
 def _read(unit: Unit, columns: TextColumns, bad: BadRecords) -> Iterator[TextRecords]:
-    found = parquet_columns(unit.path, columns.text, columns.id, tuple(columns.metadata))
-    if (found.id_type, found.metadata) != (columns.id_type, columns.metadata):
-        raise UnreadableError(f"its columns are {_types(found)}, those of the first file {_types(columns)}")
     row = 0
     with open_parquet_source(unit.path) as file:
+        require(file.schema_arrow.names, columns.names)
+        found = _columns(file.schema_arrow, columns.text, columns.id, tuple(columns.metadata))
+        if (found.id_type, found.metadata) != (columns.id_type, columns.metadata):
+            raise UnreadableError(
+                f"its columns are {_types(found)}, those of the first file {_types(columns)}; make them the same"
+            )
         for g in range(unit.start, unit.stop):
-            group = file.metadata.row_group(g)
-            size = max(1, int(BATCH_BYTES * group.num_rows / max(group.total_byte_size, 1)))
+            size = batch_rows(file.metadata.row_group(g))
             for batch in file.iter_batches(size, row_groups=[g], columns=columns.names, use_threads=False):
                 if batch.num_rows:
                     yield _checked(batch, columns, row, bad)
@@ -106,6 +121,9 @@ def _checked(batch: Any, columns: TextColumns, first: int, bad: BadRecords) -> T
     for name in required:
         for row in np.flatnonzero(np.asarray(plain[name].is_null())).tolist():
             reasons.setdefault(row, f"{name} is null")
+    if columns.id and pa.types.is_uint64(plain[columns.id].type):
+        for row in np.flatnonzero(np.asarray(plain[columns.id].fill_null(0)) > _LARGEST_INTEGER).tolist():
+            reasons.setdefault(row, f"{columns.id} is above {_LARGEST_INTEGER}, the largest integer of an id")
     for name, values in plain.items():
         checked = name in required or not pa.types.is_binary(values.type)
         for row in _rows_not_utf8(values) if checked else ():
@@ -133,8 +151,10 @@ def _plain(values: Any) -> Any:
 
 
 def _rows_not_utf8(values: Any) -> list[int]:
-    """Rows of a string or binary array with invalid bytes; Arrow does not look when it reads Parquet."""
-    if not (_is_text(values.type)):
+    """Rows of an array with strings of invalid bytes; Arrow does not look when it reads Parquet."""
+    if pa.types.is_nested(values.type):
+        return [] if _is_sound(values) else [i for i in range(len(values)) if not _is_sound(values.take([i]))]
+    if not _is_text(values.type):
         return []
     raw = values.cast(pa.large_binary())
     try:
@@ -142,6 +162,14 @@ def _rows_not_utf8(values: Any) -> list[int]:
     except pa.ArrowInvalid:
         return [row for row, value in enumerate(raw.to_pylist()) if value is not None and not _is_utf8(value)]
     return []
+
+
+def _is_sound(values: Any) -> bool:
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _is_utf8(value: bytes) -> bool:
@@ -159,7 +187,10 @@ def _as_json(columns: dict[str, Any], row: int) -> bytes:
         if _is_text(array.type):
             raw = array.slice(row, 1).cast(pa.large_binary())[0].as_py()
             return None if raw is None else raw.decode("utf-8", "surrogateescape")
-        return array[row].as_py()
+        try:
+            return array[row].as_py()
+        except UnicodeDecodeError:
+            return "not UTF-8"
 
     record = {name: value(array) for name, array in columns.items()}
     return json.dumps(record, ensure_ascii=False, default=str).encode("utf-8", "surrogateescape")

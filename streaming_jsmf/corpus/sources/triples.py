@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,16 +58,18 @@ class TriplesOptions(Delimited):
 
 
 @dataclass(frozen=True)
-class TriplesSource:
-    """Reader "triples": documents come together by ``scatter`` and ``gather`` (see ``shuffle``).
+class TableSource(ABC):
+    """Files of rows whose documents come together by ``scatter`` and ``gather`` (see ``shuffle``). Adds ``options``.
 
-    Two passes over the rows, one of the files. Equal (document, word) are summed.
+    Attributes
+    ----------
+    files
+        Absolute local paths or URLs: Parquet by their suffix, any other is delimited text.
     """
 
     files: tuple[str, ...]
-    options: TriplesOptions
+    options: Any
 
-    reader: ClassVar[str] = "triples"
     vocabulary: ClassVar[None] = None
 
     def units(self) -> Sequence[Unit]:
@@ -82,6 +85,30 @@ class TriplesSource:
         """File and line (from 1, header counted), or file, row group and row."""
         return table_place(unit, row, self.options)
 
+    @abstractmethod
+    def scatter(self, unit: Unit, bad: BadRecords, target: Path, n_buckets: int) -> None:
+        """Read one unit and write its rows to ``target``."""
+
+    def gather(self, files: Sequence[Path], bucket: int, bad: BadRecords) -> Iterator[SourceBatch]:
+        """The documents of a bucket (see ``shuffle.gather``)."""
+        return gather(files, bucket, bad)
+
+    @abstractmethod
+    def _kind(self, path: str) -> Kind | None:
+        """Types of ids and counts of a file; None if that cannot be told."""
+
+
+@dataclass(frozen=True)
+class TriplesSource(TableSource):
+    """Reader "triples": documents come together by ``scatter`` and ``gather`` (see ``shuffle``).
+
+    Two passes over the rows, one of the files. Equal (document, word) are summed.
+    """
+
+    options: TriplesOptions
+
+    reader: ClassVar[str] = "triples"
+
     def scatter(self, unit: Unit, bad: BadRecords, target: Path, n_buckets: int) -> None:
         """Read one unit and write its rows to ``target``. One pass, about a million rows in memory.
 
@@ -91,10 +118,6 @@ class TriplesSource:
             Under "fail" for the first bad record.
         """
         write_buckets(self._triples(unit, bad), target, n_buckets)
-
-    def gather(self, files: Sequence[Path], bucket: int, bad: BadRecords) -> Iterator[SourceBatch]:
-        """The documents of a bucket (see ``shuffle.gather``)."""
-        return gather(files, bucket, bad)
 
     def _kind(self, path: str) -> Kind | None:
         options = self.options

@@ -93,7 +93,10 @@ def with_ngrams(tokens: TokenLists, longest: int) -> TokenLists:
     order = np.argsort(all_rows, kind="stable")
     counts = np.bincount(all_rows, minlength=len(tokens.indptr) - 1)
     indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    return TokenLists(indptr, np.concatenate(codes)[order], pa.concat_arrays(known))
+    # A tokenizer of the user's own may give words with spaces, which a run of words can spell too.
+    encoded = pa.concat_arrays(known).dictionary_encode()
+    places = np.asarray(encoded.indices)[np.concatenate(codes)[order]]
+    return TokenLists(indptr, places, encoded.dictionary)
 
 
 def _rows(indptr: NDArray[np.int64]) -> NDArray[np.int64]:

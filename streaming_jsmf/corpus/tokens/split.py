@@ -21,6 +21,8 @@ from streaming_jsmf.corpus.tokens.lists import TokenLists
 #: What may stand in a word; a mark belongs to the letter before it (vowel signs of Indic scripts are marks).
 _SEPARATORS = r"[^\p{L}\p{N}\p{M}]+"
 _LETTER_OR_DIGIT = r"[\p{L}\p{N}]"
+#: U+0338 makes one character of itself and a =, < or > before it: the only marks that join with ASCII which is no word.
+_STROKE = "\u0338".encode()
 
 
 def _ascii_table() -> bytes:
@@ -36,8 +38,8 @@ _TABLE = _ascii_table()
 def split_words(texts: Any) -> TokenLists:
     """Lower-case words of Unicode letters and digits, in normal form C, of an Arrow array of strings without nulls.
 
-    The words are those of ``[letters, digits, marks]+`` with a letter or digit among them, on the text in normal form
-    C and lower case. Memory: about four times the text.
+    The words are the runs of letters, digits and marks with a letter or digit among them, of the text in normal form
+    C; each is put into lower case by itself, and into normal form C again. Memory: about four times the text.
     """
     pieces = pc.ascii_split_whitespace(_through_table(texts))
     # Text that starts or ends with a separator gives an empty piece there.
@@ -52,14 +54,21 @@ def split_words(texts: Any) -> TokenLists:
 
 def _through_table(texts: Any) -> Any:
     """The same strings with their ASCII bytes mapped; lengths do not change, so neither do offsets."""
-    large = pa.types.is_large_string(texts.type)
+    offsets, content = _content(texts)
+    if _STROKE in content:
+        offsets, content = _content(pc.utf8_normalize(texts, "NFC"))
+    array = pa.LargeStringArray if offsets.dtype == np.int64 else pa.StringArray
+    moved = pa.py_buffer(np.ascontiguousarray(offsets - offsets[0]))
+    return array.from_buffers(len(texts), moved, pa.py_buffer(content.translate(_TABLE)))
+
+
+def _content(texts: Any) -> tuple[NDArray[Any], bytes]:
+    """Offsets of the strings and the bytes that are theirs."""
+    kind = np.int64 if pa.types.is_large_string(texts.type) else np.int32
     _, offsets_buffer, data = texts.buffers()
-    kind = np.int64 if large else np.int32
     offsets = np.frombuffer(offsets_buffer, kind)[texts.offset : texts.offset + len(texts) + 1]
     used = b"" if data is None else data.slice(int(offsets[0]), int(offsets[-1] - offsets[0])).to_pybytes()
-    array = pa.LargeStringArray if large else pa.StringArray
-    moved = pa.py_buffer(np.ascontiguousarray(offsets - offsets[0]))
-    return array.from_buffers(len(texts), moved, pa.py_buffer(used.translate(_TABLE)))
+    return offsets, used
 
 
 class _Words:
@@ -94,7 +103,7 @@ def _words_of(pieces: Any) -> _Words:
     plain = np.asarray(pc.string_is_ascii(pieces))
     lengths = np.asarray(pc.binary_length(pieces)).astype(bool).astype(np.int64)
     if plain.all():
-        return _Words(pieces.filter(pa.array(lengths > 0)), lengths)
+        return _Words(pieces.filter(pa.array(lengths > 0)).cast(pa.string()), lengths)
     lists = _split_beyond_ascii(pieces.filter(pa.array(~plain)))
     lengths[~plain] = np.diff(np.asarray(lists.offsets))
     # In the order of the pieces: where each piece's words start in either source.
@@ -109,9 +118,12 @@ def _words_of(pieces: Any) -> _Words:
 
 def _split_beyond_ascii(pieces: Any) -> Any:
     """Words of each piece as a list array that starts at offset 0."""
-    lowered = [unicodedata.normalize("NFC", piece).lower() for piece in pieces.to_pylist()]
-    lists = pc.split_pattern_regex(pa.array(lowered, pa.string()), _SEPARATORS)
-    words = lists.flatten()
+    composed = [unicodedata.normalize("NFC", piece) for piece in pieces.to_pylist()]
+    lists = pc.split_pattern_regex(pa.array(composed, pa.string()), _SEPARATORS)
+    # Word by word, as the form of a Greek sigma depends on what is around it; and a small letter may have a composed
+    # form that its capital has not.
+    lowered = [unicodedata.normalize("NFC", word.lower()) for word in lists.flatten().to_pylist()]
+    words = pa.array(lowered, pa.string())
     real = np.asarray(pc.match_substring_regex(words, _LETTER_OR_DIGIT))
     kept = np.concatenate([[0], np.cumsum(real)])
     offsets = kept[np.asarray(lists.offsets)].astype(np.int32)

@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from threading import Lock
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming_jsmf.corpus.stop_words import NONE, load_stop_words
+from streaming_jsmf.corpus.storage import first_line
 from streaming_jsmf.corpus.tokens.lists import TokenLists, with_ngrams
 from streaming_jsmf.corpus.tokens.split import split_words
 from streaming_jsmf.errors import InputError
@@ -33,8 +35,8 @@ class Tokenizer:
     name
         "arrow": runs of Unicode letters and digits, by Arrow. "sklearn": the analyzer of scikit-learn's
         CountVectorizer (words of two characters or more). "MODULE:FUNCTION": a callable of the user's own that
-        takes a text and returns its words. All are given or give lower case and normal form C, but the user's own
-        is left as it is.
+        takes a text and returns its words; tasks may call it from several threads, and empty words are left out.
+        All are given or give lower case and normal form C, but the user's own is left as it is.
     ngrams
         Runs of up to this many adjacent words become words too, joined by a space: 1 (none), 2 or 3.
     stemmer
@@ -67,7 +69,7 @@ class Tokenizer:
         Raises
         ------
         InputError
-            If a callable of the user's own returns anything but strings.
+            If a callable of the user's own fails or returns anything but strings.
         """
         tokens = self._split(texts)
         if self.stemmer is not None:
@@ -86,15 +88,29 @@ def _analyzed(texts: Any, analyzer: Analyzer, name: str) -> TokenLists:
     flat: list[str] = []
     ends = [0]
     for text in texts.to_pylist():
-        flat.extend(analyzer(text))
+        flat.extend(_words_of(text, analyzer, name))
         ends.append(len(flat))
     try:
         encoded = pa.array(flat, pa.string()).dictionary_encode()
-    except (pa.ArrowException, TypeError, UnicodeError) as error:
-        raise InputError(f"tokenizer {name!r} must return words as strings; {error}") from error
-    if encoded.null_count:
-        raise InputError(f"tokenizer {name!r} must return words as strings; it returned None")
+    except UnicodeError as error:
+        raise InputError(
+            f"tokenizer {name!r} returned a word that is not UTF-8 ({first_line(error)})"
+        ) from error
     return TokenLists(np.array(ends, np.int64), np.asarray(encoded.indices), encoded.dictionary)
+
+
+def _words_of(text: str, analyzer: Analyzer, name: str) -> list[str]:
+    try:
+        words = analyzer(text)
+        # A string is an iterable of strings as well: its characters.
+        found = words if isinstance(words, str) else list(words)
+    except Exception as error:
+        what = f"{type(error).__name__}: {first_line(error)}"
+        raise InputError(f"tokenizer {name!r} failed on a text ({what}); mend the function") from error
+    if isinstance(found, str) or not all(isinstance(word, str) for word in found):
+        held = found if isinstance(found, str) else next(word for word in found if not isinstance(word, str))
+        raise InputError(f"tokenizer {name!r} must return a list of strings; it gave {str(held)[:40]!r}")
+    return [word for word in found if word]
 
 
 def _stemmed(tokens: TokenLists, language: str, stop_words: str) -> TokenLists:
@@ -124,8 +140,9 @@ def _load_callable(name: str) -> Analyzer:
         found = importlib.import_module(module)
         for part in attribute.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
-        raise InputError(f"cannot import the tokenizer {name!r}: {error}") from error
+    except Exception as error:  # the module is the user's, and may raise anything
+        what = f"{type(error).__name__}: {first_line(error)}"
+        raise InputError(f"cannot import the tokenizer {name!r} ({what}); check the name") from error
     if not callable(found):
         raise InputError(f"the tokenizer {name!r} is not callable; name a function that takes a text")
     return found
@@ -142,5 +159,12 @@ def _stem_function(language: str) -> Callable[[str], str]:
     if language not in snowballstemmer.algorithms():
         known = ", ".join(sorted(snowballstemmer.algorithms()))
         raise InputError(f"there is no stemmer for {language!r}; there are {known}")
+    stemmer, turn = snowballstemmer.stemmer(language), Lock()
+
     # Words come again in every batch, and the stemmer may be in plain Python.
-    return lru_cache(maxsize=1 << 18)(snowballstemmer.stemmer(language).stemWord)
+    @lru_cache(maxsize=1 << 18)
+    def stem(word: str) -> str:
+        with turn:  # it keeps the word it works on, and tasks may be threads
+            return str(stemmer.stemWord(word))
+
+    return stem

@@ -1,0 +1,432 @@
+"""``ingest`` as a user meets it: sources, specs, options, refusals in one line; and bags of words ingested again."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from streaming_jsmf.cli.main import run
+from streaming_jsmf.corpus import Corpus, open_corpus
+from streaming_jsmf.corpus.format import read_manifest
+from streaming_jsmf.corpus.ingest import work
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.workflow.ingest import IngestRequest, ingest
+
+LOOSE = ("--stop-words", "none", "--min-distinct-words", "0", "--min-tokens", "0")
+PROGRESS = re.compile(r"^\w+: (partition \d+ committed|finished in) .*\n", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Outcome]
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Run ``ingest`` in this process, started in the test's own directory."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: object) -> Outcome:
+        capsys.readouterr()
+        code = run(["ingest", "--scheduler", "synchronous", *map(str, arguments)])
+        out, err = capsys.readouterr()
+        return Outcome(code, out, PROGRESS.sub("", err))
+
+    return call
+
+
+@pytest.fixture
+def refused(command: Command, tmp_path: Path) -> Callable[..., None]:
+    """Run a command that must fail with one line, and leave the directory as it was."""
+
+    def call(arguments: Sequence[object], *named: str, code: int = 2) -> None:
+        before = sorted(tmp_path.rglob("*"))
+        outcome = command(*arguments)
+        assert outcome.code == code, outcome.err
+        assert outcome.err.startswith("error: ")
+        assert outcome.err.count("\n") == 1, outcome.err
+        for name in named:
+            assert name in outcome.err
+        assert sorted(tmp_path.rglob("*")) == before
+
+    return call
+
+
+def write_texts(path: Path, texts: Mapping[str, str]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{json.dumps({'id': key, 'text': text})}\n" for key, text in texts.items()))
+    return path
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    """A directory of two files of texts, and what other tools leave lying about."""
+    write_texts(tmp_path / "in" / "a.jsonl", {"1": "the sun and the moon", "2": "moon and stars"})
+    write_texts(tmp_path / "in" / "more" / "b.jsonl", {"3": "sun, sun; rain\u2028snow", "4": "snow"})
+    (tmp_path / "in" / "_SUCCESS").touch()
+    (tmp_path / "in" / ".a.jsonl.swp").write_bytes(b"\xff")
+    return tmp_path / "in"
+
+
+def words(path: Path) -> list[str]:
+    return list(open_corpus(path).vocabulary().words)
+
+
+def documents(path: Path) -> dict[Any, dict[str, float]]:
+    corpus = open_corpus(path)
+    names = corpus.vocabulary().words
+    return {
+        row["document_id"]: {names[i]: c for i, c in zip(row["ids"], row["counts"], strict=True)}
+        for shard in corpus.shards
+        for row in pq.read_table(corpus.shard_path(shard)).to_pylist()
+    }
+
+
+@pytest.mark.usefixtures("texts")
+def test_a_directory_becomes_a_corpus(command: Command, tmp_path: Path) -> None:
+    done = command("in", "deep/er/out", "--min-tokens", "1", "--min-distinct-words", "1")
+    assert (done.code, done.err) == (0, "")
+    assert done.out == "corpus: deep/er/out (4 documents, 5 words, 8 nonzeros)\n"
+    assert words(tmp_path / "deep" / "er" / "out") == ["moon", "rain", "snow", "stars", "sun"]
+    assert documents(tmp_path / "deep" / "er" / "out")["3"] == {"rain": 1, "snow": 1, "sun": 2}
+    settings = read_manifest(tmp_path / "deep" / "er" / "out").settings
+    assert (settings["reader"], settings["stop_words"], settings["documents_read"]) == ("text", "english", 4)
+
+
+@pytest.mark.usefixtures("texts")
+def test_a_glob_and_options_of_the_reader(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text('name;body;year\nx;"sun; moon";1999\ny;rain;2000\n')
+    read = ("--reader", "text", "--read", "text=body", "--read", "id=name", "--read", "metadata=year")
+    # CSV has commas: with another delimiter the header is one column.
+    done = command("*.csv", "out", *read, *LOOSE)
+    assert done.code == 2
+    assert "there is no column 'body'; it has name;body;year" in done.err
+    (tmp_path / "t.csv").write_text('name,body,year\nx,"sun, moon",1999\ny,rain,2000\n')
+    assert command("*.csv", "out", *read, *LOOSE).code == 0
+    table = pq.read_table(tmp_path / "out" / "documents")
+    assert table.schema.names == ["ids", "counts", "document_id", "year"]
+    assert table.column("year").to_pylist() == ["1999", "2000"]
+    assert command("in/*.jsonl", "glob", *LOOSE).out == "corpus: glob (2 documents, 5 words, 7 nonzeros)\n"
+
+
+@pytest.mark.usefixtures("texts")
+def test_what_is_wrong_is_said_in_one_line(refused: Callable[..., None], tmp_path: Path) -> None:
+    for arguments, *named in (
+        (("nowhere", "out"), "there are no files at", "nowhere; check the path"),
+        (("nowhere.toml", "out"), "cannot read the spec"),
+        (("in", "out", "--reader", "csv"), "'csv' is not one of text, text-files, docword"),
+        (("in", "out", "--read", "text"), "--read is 'text'; give KEY=VALUE, such as text=body"),
+        (("in", "out", "--read", "column=body"), "--read: unknown key column; allowed: encoding, id"),
+        (("in", "out", "--read", "text=body"), "a.jsonl: there is no ", "'body'", "--read text=NAME"),
+        (("in", "out", "--ngrams", "4"), "'--ngrams': 4 is not in the range 1<=x<=3"),
+        (("in", "out", "--stemmer", "elvish"), "there is no stemmer for 'elvish'; there are "),
+        (("in", "out", "--stop-words", "none.txt"), "cannot read the stop words 'none.txt'"),
+        (("in", "out", "--min-document-frequency", "1.5"), "min_document_frequency is 1.5; give a number"),
+        (("in", "out", "--min-document-frequency", "9"), "no word of the source is left after the curation"),
+        (("in", "out", "--vocabulary-size", "0"), "vocabulary_size is 0; it must be at least 1"),
+        (("in", "out", "--tokens-per-shard", "0"), "must be at least 1"),
+        (("in", "out", "--tokenizer", "nosuch:split"), "cannot import the tokenizer 'nosuch:split'"),
+        (("in", "out", "--tokenizer", "greedy"), "--read: tokenizer: input should be 'arrow' or 'sklearn'"),
+        (("in", "out", "--files", "in"), "--files is for a spec (.toml)"),
+        (("in", "in/out"), "out lies inside the source", "choose another place for the corpus"),
+        (("in", "s3://bucket/out"), "cannot write a corpus to s3://bucket/out"),
+    ):
+        refused(arguments, *named)
+    (tmp_path / "out").mkdir()
+    refused(("in", "out"), "out exists; remove it or choose another path")
+
+
+@pytest.mark.usefixtures("texts")
+def test_too_little_memory_is_refused_with_both_numbers(refused: Callable[..., None]) -> None:
+    budget = ("--memory", "100MB", "--workers", "2", "--scheduler", "threads")
+    says = (
+        "the ingest needs about 650.00 MiB and --memory allows 95.37 MiB; lower --workers or raise --memory"
+    )
+    refused(("in", "out", *budget), says)
+
+
+TOKENIZER = "def split(text):\n    return [word.upper() for word in text.split()]\n"
+
+
+@pytest.mark.usefixtures("texts")
+@pytest.mark.parametrize("scheduler", ["threads", "processes"])
+def test_a_tokenizer_of_the_current_directory(scheduler: str, tmp_path: Path) -> None:
+    (tmp_path / "ours_to_try.py").write_text(TOKENIZER)
+    options = ["--tokenizer", "ours_to_try:split", "--scheduler", scheduler, *LOOSE]
+    arguments = [sys.executable, "-P", "-m", "streaming_jsmf", "ingest", "in", "out", *options]
+    # -P: that Python itself adds the current directory would prove nothing.
+    package = str(Path(__file__).parent.parent)
+    environment = {**os.environ, "PYTHONPATH": package}
+    done = subprocess.run(
+        arguments, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert words(tmp_path / "out") == ["AND", "MOON", "RAIN", "SNOW", "STARS", "SUN", "SUN,", "SUN;", "THE"]
+    assert read_manifest(tmp_path / "out").settings["read_tokenizer"] == "ours_to_try:split"
+
+
+def test_a_bad_record_in_a_worker_process_is_one_line(texts: Path, refused: Callable[..., None]) -> None:
+    (texts / "more" / "b.jsonl").write_text('{"id": 1, "text": null}\n')
+    refused(
+        ("in", "out", "--scheduler", "processes", "--workers", "1"),
+        "b.jsonl, line 1: text is null; mend the record or use --on-bad-record quarantine",
+    )
+
+
+def test_bad_records_are_put_aside(texts: Path, command: Command, tmp_path: Path) -> None:
+    with (texts / "a.jsonl").open("a") as file:
+        file.write("no JSON\n")
+    (texts / "c.jsonl").touch()
+    done = command("in", "out", *LOOSE, "--on-bad-record", "quarantine")
+    assert done.code == 0
+    found = pq.read_table(tmp_path / "out" / "quarantine.parquet").to_pylist()
+    assert [(Path(bad["file"]).name, bad["row"]) for bad in found] == [("a.jsonl", 2), ("c.jsonl", None)]
+    assert command("in", "other", *LOOSE).code == 2
+
+
+SPEC = """
+name = "weather"
+title = "Weather"
+reader = "text"
+[source]
+url = "https://example.org"
+licence = "CC0"
+attribution = "nobody"
+files = { "a.jsonl" = {}, "more/b.jsonl" = {} }
+[read]
+ngrams = 2
+[curation]
+stop_words = "none"
+min_distinct_words = 1
+min_tokens = 2
+vocabulary_size = 3
+"""
+
+
+@pytest.mark.usefixtures("texts")
+def test_a_spec_and_what_may_be_said_besides(
+    command: Command, refused: Callable[..., None], tmp_path: Path
+) -> None:
+    (tmp_path / "weather.toml").write_text(SPEC)
+    assert command("weather.toml", "out", "--files", "in").code == 0
+    manifest = read_manifest(tmp_path / "out")
+    assert (manifest.totals.words, manifest.settings["min_tokens"]) == (3, 2)
+    assert manifest.source["name"] == "weather"
+    options = (
+        "--vocabulary-size",
+        "5",
+        "--min-tokens",
+        "0",
+        "--min-distinct-words",
+        "0",
+        "--duplicates",
+        "drop",
+    )
+    assert command("weather.toml", "more", "--files", "in", *options, "--tokens-per-shard", "3").code == 0
+    manifest = read_manifest(tmp_path / "more")
+    assert (manifest.totals.words, manifest.totals.documents) == (5, 4)
+    assert (manifest.settings["min_tokens"], manifest.settings["duplicates"]) == (0, "drop")
+    assert len(manifest.shards) > 1
+    says = "a spec names its own reader and its options; leave"
+    refused(("weather.toml", "x", "--files", "in", "--reader", "text"), f"{says} --reader out, or edit")
+    refused(
+        ("weather.toml", "x", "--files", "in", "--read", "text=body", "--ngrams", "2"),
+        f"{says} --read text, --read ngrams out",
+    )
+    refused(
+        ("weather.toml", "x", "--files", "in/more"), "b.jsonl; find what is missing at https://example.org"
+    )
+    refused(("weather.toml", "in/x", "--files", "in"), "lies inside the source")
+
+
+def test_the_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["ingest", "--help"]) == 0
+    shown = capsys.readouterr().out
+    for option in ("--reader", "--read", "--files", "--on-bad-record", "--duplicates", "--tokens-per-shard"):
+        assert option in shown
+
+
+def test_info_of_an_ingest_that_was_cut_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    partial = work.Work.beside(tmp_path / "out")
+    partial.make()
+    partial.start({})
+    assert run(["info", str(partial.root)]) == 0
+    expected = {"kind": "unfinished ingest", "complete": False, "steps_done": {}}
+    assert json.loads(capsys.readouterr().out) == expected
+    assert run(["scan", str(partial.root), str(tmp_path / "m")]) == 2
+
+
+# -- bags of words that are there already -----------------------------------------------------------------------------
+
+
+def again(source: Path, target: Path, **more: Any) -> Corpus:
+    request = IngestRequest(
+        curation={"stop_words": "none", "min_distinct_words": 0, "min_tokens": 0, **more.pop("rules", {})},
+        **more,
+    )
+    return ingest(source, target, request, Execution("synchronous"))
+
+
+@pytest.mark.usefixtures("texts")
+def test_a_corpus_is_given_another_vocabulary(command: Command, tmp_path: Path) -> None:
+    assert command("in", "out", *LOOSE, "--tokens-per-shard", "4").code == 0
+    assert len(open_corpus(tmp_path / "out").shards) == 3
+    before = documents(tmp_path / "out")
+    done = command("out", "small", "--vocabulary-size", "4", "--min-distinct-words", "2", "--min-tokens", "0")
+    assert (done.code, done.err) == (0, "")
+    # The English stop words are gone; of the others sun scores best, and the rest alike, so that stars comes last.
+    assert words(tmp_path / "small") == ["moon", "rain", "snow", "sun"]
+    expected = {
+        key: {w: c for w, c in bag.items() if w in words(tmp_path / "small")} for key, bag in before.items()
+    }
+    assert documents(tmp_path / "small") == {key: bag for key, bag in expected.items() if len(bag) > 1}
+    settings = read_manifest(tmp_path / "small").settings
+    assert settings["source_fingerprint"] == open_corpus(tmp_path / "out").fingerprint
+    assert settings["tokens_read"] == sum(sum(bag.values()) for bag in before.values())
+    # All that was there, kept: the same corpus.
+    same = again(tmp_path / "out", tmp_path / "same", tokens_per_shard=4)
+    assert same.fingerprint == open_corpus(tmp_path / "out").fingerprint
+
+
+BAD_BAGS = {
+    "null ids": (None, [1.0], "ids is null; an empty document is an empty list"),
+    "null counts": ([0], None, "counts is null; an empty document is an empty list"),
+    "null inside": ([0, None], [1.0, 1.0], "ids holds a null"),
+    "above": ([1, 3], [1.0, 1.0], "word id 3 is outside 0..2"),
+    "below": ([-1], [1.0], "word id -1 is outside 0..2"),
+    "twice": ([1, 1], [1.0, 1.0], "id 1 comes after 1; ids must rise"),
+    "nan": ([0], [float("nan")], "count nan is not in (0, 2147483647], as every count must be"),
+    "zero": ([0, 1], [1.0, 0.0], "count 0.0 is not in"),
+    "uneven": ([0, 1], [1.0], "2 ids but 1 counts"),
+}
+
+
+def write_bags(folder: Path, bags: Sequence[tuple[Any, Any]], files: int = 2) -> Path:
+    folder.mkdir()
+    (folder / "vocab.txt").write_text("ant\nbee\ncat\n")
+    table = pa.table(
+        {
+            "ids": pa.array([ids for ids, _ in bags], pa.list_(pa.int16())),
+            "counts": pa.array([counts for _, counts in bags], pa.list_(pa.float64())),
+            "doc_id": pa.array([f"d{i}" for i in range(len(bags))]),
+        }
+    )
+    size = -(-len(bags) // files)
+    for number in range(files):
+        pq.write_table(table.slice(number * size, size), folder / f"{number}.parquet", row_group_size=4)
+    return folder
+
+
+GOOD = ([0, 2], [1.0, 2.5])
+
+
+@pytest.mark.parametrize("kind", BAD_BAGS)
+def test_a_bad_bag_is_named_or_put_aside(kind: str, tmp_path: Path) -> None:
+    ids, counts, reason = BAD_BAGS[kind]
+    bags = [GOOD] * 20
+    places = (0, 5, 6, 13, 19)
+    for place in places:
+        bags[place] = (ids, counts)
+    source = write_bags(tmp_path / "in", bags)
+    with pytest.raises(InputError) as caught:
+        again(source, tmp_path / "out")
+    assert str(caught.value).startswith(f"{source / '0.parquet'}, row group 0, row 0 from 0: {reason}")
+    again(source, tmp_path / "out", on_bad_record="quarantine")
+    found = pq.read_table(tmp_path / "out" / "quarantine.parquet").to_pylist()
+    assert [(Path(bad["file"]).name, bad["row"]) for bad in found] == [
+        (f"{place // 10}.parquet", place % 10) for place in places
+    ]
+    assert all(bad["reason"].startswith(reason) for bad in found)
+    assert json.loads(found[1]["record"])["doc_id"] == "d5"
+    good = [f"d{i}" for i in range(20) if i not in places]
+    assert documents(tmp_path / "out") == {key: {"ant": 1.0, "cat": 2.5} for key in good}
+
+
+def test_all_faults_at_once(tmp_path: Path) -> None:
+    bags = [bag for ids, counts, _ in BAD_BAGS.values() for bag in ((ids, counts), GOOD)]
+    again(write_bags(tmp_path / "in", bags, files=1), tmp_path / "out", on_bad_record="quarantine")
+    found = pq.read_table(tmp_path / "out" / "quarantine.parquet").to_pylist()
+    assert [bad["row"] for bad in found] == list(range(0, len(bags), 2))
+    for bad, (_, _, reason) in zip(found, BAD_BAGS.values(), strict=True):
+        assert bad["reason"].startswith(reason)
+    assert len(documents(tmp_path / "out")) == len(BAD_BAGS)
+    with pytest.raises(InputError, match="row 0 from 0: ids is null"):
+        again(tmp_path / "in", tmp_path / "fail")
+
+
+def test_a_batch_of_bad_bags_does_not_take_forever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = write_bags(tmp_path / "in", [([0, 9], [1.0, 1.0])] * 512 + [GOOD], files=1)
+    table = pq.read_table(source / "0.parquet")
+    pq.write_table(table, source / "0.parquet")
+    from streaming_jsmf.corpus.sources import bags
+
+    calls = []
+    looked = bags.checked_bags
+    monkeypatch.setattr(bags, "checked_bags", lambda *a: calls.append(len(a[0])) or looked(*a))
+    again(source, tmp_path / "out", on_bad_record="quarantine")
+    # Two passes, each through halves of halves; one record after the other would look at 512 * 513 / 2 of them.
+    assert sum(calls) < 2 * 513 * 12
+
+
+@pytest.mark.parametrize(
+    ("column", "other", "named"),
+    [
+        (
+            "counts",
+            pa.array([[1]], pa.list_(pa.int32())),
+            "counts: integers, doc_id: strings, those of the first",
+        ),
+        ("doc_id", pa.array([7]), "counts: floats, doc_id: integers, those of the first"),
+        ("doc_id", pa.array([0.5]), "its column 'doc_id' is double; document ids are strings or integers"),
+        ("ids", pa.array([1]), "its column 'ids' is int64; it must be a list of integers"),
+    ],
+)
+@pytest.mark.parametrize("group_bytes", [1, 1 << 24])
+def test_a_file_with_other_columns_is_named(
+    column: str, other: Any, named: str, group_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work, "GROUP_BYTES", (group_bytes, group_bytes))
+    source = write_bags(tmp_path / "in", [GOOD] * 4)
+    table = pq.read_table(source / "1.parquet").slice(0, 1)
+    odd = table.set_column(table.schema.get_field_index(column), column, other)
+    pq.write_table(odd, source / "9.parquet")
+    with pytest.raises(InputError, match=r"9\.parquet: ") as caught:
+        again(source, tmp_path / "out")
+    assert named in str(caught.value)
+    assert again(source, tmp_path / "out", on_bad_record="quarantine").n_documents == 4
+    assert read_manifest(tmp_path / "out").dropped[2].documents == 1
+
+
+def test_columns_in_another_order_and_ids_that_do_not_fit(tmp_path: Path) -> None:
+    source = write_bags(tmp_path / "in", [GOOD] * 4)
+    table = pq.read_table(source / "1.parquet")
+    pq.write_table(table.select(["doc_id", "counts", "ids"]), source / "1.parquet")
+    assert list(documents_of(again(source, tmp_path / "out"))) == ["d0", "d1", "d2", "d3"]
+    for name, first in (("0.parquet", 0), ("1.parquet", 2**63 - 1)):
+        ids = pa.array([first, first + 1], pa.uint64())
+        pq.write_table(table.set_column(2, "doc_id", ids), source / name)
+    with pytest.raises(InputError, match="row 1 from 0: doc_id is no integer of 64 bits with a sign; mend"):
+        again(source, tmp_path / "more")
+    kept = again(source, tmp_path / "more", on_bad_record="quarantine")
+    assert list(documents_of(kept)) == [0, 1, 2**63 - 1]
+
+
+def documents_of(corpus: Corpus) -> dict[Any, dict[str, float]]:
+    return documents(Path(corpus.root))

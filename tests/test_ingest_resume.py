@@ -1,0 +1,483 @@
+"""An ingest that is killed goes on where it was, of the same source and settings alone, and leaves the same bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import dask
+import pytest
+
+from streaming_jsmf.cli.main import run
+from streaming_jsmf.corpus.ingest import work
+from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
+from streaming_jsmf.runtime.events import Event, Listener, StageStarted, silent
+from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.workflow.ingest import IngestRequest, ingest
+
+POLL_SECONDS = 0.001
+N_FILES = 12
+
+#: The command line with a group of units for each file; else 16 MB of text would be needed to have several.
+MAIN = """
+from streaming_jsmf.cli.main import main
+from streaming_jsmf.corpus.ingest import work
+work.GROUP_BYTES = (1, 1)
+main()
+"""
+
+#: A tokenizer of a user's own that takes its time, so that there is a moment to kill in.
+SLOWLY = """
+import os, time
+def split(text):
+    time.sleep(float(os.environ.get("SECONDS_OF_A_TEXT", 0)))
+    return text.split()
+"""
+
+
+def write_source(folder: Path, n_files: int = N_FILES) -> Path:
+    """Files of texts with ids; some words are in short documents alone, so that shards are renumbered."""
+    folder.mkdir()
+    rng = random.Random(2)
+    words = [f"{stem}{i}" for i in range(30) for stem in ("word", "слово", "शब्द")]
+    for number in range(n_files):
+        lines = []
+        for i in range(25):
+            text = " ".join(rng.choices(words, k=12)) if i else f"alone{number}"
+            lines.append(json.dumps({"id": f"{number}-{i}", "text": text}))
+        (folder / f"{number:02d}.jsonl").write_text("\n".join(lines))
+    return folder
+
+
+def committed(partial: Path, step: str) -> set[int]:
+    return {int(path.stem) for path in (partial / "records" / step).glob("[0-9]*.json")}
+
+
+def same_files(a: Path, b: Path) -> None:
+    """The same names and bytes, manifest included."""
+    found = [
+        {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+        for folder in (a, b)
+    ]
+    assert found[0] == found[1]
+
+
+# -- killed processes -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where commands start: a source, a tokenizer, and the corpus of an undisturbed run."""
+    path = tmp_path_factory.mktemp("killed")
+    write_source(path / "in")
+    (path / "slowly.py").write_text(SLOWLY)
+    subprocess.run(command(path / "undisturbed"), cwd=path, check=True, capture_output=True)
+    return path
+
+
+def command(target: Path, *options: str) -> list[str]:
+    rules = ["--stop-words", "none", "--min-distinct-words", "3", "--tokenizer", "slowly:split"]
+    return [sys.executable, "-c", MAIN, "ingest", "in", str(target), *rules, "--workers", "2", *options]
+
+
+@contextmanager
+def started(folder: Path, arguments: list[str]) -> Iterator[subprocess.Popen[str]]:
+    """A command at work; it and its orphans, if any, live until the block ends."""
+    environment = {**os.environ, "SECONDS_OF_A_TEXT": "0.002"}
+    with subprocess.Popen(
+        arguments,
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def wait_for(process: subprocess.Popen[str], now: Callable[[], bool]) -> None:
+    while process.poll() is None and not now():
+        time.sleep(POLL_SECONDS)
+    assert process.poll() is None, "it ended before the moment came"
+
+
+@contextmanager
+def killed(folder: Path, arguments: list[str], now: Callable[[], bool]) -> Iterator[None]:
+    with started(folder, arguments) as process:
+        wait_for(process, now)
+        process.kill()
+        process.wait()
+        yield
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When so many tasks of a step are committed."""
+
+    step: str
+    tasks: int
+
+    def reached(self, partial: Path) -> bool:
+        return len(committed(partial, self.step)) >= self.tasks
+
+
+EARLY, LATE, WRITE, RENUMBER = Moment("read", 1), Moment("read", 8), Moment("write", 2), Moment("renumber", 2)
+
+
+def committed_by_log(log: str) -> dict[str, list[int]]:
+    """The tasks that a command says it committed, by step."""
+    found = re.findall(r"^(\w+): partition (\d+) committed", log, re.M)
+    return {step: sorted(int(n) for s, n in found if s == step) for step in ("read", "write", "renumber")}
+
+
+@pytest.fixture
+def finish(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[[list[str]], dict[str, list[int]]]:
+    """Run a command to its end in this process, which saves the start of one; returns what it committed."""
+    monkeypatch.setattr(work, "GROUP_BYTES", (1, 1))
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(folder)
+
+    def call(arguments: list[str]) -> dict[str, list[int]]:
+        capsys.readouterr()
+        code = run(arguments[3:])
+        log = capsys.readouterr().err
+        assert code == 0, log
+        return committed_by_log(log)
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "moment"),
+    [("threads", LATE), ("threads", WRITE), ("threads", RENUMBER), ("processes", LATE)],
+    ids=["read", "write", "renumber", "processes"],
+)
+def test_a_killed_ingest_is_finished_by_the_same_command(
+    scheduler: str,
+    moment: Moment,
+    folder: Path,
+    finish: Callable[[list[str]], dict[str, list[int]]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    target, partial = tmp_path / "out", tmp_path / "out.partial"
+    arguments = command(target, "--scheduler", scheduler)
+    if scheduler == "processes":
+        arguments += ["--workers", "1"]  # each takes its time to start, for every step
+    with killed(folder, arguments, lambda: moment.reached(partial)):
+        assert not target.exists()
+        assert run(["info", str(partial)]) == 0
+        shown = json.loads(capsys.readouterr().out)
+        kept = {step: committed(partial, step) for step in ("read", "write", "renumber")}
+        again = finish(arguments)
+    assert (shown["kind"], shown["complete"]) == ("unfinished ingest", False)
+    assert shown["steps_done"][moment.step] >= moment.tasks
+    assert 0 < len(kept[moment.step]) < N_FILES, "killed in the middle"
+    missing = {step: sorted(set(range(N_FILES)) - done) for step, done in kept.items()}
+    # A worker process outlives its parent by the task it is at, and may commit it.
+    orphaned = sum(len(missing[step]) - len(again[step]) for step in missing)
+    assert all(set(again[step]) <= set(missing[step]) for step in missing)
+    assert 0 <= orphaned <= (scheduler == "processes")
+    same_files(folder / "undisturbed", target)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_an_ingest_killed_again_and_again_ends_with_the_same_bytes(folder: Path, tmp_path: Path) -> None:
+    target, partial = tmp_path / "out", tmp_path / "out.partial"
+    for workers, moment in enumerate((EARLY, WRITE), start=1):
+        with killed(
+            folder,
+            [*command(target), "--workers", str(workers)],
+            lambda moment=moment: moment.reached(partial),
+        ):
+            assert partial.is_dir()
+    done = subprocess.run(command(target), cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(committed_by_log(done.stderr)["read"]) == 0
+    same_files(folder / "undisturbed", target)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_of_two_at_once_one_is_refused(folder: Path, tmp_path: Path) -> None:
+    target, partial = tmp_path / "out", tmp_path / "out.partial"
+    with started(folder, command(target)) as first:
+        wait_for(first, lambda: EARLY.reached(partial))
+        first.send_signal(signal.SIGSTOP)
+        second = subprocess.run(command(target), cwd=folder, capture_output=True, text=True, check=False)
+        first.send_signal(signal.SIGCONT)
+        assert second.returncode == 2
+        assert second.stderr == f"error: {partial} is in use by another process; wait until it has ended\n"
+        _, log = first.communicate(timeout=60)
+        assert first.returncode == 0, log
+    same_files(folder / "undisturbed", target)
+
+
+# -- interrupted here, and taken up by something else -----------------------------------------------------------------
+
+
+def interrupt_at(step: str) -> Listener:
+    def listener(event: Event) -> None:
+        if isinstance(event, StageStarted) and event.stage == step:
+            raise KeyboardInterrupt
+
+    return listener
+
+
+#: One document a file can be short of words: renumbering is needed.
+REQUEST = IngestRequest(curation={"stop_words": "none", "min_distinct_words": 3})
+
+
+@dataclass(frozen=True)
+class Job:
+    """An ingest in this process, in one thread."""
+
+    source: Path
+    target: Path
+    request: IngestRequest = REQUEST
+
+    def __call__(self, listener: Listener = silent, execution: Execution | None = None) -> Any:
+        return ingest(self.source, self.target, self.request, execution or Execution("synchronous"), listener)
+
+    @property
+    def partial(self) -> Path:
+        return self.target.with_name(f"{self.target.name}.partial")
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    monkeypatch.setattr(work, "GROUP_BYTES", (1, 1))
+    return Job(write_source(tmp_path / "in", 3), tmp_path / "out")
+
+
+@pytest.fixture
+def interrupted(job: Job) -> Job:
+    """Read, but not yet written."""
+    with pytest.raises(KeyboardInterrupt):
+        job(interrupt_at("write"))
+    assert committed(job.partial, "read") == {0, 1, 2}
+    return job
+
+
+def files_in(path: Path) -> dict[str, int]:
+    return {str(p.relative_to(path)): p.stat().st_mtime_ns for p in path.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        (
+            {"curation": {"stop_words": "none", "min_tokens": 6}, "tokens_per_shard": 99},
+            "curation, tokens_per_shard",
+        ),
+        ({"curation": {}}, "curation"),
+        ({"tokens_per_shard": 1000}, "tokens_per_shard"),
+        ({"on_bad_record": "quarantine"}, "on_bad_record"),
+        ({"read": {"ngrams": 2}}, "source"),
+    ],
+)
+def test_other_settings_are_refused(changes: dict[str, Any], named: str, interrupted: Job) -> None:
+    before = files_in(interrupted.partial)
+    other = replace(interrupted, request=replace(REQUEST, **changes))
+    with pytest.raises(SettingsMismatchError) as caught:
+        other()
+    place = f"{interrupted.partial} holds an unfinished ingest that differs in {named}; "
+    assert str(caught.value) == f"{place}finish it with its own command, or remove that directory"
+    assert files_in(interrupted.partial).keys() == before.keys()
+    # What was there is finished as if nothing had been tried.
+    interrupted()
+    assert not interrupted.partial.exists()
+
+
+def test_a_changed_source_is_refused(interrupted: Job) -> None:
+    changed = interrupted.source / "01.jsonl"
+    kept = changed.stat()
+    text = changed.read_text()
+    changed.write_text(text.replace("word1", "word2"))
+    with pytest.raises(SettingsMismatchError, match="differs in files; finish it"):
+        interrupted()
+    changed.write_text(text)
+    os.utime(changed, ns=(kept.st_atime_ns, kept.st_mtime_ns))
+    (interrupted.source / "99.jsonl").write_text(text)
+    with pytest.raises(SettingsMismatchError, match="differs in files, source, units; finish it"):
+        interrupted()
+    (interrupted.source / "99.jsonl").unlink()
+    interrupted()
+
+
+def test_a_changed_file_of_a_folder_is_noticed(tmp_path: Path) -> None:
+    folder = tmp_path / "in" / "deep"
+    folder.mkdir(parents=True)
+    for name in "abc":
+        (folder / name).write_text(f"some words of {name} and more, and the rest of it")
+    job = Job(tmp_path / "in", tmp_path / "out", IngestRequest("text-files", curation={"min_tokens": 0}))
+    with pytest.raises(KeyboardInterrupt):
+        job(interrupt_at("write"))
+    (folder / "b").write_text("other words")
+    with pytest.raises(SettingsMismatchError, match="differs in files; finish it"):
+        job()
+
+
+def test_a_changed_word_list_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "docword.x.txt").write_text("2\n2\n3\n1 1 2\n1 2 1\n2 2 5\n")
+    (tmp_path / "in" / "vocab.x.txt").write_text("ant\nbee\n")
+    rules = {"min_distinct_words": 1, "min_tokens": 1}
+    job = Job(tmp_path / "in", tmp_path / "out", IngestRequest(curation=rules))
+    with pytest.raises(KeyboardInterrupt):
+        job(interrupt_at("write"))
+    (tmp_path / "in" / "vocab.x.txt").write_text("ant\ncat\n")
+    with pytest.raises(SettingsMismatchError, match="differs in words; finish it"):
+        job()
+
+
+def test_what_has_got_nowhere_is_removed(job: Job) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        job(interrupt_at("read"))
+    assert not job.partial.exists()
+    # A kill leaves it, but it binds nobody.
+    job.partial.mkdir()
+    (job.partial / "ingest.json").write_text(
+        '{"kind": "unfinished ingest", "arguments": {"files": "others"}}'
+    )
+    (job.partial / ".ingest.json.0123").write_text("{")
+    (job.partial / "lock").touch()
+    job()
+    assert not job.partial.exists()
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_scheduler_that_does_not_answer_costs_nothing(begun: bool, job: Job) -> None:
+    if begun:
+        with pytest.raises(KeyboardInterrupt):
+            job(interrupt_at("write"))
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "200ms"}),
+        pytest.raises(InputError, match="no Dask scheduler answers"),
+    ):
+        job(execution=Execution("tcp://127.0.0.1:9"))
+    assert job.partial.exists() == begun
+    assert committed(job.partial, "read") == ({0, 1, 2} if begun else set())
+
+
+def test_an_error_in_the_input_removes_what_was_done(interrupted: Job) -> None:
+    assert interrupted.partial.is_dir()
+    with pytest.raises(InputError, match="would be an empty corpus"):
+        replace(
+            interrupted,
+            target=interrupted.target.with_name("other"),
+            request=replace(REQUEST, curation={"min_tokens": 1000}),
+        )()
+    assert not interrupted.target.with_name("other.partial").exists()
+    # Of the run that was interrupted nothing is gone.
+    assert committed(interrupted.partial, "read") == {0, 1, 2}
+    # Ids that repeat show only after the whole source has been read.
+    (interrupted.source / "02.jsonl").write_text((interrupted.source / "01.jsonl").read_text())
+    shutil.rmtree(interrupted.partial)
+    with pytest.raises(
+        InputError, match=r"02\.jsonl, line 1: its document id is that of an earlier document"
+    ):
+        interrupted()
+    assert not interrupted.partial.exists()
+
+
+def test_a_directory_of_the_users_own_is_left_alone(job: Job) -> None:
+    job.partial.mkdir()
+    (job.partial / "precious.txt").write_text("mine")
+    with pytest.raises(
+        InputError, match=r"out\.partial is needed to work in and holds something else; move it"
+    ):
+        job()
+    assert [path.name for path in job.partial.iterdir()] == ["precious.txt"]
+    shutil.rmtree(job.partial)
+    job.partial.write_text("a file")
+    with pytest.raises(InputError, match="move it away"):
+        job()
+    assert job.partial.read_text() == "a file"
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def cut_between_batches(path: Path) -> None:
+    """A stream that ends after its schema looks like one that has ended well."""
+    import pyarrow as pa
+
+    with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
+        empty = pa.BufferOutputStream()
+        pa.ipc.new_stream(empty, stream.schema).close()
+    path.write_bytes(empty.getvalue().to_pybytes())
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil"),
+    [
+        ("read/00001/0000.bags", cut),
+        ("read/00001/0000.bags", cut_between_batches),
+        ("read/00001/0000.bags", Path.unlink),
+        ("read/00001/0000.words", cut),
+        ("read/00001/0000.words", Path.unlink),
+        ("records/read/00001.json", cut),
+        ("ingest.json", cut),
+        ("ingest.json", lambda path: path.write_text("[]")),
+    ],
+    ids=[
+        "bags",
+        "bags between",
+        "bags gone",
+        "words",
+        "words gone",
+        "record",
+        "own record",
+        "own record other",
+    ],
+)
+def test_damage_is_named_in_one_line(name: str, spoil: Callable[[Path], Any], interrupted: Job) -> None:
+    spoil(interrupted.partial / name)
+    with pytest.raises(StoreError) as caught:
+        interrupted()
+    message = str(caught.value)
+    assert name in message
+    assert "\n" not in message
+    assert str(interrupted.partial) in message.split("; remove ")[1]
+    # The advice helps.
+    shutil.rmtree(message.split("; remove ")[1].removesuffix(" and run again"))
+    interrupted()
+    assert not interrupted.partial.exists()
+
+
+def test_a_source_that_changes_between_the_passes_is_noticed(job: Job, tmp_path: Path) -> None:
+    corpus = job()
+    rules = {"stop_words": "none"}
+    again = Job(job.target, tmp_path / "again", IngestRequest(curation=rules))
+    shard = Path(corpus.shard_path(corpus.shards[1]))
+
+    def shorten(event: Event) -> None:
+        if isinstance(event, StageStarted) and event.stage == "write":
+            shutil.copy(corpus.shard_path(corpus.shards[0]), shard)
+            import pyarrow.parquet as pq
+
+            pq.write_table(pq.read_table(shard).slice(3), shard)
+
+    with pytest.raises(InputError, match=rf"{shard.name}: it was changed while it was read; run"):
+        again(shorten)
+    assert not again.partial.exists()

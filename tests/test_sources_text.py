@@ -1,0 +1,997 @@
+"""Readers of texts and baskets: every record once whatever the cut, and one line about each thing that is wrong."""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import datetime
+import decimal
+import gzip
+import io
+import itertools
+import json
+import lzma
+import pickle
+import tarfile
+import zipfile
+from collections import Counter
+from pathlib import Path
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming_jsmf.corpus.sources import baskets, text_files, text_lines, text_parquet, text_records
+from streaming_jsmf.corpus.sources.base import BadRecords
+from streaming_jsmf.corpus.sources.baskets import BasketOptions, BasketSource
+from streaming_jsmf.corpus.sources.files import bare_suffix, find_files, list_files
+from streaming_jsmf.corpus.sources.guess import guess_reader
+from streaming_jsmf.corpus.sources.registry import check_options
+from streaming_jsmf.corpus.sources.text import TextOptions, TextSource
+from streaming_jsmf.corpus.sources.text_files import TextFilesOptions, TextFilesSource
+from streaming_jsmf.corpus.tokens.tokenizer import Tokenizer
+from streaming_jsmf.errors import InputError
+
+ACTION = (
+    "mend",
+    "fetch it again",
+    "--on-bad-record",
+    "--read",
+    "--reader",
+    "check the path",
+    "make them",
+    "rename",
+)
+
+
+class Read:
+    """All that a source gives: bags, ids, rows and places within the files, metadata and bad records."""
+
+    def __init__(self, source, policy="fail"):
+        source = pickle.loads(pickle.dumps(source))
+        self.bags, self.ids, self.rows, self.places, self.bad, self.metadata = [], [], [], [], [], {}
+        self.records, self.batches = [], 0
+        self.units = source.units()
+        for unit in self.units:
+            bad = BadRecords(policy, unit, source.place)
+            for batch in source.read(unit, bad):
+                self._take(source, unit, batch)
+            for record in bad.records:
+                whole = record.row is None
+                self.bad.append((0 if whole else source.first_row(unit) + record.row, whole, record.reason))
+                self.records.append(record.record)
+
+    def _take(self, source, unit, batch):
+        self.batches += 1
+        assert batch.n_documents == len(batch.indptr) - 1
+        assert (batch.indptr.dtype, batch.codes.dtype, batch.counts.dtype) == (np.int64, np.int32, np.int32)
+        assert batch.indptr[0] == 0
+        assert batch.indptr[-1] == len(batch.codes) == len(batch.counts)
+        assert (np.diff(batch.rows) > 0).all()
+        words = batch.dictionary.to_pylist()
+        assert len(set(words)) == len(words)
+        for start, stop in itertools.pairwise(batch.indptr):
+            codes = batch.codes[start:stop].tolist()
+            assert len(set(codes)) == len(codes)
+            counts = batch.counts[start:stop].tolist()
+            self.bags.append({words[c]: n for c, n in zip(codes, counts, strict=True)})
+        self.rows += (batch.rows + source.first_row(unit)).tolist()
+        self.places += [source.place(unit, int(row)) for row in batch.rows]
+        if batch.document_id is not None:
+            assert not batch.document_id.null_count
+            self.ids += batch.document_id.to_pylist()
+        for name, values in batch.metadata.items():
+            assert len(values) == batch.n_documents
+            values.validate(full=True)
+            self.metadata.setdefault(name, []).extend(values.to_pylist())
+
+    @property
+    def words(self):
+        return [" ".join(bag) for bag in self.bags]
+
+
+def texts(*paths, tokenizer=None, **options):
+    return TextSource.open(tuple(map(str, paths)), TextOptions(**options), tokenizer or Tokenizer())
+
+
+def message(call):
+    """What an error says, on one line and with something to do about it."""
+    with pytest.raises(InputError) as caught:
+        call()
+    found = str(caught.value)
+    assert len(found.splitlines()) == 1
+    assert any(word in found for word in ACTION), found
+    return found
+
+
+def refused(source, place, reason):
+    """The first bad record under both policies; returns what was read in spite of it."""
+    found = message(lambda: Read(source))
+    assert place in found
+    assert reason in found
+    read = Read(source, "quarantine")
+    assert reason in read.bad[0][2]
+    return read
+
+
+def put(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def noise_of(length, seed=0):
+    """Bytes that do not compress, the same in every run."""
+    return np.random.default_rng(seed).bytes(length)
+
+
+def parquet(path, columns, **options):
+    table = columns if isinstance(columns, pa.Table) else pa.table(columns)
+    pq.write_table(table, path, **options)
+    return path
+
+
+def raw_strings(values, kind=None):
+    """A string array of any bytes, as a careless writer makes it."""
+    large = kind is not None and pa.types.is_large_string(kind)
+    held = pa.array(values, pa.large_binary() if large else pa.binary())
+    return pa.Array.from_buffers(kind or pa.string(), len(held), held.buffers(), held.null_count)
+
+
+@contextlib.contextmanager
+def small(unit=None, batch=None):
+    with pytest.MonkeyPatch.context() as patch:
+        if unit is not None:
+            patch.setattr(text_lines, "UNIT_BYTES", unit)
+            patch.setattr(text_parquet, "UNIT_BYTES", unit)
+        if batch is not None:
+            for module in (text_records, text_parquet, baskets):
+                patch.setattr(module, "BATCH_BYTES", batch)
+        yield
+
+
+# Parquet
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), "dictionary"]
+)
+def test_parquet_texts_in_small_units_and_batches(tmp_path, kind):
+    values = ["Ein Wort é", "", "zwei", "drei drei", "é", "sechs", "\u0938\u093f"]
+    column = pa.array(values).dictionary_encode() if kind == "dictionary" else pa.array(values, kind)
+    keys = pa.array([f"k{i}" for i in range(7)])
+    keys = keys.dictionary_encode() if kind == "dictionary" else keys
+    path = parquet(tmp_path / "a.parquet", {"text": column, "id": keys, "year": range(7)}, row_group_size=2)
+    whole = Read(texts(path))
+    assert len(whole.units) == 1
+    with small(unit=1, batch=1):
+        cut = Read(texts(path))
+    assert (len(cut.units), cut.batches) == (4, 7)
+    for read in (whole, cut):
+        assert read.bags[:4] == [{"ein": 1, "wort": 1, "é": 1}, {}, {"zwei": 1}, {"drei": 2}]
+        assert read.ids == [f"k{i}" for i in range(7)]
+        assert read.rows == read.metadata["year"] == list(range(7))
+        assert read.bags == whole.bags
+    assert cut.places[5] == whole.places[5] == f"{path}, row group 2, row 1 from 0"
+
+
+def test_parquet_metadata_of_all_kinds_survive(tmp_path):
+    day = datetime.date(2020, 2, 29)
+    kinds = {
+        "bool": pa.array([True, None]),
+        "int8": pa.array([1, -1], pa.int8()),
+        "uint64": pa.array([2**64 - 1, None], pa.uint64()),
+        "float": pa.array([1.5, None], pa.float32()),
+        "date": pa.array([day, None]),
+        "time": pa.array(
+            [datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC), None], pa.timestamp("us", tz="UTC")
+        ),
+        "money": pa.array([decimal.Decimal("1.25"), None]),
+        "bytes": pa.array([b"\xff\x00", None]),
+        "fixed": pa.array([b"ab", None], pa.binary(2)),
+        "large": pa.array(["é", None], pa.large_string()),
+        "view": pa.array(["é", None], pa.string_view()),
+        "list": pa.array([["a", None], None]),
+        "struct": pa.array([{"a": ["é"], "b": 1}, None]),
+        "map": pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int64())),
+        "nothing": pa.nulls(2),
+        "a.b": pa.array(["dotted", None]),
+    }
+    coded = pa.array(["p", None]).dictionary_encode()
+    path = parquet(tmp_path / "a.parquet", {"text": ["x", "y"], "coded": coded, **kinds})
+    source = texts(path)
+    with small(batch=1):
+        read = Read(source)
+    assert read.metadata == {
+        "coded": ["p", None],
+        **{name: array.to_pylist() for name, array in kinds.items()},
+    }
+    batch = next(iter(source.read(source.units()[0], None)))
+    assert {name: array.type for name, array in batch.metadata.items()} == source.columns.metadata
+    assert source.columns.metadata["coded"] == pa.string()
+    assert source.columns.metadata["money"] == kinds["money"].type
+    assert list(Read(texts(path, metadata=("list", "bool"))).metadata) == ["bool", "list"]
+    assert Read(texts(path, metadata=())).metadata == {}
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary()])
+def test_parquet_records_that_are_bad(tmp_path, kind):
+    good = [b"a", b"b", b"c", b"d", "é".encode()]
+
+    def with_one(value, kind=kind):
+        values = [*good[:4], value, good[4]]
+        return pa.array(values, kind) if pa.types.is_binary(kind) else raw_strings(values, kind)
+
+    fine = {"text": with_one(b"e"), "id": with_one(b"e", pa.string()), "m": with_one(b"e", pa.string())}
+    nested = pa.ListArray.from_arrays(pa.array(range(7), pa.int32()), raw_strings([*good[:4], b"\xff", b"f"]))
+    cases = [
+        ("text", with_one(None), "text is null"),
+        ("text", with_one(b"\xff"), "text holds bytes that are not UTF-8"),
+        ("id", with_one(None), "id is null"),
+        ("id", with_one(b"\xc3", pa.string()), "id holds bytes that are not UTF-8"),
+        ("m", with_one(b"\xed\xa0\x80", pa.string()), "m holds bytes that are not UTF-8"),
+        ("m", nested, "m holds bytes that are not UTF-8"),
+        ("m", pa.StructArray.from_arrays([nested], ["in"]), "m holds bytes that are not UTF-8"),
+    ]
+    for number, (name, column, reason) in enumerate(cases):
+        path = parquet(tmp_path / f"{number}.parquet", {**fine, name: column}, row_group_size=3)
+        read = refused(texts(path), f"{path}, row group 1, row 1 from 0", reason)
+        assert (read.rows, read.bad) == ([0, 1, 2, 3, 5], [(4, False, reason)])
+        assert read.words == ["a", "b", "c", "d", "é"]
+        assert read.records[0].startswith(b'{"text": ')
+
+
+def test_parquet_ids(tmp_path):
+    numbers = pa.array([1, 2**63 - 1, 2**63, None], pa.uint64())
+    path = parquet(tmp_path / "a.parquet", {"text": list("abcd"), "doc_id": numbers})
+    read = refused(texts(path), "row group 0, row 2", "doc_id is above 9223372036854775807")
+    assert (read.ids, [row for row, _, _ in read.bad]) == ([1, 2**63 - 1], [2, 3])
+    coded = pa.array(["x", "y", None]).dictionary_encode()
+    path = parquet(tmp_path / "b.parquet", {"text": list("abc"), "key": coded, "id": [1, 2, 3]})
+    assert Read(texts(path)).ids == [1, 2, 3]
+    assert Read(texts(path, id="key"), "quarantine").ids == ["x", "y"]
+    path = parquet(tmp_path / "c.parquet", {"text": ["a"], "id": [1.5]})
+    assert "document ids are strings or integers" in message(lambda: texts(path))
+
+
+def test_parquet_files_that_cannot_be_read(tmp_path):
+    columns = {"text": ["a", "b"] * 500, "n": list(range(1000))}
+    good = parquet(tmp_path / "a.parquet", columns)
+    data = good.read_bytes()
+    at = 44
+    files = {
+        "b_cut.parquet": (data[:-20], "cannot be read as Parquet"),
+        "c_text.parquet": (b"no parquet at all", "cannot be read as Parquet"),
+        "d_empty.parquet": (b"", "cannot be read as Parquet"),
+        "e_page.parquet": (data[:at] + noise_of(60) + data[at + 60 :], ""),
+    }
+    for name, (content, reason) in files.items():
+        path = put(tmp_path / name, content)
+        read = refused(texts(good, path), str(path), reason)
+        assert [whole for _, whole, _ in read.bad] == [True]
+        assert read.words[:1000] == ["a", "b"] * 500
+    assert str(path) in message(lambda: Read(texts(good, path)))
+    # The first file may be the bad one.
+    assert len(Read(texts(tmp_path / "b_cut.parquet", good), "quarantine").rows) == 1000
+    assert "b_cut.parquet" in message(lambda: texts(tmp_path / "b_cut.parquet", tmp_path / "c_text.parquet"))
+    source = texts(good)
+    units = source.units()
+    good.unlink()
+    bad = BadRecords("quarantine", units[0], source.place)
+    assert not list(source.read(units[0], bad))
+    assert bad.records[0].reason.startswith("it cannot be opened (No such file")
+
+
+def test_parquet_files_of_another_schema(tmp_path):
+    first = parquet(tmp_path / "a.parquet", {"text": ["a"], "n": [1]})
+    others = [
+        ({"text": ["b"], "n": ["1"]}, "its columns are n: string, those of the first file n: int64"),
+        ({"text": ["b"]}, "there is no column 'n'; it has text"),
+        ({"body": ["b"], "n": [1]}, "there is no column 'text'; it has body, n"),
+        ({"text": [1], "n": [1]}, "column 'text' is int64; it must hold strings"),
+    ]
+    for number, (columns, reason) in enumerate(others):
+        path = parquet(tmp_path / f"b{number}.parquet", columns)
+        read = refused(texts(first, path), str(path), reason)
+        assert read.words == ["a"]
+    more = {
+        "n": pa.array([2], pa.int64()),
+        "id": [7.5],
+        "text": pa.array(["b"]).dictionary_encode(),
+        "x": [1],
+    }
+    path = parquet(tmp_path / "c.parquet", more)
+    read = Read(texts(first, path))
+    assert (read.words, read.ids, read.metadata) == (["a", "b"], [], {"n": [1, 2]})
+    empty = parquet(tmp_path / "d.parquet", pa.table({"text": ["a"], "n": [1]}).slice(1))
+    assert Read(texts(first, empty)).words == ["a"]
+
+
+def test_columns_that_a_source_lacks_or_cannot_keep(tmp_path):
+    rows = [{"text": "a", "ids": 1, "a\nb": 2, "id": "x"}]
+    header, line = ",".join(f'"{name}"' for name in rows[0]), "a,1,2,x"
+    files = [
+        parquet(tmp_path / "a.parquet", pa.Table.from_pylist(rows)),
+        put(tmp_path / "a.jsonl", json.dumps(rows[0]) + "\n"),
+        put(tmp_path / "a.csv", f"{header}\n{line}\n"),
+    ]
+    for path in files:
+        for options in ({"text": "body"}, {"id": "body"}, {"metadata": ("ids2", "body")}):
+            found = message(lambda path=path, options=options: texts(path, **options))
+            assert str(path) in found
+            assert "there is no column" in found
+            assert r"'a\nb'" in found
+        assert "'ids' has a name that a corpus needs for itself" in message(lambda path=path: texts(path))
+        read = Read(texts(path, metadata=("a\nb",)))
+        assert (read.ids, [str(v) for v in read.metadata["a\nb"]]) == (["x"], ["2"])
+    twice = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["text", "text"])
+    assert "2 columns 'text'" in message(lambda: texts(parquet(tmp_path / "b.parquet", twice)))
+    assert "2 columns 'm'" in message(lambda: texts(put(tmp_path / "b.csv", "text,m,m\na,b,c\n")))
+    assert Read(texts(tmp_path / "b.csv", metadata=())).words == ["a"]
+    put(tmp_path / "c.jsonl", '{"text": "a", "\\ud800": 1}\n')
+    assert r"'\ud800' is not UTF-8" in message(lambda: texts(tmp_path / "c.jsonl"))
+    assert Read(texts(tmp_path / "c.jsonl", metadata=())).words == ["a"]
+    assert "its suffix is '.doc'" in message(lambda: texts(put(tmp_path / "a.doc", "a")))
+
+
+# JSON lines
+
+json_lines = st.lists(
+    st.one_of(st.integers(0, 30), st.sampled_from(["", "  ", "{", "[1]", "é\udcff"])), max_size=8
+)
+
+
+@given(
+    lines=json_lines,
+    unit=st.integers(1, 60),
+    batch=st.integers(1, 200),
+    ends=st.sampled_from(["\n", "\r\n"]),
+    last=st.booleans(),
+)
+def test_json_ranges_give_every_record_once_and_its_line(tmp_path_factory, lines, unit, batch, ends, last):
+    made = ['{"text": "start"}']
+    made += [json.dumps({"text": f"l{i} {'é' * v}"}, ensure_ascii=False) if isinstance(v, int) else v
+             for i, v in enumerate(lines, 2)]  # fmt: skip
+    data = (ends.join(made) + (ends if last else "")).encode("utf-8", "surrogateescape")
+    path = put(tmp_path_factory.mktemp("json") / "a.jsonl", data)
+    whole = Read(texts(path), "quarantine")
+    good = [i for i, v in enumerate(lines, 2) if isinstance(v, int)]
+    bad = [i for i, v in enumerate(lines, 2) if isinstance(v, str) and v.strip()]
+    assert [words.split()[0] for words in whole.words] == ["start", *(f"l{i}" for i in good)]
+    with small(unit=unit, batch=batch):
+        cut = Read(texts(path), "quarantine")
+        assert len(cut.units) == max(1, -(-len(data) // unit))
+        assert sum(u.size for u in cut.units) == len(data)
+        assert (cut.words, cut.rows, cut.bad, cut.records) == (
+            whole.words,
+            whole.rows,
+            whole.bad,
+            whole.records,
+        )
+        assert cut.places == [f"{path}, line {i}" for i in [1, *good]]
+        assert [row for row, _, _ in cut.bad] == [i - 1 for i in bad]
+        if bad:
+            assert f"{path}, line {bad[0]}: " in message(lambda: Read(texts(path)))
+
+
+@given(lengths=st.lists(st.integers(0, 60), min_size=1, max_size=6), unit=st.integers(5, 80))
+def test_a_line_that_is_too_long_is_one_bad_record(tmp_path_factory, lengths, unit):
+    made = [json.dumps({"text": f"l{i} {'x' * length}"}) for i, length in enumerate([1, *lengths])]
+    path = put(tmp_path_factory.mktemp("long") / "a.jsonl", "\n".join(made))
+    good = [i for i, line in enumerate(made) if len(line) <= 40]
+    baskets_path = put(path.with_suffix(".txt"), "\n".join(made))
+    with small(unit=unit), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_lines, "LONGEST_LINE", 40)
+        read = Read(texts(path), "quarantine")
+        lines = Read(BasketSource((str(baskets_path),), BasketOptions(separator="|")), "quarantine")
+    assert read.rows == lines.rows == good
+    assert [row for row, _, _ in read.bad] == [i for i in range(len(made)) if i not in good]
+    assert all("the line is longer than" in reason for _, _, reason in read.bad + lines.bad)
+
+
+def test_json_values(tmp_path):
+    records = [
+        {"text": "a", "id": 1, "year": 1999, "score": 1, "ok": True, "tags": ["é", 1], "late": None},
+        {"text": "b", "id": 2, "score": 1.5, "new": 3},
+        {"text": "c", "id": -(2**63), "year": None, "score": -1, "ok": False, "tags": "plain", "late": "x"},
+    ]
+    lines = [json.dumps(record, ensure_ascii=False) for record in records]
+    path = put(tmp_path / "a.json", b"\xef\xbb\xbf" + "\r\n".join(["", *lines, "  "]).encode())
+    source = texts(path)
+    kinds = {"year": pa.int64(), "score": pa.float64(), "ok": pa.bool_()}
+    strings = dict.fromkeys(["tags", "late"], pa.string())
+    assert source.columns.metadata == {**kinds, **strings, "new": pa.int64()}
+    assert source.columns.id_type == pa.int64()
+    read = Read(source)
+    assert read.ids == [1, 2, -(2**63)]
+    assert read.rows == [1, 2, 3]
+    assert read.metadata["year"] == [1999, None, None]
+    assert read.metadata["score"] == [1.0, 1.5, -1.0]
+    assert read.metadata["ok"] == [True, None, False]
+    assert read.metadata["tags"] == ['["é", 1]', None, "plain"]
+    assert read.metadata["new"] == [None, 3, None]
+    mixed = put(tmp_path / "b.jsonl", '{"text": "a", "id": 1}\n{"text": "b", "id": "x"}\n')
+    assert Read(texts(mixed)).ids == ["1", "x"]
+    assert Read(texts(path, metadata=("late", "year"))).metadata == {
+        "year": [1999, None, None],
+        "late": [None, None, "x"],
+    }
+    latin = put(tmp_path / "c.jsonl", '{"text": "café"}\n'.encode("latin-1"))
+    assert Read(texts(latin, encoding="latin-1")).words == ["café"]
+
+
+BAD_JSON = {
+    "{": "the line is no JSON",
+    '{"text": "a"} x': "the line is no JSON",
+    "[1, 2]": "the line is no JSON object",
+    '"text"': "the line is no JSON object",
+    "null": "the line is no JSON object",
+    '{"id": 1}': "text is null",
+    '{"text": null, "id": 1}': "text is null",
+    '{"text": 5, "id": 1}': "text is of type int, not a string",
+    '{"text": ["a"], "id": 1}': "text is of type list, not a string",
+    '{"text": "a"}': "id is null",
+    '{"text": "a", "id": null}': "id is null",
+    '{"text": "a", "id": "x"}': "id is 'x', but int64",
+    '{"text": "a", "id": 9223372036854775808}': "id is '9223372036854775808', but int64",
+    '{"text": "a", "id": true}': "id is 'True', but int64",
+    '{"text": "a", "id": 1, "n": 1.5}': "n is '1.5', but int64",
+    '{"text": "a", "id": 1, "n": 1e400}': "n is 'inf', but int64",
+    '{"text": "a", "id": 1, "x": "1\\n2"}': "x is '1\\n2', but double",
+    '{"text": "a", "id": 1, "x": true}': "x is 'True', but double",
+    '{"text": "a", "id": 1, "x": 1' + "0" * 400 + "}": "x is '1000",
+    '{"text": "a", "id": 1' + "0" * 5000 + "}": "the line is no JSON",
+    '{"text": "a\\ud800", "id": 1}': "text holds a byte or an escape that is no character",
+    '{"text": "a", "id": 1, "s": "\\udc80"}': "s holds a byte or an escape that is no character",
+    '{"text": "a", "id": 1, "s": ["\\ud800"]}': "s holds a byte or an escape that is no character",
+    '{"text": "a\nb", "id": 1}': "the line is no JSON",
+    "[" * 100_000: "the line is no JSON",
+}
+
+
+@pytest.mark.parametrize("line", BAD_JSON, ids=[line[:30] for line in BAD_JSON])
+def test_json_records_that_are_bad(tmp_path, line):
+    first = {"text": "a", "id": 1, "n": 1, "x": 0.5, "s": "s"}
+    path = put(tmp_path / "a.jsonl", f"{json.dumps(first)}\n\n{line}\n" + '{"text": "z", "id": 9}')
+    # The sample of types ends before the bad record.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_lines, "SAMPLE_RECORDS", 1)
+        read = refused(texts(path), f"{path}, line 3: ", BAD_JSON[line])
+    assert read.ids == [1, 9]
+    assert read.records[0] == line.split("\n")[0].encode()
+
+
+def test_json_bytes_that_are_not_of_the_encoding(tmp_path):
+    path = put(tmp_path / "a.jsonl", b'{"text": "a"}\n{"text": "caf\xe9"}\n')
+    read = refused(texts(path), f"{path}, line 2: ", "byte 13 of the line is not UTF-8")
+    assert read.records == [b'{"text": "caf\xe9"}']
+    with pytest.raises(InputError, match=r"encoding: .*utf-8 or latin-1"):
+        check_options("text", {"encoding": "utf-16"}, "here")
+
+
+PACKERS = {"gz": gzip.compress, "bz2": lambda data: bz2.compress(data, 1), "xz": lzma.compress}
+
+
+def one_in_a_zip(data):
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.txt", data)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("suffix", [*PACKERS, "zip"])
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "baskets"])
+def test_compressed_files_whole_cut_and_damaged(tmp_path, suffix, kind):
+    noise = [noise_of(30, i).hex() for i in range(6000)]
+    rows = {"jsonl": [json.dumps({"text": n}) for n in noise], "csv": ["text", *noise], "baskets": noise}
+    packed = PACKERS.get(suffix, one_in_a_zip)("\n".join(rows[kind]).encode())
+    middle = len(packed) // 2
+    damaged = packed[:middle] + noise_of(50) + packed[middle + 50 :]
+
+    def source(name, content):
+        path = put(tmp_path / f"{name}.{kind}.{suffix}", content)
+        return BasketSource((str(path),), BasketOptions()) if kind == "baskets" else texts(path)
+
+    whole = Read(source("whole", packed))
+    assert len(whole.units) == 1
+    assert whole.words == noise
+    for name, content in {"cut": packed[:middle], "damaged": damaged}.items():
+        if suffix == "zip" and name == "cut":
+            continue  # its directory is at the end: nothing can be read
+        made = source(name, content)
+        found = message(lambda made=made: Read(made))
+        assert f"{name}.{kind}.{suffix}, line " in found
+        read = Read(made, "quarantine")
+        assert "damaged" in read.bad[-1][2]
+        # What comes before the damage is kept.
+        sound = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(read.words, noise)))  # noqa: B905
+        assert sound > (1500 if suffix in ("gz", "zip") else -1)
+
+
+def test_files_that_are_empty_or_gone(tmp_path):
+    good = put(tmp_path / "a.jsonl", '{"text": "a"}\n')
+    for name, content in {"b.jsonl": b"", "c.jsonl": b"\n \n", "d.jsonl.gz": gzip.compress(b"")}.items():
+        path = put(tmp_path / name, content)
+        assert f"{path}: it holds no JSON objects" in message(lambda path=path: texts(path))
+        read = refused(texts(good, path), f"{path}: ", "the file is empty")
+        assert (read.words, len(read.bad)) == (["a"], 1)
+    cut = put(tmp_path / "e.jsonl.gz", gzip.compress(b"x" * 100)[:15])
+    read = refused(texts(good, cut), f"{cut}, line 1: ", "ends early or is damaged")
+    assert len(read.bad) == 1
+    header = put(tmp_path / "a.csv", "text,id\n")
+    assert Read(texts(header)).bags == []
+    for name, content in {"b.csv": b"", "c.csv": b"\n", "d.csv.gz": gzip.compress(b"")}.items():
+        path = put(tmp_path / name, content)
+        assert f"{path}: the file is empty" in message(lambda path=path: texts(path))
+        assert refused(texts(header, path), str(path), "the file is empty").bad[0][1]
+    for kind in ("jsonl", "csv", "txt"):
+        gone = put(tmp_path / f"gone.{kind}", {"jsonl": '{"text": "a"}', "csv": "text\na"}.get(kind, "a"))
+        source = BasketSource((str(gone),), BasketOptions()) if kind == "txt" else texts(gone)
+        gone.unlink()
+        refused(source, str(gone), "it cannot be opened (No such file or directory); check the path")
+    # Blank for longer than a unit, and a record after that.
+    late = put(tmp_path / "late.jsonl", b"\n" * 50 + b'{"text": "late"}')
+    with small(unit=20):
+        assert Read(texts(late)).words == ["late"]
+
+
+# CSV
+
+
+def test_csv_fields(tmp_path):
+    content = 'id,text,note\r\n1,"Say ""a"",\nthen b",x\r\n\r\n2,"",\r\n3, c ,"y,z"'
+    path = put(tmp_path / "a.csv", b"\xef\xbb\xbf" + content.encode())
+    for encoding in ("utf-8", "UTF8"):
+        read = Read(texts(path, encoding=encoding))
+        assert read.bags == [{"say": 1, "a": 1, "then": 1, "b": 1}, {}, {"c": 1}]
+        assert read.ids == ["1", "2", "3"]
+        assert read.metadata == {"note": ["x", "", "y,z"]}
+        assert read.places == [f"{path}, line {i}" for i in (3, 5, 6)]
+    with small(unit=1, batch=1):
+        cut = Read(texts(path))
+    assert (len(cut.units), cut.batches, cut.bags) == (1, 3, read.bags)
+    tabs = put(tmp_path / "a.TSV", "text\tn\na,b\t1\n")
+    assert Read(texts(tabs)).bags == [{"a": 1, "b": 1}]
+    latin = put(tmp_path / "b.csv", "text,größe\ncafé,1\n".encode("latin-1"))
+    assert Read(texts(latin, encoding="latin-1")).metadata == {"größe": ["1"]}
+    found = message(lambda: texts(latin))
+    assert "its header is not UTF-8; say which with --read encoding=latin-1" in found
+    long = put(tmp_path / "c.csv", f"text\n{'a ' * 200_000}\n")
+    assert Read(texts(long)).bags == [{"a": 200_000}]
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("2", "the record has 1 fields, the header 3"),
+        ("2,b,c,d", "the record has 4 fields, the header 3"),
+        (",b,c", "id is empty"),
+        (b"2,caf\xe9,c", "text holds a byte or an escape that is no character"),
+        (b"2\xff,b,c", "id holds a byte or an escape that is no character"),
+        (b"2,b,\xff", "note holds a byte or an escape that is no character"),
+        ('2,"b"x,c', "expected after '\"'"),
+    ],
+)
+def test_csv_records_that_are_bad(tmp_path, row, reason):
+    row = row.encode() if isinstance(row, str) else row
+    path = put(tmp_path / "a.csv", b'id,text,note\n1,"a\n",x\n' + row + b"\n3,c,z\n")
+    read = refused(texts(path), f"{path}, line 4: ", reason)
+    assert (read.ids, read.rows, read.bad[0][0]) == (["1", "3"], [2, 4], 3)
+    if "expected" not in reason:
+        assert read.records == [row]
+
+
+def test_csv_that_breaks_off_or_has_no_end(tmp_path):
+    path = put(tmp_path / "a.csv", 'text,id\na,1\n"b,2\nc,3\n')
+    read = refused(texts(path), f"{path}, line 4: ", "unexpected end of data")
+    assert read.ids == ["1"]
+    other = put(tmp_path / "b.csv", '"text\na\n')
+    read = refused(texts(path, other), "", "unexpected end of data")
+    assert read.bad[-1] == (0, True, "its header is no CSV (unexpected end of data)")
+    assert "its header is no CSV" in message(lambda: texts(other))
+    missing = put(tmp_path / "c.csv", "text,key\na,1\n")
+    assert Read(texts(path, missing), "quarantine").bad[-1][2] == "there is no column 'id'; it has text, key"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_lines, "LONGEST_LINE", 30)
+        wide = put(tmp_path / "d.csv", "text\na\n" + "b" * 31 + "\nc\n")
+        assert refused(texts(wide), str(wide), "the line is longer than").words == ["a"]
+        open_quote = put(tmp_path / "e.csv", 'text\na\n"b\n' + "c\n" * 40 + "d\n")
+        read = refused(texts(open_quote), f"{open_quote}, line ", "field larger than field limit (30)")
+        assert read.words[0] == "a"
+        assert read.words[-1] == "d"
+
+
+# Files as documents
+
+FILES = {
+    "de/b.txt": b"Zwei",
+    "en/1999_a.txt": b"One one",
+    "en/deep/c.md": b"",
+    "top.txt": b"Top",
+    "en/.hidden.txt": b"never",
+    "_tools/d.txt": b"never",
+    "__MACOSX/en/._1999_a.txt": b"never",
+}
+SEEN = ["de/b.txt", "en/1999_a.txt", "en/deep/c.md", "top.txt"]
+
+
+def in_tar(files, mode="w:gz", prefix=""):
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode=mode, format=tarfile.PAX_FORMAT) as archive:
+        folder = tarfile.TarInfo(f"{prefix}en")
+        folder.type = tarfile.DIRTYPE
+        archive.addfile(folder)
+        link = tarfile.TarInfo(f"{prefix}link.txt")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/hostname"
+        archive.addfile(link)
+        for name, data in files.items():
+            entry = tarfile.TarInfo(prefix + name)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    return stream.getvalue()
+
+
+def in_zip(files, method=zipfile.ZIP_DEFLATED):
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", method) as archive:
+        archive.writestr("en/", b"")
+        for name, data in files.items():
+            archive.writestr(name, data)
+    return stream.getvalue()
+
+
+def laid_out(root, kind, files):
+    """The files as a folder or an archive below ``root``."""
+    if kind == "folder":
+        for name, data in files.items():
+            put(root / "docs" / name, data)
+        return str(root / "docs")
+    pack = {
+        "docs.tar": lambda: in_tar(files, "w"),
+        "docs.tar.gz": lambda: in_tar(files),
+        "docs.tgz": lambda: in_tar(files, prefix="./"),
+        "docs.tar.bz2": lambda: in_tar(files, "w:bz2"),
+        "docs.tar.xz": lambda: in_tar(files, "w:xz"),
+        "docs.zip": lambda: in_zip(files),
+    }
+    return str(put(root / kind, pack[kind]()))
+
+
+def files_of(root, **options):
+    return TextFilesSource(str(root), TextFilesOptions(**options), Tokenizer())
+
+
+ARCHIVES = ["docs.tar", "docs.tar.gz", "docs.tgz", "docs.tar.bz2", "docs.tar.xz", "docs.zip"]
+
+
+@pytest.mark.parametrize("kind", ["folder", *ARCHIVES])
+def test_text_files(tmp_path, kind, monkeypatch):
+    monkeypatch.setattr(text_files, "UNIT_FILES", 3)
+    root = laid_out(tmp_path / "_work", kind, FILES)
+    read = Read(files_of(root))
+    assert len(read.units) == (2 if kind == "folder" else 1)
+    assert read.ids == SEEN
+    assert read.bags == [{"zwei": 1}, {"one": 2}, {}, {"top": 1}]
+    assert read.metadata == {"label": ["de", "en", "deep", ""]}
+    assert read.rows == [0, 1, 2, 3]
+    with small(batch=1):
+        assert Read(files_of(root)).batches == 4
+    named = Read(files_of(root, members="en/*", name_pattern=r"(?P<year>\d{4})_(?P<who>\w+)"))
+    assert named.ids == ["en/1999_a.txt", "en/deep/c.md"]
+    assert named.metadata == {"label": ["en", "deep"], "year": ["1999", None], "who": ["a", None]}
+    assert "matches '*.pdf'" in message(lambda: Read(files_of(root, members="*.pdf")))
+
+
+@pytest.mark.parametrize("kind", ["folder", "docs.tar.gz", "docs.zip"])
+def test_text_files_in_another_encoding(tmp_path, kind):
+    files = {"a.md": b"skip me", "a.txt": b"a", "b.txt": "café".encode("latin-1"), "c.txt": b"c"}
+    root = laid_out(tmp_path, kind, files)
+    assert Read(files_of(root, encoding="latin-1")).words == ["skip me", "a", "café", "c"]
+    source = files_of(root, members="*.txt")
+    place = f"{root}/b.txt: " if kind == "folder" else f"{root}, file 2: b.txt"
+    read = refused(source, place, "b.txt: byte 3 is not UTF-8 (--read encoding=latin-1")
+    assert (read.ids, read.bad[0][0], read.records) == (["a.txt", "c.txt"], 1, [b"caf\xe9"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_files, "LARGEST_FILE", 2)
+        read = refused(files_of(root, encoding="latin-1", members="?.txt"), "b.txt", "larger than")
+    assert read.ids == ["a.txt", "c.txt"]
+
+
+NOISE = {f"{i:03d}.txt": noise_of(300, i).hex().encode() for i in range(60)}
+
+
+@pytest.mark.parametrize("kind", ARCHIVES)
+def test_archives_that_are_cut_or_damaged(tmp_path, kind):
+    data = Path(laid_out(tmp_path / "whole", kind, NOISE)).read_bytes()
+    for number, stop in enumerate([10, len(data) // 3, len(data) // 2 + 512, len(data) * 3 // 4]):
+        path = put(tmp_path / f"{number}_{kind}", data[:stop])
+        read = refused(files_of(path), str(path), "ends early or is damaged")
+        assert len(read.bad) == 1
+        assert read.ids == list(NOISE)[: len(read.ids)]
+        assert read.words == [NOISE[name].decode() for name in read.ids]
+    if kind in ("docs.tar", "docs.tar.gz"):
+        assert 30 < len(read.ids) < 60
+
+
+@pytest.mark.parametrize("cut", [0, 1, 100, 511])
+def test_a_tar_cut_at_a_header_is_not_taken_for_its_end(tmp_path, cut):
+    data = in_tar({"a.txt": b"a", "b.txt": b"b", "c.txt": b"c"}, "w")
+    at = data.index(b"c.txt")
+    read = refused(
+        files_of(put(tmp_path / "a.tar", data[: at + cut])), "a.tar, file 3", "ends early or is damaged"
+    )
+    assert read.ids == ["a.txt", "b.txt"]
+    flipped = bytearray(data)
+    flipped[at + 150] ^= 1
+    read = refused(files_of(put(tmp_path / "b.tar", bytes(flipped))), "b.tar, file 3", "damaged")
+    assert read.ids == ["a.txt", "b.txt"]
+
+
+def test_zip_members_that_cannot_be_unpacked(tmp_path):
+    data = bytearray(in_zip({"a.txt": b"a", "b.txt": b"bee " * 50, "c.txt": b"c"}))
+    at = data.index(b"b.txt") + 5
+    data[at : at + 4] = b"\xff\xff\xff\xff"
+    path = put(tmp_path / "a.zip", bytes(data))
+    read = refused(files_of(path), f"{path}, file 2: b.txt: ", "it cannot be unpacked")
+    assert (read.ids, read.rows) == (["a.txt", "c.txt"], [0, 2])
+    stored = bytearray(in_zip({"a.txt": b"secret", "b.txt": b"b"}, zipfile.ZIP_STORED))
+    for mark, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        stored[stored.index(b"a.txt", stored.index(mark)) - (30 if offset == 6 else 46) + offset] |= 1
+    path = put(tmp_path / "b.zip", bytes(stored))
+    read = refused(files_of(path), f"{path}, file 1: a.txt: ", "password")
+    assert read.ids == ["b.txt"]
+
+
+def test_names_of_text_files(tmp_path):
+    name = b"caf\xe9.txt".decode("utf-8", "surrogateescape")
+    data = tarfile.TarInfo(name)
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        archive.addfile(data, io.BytesIO())
+    assert Read(files_of(put(tmp_path / "a.tar", stream.getvalue()))).ids == [r"caf\xe9.txt"]
+    one = put(tmp_path / "x" / "one.txt", b"One")
+    assert Read(files_of(one)).ids == ["one.txt"]
+    assert Read(files_of(put(tmp_path / "_asked.txt", b"for"))).ids == ["_asked.txt"]
+    assert Read(files_of(tmp_path / "x" / "*.txt")).ids == ["one.txt"]
+    fsspec.filesystem("memory").pipe({"/docs_t/en/a.txt": b"A", "/docs_t/.b.txt": b"B"})
+    memory = Read(files_of("memory://docs_t"))
+    assert (memory.ids, memory.metadata) == (["en/a.txt"], {"label": ["en"]})
+    assert "there are no files" in message(lambda: Read(files_of(tmp_path / "absent")))
+    for pattern in ("(", "(?P<label>x)", "(?P<ids>x)"):
+        with pytest.raises(InputError, match="name_pattern: ") as caught:
+            check_options("text-files", {"name_pattern": pattern}, "here")
+        assert "\n" not in str(caught.value)
+
+
+# Baskets
+
+
+def test_baskets_of_lines(tmp_path):
+    path = put(tmp_path / "a.dat", "\ufeffb a b\r\n\r\n  é\tc\u3000x \nlast".encode())
+    for unit in (None, 1, 5, 9):
+        with small(unit=unit, batch=1):
+            read = Read(BasketSource((str(path),), BasketOptions()))
+        assert read.bags == [{"b": 2, "a": 1}, {}, {"é": 1, "c": 1, "x": 1}, {"last": 1}]
+        assert read.places == [f"{path}, line {i}" for i in range(1, 5)]
+    path = put(tmp_path / "b.dat", "new york; boston ;;new york\n;\nx\n")
+    for separator, first in ((";", {"new york": 2, "boston": 1}), ("york", None), ("; ", None)):
+        read = Read(BasketSource((str(path),), BasketOptions(separator=separator)))
+        assert read.bags[0] == (first or read.bags[0])
+        assert len(read.bags) == 3
+    assert Read(BasketSource((str(path),), BasketOptions(separator=";"))).bags[1:] == [{}, {"x": 1}]
+    bad = put(tmp_path / "c.dat", b"a\nb \xff\nc\n")
+    read = refused(
+        BasketSource((str(bad),), BasketOptions()), f"{bad}, line 2: ", "byte 2 of the line is not UTF-8"
+    )
+    assert (read.words, read.rows, read.records) == (["a", "c"], [0, 2], [b"b \xff"])
+    empty = put(tmp_path / "d.dat", "")
+    refused(BasketSource((str(empty),), BasketOptions()), str(empty), "the file is empty")
+    with pytest.raises(InputError, match="separator: "):
+        check_options("baskets", {"separator": ""}, "here")
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(["a", "b c", "é"]), max_size=4), min_size=1, max_size=8),
+    st.integers(1, 20),
+)
+def test_baskets_in_any_cut(tmp_path_factory, documents, unit):
+    lines = ["|".join(document) for document in documents]
+    path = put(tmp_path_factory.mktemp("cut") / "a.txt", "\n".join(lines) + "\n")
+    with small(unit=unit, batch=100):
+        read = Read(BasketSource((str(path),), BasketOptions(separator="|")))
+    assert read.bags == [dict(Counter(document)) for document in documents]
+    assert read.rows == list(range(len(documents)))
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.int32(), pa.uint64()])
+@pytest.mark.parametrize("make", [pa.list_, pa.large_list])
+def test_baskets_of_parquet_lists(tmp_path, kind, make):
+    values = [[1, 2, 1], [], None, [3, None], [2], [4] * 5]
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        values = [v and [None if i is None else f"i{i}" for i in v] for v in values]
+    path = parquet(tmp_path / "a.parquet", {"basket": pa.array(values, make(kind))}, row_group_size=2)
+    source = BasketSource((str(path),), BasketOptions(items="basket"))
+    for unit, batch in ((None, None), (1, 1)):
+        with small(unit=unit, batch=batch):
+            read = refused(source, f"{path}, row group 1, row 0 from 0", "the list is null")
+        good = [values[i] for i in (0, 1, 4, 5)]
+        assert read.bags == [{str(item): n for item, n in Counter(document).items()} for document in good]
+        assert read.rows == [0, 1, 4, 5]
+        assert [(row, reason) for row, _, reason in read.bad] == [
+            (2, "the list is null"),
+            (3, "the list holds a null"),
+        ]
+        assert read.records == [None, json.dumps(values[3]).encode()]
+
+
+def test_baskets_of_parquet_that_are_bad(tmp_path):
+    items = raw_strings([b"a", b"\xff", b"b", b""])
+    path = parquet(tmp_path / "a.parquet", {"items": pa.ListArray.from_arrays([0, 1, 3, 4], items)})
+    source = BasketSource((str(path),), BasketOptions())
+    read = refused(source, f"{path}, row group 0, row 1 from 0", "the list holds bytes that are not UTF-8")
+    assert (read.bags, read.records) == ([{"a": 1}, {}], [b'["\xff", "b"]'])
+    tables = [
+        (
+            {"basket": [["a"]]},
+            "there is no column 'items'; it has basket; name the column with --read items=NAME",
+        ),
+        ({"items": ["a"]}, "column 'items' is string; it must hold lists of items"),
+        ({"items": [[1.5]]}, "column 'items' holds double; items are strings or integers"),
+    ]
+    for number, (columns, reason) in enumerate(tables):
+        path = parquet(tmp_path / f"b{number}.parquet", columns)
+        refused(BasketSource((str(path),), BasketOptions()), f"{path}: ", reason)
+    cut = put(tmp_path / "c.parquet", path.read_bytes()[:-9])
+    refused(BasketSource((str(cut),), BasketOptions()), f"{cut}: ", "cannot be read as Parquet")
+
+
+# Which files, and which reader
+
+
+def test_files_of_a_source(tmp_path):
+    root = tmp_path / "_cache" / ".hidden" / "odd[1]"
+    for name in (
+        "b.csv",
+        "a.csv",
+        "in/c.csv",
+        "in/d.txt",
+        "_SUCCESS",
+        ".a.csv.crc",
+        "_tmp/e.csv",
+        "in/.git/f.csv",
+    ):
+        put(root / name, name)
+    plain = root.parent / "plain"
+    root.rename(plain)
+    assert [file.name for file in find_files(plain)] == ["a.csv", "b.csv", "in/c.csv", "in/d.txt"]
+    assert list_files(plain / "*.csv") == (str(plain / "a.csv"), str(plain / "b.csv"))
+    assert [file.name for file in find_files(plain / "**" / "*.csv")] == ["a.csv", "b.csv", "in/c.csv"]
+    assert list_files(plain / "*") == (str(plain / "a.csv"), str(plain / "b.csv"))
+    assert list_files(plain / "i?" / "[cd].*") == (str(plain / "in/c.csv"), str(plain / "in/d.txt"))
+    assert list_files(plain / "_SUCCESS") == (str(plain / "_SUCCESS"),)
+    assert list_files(f"file://{plain}/a.csv") == (str(plain / "a.csv"),)
+    plain.rename(root)
+    assert [file.name for file in find_files(root)] == ["a.csv", "b.csv", "in/c.csv", "in/d.txt"]
+    odd = put(tmp_path / "a[1]*.csv", "x")
+    assert list_files(odd) == (str(odd),)
+    (tmp_path / "void").mkdir()
+    for nothing in (
+        tmp_path / "void",
+        tmp_path / "absent.csv",
+        tmp_path / "*.absent",
+        "memory://absent_t",
+        "no-such://a",
+    ):
+        assert str(nothing).rsplit("/", 1)[-1] in message(lambda nothing=nothing: list_files(nothing))
+
+
+def test_files_behind_urls(tmp_path):
+    memory = fsspec.filesystem("memory")
+    lines = b'{"text": "a"}\n{"text": "b b"}\n'
+    memory.pipe(
+        {"/t_src/a.jsonl": lines, "/t_src/b.jsonl.gz": gzip.compress(lines), "/t_src/_x/c.jsonl": b"{"}
+    )
+    found = list_files("memory://t_src")
+    assert [path.rsplit("/", 1)[-1] for path in found] == ["a.jsonl", "b.jsonl.gz"]
+    assert list_files("memory://t_src/*.gz") == found[1:]
+    with small(unit=7):
+        read = Read(texts(*found))
+    assert read.bags == [{"a": 1}, {"b": 2}] * 2
+    assert len(read.units) == 6
+    archive = put(tmp_path / "a.zip", in_zip({"d/a.jsonl": lines, "d/b.jsonl": lines, "e.jsonl": b"{"}))
+    chained = list_files(f"zip://d/*.jsonl::{archive}")
+    assert chained == (f"zip://d/a.jsonl::{archive}", f"zip://d/b.jsonl::{archive}")
+    assert Read(texts(*chained)).bags == read.bags
+    assert [bare_suffix(path) for path in (*found, *chained)] == [".jsonl"] * 4
+    assert bare_suffix("simplecache::memory://t_src/b.csv.gz") == ".csv"
+
+
+def test_zstd_without_its_package(tmp_path, monkeypatch):
+    from fsspec import utils
+
+    monkeypatch.delitem(utils.compressions, "zst", raising=False)
+    path = put(tmp_path / "a.txt.zst", b"\x28\xb5\x2f\xfd")
+    with pytest.raises(InputError, match=r"a.txt.zst needs a package for zstd; pip install zstandard"):
+        Read(BasketSource((str(path),), BasketOptions()))
+
+
+GUESSES = {
+    "a.jsonl": ("text", '{"text": "a"}'),
+    "a.ndjson.gz": ("text", b""),
+    "a.json": ("text", ""),
+    "a.csv": ("text", "id,text\n"),
+    "b.csv": ("text", b'\xef\xbb\xbf"text","n"\r\n'),
+    "c.csv": ("ratings", "user,item,rating\n"),
+    "d.tsv": ("triples", "document\tword\tcount\n"),
+    "e.csv.gz": ("text", gzip.compress(b"text\n")),
+    "a.npz": ("npz", b""),
+    "a.mtx.gz": ("matrix-market", b""),
+    "a.h5ad": ("h5ad", b""),
+    "docword.a.txt.gz": ("docword", b""),
+    "a.zip": ("text-files", b""),
+    "a.tar.gz": ("text-files", b""),
+    "a.tgz": ("text-files", b""),
+}
+GUESSED_COLUMNS = [
+    ("text", {"text": ["a"], "n": [1]}),
+    ("bag-of-words-parquet", {"ids": [[1]], "counts": [[1]]}),
+    ("ratings", {"user": [1], "item": [1], "rating": [1]}),
+    ("triples", {"document": [1], "word": ["a"], "count": [1]}),
+    ("baskets", {"items": [["a"]]}),
+]
+
+
+def test_readers_that_can_be_guessed(tmp_path):
+    for name, (reader, content) in GUESSES.items():
+        assert guess_reader(put(tmp_path / "files" / name, content)) == reader
+        folder = put(tmp_path / f"in_{name}" / name, content).parent
+        put(folder / "vocab.txt", "a\n")
+        put(folder / "_SUCCESS", "")
+        if reader != "text-files":
+            assert guess_reader(folder) == reader
+    for number, (reader, columns) in enumerate(GUESSED_COLUMNS):
+        path = parquet(tmp_path / f"{number}.parquet", columns)
+        assert guess_reader(path) == reader
+    (tmp_path / "some").mkdir()
+    put(tmp_path / "some" / "a.parquet", b"broken")
+    parquet(tmp_path / "some" / "b.parquet", {"text": ["a"]})
+    assert guess_reader(tmp_path / "some") == "text"
+    put(tmp_path / "corpus" / "manifest.json", "{}")
+    assert guess_reader(tmp_path / "corpus") == "bag-of-words-parquet"
+    fsspec.filesystem("memory").pipe("/t_guess/a.csv", b"text\n")
+    assert guess_reader("memory://t_guess") == "text"
+
+
+def test_readers_that_are_asked_for(tmp_path):
+    cases = {
+        "a.txt": ("a b\n", "could be texts, baskets or a table"),
+        "a.dat": ("1 2\n", "could be texts, baskets or a table"),
+        "noext": ("1 2\n", "could be texts, baskets or a table"),
+        "a.csv": ('body,"x\n', "has the columns body, x"),
+        "b.csv": ("", "the file is empty"),
+        "c.csv.gz": (gzip.compress(b"text\n")[:5], "cannot be read"),
+        "d.csv": ("\x1b[31m,b\n", r"has the columns '\x1b[31m', b"),
+        "a.parquet": (b"broken", "cannot be read as Parquet"),
+        "vocab.txt": ("a\n", "holds no files but a word list"),
+    }
+    for name, (content, says) in cases.items():
+        path = put(tmp_path / name, content)
+        found = message(lambda path=path: guess_reader(path))
+        assert str(path) in found
+        assert says in found
+    both = put(tmp_path / "two" / "a.csv", "text\n").parent
+    put(both / "b.jsonl", "{}")
+    assert "holds .csv, .jsonl; say which reader with --reader, or name the files" in message(
+        lambda: guess_reader(both)
+    )
+    twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
+    for number, table in enumerate(
+        [twice, pa.table({"items": ["a"]}), pa.table({f"c{i}": [i] for i in range(99)})]
+    ):
+        path = parquet(tmp_path / f"{number}.parquet", table)
+        assert len(message(lambda path=path: guess_reader(path))) < 500
+    assert "there are no files" in message(lambda: guess_reader(tmp_path / "absent"))

@@ -1,0 +1,323 @@
+"""Tokenizers against slow references, and what they say about settings and functions that are wrong."""
+
+# ruff: noqa: RUF001
+from __future__ import annotations
+
+import itertools
+import pickle
+import sys
+import unicodedata
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import snowballstemmer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.feature_extraction.text import CountVectorizer
+
+from streaming_jsmf.corpus.stop_words import load_stop_words
+from streaming_jsmf.corpus.tokens import tokenizer as tokenizer_module
+from streaming_jsmf.corpus.tokens.lists import TokenLists, count_codes, with_ngrams
+from streaming_jsmf.corpus.tokens.split import split_words
+from streaming_jsmf.corpus.tokens.tokenizer import Tokenizer
+from streaming_jsmf.errors import InputError
+
+# Letters whose case or normal form depends on what is around them, marks, digits of all kinds, separators beyond ASCII.
+AWKWARD = (
+    "aBzIJK19 .,'-_=<>\t\n\x00\x7f\x85\xa0éÉßẞİıΣσςΑα\u0301\u0307\u030c\u0323\u0338\u0345ǰǅŉĲﬁ\u212a\u037e\u1fef≠"
+    "²½Ⅷ٣१中文かがカ\u3099\u1112\u1161\u11ab한ำกคि\u0939\u094d\u05d0\u05b8\u200d\u200c\u00ad\ufeff\u2028\u2019·—。😀Ⓐʰ𝔘𐐀"
+)
+any_script = st.text(st.characters(exclude_categories=["Cs", "Cn"]), max_size=12)
+awkward = st.text(st.sampled_from(AWKWARD), max_size=12)
+texts_lists = st.lists(st.one_of(any_script, awkward, st.text("aBc1 .", max_size=12)), max_size=5)
+
+
+def reference(text):
+    """Runs of letters, digits and marks with a letter or digit among them, one character after the other."""
+    words = []
+    for inside, run in itertools.groupby(
+        unicodedata.normalize("NFC", text), lambda character: unicodedata.category(character)[0] in "LNM"
+    ):
+        word = "".join(run)
+        if inside and any(unicodedata.category(character)[0] in "LN" for character in word):
+            words.append(unicodedata.normalize("NFC", word.lower()))
+    return words
+
+
+def unpacked(tokens):
+    """The words of each document, after a look at the promises of the arrays."""
+    assert tokens.indptr.dtype == np.int64
+    assert tokens.codes.dtype == np.int32
+    assert tokens.dictionary.type == pa.string()
+    assert tokens.indptr[0] == 0
+    assert tokens.indptr[-1] == len(tokens.codes)
+    words = tokens.dictionary.to_pylist()
+    assert len(set(words)) == len(words)
+    return [
+        [words[code] for code in tokens.codes[start:stop]]
+        for start, stop in itertools.pairwise(tokens.indptr)
+    ]
+
+
+@settings(max_examples=400)
+@given(texts=texts_lists, large=st.booleans(), cut=st.integers(0, 3))
+def test_words_equal_the_reference(texts, large, cut):
+    array = pa.array(["Nicht dabei é", *texts, "é nor this"], pa.large_string() if large else pa.string())
+    sliced = array.slice(1 + cut, max(0, len(texts) - cut))
+    assert unpacked(split_words(sliced)) == [reference(text) for text in texts[cut:]]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Don't stop_me -- NOW!", ["don", "t", "stop", "me", "now"]),
+        ("cafe\u0301 CAFÉ", ["café", "café"]),
+        ("J\u030cA ǰa", ["ǰa", "ǰa"]),
+        ("ΟΔΟΣ’ΑΣ ΟΔΟΣ", ["οδος", "ας", "οδος"]),
+        ("Ϊ\u0301 ΐ", ["ΐ", "ΐ"]),
+        ("a=\u0338b", ["a", "b"]),
+        ("हिन्दी भाषा", ["हिन्दी", "भाषा"]),
+        ("x²=４", ["x²", "４"]),
+        ("\u0301 \u0301a", ["\u0301a"]),
+        ("İI", ["i\u0307i"]),
+        ("", []),
+        ("... —", []),
+    ],
+)
+def test_words_of_a_text(text, words):
+    assert reference(text) == words
+    assert unpacked(split_words(pa.array([text, text]))) == [words, words]
+    assert unpacked(split_words(pa.array([text.upper(), text])))[1] == words
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+@pytest.mark.parametrize(
+    "settings_of", [{}, {"ngrams": 3}, {"stemmer": "english"}, {"name": "sklearn", "ngrams": 2}]
+)
+def test_nothing_gives_nothing(kind, settings_of):
+    full = pa.array(["", "a b", "é"], kind)
+    for empty in (pa.array([], kind), full.slice(1, 0), full.slice(3), full.filter(pa.array([False] * 3))):
+        assert unpacked(Tokenizer(**settings_of)(empty)) == []
+    assert unpacked(Tokenizer(**settings_of)(full.slice(0, 1))) == [[]]
+    assert unpacked(Tokenizer(**settings_of)(pa.array(["", "—", " "], kind))) == [[], [], []]
+
+
+bags = st.lists(st.lists(st.integers(0, 4), max_size=6), max_size=5)
+
+
+def token_lists(documents, words=("a", "b", "c", "d", "unused")):
+    indptr = np.cumsum([0, *map(len, documents)]).astype(np.int64)
+    flat = np.array(list(itertools.chain(*documents)), np.int32)
+    return TokenLists(indptr, flat, pa.array(words))
+
+
+@given(documents=bags)
+def test_counts_equal_a_counter_in_order_of_first_use(documents):
+    found = count_codes(token_lists(documents))
+    assert (found.indptr.dtype, found.codes.dtype, found.counts.dtype) == (np.int64, np.int32, np.int32)
+    assert found.indptr[-1] == len(found.codes) == len(found.counts)
+    for i, document in enumerate(documents):
+        inside = slice(found.indptr[i], found.indptr[i + 1])
+        pairs = list(zip(found.codes[inside].tolist(), found.counts[inside].tolist(), strict=True))
+        assert pairs == list(Counter(document).items())
+
+
+def runs(words, longest):
+    return [
+        " ".join(words[start : start + length])
+        for length in range(1, longest + 1)
+        for start in range(len(words) - length + 1)
+    ]
+
+
+@given(
+    documents=bags,
+    longest=st.integers(1, 3),
+    words=st.sampled_from([tuple("abcde"), ("a", "b", "a b", "b a", "b b")]),
+)
+def test_ngrams_equal_a_list_comprehension_also_for_words_with_spaces(documents, longest, words):
+    given_words = [[words[code] for code in document] for document in documents]
+    found = unpacked(with_ngrams(token_lists(documents, words), longest))
+    assert [Counter(document) for document in found] == [
+        Counter(runs(document, longest)) for document in given_words
+    ]
+
+
+def test_ngrams_do_not_cross_documents_and_come_after_stems():
+    tokenizer = Tokenizer(ngrams=2, stemmer="english", stop_words="english")
+    documents = pa.array(["Running dogs", "the dogs", "dog"])
+    found = [sorted(words) for words in unpacked(tokenizer(documents))]
+    assert found == [["dog", "run", "run dog"], ["dog", "the", "the dog"], ["dog"]]
+
+
+def test_equal_stems_are_one_word_and_stop_words_are_spared(tmp_path):
+    text = pa.array(["relation relational relations being his"])
+    plain = snowballstemmer.stemmer("english")
+    assert plain.stemWord("being") == "be"
+    everything = Tokenizer(stemmer="english")(text)
+    assert unpacked(everything) == [["relat", "relat", "relat", "be", "his"]]
+    assert count_codes(everything).counts.tolist() == [3, 1, 1]
+    assert {"being", "his"} <= load_stop_words("english")
+    assert unpacked(Tokenizer(stemmer="english", stop_words="english")(text))[0][3:] == ["being", "his"]
+    own = tmp_path / "stop.txt"
+    own.write_text("# mine\nRelational\n")
+    assert unpacked(Tokenizer(stemmer="english", stop_words=str(own))(text))[0][:2] == ["relat", "relational"]
+
+
+def test_stems_are_the_same_in_many_threads():
+    """The stemmer keeps the word it works on; tasks are threads unless told otherwise."""
+    starts = ("nation", "relat", "gener", "hope", "electr", "oper", "form", "sens", "adjust", "vis")
+    ends = ("alization", "ally", "ing", "edly", "fulness", "ational", "iveness", "ization", "ement", "s")
+    words = [f"{start}{i}{end}" for start in starts for i in "aeiou" for end in ends]
+    plain = snowballstemmer.stemmer("english")
+    expected = [plain.stemWord(word) for word in words]
+    before = sys.getswitchinterval()
+    tokenizer_module._stem_function.cache_clear()
+    stem = tokenizer_module._stem_function("english")
+    try:
+        sys.setswitchinterval(1e-6)
+        with ThreadPoolExecutor(4) as pool:
+            # Each starts elsewhere: a word that another has done already would come from the cache.
+            parts = list(
+                pool.map(lambda i: [stem(word) for word in words[i:] + words[:i]], (0, 125, 250, 375))
+            )
+    finally:
+        sys.setswitchinterval(before)
+    for i, part in zip((0, 125, 250, 375), parts, strict=True):
+        assert part == expected[i:] + expected[:i]
+
+
+@settings(max_examples=100)
+@given(texts=texts_lists)
+def test_the_choice_of_sklearn_is_its_analyzer_on_the_normal_form(texts):
+    analyzer = CountVectorizer().build_analyzer()
+    expected = [analyzer(unicodedata.normalize("NFC", text)) for text in texts]
+    assert unpacked(Tokenizer("sklearn")(pa.array(texts, pa.string()))) == expected
+
+
+OWN = """
+import re
+
+
+def pairs(text):
+    return re.findall("..", text)
+
+
+def lazy(text):
+    return (word for word in text.split("|"))
+
+
+def numbers(text):
+    return [1, 2]
+
+
+def some_none(text):
+    return ["a", None]
+
+
+def of_bytes(text):
+    return [b"a"]
+
+
+def nothing(text):
+    return None
+
+
+def one_string(text):
+    return text.lower()
+
+
+def half(text):
+    return ["\\ud800"]
+
+
+def breaks(text):
+    raise KeyError("first line\\nsecond line")
+
+
+class Space:
+    split = staticmethod(str.split)
+
+
+VALUE = 3
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    name = f"own_words_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text(OWN)
+    (tmp_path / f"{name}_broken.py").write_text("def (")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield name
+    sys.modules.pop(name, None)
+
+
+def test_a_function_of_the_users_own(own):
+    texts = pa.array(["Abcd", "", "AbAb"])
+    tokenizer = pickle.loads(pickle.dumps(Tokenizer(f"{own}:pairs")))
+    assert unpacked(tokenizer(texts)) == [["Ab", "cd"], [], ["Ab", "Ab"]]
+    assert unpacked(Tokenizer(f"{own}:Space.split")(pa.array(["a  b"]))) == [["a", "b"]]
+    # Empty words are no words.
+    assert unpacked(Tokenizer(f"{own}:lazy")(pa.array(["a||é|", ""], pa.large_string()))) == [["a", "é"], []]
+    spaced = Tokenizer(f"{own}:lazy", ngrams=2)(pa.array(["a|b|a b"]))
+    assert Counter(unpacked(spaced)[0]) == Counter(["a", "b", "a b", "a b", "b a b"])
+
+
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        ("numbers", "must return a list of strings; it gave '1'"),
+        ("some_none", "must return a list of strings; it gave 'None'"),
+        ("of_bytes", "must return a list of strings"),
+        ("one_string", "must return a list of strings; it gave 'text'"),
+        ("nothing", r"failed on a text \(TypeError"),
+        ("breaks", r"failed on a text \(KeyError: .*mend the function"),
+        ("half", "returned a word that is not UTF-8"),
+    ],
+)
+def test_what_a_function_of_the_users_own_must_return(own, function, says):
+    tokenizer = Tokenizer(f"{own}:{function}")
+    with pytest.raises(InputError, match=says) as caught:
+        tokenizer(pa.array(["Text"]))
+    assert "\n" not in str(caught.value)
+    assert f"{own}:{function}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("nope", "give arrow, sklearn or a callable of your own as MODULE:FUNCTION"),
+        ("", "give arrow, sklearn"),
+        (":f", "give arrow, sklearn"),
+        ("OWN:", "give arrow, sklearn"),
+        ("no_such_module_here:f", "cannot import the tokenizer"),
+        ("OWN:absent", "cannot import the tokenizer"),
+        ("OWN_broken:f", "cannot import the tokenizer"),
+        ("..:f", "cannot import the tokenizer"),
+        ("OWN:VALUE", "is not callable; name a function that takes a text"),
+    ],
+)
+def test_names_of_tokenizers_that_are_wrong(own, name, says):
+    name = name.replace("OWN", own)
+    with pytest.raises(InputError, match=says) as caught:
+        Tokenizer(name)
+    assert "\n" not in str(caught.value)
+    assert repr(name) in str(caught.value)
+
+
+def test_settings_that_are_wrong(monkeypatch, tmp_path):
+    for ngrams in (0, 4, -1):
+        with pytest.raises(InputError, match=f"ngrams is {ngrams}; give 1"):
+            Tokenizer(ngrams=ngrams)
+    with pytest.raises(InputError, match=r"no stemmer for 'klingon'; there are .*english"):
+        Tokenizer(stemmer="klingon")
+    with pytest.raises(InputError, match=r"cannot read the stop words .*one word a line"):
+        Tokenizer(stemmer="english", stop_words=str(tmp_path / "gone"))(pa.array(["a"]))
+    monkeypatch.setitem(sys.modules, "snowballstemmer", None)
+    tokenizer_module._stem_function.cache_clear()
+    with pytest.raises(InputError, match=r"needs the package snowballstemmer; pip install"):
+        Tokenizer(stemmer="english")
