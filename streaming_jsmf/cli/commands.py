@@ -10,7 +10,7 @@ import click
 
 from streaming_jsmf.cli import options
 from streaming_jsmf.cli.ingest import ingest
-from streaming_jsmf.cli.progress import progress_listener
+from streaming_jsmf.cli.observation import observed
 from streaming_jsmf.cli.simulate import simulate
 from streaming_jsmf.cli.tables import format_topics, topic_rows, warnings_of
 from streaming_jsmf.config import InferSettings, ScanSettings
@@ -22,24 +22,14 @@ from streaming_jsmf.config import InferSettings, ScanSettings
 @click.option("--max-topics", type=int, default=50, show_default=True, help="Largest K the store will serve.")
 @options.scan_options
 @options.execution_options
-def scan(
-    corpus: str,
-    moments: str,
-    scheduler: str,
-    workers: int | None,
-    memory: str | None,
-    **settings: Any,
-) -> None:
+@options.log_option
+def scan(corpus: str, moments: str, log_json: str | None, **settings: Any) -> None:
     """Scan CORPUS into the moments store MOMENTS, or finish an interrupted scan."""
     from streaming_jsmf.workflow.scan import scan as run
 
-    run(
-        corpus,
-        moments,
-        ScanSettings(**settings),
-        options.execution(scheduler, workers, memory),
-        progress_listener(),
-    )
+    with observed(log_json) as listener:
+        execution = options.take_execution(settings)
+        run(corpus, moments, ScanSettings(**settings), execution, listener)
     click.echo(f"moments: {moments}")
 
 
@@ -49,20 +39,28 @@ def scan(
 @click.option("--topics", required=True, type=int, help="Number of topics K.")
 @options.infer_options
 @click.option("--workers", type=int, default=None, help="Threads.  [default: one for each core]")
+@options.log_option
 def infer(
-    moments: str, model: str, topics: int, overwrite: bool, workers: int | None, **settings: Any
+    moments: str,
+    model: str,
+    topics: int,
+    overwrite: bool,
+    workers: int | None,
+    log_json: str | None,
+    **settings: Any,
 ) -> None:
     """Fit a model of K topics from MOMENTS into MODEL, without the corpus."""
     from streaming_jsmf.workflow.infer import infer as run
 
-    run(
-        moments,
-        model,
-        InferSettings(topics, **settings),
-        threads=workers,
-        overwrite=overwrite,
-        listener=progress_listener(),
-    )
+    with observed(log_json) as listener:
+        run(
+            moments,
+            model,
+            InferSettings(topics, **settings),
+            threads=workers,
+            overwrite=overwrite,
+            listener=listener,
+        )
     _print_topics(model)
 
 
@@ -77,14 +75,13 @@ def infer(
 @options.scan_options
 @options.infer_options
 @options.execution_options
+@options.log_option
 def fit(
     corpus: str,
     model: str,
     topics: str,
     moments: str | None,
-    scheduler: str,
-    workers: int | None,
-    memory: str | None,
+    log_json: str | None,
     overwrite: bool,
     **settings: Any,
 ) -> None:
@@ -94,22 +91,23 @@ def fit(
     """
     from streaming_jsmf.workflow.fit import fit as run
 
-    numbers = options.topic_numbers(topics)
-    inference = {
-        key: settings.pop(key) for key in ("rectify", "max_iterations", "tolerance", "anchor_min_df")
-    }
-    fitted = run(
-        corpus,
-        model,
-        numbers,
-        scan_settings=ScanSettings(max_topics=max(numbers), **settings),
-        infer_settings=InferSettings(numbers[0], **inference),
-        moments=moments,
-        execution=options.execution(scheduler, workers, memory),
-        threads=workers,
-        overwrite=overwrite,
-        listener=progress_listener(),
-    )
+    with observed(log_json) as listener:
+        numbers, execution = options.topic_numbers(topics), options.take_execution(settings)
+        inference = {
+            key: settings.pop(key) for key in ("rectify", "max_iterations", "tolerance", "anchor_min_df")
+        }
+        fitted = run(
+            corpus,
+            model,
+            numbers,
+            scan_settings=ScanSettings(max_topics=max(numbers), **settings),
+            infer_settings=InferSettings(numbers[0], **inference),
+            moments=moments,
+            execution=execution,
+            threads=execution.workers,
+            overwrite=overwrite,
+            listener=listener,
+        )
     for path in fitted.models:
         _print_topics(str(path))
 

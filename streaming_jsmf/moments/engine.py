@@ -19,7 +19,7 @@ from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.moments.ledger import Ledger
 from streaming_jsmf.moments.stages import Stage
 from streaming_jsmf.runtime.blas import single_blas_thread
-from streaming_jsmf.runtime.events import Listener, StageFinished, StageStarted, watch_commits
+from streaming_jsmf.runtime.events import Commits, Cost, Listener, StageFinished, StageStarted, watch_commits
 from streaming_jsmf.runtime.memory import peak_memory, release_unused_memory
 
 logger = logging.getLogger(__name__)
@@ -46,12 +46,12 @@ def commit_partition(job: Job, partition: Partition, *after: str) -> str:
     with single_blas_thread():
         partial = job.stage.compute(partition)
     release_unused_memory()
+    cost = Cost(round(time.perf_counter() - started, 3), peak_memory())
     note = {
         "nonzeros": partition.nonzeros,
         "rows": partition.rows,
         "content": partition.content,
-        "seconds": round(time.perf_counter() - started, 3),
-        "peak_memory": peak_memory(),
+        **cost.fields(),
     }
     job.ledger.commit_partition(partition.index, partial, note)
     return token
@@ -114,8 +114,10 @@ def run_stage(job: Job, partitions: Sequence[Partition], crew: Crew) -> None:
             len(partitions),
             ", ".join(map(str, sorted(done))),
         )
-    event = StageStarted(job.stage.name, [partition.nonzeros for partition in partitions], done)
-    with watch_commits(job.ledger.committed, event, crew.listener):
+    sizes = [partition.nonzeros for partition in partitions]
+    event = StageStarted(job.stage.name, sizes, done, part="partition")
+    commits = Commits(job.ledger.committed, lambda index: Cost.from_fields(job.ledger.note(index)))
+    with watch_commits(commits, event, crew.listener):
         last = build_graph(job, partitions, crew.concurrency)
         if last is not None:
             # Order is the graph's own: fusing a chain would hide partitions from the other workers.

@@ -109,11 +109,11 @@ class Ledger:
 
     def history(self) -> list[dict[str, Any]]:
         """The notes of all committed partitions, in order."""
-        notes = []
-        for index in sorted(self._indices("partition")):
-            record = self._record("partition", index)
-            notes.append({"partition": index, **record["note"]})
-        return notes
+        return [{"partition": index, **self.note(index)} for index in sorted(self._indices("partition"))]
+
+    def note(self, index: int) -> dict[str, Any]:
+        """The note of a committed partition; ``StoreError`` if its record is missing or damaged."""
+        return dict(self._record("partition", index)["note"])
 
     def clear(self) -> None:
         """Remove the stage's partial results and their records, once its outcome is committed elsewhere."""

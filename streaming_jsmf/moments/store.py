@@ -27,6 +27,7 @@ from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.moments.ledger import PARTIALS, RECORDS, Ledger, read_record, write_record
 from streaming_jsmf.runtime.files import directory_written_beside
+from streaming_jsmf.runtime.provenance import package_versions, utc_now
 from streaming_jsmf.runtime.zarr_arrays import (
     ArrayDigest,
     create_group,
@@ -112,7 +113,13 @@ class MomentsStore:
     ) -> None:
         """Write the final arrays of a stage, then the record that makes them count."""
         digests = {name: self._write(name, values).fields() for name, values in arrays.items()}
-        record = {"arrays": digests, "scalars": dict(scalars), "history": list(history)}
+        record = {
+            "arrays": digests,
+            "scalars": dict(scalars),
+            "history": list(history),
+            # What tells two runs apart stays outside of digests and fingerprints.
+            "made": {"committed": utc_now(), "versions": package_versions()},
+        }
         write_record(self.path, stage, record)
 
     def _write(self, name: str, values: NDArray[Any]) -> ArrayDigest:
