@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 from streaming_jsmf.cli.meter import Clock, Meter
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import LogError
 from streaming_jsmf.runtime.events import Event, Iteration, PartitionCommitted, StageFinished, StageStarted
 from streaming_jsmf.runtime.memory import peak_memory
 from streaming_jsmf.runtime.provenance import utc_now
@@ -34,7 +34,7 @@ class JsonLog:
 
     Raises
     ------
-    InputError
+    LogError
         If a line cannot be written, here and in every call.
     """
 
@@ -101,10 +101,10 @@ class JsonLog:
         if self._target != STANDARD_ERROR:
             self._file.close()
 
-    def _failure(self, error: OSError) -> InputError:
+    def _failure(self, error: OSError) -> LogError:
         where = "standard error" if self._target == STANDARD_ERROR else self._target
-        return InputError(
-            f"--log-json {where}: {error.strerror or error}; make room or give another file, and run the same "
+        return LogError(
+            f"--log-json {where}: {error.strerror or error}; give a file that can be written, and run the same "
             "command again"
         )
 

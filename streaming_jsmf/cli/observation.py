@@ -13,7 +13,7 @@ import click
 from streaming_jsmf.cli.log_json import STANDARD_ERROR, JsonLog, MessageLog
 from streaming_jsmf.cli.outcome import Outcome, outcome_of
 from streaming_jsmf.cli.progress import progress_listener
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import LogError
 from streaming_jsmf.runtime.events import Listener, combine
 from streaming_jsmf.runtime.provenance import package_versions
 
@@ -32,7 +32,7 @@ def observed(log_json: str | None) -> Iterator[Listener]:
 
     Raises
     ------
-    InputError
+    LogError
         If the log cannot be written.
     """
     listeners: list[Listener] = []
@@ -70,7 +70,7 @@ def _logged(target: str) -> Iterator[JsonLog]:
     except BaseException as error:
         fault = Outcome("error", 1, " ".join(f"{type(error).__name__}: {error}".split()))
         # The log itself may be what failed.
-        with suppress(InputError):
+        with suppress(LogError):
             finish(outcome_of(error) or fault)
         raise
     finally:

@@ -83,7 +83,7 @@ class Bars:
     def _update(self, facts: str) -> None:
         if self.bar is not None:
             self.bar.set_postfix_str(facts, refresh=False)
-            self.bar.update(self.meter.done_size - self.bar.n)
+            self.bar.n = self.meter.done_size
             self.bar.refresh()
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 
@@ -118,18 +119,24 @@ def watch_commits(commits: Commits, started: StageStarted, listener: Listener) -
     seen = set(started.done)
     failures: list[Exception] = []
 
-    def look() -> None:
+    def tell(index: int) -> None:
+        seen.add(index)
+        listener(PartitionCommitted(started.stage, index, started.sizes[index], commits.cost(index)))
+
+    def attempt(action: Callable[[], None]) -> None:
         try:
-            for index in sorted(commits.done() - seen):
-                seen.add(index)
-                listener(PartitionCommitted(started.stage, index, started.sizes[index], commits.cost(index)))
+            action()
         except Exception as error:
             # In a thread it would end as a traceback on the terminal, and the job as if nothing were wrong.
             failures.append(error)
 
+    def look() -> None:
+        for index in sorted(commits.done() - seen):
+            attempt(partial(tell, index))
+
     def loop() -> None:
         while not stop.wait(POLL_SECONDS):
-            look()
+            attempt(look)
 
     listener(started)
     thread = threading.Thread(target=loop, name=f"watch-{started.stage}", daemon=True)
@@ -139,6 +146,6 @@ def watch_commits(commits: Commits, started: StageStarted, listener: Listener) -
     finally:
         stop.set()
         thread.join()
-    look()
+    attempt(look)
     if failures:
         raise failures[0]
