@@ -26,6 +26,12 @@ class TooFewFactorsError(InputError):
     """The corpus or the scan cannot carry as many topics as were asked for. Exit code 2."""
 
 
+class LogError(StreamingJSMFError):
+    """The log of a job cannot be written. Exit code 2; unlike after an ``InputError``, what is done is kept."""
+
+    exit_code = 2
+
+
 class StoreError(StreamingJSMFError):
     """A store is incomplete or damaged; the message names the part. Exit code 3."""
 

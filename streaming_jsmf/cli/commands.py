@@ -10,7 +10,7 @@ import click
 
 from streaming_jsmf.cli import options
 from streaming_jsmf.cli.ingest import ingest
-from streaming_jsmf.cli.progress import progress_listener
+from streaming_jsmf.cli.observation import observed
 from streaming_jsmf.cli.simulate import simulate
 from streaming_jsmf.cli.tables import format_topics, topic_rows, warnings_of
 from streaming_jsmf.config import InferSettings, ScanSettings
@@ -29,15 +29,14 @@ from streaming_jsmf.config import InferSettings, ScanSettings
 @click.option("--merge", multiple=True, type=click.Path(), metavar="MOMENTS2",
               help="Merge another store in; words are matched by name.")  # fmt: skip
 @options.execution_options
+@options.log_option
 @click.pass_context
 def scan(
     context: click.Context,
     /,
     corpus: str,
     moments: str,
-    scheduler: str,
-    workers: int | None,
-    memory: str | None,
+    log_json: str | None,
     keep_partitions: bool,
     remove: tuple[str, ...],
     add: tuple[str, ...],
@@ -52,16 +51,18 @@ def scan(
     from streaming_jsmf.workflow.scan import scan as run
 
     changes = Changes(remove, add, merge)
-    given = options.were_given(context, settings)
-    run(
-        corpus,
-        moments,
-        None if changes.any and not given and Path(moments).exists() else ScanSettings(**settings),
-        options.execution(scheduler, workers, memory),
-        progress_listener(),
-        keep_partitions=keep_partitions,
-        changes=changes,
-    )
+    with observed(log_json) as listener:
+        execution = options.take_execution(settings)
+        given = options.were_given(context, settings)
+        run(
+            corpus,
+            moments,
+            None if changes.any and not given and Path(moments).exists() else ScanSettings(**settings),
+            execution,
+            listener,
+            keep_partitions=keep_partitions,
+            changes=changes,
+        )
     click.echo(f"moments: {moments}")
 
 
@@ -74,6 +75,7 @@ def scan(
               help="Only partitions of these labels, such as 1990..1999 or a,b (of a store scanned with "
                    "--partition-by and --keep-partitions).")  # fmt: skip
 @click.option("--workers", type=int, default=None, help="Threads.  [default: one for each core]")
+@options.log_option
 def infer(
     moments: str,
     model: str,
@@ -81,20 +83,22 @@ def infer(
     overwrite: bool,
     workers: int | None,
     partitions: str | None,
+    log_json: str | None,
     **settings: Any,
 ) -> None:
     """Fit a model of K topics from MOMENTS into MODEL, without the corpus."""
     from streaming_jsmf.workflow.infer import infer as run
 
-    run(
-        moments,
-        model,
-        InferSettings(topics, **settings),
-        partitions=partitions,
-        threads=workers,
-        overwrite=overwrite,
-        listener=progress_listener(),
-    )
+    with observed(log_json) as listener:
+        run(
+            moments,
+            model,
+            InferSettings(topics, **settings),
+            partitions=partitions,
+            threads=workers,
+            overwrite=overwrite,
+            listener=listener,
+        )
     _print_topics(model)
 
 
@@ -109,14 +113,13 @@ def infer(
 @options.scan_options
 @options.infer_options
 @options.execution_options
+@options.log_option
 def fit(
     corpus: str,
     model: str,
     topics: str,
     moments: str | None,
-    scheduler: str,
-    workers: int | None,
-    memory: str | None,
+    log_json: str | None,
     overwrite: bool,
     **settings: Any,
 ) -> None:
@@ -126,22 +129,23 @@ def fit(
     """
     from streaming_jsmf.workflow.fit import fit as run
 
-    numbers = options.topic_numbers(topics)
-    inference = {
-        key: settings.pop(key) for key in ("rectify", "max_iterations", "tolerance", "anchor_min_df")
-    }
-    fitted = run(
-        corpus,
-        model,
-        numbers,
-        scan_settings=ScanSettings(max_topics=max(numbers), **settings),
-        infer_settings=InferSettings(numbers[0], **inference),
-        moments=moments,
-        execution=options.execution(scheduler, workers, memory),
-        threads=workers,
-        overwrite=overwrite,
-        listener=progress_listener(),
-    )
+    with observed(log_json) as listener:
+        numbers, execution = options.topic_numbers(topics), options.take_execution(settings)
+        inference = {
+            key: settings.pop(key) for key in ("rectify", "max_iterations", "tolerance", "anchor_min_df")
+        }
+        fitted = run(
+            corpus,
+            model,
+            numbers,
+            scan_settings=ScanSettings(max_topics=max(numbers), **settings),
+            infer_settings=InferSettings(numbers[0], **inference),
+            moments=moments,
+            execution=execution,
+            threads=execution.workers,
+            overwrite=overwrite,
+            listener=listener,
+        )
     for path in fitted.models:
         _print_topics(str(path))
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from streaming_jsmf.cli import options
-from streaming_jsmf.cli.progress import progress_listener
+from streaming_jsmf.cli.log_json import STANDARD_ERROR
+from streaming_jsmf.cli.observation import observed
 from streaming_jsmf.errors import InputError
+
+if TYPE_CHECKING:
+    from streaming_jsmf.workflow.ingest import IngestRequest
 
 
 def _readers() -> list[str]:
@@ -77,59 +81,39 @@ def _decorate(command: Any) -> Any:
 @click.argument("corpus", type=click.Path())
 @_decorate
 @options.execution_options
-def ingest(
-    source: str,
-    corpus: str,
-    scheduler: str,
-    workers: int | None,
-    memory: str | None,
-    reader: str | None,
-    read: tuple[str, ...],
-    tokenizer: str | None,
-    ngrams: int | None,
-    stemmer: str | None,
-    files: str | None,
-    on_bad_record: str,
-    tokens_per_shard: int | None,
-    **curation: Any,
-) -> None:
+@options.log_option
+def ingest(source: str, corpus: str, log_json: str | None, **asked: Any) -> None:
     """Make CORPUS from SOURCE: a spec (.toml), a file, a directory or a glob, local or a URL.
 
     An interrupted ingest is finished by running it again.
     """
-    from streaming_jsmf.workflow.ingest import IngestRequest
     from streaming_jsmf.workflow.ingest import ingest as run
 
-    given = _reader_options(read)
+    with observed(log_json) as listener:
+        execution = options.take_execution(asked)
+        # A bar of the files that are fetched has no place between lines of JSON.
+        progress = sys.stderr.isatty() and log_json != STANDARD_ERROR
+        built = run(source, corpus, _request(asked), execution, listener, progress=progress)
+    sizes = f"{built.n_documents} documents, {built.n_words} words, {built.nonzeros} nonzeros"
+    click.echo(f"corpus: {corpus} ({sizes})")
+
+
+def _request(asked: dict[str, Any]) -> IngestRequest:
+    """What the options ask for; those that no reader takes are curation."""
+    from streaming_jsmf.workflow.ingest import IngestRequest
+
+    reader, tokenizer, tokens_per_shard, on_bad_record, files = (
+        asked.pop(name) for name in ("reader", "tokenizer", "tokens_per_shard", "on_bad_record", "files")
+    )
+    read = _reader_options(asked.pop("read"))
     own = tokenizer if tokenizer is not None and ":" in tokenizer else None
-    for key, value in (
-        ("tokenizer", None if own else tokenizer),
-        ("ngrams", ngrams),
-        ("stemmer", stemmer),
-    ):
-        if value is not None:
-            given[key] = value
+    of_texts = {"tokenizer": None if own else tokenizer}
+    of_texts |= {name: asked.pop(name) for name in ("ngrams", "stemmer")}
+    read |= {name: value for name, value in of_texts.items() if value is not None}
     if own:
         # As with other programs that import what the user names: from where the command was started.
         sys.path.insert(0, os.getcwd())  # noqa: PTH109
-    built = run(
-        source,
-        corpus,
-        IngestRequest(
-            reader,  # type: ignore[arg-type]
-            given,
-            curation,
-            own,
-            tokens_per_shard,
-            on_bad_record,  # type: ignore[arg-type]
-            files,
-        ),
-        options.execution(scheduler, workers, memory),
-        progress_listener(),
-        progress=sys.stderr.isatty(),
-    )
-    sizes = f"{built.n_documents} documents, {built.n_words} words, {built.nonzeros} nonzeros"
-    click.echo(f"corpus: {corpus} ({sizes})")
+    return IngestRequest(reader, read, asked, own, tokens_per_shard, on_bad_record, files)
 
 
 def _reader_options(pairs: tuple[str, ...]) -> dict[str, Any]:

@@ -9,10 +9,7 @@ from collections.abc import Sequence
 import click
 
 from streaming_jsmf.cli.commands import COMMANDS
-from streaming_jsmf.errors import StreamingJSMFError
-
-INTERRUPTED = 130
-USAGE = 2
+from streaming_jsmf.cli.outcome import outcome_of
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -36,24 +33,19 @@ def run(arguments: Sequence[str] | None = None) -> int:
     _log_to_standard_error()
     try:
         cli.main(args=None if arguments is None else list(arguments), standalone_mode=False)
-    except StreamingJSMFError as error:
-        click.echo(f"error: {error}", err=True)
-        return error.exit_code
-    except click.ClickException as error:
-        click.echo(f"error: {error.format_message()}; see --help", err=True)
-        return USAGE
-    except OSError as error:
-        place = f"{error.filename}: " if error.filename else ""
-        click.echo(
-            f"error: {place}{error.strerror or error}; mend it and run the same command again", err=True
-        )
-        return USAGE
-    except (KeyboardInterrupt, click.Abort):
+    except BaseException as error:
+        outcome = outcome_of(error)
+        if outcome is None:
+            raise
+    else:
+        return 0
+    if outcome.name == "interrupted":
         # A write was cut off in the middle, which the event loop beneath would report as an error of its own.
         logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-        click.echo("interrupted; run the same command again to go on from what is committed", err=True)
-        return INTERRUPTED
-    return 0
+        click.echo(outcome.line, err=True)
+    else:
+        click.echo(f"error: {outcome.line}", err=True)
+    return outcome.exit_code
 
 
 def _log_to_standard_error() -> None:

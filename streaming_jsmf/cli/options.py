@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import click
@@ -50,6 +51,13 @@ execution_options = _all(
     click.option("--workers", type=int, default=None, help="Tasks at once.  [default: one for each core]"),
     click.option("--memory", default=None, metavar="SIZE",
                  help="Refuse a scan that would need more than this, such as 4GB."),
+    click.option("--performance-report", type=click.Path(), default=None, metavar="FILE.html",
+                 help="Dask's plots of the job; with --scheduler cluster or tcp:// only."),
+)  # fmt: skip
+
+log_option = click.option(
+    "--log-json", default=None, metavar="FILE",
+    help="Add a line of JSON to FILE for each event; - is standard error, then without the usual progress.",
 )  # fmt: skip
 
 infer_options = _all(
@@ -65,9 +73,23 @@ infer_options = _all(
 )  # fmt: skip
 
 
-def execution(scheduler: str, workers: int | None, memory: str | None) -> Execution:
-    """Return how to run, from the values of ``execution_options``."""
-    return Execution(scheduler, workers, parse_memory(memory) if memory else None)
+def take_execution(given: dict[str, Any]) -> Execution:
+    """Take the values of ``execution_options`` out of a verb's options, and return how to run.
+
+    Raises
+    ------
+    InputError
+        For a value that ``Execution`` or ``parse_memory`` refuses.
+    """
+    scheduler, workers, memory, report = (
+        given.pop(name) for name in ("scheduler", "workers", "memory", "performance_report")
+    )
+    return Execution(
+        scheduler,
+        workers,
+        parse_memory(memory) if memory else None,
+        None if report is None else Path(report),
+    )
 
 
 def topic_numbers(text: str) -> list[int]:

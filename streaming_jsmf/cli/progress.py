@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from typing import Any
 
+from dask.utils import format_bytes
 from tqdm import tqdm
 
-from streaming_jsmf.runtime.events import (
-    Event,
-    Iteration,
-    Listener,
-    PartitionCommitted,
-    StageFinished,
-    StageStarted,
-)
+from streaming_jsmf.cli.meter import Clock, Meter
+from streaming_jsmf.runtime.events import Event, Iteration, PartitionCommitted, StageFinished, StageStarted
 
 logger = logging.getLogger("streaming_jsmf.progress")
 
@@ -23,64 +19,100 @@ logger = logging.getLogger("streaming_jsmf.progress")
 TOLD_EVERY = 25
 
 
-def progress_listener() -> Listener:
-    """Return what suits standard error: bars if it is a terminal, log lines if not."""
-    return _Bars() if sys.stderr.isatty() else _Lines()
+class Lines:
+    """A log line for each part that is committed, and for some iterations."""
 
-
-class _Lines:
-    def __init__(self) -> None:
-        self.total = self.done = 0
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self.meter = Meter(clock)
 
     def __call__(self, event: Event) -> None:
+        """Tell about ``event``."""
+        self.meter.see(event)
         match event:
-            case StageStarted():
-                self.total, self.done = len(event.sizes), len(event.done)
             case PartitionCommitted():
-                self.done += 1
-                logger.info(
-                    "%s: partition %d committed (%d of %d)", event.stage, event.index, self.done, self.total
-                )
+                facts = ", ".join([f"{self.meter.done} of {self.meter.total}", *_speed(self.meter)])
+                logger.info("%s: %s %d committed (%s)", event.stage, self.meter.part, event.index, facts)
             case StageFinished():
                 logger.info("%s: finished in %.1f s", event.stage, event.seconds)
             case Iteration() if event.number % TOLD_EVERY == 0:
-                logger.info("%s: step %d (%s)", event.stage, event.number, _measures(event))
+                steps = f"step {event.number} of at most {event.limit}"
+                logger.info("%s: %s (%s)", event.stage, steps, _measures(event))
             case _:
                 pass
 
+    def close(self) -> None:
+        """Nothing is left open."""
 
-class _Bars:
+
+class Bars:
+    """A bar for each stage: size done, rate and time left; parts done and peak memory behind it."""
+
     def __init__(self) -> None:
+        self.meter = Meter()
         self.bar: tqdm[Any] | None = None
-        self.iterating = ""
 
     def __call__(self, event: Event) -> None:
+        """Draw what ``event`` changes."""
+        self.meter.see(event)
         match event:
             case StageStarted():
-                self._open(event.stage, sum(event.sizes), event.unit, sum(event.sizes[i] for i in event.done))
-            case PartitionCommitted() if self.bar is not None:
-                self.bar.update(event.size)
+                self._open()
+                self._update(_parts(self.meter))
+            case PartitionCommitted():
+                self._update(_parts(self.meter))
             case Iteration():
-                if self.iterating != event.stage or event.number == 1:
-                    self._open(event.stage, event.limit, "steps", 0)
-                    self.iterating = event.stage
-                assert self.bar is not None
-                self.bar.set_postfix_str(_measures(event))
-                self.bar.update()
+                if self.bar is None or event.number == 1:
+                    self._open()
+                self._update(_measures(event))
             case StageFinished():
-                self._close()
-            case _:
-                pass
+                self.close()
 
-    def _open(self, stage: str, total: int, unit: str, initial: int) -> None:
-        self._close()
-        self.bar = tqdm(desc=stage, total=total, unit=f" {unit}", unit_scale=unit != "steps", initial=initial)
+    def _open(self) -> None:
+        self.close()
+        unit = self.meter.unit
+        self.bar = tqdm(
+            desc=self.meter.stage,
+            total=self.meter.total_size,
+            unit=f" {unit}",
+            unit_scale=unit != "steps",
+            initial=self.meter.done_size,
+            # Commits come in bursts: the rate of the last few says little.
+            smoothing=0,
+        )
 
-    def _close(self) -> None:
+    def _update(self, facts: str) -> None:
+        if self.bar is not None:
+            self.bar.set_postfix_str(facts, refresh=False)
+            self.bar.n = self.meter.done_size
+            self.bar.refresh()
+
+    def close(self) -> None:
+        """Leave the last state of the bar behind and end its line."""
         if self.bar is not None:
             self.bar.close()
             self.bar = None
-        self.iterating = ""
+
+
+def progress_listener() -> Lines | Bars:
+    """Return what suits standard error: bars if it is a terminal, log lines if not."""
+    return Bars() if sys.stderr.isatty() else Lines()
+
+
+def _speed(meter: Meter) -> list[str]:
+    """Rate, time left and peak memory, as far as they are known."""
+    rate, seconds = meter.rate, meter.eta_seconds
+    facts = []
+    if rate is not None and seconds is not None:
+        facts += [f"{tqdm.format_sizeof(rate)} {meter.unit}/s", f"{tqdm.format_interval(seconds)} left"]
+    return [*facts, *_memory(meter)]
+
+
+def _parts(meter: Meter) -> str:
+    return ", ".join([f"{meter.done}/{meter.total} {meter.part}s", *_memory(meter)])
+
+
+def _memory(meter: Meter) -> list[str]:
+    return [] if meter.peak_memory is None else [f"peak {format_bytes(meter.peak_memory)}"]
 
 
 def _measures(event: Iteration) -> str:

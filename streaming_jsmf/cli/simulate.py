@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from streaming_jsmf.cli import options
-from streaming_jsmf.cli.progress import progress_listener
+from streaming_jsmf.cli.observation import observed
 
 _SIZE = click.IntRange(min=1)
 
@@ -31,7 +31,8 @@ _SIZE = click.IntRange(min=1)
 @click.option("--documents-per-shard", type=_SIZE, default=None,
               help="Changes the files, not the documents.  [default: about 20 M tokens]")  # fmt: skip
 @options.execution_options
-def simulate(corpus: str, scheduler: str, workers: int | None, memory: str | None, **settings: Any) -> None:
+@options.log_option
+def simulate(corpus: str, log_json: str | None, **settings: Any) -> None:
     """Draw CORPUS from latent Dirichlet allocation, its topics beside it in CORPUS/truth.zarr.
 
     The same options give the same bytes with any scheduler and number of workers. An interrupted simulation
@@ -39,11 +40,8 @@ def simulate(corpus: str, scheduler: str, workers: int | None, memory: str | Non
     """
     from streaming_jsmf.workflow.simulate import simulate as run
 
-    made = run(
-        corpus,
-        execution=options.execution(scheduler, workers, memory),
-        listener=progress_listener(),
-        **settings,
-    )
+    with observed(log_json) as listener:
+        execution = options.take_execution(settings)
+        made = run(corpus, execution=execution, listener=listener, **settings)
     click.echo(f"corpus: {corpus} ({made.n_documents} documents, {made.nonzeros} nonzeros)")
     click.echo(f"truth: {Path(corpus) / 'truth.zarr'}")

@@ -20,7 +20,7 @@ from streaming_jsmf.errors import StoreError
 from streaming_jsmf.moments.ledger import Ledger
 from streaming_jsmf.moments.stages import Stage
 from streaming_jsmf.runtime.blas import single_blas_thread
-from streaming_jsmf.runtime.events import Listener, StageFinished, StageStarted, watch_commits
+from streaming_jsmf.runtime.events import Commits, Cost, Listener, StageFinished, StageStarted, watch_commits
 from streaming_jsmf.runtime.memory import peak_memory, release_unused_memory
 
 logger = logging.getLogger(__name__)
@@ -71,12 +71,12 @@ def commit_part(job: Job, part: Part, *after: str) -> str:
     with single_blas_thread():
         partial = job.stage.compute(partition)
     release_unused_memory()
+    cost = Cost(round(time.perf_counter() - started, 3), peak_memory())
     note = {
         "nonzeros": partition.nonzeros,
         "rows": partition.rows,
         "content": partition.content,
-        "seconds": round(time.perf_counter() - started, 3),
-        "peak_memory": peak_memory(),
+        **cost.fields(),
     }
     job.ledger.commit_part(part.key, partial, note)
     return token
@@ -146,8 +146,9 @@ def run_stage(job: Job, parts: Sequence[Part], folds: Sequence[str], crew: Crew)
             len(parts),
             ", ".join(map(str, sorted(done))),
         )
-    event = StageStarted(job.stage.name, [part.size for part in parts], done)
-    with watch_commits(committed, event, crew.listener):
+    event = StageStarted(job.stage.name, [part.size for part in parts], done, part="partition")
+    commits = Commits(committed, lambda index: Cost.from_fields(job.ledger.note(parts[index].key)))
+    with watch_commits(commits, event, crew.listener):
         last = build_graph(job, parts, folds, crew.concurrency)
         if last is not None:
             # Order is the graph's own: fusing a chain would hide partitions from the other workers.

@@ -149,6 +149,11 @@ class Ledger:
                 notes.append({"partition": index, **record["note"]})
         return notes
 
+    def note(self, key: str) -> dict[str, Any]:
+        """The note of a committed part; empty if its record is gone."""
+        record = read_record(self.store, self._name("part", key))
+        return {} if record is None else dict(record["note"])
+
     def clear(self, fold: str | None = None, parts: Iterable[str] = ()) -> None:
         """Remove the stage's results and their records but for one fold and, if results are kept, these parts."""
         staying = {self._name("part", key) for key in parts} if self.keep else set()

@@ -33,6 +33,7 @@ from streaming_jsmf.moments.ledger import (
 )
 from streaming_jsmf.moments.manifest import FORMAT_VERSION, MANIFEST_KEYS, part_keys, range_folds
 from streaming_jsmf.runtime.files import directory_written_beside, write_json
+from streaming_jsmf.runtime.provenance import package_versions, utc_now
 from streaming_jsmf.runtime.zarr_arrays import (
     ArrayDigest,
     create_group,
@@ -141,8 +142,14 @@ class MomentsStore:
         """
         forget_record(self.path, stage)
         digests = {name: self._write(name, values).fields() for name, values in arrays.items()}
-        covers = self.manifest["vocabulary"] if stage == "words" else self.folds[-1]
-        record = {"covers": covers, "arrays": digests, "scalars": dict(scalars), "history": list(history)}
+        record = {
+            "covers": self.manifest["vocabulary"] if stage == "words" else self.folds[-1],
+            "arrays": digests,
+            "scalars": dict(scalars),
+            "history": list(history),
+            # What tells two runs apart stays outside of digests and fingerprints.
+            "made": {"committed": utc_now(), "versions": package_versions()},
+        }
         write_record(self.path, stage, record)
 
     def _write(self, name: str, values: NDArray[Any]) -> ArrayDigest:

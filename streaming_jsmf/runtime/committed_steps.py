@@ -12,11 +12,14 @@ from typing import Any
 import dask
 
 from streaming_jsmf.errors import StoreError
-from streaming_jsmf.runtime.events import Listener, StageFinished, StageStarted, watch_commits
+from streaming_jsmf.runtime.events import Commits, Cost, Listener, StageFinished, StageStarted, watch_commits
 from streaming_jsmf.runtime.files import write_json
-from streaming_jsmf.runtime.memory import release_unused_memory
+from streaming_jsmf.runtime.memory import peak_memory, release_unused_memory
 
 Record = dict[str, Any]
+
+#: Key under which a record on the disk also keeps what its task took.
+_COST = "cost"
 
 
 @dataclass(frozen=True)
@@ -59,21 +62,39 @@ class Step:
         StoreError
             If the record is missing or damaged.
         """
+        value: Record = self._load(index)
+        if isinstance(value, dict):
+            value.pop(_COST, None)
+        return value
+
+    def cost(self, index: int) -> Cost | None:
+        """What task ``index`` took, if its record tells.
+
+        Raises
+        ------
+        StoreError
+            If the record is missing or damaged.
+        """
+        value = self._load(index)
+        return Cost.from_fields(value.get(_COST)) if isinstance(value, dict) else None
+
+    def _load(self, index: int) -> Any:
         path = self.records / f"{index:05d}.json"
         try:
-            value: Record = json.loads(path.read_text(encoding="utf-8"))
+            return json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise StoreError(f"{path} is missing or damaged; remove {path.parent} and run again") from error
-        return value
 
 
 def commit_task(step: Step, index: int) -> str:
     """Task: do one, commit its record, return a token; nothing if it is committed already."""
     path = step.records / f"{index:05d}.json"
     if not path.exists():
+        started = time.perf_counter()
         record = step.task(step.job, index)
         release_unused_memory()
-        write_json(path, record)
+        cost = Cost(round(time.perf_counter() - started, 3), peak_memory())
+        write_json(path, {**record, _COST: cost.fields()})
     return f"{step.name}-{index}"
 
 
@@ -92,7 +113,7 @@ def run_step(step: Step, arguments: Mapping[str, Any], listener: Listener) -> li
     done = step.committed()
     make = dask.delayed(commit_task, pure=False, traverse=False)
     event = StageStarted(step.name, step.sizes, done, step.unit)
-    with watch_commits(step.committed, event, listener):
+    with watch_commits(Commits(step.committed, step.cost), event, listener):
         missing = [make(step, index) for index in range(len(step.sizes)) if index not in done]
         if missing:
             dask.compute(*missing, optimize_graph=False, **arguments)

@@ -5,32 +5,58 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any, TypeAlias
 
 
 @dataclass(frozen=True)
 class StageStarted:
-    """A stage begins. ``sizes`` of its parts are in ``unit``, ``done`` are those committed by an earlier run."""
+    """A stage begins. ``sizes`` of its parts are in ``unit``, ``done`` are those committed by an earlier run.
+
+    ``part`` is what the stage calls one of them.
+    """
 
     stage: str
     sizes: Sequence[int]
     done: frozenset[int]
     unit: str = "nonzeros"
+    part: str = "part"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a part took: wall-clock seconds, and the peak resident memory (bytes) its process had reached by then."""
+
+    seconds: float
+    peak_memory: int
+
+    def fields(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_fields(cls, fields: Any) -> Cost | None:
+        """Read back what a record keeps; None where it keeps nothing of the kind."""
+        try:
+            return cls(float(fields["seconds"]), int(fields["peak_memory"]))
+        except (KeyError, TypeError, ValueError):
+            return None
 
 
 @dataclass(frozen=True)
 class PartitionCommitted:
-    """One partition of a stage is committed, by any worker."""
+    """One part of a stage is committed, by any worker; ``cost`` if its record tells."""
 
     stage: str
     index: int
     size: int
+    cost: Cost | None = None
 
 
 @dataclass(frozen=True)
 class StageFinished:
-    """All partitions of a stage are committed and folded."""
+    """All parts of a stage are committed, and folded where they are."""
 
     stage: str
     seconds: float
@@ -54,29 +80,63 @@ def silent(event: Event) -> None:
     """Listen to nothing."""
 
 
+def combine(*listeners: Listener) -> Listener:
+    """Return a listener that tells each of ``listeners``, in order; what one raises comes after all were told."""
+
+    def tell(event: Event) -> None:
+        failures = []
+        for listener in listeners:
+            try:
+                listener(event)
+            except Exception as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    return tell
+
+
 #: Seconds between two looks at the committed records.
 POLL_SECONDS = 0.25
 
 
-@contextmanager
-def watch_commits(
-    committed: Callable[[], frozenset[int]], started: StageStarted, listener: Listener
-) -> Iterator[None]:
-    """Report partitions to ``listener`` as they are committed, while the block runs.
+@dataclass(frozen=True)
+class Commits:
+    """Where the commits of a stage are seen: ``done`` gives the parts, ``cost`` what one of them took."""
 
-    One look at the store serves every scheduler: local threads, processes and a cluster commit alike.
+    done: Callable[[], frozenset[int]]
+    cost: Callable[[int], Cost | None]
+
+
+@contextmanager
+def watch_commits(commits: Commits, started: StageStarted, listener: Listener) -> Iterator[None]:
+    """Report parts to ``listener`` as they are committed, while the block runs.
+
+    One look at the store serves every scheduler: local threads, processes and a cluster commit alike. A listener
+    that fails does not stop the work of the block; what it raised first is raised after it.
     """
     stop = threading.Event()
     seen = set(started.done)
+    failures: list[Exception] = []
+
+    def tell(index: int) -> None:
+        seen.add(index)
+        listener(PartitionCommitted(started.stage, index, started.sizes[index], commits.cost(index)))
+
+    def attempt(action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Exception as error:
+            # In a thread it would end as a traceback on the terminal, and the job as if nothing were wrong.
+            failures.append(error)
 
     def look() -> None:
-        for index in sorted(committed() - seen):
-            seen.add(index)
-            listener(PartitionCommitted(started.stage, index, started.sizes[index]))
+        for index in sorted(commits.done() - seen):
+            attempt(partial(tell, index))
 
     def loop() -> None:
         while not stop.wait(POLL_SECONDS):
-            look()
+            attempt(look)
 
     listener(started)
     thread = threading.Thread(target=loop, name=f"watch-{started.stage}", daemon=True)
@@ -86,4 +146,6 @@ def watch_commits(
     finally:
         stop.set()
         thread.join()
-    look()
+    attempt(look)
+    if failures:
+        raise failures[0]

@@ -8,7 +8,8 @@ import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,8 +17,7 @@ import dask
 from dask.utils import parse_timedelta
 
 from streaming_jsmf.errors import InputError
-
-LOCAL_SCHEDULERS = ("threads", "processes", "synchronous")
+from streaming_jsmf.runtime.performance import LOCAL_SCHEDULERS, reported, require_report
 
 #: Of addresses that distributed understands.
 ADDRESS_SCHEMES = ("tcp", "tls", "ucx", "ws", "wss")
@@ -39,16 +39,20 @@ class Execution:
         Threads or processes; None: one for each core. A running scheduler has its own.
     memory
         Bytes that all workers together may use; None: not checked.
+    performance_report
+        HTML file of Dask's plots of the job, written when it ends, also with an error; replaced if it exists. Only
+        for a cluster or a running scheduler, and it needs bokeh there.
 
     Raises
     ------
     InputError
-        If the scheduler is unknown or ``workers`` is below 1.
+        If the scheduler is unknown, ``workers`` is below 1, or there can be no report.
     """
 
     scheduler: str = "threads"
     workers: int | None = None
     memory: int | None = None
+    performance_report: Path | None = None
 
     def __post_init__(self) -> None:
         known = (*LOCAL_SCHEDULERS, "cluster")
@@ -59,6 +63,15 @@ class Execution:
             )
         if self.workers is not None and self.workers < 1:
             raise InputError(f"workers is {self.workers}; give a whole number of at least 1")
+        if self.performance_report is not None:
+            require_report(self.performance_report, self.scheduler)
+
+    def reporting_on(self, step: str) -> Execution:
+        """The same, with the performance report in a file of its own: ``report-STEP.html`` for ``report.html``."""
+        report = self.performance_report
+        if report is None:
+            return self
+        return replace(self, performance_report=report.with_name(f"{report.stem}-{step}{report.suffix}"))
 
     @property
     def concurrency(self) -> int:
@@ -74,7 +87,7 @@ class Execution:
         Raises
         ------
         InputError
-            If a running scheduler does not answer.
+            If a running scheduler does not answer, or a performance report cannot be had of it.
         """
         if self.scheduler == "synchronous":
             yield {"scheduler": "synchronous"}
@@ -90,7 +103,7 @@ class Execution:
                 "initializer": _leave_interrupts_to_the_parent,
             }
         else:
-            with self._client() as client:
+            with self._client() as client, reported(client, self.performance_report):
                 yield {"scheduler": client}
 
     @contextmanager

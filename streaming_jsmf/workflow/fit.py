@@ -112,7 +112,9 @@ def _ingested(corpus: str | Path, model: Path, execution: Execution | None, list
         return corpus
     path = corpus_beside(model)
     if not path.exists():
-        ingest(corpus, path, execution=execution, listener=listener)
+        # A cluster of its own, so a report of its own.
+        own = execution and execution.reporting_on("ingest")
+        ingest(corpus, path, execution=own, listener=listener)
         return path
     wanted, found = load_spec(corpus).name, read_manifest(path).source.get("name")
     if found != wanted:

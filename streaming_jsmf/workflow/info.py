@@ -10,6 +10,7 @@ from streaming_jsmf.corpus.ingest.work import KIND, RECORD_NAME, Work
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.model.store import KIND as MODEL_KIND
 from streaming_jsmf.model.store import read_model
+from streaming_jsmf.moments.provenance import describe_making
 from streaming_jsmf.moments.store import KIND as MOMENTS_KIND
 from streaming_jsmf.moments.store import MomentsStore, read_store
 from streaming_jsmf.runtime.zarr_arrays import read_attributes
@@ -79,6 +80,7 @@ def _describe_moments(store: MomentsStore) -> dict[str, Any]:
         "settings": store.manifest["settings"],
         "settings_fingerprint": store.manifest["settings_fingerprint"],
         "digests": store.digests(),
+        "provenance": describe_making(store),
     }
     for stage in missing:
         ledger = store.ledger(stage)

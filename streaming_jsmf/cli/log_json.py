@@ -1,0 +1,166 @@
+"""Progress for programs: one JSON object a line for each event."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, BinaryIO
+
+from streaming_jsmf.cli.meter import Clock, Meter
+from streaming_jsmf.errors import LogError
+from streaming_jsmf.runtime.events import Event, Iteration, PartitionCommitted, StageFinished, StageStarted
+from streaming_jsmf.runtime.memory import peak_memory
+from streaming_jsmf.runtime.provenance import utc_now
+
+#: Instead of a file: standard error.
+STANDARD_ERROR = "-"
+
+
+class JsonLog:
+    """Writes JSON lines to a file, or to standard error for ``-``; each is on its way before the work goes on.
+
+    Lines are added to a file that exists, so that the log of a resumed job tells of all its runs.
+
+    Parameters
+    ----------
+    target
+        A path, or ``-``.
+
+    Raises
+    ------
+    LogError
+        If a line cannot be written, here and in every call.
+    """
+
+    def __init__(self, target: str, clock: Clock = time.monotonic) -> None:
+        self.meter = Meter(clock)
+        self._target = target
+        # Events come from the thread that watches the commits too, messages from any.
+        self._lock = threading.Lock()
+        try:
+            self._file = _opened(target)
+        except OSError as error:
+            raise self._failure(error) from error
+
+    def __call__(self, event: Event) -> None:
+        """Write the line of ``event``."""
+        self.meter.see(event)
+        match event:
+            case StageStarted():
+                self.write("stage_started", size=self.meter.total_size, **self._place(event.stage))
+            case PartitionCommitted():
+                cost = event.cost.fields() if event.cost else {"seconds": None, "peak_memory": None}
+                self.write(
+                    "committed", index=event.index, size=event.size, **cost, **self._speed(event.stage)
+                )
+            case Iteration():
+                self.write(
+                    "iteration",
+                    index=event.number,
+                    size=1,
+                    peak_memory=peak_memory(),
+                    measures=dict(event.measures),
+                    **self._speed(event.stage),
+                )
+            case StageFinished():
+                largest = self.meter.peak_memory
+                place = self._place(event.stage)
+                self.write("stage_finished", seconds=round(event.seconds, 3), peak_memory=largest, **place)
+
+    def _place(self, stage: str) -> dict[str, Any]:
+        return {"stage": stage, "done": self.meter.done, "total": self.meter.total, "unit": self.meter.unit}
+
+    def _speed(self, stage: str) -> dict[str, Any]:
+        rate, left = self.meter.rate, self.meter.eta_seconds
+        return {
+            **self._place(stage),
+            "rate": None if rate is None else round(rate, 3),
+            "eta_seconds": None if left is None else round(left, 1),
+        }
+
+    def write(self, event: str, **fields: Any) -> None:
+        """Write one line: the time, the name of the event, and ``fields`` (JSON values; NaN becomes null)."""
+        values = {"time": utc_now(), "event": event, **fields}
+        line = json.dumps(_finite(values), ensure_ascii=False, allow_nan=False) + "\n"
+        # Paths may hold bytes that are no UTF-8; a log must not fail on them.
+        data = line.encode("utf-8", "backslashreplace")
+        try:
+            with self._lock:
+                _write_all(self._file, data)
+        except OSError as error:
+            raise self._failure(error) from error
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._target != STANDARD_ERROR:
+            self._file.close()
+
+    def _failure(self, error: OSError) -> LogError:
+        where = "standard error" if self._target == STANDARD_ERROR else self._target
+        return LogError(
+            f"--log-json {where}: {error.strerror or error}; give a file that can be written, and run the same "
+            "command again"
+        )
+
+
+class MessageLog(logging.Handler):
+    """Puts the messages of the package into a ``JsonLog``; what is progress is there as events already."""
+
+    def __init__(self, log: JsonLog) -> None:
+        super().__init__()
+        self._log = log
+        self.addFilter(lambda record: record.name != "streaming_jsmf.progress")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a message; unlike other handlers this one does not hide that it failed."""
+        self._log.write("message", level=record.levelname.lower(), text=record.getMessage())
+
+
+def _opened(target: str) -> BinaryIO:
+    if target == STANDARD_ERROR:
+        sys.stderr.flush()
+        return sys.stderr.buffer
+    file = open(target, "ab", buffering=0)  # noqa: PTH123, SIM115
+    try:
+        if os.path.isfile(target) and _ends_within_a_line(target):  # noqa: PTH113
+            _write_all(file, b"\n")
+    except OSError:
+        file.close()
+        raise
+    return file
+
+
+def _ends_within_a_line(path: str) -> bool:
+    """Whether a killed run left half a line."""
+    with open(path, "rb") as file:  # noqa: PTH123
+        end = file.seek(0, os.SEEK_END)
+        if not end:
+            return False
+        file.seek(end - 1)
+        return file.read(1) != b"\n"
+
+
+def _write_all(file: BinaryIO, data: bytes) -> None:
+    """An unbuffered file may take a part of what it is given, such as the last bytes of a disk."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) or 0 :]
+    file.flush()
+
+
+def _finite(value: Any) -> Any:
+    match value:
+        case float() if not math.isfinite(value):
+            return None
+        case Mapping():
+            return {str(key): _finite(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_finite(item) for item in value]
+        case _:
+            return value

@@ -1,0 +1,106 @@
+"""What surrounds a long verb: progress on standard error, the JSON log, and a word on a missing report."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import click
+
+from streaming_jsmf.cli.log_json import STANDARD_ERROR, JsonLog, MessageLog
+from streaming_jsmf.cli.outcome import Outcome, outcome_of
+from streaming_jsmf.cli.progress import progress_listener
+from streaming_jsmf.errors import LogError
+from streaming_jsmf.runtime.events import Listener, combine
+from streaming_jsmf.runtime.provenance import package_versions
+
+logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def observed(log_json: str | None) -> Iterator[Listener]:
+    """Yield the listener of the verb that runs inside the block.
+
+    Parameters
+    ----------
+    log_json
+        Where JSON lines go; ``-`` is standard error, which then has nothing else until the verb has ended. None:
+        no log.
+
+    Raises
+    ------
+    LogError
+        If the log cannot be written.
+    """
+    listeners: list[Listener] = []
+    with ExitStack() as stack:
+        if log_json != STANDARD_ERROR:
+            progress = progress_listener()
+            stack.callback(progress.close)
+            listeners.append(progress)
+        if log_json is not None:
+            listeners.append(stack.enter_context(_logged(log_json)))
+        stack.enter_context(_missing_report_told())
+        yield combine(*listeners)
+
+
+@contextmanager
+def _logged(target: str) -> Iterator[JsonLog]:
+    started, context = time.monotonic(), click.get_current_context()
+    log = JsonLog(target)
+
+    def finish(outcome: Outcome) -> None:
+        seconds = round(time.monotonic() - started, 3)
+        message = {"message": outcome.line} if outcome.line else {}
+        log.write("command_finished", outcome=outcome.name, **message, seconds=seconds)
+
+    try:
+        log.write(
+            "command_started",
+            command=context.info_name,
+            versions=package_versions(),
+            settings=dict(context.params),
+        )
+        with _messages_in(log, alone=target == STANDARD_ERROR):
+            yield log
+        finish(Outcome("done", 0))
+    except BaseException as error:
+        fault = Outcome("error", 1, " ".join(f"{type(error).__name__}: {error}".split()))
+        # The log itself may be what failed.
+        with suppress(LogError):
+            finish(outcome_of(error) or fault)
+        raise
+    finally:
+        log.close()
+
+
+@contextmanager
+def _messages_in(log: JsonLog, *, alone: bool) -> Iterator[None]:
+    """Put the messages of the package into the log as well, or there alone."""
+    ours = logging.getLogger("streaming_jsmf")
+    handlers = ours.handlers
+    ours.handlers = [MessageLog(log)] if alone else [*handlers, MessageLog(log)]
+    try:
+        yield
+    finally:
+        ours.handlers = handlers
+
+
+@contextmanager
+def _missing_report_told() -> Iterator[None]:
+    """A job that was complete already starts no cluster; say so to who waits for its report."""
+    name = click.get_current_context().params.get("performance_report")
+    before = _written(name)
+    yield
+    if name is not None and _written(name) == before:
+        logger.warning("%s: not written, since nothing was left to run on the cluster", name)
+
+
+def _written(name: str | None) -> int | None:
+    """When the file was written last."""
+    if name is None or not Path(name).exists():
+        return None
+    return Path(name).stat().st_mtime_ns

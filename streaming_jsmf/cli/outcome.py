@@ -1,0 +1,40 @@
+"""How a command ends: its exit code, and the one line that people and logs get."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import click
+
+from streaming_jsmf.errors import StreamingJSMFError
+
+INTERRUPTED = 130
+USAGE = 2
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``line`` is what went wrong and what to do; empty if nothing did."""
+
+    name: Literal["done", "error", "interrupted"]
+    exit_code: int
+    line: str = ""
+
+
+def outcome_of(error: BaseException) -> Outcome | None:
+    """Return how a command ends with ``error``; None if it is a fault of the program, which keeps its traceback."""
+    match error:
+        case StreamingJSMFError():
+            return Outcome("error", error.exit_code, str(error))
+        case click.ClickException():
+            return Outcome("error", USAGE, f"{error.format_message()}; see --help")
+        case OSError():
+            place = f"{error.filename}: " if error.filename else ""
+            line = f"{place}{error.strerror or error}; mend it and run the same command again"
+            return Outcome("error", USAGE, line)
+        case KeyboardInterrupt() | click.Abort():
+            line = "interrupted; run the same command again to go on from what is committed"
+            return Outcome("interrupted", INTERRUPTED, line)
+        case _:
+            return None
