@@ -21,6 +21,7 @@ from streaming_jsmf.moments.stages import Stage
 from streaming_jsmf.runtime.blas import single_blas_thread
 from streaming_jsmf.runtime.events import Listener, StageFinished, StageStarted, watch_commits
 from streaming_jsmf.runtime.memory import peak_memory, release_unused_memory
+from streaming_jsmf.runtime.task_graph import Key, TaskGraph
 
 logger = logging.getLogger(__name__)
 
@@ -73,17 +74,16 @@ def build_graph(job: Job, partitions: Sequence[Partition], concurrency: int) -> 
     """Return the delayed token of the last fold. Only what the ledger lacks becomes a task."""
     committed, folded = job.ledger.committed(), job.ledger.folded()
     window = WINDOW_PER_WORKER * concurrency + 1
-    make_partition = dask.delayed(commit_partition, pure=False, traverse=False)
-    make_fold = dask.delayed(commit_fold, pure=False, traverse=False)
-    folds: dict[int, Any] = {}
+    graph = TaskGraph()
+    folds: dict[int, Key] = {}
     for partition in partitions[folded:]:
         index = partition.index
         inputs = [folds[index - 1]] if index - 1 in folds else []
         if index not in committed:
             after = [folds[index - window]] if index - window in folds else []
-            inputs.append(make_partition(job, partition, *after))
-        folds[index] = make_fold(job, index, *inputs)
-    return folds.get(len(partitions) - 1)
+            inputs.append(graph.add(commit_partition, job, partition, after=after))
+        folds[index] = graph.add(commit_fold, job, index, after=inputs)
+    return graph.delayed(folds[len(partitions) - 1]) if folds else None
 
 
 @dataclass(frozen=True)

@@ -13,17 +13,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import dask
-from dask.utils import parse_timedelta
 
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.runtime.cluster import losses_in_one_line, running_scheduler
 
 LOCAL_SCHEDULERS = ("threads", "processes", "synchronous")
 
 #: Of addresses that distributed understands.
 ADDRESS_SCHEMES = ("tcp", "tls", "ucx", "ws", "wss")
-
-#: Seconds to wait for a running scheduler; Dask's configuration can lower it.
-CONNECT_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -74,7 +71,10 @@ class Execution:
         Raises
         ------
         InputError
-            If a running scheduler does not answer.
+            If a running scheduler does not answer, has no workers, or they have other versions: see
+            ``running_scheduler``.
+        StoreError
+            If the cluster is lost; what is committed stays.
         """
         if self.scheduler == "synchronous":
             yield {"scheduler": "synchronous"}
@@ -100,6 +100,7 @@ class Execution:
         if self.scheduler == "cluster":
             # One thread for each worker process; a dashboard on any free port, so that none can be in the way.
             with (
+                losses_in_one_line("the local cluster"),
                 dask.config.set({"distributed.worker.daemon": True}),
                 LocalCluster(
                     n_workers=self.concurrency,
@@ -112,13 +113,7 @@ class Execution:
             ):
                 yield client
             return
-        configured = parse_timedelta(dask.config.get("distributed.comm.timeouts.connect"))
-        try:
-            # Not the default of the process: a client that fails to connect would stay it.
-            client = Client(self.scheduler, timeout=min(configured, CONNECT_SECONDS), set_as_default=False)
-        except (OSError, ValueError) as error:
-            raise InputError(f"no Dask scheduler answers at {self.scheduler}: {error}") from error
-        with client:
+        with running_scheduler(self.scheduler) as client:
             yield client
 
 
