@@ -51,9 +51,7 @@ def wait_until(now: Callable[[], bool], what: str) -> None:
 
 
 @contextmanager
-def process(
-    module: str, *arguments: str, machine: Machine, folder: Path, log: str
-) -> Iterator[Process]:
+def process(module: str, *arguments: str, machine: Machine, folder: Path, log: str) -> Iterator[Process]:
     """Run ``python -m module`` away from the source, its output in ``folder / log``; killed with all its children."""
     environment = {**os.environ, "PYTHONPATH": SOURCE, **machine.environment}
     command = [sys.executable, *machine.options, "-m", module, *arguments]

@@ -161,6 +161,16 @@ def test_corpora_made_over_tcp_are_the_same_bytes(verb: str, cluster: Cluster, t
     assert made[cluster.address] == made["synchronous"]
 
 
+def test_as_many_tasks_are_made_ready_as_the_cluster_has_threads(cluster: Cluster) -> None:
+    for workers, expected in ((None, 2), (1, 2), (7, 7)):
+        execution = Execution(cluster.address, workers)
+        with execution.runner() as arguments:
+            assert execution.tasks_at_once(arguments) == expected
+    local = Execution("threads", 3)
+    with local.runner() as arguments:
+        assert local.tasks_at_once(arguments) == 3
+
+
 # -- the cluster is lost, or a part of it -----------------------------------------------------------------------------
 
 
@@ -201,6 +211,20 @@ def test_a_lost_scheduler_ends_the_command_and_another_one_finishes_the_store(
     assert again.code == 0, again.error
     assert "were committed by an earlier run" in again.error
     assert digests(store) == undisturbed
+
+
+def test_a_command_that_is_killed_is_finished_on_the_same_cluster(
+    corpus: Path, undisturbed: dict[str, str], cluster: Cluster, tmp_path: Path
+) -> None:
+    command = ("scan", corpus, tmp_path / "m", *SETTINGS, "--scheduler", cluster.address)
+    with running(*command) as first:
+        in_the_middle(tmp_path / "m")
+        first.kill()
+        first.wait()
+    again = run(*command)
+    assert again.code == 0, again.error
+    assert "were committed by an earlier run" in again.error
+    assert digests(tmp_path / "m") == undisturbed
 
 
 @pytest.mark.parametrize(

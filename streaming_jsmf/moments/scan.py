@@ -83,7 +83,7 @@ def scan_corpus(
     words = corpus.vocabulary().words
     # The scheduler comes first: if it does not answer, no store is made or touched.
     with execution.runner() as arguments:
-        crew = Crew(arguments, execution.concurrency, listener)
+        crew = Crew(arguments, execution.tasks_at_once(arguments), listener)
         store = existing or create_store(path, manifest, words)
         bad_corpus = _finish(store, partitions, crew)
     if bad_corpus is not None:

@@ -79,8 +79,8 @@ def losses_in_one_line(cluster: str) -> Iterator[None]:
         raise StoreError(f"the Dask scheduler at {cluster} was lost; {RESUME}, there or elsewhere") from error
 
 
-def tasks_at_once(client: Any) -> int:
-    """Threads of all workers that the cluster has now."""
+def worker_threads(client: Any) -> int:
+    """Threads of all workers that the cluster of a client has now."""
     return sum(client.nthreads().values())
 
 
@@ -138,8 +138,8 @@ def _require_versions(client: Any) -> None:
 
 def _require_same(who: str, found: Any, here: Mapping[str, Any], packages: tuple[str, ...]) -> None:
     # A worker that ends while it is asked leaves no answer; it does no work either.
-    there = found.get("packages") if isinstance(found, Mapping) else None
-    for package in packages if there else ():
+    there: Mapping[str, Any] = found.get("packages") or here if isinstance(found, Mapping) else here
+    for package in packages:
         if there.get(package) != here[package]:
             raise InputError(
                 f"{who} has {package} {there.get(package) or 'nowhere'}, and here it is {here[package] or 'nowhere'}; "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import dask
 
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.runtime.cluster import losses_in_one_line, running_scheduler
+from streaming_jsmf.runtime.cluster import losses_in_one_line, running_scheduler, worker_threads
 
 LOCAL_SCHEDULERS = ("threads", "processes", "synchronous")
 
@@ -33,7 +33,8 @@ class Execution:
         ``threads``, ``processes``, ``synchronous``, ``cluster`` (a LocalCluster of worker processes that ends
         with the job) or the address of a running Dask scheduler, such as ``tcp://host:8786``.
     workers
-        Threads or processes; None: one for each core. A running scheduler has its own.
+        Threads or processes; None: one for each core. A running scheduler has its own; if more are to join them,
+        so many tasks are made ready.
     memory
         Bytes that all workers together may use; None: not checked.
 
@@ -63,6 +64,15 @@ class Execution:
         if self.scheduler == "synchronous":
             return 1
         return self.workers or os.cpu_count() or 1
+
+    def tasks_at_once(self, arguments: Mapping[str, Any]) -> int:
+        """Tasks that run at once on what ``runner`` gave: threads of a cluster's workers, or ``workers`` if more.
+
+        A cluster that is to grow has few workers when a job begins.
+        """
+        if isinstance(arguments["scheduler"], str):
+            return self.concurrency
+        return max(self.workers or 1, worker_threads(arguments["scheduler"]))
 
     @contextmanager
     def runner(self) -> Iterator[dict[str, Any]]:
