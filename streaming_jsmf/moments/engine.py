@@ -22,6 +22,7 @@ from streaming_jsmf.moments.stages import Stage
 from streaming_jsmf.runtime.blas import single_blas_thread
 from streaming_jsmf.runtime.events import Commits, Cost, Listener, StageFinished, StageStarted, watch_commits
 from streaming_jsmf.runtime.memory import peak_memory, release_unused_memory
+from streaming_jsmf.runtime.task_graph import Key, TaskGraph
 
 logger = logging.getLogger(__name__)
 
@@ -99,18 +100,17 @@ def build_graph(job: Job, parts: Sequence[Part], folds: Sequence[str], concurren
     """Return the delayed token of the last fold. Only what the ledger lacks becomes a task."""
     committed, folded = job.ledger.parts(), job.ledger.folded(folds)
     window = WINDOW_PER_WORKER * concurrency + 1
-    make_part = dask.delayed(commit_part, pure=False, traverse=False)
-    make_fold = dask.delayed(commit_fold, pure=False, traverse=False)
-    made: dict[int, Any] = {}
+    graph = TaskGraph()
+    made: dict[int, Key] = {}
     for index in range(folded, len(parts)):
         part = parts[index]
         inputs = [made[index - 1]] if index - 1 in made else []
         if part.key not in committed:
             after = [made[index - window]] if index - window in made else []
-            inputs.append(make_part(job, part, *after))
+            inputs.append(graph.add(commit_part, job, part, after=after))
         before = folds[index - 1] if index else None
-        made[index] = make_fold(job, part.key, before, folds[index], *inputs)
-    return made.get(len(parts) - 1)
+        made[index] = graph.add(commit_fold, job, part.key, before, folds[index], after=inputs)
+    return graph.delayed(made[len(parts) - 1]) if made else None
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ def _change(
     after = changed(before)
     require_scan_memory(after, store.path, execution)
     with execution.runner() as arguments:
-        crew = Crew(arguments, execution.concurrency, listener)
+        crew = Crew(arguments, execution.tasks_at_once(arguments), listener)
         finish_stages(store, crew)
         if after == before:
             return store

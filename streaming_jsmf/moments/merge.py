@@ -94,7 +94,7 @@ def merge_stores(
 def _finished(store: MomentsStore, execution: Execution | None, listener: Listener) -> MomentsStore:
     execution = execution or Execution()
     with execution.runner() as arguments:
-        finish_stages(store, Crew(arguments, execution.concurrency, listener))
+        finish_stages(store, Crew(arguments, execution.tasks_at_once(arguments), listener))
     return store
 
 

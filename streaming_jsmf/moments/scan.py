@@ -81,7 +81,7 @@ def scan_corpus(
     with execution.runner() as arguments:
         store = existing or create_store(path, manifest, words)
         try:
-            finish_stages(store, Crew(arguments, execution.concurrency, listener))
+            finish_stages(store, Crew(arguments, execution.tasks_at_once(arguments), listener))
             return store
         except InputError as error:
             bad_corpus = error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,16 +14,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import dask
-from dask.utils import parse_timedelta
 
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.runtime.cluster import losses_in_one_line, running_scheduler, worker_threads
 from streaming_jsmf.runtime.performance import LOCAL_SCHEDULERS, reported, require_report
 
 #: Of addresses that distributed understands.
 ADDRESS_SCHEMES = ("tcp", "tls", "ucx", "ws", "wss")
-
-#: Seconds to wait for a running scheduler; Dask's configuration can lower it.
-CONNECT_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -36,7 +33,8 @@ class Execution:
         ``threads``, ``processes``, ``synchronous``, ``cluster`` (a LocalCluster of worker processes that ends
         with the job) or the address of a running Dask scheduler, such as ``tcp://host:8786``.
     workers
-        Threads or processes; None: one for each core. A running scheduler has its own.
+        Threads or processes; None: one for each core. A running scheduler has its own; if more are to join them,
+        so many tasks are made ready.
     memory
         Bytes that all workers together may use; None: not checked.
     performance_report
@@ -80,6 +78,15 @@ class Execution:
             return 1
         return self.workers or os.cpu_count() or 1
 
+    def tasks_at_once(self, arguments: Mapping[str, Any]) -> int:
+        """Tasks that run at once on what ``runner`` gave: threads of a cluster's workers, or ``workers`` if more.
+
+        A cluster that is to grow has few workers when a job begins.
+        """
+        if isinstance(arguments["scheduler"], str):
+            return self.concurrency
+        return max(self.workers or 1, worker_threads(arguments["scheduler"]))
+
     @contextmanager
     def runner(self) -> Iterator[dict[str, Any]]:
         """Yield the keyword arguments for ``dask.compute``; pools and clusters live for the block.
@@ -87,7 +94,10 @@ class Execution:
         Raises
         ------
         InputError
-            If a running scheduler does not answer, or a performance report cannot be had of it.
+            If a running scheduler does not answer, has no workers, or they have other versions (see
+            ``running_scheduler``), or a performance report cannot be had of it.
+        StoreError
+            If the cluster is lost; what is committed stays.
         """
         if self.scheduler == "synchronous":
             yield {"scheduler": "synchronous"}
@@ -113,6 +123,7 @@ class Execution:
         if self.scheduler == "cluster":
             # One thread for each worker process; a dashboard on any free port, so that none can be in the way.
             with (
+                losses_in_one_line("the local cluster"),
                 dask.config.set({"distributed.worker.daemon": True}),
                 LocalCluster(
                     n_workers=self.concurrency,
@@ -125,13 +136,7 @@ class Execution:
             ):
                 yield client
             return
-        configured = parse_timedelta(dask.config.get("distributed.comm.timeouts.connect"))
-        try:
-            # Not the default of the process: a client that fails to connect would stay it.
-            client = Client(self.scheduler, timeout=min(configured, CONNECT_SECONDS), set_as_default=False)
-        except (OSError, ValueError) as error:
-            raise InputError(f"no Dask scheduler answers at {self.scheduler}: {error}") from error
-        with client:
+        with running_scheduler(self.scheduler) as client:
             yield client
 
 

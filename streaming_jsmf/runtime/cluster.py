@@ -1,0 +1,147 @@
+"""A running Dask scheduler: reached, looked over before work is sent to it, and its loss told in one line."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import dask
+from dask.utils import format_time, parse_timedelta
+
+from streaming_jsmf.errors import InputError, StoreError
+
+#: Seconds to wait for a running scheduler; Dask's configuration can lower it.
+CONNECT_SECONDS = 10.0
+
+#: Seconds to wait for its first worker, unless Dask's configuration says how long.
+WORKERS_SECONDS = 60.0
+WORKERS_KEY = "distributed.scheduler.no-workers-timeout"
+
+PACKAGE = "streaming_jsmf"
+
+#: Packages whose version decides the bits of a task.
+DECISIVE_PACKAGES = (PACKAGE, "numpy", "scipy")
+
+RESUME = "run the same command again to go on from what is committed"
+
+
+@contextmanager
+def running_scheduler(address: str) -> Iterator[Any]:
+    """Yield a client of the scheduler at ``address``, which has at least one worker that can do the work.
+
+    Certificates for ``tls://`` come from Dask's configuration (``distributed.comm.tls``).
+
+    Raises
+    ------
+    InputError
+        Before the block: if no scheduler answers, no worker comes in time, or a process of the cluster lacks this
+        package or has another version of what decides the bits.
+    StoreError
+        See ``losses_in_one_line``.
+    """
+    client = _connect(address)
+    with losses_in_one_line(address), _quiet_client(), client:
+        _require_workers(client, address)
+        _require_versions(client)
+        yield client
+
+
+@contextmanager
+def losses_in_one_line(cluster: str) -> Iterator[None]:
+    """Turn what distributed raises for a lost cluster into an error of ours: the store is incomplete and can go on.
+
+    Raises
+    ------
+    StoreError
+        If the scheduler is lost, workers die again and again of the same task, or none is left in time.
+    """
+    from distributed.comm import CommClosedError
+    from distributed.scheduler import KilledWorker, NoValidWorkerError, NoWorkerError
+
+    try:
+        yield
+    except KilledWorker as error:
+        # Not its text: three sentences, with the keys of Dask.
+        raise StoreError(
+            f"{error.allowed_failures + 1} workers of {cluster} died at the same task, the last at "
+            f"{error.last_worker.address}; give each worker more memory, or raise "
+            f"distributed.scheduler.allowed-failures if machines are taken away, and {RESUME}"
+        ) from error
+    except (NoValidWorkerError, NoWorkerError) as error:
+        raise StoreError(
+            f"{cluster} had no worker for longer than its {WORKERS_KEY}; start workers and {RESUME}"
+        ) from error
+    except (CancelledError, CommClosedError) as error:
+        raise StoreError(f"the Dask scheduler at {cluster} was lost; {RESUME}, there or elsewhere") from error
+
+
+def worker_threads(client: Any) -> int:
+    """Threads of all workers that the cluster of a client has now."""
+    return sum(client.nthreads().values())
+
+
+@contextmanager
+def _quiet_client() -> Iterator[None]:
+    """What the client would log of a lost scheduler, tracebacks and all, is raised as one line."""
+    logger = logging.getLogger("distributed.client")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def _connect(address: str) -> Any:
+    from distributed import Client
+    from distributed.security import Security
+
+    # A client without certificates would linger half made.
+    if urlsplit(address).scheme == "tls" and Security().get_connection_args("client")["ssl_context"] is None:
+        raise InputError(
+            f"{address} needs certificates; name them in Dask's configuration under distributed.comm.tls "
+            "(ca-file, client.cert, client.key)"
+        )
+    configured = parse_timedelta(dask.config.get("distributed.comm.timeouts.connect"))
+    try:
+        # Not the default of the process: a client that fails to connect would stay it.
+        return Client(address, timeout=min(configured, CONNECT_SECONDS), set_as_default=False)
+    except (OSError, ValueError, TypeError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"no Dask scheduler answers at {address}: {reason}") from error
+
+
+def _require_workers(client: Any, address: str) -> None:
+    configured = dask.config.get(WORKERS_KEY)
+    seconds = WORKERS_SECONDS if configured is None else parse_timedelta(configured)
+    try:
+        client.wait_for_workers(1, timeout=seconds)
+    except TimeoutError as error:
+        raise InputError(
+            f"the Dask scheduler at {address} has no workers after {format_time(seconds)}; start dask worker "
+            f"{address}, or set {WORKERS_KEY} in Dask's configuration to wait longer"
+        ) from error
+
+
+def _require_versions(client: Any) -> None:
+    """Workers that come later are not seen here; their tasks fail if they lack the package."""
+    versions = client.get_versions(packages=DECISIVE_PACKAGES)
+    here = versions["client"]["packages"]
+    _require_same("the scheduler", versions["scheduler"], here, (PACKAGE,))
+    for address, found in versions["workers"].items():
+        _require_same(f"the worker at {address}", found, here, DECISIVE_PACKAGES)
+
+
+def _require_same(who: str, found: Any, here: Mapping[str, Any], packages: tuple[str, ...]) -> None:
+    # A worker that ends while it is asked leaves no answer; it does no work either.
+    there: Mapping[str, Any] = found.get("packages") or here if isinstance(found, Mapping) else here
+    for package in packages:
+        if there.get(package) != here[package]:
+            raise InputError(
+                f"{who} has {package} {there.get(package) or 'nowhere'}, and here it is {here[package] or 'nowhere'}; "
+                "install the same version everywhere, since another gives other bits"
+            )

@@ -1,0 +1,153 @@
+"""A Dask cluster as an administrator starts it: ``dask scheduler`` and ``dask worker`` as processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import streaming_jsmf
+
+#: Seconds within which a process must have done what is waited for.
+PATIENCE = 40
+
+#: Where the package under test lies.
+SOURCE = str(Path(streaming_jsmf.__file__).parents[1])
+
+Process = subprocess.Popen[str]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a process of a cluster finds when it starts: options of the interpreter, and its environment."""
+
+    options: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Live processes. They run in sessions of their own, so that one can be killed without the others."""
+
+    address: str
+    scheduler: Process
+    workers: list[Process]
+
+
+def wait_until(now: Callable[[], bool], what: str) -> None:
+    """Wait until ``now``; fail if it takes too long."""
+    deadline = time.monotonic() + PATIENCE
+    while not now():
+        assert time.monotonic() < deadline, f"waited {PATIENCE} s for {what}"
+        time.sleep(0.005)
+
+
+@contextmanager
+def process(module: str, *arguments: str, machine: Machine, folder: Path, log: str) -> Iterator[Process]:
+    """Run ``python -m module`` away from the source, its output in ``folder / log``; killed with all its children."""
+    environment = {**os.environ, "PYTHONPATH": SOURCE, **machine.environment}
+    command = [sys.executable, *machine.options, "-m", module, *arguments]
+    with (
+        (folder / log).open("w", encoding="utf-8") as output,
+        subprocess.Popen(
+            command,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+            env=environment,
+            text=True,
+            start_new_session=True,
+        ) as started,
+    ):
+        try:
+            yield started
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(started.pid, signal.SIGKILL)
+
+
+@contextmanager
+def dask_cluster(
+    folder: Path,
+    *,
+    workers: int = 2,
+    nanny: bool = False,
+    scheduler_machine: Machine | None = None,
+    worker_machine: Machine | None = None,
+    protocol: str = "tcp",
+) -> Iterator[Cluster]:
+    """Start a scheduler on a free port, and workers of one thread each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "scheduler.json"
+    listening = (
+        "--host",
+        "127.0.0.1",
+        "--port",
+        "0",
+        "--dashboard-address",
+        "127.0.0.1:0",
+        "--protocol",
+        protocol,
+    )
+    joining = (
+        "--nthreads",
+        "1",
+        "--memory-limit",
+        "1GiB",
+        "--no-dashboard",
+        "--local-directory",
+        str(folder),
+    )
+    with ExitStack() as stack:
+        scheduler = stack.enter_context(
+            process(
+                "dask", "scheduler", *listening, "--scheduler-file", str(file),
+                machine=scheduler_machine or Machine(), folder=folder, log="scheduler.log",
+            )
+        )  # fmt: skip
+        wait_until(lambda: _is_written(file), "the scheduler")
+        address = json.loads(file.read_text(encoding="utf-8"))["address"]
+        started = [
+            stack.enter_context(
+                process(
+                    "dask", "worker", address, *joining, "--nanny" if nanny else "--no-nanny",
+                    machine=worker_machine or Machine(), folder=folder, log=f"worker-{number}.log",
+                )
+            )
+            for number in range(workers)
+        ]  # fmt: skip
+        yield Cluster(address, scheduler, started)
+
+
+def _is_written(file: Path) -> bool:
+    try:
+        return bool(json.loads(file.read_text(encoding="utf-8")))
+    except (FileNotFoundError, ValueError):
+        return False
+
+
+def without_the_package(folder: Path) -> Machine:
+    """A machine that has everything but this package: the installed packages, linked one by one."""
+    site = folder / "site"
+    site.mkdir(parents=True)
+    for place in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
+        for installed in Path(place).iterdir():
+            if "streaming_jsmf" not in installed.name and installed.suffix != ".pth":
+                (site / installed.name).symlink_to(installed)
+    return Machine(("-S",), {"PYTHONPATH": str(site)})
+
+
+def with_another_version(folder: Path, name: str, version: str) -> Machine:
+    """A machine where the metadata of an installed package say another version."""
+    metadata = folder / f"{name}-{version}.dist-info" / "METADATA"
+    metadata.parent.mkdir(parents=True)
+    metadata.write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", encoding="utf-8")
+    return Machine((), {"PYTHONPATH": os.pathsep.join((str(folder), SOURCE))})
