@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any, TypeAlias
 
 
@@ -116,27 +115,11 @@ def watch_commits(commits: Commits, started: StageStarted, listener: Listener) -
     that fails does not stop the work of the block; what it raised first is raised after it.
     """
     stop = threading.Event()
-    seen = set(started.done)
-    failures: list[Exception] = []
-
-    def tell(index: int) -> None:
-        seen.add(index)
-        listener(PartitionCommitted(started.stage, index, started.sizes[index], commits.cost(index)))
-
-    def attempt(action: Callable[[], None]) -> None:
-        try:
-            action()
-        except Exception as error:
-            # In a thread it would end as a traceback on the terminal, and the job as if nothing were wrong.
-            failures.append(error)
-
-    def look() -> None:
-        for index in sorted(commits.done() - seen):
-            attempt(partial(tell, index))
+    watch = _Watch(commits, started, listener)
 
     def loop() -> None:
         while not stop.wait(POLL_SECONDS):
-            attempt(look)
+            watch.look()
 
     listener(started)
     thread = threading.Thread(target=loop, name=f"watch-{started.stage}", daemon=True)
@@ -146,6 +129,36 @@ def watch_commits(commits: Commits, started: StageStarted, listener: Listener) -
     finally:
         stop.set()
         thread.join()
-    attempt(look)
-    if failures:
-        raise failures[0]
+    watch.look()
+    if watch.failure is not None:
+        raise watch.failure
+
+
+class _Watch:
+    """Tells of each commit once, and keeps the first failure.
+
+    In a thread a failure would end as a traceback on the terminal, and the job as if nothing were wrong.
+    """
+
+    def __init__(self, commits: Commits, started: StageStarted, listener: Listener) -> None:
+        self.failure: Exception | None = None
+        self._commits, self._started, self._listener = commits, started, listener
+        self._seen = set(started.done)
+
+    def look(self) -> None:
+        """Tell of what was committed since the last look."""
+        try:
+            fresh = sorted(self._commits.done() - self._seen)
+        except Exception as error:
+            self.failure = self.failure or error
+            return
+        for index in fresh:
+            self._seen.add(index)
+            try:
+                self._tell(index)
+            except Exception as error:
+                self.failure = self.failure or error
+
+    def _tell(self, index: int) -> None:
+        stage, size = self._started.stage, self._started.sizes[index]
+        self._listener(PartitionCommitted(stage, index, size, self._commits.cost(index)))
