@@ -28,6 +28,7 @@ from streaming_jsmf.config import InferSettings, ScanSettings
 @click.option("--add", multiple=True, metavar="CORPUS2", help="Add a corpus with the same words.")
 @click.option("--merge", multiple=True, type=click.Path(), metavar="MOMENTS2",
               help="Merge another store in; words are matched by name.")  # fmt: skip
+@click.option("--repair", is_flag=True, help="Make again what is damaged in MOMENTS, and finish it.")
 @options.execution_options
 @options.log_option
 @click.pass_context
@@ -41,11 +42,12 @@ def scan(
     remove: tuple[str, ...],
     add: tuple[str, ...],
     merge: tuple[str, ...],
+    repair: bool,
     **settings: Any,
 ) -> None:
     """Scan CORPUS into the moments store MOMENTS, or finish an interrupted scan.
 
-    With --remove, --add or --merge a store that is there is changed; CORPUS is one of its corpora.
+    With --remove, --add, --merge or --repair a store that is there is changed; CORPUS is one of its corpora.
     """
     from streaming_jsmf.workflow.scan import Changes
     from streaming_jsmf.workflow.scan import scan as run
@@ -54,14 +56,16 @@ def scan(
     with observed(log_json) as listener:
         execution = options.take_execution(settings)
         given = options.were_given(context, settings)
+        as_it_is = (changes.any or repair) and not given and Path(moments).exists()
         run(
             corpus,
             moments,
-            None if changes.any and not given and Path(moments).exists() else ScanSettings(**settings),
+            None if as_it_is else ScanSettings(**settings),
             execution,
             listener,
             keep_partitions=keep_partitions,
             changes=changes,
+            repair=repair,
         )
     click.echo(f"moments: {moments}")
 

@@ -29,8 +29,20 @@ def finish_stages(store: MomentsStore, crew: Crew) -> None:
     StoreError
         If a shard or the store is damaged.
     """
-    for stage in store.missing_stages:
+    for stage in store.stages:
+        finish_stage(store, stage, crew)
+
+
+def finish_stage(store: MomentsStore, stage: str, crew: Crew) -> None:
+    """Run one stage if the store lacks it and has those before it; errors as in ``finish_stages``."""
+    if store.outcome(stage) is None:
         _STEPS[stage](store, crew)
+
+
+def projection_keys(store: MomentsStore) -> tuple[str, ...]:
+    """Keys of the parts of the projection: its basis, and so another basis gives others, and what they hold."""
+    basis = store.array_digest("basis").sha256
+    return tuple(key_of(partition["content"], basis) for partition in store.manifest["partitions"])
 
 
 def _range_parts(store: MomentsStore) -> tuple[Part, ...]:
@@ -97,9 +109,8 @@ def _first_eigenpairs(store: MomentsStore) -> Eigenpairs:
 def _projection(store: MomentsStore, crew: Crew) -> None:
     ledger, basis = store.ledger("projection"), store.array_digest("basis")
     partitions = load_partitions(store.manifest, str(store.path))
-    # Another basis, another projection: its digest is in the keys.
-    parts = tuple(Part(key_of(p.content, basis.sha256), p.nonzeros, p) for p in partitions)
-    keys = [part.key for part in parts]
+    keys = projection_keys(store)
+    parts = tuple(Part(key, p.nonzeros, p) for key, p in zip(keys, partitions, strict=True))
     folds = fold_keys(keys, store.folds[-1])
     run_stage(
         Job(ledger, ProjectionStage(store.n_words, store.settings, store.path, basis)), parts, folds, crew

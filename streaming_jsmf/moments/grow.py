@@ -18,6 +18,7 @@ from streaming_jsmf.moments.manifest import shards_named, with_corpus, without
 from streaming_jsmf.moments.scan import require_scan_memory
 from streaming_jsmf.moments.store import MomentsStore, read_store, replace_manifest
 from streaming_jsmf.runtime.events import Listener, silent
+from streaming_jsmf.runtime.lock import sole_writer
 from streaming_jsmf.runtime.schedulers import Execution
 
 
@@ -40,17 +41,17 @@ def add_corpora(
     StoreError
         If the store, or a corpus that it was made of, is damaged or missing.
     """
-    store = read_store(path)
+    with sole_writer(path):
+        store = read_store(path)
+        unfinished = bool(store.missing_stages)
 
-    unfinished = bool(store.missing_stages)
+        def grown(manifest: Mapping[str, Any]) -> dict[str, Any]:
+            for corpus in corpora:
+                if not (unfinished and is_part(store, corpus)):
+                    manifest = _added(store, manifest, corpus)
+            return dict(manifest)
 
-    def grown(manifest: Mapping[str, Any]) -> dict[str, Any]:
-        for corpus in corpora:
-            if not (unfinished and is_part(store, corpus)):
-                manifest = _added(store, manifest, corpus)
-        return dict(manifest)
-
-    return _change(store, grown, execution, listener)
+        return _change(store, grown, execution, listener)
 
 
 def remove_from(
@@ -68,19 +69,20 @@ def remove_from(
     StoreError
         If the store, or a corpus that it was made of, is damaged or missing.
     """
-    store = read_store(path)
-    if not store.keeps_partitions:
-        raise InputError(
-            f"{path}: does not keep its partitions, so nothing can be taken out; scan what is to stay into another "
-            "store (with --keep-partitions, to remove from that one later)"
-        )
+    with sole_writer(path):
+        store = read_store(path)
+        if not store.keeps_partitions:
+            raise InputError(
+                f"{path}: does not keep its partitions, so nothing can be taken out; scan what is to stay into another "
+                "store (with --keep-partitions, to remove from that one later)"
+            )
 
-    def shrunk(manifest: Mapping[str, Any]) -> dict[str, Any]:
-        if store.missing_stages and not any(shards_named(manifest, name) for name in names):
-            return dict(manifest)  # an interrupted removal of the same has got this far
-        return without(manifest, names)
+        def shrunk(manifest: Mapping[str, Any]) -> dict[str, Any]:
+            if store.missing_stages and not any(shards_named(manifest, name) for name in names):
+                return dict(manifest)  # an interrupted removal of the same has got this far
+            return without(manifest, names)
 
-    return _change(store, shrunk, execution, listener)
+        return _change(store, shrunk, execution, listener)
 
 
 def _change(
@@ -89,7 +91,7 @@ def _change(
     execution: Execution | None,
     listener: Listener,
 ) -> MomentsStore:
-    """Finish the store as it is, then change its manifest and finish that."""
+    """Finish the store as it is, then change its manifest and finish that. The caller holds the lock."""
     execution = execution or Execution()
     before = store.manifest
     after = changed(before)

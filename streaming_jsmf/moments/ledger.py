@@ -20,6 +20,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from streaming_jsmf.config import fingerprint
 from streaming_jsmf.errors import StoreError
 from streaming_jsmf.runtime.files import fsync_directory, write_json
 from streaming_jsmf.runtime.zarr_arrays import ArrayDigest, create_group, read_array, write_array
@@ -52,14 +53,21 @@ def fold_keys(keys: Sequence[str], salt: str) -> tuple[str, ...]:
     return tuple(folds)
 
 
+def repair_remedy(store: Path) -> str:
+    """The end of a message about damage that can be mended."""
+    return f"mend it with streaming-jsmf scan CORPUS {store} --repair"
+
+
 def write_record(store: Path, name: str, attributes: Mapping[str, Any]) -> None:
-    """Commit a record: an attributes-only Zarr group under ``records/``, there at once or not at all."""
+    """Commit a record: an attributes-only Zarr group under ``records/``, there at once or not at all.
+
+    It carries the sha256 of itself: a flipped bit in a sum would look like another sum.
+    """
+    record = {**attributes, "sha256": fingerprint(attributes)}
     directory = store / RECORDS / name
     directory.mkdir(parents=True, exist_ok=True)
     fsync_directory(directory.parent)
-    write_json(
-        directory / "zarr.json", {"zarr_format": 3, "node_type": "group", "attributes": dict(attributes)}
-    )
+    write_json(directory / "zarr.json", {"zarr_format": 3, "node_type": "group", "attributes": record})
 
 
 def read_record(store: Path, name: str) -> dict[str, Any] | None:
@@ -69,11 +77,13 @@ def read_record(store: Path, name: str) -> dict[str, Any] | None:
         attributes = dict(json.loads(path.read_text(encoding="utf-8"))["attributes"])
         if not {"arrays", "scalars"} <= attributes.keys():
             raise KeyError("arrays, scalars")
+        if attributes.pop("sha256") != fingerprint(attributes):
+            raise ValueError("its contents differ from its sha256")
         return attributes
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"{path}: record is damaged ({error}); delete the store and scan again") from error
+        raise StoreError(f"{path}: record is damaged ({error}); {repair_remedy(store)}") from error
 
 
 def forget_record(store: Path, name: str) -> None:
@@ -140,6 +150,28 @@ class Ledger:
         """Read back a fold."""
         return self._read("fold", key)
 
+    def damage(self, kind: str, key: str, *, arrays: bool = True) -> StoreError | None:
+        """What is wrong with a ``part`` or ``fold``: with its record or, if asked, its arrays, which are read."""
+        try:
+            if arrays:
+                self._read(kind, key)
+            else:
+                read_record(self.store, self._name(kind, key))
+        except StoreError as error:
+            return error
+        return None
+
+    def drop(self, kind: str, key: str) -> None:
+        """Take back a ``part`` or ``fold`` whatever its state; the record goes first."""
+        name = self._name(kind, key)
+        shutil.rmtree(self.store / RECORDS / name, ignore_errors=True)
+        for attempt in (self.store / PARTIALS).glob(f"{name}-*"):
+            shutil.rmtree(attempt, ignore_errors=True)
+
+    def folds(self) -> frozenset[str]:
+        """Keys of the folds that have a record."""
+        return self._keys("fold")
+
     def history(self, keys: Sequence[str]) -> list[dict[str, Any]]:
         """The notes of the committed parts, in the order of ``keys``."""
         notes = []
@@ -201,10 +233,10 @@ class Ledger:
         name = self._name(kind, key)
         record = read_record(self.store, name)
         if record is None:
-            raise StoreError(f"{self.store}: record {name} is missing; run the scan again")
-        group = self.store / PARTIALS / str(record["attempt"])
+            raise StoreError(f"{self.store}: record {name} is missing; {repair_remedy(self.store)}")
+        group, remedy = self.store / PARTIALS / str(record["attempt"]), repair_remedy(self.store)
         arrays = {
-            array: read_array(group, array, ArrayDigest.from_fields(fields))
+            array: read_array(group, array, ArrayDigest.from_fields(fields), remedy=remedy)
             for array, fields in record["arrays"].items()
         }
         return Partial(arrays, record["scalars"])

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import differences
 from streaming_jsmf.errors import InputError, SettingsMismatchError
+from streaming_jsmf.moments.columns import column_name, read_columns, write_columns
 from streaming_jsmf.moments.engine import Crew
 from streaming_jsmf.moments.finish import finish_stages
 from streaming_jsmf.moments.ledger import Partial
@@ -28,8 +29,9 @@ from streaming_jsmf.moments.store import (
 )
 from streaming_jsmf.runtime.events import Listener, silent
 from streaming_jsmf.runtime.files import fsync_directory
+from streaming_jsmf.runtime.lock import sole_writer
 from streaming_jsmf.runtime.schedulers import Execution
-from streaming_jsmf.runtime.zarr_arrays import ArrayDigest, digest, read_array, write_array
+from streaming_jsmf.runtime.zarr_arrays import digest
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +65,11 @@ def merge_stores(
     StoreError
         If a store is incomplete or damaged, or a corpus is missing.
     """
+    with sole_writer(path):
+        return _merge_alone(path, other, execution or Execution(), listener)
+
+
+def _merge_alone(path: Path, other: Path, execution: Execution, listener: Listener) -> MomentsStore:
     store, second = read_store(path), read_store(other)
     if _is_merged(store, second):
         if not store.missing_stages:
@@ -81,9 +88,9 @@ def merge_stores(
         same_words=union.same,
     )
     manifest = merged_manifest(store.manifest, second.manifest, plan)
-    require_scan_memory(manifest, path, execution or Execution())
+    require_scan_memory(manifest, path, execution)
     if union.same:
-        _write_columns(store.path, columns)
+        write_columns(store.path, columns)
         _copy_parts(store, second, manifest, in_parts=plan.in_parts)
         merged = replace_manifest(store, manifest)
     else:
@@ -91,8 +98,7 @@ def merge_stores(
     return _finished(merged, execution, listener)
 
 
-def _finished(store: MomentsStore, execution: Execution | None, listener: Listener) -> MomentsStore:
-    execution = execution or Execution()
+def _finished(store: MomentsStore, execution: Execution, listener: Listener) -> MomentsStore:
     with execution.runner() as arguments:
         finish_stages(store, Crew(arguments, execution.tasks_at_once(arguments), listener))
     return store
@@ -166,7 +172,7 @@ def _rebuilt(
     beside.mkdir()
     try:
         made = write_empty_store(beside, manifest, union.words)
-        _write_columns(beside, [*(_read_columns(store, entry) for entry in _entries(store)), *columns])
+        write_columns(beside, [*(read_columns(store, entry) for entry in _entries(store)), *columns])
         ledger, keys = made.ledger("range"), part_keys(manifest)
         own = np.arange(store.n_words)
         for key, source, rows in ((keys[0], store, own), (keys[1], second, union.columns)):
@@ -201,7 +207,7 @@ def _columns(second: MomentsStore, union: Union) -> list[NDArray[np.int64] | Non
     """For each corpus of the second store where its words are in the union; None where they are the same."""
     columns: list[NDArray[np.int64] | None] = []
     for entry in _entries(second):
-        own = _read_columns(second, entry)
+        own = read_columns(second, entry)
         if union.same:
             columns.append(own)
         else:
@@ -209,25 +215,6 @@ def _columns(second: MomentsStore, union: Union) -> list[NDArray[np.int64] | Non
     return columns
 
 
-def _read_columns(store: MomentsStore, entry: Mapping[str, Any]) -> NDArray[np.int64] | None:
-    described = entry["columns"]
-    if described is None:
-        return None
-    digest_ = ArrayDigest(described["sha256"], (described["n_words"],), "int64")
-    values: NDArray[np.int64] = read_array(store.path, described["name"], digest_)
-    return values
-
-
 def _column_entry(columns: NDArray[np.int64]) -> dict[str, Any]:
     found = digest(columns)
-    return {"name": _column_name(found), "sha256": found.sha256, "n_words": len(columns)}
-
-
-def _column_name(found: ArrayDigest) -> str:
-    return f"columns-{found.sha256[:16]}"
-
-
-def _write_columns(path: Path, columns: Sequence[NDArray[np.int64] | None]) -> None:
-    for array in columns:
-        if array is not None:
-            write_array(path, _column_name(digest(array)), array, ["corpus_word"])
+    return {"name": column_name(found), "sha256": found.sha256, "n_words": len(columns)}

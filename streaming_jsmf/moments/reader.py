@@ -136,6 +136,7 @@ def open_moments(path: str | Path) -> Moments:
     missing = store.missing_stages
     if missing:
         raise StoreError(
-            f"{path}: incomplete, missing {', '.join(missing)}; run the same scan command again to finish it"
+            f"{path}: incomplete, missing {', '.join(missing)}; run the same scan command again to finish it, "
+            "with --repair if it says that something is damaged"
         )
     return Moments(store)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,13 @@ from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.linalg.factor import ROW_BLOCK_BYTES
+from streaming_jsmf.moments.checks import require_sound
 from streaming_jsmf.moments.engine import Crew
 from streaming_jsmf.moments.finish import finish_stages
 from streaming_jsmf.moments.manifest import load_partitions, new_manifest
 from streaming_jsmf.moments.store import MomentsStore, create_store, resume_store, words_digest
 from streaming_jsmf.runtime.events import Listener, silent
+from streaming_jsmf.runtime.lock import sole_writer
 from streaming_jsmf.runtime.memory import require_memory
 from streaming_jsmf.runtime.schedulers import Execution
 
@@ -66,17 +68,34 @@ def scan_corpus(
     ------
     InputError
         If the corpus holds a bad record, the settings differ from those of an existing store, or the
-        memory budget is too small. A store that holds no more than a bad corpus is removed again.
+        memory budget is too small, or another process writes the store. A store that holds no more than a bad corpus
+        is removed again.
     StoreError
-        If a shard or the store is damaged.
+        If a shard or the store is damaged; what is committed is read before anything is done, also if nothing is.
     """
     execution = execution or Execution()
     words = corpus.vocabulary().words
     manifest = new_manifest(corpus, settings, words_digest(words), keep_partitions=keep_partitions)
     existing = resume_store(path, manifest)
     if existing is not None and not existing.missing_stages:
+        require_sound(existing)
         return existing
     require_scan_memory(existing.manifest if existing else manifest, path, execution)
+    with sole_writer(path):
+        return _scan_alone(path, manifest, words, execution, listener)
+
+
+def _scan_alone(
+    path: Path,
+    manifest: Mapping[str, Any],
+    words: Sequence[str],
+    execution: Execution,
+    listener: Listener,
+) -> MomentsStore:
+    # Looked at again: another process may have been at work until now.
+    existing = resume_store(path, manifest)
+    if existing is not None:
+        require_sound(existing)
     # The scheduler comes first: if it does not answer, no store is made or touched.
     with execution.runner() as arguments:
         store = existing or create_store(path, manifest, words)

@@ -13,7 +13,7 @@ from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.linalg.factor import apply_gram, merge_factors, partition_factor
 from streaming_jsmf.linalg.probes import gaussian_probes
-from streaming_jsmf.moments.ledger import Partial
+from streaming_jsmf.moments.ledger import Partial, repair_remedy
 from streaming_jsmf.moments.partition import Sums, load_partition
 from streaming_jsmf.runtime.zarr_arrays import ArrayDigest, read_array
 
@@ -112,7 +112,8 @@ class ProjectionStage:
 
     def compute(self, partition: Partition) -> Partial:
         """One pass over the partition's data."""
-        basis = read_array(self.store, "basis", self.basis).astype(np.float32)
+        remedy = repair_remedy(self.store)
+        basis = read_array(self.store, "basis", self.basis, remedy=remedy).astype(np.float32)
         loaded = load_partition(partition, self.n_words, self.settings.document_weights)
         return Partial({"projection": apply_gram(loaded.block, basis)})
 

@@ -21,14 +21,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import ScanSettings, differences
+from streaming_jsmf.config import ScanSettings, differences, fingerprint
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.moments.ledger import (
     PARTIALS,
     RECORDS,
     Ledger,
     forget_record,
+    key_of,
     read_record,
+    repair_remedy,
     write_record,
 )
 from streaming_jsmf.moments.manifest import FORMAT_VERSION, MANIFEST_KEYS, part_keys, range_folds
@@ -120,8 +122,17 @@ class MomentsStore:
         A record of other partitions or words than those of the manifest is that of an earlier state of the store.
         """
         record = read_record(self.path, stage)
-        covers = self.manifest["vocabulary"] if stage == "words" else self.folds[-1]
-        return record if record is not None and record.get("covers") == covers else None
+        return record if record is not None and record.get("covers") == self._covers(stage) else None
+
+    def _covers(self, stage: str) -> str:
+        """What the outcome of a stage is made of, as a key."""
+        if stage == "words":
+            return str(self.manifest["vocabulary"])
+        if stage != "projection":
+            return self.folds[-1]
+        # Another basis, such as one that another processor computed in a repair, needs a projection of its own.
+        basis = self.outcome("basis")
+        return key_of(self.folds[-1], "" if basis is None else basis["arrays"]["basis"]["sha256"])
 
     @property
     def covered_fold(self) -> str | None:
@@ -143,7 +154,7 @@ class MomentsStore:
         forget_record(self.path, stage)
         digests = {name: self._write(name, values).fields() for name, values in arrays.items()}
         record = {
-            "covers": self.manifest["vocabulary"] if stage == "words" else self.folds[-1],
+            "covers": self._covers(stage),
             "arrays": digests,
             "scalars": dict(scalars),
             "history": list(history),
@@ -167,7 +178,7 @@ class MomentsStore:
 
     def read(self, name: str) -> NDArray[Any]:
         """Read a final array, verified against its digest; ``StoreError`` names what is damaged."""
-        return read_array(self.path, name, self.array_digest(name))
+        return read_array(self.path, name, self.array_digest(name), remedy=repair_remedy(self.path))
 
     def digests(self) -> dict[str, str]:
         """sha256 of every committed array, by name."""
@@ -193,7 +204,7 @@ def create_store(path: Path, manifest: Mapping[str, Any], words: Sequence[str]) 
 
 def write_empty_store(path: Path, manifest: Mapping[str, Any], words: Sequence[str]) -> MomentsStore:
     """Write manifest and vocabulary into an empty directory."""
-    create_group(path, {"kind": KIND, "manifest": dict(manifest)})
+    create_group(path, _attributes(manifest))
     for part in (PARTIALS, RECORDS):
         create_group(path / part, {})
     made = MomentsStore(path, manifest)
@@ -203,9 +214,13 @@ def write_empty_store(path: Path, manifest: Mapping[str, Any], words: Sequence[s
 
 def replace_manifest(store: MomentsStore, manifest: Mapping[str, Any]) -> MomentsStore:
     """Give a store another manifest, in one step; stages that cover another state become missing."""
-    attributes = {"kind": KIND, "manifest": dict(manifest)}
-    write_json(store.path / "zarr.json", {"zarr_format": 3, "node_type": "group", "attributes": attributes})
+    root = {"zarr_format": 3, "node_type": "group", "attributes": _attributes(manifest)}
+    write_json(store.path / "zarr.json", root)
     return MomentsStore(store.path, manifest)
+
+
+def _attributes(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    return {"kind": KIND, "manifest": dict(manifest), "manifest_sha256": fingerprint(manifest)}
 
 
 def words_digest(words: Sequence[str]) -> str:
@@ -228,6 +243,7 @@ def resume_store(path: Path, manifest: Mapping[str, Any]) -> MomentsStore | None
     if not path.exists():
         return None
     if not (path / "zarr.json").exists():
+        _refuse_lost_root(path)
         raise InputError(f"{path}: exists and is not a moments store; give a path that is free")
     store = read_store(path)
     _require_same(store, manifest)
@@ -245,6 +261,7 @@ def read_store(path: Path) -> MomentsStore:
         If its metadata are damaged.
     """
     if not (path / "zarr.json").exists():
+        _refuse_lost_root(path)
         raise InputError(f"{path}: no moments store is here; make one with streaming-jsmf scan CORPUS {path}")
     attributes = read_attributes(path)
     if attributes.get("kind") != KIND:
@@ -263,7 +280,20 @@ def read_store(path: Path) -> MomentsStore:
         raise StoreError(
             f"{path}/zarr.json: the manifest lacks {', '.join(sorted(missing))}; delete the store and scan again"
         )
+    if attributes.get("manifest_sha256") != fingerprint(manifest):
+        raise StoreError(
+            f"{path}/zarr.json: the manifest differs from its sha256; delete the store and scan again"
+        )
     return MomentsStore(path, manifest)
+
+
+def _refuse_lost_root(path: Path) -> None:
+    """A store without its root is not free for another; and what it was made of stood there alone."""
+    if (path / RECORDS).is_dir() and (path / PARTIALS).is_dir():
+        raise StoreError(
+            f"{path}/zarr.json is missing, and with it what the store was made of; put it back from a copy, or delete "
+            "the store and scan again"
+        )
 
 
 def _require_same(store: MomentsStore, wanted: Mapping[str, Any]) -> None:

@@ -122,8 +122,12 @@ def write_array(
     return digest(values)
 
 
-def read_array(group: Path, name: str, expected: ArrayDigest | None) -> NDArray[Any]:
+def read_array(
+    group: Path, name: str, expected: ArrayDigest | None, *, remedy: str = "make the store again"
+) -> NDArray[Any]:
     """Read array ``name`` of the group at ``group`` and compare it with its digest.
+
+    ``remedy`` ends the message about damage.
 
     Raises
     ------
@@ -135,8 +139,14 @@ def read_array(group: Path, name: str, expected: ArrayDigest | None) -> NDArray[
         warnings.filterwarnings("ignore", category=zarr.errors.UnstableSpecificationWarning)
         try:
             array = zarr.open_array(store=str(place), mode="r")
-        except (OSError, ValueError, KeyError, zarr.errors.BaseZarrError) as error:
-            raise StoreError(f"{place}: array is missing or its metadata is damaged ({error})") from error
+        except Exception as error:
+            # Damaged metadata may say anything, and zarr raises what it likes of it.
+            reason = " ".join(str(error).split())
+            raise StoreError(
+                f"{place}: array is missing or its metadata is damaged ({reason}); {remedy}"
+            ) from error
+        if expected is not None and tuple(array.shape) != expected.shape:
+            raise StoreError(f"{place}: has shape {array.shape}, {expected.shape} was committed; {remedy}")
         values = np.empty(array.shape, dtype=object if array.dtype.kind in "OUT" else array.dtype)
         step = int(array.chunks[0]) if array.ndim else 1
         for number, start in enumerate(range(0, array.shape[0], step)):
@@ -146,12 +156,9 @@ def read_array(group: Path, name: str, expected: ArrayDigest | None) -> NDArray[
             except Exception as error:
                 # Each codec raises what it likes on a short buffer; every one of them means damage here.
                 chunk = "/".join(["c", str(number), *["0"] * (array.ndim - 1)])
-                raise StoreError(
-                    f"{place}/{chunk}: chunk is truncated or damaged; make the store again"
-                ) from error
+                raise StoreError(f"{place}/{chunk}: chunk is truncated or damaged; {remedy}") from error
     if expected is not None and digest(values) != expected:
         raise StoreError(
-            f"{place}: values differ from the committed digest (a chunk is missing or altered); "
-            "make the store again"
+            f"{place}: values differ from the committed digest (a chunk is missing or altered); {remedy}"
         )
     return values

@@ -10,6 +10,7 @@ from streaming_jsmf.corpus.ingest.work import KIND, RECORD_NAME, Work
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.model.store import KIND as MODEL_KIND
 from streaming_jsmf.model.store import read_model
+from streaming_jsmf.moments.checks import require_sound
 from streaming_jsmf.moments.provenance import describe_making
 from streaming_jsmf.moments.store import KIND as MOMENTS_KIND
 from streaming_jsmf.moments.store import MomentsStore, read_store
@@ -86,8 +87,7 @@ def _describe_moments(store: MomentsStore) -> dict[str, Any]:
         ledger = store.ledger(stage)
         folded = ledger.folded(store.folds) if stage == "range" else 0
         described[f"{stage}_partitions_done"] = max(len(ledger.parts()), folded)
-    for name in store.digests():
-        store.read(name)
+    require_sound(store)
     return described
 
 

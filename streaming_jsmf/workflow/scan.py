@@ -12,6 +12,7 @@ from streaming_jsmf.errors import SettingsMismatchError
 from streaming_jsmf.moments.grow import add_corpora, is_part, remove_from
 from streaming_jsmf.moments.merge import merge_stores
 from streaming_jsmf.moments.reader import Moments, open_moments
+from streaming_jsmf.moments.repair import repair_store
 from streaming_jsmf.moments.scan import scan_corpus
 from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.runtime.events import Listener, silent
@@ -52,19 +53,24 @@ def scan(
     *,
     keep_partitions: bool = False,
     changes: Changes | None = None,
+    repair: bool = False,
 ) -> Moments:
     """Scan the corpus at a path or URL into the moments store at ``moments``, or finish an interrupted scan.
 
     ``settings.scans`` passes over the data; none if the store is complete. A store that is there is changed as it
-    stands: of the settings its own hold, and ``corpus`` must be one of its corpora or one to be removed.
+    stands: of the settings its own hold, and ``corpus`` must be one of its corpora or one to be removed. With
+    ``repair`` what is damaged is made again first.
 
     Raises
     ------
     InputError, StoreError
-        See ``open_corpus``, ``scan_corpus``, ``add_corpora``, ``remove_from`` and ``merge_stores``.
+        See ``open_corpus``, ``scan_corpus``, ``repair_store``, ``add_corpora``, ``remove_from`` and ``merge_stores``.
     """
     store, changes = local_path(moments, "a moments store"), changes or Changes()
-    if not (changes.any and (store / "zarr.json").exists()):
+    if repair:
+        _require_same(store, corpus, settings, changes)
+        repair_store(store, execution, listener)
+    elif not (changes.any and (store / "zarr.json").exists()):
         scan_corpus(
             open_corpus(corpus),
             store,
