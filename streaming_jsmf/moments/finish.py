@@ -17,6 +17,7 @@ from streaming_jsmf.moments.manifest import load_partitions, part_keys
 from streaming_jsmf.moments.stages import SHARED_PROBES, SUM_ARRAYS, ProjectionStage, RangeStage
 from streaming_jsmf.moments.store import MomentsStore
 from streaming_jsmf.runtime.blas import single_blas_thread
+from streaming_jsmf.timing import span
 
 
 def finish_stages(store: MomentsStore, crew: Crew) -> None:
@@ -30,7 +31,8 @@ def finish_stages(store: MomentsStore, crew: Crew) -> None:
         If a shard or the store is damaged.
     """
     for stage in store.missing_stages:
-        _STEPS[stage](store, crew)
+        with span("finish"):
+            _STEPS[stage](store, crew)
 
 
 def _range_parts(store: MomentsStore) -> tuple[Part, ...]:
@@ -71,7 +73,8 @@ def normalised(folded: Partial) -> dict[str, NDArray[Any]]:
     arrays["row_sum"] = arrays["row_sum"] / total
     arrays["diagonal"] = arrays["diagonal"] / total
     if "factor" in folded.arrays:
-        arrays["factor"] = (folded.arrays["factor"] / np.sqrt(total)).astype(np.float32)
+        # In float32 throughout: a scalar of float64 would make a copy of twice the size.
+        arrays["factor"] = folded.arrays["factor"] * np.float32(1 / np.sqrt(total))
     else:
         arrays["sketch"] = folded.arrays["sketch"] / total
     return arrays
@@ -79,7 +82,7 @@ def normalised(folded: Partial) -> dict[str, NDArray[Any]]:
 
 def _basis(store: MomentsStore, crew: Crew) -> None:
     del crew
-    with single_blas_thread():
+    with single_blas_thread(), span("basis"):
         pairs = _first_eigenpairs(store)
     store.commit_stage("basis", {"basis": pairs.vectors, "basis_eigenvalues": pairs.values}, {})
 
