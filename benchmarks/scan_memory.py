@@ -55,7 +55,9 @@ def main(
 def measure(path: Path, moments: Path, settings: ScanSettings, workers: int) -> int:
     """Scan in a new process and return its peak resident memory in bytes; prints the row."""
     corpus = open_corpus(path)
-    partitions = plan_partitions(list_units(corpus), settings.partition_budget(corpus.nonzeros))
+    partitions = plan_partitions(
+        list_units(corpus), settings.partition_budget(corpus.nonzeros, corpus.n_words)
+    )
     arguments = ["scan", str(path), str(moments), "--workers", str(workers)]
     arguments += ["--max-topics", str(settings.max_topics)]
     arguments += ["--partition-nonzeros", str(settings.partition_nonzeros)]

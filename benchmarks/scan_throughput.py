@@ -27,7 +27,9 @@ from streaming_jsmf.runtime.blas import single_blas_thread
 
 def kernel_seconds(corpus: Corpus, settings: ScanSettings) -> float:
     """Seconds of one thread in the products alone: power_steps times the factor's width, once the basis'."""
-    partitions = plan_partitions(list_units(corpus), settings.partition_budget(corpus.nonzeros))
+    partitions = plan_partitions(
+        list_units(corpus), settings.partition_budget(corpus.nonzeros, corpus.n_words)
+    )
     wide = gaussian_probes(corpus.n_words, settings.factor_width, 0, "wide")
     narrow = np.ascontiguousarray(wide[:, : settings.basis_width])
     total = 0.0

@@ -24,6 +24,10 @@ CAPPED_LENGTH = 200
 #: Bounds of the default partition size, in nonzeros.
 SMALLEST_PARTITION, LARGEST_PARTITION, DEFAULT_PARTITIONS = 8_000_000, 64_000_000, 64
 
+#: Nonzeros of a partition for each word, within the bounds: what is done once for each partition (merging, committing)
+#: grows with the words, and is to stay small beside what is done for each nonzero.
+NONZEROS_PER_WORD = 200
+
 
 def fingerprint(fields: Mapping[str, Any]) -> str:
     """Return the sha256 (hex) of the canonical JSON of ``fields``."""
@@ -57,7 +61,8 @@ class ScanSettings:
     document_weights
         ``capped``: min(length, 200). ``uniform``: 1, as in the papers. ``length``: the tokens of the document.
     partition_nonzeros
-        Nonzeros of a partition, the unit of work and of resumption. None: total / 64, between 8 M and 64 M.
+        Nonzeros of a partition, the unit of work and of resumption. None: the larger of total / 64 and 200 for each
+        word, between 8 M and 64 M.
     power_steps
         Multiplications of a partition by itself, all in memory. More: smaller error, more time.
     seed
@@ -98,11 +103,12 @@ class ScanSettings:
         """Columns m of the basis Q of the second scan: 2 K, and at least K + 10."""
         return max(2 * self.max_topics, self.max_topics + 10)
 
-    def partition_budget(self, nonzeros: int) -> int:
-        """Nonzeros of a partition for a corpus of ``nonzeros``; the number of workers plays no part."""
+    def partition_budget(self, nonzeros: int, n_words: int) -> int:
+        """Nonzeros of a partition for a corpus; the number of workers plays no part."""
         if self.partition_nonzeros is not None:
             return self.partition_nonzeros
-        return min(max(nonzeros // DEFAULT_PARTITIONS, SMALLEST_PARTITION), LARGEST_PARTITION)
+        wanted = max(nonzeros // DEFAULT_PARTITIONS, NONZEROS_PER_WORD * n_words, SMALLEST_PARTITION)
+        return min(wanted, LARGEST_PARTITION)
 
     def fields(self) -> dict[str, Any]:
         """The settings as plain JSON values, in the order of the definition."""

@@ -37,7 +37,7 @@ scan_options = _all(
                  default=_DEFAULTS.document_weights, show_default=True,
                  help="capped: min(length, 200). uniform: as in the papers. length: tokens."),
     click.option("--partition-nonzeros", type=int, default=None,
-                 help="Nonzeros of a partition.  [default: total / 64, from 8 M to 64 M]"),
+                 help="Nonzeros of a partition.  [default: total / 64 or 200 a word, from 8 M to 64 M]"),
     click.option("--partition-by", default=None, metavar="COLUMN",
                  help="Metadata column whose values get partitions of their own, such as year."),
     click.option("--power-steps", type=int, default=_DEFAULTS.power_steps, show_default=True,

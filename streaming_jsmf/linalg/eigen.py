@@ -11,7 +11,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.linalg.gram import GRAM_FLOOR, change_basis, gram, inverse_square_root, orthonormalise
+from streaming_jsmf.linalg.gram import (
+    GRAM_FLOOR,
+    PANEL_ROWS,
+    change_basis,
+    gram,
+    inverse_square_root,
+    orthonormalise,
+    rotate,
+    single_gram,
+)
 from streaming_jsmf.linalg.typing import FloatArray
 
 #: Vocabularies up to this size are decomposed densely.
@@ -78,25 +87,18 @@ def factor_eigenpairs(factor: FloatArray, diagonal: NDArray[np.float64], count: 
         f = factor.astype(np.float64)
         values, vectors = np.linalg.eigh(f @ f.T - np.diag(diagonal))
         return with_fixed_signs(values[::-1][:count], vectors[:, ::-1][:, :count])
-    start = orthonormalise(factor)
-    block = _RitzBlock.of(start, _times(factor, diagonal, start), count + GUARD_VECTORS)
+    factor = factor.astype(np.float32, copy=False)
+    block = _first_block(factor, diagonal, count + GUARD_VECTORS)
     for _ in range(DAVIDSON_STEPS):
-        residual = block.product - block.vectors * block.values.astype(np.float32)
-        worst = np.linalg.norm(residual[:, :count], axis=0).max(initial=0.0)
-        if worst < RESIDUAL_TOLERANCE * block.values[0]:
+        corrections = _corrections(block, diagonal, count)
+        if corrections is None:
             break
-        # A shift above zero keeps the denominators positive where a wanted eigenvalue is not.
-        shifts = np.maximum(block.values, SMALLEST_SHIFT * block.values[0])
-        np.divide(residual, diagonal[:, None].astype(np.float32) + shifts.astype(np.float32), out=residual)
-        # Small columns beside orthonormal ones would be taken for noise.
-        lengths = np.maximum(np.linalg.norm(residual, axis=0), np.finfo(np.float32).tiny)
-        np.divide(residual, lengths, out=residual)
-        span = _side_by_side(block.vectors, residual)
-        product = _side_by_side(block.product, _times(factor, diagonal, residual))
+        span = _side_by_side(block.vectors, corrections)
+        product = _side_by_side(block.product, _times(factor, diagonal, corrections))
+        del block, corrections
         block = _RitzBlock.of(span, product, count + GUARD_VECTORS)
-    return with_fixed_signs(
-        block.values[:count], np.linalg.qr(block.vectors[:, :count].astype(np.float64))[0]
-    )
+        del span, product
+    return with_fixed_signs(block.values[:count], _refined(block.vectors[:, :count]))
 
 
 @dataclass(frozen=True)
@@ -109,13 +111,48 @@ class _RitzBlock:
 
     @classmethod
     def of(cls, vectors: NDArray[np.float32], product: NDArray[np.float32], count: int) -> _RitzBlock:
-        """The ``count`` largest algebraic Ritz pairs of the span of ``vectors``, given C times them."""
+        """The ``count`` largest algebraic Ritz pairs of the span of ``vectors``, given C times them.
+
+        Both arrays are overwritten.
+        """
         whiten = inverse_square_root(gram(vectors), GRAM_FLOOR)
-        small = whiten.T @ gram(vectors, product) @ whiten
+        small = whiten.T @ single_gram(vectors, product) @ whiten
         values, rotation = np.linalg.eigh((small + small.T) / 2)
         keep = np.arange(values.size)[::-1][:count]
         mix = whiten @ rotation[:, keep]
-        return cls(values[keep], change_basis(vectors, mix), change_basis(product, mix))
+        return cls(values[keep], rotate(vectors, mix), rotate(product, mix))
+
+
+def _first_block(factor: NDArray[np.float32], diagonal: NDArray[np.float64], count: int) -> _RitzBlock:
+    start = orthonormalise(factor)
+    return _RitzBlock.of(start, _times(factor, diagonal, start), count)
+
+
+def _corrections(block: _RitzBlock, diagonal: NDArray[np.float64], count: int) -> NDArray[np.float32] | None:
+    """Unit columns (lambda_j + D)^-1 r_j of the residuals r_j; None if those of the first ``count`` pairs are small."""
+    residual = block.vectors * -block.values.astype(np.float32)
+    residual += block.product
+    worst = _lengths(residual)[:count].max(initial=0.0)
+    if worst < RESIDUAL_TOLERANCE * block.values[0]:
+        return None
+    # A shift above zero keeps the denominators positive where a wanted eigenvalue is not.
+    shifts = np.maximum(block.values, SMALLEST_SHIFT * block.values[0]).astype(np.float32)
+    for start in range(0, residual.shape[0], PANEL_ROWS):
+        rows = slice(start, start + PANEL_ROWS)
+        residual[rows] /= diagonal[rows, None].astype(np.float32) + shifts
+    # Small columns beside orthonormal ones would be taken for noise.
+    residual /= np.maximum(_lengths(residual), np.finfo(np.float32).tiny)
+    return residual
+
+
+def _lengths(columns: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.sqrt(np.einsum("ij,ij->j", columns, columns))
+
+
+def _refined(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Columns orthonormal in float32 made so in float64, by one Cholesky factor of their Gram matrix."""
+    lower = np.linalg.cholesky(gram(vectors))
+    return np.asarray(vectors.astype(np.float64) @ np.linalg.inv(lower).T)
 
 
 def _side_by_side(left: FloatArray, right: FloatArray) -> NDArray[np.float32]:
@@ -126,10 +163,14 @@ def _side_by_side(left: FloatArray, right: FloatArray) -> NDArray[np.float32]:
     return both
 
 
-def _times(factor: FloatArray, diagonal: NDArray[np.float64], vectors: FloatArray) -> NDArray[np.float32]:
+def _times(
+    factor: NDArray[np.float32], diagonal: NDArray[np.float64], vectors: NDArray[np.float32]
+) -> NDArray[np.float32]:
     """(F F' - D) X."""
-    product = change_basis(factor, gram(factor, vectors))
-    product -= diagonal[:, None].astype(np.float32) * vectors
+    product = change_basis(factor, single_gram(factor, vectors))
+    for start in range(0, product.shape[0], PANEL_ROWS):
+        rows = slice(start, start + PANEL_ROWS)
+        product[rows] -= diagonal[rows, None].astype(np.float32) * vectors[rows]
     return product
 
 

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.linalg.gram import PANEL_ROWS, change_basis, gram, inverse_square_root, orthonormalise
+from streaming_jsmf.linalg.gram import PANEL_ROWS, graded_inverse_square_root, gram, rotate, single_gram
 from streaming_jsmf.linalg.typing import FloatArray
+from streaming_jsmf.timing import span
 
 #: Bytes of the temporary H X of one row block; bounds memory for corpora of many short documents.
 ROW_BLOCK_BYTES = 64 * 2**20
@@ -34,13 +35,25 @@ def apply_gram(block: csr_array[Any], vectors: FloatArray) -> NDArray[np.float32
     -------
     (words, columns) float32, summed over fixed row blocks, so that the same partition gives the same bits.
     """
+    return _multiply(block, vectors, None)
+
+
+def _multiply(
+    block: csr_array[Any], vectors: FloatArray, core: NDArray[np.float64] | None
+) -> NDArray[np.float32]:
+    """H'(H X); adds (H X)'(H X) to ``core``, if there is one, while H X is at hand."""
     n_documents, n_words = block.shape
     x = np.ascontiguousarray(vectors, dtype=np.float32)
     step = max(1, ROW_BLOCK_BYTES // (4 * x.shape[1]))
     total: NDArray[np.float32] | None = None
     for start in range(0, n_documents, step):
         rows = _rows(block, start, min(start + step, n_documents))
-        part = rows.T @ (rows @ x)
+        with span("products"):
+            inner = rows @ x
+            part = rows.T @ inner
+        if core is not None:
+            core += gram(inner)
+        del inner
         if total is None:
             total = part
         else:
@@ -60,7 +73,9 @@ def partition_factor(
 ) -> NDArray[np.float32]:
     """Randomized factor of H'H with power steps inside the partition (Halko et al. 2011, sec. 4.5 and 5.5).
 
-    X <- orth(H'(H X)) ``power_steps - 1`` times, then the Nystrom form F = (H'H X) (X' H'H X)^(-1/2).
+    X <- (H'H X) (X' H'H X)^(-1/2), ``power_steps`` times: each step gives the Nystrom form of a factor, and the next
+    one starts from its columns. They are H'Z with Z an orthonormal basis of H X, so the iteration is stable without
+    an orthonormalisation among the words, and X' H'H X = (H X)'(H X) is cheap where documents are fewer than words.
 
     Parameters
     ----------
@@ -77,12 +92,18 @@ def partition_factor(
     rank at most L.
     """
     x: NDArray[np.float32] = probes
-    for _ in range(power_steps - 1):
-        x = orthonormalise(apply_gram(block, x))
+    del probes  # an N x L array less beside those of the later steps
+    for _ in range(power_steps):
+        core = np.zeros((x.shape[1], x.shape[1]))
+        if block.shape[0] <= block.shape[1]:
+            product = _multiply(block, x, core)
+        else:
+            product = _multiply(block, x, None)
+            core = gram(x, product)
+        x = rotate(product, graded_inverse_square_root(core))
         if x.shape[1] == 0:
             return x
-    product = apply_gram(block, x)
-    return change_basis(product, inverse_square_root(gram(x, product)))
+    return x
 
 
 def merge_factors(
@@ -105,10 +126,10 @@ def merge_factors(
     """
     p = folded.shape[1]
     small = np.empty((p + partition.shape[1],) * 2)
-    small[:p, :p] = gram(folded)
-    small[:p, p:] = gram(folded, partition)
+    small[:p, :p] = single_gram(folded)
+    small[:p, p:] = single_gram(folded, partition)
     small[p:, :p] = small[:p, p:].T
-    small[p:, p:] = gram(partition)
+    small[p:, p:] = single_gram(partition)
     values, vectors = np.linalg.eigh(small)
     keep = np.arange(values.size)[::-1][:width]
     # What rounding leaves below zero or at its level is no direction of the data.

@@ -1,7 +1,8 @@
 """Gram matrices and changes of basis of tall matrices, panel by panel.
 
 Tall matrices are float32 (a scan is bound by memory traffic); everything that is squared is
-accumulated in float64, which is what keeps eigenvalues below 1e-7 of the largest meaningful.
+accumulated in float64, which is what keeps eigenvalues below 1e-7 of the largest meaningful. Where the
+columns are orthogonal or nearly so, squares do not cancel, and panels may be multiplied in float32.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from streaming_jsmf.linalg.typing import FloatArray
 
 #: Rows converted to float64 at a time: temporaries stay in the cache, and the bits stay the same.
 PANEL_ROWS = 4096
+
+#: Rows of a panel that is multiplied in float32: short, so that its rounding stays that of its entries.
+SINGLE_ROWS = 1024
 
 #: Eigenvalues of X'AX below this share of the first are noise of float32 products.
 CORE_FLOOR = 1e-7
@@ -32,6 +36,20 @@ def gram(left: FloatArray, right: FloatArray | None = None) -> NDArray[np.float6
             panel if right is None else right[start : start + PANEL_ROWS].astype(np.float64, copy=False)
         )
         total += panel.T @ other_panel
+    return total
+
+
+def single_gram(left: NDArray[np.float32], right: NDArray[np.float32] | None = None) -> NDArray[np.float64]:
+    """As ``gram``, with panels multiplied in float32 and added in float64: a quarter of the time.
+
+    Each entry is off by about 1e-7 of the lengths of its two columns. That is harmless where weak directions have
+    short columns of their own, as in a factor, and ruinous where they hide in long ones, as after a power step.
+    """
+    other = left if right is None else right
+    total = np.zeros((left.shape[1], other.shape[1]))
+    for start in range(0, left.shape[0], SINGLE_ROWS):
+        panel = left[start : start + SINGLE_ROWS]
+        total += panel.T @ (panel if right is None else right[start : start + SINGLE_ROWS])
     return total
 
 
@@ -55,6 +73,26 @@ def change_basis(matrix: FloatArray, basis: FloatArray) -> NDArray[np.float32]:
         rows = slice(start, start + PANEL_ROWS)
         np.matmul(matrix[rows].astype(np.float32, copy=False), small, out=result[rows])
     return result
+
+
+def rotate(matrix: NDArray[np.float32], basis: FloatArray) -> NDArray[np.float32]:
+    """``change_basis`` in the memory of ``matrix`` (N x p, float32, overwritten); ``basis`` is p x r, r <= p."""
+    small = basis.astype(np.float32)
+    width = small.shape[1]
+    for start in range(0, matrix.shape[0], PANEL_ROWS):
+        rows = slice(start, start + PANEL_ROWS)
+        matrix[rows, :width] = matrix[rows] @ small
+    return matrix if width == matrix.shape[1] else np.ascontiguousarray(matrix[:, :width])
+
+
+def graded_inverse_square_root(core: FloatArray) -> NDArray[np.float64]:
+    """``inverse_square_root`` after scaling ``core`` to a unit diagonal.
+
+    For columns of very different lengths: a short one is as exact as a long one, and must not be taken for noise.
+    """
+    lengths = np.sqrt(np.maximum(np.diagonal(core), 0.0))
+    scale = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+    return np.asarray(scale[:, None] * inverse_square_root(core * scale * scale[:, None]))
 
 
 def orthonormalise(matrix: FloatArray, floor: float = GRAM_FLOOR) -> NDArray[np.float32]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,13 +29,37 @@ def gaussian_probes(n_words: int, width: int, seed: int, label: str) -> NDArray[
     -------
     (n_words, width) float32
     """
+    probes = np.empty((n_words, width), dtype=np.float32)
+    for rows, bits in _blocks(probes, seed, label):
+        np.random.Generator(bits).standard_normal(out=rows, dtype=np.float32)
+    return probes
+
+
+def uniform_probes(n_words: int, width: int, seed: int, label: str) -> NDArray[np.float32]:
+    """Test matrix of independent entries, uniform over the odd multiples of 2^-16 in (-1, 1).
+
+    As good as a normal one where power steps follow, at a sixth of the time; the arguments are those of
+    ``gaussian_probes``. Not signs: a small square matrix of signs is often singular.
+
+    Returns
+    -------
+    (n_words, width) float32
+    """
+    probes = np.empty((n_words, width), dtype=np.float32)
+    for rows, bits in _blocks(probes, seed, label):
+        raw = bits.random_raw(-(-rows.size // 4)).astype("<u8", copy=False)
+        np.multiply(raw.view("<i2")[: rows.size].reshape(rows.shape), np.float32(2**-15), out=rows)
+        rows += np.float32(2**-16)
+    return probes
+
+
+def _blocks(
+    probes: NDArray[np.float32], seed: int, label: str
+) -> Iterator[tuple[NDArray[np.float32], np.random.Philox]]:
+    """Row blocks of a matrix to fill, each with a generator of its own."""
     digest = hashlib.sha256(f"{seed}:{label}".encode()).digest()
     key = np.frombuffer(digest[:16], dtype=np.uint64)
-    probes = np.empty((n_words, width), dtype=np.float32)
-    for block, start in enumerate(range(0, n_words, ROWS_PER_COUNTER)):
+    for block, start in enumerate(range(0, probes.shape[0], ROWS_PER_COUNTER)):
         # The two high words of the counter name the block; the low ones are the generator's own.
         counter = np.array([0, 0, block, 0], dtype=np.uint64)
-        generator = np.random.Generator(np.random.Philox(key=key, counter=counter))
-        rows = probes[start : start + ROWS_PER_COUNTER]
-        generator.standard_normal(out=rows, dtype=np.float32)
-    return probes
+        yield probes[start : start + ROWS_PER_COUNTER], np.random.Philox(key=key, counter=counter)

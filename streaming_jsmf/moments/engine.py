@@ -23,6 +23,7 @@ from streaming_jsmf.runtime.blas import single_blas_thread
 from streaming_jsmf.runtime.events import Commits, Cost, Listener, StageFinished, StageStarted, watch_commits
 from streaming_jsmf.runtime.memory import peak_memory, release_unused_memory
 from streaming_jsmf.runtime.task_graph import Key, TaskGraph
+from streaming_jsmf.timing import span
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +80,8 @@ def commit_part(job: Job, part: Part, *after: str) -> str:
         "content": partition.content,
         **cost.fields(),
     }
-    job.ledger.commit_part(part.key, partial, note)
+    with span("commit"):
+        job.ledger.commit_part(part.key, partial, note)
     return token
 
 
@@ -90,9 +92,12 @@ def commit_fold(job: Job, part: str, before: str | None, fold: str, *after: str)
     if job.ledger.has_fold(fold):
         return token
     with single_blas_thread():
-        folded = None if before is None else job.ledger.read_fold(before)
-        partial = job.stage.fold(folded, job.ledger.read_part(part))
-        job.ledger.commit_fold(fold, partial, part, None if before == job.protected else before)
+        with span("commit"):
+            folded = None if before is None else job.ledger.read_fold(before)
+            partial = job.ledger.read_part(part)
+        result = job.stage.fold(folded, partial)
+        with span("commit"):
+            job.ledger.commit_fold(fold, result, part, None if before == job.protected else before)
     return token
 
 

@@ -17,6 +17,7 @@ from streaming_jsmf.moments.manifest import load_partitions, part_keys
 from streaming_jsmf.moments.stages import SHARED_PROBES, SUM_ARRAYS, ProjectionStage, RangeStage
 from streaming_jsmf.moments.store import MomentsStore
 from streaming_jsmf.runtime.blas import single_blas_thread
+from streaming_jsmf.timing import span
 
 
 def finish_stages(store: MomentsStore, crew: Crew) -> None:
@@ -36,7 +37,8 @@ def finish_stages(store: MomentsStore, crew: Crew) -> None:
 def finish_stage(store: MomentsStore, stage: str, crew: Crew) -> None:
     """Run one stage if the store lacks it and has those before it; errors as in ``finish_stages``."""
     if store.outcome(stage) is None:
-        _STEPS[stage](store, crew)
+        with span("finish"):
+            _STEPS[stage](store, crew)
 
 
 def projection_keys(store: MomentsStore) -> tuple[str, ...]:
@@ -83,7 +85,8 @@ def normalised(folded: Partial) -> dict[str, NDArray[Any]]:
     arrays["row_sum"] = arrays["row_sum"] / total
     arrays["diagonal"] = arrays["diagonal"] / total
     if "factor" in folded.arrays:
-        arrays["factor"] = (folded.arrays["factor"] / np.sqrt(total)).astype(np.float32)
+        # In float32 throughout: a scalar of float64 would make a copy of twice the size.
+        arrays["factor"] = folded.arrays["factor"] * np.float32(1 / np.sqrt(total))
     else:
         arrays["sketch"] = folded.arrays["sketch"] / total
     return arrays
@@ -91,7 +94,7 @@ def normalised(folded: Partial) -> dict[str, NDArray[Any]]:
 
 def _basis(store: MomentsStore, crew: Crew) -> None:
     del crew
-    with single_blas_thread():
+    with single_blas_thread(), span("basis"):
         pairs = _first_eigenpairs(store)
     store.commit_stage("basis", {"basis": pairs.vectors, "basis_eigenvalues": pairs.values}, {})
 

@@ -30,7 +30,7 @@ from streaming_jsmf.moments.ledger import fold_keys, key_of
 FORMAT_VERSION = 2
 
 #: Changes when the same settings would give other bits; part of the settings' fingerprint.
-ALGORITHM_VERSION = 2
+ALGORITHM_VERSION = 3
 
 #: Without one of these a manifest is damaged.
 MANIFEST_KEYS = frozenset(
@@ -58,7 +58,7 @@ def new_manifest(
     Reads the footers of the shards, and the metadata column if partitions are made by one.
     """
     fields = settings.fields()
-    budget = settings.partition_budget(corpus.nonzeros)
+    budget = settings.partition_budget(corpus.nonzeros, corpus.n_words)
     empty: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
         "settings": fields,

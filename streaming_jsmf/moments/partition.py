@@ -145,10 +145,18 @@ def load_partition(partition: Partition, n_words: int, scheme: DocumentWeights) 
     for block in _blocks(partition, n_words):
         lengths = _row_totals(block)
         weights = document_weights(lengths, scheme)
-        n = np.maximum(lengths, 2.0)
-        buffers.append(block, np.sqrt(weights / (n * (n - 1))))
+        buffers.append(block, _row_scale(lengths, weights))
         sums.append(block, lengths, weights)
     return LoadedPartition(buffers.finish(n_words), sums.finish())
+
+
+def load_block(partition: Partition, n_words: int, scheme: DocumentWeights) -> csr_array[Any]:
+    """As ``load_partition``, the scaled counts alone."""
+    buffers = _Buffers(partition.rows, sum(unit.nonzeros for unit in partition.units))
+    for block in _blocks(partition, n_words):
+        lengths = _row_totals(block)
+        buffers.append(block, _row_scale(lengths, document_weights(lengths, scheme)))
+    return buffers.finish(n_words)
 
 
 def _blocks(partition: Partition, n_words: int) -> Iterator[csr_array[Any]]:
@@ -164,6 +172,12 @@ def _blocks(partition: Partition, n_words: int) -> Iterator[csr_array[Any]]:
         yield csr_array(
             (block.data, new_ids[block.indices], block.indptr), shape=(block.shape[0], n_words), copy=False
         )
+
+
+def _row_scale(lengths: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    n = np.maximum(lengths, 2.0)
+    scale: NDArray[np.float64] = np.sqrt(weights / (n * (n - 1)))
+    return scale
 
 
 def _row_totals(block: csr_array[Any]) -> NDArray[np.float64]:

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.linalg.factor import apply_gram, merge_factors, partition_factor
-from streaming_jsmf.linalg.probes import gaussian_probes
+from streaming_jsmf.linalg.probes import gaussian_probes, uniform_probes
 from streaming_jsmf.moments.ledger import Partial, repair_remedy
-from streaming_jsmf.moments.partition import Sums, load_partition
+from streaming_jsmf.moments.partition import Sums, load_block, load_partition
 from streaming_jsmf.runtime.zarr_arrays import ArrayDigest, read_array
+from streaming_jsmf.timing import span
 
 #: Additive arrays and scalars of a partition.
 SUM_ARRAYS = ("row_sum", "diagonal", "term_count", "document_frequency")
@@ -65,15 +66,25 @@ class RangeStage:
 
     def compute(self, partition: Partition) -> Partial:
         """One pass over the partition's data; all power steps run on the copy in memory."""
-        loaded = load_partition(partition, self.n_words, self.settings.document_weights)
+        with span("read"):
+            loaded = load_partition(partition, self.n_words, self.settings.document_weights)
         if self.settings.range_finder == "halko":
             probes = gaussian_probes(self.n_words, self.width, self.settings.seed, SHARED_PROBES)
             range_arrays = {"sketch": apply_gram(loaded.block, probes)}
         else:
-            probes = gaussian_probes(self.n_words, self.width, self.settings.seed, partition.content)
-            range_arrays = {"factor": partition_factor(loaded.block, probes, self.settings.power_steps)}
+            with span("orthonormalise"):
+                # Held by the callee alone, which lets go of them after the first step.
+                range_arrays = {
+                    "factor": partition_factor(
+                        loaded.block, self._probes(partition.content), self.settings.power_steps
+                    )
+                }
         arrays, scalars = _sums_to_partial(loaded.sums)
         return Partial({**arrays, **range_arrays}, scalars)
+
+    def _probes(self, content: str) -> NDArray[np.float32]:
+        with span("probes"):
+            return uniform_probes(self.n_words, self.width, self.settings.seed, content)
 
     def fold(self, folded: Partial | None, partial: Partial) -> Partial:
         """Add the sums; merge the factors, or add the sketches in float64."""
@@ -84,7 +95,10 @@ class RangeStage:
         elif folded is None:
             arrays["factor"] = partial.arrays["factor"]
         else:
-            arrays["factor"] = merge_factors(folded.arrays["factor"], partial.arrays["factor"], self.width)
+            with span("merge"):
+                arrays["factor"] = merge_factors(
+                    folded.arrays["factor"], partial.arrays["factor"], self.width
+                )
         return Partial(arrays, _add_scalars(folded, partial))
 
 
@@ -112,10 +126,13 @@ class ProjectionStage:
 
     def compute(self, partition: Partition) -> Partial:
         """One pass over the partition's data."""
-        remedy = repair_remedy(self.store)
-        basis = read_array(self.store, "basis", self.basis, remedy=remedy).astype(np.float32)
-        loaded = load_partition(partition, self.n_words, self.settings.document_weights)
-        return Partial({"projection": apply_gram(loaded.block, basis)})
+        with span("commit"):
+            basis = read_array(self.store, "basis", self.basis, remedy=repair_remedy(self.store)).astype(
+                np.float32
+            )
+        with span("read"):
+            block = load_block(partition, self.n_words, self.settings.document_weights)
+        return Partial({"projection": apply_gram(block, basis)})
 
     def fold(self, folded: Partial | None, partial: Partial) -> Partial:
         """Add in float64."""
