@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import click
@@ -48,6 +47,7 @@ def scan(
 
     With --remove, --add or --merge a store that is there is changed; CORPUS is one of its corpora.
     """
+    from streaming_jsmf.runtime.files import exists, store_path
     from streaming_jsmf.workflow.scan import Changes
     from streaming_jsmf.workflow.scan import scan as run
 
@@ -56,7 +56,9 @@ def scan(
     run(
         corpus,
         moments,
-        None if changes.any and not given and Path(moments).exists() else ScanSettings(**settings),
+        None
+        if changes.any and not given and exists(store_path(moments, "a moments store") / "zarr.json")
+        else ScanSettings(**settings),
         options.execution(scheduler, workers, memory),
         progress_listener(),
         keep_partitions=keep_partitions,
@@ -153,7 +155,7 @@ def fit(
 def topics(model: str, words: int | None, as_json: bool) -> None:
     """Print the topics of MODEL."""
     if as_json:
-        click.echo(json.dumps(topic_rows(Path(model), words), ensure_ascii=False, indent=1))
+        click.echo(json.dumps(topic_rows(model, words), ensure_ascii=False, indent=1))
     else:
         _print_topics(model, words)
 
@@ -169,8 +171,8 @@ def info(path: str) -> None:
 
 def _print_topics(model: str, words: int | None = None) -> None:
     click.echo(f"model: {model}")
-    click.echo(format_topics(topic_rows(Path(model), words)))
-    for sentence in warnings_of(Path(model)):
+    click.echo(format_topics(topic_rows(model, words)))
+    for sentence in warnings_of(model):
         click.echo(f"warning: {sentence}", err=True)
 
 

@@ -11,11 +11,9 @@ Layout::
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,7 +30,14 @@ from streaming_jsmf.moments.ledger import (
     write_record,
 )
 from streaming_jsmf.moments.manifest import FORMAT_VERSION, MANIFEST_KEYS, part_keys, range_folds
-from streaming_jsmf.runtime.files import directory_written_beside, write_json
+from streaming_jsmf.runtime.files import (
+    StorePath,
+    exists,
+    is_free,
+    remove_store,
+    store_written,
+    write_json,
+)
 from streaming_jsmf.runtime.zarr_arrays import (
     ArrayDigest,
     create_group,
@@ -66,12 +71,12 @@ class MomentsStore:
     Parameters
     ----------
     path
-        Directory of the store.
+        Directory of the store, or its place behind a URL.
     manifest
         What it was made of: settings, corpus, partitions and their fingerprints.
     """
 
-    path: Path
+    path: StorePath
     manifest: Mapping[str, Any]
 
     @cached_property
@@ -174,23 +179,23 @@ class MomentsStore:
 
     def discard(self) -> None:
         """Delete the store."""
-        shutil.rmtree(self.path)
+        remove_store(self.path)
 
 
-def create_store(path: Path, manifest: Mapping[str, Any], words: Sequence[str]) -> MomentsStore:
+def create_store(path: StorePath, manifest: Mapping[str, Any], words: Sequence[str]) -> MomentsStore:
     """Make a new store; it appears with its manifest and vocabulary at once."""
-    with directory_written_beside(path) as beside:
+    with store_written(path) as beside:
         write_empty_store(beside, manifest, words)
     return MomentsStore(path, manifest)
 
 
-def write_empty_store(path: Path, manifest: Mapping[str, Any], words: Sequence[str]) -> MomentsStore:
-    """Write manifest and vocabulary into an empty directory."""
-    create_group(path, {"kind": KIND, "manifest": dict(manifest)})
+def write_empty_store(path: StorePath, manifest: Mapping[str, Any], words: Sequence[str]) -> MomentsStore:
+    """Write vocabulary and manifest into an empty directory; the root comes last, since it makes this a store."""
     for part in (PARTIALS, RECORDS):
         create_group(path / part, {})
     made = MomentsStore(path, manifest)
     made.commit_stage("words", {"word": np.array(words, dtype=object)}, {})
+    create_group(path, {"kind": KIND, "manifest": dict(manifest)})
     return made
 
 
@@ -206,7 +211,7 @@ def words_digest(words: Sequence[str]) -> str:
     return digest(np.array(words, dtype=object)).sha256
 
 
-def resume_store(path: Path, manifest: Mapping[str, Any]) -> MomentsStore | None:
+def resume_store(path: StorePath, manifest: Mapping[str, Any]) -> MomentsStore | None:
     """Return the store at ``path``, complete or not; None if nothing is there.
 
     Raises
@@ -218,16 +223,16 @@ def resume_store(path: Path, manifest: Mapping[str, Any]) -> MomentsStore | None
     StoreError
         If the store is damaged.
     """
-    if not path.exists():
+    if is_free(path):
         return None
-    if not (path / "zarr.json").exists():
+    if not exists(path / "zarr.json"):
         raise InputError(f"{path}: exists and is not a moments store; give a path that is free")
     store = read_store(path)
     _require_same(store, manifest)
     return store
 
 
-def read_store(path: Path) -> MomentsStore:
+def read_store(path: StorePath) -> MomentsStore:
     """Return the store at ``path``, complete or not.
 
     Raises
@@ -237,7 +242,7 @@ def read_store(path: Path) -> MomentsStore:
     StoreError
         If its metadata are damaged.
     """
-    if not (path / "zarr.json").exists():
+    if not exists(path / "zarr.json"):
         raise InputError(f"{path}: no moments store is here; make one with streaming-jsmf scan CORPUS {path}")
     attributes = read_attributes(path)
     if attributes.get("kind") != KIND:

@@ -15,7 +15,7 @@ from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.scan import scan_corpus
 from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.runtime.events import Listener, silent
-from streaming_jsmf.runtime.files import local_path
+from streaming_jsmf.runtime.files import StorePath, exists, store_path
 from streaming_jsmf.runtime.schedulers import Execution
 
 
@@ -45,7 +45,7 @@ class Changes:
 
 def scan(
     corpus: str | Path,
-    moments: str | Path,
+    moments: str | Path | StorePath,
     settings: ScanSettings | None = None,
     execution: Execution | None = None,
     listener: Listener = silent,
@@ -53,7 +53,7 @@ def scan(
     keep_partitions: bool = False,
     changes: Changes | None = None,
 ) -> Moments:
-    """Scan the corpus at a path or URL into the moments store at ``moments``, or finish an interrupted scan.
+    """Scan a corpus into the moments store at ``moments``, or finish an interrupted scan. Both are paths or URLs.
 
     ``settings.scans`` passes over the data; none if the store is complete. A store that is there is changed as it
     stands: of the settings its own hold, and ``corpus`` must be one of its corpora or one to be removed.
@@ -63,8 +63,8 @@ def scan(
     InputError, StoreError
         See ``open_corpus``, ``scan_corpus``, ``add_corpora``, ``remove_from`` and ``merge_stores``.
     """
-    store, changes = local_path(moments, "a moments store"), changes or Changes()
-    if not (changes.any and (store / "zarr.json").exists()):
+    store, changes = store_path(moments, "a moments store"), changes or Changes()
+    if not (changes.any and exists(store / "zarr.json")):
         scan_corpus(
             open_corpus(corpus),
             store,
@@ -80,11 +80,13 @@ def scan(
     if changes.add:
         add_corpora(store, [open_corpus(path) for path in changes.add], execution, listener)
     for other in changes.merge:
-        merge_stores(store, local_path(other, "a moments store"), execution, listener)
+        merge_stores(store, store_path(other, "a moments store"), execution, listener)
     return open_moments(store)
 
 
-def _require_same(store: Path, corpus: str | Path, settings: ScanSettings | None, changes: Changes) -> None:
+def _require_same(
+    store: StorePath, corpus: str | Path, settings: ScanSettings | None, changes: Changes
+) -> None:
     """A slip of the path must not change another store."""
     found = read_store(store)
     if settings is not None and settings != found.settings:
