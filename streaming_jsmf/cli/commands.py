@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import click
@@ -49,6 +48,7 @@ def scan(
 
     With --remove, --add, --merge or --repair a store that is there is changed; CORPUS is one of its corpora.
     """
+    from streaming_jsmf.runtime.files import exists, store_path
     from streaming_jsmf.workflow.scan import Changes
     from streaming_jsmf.workflow.scan import scan as run
 
@@ -56,7 +56,8 @@ def scan(
     with observed(log_json) as listener:
         execution = options.take_execution(settings)
         given = options.were_given(context, settings)
-        as_it_is = (changes.any or repair) and not given and Path(moments).exists()
+        there = exists(store_path(moments, "a moments store") / "zarr.json")
+        as_it_is = (changes.any or repair) and not given and there
         run(
             corpus,
             moments,
@@ -161,7 +162,7 @@ def fit(
 def topics(model: str, words: int | None, as_json: bool) -> None:
     """Print the topics of MODEL."""
     if as_json:
-        click.echo(json.dumps(topic_rows(Path(model), words), ensure_ascii=False, indent=1))
+        click.echo(json.dumps(topic_rows(model, words), ensure_ascii=False, indent=1))
     else:
         _print_topics(model, words)
 
@@ -177,8 +178,8 @@ def info(path: str) -> None:
 
 def _print_topics(model: str, words: int | None = None) -> None:
     click.echo(f"model: {model}")
-    click.echo(format_topics(topic_rows(Path(model), words)))
-    for sentence in warnings_of(Path(model)):
+    click.echo(format_topics(topic_rows(model, words)))
+    for sentence in warnings_of(model):
         click.echo(f"warning: {sentence}", err=True)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from pathlib import Path
 from typing import Any
 
 from streaming_jsmf.errors import InputError
@@ -16,8 +15,8 @@ DEFAULT_WORDS = 10
 LARGEST_TRUSTED_SUM = 1.1
 
 
-def topic_rows(path: Path, words: int | None = None) -> list[dict[str, Any]]:
-    """Return one JSON-able row for each topic of the model at ``path``, with ``words`` words (None: 10, or all).
+def topic_rows(path: str, words: int | None = None) -> list[dict[str, Any]]:
+    """Return one JSON-able row for each topic of a model, with ``words`` words (None: 10, or all).
 
     Raises
     ------
@@ -65,7 +64,7 @@ def format_topics(rows: list[dict[str, Any]], width: int = 110) -> str:
     return "\n".join(lines)
 
 
-def warnings_of(path: Path) -> list[str]:
+def warnings_of(path: str) -> list[str]:
     """Plain sentences about what makes a model doubtful; empty as a rule."""
     metrics = read_model(path, ()).metrics
     sentences = []

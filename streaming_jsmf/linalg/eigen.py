@@ -146,7 +146,8 @@ def _corrections(block: _RitzBlock, diagonal: NDArray[np.float64], count: int) -
 
 
 def _lengths(columns: NDArray[np.float32]) -> NDArray[np.float32]:
-    return np.sqrt(np.einsum("ij,ij->j", columns, columns))
+    lengths: NDArray[np.float32] = np.sqrt(np.einsum("ij,ij->j", columns, columns))
+    return lengths
 
 
 def _refined(vectors: NDArray[np.float32]) -> NDArray[np.float64]:

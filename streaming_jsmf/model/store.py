@@ -1,11 +1,11 @@
-"""The model store: one Zarr v3 group for one K, arrays and JSON only, committed by a rename."""
+"""The model store: one Zarr v3 group for one K, arrays and JSON only, committed by a rename or by its root."""
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import xarray as xr
@@ -14,13 +14,21 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.model.variables import MODEL_VARIABLES
-from streaming_jsmf.runtime.files import directory_written_beside
+from streaming_jsmf.runtime.files import (
+    StorePath,
+    child_names,
+    exists,
+    is_free,
+    store_path,
+    store_written,
+)
 from streaming_jsmf.runtime.zarr_arrays import (
     ArrayDigest,
     create_group,
     read_array,
     read_attributes,
     write_array,
+    zarr_store,
 )
 
 KIND, FORMAT_VERSION = "streaming_jsmf.model", 1
@@ -44,7 +52,7 @@ class Model:
     provenance: Mapping[str, Any]
 
 
-def require_free_path(path: Path, overwrite: bool = False) -> None:
+def require_free_path(path: StorePath, overwrite: bool = False) -> None:
     """Refuse a path where something lies already, before any work is done for it.
 
     Raises
@@ -52,15 +60,15 @@ def require_free_path(path: Path, overwrite: bool = False) -> None:
     InputError
         If ``path`` exists, unless it is a model that may be overwritten.
     """
-    if not path.exists():
+    if is_free(path):
         return
     if not overwrite:
         raise InputError(f"{path}: exists already; give another path, or --overwrite to replace a model")
     _attributes(path)
 
 
-def write_model(path: Path, model: Model, *, overwrite: bool = False) -> None:
-    """Write a model beside ``path`` and rename it into place.
+def write_model(path: StorePath, model: Model, *, overwrite: bool = False) -> None:
+    """Write a model beside ``path`` and rename it into place; behind a URL in place, its root last.
 
     Raises
     ------
@@ -68,8 +76,7 @@ def write_model(path: Path, model: Model, *, overwrite: bool = False) -> None:
         If something lies at ``path``, see ``require_free_path``.
     """
     require_free_path(path, overwrite)
-    with directory_written_beside(path, overwrite=overwrite) as beside:
-        create_group(beside, {})
+    with store_written(path, overwrite=overwrite) as beside:
         digests = {name: _write(beside, name, values) for name, values in model.arrays.items()}
         attributes = {
             "kind": KIND,
@@ -79,18 +86,24 @@ def write_model(path: Path, model: Model, *, overwrite: bool = False) -> None:
             "provenance": dict(model.provenance),
             "digests": digests,
         }
-        zarr.open_group(store=str(beside), mode="r+").update_attributes(attributes)
+        create_group(beside, attributes)
 
 
-def _write(group: Path, name: str, values: NDArray[Any]) -> dict[str, Any]:
+def _write(group: StorePath, name: str, values: NDArray[Any]) -> dict[str, Any]:
     variable = MODEL_VARIABLES[name]
     attributes = {"long_name": variable.meaning, **({"symbol": variable.symbol} if variable.symbol else {})}
     return write_array(group, name, values, variable.dimensions, attributes, compress=True).fields()
 
 
-def _attributes(path: Path) -> dict[str, Any]:
-    if not (path / "zarr.json").exists():
-        children = sorted(child.parent.name for child in path.glob("k=*/zarr.json"))
+def model_names(path: StorePath) -> list[str]:
+    """Names (``k=5``, ...) of the models that ``fit`` wrote below ``path`` for several numbers of topics."""
+    names = [name for name in child_names(path, "k=") if exists(path / name / "zarr.json")]
+    return sorted(names, key=lambda name: (len(name), name))
+
+
+def _attributes(path: StorePath) -> dict[str, Any]:
+    if not exists(path / "zarr.json"):
+        children = model_names(path)
         hint = f"; it holds models {', '.join(children)}" if children else ""
         raise InputError(f"{path}: no model is here{hint}")
     attributes = read_attributes(path)
@@ -106,7 +119,7 @@ def _attributes(path: Path) -> dict[str, Any]:
     return attributes
 
 
-def read_model(path: str | Path, names: tuple[str, ...] | None = None) -> Model:
+def read_model(path: str | os.PathLike[str] | StorePath, names: tuple[str, ...] | None = None) -> Model:
     """Read a model into memory, each array verified against its digest.
 
     Parameters
@@ -123,7 +136,7 @@ def read_model(path: str | Path, names: tuple[str, ...] | None = None) -> Model:
     StoreError
         If an array is missing, truncated or altered; the message names it.
     """
-    path = Path(path)
+    path = store_path(path, "a model")
     attributes = _attributes(path)
     digests = attributes["digests"]
     arrays = {
@@ -133,7 +146,7 @@ def read_model(path: str | Path, names: tuple[str, ...] | None = None) -> Model:
     return Model(arrays, attributes["settings"], attributes["metrics"], attributes["provenance"])
 
 
-def open_model(path: str | Path) -> xr.Dataset:
+def open_model(path: str | os.PathLike[str] | StorePath) -> xr.Dataset:
     """Open a model lazily as a labelled ``xarray.Dataset``; ``word`` is a coordinate of strings.
 
     Raises
@@ -141,8 +154,8 @@ def open_model(path: str | Path) -> xr.Dataset:
     InputError
         If there is no model at ``path``.
     """
-    path = Path(path)
+    path = store_path(path, "a model")
     _attributes(path)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=zarr.errors.UnstableSpecificationWarning)
-        return xr.open_zarr(str(path), consolidated=False)
+        return xr.open_zarr(zarr_store(path), consolidated=False)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from streaming_jsmf.errors import StoreError
 from streaming_jsmf.moments.columns import read_columns
 from streaming_jsmf.moments.ledger import PARTIALS, RECORDS, Ledger, repair_remedy
 from streaming_jsmf.moments.store import MomentsStore
+from streaming_jsmf.runtime.files import StorePath
 from streaming_jsmf.runtime.zarr_arrays import ArrayDigest, read_array, read_attributes
 
 
@@ -73,7 +73,7 @@ def damage_of_columns(store: MomentsStore) -> Mapping[int, StoreError]:
     return {number: error for number, error in errors.items() if error is not None}
 
 
-def damage_of_groups(store: MomentsStore) -> Mapping[Path, StoreError]:
+def damage_of_groups(store: MomentsStore) -> Mapping[StorePath, StoreError]:
     """Directories whose own Zarr metadata are damaged: they say that these are groups, for other readers of Zarr."""
     errors = {
         place: _raised(partial(read_attributes, place))

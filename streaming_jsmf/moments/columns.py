@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.moments.ledger import repair_remedy
 from streaming_jsmf.moments.store import MomentsStore
+from streaming_jsmf.runtime.files import StorePath
 from streaming_jsmf.runtime.zarr_arrays import ArrayDigest, digest, read_array, write_array
 
 
@@ -36,7 +36,7 @@ def column_name(found: ArrayDigest) -> str:
     return f"columns-{found.sha256[:16]}"
 
 
-def write_columns(path: Path, columns: Sequence[NDArray[np.int64] | None]) -> None:
+def write_columns(path: StorePath, columns: Sequence[NDArray[np.int64] | None]) -> None:
     """Write arrays for ``read_columns`` into the store at ``path``, each under the name that its values give it."""
     for array in columns:
         if array is not None:

@@ -7,7 +7,6 @@ interruption. So an interrupted change is finished by the same call.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from streaming_jsmf.corpus.format import Corpus
@@ -18,12 +17,13 @@ from streaming_jsmf.moments.manifest import shards_named, with_corpus, without
 from streaming_jsmf.moments.scan import require_scan_memory
 from streaming_jsmf.moments.store import MomentsStore, read_store, replace_manifest
 from streaming_jsmf.runtime.events import Listener, silent
+from streaming_jsmf.runtime.files import StorePath
 from streaming_jsmf.runtime.lock import sole_writer
 from streaming_jsmf.runtime.schedulers import Execution
 
 
 def add_corpora(
-    path: Path,
+    path: StorePath,
     corpora: Sequence[Corpus],
     execution: Execution | None = None,
     listener: Listener = silent,
@@ -55,7 +55,7 @@ def add_corpora(
 
 
 def remove_from(
-    path: Path, names: Sequence[str], execution: Execution | None = None, listener: Listener = silent
+    path: StorePath, names: Sequence[str], execution: Execution | None = None, listener: Listener = silent
 ) -> MomentsStore:
     """Take corpora (by path) or shards (by name or hash) out of a store that keeps its partitions.
 

@@ -2,27 +2,35 @@
 
 Parts and folds are known by keys that are hashes of what they hold, so a store may gain and lose parts without any
 being renamed or mistaken for another. Commit protocol: the arrays go into a new, uniquely named group under
-``partials/``; then one small record, a Zarr group of attributes only, appears under ``records/`` by fsync and rename.
-Readers trust records only. A second writer of the same part (a lost worker that comes back) writes elsewhere and
-repeats the same record, so it harms nothing.
+``partials/``; then one small record, a Zarr group of attributes only, appears under ``records/`` by fsync and rename,
+or in an object store by a single write. Readers trust records only. A second writer of the same part (a lost worker
+that comes back) writes elsewhere and repeats the same record, so it harms nothing.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import fingerprint
 from streaming_jsmf.errors import StoreError
-from streaming_jsmf.runtime.files import fsync_directory, write_json
+from streaming_jsmf.runtime.files import (
+    StorePath,
+    child_names,
+    exists,
+    group_names,
+    make_directory,
+    read_text,
+    remove_file,
+    remove_tree,
+    write_json,
+)
 from streaming_jsmf.runtime.zarr_arrays import ArrayDigest, create_group, read_array, write_array
 
 PARTIALS, RECORDS = "partials", "records"
@@ -53,28 +61,27 @@ def fold_keys(keys: Sequence[str], salt: str) -> tuple[str, ...]:
     return tuple(folds)
 
 
-def repair_remedy(store: Path) -> str:
+def repair_remedy(store: StorePath) -> str:
     """The end of a message about damage that can be mended."""
     return f"mend it with streaming-jsmf scan CORPUS {store} --repair"
 
 
-def write_record(store: Path, name: str, attributes: Mapping[str, Any]) -> None:
+def write_record(store: StorePath, name: str, attributes: Mapping[str, Any]) -> None:
     """Commit a record: an attributes-only Zarr group under ``records/``, there at once or not at all.
 
     It carries the sha256 of itself: a flipped bit in a sum would look like another sum.
     """
     record = {**attributes, "sha256": fingerprint(attributes)}
     directory = store / RECORDS / name
-    directory.mkdir(parents=True, exist_ok=True)
-    fsync_directory(directory.parent)
+    make_directory(directory)
     write_json(directory / "zarr.json", {"zarr_format": 3, "node_type": "group", "attributes": record})
 
 
-def read_record(store: Path, name: str) -> dict[str, Any] | None:
+def read_record(store: StorePath, name: str) -> dict[str, Any] | None:
     """Return the attributes of a record, or None if it was never committed; ``StoreError`` if it is damaged."""
     path = store / RECORDS / name / "zarr.json"
     try:
-        attributes = dict(json.loads(path.read_text(encoding="utf-8"))["attributes"])
+        attributes = dict(json.loads(read_text(path))["attributes"])
         if not {"arrays", "scalars"} <= attributes.keys():
             raise KeyError("arrays, scalars")
         if attributes.pop("sha256") != fingerprint(attributes):
@@ -86,9 +93,9 @@ def read_record(store: Path, name: str) -> dict[str, Any] | None:
         raise StoreError(f"{path}: record is damaged ({error}); {repair_remedy(store)}") from error
 
 
-def forget_record(store: Path, name: str) -> None:
+def forget_record(store: StorePath, name: str) -> None:
     """Take a record back, if it is there."""
-    (store / RECORDS / name / "zarr.json").unlink(missing_ok=True)
+    remove_file(store / RECORDS / name / "zarr.json")
 
 
 @dataclass(frozen=True)
@@ -106,7 +113,7 @@ class Ledger:
         taken out again.
     """
 
-    store: Path
+    store: StorePath
     stage: str
     keep: bool = False
 
@@ -121,11 +128,11 @@ class Ledger:
 
     def is_committed(self, key: str) -> bool:
         """Whether a part has a record."""
-        return (self.store / RECORDS / self._name("part", key) / "zarr.json").exists()
+        return exists(self.store / RECORDS / self._name("part", key) / "zarr.json")
 
     def has_fold(self, key: str) -> bool:
         """Whether a fold has a record."""
-        return (self.store / RECORDS / self._name("fold", key) / "zarr.json").exists()
+        return exists(self.store / RECORDS / self._name("fold", key) / "zarr.json")
 
     def commit_part(self, key: str, partial: Partial, note: Mapping[str, Any]) -> None:
         """Commit the result of one part; ``note`` is kept for the history of the store."""
@@ -164,9 +171,9 @@ class Ledger:
     def drop(self, kind: str, key: str) -> None:
         """Take back a ``part`` or ``fold`` whatever its state; the record goes first."""
         name = self._name(kind, key)
-        shutil.rmtree(self.store / RECORDS / name, ignore_errors=True)
-        for attempt in (self.store / PARTIALS).glob(f"{name}-*"):
-            shutil.rmtree(attempt, ignore_errors=True)
+        remove_tree(self.store / RECORDS / name, ignore_errors=True)
+        for attempt in child_names(self.store / PARTIALS, f"{name}-"):
+            remove_tree(self.store / PARTIALS / attempt, ignore_errors=True)
 
     def folds(self) -> frozenset[str]:
         """Keys of the folds that have a record."""
@@ -192,27 +199,27 @@ class Ledger:
         if fold is not None:
             staying.add(self._name("fold", fold))
         attempts = set()
-        for path in (self.store / RECORDS).glob(f"{self.stage}-*-*"):
-            if path.name in staying:
-                record = read_record(self.store, path.name)
+        for name in child_names(self.store / RECORDS, f"{self.stage}-"):
+            if name in staying:
+                record = read_record(self.store, name)
                 attempts.add(str(record["attempt"]) if record else "")
-            elif path.name.startswith((f"{self.stage}-part-", f"{self.stage}-fold-")):
-                shutil.rmtree(path, ignore_errors=True)
-        for leftover in (self.store / PARTIALS).glob(f"{self.stage}-*"):
-            if leftover.name not in attempts:
-                shutil.rmtree(leftover, ignore_errors=True)
+            elif name.startswith((f"{self.stage}-part-", f"{self.stage}-fold-")):
+                remove_tree(self.store / RECORDS / name, ignore_errors=True)
+        for leftover in child_names(self.store / PARTIALS, f"{self.stage}-"):
+            if leftover not in attempts:
+                remove_tree(self.store / PARTIALS / leftover, ignore_errors=True)
 
     def _keys(self, kind: str) -> frozenset[str]:
         prefix = f"{self.stage}-{kind}-"
-        found = (self.store / RECORDS).glob(f"{prefix}*/zarr.json")
-        return frozenset(path.parent.name.removeprefix(prefix) for path in found)
+        found = group_names(self.store / RECORDS, prefix)
+        return frozenset(name.removeprefix(prefix) for name in found)
 
     def _name(self, kind: str, key: str) -> str:
         return f"{self.stage}-{kind}-{key}"
 
     def _commit(self, kind: str, key: str, partial: Partial, note: Mapping[str, Any]) -> None:
         # A worker that outlives its scan must not bring a store back that was removed.
-        if not (self.store / "zarr.json").exists():
+        if not exists(self.store / "zarr.json"):
             raise StoreError(f"{self.store}: the store was removed while it was being written")
         name = self._name(kind, key)
         attempt = self.store / PARTIALS / f"{name}-{uuid.uuid4().hex}"
@@ -245,14 +252,14 @@ class Ledger:
         """The record stays: it says that the part is done, and how long it took."""
         record = read_record(self.store, self._name(kind, key))
         if record is not None:
-            shutil.rmtree(self.store / PARTIALS / str(record["attempt"]), ignore_errors=True)
+            remove_tree(self.store / PARTIALS / str(record["attempt"]), ignore_errors=True)
 
     def _forget(self, kind: str, key: str) -> None:
         """The record goes first: what it names must be there as long as it is."""
         record = read_record(self.store, self._name(kind, key))
         if record is not None:
-            shutil.rmtree(self.store / RECORDS / self._name(kind, key), ignore_errors=True)
-            shutil.rmtree(self.store / PARTIALS / str(record["attempt"]), ignore_errors=True)
+            remove_tree(self.store / RECORDS / self._name(kind, key), ignore_errors=True)
+            remove_tree(self.store / PARTIALS / str(record["attempt"]), ignore_errors=True)
 
 
 def _dimensions(values: NDArray[Any]) -> list[str]:

@@ -28,7 +28,7 @@ from streaming_jsmf.moments.store import (
     write_empty_store,
 )
 from streaming_jsmf.runtime.events import Listener, silent
-from streaming_jsmf.runtime.files import fsync_directory
+from streaming_jsmf.runtime.files import StorePath, fsync_directory
 from streaming_jsmf.runtime.lock import sole_writer
 from streaming_jsmf.runtime.schedulers import Execution
 from streaming_jsmf.runtime.zarr_arrays import digest
@@ -48,7 +48,7 @@ class Union:
 
 
 def merge_stores(
-    path: Path, other: Path, execution: Execution | None = None, listener: Listener = silent
+    path: StorePath, other: StorePath, execution: Execution | None = None, listener: Listener = silent
 ) -> MomentsStore:
     """Merge a complete store into the one at ``path``, behind what is there. Rows are matched by word.
 
@@ -61,7 +61,7 @@ def merge_stores(
     SettingsMismatchError
         If the stores were made with other settings; names them.
     InputError
-        If a shard is in both.
+        If a shard is in both, or the words differ and the store at ``path`` is behind a URL.
     StoreError
         If a store is incomplete or damaged, or a corpus is missing.
     """
@@ -69,7 +69,7 @@ def merge_stores(
         return _merge_alone(path, other, execution or Execution(), listener)
 
 
-def _merge_alone(path: Path, other: Path, execution: Execution, listener: Listener) -> MomentsStore:
+def _merge_alone(path: StorePath, other: StorePath, execution: Execution, listener: Listener) -> MomentsStore:
     store, second = read_store(path), read_store(other)
     if _is_merged(store, second):
         if not store.missing_stages:
@@ -79,6 +79,8 @@ def _merge_alone(path: Path, other: Path, execution: Execution, listener: Listen
     _require_complete(store)
     _require_complete(second)
     union = _unite(_words(store), _words(second))
+    if not union.same:
+        _require_local(path)
     columns = _columns(second, union)
     plan = MergePlan(
         vocabulary=words_digest(union.words),
@@ -132,6 +134,16 @@ def _require_complete(store: MomentsStore) -> None:
         )
 
 
+def _require_local(path: StorePath) -> Path:
+    """A store over other words takes the place of the one before by a rename."""
+    if not isinstance(path, Path):
+        raise InputError(
+            f"{path}: stores with different words are merged by a rename, which object stores lack; merge them in a "
+            "local directory, then copy that"
+        )
+    return path
+
+
 def _words(store: MomentsStore) -> tuple[str, ...]:
     return tuple(str(word) for word in store.read("word"))
 
@@ -168,7 +180,8 @@ def _rebuilt(
     columns: Sequence[NDArray[np.int64] | None],
 ) -> MomentsStore:
     """A store over the union of the words, written beside and put in the place of the first."""
-    beside = store.path.with_name(f".{store.path.name}.{uuid.uuid4().hex}")
+    path = _require_local(store.path)
+    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     beside.mkdir()
     try:
         made = write_empty_store(beside, manifest, union.words)
@@ -178,15 +191,15 @@ def _rebuilt(
         for key, source, rows in ((keys[0], store, own), (keys[1], second, union.columns)):
             fold = source.ledger("range").read_fold(source.folds[-1])
             ledger.commit_part(key, _spread(fold, rows, len(union.words)), {"merged": str(source.path)})
-        old = store.path.with_name(f".{store.path.name}.{uuid.uuid4().hex}.old")
-        store.path.rename(old)
-        beside.rename(store.path)
-        fsync_directory(store.path.parent)
+        old = path.with_name(f".{path.name}.{uuid.uuid4().hex}.old")
+        path.rename(old)
+        beside.rename(path)
+        fsync_directory(path.parent)
         shutil.rmtree(old)
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
         raise
-    return read_store(store.path)
+    return read_store(path)
 
 
 def _spread(partial: Partial, rows: NDArray[np.int64], n_words: int) -> Partial:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from streaming_jsmf.blocks.csr import iter_blocks
 from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.config import DocumentWeights
 from streaming_jsmf.linalg.weights import document_weights
+from streaming_jsmf.runtime.files import store_path
 from streaming_jsmf.runtime.zarr_arrays import ArrayDigest, read_array
 
 
@@ -166,7 +166,7 @@ def _blocks(partition: Partition, n_words: int) -> Iterator[csr_array[Any]]:
         yield from iter_blocks(partition.units, n_words)
         return
     expected = ArrayDigest(columns.sha256, (columns.n_words,), "int64")
-    new_ids = read_array(Path(columns.path), columns.name, expected).astype(np.int32)
+    new_ids = read_array(store_path(columns.path), columns.name, expected).astype(np.int32)
     for block in iter_blocks(partition.units, columns.n_words):
         # Products do not mind that the words of a document are not in order any more.
         yield csr_array(

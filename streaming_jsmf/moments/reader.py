@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import StoreError, TooFewFactorsError
 from streaming_jsmf.linalg.eigen import Eigenpairs, nystrom_eigenpairs
 from streaming_jsmf.moments.store import MomentsStore, read_store
+from streaming_jsmf.runtime.files import StorePath, store_path
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Moments:
     store: MomentsStore
 
     @property
-    def path(self) -> Path:
+    def path(self) -> StorePath:
         """Where the store is."""
         return self.store.path
 
@@ -122,8 +123,8 @@ class Moments:
         return products
 
 
-def open_moments(path: str | Path) -> Moments:
-    """Open a complete moments store.
+def open_moments(path: str | os.PathLike[str] | StorePath) -> Moments:
+    """Open a complete moments store at a path or URL.
 
     Raises
     ------
@@ -132,7 +133,7 @@ def open_moments(path: str | Path) -> Moments:
     StoreError
         If it is incomplete; the message names the stages that are missing.
     """
-    store = read_store(Path(path))
+    store = read_store(store_path(path, "a moments store"))
     missing = store.missing_stages
     if missing:
         raise StoreError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from itertools import compress
-from pathlib import Path
 from typing import Any
 
 import dask
@@ -30,14 +29,16 @@ from streaming_jsmf.moments.scan import require_scan_memory
 from streaming_jsmf.moments.stages import RangeStage
 from streaming_jsmf.moments.store import MomentsStore, read_store, words_digest
 from streaming_jsmf.runtime.events import Listener, silent
-from streaming_jsmf.runtime.files import write_json
+from streaming_jsmf.runtime.files import StorePath, write_json
 from streaming_jsmf.runtime.lock import sole_writer
 from streaming_jsmf.runtime.schedulers import Execution
 
 logger = logging.getLogger(__name__)
 
 
-def repair_store(path: Path, execution: Execution | None = None, listener: Listener = silent) -> MomentsStore:
+def repair_store(
+    path: StorePath, execution: Execution | None = None, listener: Listener = silent
+) -> MomentsStore:
     """Read all that a store has committed, make again what is damaged, and finish the store. The bits are the same.
 
     A final array comes from the merged factor, the merged factor from the parts if they are kept, and all else

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from streaming_jsmf.blocks.units import Partition
@@ -17,6 +16,7 @@ from streaming_jsmf.moments.finish import finish_stages
 from streaming_jsmf.moments.manifest import load_partitions, new_manifest
 from streaming_jsmf.moments.store import MomentsStore, create_store, resume_store, words_digest
 from streaming_jsmf.runtime.events import Listener, silent
+from streaming_jsmf.runtime.files import StorePath
 from streaming_jsmf.runtime.lock import sole_writer
 from streaming_jsmf.runtime.memory import require_memory
 from streaming_jsmf.runtime.schedulers import Execution
@@ -46,7 +46,7 @@ def scan_memory(n_words: int, settings: ScanSettings, partitions: tuple[Partitio
 
 def scan_corpus(
     corpus: Corpus,
-    path: Path,
+    path: StorePath,
     settings: ScanSettings,
     execution: Execution | None = None,
     listener: Listener = silent,
@@ -86,7 +86,7 @@ def scan_corpus(
 
 
 def _scan_alone(
-    path: Path,
+    path: StorePath,
     manifest: Mapping[str, Any],
     words: Sequence[str],
     execution: Execution,
@@ -110,7 +110,7 @@ def _scan_alone(
     raise bad_corpus
 
 
-def require_scan_memory(manifest: Mapping[str, Any], path: Path, execution: Execution) -> None:
+def require_scan_memory(manifest: Mapping[str, Any], path: StorePath, execution: Execution) -> None:
     """Refuse a scan that would need more memory than the budget.
 
     Raises

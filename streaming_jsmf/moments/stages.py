@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,6 +14,7 @@ from streaming_jsmf.linalg.factor import apply_gram, merge_factors, partition_fa
 from streaming_jsmf.linalg.probes import gaussian_probes, uniform_probes
 from streaming_jsmf.moments.ledger import Partial, repair_remedy
 from streaming_jsmf.moments.partition import Sums, load_block, load_partition
+from streaming_jsmf.runtime.files import StorePath
 from streaming_jsmf.runtime.zarr_arrays import ArrayDigest, read_array
 from streaming_jsmf.timing import span
 
@@ -120,7 +120,7 @@ class ProjectionStage:
 
     n_words: int
     settings: ScanSettings
-    store: Path
+    store: StorePath
     basis: ArrayDigest
     name: str = "projection"
 

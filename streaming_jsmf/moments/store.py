@@ -11,11 +11,9 @@ Layout::
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,7 +32,14 @@ from streaming_jsmf.moments.ledger import (
     write_record,
 )
 from streaming_jsmf.moments.manifest import FORMAT_VERSION, MANIFEST_KEYS, part_keys, range_folds
-from streaming_jsmf.runtime.files import directory_written_beside, write_json
+from streaming_jsmf.runtime.files import (
+    StorePath,
+    exists,
+    is_free,
+    remove_store,
+    store_written,
+    write_json,
+)
 from streaming_jsmf.runtime.provenance import package_versions, utc_now
 from streaming_jsmf.runtime.zarr_arrays import (
     ArrayDigest,
@@ -69,12 +74,12 @@ class MomentsStore:
     Parameters
     ----------
     path
-        Directory of the store.
+        Directory of the store, or its place behind a URL.
     manifest
         What it was made of: settings, corpus, partitions and their fingerprints.
     """
 
-    path: Path
+    path: StorePath
     manifest: Mapping[str, Any]
 
     @cached_property
@@ -192,23 +197,23 @@ class MomentsStore:
 
     def discard(self) -> None:
         """Delete the store."""
-        shutil.rmtree(self.path)
+        remove_store(self.path)
 
 
-def create_store(path: Path, manifest: Mapping[str, Any], words: Sequence[str]) -> MomentsStore:
+def create_store(path: StorePath, manifest: Mapping[str, Any], words: Sequence[str]) -> MomentsStore:
     """Make a new store; it appears with its manifest and vocabulary at once."""
-    with directory_written_beside(path) as beside:
+    with store_written(path) as beside:
         write_empty_store(beside, manifest, words)
     return MomentsStore(path, manifest)
 
 
-def write_empty_store(path: Path, manifest: Mapping[str, Any], words: Sequence[str]) -> MomentsStore:
-    """Write manifest and vocabulary into an empty directory."""
-    create_group(path, _attributes(manifest))
+def write_empty_store(path: StorePath, manifest: Mapping[str, Any], words: Sequence[str]) -> MomentsStore:
+    """Write vocabulary and manifest into an empty directory; the root comes last, since it makes this a store."""
     for part in (PARTIALS, RECORDS):
         create_group(path / part, {})
     made = MomentsStore(path, manifest)
     made.commit_stage("words", {"word": np.array(words, dtype=object)}, {})
+    create_group(path, _attributes(manifest))
     return made
 
 
@@ -228,7 +233,7 @@ def words_digest(words: Sequence[str]) -> str:
     return digest(np.array(words, dtype=object)).sha256
 
 
-def resume_store(path: Path, manifest: Mapping[str, Any]) -> MomentsStore | None:
+def resume_store(path: StorePath, manifest: Mapping[str, Any]) -> MomentsStore | None:
     """Return the store at ``path``, complete or not; None if nothing is there.
 
     Raises
@@ -240,9 +245,9 @@ def resume_store(path: Path, manifest: Mapping[str, Any]) -> MomentsStore | None
     StoreError
         If the store is damaged.
     """
-    if not path.exists():
+    if is_free(path):
         return None
-    if not (path / "zarr.json").exists():
+    if not exists(path / "zarr.json"):
         _refuse_lost_root(path)
         raise InputError(f"{path}: exists and is not a moments store; give a path that is free")
     store = read_store(path)
@@ -250,7 +255,7 @@ def resume_store(path: Path, manifest: Mapping[str, Any]) -> MomentsStore | None
     return store
 
 
-def read_store(path: Path) -> MomentsStore:
+def read_store(path: StorePath) -> MomentsStore:
     """Return the store at ``path``, complete or not.
 
     Raises
@@ -260,7 +265,7 @@ def read_store(path: Path) -> MomentsStore:
     StoreError
         If its metadata are damaged.
     """
-    if not (path / "zarr.json").exists():
+    if not exists(path / "zarr.json"):
         _refuse_lost_root(path)
         raise InputError(f"{path}: no moments store is here; make one with streaming-jsmf scan CORPUS {path}")
     attributes = read_attributes(path)
@@ -287,9 +292,9 @@ def read_store(path: Path) -> MomentsStore:
     return MomentsStore(path, manifest)
 
 
-def _refuse_lost_root(path: Path) -> None:
+def _refuse_lost_root(path: StorePath) -> None:
     """A store without its root is not free for another; and what it was made of stood there alone."""
-    if (path / RECORDS).is_dir() and (path / PARTIALS).is_dir():
+    if exists(path / RECORDS) and exists(path / PARTIALS):
         raise StoreError(
             f"{path}/zarr.json is missing, and with it what the store was made of; put it back from a copy, or delete "
             "the store and scan again"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -98,6 +99,9 @@ def combine(*listeners: Listener) -> Listener:
 #: Seconds between two looks at the committed records.
 POLL_SECONDS = 0.25
 
+#: At least so many times as long as a look takes.
+POLL_SHARE = 10
+
 
 @dataclass(frozen=True)
 class Commits:
@@ -118,8 +122,12 @@ def watch_commits(commits: Commits, started: StageStarted, listener: Listener) -
     watch = _Watch(commits, started, listener)
 
     def loop() -> None:
-        while not stop.wait(POLL_SECONDS):
+        pause = POLL_SECONDS
+        while not stop.wait(pause):
+            before = time.perf_counter()
             watch.look()
+            # Looking into an object store costs time and money: a tenth of the time at most.
+            pause = max(POLL_SECONDS, POLL_SHARE * (time.perf_counter() - before))
 
     listener(started)
     thread = threading.Thread(target=loop, name=f"watch-{started.stage}", daemon=True)

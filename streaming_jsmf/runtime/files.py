@@ -1,4 +1,4 @@
-"""Writing so that a reader sees all of it or nothing."""
+"""Writing so that a reader sees all of it or nothing: local directories, and stores behind URLs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,17 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
+from urllib.parse import unquote
 
-from streaming_jsmf.errors import InputError
+from upath import UPath
+
+from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.runtime import object_store
+
+#: Where a store is: a local directory, or what a URL stands for. One that is not a ``Path`` has no directories and
+#: no rename; its files go through the functions here.
+StorePath: TypeAlias = Path | UPath
 
 
 def fsync_directory(path: Path) -> None:
@@ -25,8 +33,12 @@ def fsync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write ``value`` to ``path`` in one step: beside, fsync, rename."""
+def write_json(path: StorePath, value: Any) -> None:
+    """Write ``value`` to ``path`` in one step: beside, fsync, rename; behind a URL one write of an object."""
+    if not isinstance(path, Path):
+        text = json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False)
+        object_store.put(path, text.encode())
+        return
     beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     with beside.open("w", encoding="utf-8") as file:
         json.dump(value, file, indent=1, sort_keys=True, ensure_ascii=False)
@@ -36,18 +48,121 @@ def write_json(path: Path, value: Any) -> None:
     fsync_directory(path.parent)
 
 
-def local_path(path: str | os.PathLike[str], what: str) -> Path:
-    """Return ``path`` as a local path; stores are directories that are renamed into place.
+def read_text(path: StorePath) -> str:
+    """The whole of a small file of a store, as UTF-8.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is none.
+    StoreError
+        If the object store fails.
+    """
+    return path.read_text(encoding="utf-8") if isinstance(path, Path) else object_store.get(path).decode()
+
+
+def exists(path: StorePath) -> bool:
+    """Whether something is at ``path``; behind a URL also objects below it. ``StoreError`` if it does not answer."""
+    return path.exists() if isinstance(path, Path) else object_store.found(path)
+
+
+def is_free(path: StorePath) -> bool:
+    """Whether a store can be made at ``path``: nothing is there, or rests of ours in an object store."""
+    if isinstance(path, Path):
+        return not path.exists()
+    return not object_store.found(path) or object_store.is_rest(path)
+
+
+def make_directory(path: StorePath) -> None:
+    """Make a directory that survives a crash of the machine; behind a URL there are none."""
+    if isinstance(path, Path):
+        path.mkdir(parents=True, exist_ok=True)
+        fsync_directory(path.parent)
+
+
+def child_names(path: StorePath, prefix: str = "") -> list[str]:
+    """Names right below ``path`` that begin with ``prefix``; behind a URL one listing, never a cached one."""
+    if isinstance(path, Path):
+        return [child.name for child in path.glob(f"{prefix}*")]
+    return [name for name in object_store.child_names(path) if name.startswith(prefix)]
+
+
+def group_names(path: StorePath, prefix: str = "") -> list[str]:
+    """Names right below ``path`` that begin with ``prefix`` and hold a ``zarr.json``; listed as ``child_names``."""
+    if isinstance(path, Path):
+        return [found.parent.name for found in path.glob(f"{prefix}*/zarr.json")]
+    names = (name.split("/") for name in object_store.names_below(path))
+    return [parts[0] for parts in names if parts[1:] == ["zarr.json"] and parts[0].startswith(prefix)]
+
+
+def remove_file(path: StorePath) -> None:
+    """Delete a file, if it is there."""
+    if isinstance(path, Path):
+        path.unlink(missing_ok=True)
+    else:
+        object_store.delete(path)
+
+
+def remove_tree(path: StorePath, *, ignore_errors: bool = False) -> None:
+    """Delete a directory, or all objects of this prefix, with all below; what cannot be deleted may be left."""
+    if isinstance(path, Path):
+        shutil.rmtree(path, ignore_errors=ignore_errors)
+        return
+    try:
+        object_store.delete_tree(path)
+    except StoreError:
+        if not ignore_errors:
+            raise
+
+
+def remove_store(path: StorePath) -> None:
+    """Delete a store; one in an object store first ceases to be one, then its rests go."""
+    if isinstance(path, Path):
+        shutil.rmtree(path)
+    else:
+        object_store.delete_store(path)
+
+
+def is_url(path: str | os.PathLike[str] | UPath) -> bool:
+    """Whether ``path`` is reached through fsspec."""
+    text = str(path)
+    return "://" in text and not text.startswith(("file://", "local://"))
+
+
+def store_path(path: str | os.PathLike[str] | UPath, what: str = "a store") -> StorePath:
+    """Where a user's path or URL points to. A URL is asked once whether it answers.
+
+    Raises
+    ------
+    InputError
+        If it is a URL that cannot be opened or does not answer, or names no more than a bucket.
+    """
+    if isinstance(path, Path):
+        return path
+    text = str(path)
+    if is_url(text):
+        return object_store.open_url(path if isinstance(path, UPath) else text.rstrip("/"), what)
+    for scheme in ("file://", "local://"):
+        if text.startswith(scheme):
+            return Path(unquote(text.removeprefix(scheme)))
+    if text.startswith("file:"):
+        raise InputError(f"{text}: {what} must be a path or a URL; write file:///...")
+    return Path(text)
+
+
+def local_path(path: str | os.PathLike[str] | UPath, what: str) -> Path:
+    """As ``store_path``, for what cannot be behind a URL.
 
     Raises
     ------
     InputError
         If it is a URL.
     """
-    text = os.fspath(path)
-    if "://" in text or text.startswith("file:"):
-        raise InputError(f"{text}: {what} must be a local directory; give a path without a scheme")
-    return Path(text)
+    if is_url(path):
+        raise InputError(f"{path}: {what} must be a local directory; give a path without a scheme")
+    local = store_path(path, what)
+    assert isinstance(local, Path), "no URL"
+    return local
 
 
 @contextmanager
@@ -73,6 +188,26 @@ def directory_written_beside(target: Path, *, overwrite: bool = False) -> Iterat
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
         raise
+
+
+@contextmanager
+def store_written(target: StorePath, *, overwrite: bool = False) -> Iterator[StorePath]:
+    """Yield where to write a new store: it is at ``target``, whole, when the block has ended well.
+
+    The block writes the ``zarr.json`` of the root last. A local store is written as ``directory_written_beside``; one
+    behind a URL in its own place, where nothing is a store before it has a root (``object_store.written_in_place``).
+
+    Raises
+    ------
+    InputError
+        If the bucket is not there.
+    """
+    if isinstance(target, Path):
+        with directory_written_beside(target, overwrite=overwrite) as beside:
+            yield beside
+    else:
+        with object_store.written_in_place(target, overwrite=overwrite) as place:
+            yield place
 
 
 @contextmanager

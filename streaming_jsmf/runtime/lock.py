@@ -24,6 +24,7 @@ from pathlib import Path
 from dask.utils import format_time
 
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.runtime.files import StorePath
 
 logger = logging.getLogger(__name__)
 
@@ -84,13 +85,13 @@ def this_process() -> Owner:
     )
 
 
-def lock_path(store: Path) -> Path:
+def lock_path(store: StorePath) -> StorePath:
     """Where the lock of a store lies; of a local one whatever the way to it."""
-    place = Path(os.path.realpath(store)) if _is_local(store) else store
+    place = Path(os.path.realpath(store)) if isinstance(store, Path) else store
     return place.with_name(f".{place.name}.lock.json")
 
 
-def read_owner(place: Path) -> Owner | None:
+def read_owner(place: StorePath) -> Owner | None:
     """Return who holds the lock at ``place``; None if nobody does, or the file does not tell."""
     try:
         return Owner(**json.loads(place.read_text(encoding="utf-8")))
@@ -99,7 +100,7 @@ def read_owner(place: Path) -> Owner | None:
 
 
 @contextmanager
-def sole_writer(store: Path) -> Iterator[None]:
+def sole_writer(store: StorePath) -> Iterator[None]:
     """Hold the lock of ``store`` while the block runs.
 
     A lock is broken, with a line in the log, if its process on this host has ended or it has shown no sign of life
@@ -112,7 +113,8 @@ def sole_writer(store: Path) -> Iterator[None]:
     """
     place = lock_path(store)
     lock = _Lock(store, place, this_process())
-    place.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(place, Path):
+        place.parent.mkdir(parents=True, exist_ok=True)
     lock.take()
     try:
         yield
@@ -131,7 +133,7 @@ def sole_writer(store: Path) -> Iterator[None]:
 class _Lock:
     """A lock and the thread that keeps it alive."""
 
-    def __init__(self, store: Path, place: Path, owner: Owner) -> None:
+    def __init__(self, store: StorePath, place: StorePath, owner: Owner) -> None:
         self.store, self.place, self.owner = store, place, owner
         self.taken_over_by: Owner | None = None
         self._stop = threading.Event()
@@ -139,7 +141,7 @@ class _Lock:
         self._taker = threading.current_thread()
 
     def take(self) -> None:
-        with _alone(self.place.parent) if _is_local(self.place) else nullcontext():
+        with _alone(self.place.parent) if isinstance(self.place, Path) else nullcontext():
             found = read_owner(self.place)
             if found is not None:
                 self._break(found)
@@ -168,12 +170,12 @@ class _Lock:
             raise InputError(_refusal(self.store, found))
         logger.warning("%s: the lock of %s is broken: %s", self.store, found, reason)
         self.place.unlink(missing_ok=True)
-        if _is_local(self.place):
+        if isinstance(self.place, Path):
             _draft(self.place, found).unlink(missing_ok=True)
 
     def _create(self) -> bool:
         """Whether the lock is ours now; it appears with its content or not at all."""
-        if not _is_local(self.place):
+        if not isinstance(self.place, Path):
             return self._create_and_read_back()
         draft = _draft(self.place, self.owner)
         draft.write_text(self._text(), encoding="utf-8")
@@ -210,7 +212,7 @@ class _Lock:
     def _beat(self) -> bool:
         """Write the time; False if the lock has become another's."""
         if self._is_ours():
-            if _is_local(self.place):
+            if isinstance(self.place, Path):
                 draft = _draft(self.place, self.owner)
                 draft.write_text(self._text(), encoding="utf-8")
                 draft.replace(self.place)
@@ -227,7 +229,7 @@ class _Lock:
         return False
 
 
-def _refusal(store: Path, found: Owner | None) -> str:
+def _refusal(store: StorePath, found: Owner | None) -> str:
     if found is None:
         return f"{store}: another process has just begun to write it; wait until it has ended"
     now = time.time()
@@ -286,10 +288,6 @@ def _is_zombie(pid: int) -> bool:
     except OSError:
         return False
     return stat.rpartition(")")[2].split()[:1] == ["Z"]
-
-
-def _is_local(path: Path) -> bool:
-    return getattr(path, "protocol", "") in ("", "file", "local")
 
 
 def _program() -> str:

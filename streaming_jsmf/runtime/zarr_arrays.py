@@ -18,6 +18,8 @@ import zarr
 from numpy.typing import NDArray
 
 from streaming_jsmf.errors import StoreError
+from streaming_jsmf.runtime.files import StorePath
+from streaming_jsmf.runtime.object_store import ObjectStore
 
 #: Bytes of a chunk before compression: large enough for object stores, small enough to read a panel of words.
 CHUNK_BYTES = 16 * 2**20
@@ -64,15 +66,20 @@ def _panels(shape: Sequence[int], itemsize: int) -> Iterator[slice]:
         yield slice(start, min(start + step, shape[0]))
 
 
-def create_group(path: Path, attributes: Mapping[str, Any]) -> None:
+def zarr_store(path: StorePath) -> str | ObjectStore:
+    """What Zarr takes for the node at ``path``: the local path, or a store on the file system of the URL."""
+    return str(path) if isinstance(path, Path) else ObjectStore.at(path)
+
+
+def create_group(path: StorePath, attributes: Mapping[str, Any]) -> None:
     """Make a Zarr v3 group at ``path`` with the given JSON attributes."""
-    zarr.create_group(store=str(path), attributes=dict(attributes), zarr_format=3)
+    zarr.create_group(store=zarr_store(path), attributes=dict(attributes), zarr_format=3)
 
 
-def read_attributes(path: Path) -> dict[str, Any]:
+def read_attributes(path: StorePath) -> dict[str, Any]:
     """Return the JSON attributes of the group at ``path``; ``StoreError`` if its metadata are damaged."""
     try:
-        attributes: dict[str, Any] = zarr.open_group(store=str(path), mode="r").attrs.asdict()
+        attributes: dict[str, Any] = zarr.open_group(store=zarr_store(path), mode="r").attrs.asdict()
     except (OSError, ValueError, KeyError, TypeError, zarr.errors.BaseZarrError) as error:
         reason = " ".join(str(error).split())
         raise StoreError(
@@ -82,7 +89,7 @@ def read_attributes(path: Path) -> dict[str, Any]:
 
 
 def write_array(
-    group: Path,
+    group: StorePath,
     name: str,
     values: NDArray[Any],
     dimensions: Sequence[str],
@@ -106,8 +113,8 @@ def write_array(
         # Variable-length strings have no final Zarr v3 specification yet; xarray and zarr-python agree on them.
         warnings.filterwarnings("ignore", category=zarr.errors.UnstableSpecificationWarning)
         array = zarr.create_array(
-            store=str(group),
-            name=name,
+            # At its own root: of a name Zarr would make groups of the nodes above, and a root group makes a store.
+            store=zarr_store(group / name),
             shape=values.shape,
             dtype=str if text else values.dtype,
             # A factor of empty documents has no columns; a chunk has at least one.
@@ -123,7 +130,7 @@ def write_array(
 
 
 def read_array(
-    group: Path, name: str, expected: ArrayDigest | None, *, remedy: str = "make the store again"
+    group: StorePath, name: str, expected: ArrayDigest | None, *, remedy: str = "make the store again"
 ) -> NDArray[Any]:
     """Read array ``name`` of the group at ``group`` and compare it with its digest.
 
@@ -133,12 +140,13 @@ def read_array(
     ------
     StoreError
         If it is missing, truncated or altered; the message names the array, and the chunk where that can be told.
+        Also if an object store fails.
     """
     place = group / name
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=zarr.errors.UnstableSpecificationWarning)
         try:
-            array = zarr.open_array(store=str(place), mode="r")
+            array = zarr.open_array(store=zarr_store(place), mode="r")
         except Exception as error:
             # Damaged metadata may say anything, and zarr raises what it likes of it.
             reason = " ".join(str(error).split())
@@ -153,6 +161,8 @@ def read_array(
             panel = slice(start, start + step)
             try:
                 values[panel] = array[panel]
+            except StoreError:
+                raise
             except Exception as error:
                 # Each codec raises what it likes on a short buffer; every one of them means damage here.
                 chunk = "/".join(["c", str(number), *["0"] * (array.ndim - 1)])

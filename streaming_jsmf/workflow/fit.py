@@ -15,7 +15,7 @@ from streaming_jsmf.model.store import read_model, require_free_path
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.runtime.events import Listener, silent
-from streaming_jsmf.runtime.files import local_path
+from streaming_jsmf.runtime.files import StorePath, exists, is_free, local_path, store_path
 from streaming_jsmf.runtime.schedulers import Execution
 from streaming_jsmf.workflow.infer import infer, model_fingerprint
 from streaming_jsmf.workflow.ingest import ingest
@@ -28,19 +28,19 @@ logger = logging.getLogger(__name__)
 class Fitted:
     """What ``fit`` wrote: the moments store, and the models in the order of the topics asked for."""
 
-    moments: Path
-    models: tuple[Path, ...]
+    moments: StorePath
+    models: tuple[StorePath, ...]
 
 
-def moments_beside(model: str | Path) -> Path:
+def moments_beside(model: str | Path | StorePath) -> StorePath:
     """Where ``fit`` puts the moments of a model unless told otherwise."""
-    path = Path(model)
+    path = store_path(model, "a model")
     return path.with_name(path.name + ".moments")
 
 
-def corpus_beside(model: str | Path) -> Path:
+def corpus_beside(model: str | Path | StorePath) -> StorePath:
     """Where ``fit`` puts the corpus that it makes of a spec."""
-    path = Path(model)
+    path = store_path(model, "a model")
     return path.with_name(path.name + ".corpus")
 
 
@@ -69,7 +69,7 @@ def fit(
         Path or URL; or a spec (``.toml``), which is ingested to ``model`` with ``.corpus`` appended unless that is
         there already.
     model
-        Where to write.
+        Where to write: a path or URL.
     topics
         Numbers of topics, at least one.
     scan_settings, infer_settings
@@ -89,28 +89,30 @@ def fit(
     """
     if not topics:
         raise InputError("topics is empty; give at least one number")
-    target = local_path(model, "a model")
-    store_path = moments_beside(target) if moments is None else local_path(moments, "a moments store")
+    target = store_path(model, "a model")
+    place = moments_beside(target) if moments is None else store_path(moments, "a moments store")
     targets = {k: target if len(topics) == 1 else target / f"k={k}" for k in topics}
     base = infer_settings or InferSettings(topics[0])
     wanted = {k: replace(base, n_topics=k) for k in topics}
     _refuse_taken_paths(target, tuple(targets.values()), overwrite)
     settings = replace(scan_settings or ScanSettings(), max_topics=max(topics))
     source = _ingested(corpus, target, execution, listener)
-    store = scan(source, store_path, _serving(store_path, settings), execution, listener)
+    store = scan(source, place, _serving(place, settings), execution, listener)
     for k, path in targets.items():
-        if not overwrite and path.exists() and _is_same(path, store, wanted[k]):
+        if not overwrite and not is_free(path) and _is_same(path, store, wanted[k]):
             logger.info("%s: complete, made by an earlier run with the same settings", path)
             continue
         infer(store, path, wanted[k], threads=threads, overwrite=overwrite, listener=listener)
     return Fitted(store.path, tuple(targets.values()))
 
 
-def _ingested(corpus: str | Path, model: Path, execution: Execution | None, listener: Listener) -> str | Path:
+def _ingested(
+    corpus: str | Path, model: StorePath, execution: Execution | None, listener: Listener
+) -> str | Path:
     """The corpus itself, or that of the spec, made now if it is not there."""
     if not str(corpus).lower().endswith(".toml"):
         return corpus
-    path = corpus_beside(model)
+    path = local_path(corpus_beside(model), "the corpus of a spec, made beside the model,")
     if not path.exists():
         # A cluster of its own, so a report of its own.
         own = execution and execution.reporting_on("ingest")
@@ -125,18 +127,18 @@ def _ingested(corpus: str | Path, model: Path, execution: Execution | None, list
     return path
 
 
-def _refuse_taken_paths(model: Path, targets: tuple[Path, ...], overwrite: bool) -> None:
+def _refuse_taken_paths(model: StorePath, targets: tuple[StorePath, ...], overwrite: bool) -> None:
     """Refuse before the scan what cannot end well; of several models some may be there from an earlier run."""
-    if len(targets) > 1 and (model / "zarr.json").exists():
+    if len(targets) > 1 and exists(model / "zarr.json"):
         raise InputError(f"{model}: is a store itself; several models need a directory of their own")
-    if all(path.exists() for path in targets):
+    if not any(is_free(path) for path in targets):
         for path in targets:
             require_free_path(path, overwrite)
 
 
-def _serving(path: Path, wanted: ScanSettings) -> ScanSettings:
+def _serving(path: StorePath, wanted: ScanSettings) -> ScanSettings:
     """The settings of the store at ``path`` if they differ by a larger ``max_topics`` only, else those wanted."""
-    if not (path / "zarr.json").exists():
+    if not exists(path / "zarr.json"):
         return wanted
     stored = read_store(path).settings
     if stored.max_topics <= wanted.max_topics or replace(stored, max_topics=wanted.max_topics) != wanted:
@@ -145,6 +147,6 @@ def _serving(path: Path, wanted: ScanSettings) -> ScanSettings:
     return stored
 
 
-def _is_same(path: Path, moments: Moments, settings: InferSettings) -> bool:
+def _is_same(path: StorePath, moments: Moments, settings: InferSettings) -> bool:
     stored = read_model(path, ()).provenance["fingerprint"]
     return bool(stored == model_fingerprint(moments, settings))

@@ -21,7 +21,7 @@ from streaming_jsmf.moments.select import SelectedMoments, select_partitions
 from streaming_jsmf.rectification.enn import Rectification, epsilon_nonnegative, unrectified
 from streaming_jsmf.runtime.blas import single_blas_thread
 from streaming_jsmf.runtime.events import Iteration, Listener, silent
-from streaming_jsmf.runtime.files import local_path
+from streaming_jsmf.runtime.files import StorePath, store_path
 from streaming_jsmf.runtime.memory import peak_memory
 from streaming_jsmf.runtime.provenance import package_versions
 
@@ -43,8 +43,8 @@ class _Stopwatch:
 
 
 def infer(
-    moments: str | Path | Moments,
-    model: str | Path,
+    moments: str | Path | StorePath | Moments,
+    model: str | Path | StorePath,
     settings: InferSettings,
     *,
     partitions: str | None = None,
@@ -64,9 +64,9 @@ def infer(
     StoreError
         If the moments store is incomplete or damaged.
     """
-    target = local_path(model, "a model")
+    target = store_path(model, "a model")
     require_free_path(target, overwrite)
-    opened = moments if isinstance(moments, Moments) else open_moments(local_path(moments, "a moments store"))
+    opened = moments if isinstance(moments, Moments) else open_moments(store_path(moments, "a moments store"))
     if partitions is not None:
         opened = select_partitions(opened, partitions)
     fitted = fit_moments(opened, settings, threads=threads, listener=listener)

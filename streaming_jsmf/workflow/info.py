@@ -9,16 +9,17 @@ from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.ingest.work import KIND, RECORD_NAME, Work
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.model.store import KIND as MODEL_KIND
-from streaming_jsmf.model.store import read_model
+from streaming_jsmf.model.store import model_names, read_model
 from streaming_jsmf.moments.checks import require_sound
 from streaming_jsmf.moments.provenance import describe_making
 from streaming_jsmf.moments.store import KIND as MOMENTS_KIND
 from streaming_jsmf.moments.store import MomentsStore, read_store
+from streaming_jsmf.runtime.files import StorePath, exists, store_path
 from streaming_jsmf.runtime.zarr_arrays import read_attributes
 
 
-def describe(path: str | Path) -> dict[str, Any]:
-    """Describe what lies at ``path`` as JSON values; ``complete`` says whether it can be used.
+def describe(path: str | Path | StorePath) -> dict[str, Any]:
+    """Describe what lies at ``path``, a local path or a URL, as JSON values; ``complete`` says whether it can be used.
 
     Committed arrays are read and compared with their digests.
 
@@ -29,29 +30,28 @@ def describe(path: str | Path) -> dict[str, Any]:
     StoreError
         If a complete store is damaged; the message names the array or chunk.
     """
-    if "://" in str(path):
-        return _describe_corpus(path)
-    local = Path(path)
-    if (local / RECORD_NAME).exists():
-        return {"kind": KIND, "complete": False, "steps_done": Work(local).steps_done}
-    if not (local / "zarr.json").exists():
-        if local.is_dir() and any(local.glob("k=*/zarr.json")):
-            children = sorted(local.glob("k=*"), key=lambda child: int(child.name[2:]))
+    place = store_path(path)
+    # Corpora are ingested on a local disk only.
+    if isinstance(place, Path) and (place / RECORD_NAME).exists():
+        return {"kind": KIND, "complete": False, "steps_done": Work(place).steps_done}
+    if not exists(place / "zarr.json"):
+        children = [place / name for name in model_names(place)]
+        if children:
             return {
                 "kind": "models",
                 "complete": True,
                 "models": [{"path": str(child), **describe(child)} for child in children],
             }
-        return _describe_corpus(path)
-    kind = read_attributes(local).get("kind")
+        return _describe_corpus(str(place))
+    kind = read_attributes(place).get("kind")
     if kind == MODEL_KIND:
-        return _describe_model(local)
+        return _describe_model(place)
     if kind == MOMENTS_KIND:
-        return _describe_moments(read_store(local))
+        return _describe_moments(read_store(place))
     raise InputError(f"{path}: a Zarr group of kind {kind!r}, not one of ours")
 
 
-def _describe_corpus(path: str | Path) -> dict[str, Any]:
+def _describe_corpus(path: str) -> dict[str, Any]:
     corpus = open_corpus(path)
     return {
         "kind": "corpus",
@@ -91,7 +91,7 @@ def _describe_moments(store: MomentsStore) -> dict[str, Any]:
     return described
 
 
-def _describe_model(path: Path) -> dict[str, Any]:
+def _describe_model(path: StorePath) -> dict[str, Any]:
     model = read_model(path)
     return {
         "kind": "model",

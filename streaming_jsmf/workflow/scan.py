@@ -16,7 +16,7 @@ from streaming_jsmf.moments.repair import repair_store
 from streaming_jsmf.moments.scan import scan_corpus
 from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.runtime.events import Listener, silent
-from streaming_jsmf.runtime.files import local_path
+from streaming_jsmf.runtime.files import StorePath, exists, store_path
 from streaming_jsmf.runtime.schedulers import Execution
 
 
@@ -46,7 +46,7 @@ class Changes:
 
 def scan(
     corpus: str | Path,
-    moments: str | Path,
+    moments: str | Path | StorePath,
     settings: ScanSettings | None = None,
     execution: Execution | None = None,
     listener: Listener = silent,
@@ -55,7 +55,7 @@ def scan(
     changes: Changes | None = None,
     repair: bool = False,
 ) -> Moments:
-    """Scan the corpus at a path or URL into the moments store at ``moments``, or finish an interrupted scan.
+    """Scan a corpus into the moments store at ``moments``, or finish an interrupted scan. Both are paths or URLs.
 
     ``settings.scans`` passes over the data; none if the store is complete. A store that is there is changed as it
     stands: of the settings its own hold, and ``corpus`` must be one of its corpora or one to be removed. With
@@ -66,11 +66,11 @@ def scan(
     InputError, StoreError
         See ``open_corpus``, ``scan_corpus``, ``repair_store``, ``add_corpora``, ``remove_from`` and ``merge_stores``.
     """
-    store, changes = local_path(moments, "a moments store"), changes or Changes()
+    store, changes = store_path(moments, "a moments store"), changes or Changes()
     if repair:
         _require_same(store, corpus, settings, changes)
         repair_store(store, execution, listener)
-    elif not (changes.any and (store / "zarr.json").exists()):
+    elif not (changes.any and exists(store / "zarr.json")):
         scan_corpus(
             open_corpus(corpus),
             store,
@@ -86,11 +86,13 @@ def scan(
     if changes.add:
         add_corpora(store, [open_corpus(path) for path in changes.add], execution, listener)
     for other in changes.merge:
-        merge_stores(store, local_path(other, "a moments store"), execution, listener)
+        merge_stores(store, store_path(other, "a moments store"), execution, listener)
     return open_moments(store)
 
 
-def _require_same(store: Path, corpus: str | Path, settings: ScanSettings | None, changes: Changes) -> None:
+def _require_same(
+    store: StorePath, corpus: str | Path, settings: ScanSettings | None, changes: Changes
+) -> None:
     """A slip of the path must not change another store."""
     found = read_store(store)
     if settings is not None and settings != found.settings:
