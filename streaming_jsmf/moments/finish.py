@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streaming_jsmf.blocks.units import Partition
+from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.linalg.eigen import Eigenpairs, factor_eigenpairs, single_view_eigenpairs
 from streaming_jsmf.linalg.probes import gaussian_probes
 from streaming_jsmf.moments.engine import Crew, Job, Part, run_stage
 from streaming_jsmf.moments.ledger import Partial, fold_keys, key_of
-from streaming_jsmf.moments.manifest import load_partitions, part_keys
+from streaming_jsmf.moments.manifest import distinct, load_partitions
 from streaming_jsmf.moments.stages import SHARED_PROBES, SUM_ARRAYS, ProjectionStage, RangeStage
 from streaming_jsmf.moments.store import MomentsStore
 from streaming_jsmf.runtime.blas import single_blas_thread
 
+#: Looks up the partitions of a store when they have to be read, and once.
+Partitions = Callable[[], tuple[Partition, ...]]
 
-def finish_stages(store: MomentsStore, crew: Crew) -> None:
+
+def finish_stages(store: MomentsStore, crew: Crew, corpora: Sequence[Corpus] = ()) -> None:
     """Run the stages that a store lacks. Corpora are opened where partitions have to be read, and only then.
+
+    Parameters
+    ----------
+    corpora
+        Those that are open already.
 
     Raises
     ------
@@ -29,30 +41,39 @@ def finish_stages(store: MomentsStore, crew: Crew) -> None:
     StoreError
         If a shard or the store is damaged.
     """
-    for stage in store.missing_stages:
-        _STEPS[stage](store, crew)
+
+    @cache
+    def partitions() -> tuple[Partition, ...]:
+        return load_partitions(store.manifest, str(store.path), corpora)
+
+    missing = store.missing_stages
+    for stage in missing:
+        _STEPS[stage](store, crew, partitions)
+    if missing:
+        # Only now: until the last stage is committed, a store can fall back on the fold it had before.
+        store.ledger("range").clear(store.folds[-1], store.part_keys)
 
 
-def _range_parts(store: MomentsStore) -> tuple[Part, ...]:
+def _range_parts(store: MomentsStore, load: Partitions) -> tuple[Part, ...]:
     """Parts of the range stage; their partitions are looked up if some have to be read."""
     described, counts = store.manifest["partitions"], [count for _, count in store.manifest["parts"]]
-    keys, starts = part_keys(store.manifest), np.concatenate([[0], np.cumsum(counts)]).tolist()
+    keys, starts = store.part_keys, np.concatenate([[0], np.cumsum(counts)]).tolist()
     sizes = [sum(p["nonzeros"] for p in described[a:b]) for a, b in pairwise(starts)]
     ledger = store.ledger("range")
     known, folded = ledger.parts(), ledger.folded(store.folds)
     if all(key in known or i < folded for i, key in enumerate(keys)):
         return tuple(Part(key, size, None) for key, size in zip(keys, sizes, strict=True))
-    partitions = load_partitions(store.manifest, str(store.path))
+    partitions = load()
     return tuple(
         Part(key, size, partitions[start] if count == 1 else None)
         for key, size, start, count in zip(keys, sizes, starts, counts, strict=False)
     )
 
 
-def _range(store: MomentsStore, crew: Crew) -> None:
-    ledger, keys = store.ledger("range"), part_keys(store.manifest)
+def _range(store: MomentsStore, crew: Crew, load: Partitions) -> None:
+    ledger, keys = store.ledger("range"), store.part_keys
     job = Job(ledger, RangeStage(store.n_words, store.settings), store.covered_fold)
-    run_stage(job, _range_parts(store), store.folds, crew)
+    run_stage(job, _range_parts(store, load), store.folds, crew)
     folded = ledger.read_fold(store.folds[-1])
     total = folded.scalars["total_weight"]
     if not total > 0:
@@ -61,7 +82,6 @@ def _range(store: MomentsStore, crew: Crew) -> None:
             f"{where}: no document has two tokens or more, so there are no co-occurrences; ingest longer documents"
         )
     store.commit_stage("range", normalised(folded), folded.scalars, ledger.history(keys))
-    ledger.clear(store.folds[-1], keys)
 
 
 def normalised(folded: Partial) -> dict[str, NDArray[Any]]:
@@ -77,8 +97,8 @@ def normalised(folded: Partial) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def _basis(store: MomentsStore, crew: Crew) -> None:
-    del crew
+def _basis(store: MomentsStore, crew: Crew, load: Partitions) -> None:
+    del crew, load
     with single_blas_thread():
         pairs = _first_eigenpairs(store)
     store.commit_stage("basis", {"basis": pairs.vectors, "basis_eigenvalues": pairs.values}, {})
@@ -94,11 +114,14 @@ def _first_eigenpairs(store: MomentsStore) -> Eigenpairs:
     return single_view_eigenpairs(sketch - diagonal[:, None] * probes, probes, min(width, sketch.shape[1]))
 
 
-def _projection(store: MomentsStore, crew: Crew) -> None:
+def _projection(store: MomentsStore, crew: Crew, load: Partitions) -> None:
     ledger, basis = store.ledger("projection"), store.array_digest("basis")
-    partitions = load_partitions(store.manifest, str(store.path))
+    partitions = load()
+    names = distinct([partition.content for partition in partitions])
     # Another basis, another projection: its digest is in the keys.
-    parts = tuple(Part(key_of(p.content, basis.sha256), p.nonzeros, p) for p in partitions)
+    parts = tuple(
+        Part(key_of(name, basis.sha256), p.nonzeros, p) for name, p in zip(names, partitions, strict=True)
+    )
     keys = [part.key for part in parts]
     folds = fold_keys(keys, store.folds[-1])
     run_stage(

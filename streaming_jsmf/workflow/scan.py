@@ -8,11 +8,13 @@ from pathlib import Path
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import open_corpus
+from streaming_jsmf.corpus.storage import normalise
 from streaming_jsmf.errors import SettingsMismatchError
-from streaming_jsmf.moments.grow import add_corpora, is_part, remove_from
-from streaming_jsmf.moments.merge import merge_stores
+from streaming_jsmf.moments.grow import change_store, is_part
+from streaming_jsmf.moments.ledger import key_of
+from streaming_jsmf.moments.merge import merge_stores, recover_store
 from streaming_jsmf.moments.reader import Moments, open_moments
-from streaming_jsmf.moments.scan import scan_corpus
+from streaming_jsmf.moments.scan import finish_store, scan_corpus
 from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.runtime.events import Listener, silent
 from streaming_jsmf.runtime.files import local_path
@@ -21,7 +23,7 @@ from streaming_jsmf.runtime.schedulers import Execution
 
 @dataclass(frozen=True)
 class Changes:
-    """What becomes of a store besides its first corpus, done in this order.
+    """What becomes of a store besides its first corpus: removals and additions at once, then the merges in order.
 
     Attributes
     ----------
@@ -42,6 +44,28 @@ class Changes:
         """Whether there is something to change."""
         return bool(self.remove or self.add or self.merge)
 
+    def steps(self, corpus: str | Path) -> tuple[Step, ...]:
+        """What is done to the store one after the other; each step is there wholly or not at all."""
+        merges: list[str | None] = [*([None] if self.remove or self.add else []), *self.merge]
+        asked = [normalise(corpus), *self.remove, "+", *self.add, "+", *self.merge]
+        return tuple(Step(key_of(*map(str, asked), str(i)), other) for i, other in enumerate(merges))
+
+
+@dataclass(frozen=True)
+class Step:
+    """A change of the manifest.
+
+    Attributes
+    ----------
+    mark
+        What the manifest calls it, so that the same request knows it again.
+    merge
+        Path of the store that is merged; None where corpora and shards are removed and added.
+    """
+
+    mark: str
+    merge: str | None
+
 
 def scan(
     corpus: str | Path,
@@ -58,13 +82,22 @@ def scan(
     ``settings.scans`` passes over the data; none if the store is complete. A store that is there is changed as it
     stands: of the settings its own hold, and ``corpus`` must be one of its corpora or one to be removed.
 
+    An interrupted change is finished by the same call.
+
     Raises
     ------
     InputError, StoreError
-        See ``open_corpus``, ``scan_corpus``, ``add_corpora``, ``remove_from`` and ``merge_stores``.
+        See ``open_corpus``, ``scan_corpus``, ``change_store`` and ``merge_stores``.
     """
     store, changes = local_path(moments, "a moments store"), changes or Changes()
-    if not (changes.any and (store / "zarr.json").exists()):
+    recover_store(store)
+    steps = changes.steps(corpus)
+    first = _steps_begun(store, steps)
+    if first:
+        finish_store(store, execution, listener)
+    elif changes.any and (store / "zarr.json").exists():
+        _require_same(store, corpus, settings, changes, keep_partitions)
+    else:
         scan_corpus(
             open_corpus(corpus),
             store,
@@ -73,18 +106,31 @@ def scan(
             listener,
             keep_partitions=keep_partitions,
         )
-    else:
-        _require_same(store, corpus, settings, changes)
-    if changes.remove:
-        remove_from(store, changes.remove, execution, listener)
-    if changes.add:
-        add_corpora(store, [open_corpus(path) for path in changes.add], execution, listener)
-    for other in changes.merge:
-        merge_stores(store, local_path(other, "a moments store"), execution, listener)
+    for step in steps[first:]:
+        if step.merge is None:
+            added = [open_corpus(path) for path in changes.add]
+            change_store(store, changes.remove, added, execution, listener, mark=step.mark)
+        else:
+            other = local_path(step.merge, "a moments store")
+            merge_stores(store, other, execution, listener, mark=step.mark)
     return open_moments(store)
 
 
-def _require_same(store: Path, corpus: str | Path, settings: ScanSettings | None, changes: Changes) -> None:
+def _steps_begun(store: Path, steps: Sequence[Step]) -> int:
+    """How many steps of these changes the store has in its manifest, if the call is to go on with them.
+
+    A store that has all of them and is complete is not interrupted: doing the same again is then a new wish.
+    """
+    if not (store / "zarr.json").exists():
+        return 0
+    found = read_store(store)
+    begun = next((i + 1 for i, step in enumerate(steps) if step.mark == found.manifest.get("change")), 0)
+    return begun if begun < len(steps) or found.missing_stages else 0
+
+
+def _require_same(
+    store: Path, corpus: str | Path, settings: ScanSettings | None, changes: Changes, keep_partitions: bool
+) -> None:
     """A slip of the path must not change another store."""
     found = read_store(store)
     if settings is not None and settings != found.settings:
@@ -92,6 +138,11 @@ def _require_same(store: Path, corpus: str | Path, settings: ScanSettings | None
             f"{store}: has settings of its own, which cannot change; leave the options of the scan out, or scan into "
             "another path"
         )
-    if str(corpus) not in changes.remove and not is_part(found, open_corpus(corpus)):
+    if keep_partitions and not found.keeps_partitions:
+        raise SettingsMismatchError(
+            f"{store}: was begun without --keep-partitions; scan into another path to have them kept"
+        )
+    removed = {normalise(name) for name in changes.remove}
+    if normalise(corpus) not in removed and not is_part(found, open_corpus(corpus)):
         listed = ", ".join(entry["path"] for entry in found.manifest["corpora"])
         raise SettingsMismatchError(f"{store}: was not made of {corpus} but of {listed}; give one of these")
