@@ -322,8 +322,8 @@ def test_info_of_moments(made_moments: Path, corpus: Path, command: Command) -> 
     described = _info(command, made_moments)
     assert (described["kind"], described["complete"], described["missing"]) == ("moments", True, [])
     assert described["partitions"] > 1
-    assert described["corpus"] == str(corpus)
-    assert described["corpus_fingerprint"] == _info(command, corpus)["fingerprint"]
+    assert [entry["path"] for entry in described["corpora"]] == [str(corpus)]
+    assert [entry["fingerprint"] for entry in described["corpora"]] == [_info(command, corpus)["fingerprint"]]
     assert {"word", "row_sum", "factor", "basis", "projection"} <= set(described["digests"])
 
 
@@ -439,7 +439,7 @@ def test_a_bad_record_while_other_threads_still_commit(
 ) -> None:
     path, reason = _bad_corpus(refused.folder, counts, "null list", statistics=False)
     failed, ended = threading.Event(), threading.Event()
-    commit, compute = engine.commit_partition, RangeStage.compute
+    commit, compute = engine.commit_part, RangeStage.compute
 
     def slow_if_good(stage: RangeStage, partition: Partition) -> Partial:
         try:
@@ -453,15 +453,15 @@ def test_a_bad_record_while_other_threads_still_commit(
             time.sleep(0.3)
         return partial
 
-    def told(job: engine.Job, partition: Partition, *after: str) -> str:
+    def told(job: engine.Job, part: engine.Part, *after: str) -> str:
         try:
-            return commit(job, partition, *after)
+            return commit(job, part, *after)
         finally:
-            if partition.index == 0:
+            if part.partition is not None and part.partition.index == 0:
                 ended.set()
 
     monkeypatch.setattr(RangeStage, "compute", slow_if_good)
-    monkeypatch.setattr(engine, "commit_partition", told)
+    monkeypatch.setattr(engine, "commit_part", told)
     before = listing(refused.folder)
     arguments = ("--max-topics", "5", "--partition-nonzeros", "1000", "--workers", "2")
     outcome = refused.command("scan", path, refused.folder / "m", *arguments)
@@ -669,7 +669,7 @@ def test_another_corpus_is_refused_with_both_fingerprints(
 ) -> None:
     other = write_corpus(refused.folder / "corpus", counts[1:])
     fingerprints = (
-        _info(command, moments)["corpus_fingerprint"][:12],
+        _info(command, moments)["corpora"][0]["fingerprint"][:12],
         _info(command, other)["fingerprint"][:12],
     )
     refused(("scan", other, moments, *SMALL_SCAN), str(moments), "another corpus", *fingerprints)
@@ -680,7 +680,7 @@ def test_moments_of_an_unknown_format_version(
     verb: str, corpus: Path, moments: Path, refused: Refusals
 ) -> None:
     _edit_json(moments / "zarr.json", lambda value: value["attributes"]["manifest"].update(format_version=99))
-    refused(_arguments(verb, corpus, moments, refused.folder), str(moments), "format version 99", "reads 1")
+    refused(_arguments(verb, corpus, moments, refused.folder), str(moments), "format version 99", "reads 2")
 
 
 @pytest.mark.parametrize("verb", ["topics", "info"])

@@ -27,7 +27,7 @@ class WorkUnit:
     rows
         Documents in it.
     nonzeros
-        At most this many: the footer counts an empty document as one.
+        At most this many: the footer counts an empty document as one. With a selection an estimate.
     content
         sha256 of the shard, the row group's number and the selection: known by what it holds, not by its name.
     only
@@ -44,10 +44,14 @@ class WorkUnit:
 
 @dataclass(frozen=True)
 class Selection:
-    """The documents whose metadata ``column`` has ``value`` (None: is null)."""
+    """The documents whose metadata ``column`` has ``value`` (None: is null).
+
+    ``read`` are the nonzeros of the whole row group, all of which pass through memory.
+    """
 
     column: str
     value: str | int | None
+    read: int = 0
 
 
 @dataclass(frozen=True)
@@ -204,7 +208,7 @@ def split_by_value(unit: WorkUnit, column: str) -> list[WorkUnit]:
             rows=count,
             nonzeros=-(-unit.nonzeros * count // unit.rows),
             content=hashlib.sha256(f"{unit.content}:{column}={value!r}".encode()).hexdigest(),
-            only=Selection(column, value),
+            only=Selection(column, value, unit.nonzeros),
         )
         for value, count in counts.items()
     ]

@@ -40,4 +40,6 @@ def write_columns(path: StorePath, columns: Sequence[NDArray[np.int64] | None]) 
     """Write arrays for ``read_columns`` into the store at ``path``, each under the name that its values give it."""
     for array in columns:
         if array is not None:
-            write_array(path, column_name(digest(array)), array, ["corpus_word"])
+            # Corpora have different numbers of words; xarray wants one length for each dimension.
+            name = column_name(digest(array))
+            write_array(path, name, array, [f"{name}-word"])

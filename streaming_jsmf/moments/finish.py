@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streaming_jsmf.blocks.units import Partition
+from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.linalg.eigen import Eigenpairs, factor_eigenpairs, single_view_eigenpairs
 from streaming_jsmf.linalg.probes import gaussian_probes
 from streaming_jsmf.moments.engine import Crew, Job, Part, run_stage
 from streaming_jsmf.moments.ledger import Partial, fold_keys, key_of
-from streaming_jsmf.moments.manifest import load_partitions, part_keys
+from streaming_jsmf.moments.manifest import distinct, load_partitions
 from streaming_jsmf.moments.stages import SHARED_PROBES, SUM_ARRAYS, ProjectionStage, RangeStage
 from streaming_jsmf.moments.store import MomentsStore
 from streaming_jsmf.runtime.blas import single_blas_thread
 from streaming_jsmf.timing import span
 
+#: Looks up the partitions of a store when they have to be read, and once.
+Partitions = Callable[[], tuple[Partition, ...]]
 
-def finish_stages(store: MomentsStore, crew: Crew) -> None:
+
+def finish_stages(store: MomentsStore, crew: Crew, corpora: Sequence[Corpus] = ()) -> None:
     """Run the stages that a store lacks. Corpora are opened where partitions have to be read, and only then.
+
+    Parameters
+    ----------
+    corpora
+        Those that are open already.
 
     Raises
     ------
@@ -30,43 +42,59 @@ def finish_stages(store: MomentsStore, crew: Crew) -> None:
     StoreError
         If a shard or the store is damaged.
     """
-    for stage in store.stages:
-        finish_stage(store, stage, crew)
+    load = partitions_of(store, corpora)
+    missing = store.missing_stages
+    for stage in missing:
+        finish_stage(store, stage, crew, load)
+    if missing:
+        # Only now: until the last stage is committed, a store can fall back on the fold it had before.
+        store.ledger("range").clear(store.folds[-1], store.part_keys)
 
 
-def finish_stage(store: MomentsStore, stage: str, crew: Crew) -> None:
+def finish_stage(store: MomentsStore, stage: str, crew: Crew, load: Partitions) -> None:
     """Run one stage if the store lacks it and has those before it; errors as in ``finish_stages``."""
     if store.outcome(stage) is None:
         with span("finish"):
-            _STEPS[stage](store, crew)
+            _STEPS[stage](store, crew, load)
+
+
+def partitions_of(store: MomentsStore, corpora: Sequence[Corpus] = ()) -> Partitions:
+    """What looks up the partitions of a store when they are asked for; ``corpora`` are open already."""
+
+    @cache
+    def partitions() -> tuple[Partition, ...]:
+        return load_partitions(store.manifest, str(store.path), corpora)
+
+    return partitions
 
 
 def projection_keys(store: MomentsStore) -> tuple[str, ...]:
     """Keys of the parts of the projection: its basis, and so another basis gives others, and what they hold."""
     basis = store.array_digest("basis").sha256
-    return tuple(key_of(partition["content"], basis) for partition in store.manifest["partitions"])
+    names = distinct([partition["content"] for partition in store.manifest["partitions"]])
+    return tuple(key_of(name, basis) for name in names)
 
 
-def _range_parts(store: MomentsStore) -> tuple[Part, ...]:
+def _range_parts(store: MomentsStore, load: Partitions) -> tuple[Part, ...]:
     """Parts of the range stage; their partitions are looked up if some have to be read."""
     described, counts = store.manifest["partitions"], [count for _, count in store.manifest["parts"]]
-    keys, starts = part_keys(store.manifest), np.concatenate([[0], np.cumsum(counts)]).tolist()
+    keys, starts = store.part_keys, np.concatenate([[0], np.cumsum(counts)]).tolist()
     sizes = [sum(p["nonzeros"] for p in described[a:b]) for a, b in pairwise(starts)]
     ledger = store.ledger("range")
     known, folded = ledger.parts(), ledger.folded(store.folds)
     if all(key in known or i < folded for i, key in enumerate(keys)):
         return tuple(Part(key, size, None) for key, size in zip(keys, sizes, strict=True))
-    partitions = load_partitions(store.manifest, str(store.path))
+    partitions = load()
     return tuple(
         Part(key, size, partitions[start] if count == 1 else None)
         for key, size, start, count in zip(keys, sizes, starts, counts, strict=False)
     )
 
 
-def _range(store: MomentsStore, crew: Crew) -> None:
-    ledger, keys = store.ledger("range"), part_keys(store.manifest)
+def _range(store: MomentsStore, crew: Crew, load: Partitions) -> None:
+    ledger, keys = store.ledger("range"), store.part_keys
     job = Job(ledger, RangeStage(store.n_words, store.settings), store.covered_fold)
-    run_stage(job, _range_parts(store), store.folds, crew)
+    run_stage(job, _range_parts(store, load), store.folds, crew)
     folded = ledger.read_fold(store.folds[-1])
     total = folded.scalars["total_weight"]
     if not total > 0:
@@ -75,7 +103,6 @@ def _range(store: MomentsStore, crew: Crew) -> None:
             f"{where}: no document has two tokens or more, so there are no co-occurrences; ingest longer documents"
         )
     store.commit_stage("range", normalised(folded), folded.scalars, ledger.history(keys))
-    ledger.clear(store.folds[-1], keys)
 
 
 def normalised(folded: Partial) -> dict[str, NDArray[Any]]:
@@ -92,8 +119,8 @@ def normalised(folded: Partial) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def _basis(store: MomentsStore, crew: Crew) -> None:
-    del crew
+def _basis(store: MomentsStore, crew: Crew, load: Partitions) -> None:
+    del crew, load
     with single_blas_thread(), span("basis"):
         pairs = _first_eigenpairs(store)
     store.commit_stage("basis", {"basis": pairs.vectors, "basis_eigenvalues": pairs.values}, {})
@@ -109,11 +136,10 @@ def _first_eigenpairs(store: MomentsStore) -> Eigenpairs:
     return single_view_eigenpairs(sketch - diagonal[:, None] * probes, probes, min(width, sketch.shape[1]))
 
 
-def _projection(store: MomentsStore, crew: Crew) -> None:
+def _projection(store: MomentsStore, crew: Crew, load: Partitions) -> None:
     ledger, basis = store.ledger("projection"), store.array_digest("basis")
-    partitions = load_partitions(store.manifest, str(store.path))
     keys = projection_keys(store)
-    parts = tuple(Part(key, p.nonzeros, p) for key, p in zip(keys, partitions, strict=True))
+    parts = tuple(Part(key, p.nonzeros, p) for key, p in zip(keys, load(), strict=True))
     folds = fold_keys(keys, store.folds[-1])
     run_stage(
         Job(ledger, ProjectionStage(store.n_words, store.settings, store.path, basis)), parts, folds, crew

@@ -1,19 +1,19 @@
-"""A store that grows and shrinks: corpora added, corpora and shards removed, stores merged.
+"""A store that grows and shrinks: corpora and shards removed, corpora added.
 
-Each change is a new manifest, put in place in one step; the stages that it makes stale are then run as after any
-interruption. So an interrupted change is finished by the same call.
+A change is a new manifest, put in place in one step; the stages that it makes stale are then run as after any
+interruption. So an interrupted change is finished by finishing the store.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streaming_jsmf.corpus.format import Corpus
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.moments.engine import Crew
 from streaming_jsmf.moments.finish import finish_stages
-from streaming_jsmf.moments.manifest import shards_named, with_corpus, without
+from streaming_jsmf.moments.manifest import load_partitions, with_corpus, without
 from streaming_jsmf.moments.scan import require_scan_memory
 from streaming_jsmf.moments.store import MomentsStore, read_store, replace_manifest
 from streaming_jsmf.runtime.events import Listener, silent
@@ -28,87 +28,98 @@ def add_corpora(
     execution: Execution | None = None,
     listener: Listener = silent,
 ) -> MomentsStore:
-    """Add corpora with the same words to a store, behind what is there.
-
-    Scan 1 reads the new corpora only; scan 2 all of them, since the basis has changed. The result has the bits of a
-    store that all corpora were scanned into one after the other.
-
-    Raises
-    ------
-    InputError
-        If the words differ (merge stores of their own then), a shard is in the store already, or a corpus is bad: the
-        store is then as it was.
-    StoreError
-        If the store, or a corpus that it was made of, is damaged or missing.
-    """
-    with sole_writer(path):
-        store = read_store(path)
-        unfinished = bool(store.missing_stages)
-
-        def grown(manifest: Mapping[str, Any]) -> dict[str, Any]:
-            for corpus in corpora:
-                if not (unfinished and is_part(store, corpus)):
-                    manifest = _added(store, manifest, corpus)
-            return dict(manifest)
-
-        return _change(store, grown, execution, listener)
+    """Add corpora with the same words to a store, behind what is there; see ``change_store``."""
+    return change_store(path, (), corpora, execution, listener)
 
 
 def remove_from(
     path: StorePath, names: Sequence[str], execution: Execution | None = None, listener: Listener = silent
 ) -> MomentsStore:
-    """Take corpora (by path) or shards (by name or hash) out of a store that keeps its partitions.
+    """Take corpora (by path) or shards (by path, name or hash) out of a store; see ``change_store``."""
+    return change_store(path, names, (), execution, listener)
 
-    Scan 1 is not repeated: the kept results are folded again. Scan 2 reads what stays. The result has the bits of a
-    store that never had them.
+
+def change_store(
+    path: StorePath,
+    names: Sequence[str],
+    corpora: Sequence[Corpus],
+    execution: Execution | None = None,
+    listener: Listener = silent,
+    *,
+    mark: str | None = None,
+) -> MomentsStore:
+    """Remove what ``names`` name, then add ``corpora``; all of it or nothing.
+
+    Scan 1 reads the new corpora only; what stays is folded again from the kept results where something was removed.
+    Scan 2 reads all that the store is then made of, since the basis has changed. The result has the bits of a store
+    that never had the one and was scanned with the other.
+
+    Parameters
+    ----------
+    names
+        Paths of corpora; paths, names or hashes of shards. Only of a store that keeps its partitions.
+    corpora
+        With the words of the store.
+    mark
+        Put into the manifest with the change, so that the caller knows it again after an interruption.
 
     Raises
     ------
     InputError
-        If the store does not keep its partitions, a name is unknown, or a shard shares a partition with one that stays.
+        If the store does not keep its partitions, a name is unknown, a shard shares a partition with one that stays,
+        the words differ (merge stores of their own then), a shard is in the store already, or a corpus is bad: the
+        store is then as it was.
     StoreError
-        If the store, or a corpus that it was made of, is damaged or missing.
+        If the store, or a corpus that it was made of, is damaged.
     """
     with sole_writer(path):
-        store = read_store(path)
-        if not store.keeps_partitions:
-            raise InputError(
-                f"{path}: does not keep its partitions, so nothing can be taken out; scan what is to stay into another "
-                "store (with --keep-partitions, to remove from that one later)"
-            )
-
-        def shrunk(manifest: Mapping[str, Any]) -> dict[str, Any]:
-            if store.missing_stages and not any(shards_named(manifest, name) for name in names):
-                return dict(manifest)  # an interrupted removal of the same has got this far
-            return without(manifest, names)
-
-        return _change(store, shrunk, execution, listener)
+        return _change_alone(path, names, corpora, execution or Execution(), listener, mark)
 
 
-def _change(
-    store: MomentsStore,
-    changed: Callable[[Mapping[str, Any]], dict[str, Any]],
-    execution: Execution | None,
+def _change_alone(
+    path: StorePath,
+    names: Sequence[str],
+    corpora: Sequence[Corpus],
+    execution: Execution,
     listener: Listener,
+    mark: str | None,
 ) -> MomentsStore:
-    """Finish the store as it is, then change its manifest and finish that. The caller holds the lock."""
-    execution = execution or Execution()
-    before = store.manifest
-    after = changed(before)
+    store = read_store(path)
+    if names and not store.keeps_partitions:
+        raise InputError(
+            f"{path}: does not keep its partitions, so nothing can be taken out; scan what is to stay into another "
+            "store (with --keep-partitions, to remove from that one later)"
+        )
+    after = without(store.manifest, names) if names else dict(store.manifest)
+    for corpus in corpora:
+        after = _added(store, after, corpus)
+    after["change"] = mark
     require_scan_memory(after, store.path, execution)
     with execution.runner() as arguments:
         crew = Crew(arguments, execution.tasks_at_once(arguments), listener)
-        finish_stages(store, crew)
-        if after == before:
-            return store
-        store = replace_manifest(store, after)
-        try:
-            finish_stages(store, crew)
-        except InputError:
-            # The input is bad: the store goes back to what it was, which is still there.
-            restored = replace_manifest(store, before)
-            restored.ledger("range").clear(restored.folds[-1], restored.part_keys)
-            raise
+        # What was interrupted before is finished first: a change that fails falls back on a complete store.
+        finish_stages(store, crew, corpora)
+        return _switched(store, after, crew, corpora)
+
+
+def _switched(
+    store: MomentsStore, after: Mapping[str, Any], crew: Crew, corpora: Sequence[Corpus]
+) -> MomentsStore:
+    """Put the manifest in place and run what it lacks; the old one again if the input turns out to be bad."""
+    if store.settings.scans == 2:
+        # A corpus that is not where it was is better found now than when scan 1 is done.
+        load_partitions(after, str(store.path), corpora)
+    before, store = store, replace_manifest(store, after)
+    try:
+        finish_stages(store, crew, corpora)
+    except (InputError, StoreError) as error:
+        # Once scan 1 is committed its input was good, and only the change itself can be gone on with.
+        if before.outcome("range") is not None:
+            replace_manifest(before, before.manifest)
+            if isinstance(error, InputError):
+                # A damaged shard may be put back, and then what is committed counts; a bad record stays bad.
+                before.ledger("range").clear(before.folds[-1], before.part_keys)
+        raise
     return store
 
 
@@ -122,5 +133,5 @@ def _added(store: MomentsStore, manifest: Mapping[str, Any], corpus: Corpus) -> 
 
 
 def is_part(store: MomentsStore, corpus: Corpus) -> bool:
-    """Whether a corpus, as it is, is in the store already."""
+    """Whether a corpus, as it is, is one that the store was made of."""
     return any(entry["fingerprint"] == corpus.fingerprint for entry in store.manifest["corpora"])

@@ -6,6 +6,7 @@ keys of its parts hold the contents, and the key of the last fold holds all of t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -89,7 +90,8 @@ def with_corpus(manifest: Manifest, corpus: Corpus) -> dict[str, Any]:
     entry = {
         "path": corpus.root,
         "fingerprint": corpus.fingerprint,
-        "shards": {shard.name: shard.sha256 for shard in corpus.shards},
+        # Empty shards are alike wherever they come from, and nothing is counted twice with them.
+        "shards": {shard.name: shard.sha256 for shard in corpus.shards if shard.rows},
         "columns": None,
     }
     partitions = [_describe(partition, corpus, number) for partition in planned]
@@ -181,9 +183,19 @@ def _as_one_part(manifest: Manifest) -> list[list[Any]]:
     return [[f"fold {range_folds(manifest)[-1]}", len(manifest["partitions"])]]
 
 
+def distinct(contents: Sequence[str]) -> tuple[str, ...]:
+    """The same names with the repeats numbered: a corpus may hold a shard twice, and both count."""
+    seen: Counter[str] = Counter()
+    names = []
+    for content in contents:
+        seen[content] += 1
+        names.append(content if seen[content] == 1 else f"{content} repeat {seen[content]}")
+    return tuple(names)
+
+
 def part_keys(manifest: Manifest) -> tuple[str, ...]:
     """Keys of the parts of the range stage, in order."""
-    return tuple(key_of(str(content)) for content, _ in manifest["parts"])
+    return tuple(key_of(name) for name in distinct([str(content) for content, _ in manifest["parts"]]))
 
 
 def range_folds(manifest: Manifest) -> tuple[str, ...]:
@@ -192,18 +204,24 @@ def range_folds(manifest: Manifest) -> tuple[str, ...]:
     return fold_keys(part_keys(manifest), salt)
 
 
-def load_partitions(manifest: Manifest, store: str) -> tuple[Partition, ...]:
+def load_partitions(manifest: Manifest, store: str, corpora: Sequence[Corpus] = ()) -> tuple[Partition, ...]:
     """The partitions with their units, as tasks read them. Reads the footers of all corpora.
+
+    Parameters
+    ----------
+    corpora
+        Those that are open already: opening a corpus without manifest hashes its files.
 
     Raises
     ------
     InputError
-        If a corpus is not where it was; says which.
+        If a corpus is not where it was; says which, and what to do.
     StoreError
         If a corpus has other contents than the store was made of.
     """
     by = manifest["settings"].get("partition_by")
-    units = [_units_of(entry, by) for entry in manifest["corpora"]]
+    opened = {corpus.root: corpus for corpus in corpora}
+    units = [_units_of(entry, opened.get(entry["path"]), by, store) for entry in manifest["corpora"]]
     partitions = []
     for index, described in enumerate(manifest["partitions"]):
         entry, label = manifest["corpora"][described["corpus"]], described["label"]
@@ -221,10 +239,11 @@ def load_partitions(manifest: Manifest, store: str) -> tuple[Partition, ...]:
 
 
 def _units_of(
-    entry: Mapping[str, Any], partition_by: str | None
+    entry: Mapping[str, Any], corpus: Corpus | None, partition_by: str | None, store: str
 ) -> dict[tuple[str, int, str | int | None], WorkUnit]:
     """Units of the shards that a store has of a corpus, by shard, row group and label."""
-    corpus = open_corpus(entry["path"])
+    if corpus is None:
+        corpus = _reopened(str(entry["path"]), store)
     present = set(entry["shards"].values())
     shards = tuple(shard for shard in corpus.shards if shard.sha256 in present)
     units = list_units(replace(corpus, shards=shards))
@@ -234,6 +253,27 @@ def _units_of(
         (_shard_name(unit, corpus.root), unit.row_group, None if unit.only is None else unit.only.value): unit
         for unit in units
     }
+
+
+def _reopened(path: str, store: str) -> Corpus:
+    try:
+        return open_corpus(path)
+    except InputError as error:
+        raise InputError(
+            f"{store} was made of a corpus at {path} that has to be read again ({error}); put it back, or scan it "
+            "from where it is now into the same store"
+        ) from error
+
+
+def moved(manifest: Manifest, corpus: Corpus) -> dict[str, Any]:
+    """The manifest with a corpus at the place where it is now, if its shards have kept their names."""
+    shards = {(shard.name, shard.sha256) for shard in corpus.shards}
+
+    def is_same(entry: Mapping[str, Any]) -> bool:
+        return bool(entry["fingerprint"] == corpus.fingerprint) and entry["shards"].items() <= shards
+
+    corpora = [{**e, "path": corpus.root} if is_same(e) else e for e in manifest["corpora"]]
+    return {**manifest, "corpora": corpora}
 
 
 def _plan(corpus: Corpus, manifest: Manifest) -> tuple[Partition, ...]:
@@ -264,7 +304,7 @@ def _refuse_known_shards(manifest: Manifest, corpus: Corpus) -> None:
         for name, digest in entry["shards"].items()
     }
     for shard in corpus.shards:
-        if shard.sha256 in known:
+        if shard.rows and shard.sha256 in known:
             raise InputError(
                 f"{corpus.shard_path(shard)} is in the store already, as {known[shard.sha256]}; "
                 "a document counts once: leave it out"
@@ -272,19 +312,27 @@ def _refuse_known_shards(manifest: Manifest, corpus: Corpus) -> None:
 
 
 def shards_named(manifest: Manifest, name: str) -> set[tuple[int, str]]:
-    """(corpus, shard) pairs that a user's name stands for."""
+    """(corpus, shard) pairs that a user's name stands for.
+
+    Raises
+    ------
+    InputError
+        If several corpora have a shard of this name; a path tells them apart.
+    """
     path = normalise(name)
-    found = set()
+    found, named = set(), []
     for number, entry in enumerate(manifest["corpora"]):
         whole = path == entry["path"] or name == entry["fingerprint"]
         for shard, digest in entry["shards"].items():
-            if (
-                whole
-                or name in (shard, shard.rsplit("/", 1)[-1], digest)
-                or path == join(entry["path"], shard)
-            ):
+            place = join(entry["path"], shard)
+            if whole or name == digest or path == place:
                 found.add((number, shard))
-    return found
+            elif name in (shard, shard.rsplit("/", 1)[-1]):
+                named.append((number, shard, place))
+    if not found and len(named) > 1:
+        places = ", ".join(place for *_, place in named)
+        raise InputError(f"{name} could be any of {places}; give the path of the one that is meant")
+    return found or {(number, shard) for number, shard, _ in named}
 
 
 def _known(manifest: Manifest) -> list[str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import differences
-from streaming_jsmf.errors import InputError, SettingsMismatchError
+from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.moments.columns import column_name, read_columns, write_columns
 from streaming_jsmf.moments.engine import Crew
 from streaming_jsmf.moments.finish import finish_stages
 from streaming_jsmf.moments.ledger import Partial
-from streaming_jsmf.moments.manifest import MergePlan, merged_manifest, part_keys
+from streaming_jsmf.moments.manifest import MergePlan, load_partitions, merged_manifest, part_keys
 from streaming_jsmf.moments.scan import require_scan_memory
 from streaming_jsmf.moments.store import (
     MomentsStore,
@@ -32,6 +32,8 @@ from streaming_jsmf.runtime.files import StorePath, fsync_directory
 from streaming_jsmf.runtime.lock import sole_writer
 from streaming_jsmf.runtime.schedulers import Execution
 from streaming_jsmf.runtime.zarr_arrays import digest
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +50,12 @@ class Union:
 
 
 def merge_stores(
-    path: StorePath, other: StorePath, execution: Execution | None = None, listener: Listener = silent
+    path: StorePath,
+    other: StorePath,
+    execution: Execution | None = None,
+    listener: Listener = silent,
+    *,
+    mark: str | None = None,
 ) -> MomentsStore:
     """Merge a complete store into the one at ``path``, behind what is there. Rows are matched by word.
 
@@ -56,31 +63,38 @@ def merge_stores(
     order, and the bits are those of one store; else the second store's factor is folded in as it is, and the result
     keeps no partitions. A word that a store lacks is a row of zeros. Scan 2 reads all corpora.
 
+    Parameters
+    ----------
+    mark
+        Put into the manifest with the change, so that the caller knows it again after an interruption.
+
     Raises
     ------
     SettingsMismatchError
         If the stores were made with other settings; names them.
     InputError
-        If a shard is in both, or the words differ and the store at ``path`` is behind a URL.
+        If a shard is in both, a corpus is not where it was, sketches of other words are to be merged, or the words
+        differ and the store at ``path`` is behind a URL.
     StoreError
-        If a store is incomplete or damaged, or a corpus is missing.
+        If a store is incomplete or damaged.
     """
     with sole_writer(path):
-        return _merge_alone(path, other, execution or Execution(), listener)
+        return _merge_alone(path, other, execution or Execution(), listener, mark)
 
 
-def _merge_alone(path: StorePath, other: StorePath, execution: Execution, listener: Listener) -> MomentsStore:
+def _merge_alone(
+    path: StorePath, other: StorePath, execution: Execution, listener: Listener, mark: str | None
+) -> MomentsStore:
     store, second = read_store(path), read_store(other)
     if _is_merged(store, second):
-        if not store.missing_stages:
-            raise InputError(f"{other} is in {path} already; a document counts once")
-        return _finished(store, execution, listener)
+        raise InputError(f"{other} is in {path} already; a document counts once: leave it out")
     _require_mergeable(store, second)
     _require_complete(store)
     _require_complete(second)
     union = _unite(_words(store), _words(second))
     if not union.same:
         _require_local(path)
+    _require_same_probes(store, second, union)
     columns = _columns(second, union)
     plan = MergePlan(
         vocabulary=words_digest(union.words),
@@ -89,21 +103,22 @@ def _merge_alone(path: StorePath, other: StorePath, execution: Execution, listen
         in_parts=union.same and store.keeps_partitions and second.keeps_partitions,
         same_words=union.same,
     )
-    manifest = merged_manifest(store.manifest, second.manifest, plan)
+    if store.keeps_partitions and not plan.in_parts:
+        logger.warning("%s does not keep its partitions any more: %s is one part of it", path, other)
+    manifest = {**merged_manifest(store.manifest, second.manifest, plan), "change": mark}
     require_scan_memory(manifest, path, execution)
+    if store.settings.scans == 2:
+        # A corpus that is not where it was is better found before anything changes.
+        load_partitions(manifest, str(path))
     if union.same:
         write_columns(store.path, columns)
         _copy_parts(store, second, manifest, in_parts=plan.in_parts)
         merged = replace_manifest(store, manifest)
     else:
         merged = _rebuilt(store, second, manifest, union, columns)
-    return _finished(merged, execution, listener)
-
-
-def _finished(store: MomentsStore, execution: Execution, listener: Listener) -> MomentsStore:
     with execution.runner() as arguments:
-        finish_stages(store, Crew(arguments, execution.tasks_at_once(arguments), listener))
-    return store
+        finish_stages(merged, Crew(arguments, execution.tasks_at_once(arguments), listener))
+    return merged
 
 
 def _is_merged(store: MomentsStore, second: MomentsStore) -> bool:
@@ -129,8 +144,16 @@ def _require_mergeable(store: MomentsStore, second: MomentsStore) -> None:
 
 def _require_complete(store: MomentsStore) -> None:
     if store.missing_stages:
+        raise StoreError(
+            f"{store.path}: incomplete, missing {', '.join(store.missing_stages)}; finish its scan, then merge"
+        )
+
+
+def _require_same_probes(store: MomentsStore, second: MomentsStore, union: Union) -> None:
+    if store.settings.range_finder == "halko" and not union.same:
         raise InputError(
-            f"{store.path}: lacks {', '.join(store.missing_stages)}; finish its scan, then merge"
+            f"{second.path}: has other words than {store.path}, and a sketch hangs on the places of the words; "
+            "scan with --range factors to merge, or ingest both corpora with one vocabulary"
         )
 
 
@@ -181,7 +204,10 @@ def _rebuilt(
 ) -> MomentsStore:
     """A store over the union of the words, written beside and put in the place of the first."""
     path = _require_local(store.path)
-    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    beside, old = _neighbours(path)
+    # Rests of a merge that was killed.
+    for rest in (beside, old):
+        shutil.rmtree(rest, ignore_errors=True)
     beside.mkdir()
     try:
         made = write_empty_store(beside, manifest, union.words)
@@ -191,7 +217,6 @@ def _rebuilt(
         for key, source, rows in ((keys[0], store, own), (keys[1], second, union.columns)):
             fold = source.ledger("range").read_fold(source.folds[-1])
             ledger.commit_part(key, _spread(fold, rows, len(union.words)), {"merged": str(source.path)})
-        old = path.with_name(f".{path.name}.{uuid.uuid4().hex}.old")
         path.rename(old)
         beside.rename(path)
         fsync_directory(path.parent)
@@ -200,6 +225,20 @@ def _rebuilt(
         shutil.rmtree(beside, ignore_errors=True)
         raise
     return read_store(path)
+
+
+def _neighbours(path: Path) -> tuple[Path, Path]:
+    """Where a merge builds the new store, and where the old one is for the moment between two renames."""
+    return path.with_name(f".{path.name}.merging"), path.with_name(f".{path.name}.before-merge")
+
+
+def recover_store(path: StorePath) -> None:
+    """Put a store back that a merge was killed over, just as its successor was to take its place."""
+    if not isinstance(path, Path):
+        return
+    _, old = _neighbours(path)
+    if not path.exists() and old.exists():
+        old.rename(path)
 
 
 def _spread(partial: Partial, rows: NDArray[np.int64], n_words: int) -> Partial:

@@ -67,6 +67,8 @@ class _Buffers:
 
     def append(self, block: csr_array[Any], row_scale: NDArray[np.float64]) -> None:
         rows, nonzeros = block.shape[0], block.nnz
+        if self.nonzeros + nonzeros > self.data.size:
+            self._grow(self.nonzeros + nonzeros)
         values = slice(self.nonzeros, self.nonzeros + nonzeros)
         scale = np.repeat(row_scale.astype(np.float32), np.diff(block.indptr))
         np.multiply(block.data, scale, out=self.data[values], casting="same_kind")
@@ -74,6 +76,12 @@ class _Buffers:
         self.indptr[self.rows + 1 : self.rows + rows + 1] = block.indptr[1:].astype(np.int64) + self.nonzeros
         self.rows += rows
         self.nonzeros += nonzeros
+
+    def _grow(self, needed: int) -> None:
+        # Documents selected by their metadata may be longer than their row group's share promised.
+        more = max(needed, 5 * self.data.size // 4) - self.data.size
+        self.data = np.concatenate([self.data, np.empty(more, self.data.dtype)])
+        self.indices = np.concatenate([self.indices, np.empty(more, self.indices.dtype)])
 
     def finish(self, n_words: int) -> csr_array[Any]:
         indptr = self.indptr[: self.rows + 1]

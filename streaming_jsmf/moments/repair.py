@@ -22,7 +22,7 @@ from streaming_jsmf.moments.checks import (
 )
 from streaming_jsmf.moments.columns import read_columns, write_columns
 from streaming_jsmf.moments.engine import Crew, Job, Part, commit_part
-from streaming_jsmf.moments.finish import finish_stage, normalised, projection_keys
+from streaming_jsmf.moments.finish import finish_stage, normalised, partitions_of, projection_keys
 from streaming_jsmf.moments.ledger import Ledger, fold_keys, forget_record
 from streaming_jsmf.moments.manifest import load_partitions
 from streaming_jsmf.moments.scan import require_scan_memory
@@ -59,10 +59,10 @@ def repair_store(
         _mend_groups(store)
         _mend_words(store)
         with execution.runner() as arguments:
-            crew = Crew(arguments, execution.concurrency, listener)
+            crew, load = Crew(arguments, execution.tasks_at_once(arguments), listener), partitions_of(store)
             for stage in store.stages:
                 _TAKE_BACK[stage](store)
-                finish_stage(store, stage, crew)
+                finish_stage(store, stage, crew, load)
             _mend_kept_parts(store, crew)
     return store
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,13 +14,22 @@ from streaming_jsmf.linalg.factor import ROW_BLOCK_BYTES
 from streaming_jsmf.moments.checks import require_sound
 from streaming_jsmf.moments.engine import Crew
 from streaming_jsmf.moments.finish import finish_stages
-from streaming_jsmf.moments.manifest import load_partitions, new_manifest
-from streaming_jsmf.moments.store import MomentsStore, create_store, resume_store, words_digest
+from streaming_jsmf.moments.manifest import load_partitions, moved, new_manifest
+from streaming_jsmf.moments.store import (
+    MomentsStore,
+    create_store,
+    read_store,
+    replace_manifest,
+    resume_store,
+    words_digest,
+)
 from streaming_jsmf.runtime.events import Listener, silent
 from streaming_jsmf.runtime.files import StorePath
 from streaming_jsmf.runtime.lock import sole_writer
 from streaming_jsmf.runtime.memory import require_memory
 from streaming_jsmf.runtime.schedulers import Execution
+
+logger = logging.getLogger(__name__)
 
 #: Bytes that a nonzero of a partition takes in memory: a float32 value, an int32 index.
 BYTES_PER_NONZERO = 8
@@ -38,7 +48,9 @@ def scan_memory(n_words: int, settings: ScanSettings, partitions: tuple[Partitio
     """
     width = min(settings.factor_width, n_words)
     block = max(partition.nonzeros for partition in partitions) * BYTES_PER_NONZERO
-    row_group = max(unit.nonzeros for partition in partitions for unit in partition.units)
+    row_group = max(
+        unit.only.read if unit.only else unit.nonzeros for partition in partitions for unit in partition.units
+    )
     tall = 4 * 4 * n_words * width
     each = block + row_group * BYTES_PER_NONZERO_READ + tall + ROW_BLOCK_BYTES
     return PROCESS_BYTES + each * min(workers, len(partitions))
@@ -77,37 +89,78 @@ def scan_corpus(
     words = corpus.vocabulary().words
     manifest = new_manifest(corpus, settings, words_digest(words), keep_partitions=keep_partitions)
     existing = resume_store(path, manifest)
-    if existing is not None and not existing.missing_stages:
-        require_sound(existing)
-        return existing
+    if existing is not None:
+        _tell_what_else(existing, corpus)
+        if not existing.missing_stages and moved(existing.manifest, corpus) == existing.manifest:
+            require_sound(existing)
+            return existing
     require_scan_memory(existing.manifest if existing else manifest, path, execution)
     with sole_writer(path):
-        return _scan_alone(path, manifest, words, execution, listener)
+        return _scan_alone(path, manifest, words, corpus, execution, listener)
 
 
 def _scan_alone(
     path: StorePath,
     manifest: Mapping[str, Any],
     words: Sequence[str],
+    corpus: Corpus,
     execution: Execution,
     listener: Listener,
 ) -> MomentsStore:
     # Looked at again: another process may have been at work until now.
     existing = resume_store(path, manifest)
     if existing is not None:
+        existing = _followed(existing, corpus)
         require_sound(existing)
     # The scheduler comes first: if it does not answer, no store is made or touched.
     with execution.runner() as arguments:
         store = existing or create_store(path, manifest, words)
         try:
-            finish_stages(store, Crew(arguments, execution.tasks_at_once(arguments), listener))
+            finish_stages(store, Crew(arguments, execution.tasks_at_once(arguments), listener), [corpus])
             return store
         except InputError as error:
             bad_corpus = error
-    if len(store.manifest["corpora"]) == 1:
+    if len(store.manifest["corpora"]) == 1 and store.outcome("range") is None:
         # Such a store can never be completed: mending the corpus makes it another one. No task runs any more.
         store.discard()
     raise bad_corpus
+
+
+def finish_store(
+    path: StorePath, execution: Execution | None = None, listener: Listener = silent
+) -> MomentsStore:
+    """Finish the store at ``path``, whatever interrupted it; nothing if it is complete.
+
+    Raises
+    ------
+    InputError, StoreError
+        As ``finish_stages``.
+    """
+    execution = execution or Execution()
+    with sole_writer(path):
+        store = read_store(path)
+        if store.missing_stages:
+            require_scan_memory(store.manifest, path, execution)
+            with execution.runner() as arguments:
+                finish_stages(store, Crew(arguments, execution.tasks_at_once(arguments), listener))
+    return store
+
+
+def _followed(store: MomentsStore, corpus: Corpus) -> MomentsStore:
+    """The store, which looks for the corpus where it is now."""
+    manifest = moved(store.manifest, corpus)
+    return store if manifest == store.manifest else replace_manifest(store, manifest)
+
+
+def _tell_what_else(store: MomentsStore, corpus: Corpus) -> None:
+    """Whoever scans a corpus into a store that has changed since must not take it for that corpus alone."""
+    others = [e["path"] for e in store.manifest["corpora"] if e["fingerprint"] != corpus.fingerprint]
+    if others:
+        logger.warning("%s holds more than %s: %s", store.path, corpus.root, ", ".join(others))
+    held = {digest for entry in store.manifest["corpora"] for digest in entry["shards"].values()}
+    gone = [shard.name for shard in corpus.shards if shard.rows and shard.sha256 not in held]
+    if gone:
+        logger.warning("%s holds %s without what was removed: %s", store.path, corpus.root, ", ".join(gone))
 
 
 def require_scan_memory(manifest: Mapping[str, Any], path: StorePath, execution: Execution) -> None:

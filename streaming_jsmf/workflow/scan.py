@@ -8,12 +8,14 @@ from pathlib import Path
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import open_corpus
-from streaming_jsmf.errors import SettingsMismatchError
-from streaming_jsmf.moments.grow import add_corpora, is_part, remove_from
-from streaming_jsmf.moments.merge import merge_stores
+from streaming_jsmf.corpus.storage import normalise
+from streaming_jsmf.errors import InputError, SettingsMismatchError
+from streaming_jsmf.moments.grow import change_store, is_part
+from streaming_jsmf.moments.ledger import key_of
+from streaming_jsmf.moments.merge import merge_stores, recover_store
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.repair import repair_store
-from streaming_jsmf.moments.scan import scan_corpus
+from streaming_jsmf.moments.scan import finish_store, scan_corpus
 from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.runtime.events import Listener, silent
 from streaming_jsmf.runtime.files import StorePath, exists, store_path
@@ -22,7 +24,7 @@ from streaming_jsmf.runtime.schedulers import Execution
 
 @dataclass(frozen=True)
 class Changes:
-    """What becomes of a store besides its first corpus, done in this order.
+    """What becomes of a store besides its first corpus: removals and additions at once, then the merges in order.
 
     Attributes
     ----------
@@ -43,10 +45,32 @@ class Changes:
         """Whether there is something to change."""
         return bool(self.remove or self.add or self.merge)
 
+    def steps(self, corpus: str | Path) -> tuple[Step, ...]:
+        """What is done to the store one after the other; each step is there wholly or not at all."""
+        merges: list[str | None] = [*([None] if self.remove or self.add else []), *self.merge]
+        asked = [normalise(corpus), *self.remove, "+", *self.add, "+", *self.merge]
+        return tuple(Step(key_of(*map(str, asked), str(i)), other) for i, other in enumerate(merges))
+
+
+@dataclass(frozen=True)
+class Step:
+    """A change of the manifest.
+
+    Attributes
+    ----------
+    mark
+        What the manifest calls it, so that the same request knows it again.
+    merge
+        Path of the store that is merged; None where corpora and shards are removed and added.
+    """
+
+    mark: str
+    merge: str | None
+
 
 def scan(
     corpus: str | Path,
-    moments: str | Path | StorePath,
+    moments: str | StorePath,
     settings: ScanSettings | None = None,
     execution: Execution | None = None,
     listener: Listener = silent,
@@ -61,16 +85,30 @@ def scan(
     stands: of the settings its own hold, and ``corpus`` must be one of its corpora or one to be removed. With
     ``repair`` what is damaged is made again first.
 
+    An interrupted change is finished by the same call.
+
     Raises
     ------
     InputError, StoreError
-        See ``open_corpus``, ``scan_corpus``, ``repair_store``, ``add_corpora``, ``remove_from`` and ``merge_stores``.
+        See ``open_corpus``, ``scan_corpus``, ``repair_store``, ``change_store`` and ``merge_stores``.
     """
     store, changes = store_path(moments, "a moments store"), changes or Changes()
+    recover_store(store)
+    steps = changes.steps(corpus)
     if repair:
-        _require_same(store, corpus, settings, changes)
+        if changes.any:
+            raise InputError(
+                "--repair is done alone; give --remove, --add or --merge in a command of their own"
+            )
+        _require_same(store, corpus, settings, changes, keep_partitions)
         repair_store(store, execution, listener)
-    elif not (changes.any and exists(store / "zarr.json")):
+        return open_moments(store)
+    first = _steps_begun(store, steps)
+    if first:
+        finish_store(store, execution, listener)
+    elif changes.any and exists(store / "zarr.json"):
+        _require_same(store, corpus, settings, changes, keep_partitions)
+    else:
         scan_corpus(
             open_corpus(corpus),
             store,
@@ -79,19 +117,34 @@ def scan(
             listener,
             keep_partitions=keep_partitions,
         )
-    else:
-        _require_same(store, corpus, settings, changes)
-    if changes.remove:
-        remove_from(store, changes.remove, execution, listener)
-    if changes.add:
-        add_corpora(store, [open_corpus(path) for path in changes.add], execution, listener)
-    for other in changes.merge:
-        merge_stores(store, store_path(other, "a moments store"), execution, listener)
+    for step in steps[first:]:
+        if step.merge is None:
+            added = [open_corpus(path) for path in changes.add]
+            change_store(store, changes.remove, added, execution, listener, mark=step.mark)
+        else:
+            other = store_path(step.merge, "a moments store")
+            merge_stores(store, other, execution, listener, mark=step.mark)
     return open_moments(store)
 
 
+def _steps_begun(store: StorePath, steps: Sequence[Step]) -> int:
+    """How many steps of these changes the store has in its manifest, if the call is to go on with them.
+
+    A store that has all of them and is complete is not interrupted: doing the same again is then a new wish.
+    """
+    if not steps or not exists(store / "zarr.json"):
+        return 0
+    found = read_store(store)
+    begun = next((i + 1 for i, step in enumerate(steps) if step.mark == found.manifest.get("change")), 0)
+    return begun if begun < len(steps) or found.missing_stages else 0
+
+
 def _require_same(
-    store: StorePath, corpus: str | Path, settings: ScanSettings | None, changes: Changes
+    store: StorePath,
+    corpus: str | Path,
+    settings: ScanSettings | None,
+    changes: Changes,
+    keep_partitions: bool,
 ) -> None:
     """A slip of the path must not change another store."""
     found = read_store(store)
@@ -100,6 +153,11 @@ def _require_same(
             f"{store}: has settings of its own, which cannot change; leave the options of the scan out, or scan into "
             "another path"
         )
-    if str(corpus) not in changes.remove and not is_part(found, open_corpus(corpus)):
+    if keep_partitions and not found.keeps_partitions:
+        raise SettingsMismatchError(
+            f"{store}: was begun without --keep-partitions; scan into another path to have them kept"
+        )
+    removed = {normalise(name) for name in changes.remove}
+    if normalise(corpus) not in removed and not is_part(found, open_corpus(corpus)):
         listed = ", ".join(entry["path"] for entry in found.manifest["corpora"])
         raise SettingsMismatchError(f"{store}: was not made of {corpus} but of {listed}; give one of these")
