@@ -62,8 +62,8 @@ def read_text(path: StorePath) -> str:
 
 
 def exists(path: StorePath) -> bool:
-    """Whether something is at ``path``; behind a URL also objects below it. ``StoreError`` if it does not answer."""
-    return path.exists() if isinstance(path, Path) else object_store.found(path)
+    """Whether a file is at ``path``, such as a ``zarr.json``; ``StoreError`` if an object store does not answer."""
+    return path.exists() if isinstance(path, Path) else object_store.has(path)
 
 
 def is_free(path: StorePath) -> bool:

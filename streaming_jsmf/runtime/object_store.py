@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 
 from upath import UPath
 from zarr.abc.store import ByteRequest
-from zarr.core.buffer import Buffer, BufferPrototype
+from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 from zarr.storage import FsspecStore
 
 from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError
@@ -104,7 +104,18 @@ def put(path: UPath, data: bytes) -> None:
 def get(path: UPath) -> bytes:
     """Read one object; ``FileNotFoundError`` if there is none, ``StoreError`` if it cannot be read."""
     with reaching(path):
-        return bytes(path.fs.cat_file(path.path))
+        # From its first byte: without a range some packages ask for the size before.
+        return bytes(path.fs.cat_file(path.path, start=0))
+
+
+def has(path: UPath) -> bool:
+    """Whether there is an object, and not empty; one request, where ``found`` asks for objects below it, too."""
+    try:
+        with reaching(path):
+            path.fs.cat_file(path.path, start=0, end=1)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def found(path: UPath) -> bool:
@@ -115,11 +126,8 @@ def found(path: UPath) -> bool:
 
 def delete(path: UPath) -> None:
     """Delete one object, if it is there."""
-    try:
-        with reaching(path):
-            path.fs.rm_file(path.path)
-    except FileNotFoundError:
-        pass
+    with suppress(FileNotFoundError), reaching(path):
+        path.fs.rm_file(path.path)
 
 
 def names_below(path: UPath) -> list[str]:
@@ -144,17 +152,16 @@ def child_names(path: UPath) -> list[str]:
 
 
 def delete_tree(path: UPath) -> None:
-    """Delete all objects below ``path``, if there are any."""
-    try:
-        with reaching(path):
-            path.fs.rm(path.path, recursive=True)
-    except FileNotFoundError:
-        pass
+    """Delete all objects below ``path``, if there are any: a listing, and requests for many objects at once."""
+    root, names = path.path.rstrip("/"), names_below(path)
+    if names:
+        with suppress(FileNotFoundError), reaching(path):
+            path.fs.rm([f"{root}/{name}" for name in names])
 
 
 def delete_store(path: UPath) -> None:
     """Delete a store: first it ceases to be one, then its rests go, so that nobody takes half of it for a whole."""
-    if found(path / ROOT):
+    if has(path / ROOT):
         put(path / MARK, b"")
         delete(path / ROOT)
     delete_tree(path)
@@ -162,7 +169,7 @@ def delete_store(path: UPath) -> None:
 
 def is_rest(path: UPath) -> bool:
     """Whether what lies at ``path`` was begun by us and never finished, or never wholly deleted."""
-    return found(path / MARK) and not found(path / ROOT)
+    return found(path / MARK) and not has(path / ROOT)
 
 
 @contextmanager
@@ -218,10 +225,17 @@ class ObjectStore(FsspecStore):
         except FileNotFoundError as error:
             raise StoreError(f"{self.path}/{key}: cannot be written ({_line(error)})") from error
 
+    async def exists(self, key: str) -> bool:
+        """Whether there is an object; Zarr asks for metadata only, and one small read is cheaper than a listing."""
+        return await self.get(key, default_buffer_prototype()) is not None
+
     async def delete_dir(self, prefix: str) -> None:
-        """Delete all objects below a prefix."""
-        with reaching(f"{self.path}/{prefix}"):
-            await super().delete_dir(prefix)
+        """Delete all objects below a prefix: a listing, and a request if there are any."""
+        place = f"{self.path}/{prefix}".rstrip("/")
+        with suppress(FileNotFoundError), reaching(place):
+            names = await self.fs._find(place)
+            if names:
+                await self.fs._rm(names)
 
 
 def _line(error: BaseException) -> str:

@@ -79,7 +79,9 @@ def create_group(path: StorePath, attributes: Mapping[str, Any]) -> None:
 def read_attributes(path: StorePath) -> dict[str, Any]:
     """Return the JSON attributes of the group at ``path``; ``StoreError`` if its metadata are damaged."""
     try:
-        attributes: dict[str, Any] = zarr.open_group(store=zarr_store(path), mode="r").attrs.asdict()
+        attributes: dict[str, Any] = zarr.open_group(
+            store=zarr_store(path), mode="r", zarr_format=3
+        ).attrs.asdict()
     except (OSError, ValueError, KeyError, TypeError, zarr.errors.BaseZarrError) as error:
         reason = " ".join(str(error).split())
         raise StoreError(
@@ -146,7 +148,7 @@ def read_array(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=zarr.errors.UnstableSpecificationWarning)
         try:
-            array = zarr.open_array(store=zarr_store(place), mode="r")
+            array = zarr.open_array(store=zarr_store(place), mode="r", zarr_format=3)
         except Exception as error:
             # Damaged metadata may say anything, and zarr raises what it likes of it.
             reason = " ".join(str(error).split())
