@@ -12,10 +12,17 @@ from scipy.sparse import csr_array
 from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.linalg import eigen as eigen_module
 from streaming_jsmf.linalg import factor as factor_module
+from streaming_jsmf.linalg import gram as gram_module
 from streaming_jsmf.linalg.eigen import factor_eigenpairs, nystrom_eigenpairs, single_view_eigenpairs
 from streaming_jsmf.linalg.factor import apply_gram, merge_factors, partition_factor
-from streaming_jsmf.linalg.gram import gram, inverse_square_root, orthonormalise
-from streaming_jsmf.linalg.probes import ROWS_PER_COUNTER, gaussian_probes
+from streaming_jsmf.linalg.gram import (
+    graded_inverse_square_root,
+    gram,
+    inverse_square_root,
+    rotate,
+    single_gram,
+)
+from streaming_jsmf.linalg.probes import ROWS_PER_COUNTER, gaussian_probes, uniform_probes
 from streaming_jsmf.linalg.weights import document_weights
 from tests import reference
 from tests.corpora import planted
@@ -83,13 +90,63 @@ def test_apply_gram_of_no_documents_is_zero() -> None:
     )
 
 
-def test_orthonormalise_spans_the_columns_and_drops_what_is_not_there() -> None:
+def test_a_rotation_in_place_is_a_product_and_may_be_narrower(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gram_module, "PANEL_ROWS", 128)
     rng = np.random.default_rng(0)
-    tall = rng.standard_normal((500, 4)) @ rng.standard_normal((4, 6))
-    basis = orthonormalise(tall.astype(np.float32))
-    assert basis.shape == (500, 4)
-    np.testing.assert_allclose(gram(basis), np.eye(4), atol=1e-5)
-    np.testing.assert_allclose(basis @ (basis.T @ tall), tall, atol=1e-4)
+    for width in (6, 4, 0):
+        tall, small = rng.standard_normal((500, 6)).astype(np.float32), rng.standard_normal((6, width))
+        expected = tall @ small
+        rotated = rotate(tall, small)
+        np.testing.assert_allclose(rotated, expected, atol=1e-5)
+        assert rotated.flags.c_contiguous
+
+
+def test_columns_of_very_different_lengths_are_all_kept_and_what_is_not_there_is_dropped() -> None:
+    rng = np.random.default_rng(0)
+    tall = np.linalg.qr(rng.standard_normal((500, 6)))[0] * 10.0 ** -np.arange(0, 12, 2)
+    tall[:, 4] = tall[:, 3]
+    whiten = graded_inverse_square_root(tall.T @ tall)
+    assert whiten.shape == (6, 5)
+    np.testing.assert_allclose((tall @ whiten).T @ (tall @ whiten), np.eye(5), atol=1e-9)
+    assert inverse_square_root(tall.T @ tall).shape[1] < 5, "the scaling must matter"
+
+
+def test_a_gram_matrix_in_single_precision_is_exact_to_the_lengths_of_its_columns() -> None:
+    rng = np.random.default_rng(0)
+    left, right = (rng.standard_normal((5000, 4)).astype(np.float32) * 10.0 ** -np.arange(4) for _ in "ab")
+    left, right = left.astype(np.float32), right.astype(np.float32)
+    for other in (None, right):
+        exact = gram(left, other)
+        lengths = np.linalg.norm(left, axis=0)[:, None] * np.linalg.norm(
+            left if other is None else other, axis=0
+        )
+        assert (np.abs(single_gram(left, other) - exact) / lengths).max() < 1e-6
+
+
+@pytest.mark.parametrize("width", [1, 3, 8])
+def test_uniform_probes_are_a_function_of_their_arguments_and_uniform(width: int) -> None:
+    probes = uniform_probes(20_001, width, seed=3, label="a")
+    np.testing.assert_array_equal(probes, uniform_probes(20_001, width, 3, "a"))
+    np.testing.assert_array_equal(
+        probes[:ROWS_PER_COUNTER], uniform_probes(9_000, width, 3, "a")[:ROWS_PER_COUNTER]
+    )
+    assert np.abs(probes).max() < 1
+    assert np.abs(np.quantile(probes, [0.25, 0.5, 0.75]) - [-0.5, 0, 0.5]).max() < 0.02
+    others = (
+        uniform_probes(20_001, width, 4, "a"),
+        uniform_probes(20_001, width, 3, "b"),
+        np.roll(probes, ROWS_PER_COUNTER, 0),
+    )
+    for other in others:
+        assert abs(np.corrcoef(probes.ravel(), other.ravel())[0, 1]) < 0.03
+
+
+@pytest.mark.parametrize("rows", [40, 400])
+def test_a_factor_keeps_weak_directions_whether_documents_or_words_are_fewer(rows: int) -> None:
+    h = sparse_rows(12, rows=rows, decay=0.3)
+    f = partition_factor(h, uniform_probes(N, 12, 0, "p"), 3).astype(float)
+    found, exact = (np.linalg.svd(matrix, compute_uv=False)[:5] for matrix in (f, h.toarray().astype(float)))
+    np.testing.assert_allclose(found, exact, rtol=1e-3)
 
 
 def test_inverse_square_root_of_zero_has_no_columns() -> None:

@@ -50,7 +50,7 @@ execution_options = _all(
                  help="threads, processes, synchronous, cluster (local worker processes) or tcp://HOST:PORT."),
     click.option("--workers", type=int, default=None, help="Tasks at once.  [default: one for each core]"),
     click.option("--memory", default=None, metavar="SIZE",
-                 help="Refuse a scan that would need more than this, such as 4GB."),
+                 help="Most that may be used, such as 4GB: partitions are made to fit, or the scan is refused."),
     click.option("--performance-report", type=click.Path(), default=None, metavar="FILE.html",
                  help="Dask's plots of the job; with --scheduler cluster or tcp:// only."),
 )  # fmt: skip

@@ -6,21 +6,13 @@ factorisation Y Y' can hold.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.linalg.gram import (
-    GRAM_FLOOR,
-    PANEL_ROWS,
-    change_basis,
-    gram,
-    inverse_square_root,
-    orthonormalise,
-    rotate,
-    single_gram,
-)
+from streaming_jsmf.linalg.gram import GRAM_FLOOR, PANEL_ROWS, gram, inverse_square_root, single_gram
 from streaming_jsmf.linalg.typing import FloatArray
 
 #: Vocabularies up to this size are decomposed densely.
@@ -88,61 +80,88 @@ def factor_eigenpairs(factor: FloatArray, diagonal: NDArray[np.float64], count: 
         values, vectors = np.linalg.eigh(f @ f.T - np.diag(diagonal))
         return with_fixed_signs(values[::-1][:count], vectors[:, ::-1][:, :count])
     factor = factor.astype(np.float32, copy=False)
-    block = _first_block(factor, diagonal, count + GUARD_VECTORS)
+    block = _RitzBlock(factor, diagonal, min(count + GUARD_VECTORS, factor.shape[1]))
     for _ in range(DAVIDSON_STEPS):
-        corrections = _corrections(block, diagonal, count)
-        if corrections is None:
+        if not block.correct(count):
             break
-        span = _side_by_side(block.vectors, corrections)
-        product = _side_by_side(block.product, _times(factor, diagonal, corrections))
-        del block, corrections
-        block = _RitzBlock.of(span, product, count + GUARD_VECTORS)
-        del span, product
-    return with_fixed_signs(block.values[:count], _refined(block.vectors[:, :count]))
+    return with_fixed_signs(block.values[:count], _refined(block.vectors[:, : min(count, block.values.size)]))
 
 
-@dataclass(frozen=True)
 class _RitzBlock:
-    """Ritz values (falling), vectors X (float32, N x k) and their product C X."""
+    """The largest Ritz pairs of C ~ F F' - diag(D) in a span that grows by their corrections.
 
-    values: NDArray[np.float64]
-    vectors: NDArray[np.float32]
-    product: NDArray[np.float32]
+    All in two arrays for the whole iteration: fresh memory costs as much as the arithmetic. The first ``count``
+    columns of ``vectors`` and ``product`` hold the Ritz vectors X and C X, the others what the span gains.
 
-    @classmethod
-    def of(cls, vectors: NDArray[np.float32], product: NDArray[np.float32], count: int) -> _RitzBlock:
-        """The ``count`` largest algebraic Ritz pairs of the span of ``vectors``, given C times them.
+    Parameters
+    ----------
+    factor, diagonal
+        F (N x L, float32) and D.
+    count
+        Pairs to carry.
+    """
 
-        Both arrays are overwritten.
+    def __init__(self, factor: NDArray[np.float32], diagonal: NDArray[np.float64], count: int) -> None:
+        self.factor, self.diagonal, self.count = factor, diagonal[:, None].astype(np.float32), count
+        start = inverse_square_root(gram(factor), GRAM_FLOOR)
+        shape = (factor.shape[0], max(start.shape[1], 2 * count))
+        self.vectors, self.product = (np.empty(shape, dtype=np.float32) for _ in range(2))
+        span = self.vectors[:, : start.shape[1]]
+        _multiply(factor, start, span)
+        self._times(span, self.product[:, : start.shape[1]])
+        self.values = self._ritz(start.shape[1])
+
+    def correct(self, count: int) -> bool:
+        """Widen the span by unit columns (lambda_j + D)^-1 r_j of the residuals r_j, and take the Ritz pairs again.
+
+        Nothing, and False, if the residuals of the first ``count`` pairs are small.
         """
+        k = self.values.size
+        corrections = self.vectors[:, k : 2 * k]
+        np.multiply(self.vectors[:, :k], -self.values.astype(np.float32), out=corrections)
+        corrections += self.product[:, :k]
+        worst = _lengths(corrections)[:count].max(initial=0.0)
+        if worst < RESIDUAL_TOLERANCE * self.values[0]:
+            return False
+        # A shift above zero keeps the denominators positive where a wanted eigenvalue is not.
+        shifts = np.maximum(self.values, SMALLEST_SHIFT * self.values[0]).astype(np.float32)
+        for rows in _panels(self.vectors):
+            corrections[rows] /= self.diagonal[rows] + shifts
+        # Small columns beside orthonormal ones would be taken for noise.
+        corrections /= np.maximum(_lengths(corrections), np.finfo(np.float32).tiny)
+        self._times(corrections, self.product[:, k : 2 * k])
+        self.values = self._ritz(2 * k)
+        return True
+
+    def _ritz(self, width: int) -> NDArray[np.float64]:
+        """Rotate the Ritz vectors of the first ``width`` columns to the front; return their values, falling."""
+        vectors, product = self.vectors[:, :width], self.product[:, :width]
         whiten = inverse_square_root(gram(vectors), GRAM_FLOOR)
         small = whiten.T @ single_gram(vectors, product) @ whiten
         values, rotation = np.linalg.eigh((small + small.T) / 2)
-        keep = np.arange(values.size)[::-1][:count]
+        keep = np.arange(values.size)[::-1][: self.count]
         mix = whiten @ rotation[:, keep]
-        return cls(values[keep], rotate(vectors, mix), rotate(product, mix))
+        for columns in (vectors, product):
+            _multiply(columns, mix, columns[:, : keep.size])
+        return np.asarray(values[keep])
+
+    def _times(self, vectors: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+        """(F F' - D) X."""
+        _multiply(self.factor, single_gram(self.factor, vectors), out)
+        for rows in _panels(out):
+            out[rows] -= self.diagonal[rows] * vectors[rows]
 
 
-def _first_block(factor: NDArray[np.float32], diagonal: NDArray[np.float64], count: int) -> _RitzBlock:
-    start = orthonormalise(factor)
-    return _RitzBlock.of(start, _times(factor, diagonal, start), count)
+def _panels(matrix: FloatArray) -> Iterator[slice]:
+    for start in range(0, matrix.shape[0], PANEL_ROWS):
+        yield slice(start, start + PANEL_ROWS)
 
 
-def _corrections(block: _RitzBlock, diagonal: NDArray[np.float64], count: int) -> NDArray[np.float32] | None:
-    """Unit columns (lambda_j + D)^-1 r_j of the residuals r_j; None if those of the first ``count`` pairs are small."""
-    residual = block.vectors * -block.values.astype(np.float32)
-    residual += block.product
-    worst = _lengths(residual)[:count].max(initial=0.0)
-    if worst < RESIDUAL_TOLERANCE * block.values[0]:
-        return None
-    # A shift above zero keeps the denominators positive where a wanted eigenvalue is not.
-    shifts = np.maximum(block.values, SMALLEST_SHIFT * block.values[0]).astype(np.float32)
-    for start in range(0, residual.shape[0], PANEL_ROWS):
-        rows = slice(start, start + PANEL_ROWS)
-        residual[rows] /= diagonal[rows, None].astype(np.float32) + shifts
-    # Small columns beside orthonormal ones would be taken for noise.
-    residual /= np.maximum(_lengths(residual), np.finfo(np.float32).tiny)
-    return residual
+def _multiply(matrix: NDArray[np.float32], small: FloatArray, out: NDArray[np.float32]) -> None:
+    """``out`` becomes ``matrix @ small``; it may be a part of ``matrix``."""
+    small = small.astype(np.float32)
+    for rows in _panels(matrix):
+        out[rows] = matrix[rows] @ small
 
 
 def _lengths(columns: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -154,25 +173,6 @@ def _refined(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
     """Columns orthonormal in float32 made so in float64, by one Cholesky factor of their Gram matrix."""
     lower = np.linalg.cholesky(gram(vectors))
     return np.asarray(vectors.astype(np.float64) @ np.linalg.inv(lower).T)
-
-
-def _side_by_side(left: FloatArray, right: FloatArray) -> NDArray[np.float32]:
-    """[left, right] as float32."""
-    both = np.empty((left.shape[0], left.shape[1] + right.shape[1]), dtype=np.float32)
-    both[:, : left.shape[1]] = left
-    both[:, left.shape[1] :] = right
-    return both
-
-
-def _times(
-    factor: NDArray[np.float32], diagonal: NDArray[np.float64], vectors: NDArray[np.float32]
-) -> NDArray[np.float32]:
-    """(F F' - D) X."""
-    product = change_basis(factor, single_gram(factor, vectors))
-    for start in range(0, product.shape[0], PANEL_ROWS):
-        rows = slice(start, start + PANEL_ROWS)
-        product[rows] -= diagonal[rows, None].astype(np.float32) * vectors[rows]
-    return product
 
 
 def nystrom_eigenpairs(basis: FloatArray, product: FloatArray) -> Eigenpairs:

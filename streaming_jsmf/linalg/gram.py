@@ -65,18 +65,11 @@ def inverse_square_root(core: FloatArray, floor: float = CORE_FLOOR) -> NDArray[
     return np.asarray(vectors[:, keep] / np.sqrt(values[keep]))
 
 
-def change_basis(matrix: FloatArray, basis: FloatArray) -> NDArray[np.float32]:
-    """Return ``matrix @ basis`` (N x p times p x r) as float32."""
-    small = basis.astype(np.float32)
-    result = np.empty((matrix.shape[0], basis.shape[1]), dtype=np.float32)
-    for start in range(0, matrix.shape[0], PANEL_ROWS):
-        rows = slice(start, start + PANEL_ROWS)
-        np.matmul(matrix[rows].astype(np.float32, copy=False), small, out=result[rows])
-    return result
-
-
 def rotate(matrix: NDArray[np.float32], basis: FloatArray) -> NDArray[np.float32]:
-    """``change_basis`` in the memory of ``matrix`` (N x p, float32, overwritten); ``basis`` is p x r, r <= p."""
+    """``matrix @ basis`` in the memory of ``matrix`` (N x p, float32, overwritten); ``basis`` is p x r, r <= p.
+
+    A matrix of another size would be fresh memory, which costs as much as the product.
+    """
     small = basis.astype(np.float32)
     width = small.shape[1]
     for start in range(0, matrix.shape[0], PANEL_ROWS):
@@ -93,13 +86,3 @@ def graded_inverse_square_root(core: FloatArray) -> NDArray[np.float64]:
     lengths = np.sqrt(np.maximum(np.diagonal(core), 0.0))
     scale = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
     return np.asarray(scale[:, None] * inverse_square_root(core * scale * scale[:, None]))
-
-
-def orthonormalise(matrix: FloatArray, floor: float = GRAM_FLOOR) -> NDArray[np.float32]:
-    """Return an orthonormal basis (N x r, float32) of the columns of ``matrix`` (N x p), r <= p.
-
-    By one Gram matrix, not by QR: three times the speed, and a rank-deficient matrix loses columns
-    instead of gaining arbitrary ones. Orthonormal to about 1e-4 when the condition number is 1e3,
-    which is all that a power step asks for.
-    """
-    return change_basis(matrix, inverse_square_root(gram(matrix), floor))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from streaming_jsmf.blocks.units import Partition
+from streaming_jsmf.blocks.units import Partition, WorkUnit, list_units
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError
@@ -24,7 +25,7 @@ from streaming_jsmf.moments.store import (
     words_digest,
 )
 from streaming_jsmf.runtime.events import Listener, silent
-from streaming_jsmf.runtime.files import StorePath
+from streaming_jsmf.runtime.files import StorePath, exists
 from streaming_jsmf.runtime.lock import sole_writer
 from streaming_jsmf.runtime.memory import require_memory
 from streaming_jsmf.runtime.schedulers import Execution
@@ -37,23 +38,53 @@ BYTES_PER_NONZERO = 8
 #: Bytes that a nonzero of the one row group being read takes besides: Arrow's values, float64 copies.
 BYTES_PER_NONZERO_READ = 32
 
+#: Partition sizes chosen to fit a memory budget are multiples of this.
+PARTITION_STEP = 1_000_000
+
 #: Interpreter and libraries of a worker.
 PROCESS_BYTES = 250 * 2**20
 
 
 def scan_memory(n_words: int, settings: ScanSettings, partitions: tuple[Partition, ...], workers: int) -> int:
-    """Projected peak memory of a scan in bytes: one partition and four N x L arrays for each worker.
+    """Projected peak memory of a scan in bytes: one partition and three N x L arrays for each worker.
 
     It depends on the vocabulary, the widths and the partition size, not on the number of documents.
     """
-    width = min(settings.factor_width, n_words)
-    block = max(partition.nonzeros for partition in partitions) * BYTES_PER_NONZERO
+    largest = max(partition.nonzeros for partition in partitions)
     row_group = max(
         unit.only.read if unit.only else unit.nonzeros for partition in partitions for unit in partition.units
     )
-    tall = 4 * 4 * n_words * width
-    each = block + row_group * BYTES_PER_NONZERO_READ + tall + ROW_BLOCK_BYTES
+    each = largest * BYTES_PER_NONZERO + _fixed_bytes(n_words, settings, row_group)
     return PROCESS_BYTES + each * min(workers, len(partitions))
+
+
+def _fixed_bytes(n_words: int, settings: ScanSettings, row_group: int) -> int:
+    """What a worker holds besides its partition."""
+    # X, its product and a part of that; when folding: both factors and the merged one.
+    tall = 3 * 4 * n_words * min(settings.factor_width, n_words)
+    return row_group * BYTES_PER_NONZERO_READ + tall + ROW_BLOCK_BYTES
+
+
+def fitting_settings(
+    settings: ScanSettings, n_words: int, units: Sequence[WorkUnit], execution: Execution
+) -> ScanSettings:
+    """Settings whose partitions fit ``execution.memory``, where neither size nor memory leaves another choice.
+
+    The size is rounded down to millions of nonzeros and becomes a setting like any other, so that it is in the
+    fingerprint. Settings come back as they are without a memory budget, with a partition size of their own, or if the
+    default size fits; and if none fits, so that the scan is refused with its numbers.
+    """
+    if execution.memory is None or settings.partition_nonzeros is not None or not units:
+        return settings
+    row_group = max(unit.nonzeros for unit in units)
+    each = (execution.memory - PROCESS_BYTES) // execution.concurrency
+    room = (each - _fixed_bytes(n_words, settings, row_group)) // BYTES_PER_NONZERO
+    # A partition ends with a row group, so it may be larger than asked for by one.
+    size = (room - row_group) // PARTITION_STEP * PARTITION_STEP
+    default = settings.partition_budget(sum(unit.nonzeros for unit in units), n_words)
+    if size < PARTITION_STEP or size >= default:
+        return settings
+    return replace(settings, partition_nonzeros=size)
 
 
 def scan_corpus(
@@ -72,6 +103,9 @@ def scan_corpus(
 
     Parameters
     ----------
+    settings
+        With a memory budget and no partition size, a new store gets one that fits (see ``fitting_settings``), and a
+        store that is there keeps its own.
     keep_partitions
         Keep the result of each partition (its factor weighs N x L x 4 bytes), so that some can be removed or
         selected later.
@@ -87,6 +121,8 @@ def scan_corpus(
     """
     execution = execution or Execution()
     words = corpus.vocabulary().words
+    if execution.memory is not None and settings.partition_nonzeros is None:
+        settings = _sized(settings, corpus, path, execution)
     manifest = new_manifest(corpus, settings, words_digest(words), keep_partitions=keep_partitions)
     existing = resume_store(path, manifest)
     if existing is not None:
@@ -124,6 +160,13 @@ def _scan_alone(
         # Such a store can never be completed: mending the corpus makes it another one. No task runs any more.
         store.discard()
     raise bad_corpus
+
+
+def _sized(settings: ScanSettings, corpus: Corpus, path: StorePath, execution: Execution) -> ScanSettings:
+    if exists(path / "zarr.json"):
+        # Begun with another budget or number of workers, perhaps: they must not make it another store.
+        return replace(settings, partition_nonzeros=read_store(path).settings.partition_nonzeros)
+    return fitting_settings(settings, corpus.n_words, list_units(corpus), execution)
 
 
 def finish_store(
