@@ -17,7 +17,7 @@ from pathlib import Path
 import streaming_jsmf
 
 #: Seconds within which a process must have done what is waited for.
-PATIENCE = 40
+PATIENCE = 120
 
 #: Where the package under test lies.
 SOURCE = str(Path(streaming_jsmf.__file__).parents[1])
