@@ -1,0 +1,70 @@
+"""Partitions that fit a memory budget: chosen once, recorded, and kept on the next run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streaming_jsmf import Execution, ScanSettings, open_corpus, scan
+from streaming_jsmf.blocks.units import WorkUnit, plan_partitions
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.moments import scan as scan_module
+from streaming_jsmf.moments.scan import fitting_settings, scan_memory
+from tests.corpora import planted, write_corpus
+
+#: A corpus of 300 M nonzeros in row groups of 1 M, as its footers describe it.
+UNITS = tuple(WorkUnit(f"part-{i:05d}", 0, 10_000, 1_000_000, f"{i:064x}") for i in range(300))
+MIB = 2**20
+
+
+@pytest.mark.parametrize(
+    ("n_words", "memory", "workers"), [(20_000, 650, 2), (100_000, 1100, 2), (100_000, 700, 1)]
+)
+def test_the_largest_partitions_that_fit_are_chosen(n_words: int, memory: int, workers: int) -> None:
+    chosen = fitting_settings(ScanSettings(), n_words, UNITS, Execution("threads", workers, memory * MIB))
+    size = chosen.partition_nonzeros
+    assert size is not None
+    assert size < ScanSettings().partition_budget(300_000_000, n_words)
+    needed = [
+        scan_memory(n_words, chosen, plan_partitions(UNITS, larger), workers)
+        for larger in (size, size + 4_000_000)
+    ]
+    assert needed[0] <= memory * MIB < needed[1]
+
+
+def test_memory_to_spare_a_size_of_ones_own_and_no_hope_change_nothing() -> None:
+    own = ScanSettings(partition_nonzeros=40_000_000)
+    for settings, memory in (
+        (ScanSettings(), 64_000),
+        (ScanSettings(), None),
+        (own, 900),
+        (ScanSettings(), 300),
+    ):
+        execution = Execution("threads", 2, None if memory is None else memory * MIB)
+        assert fitting_settings(settings, 100_000, UNITS, execution) == settings
+
+
+def test_the_chosen_size_is_a_setting_of_the_store_and_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan_module, "PARTITION_STEP", 1000)
+    corpus = write_corpus(tmp_path / "c", planted(600, 120, 4, length=60, seed=1).counts, row_group_rows=20)
+    nonzeros, settings = open_corpus(corpus).nonzeros, ScanSettings(max_topics=4)
+
+    def budget(size: int) -> int:
+        parts = plan_partitions(scan_module.list_units(open_corpus(corpus)), size)
+        return scan_memory(120, settings, parts, 1) + 2000 * scan_module.BYTES_PER_NONZERO
+
+    small, large = (Execution("synchronous", memory=budget(size)) for size in (nonzeros // 4, nonzeros // 2))
+    first = scan(corpus, tmp_path / "m", settings, small)
+    size = first.settings.partition_nonzeros
+    assert size is not None
+    assert len(first.store.manifest["partitions"]) > 2
+    again = scan(corpus, tmp_path / "m", settings, large)
+    assert again.digests() == first.digests()
+    assert again.settings.partition_nonzeros == size
+    same = scan(corpus, tmp_path / "n", ScanSettings(max_topics=4, partition_nonzeros=size))
+    assert same.digests() == first.digests()
+    with pytest.raises(InputError, match="partition_nonzeros"):
+        scan(corpus, tmp_path / "m", settings)
