@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import dask
 from dask.utils import parse_timedelta
 
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, StoreError
 
 LOCAL_SCHEDULERS = ("threads", "processes", "synchronous")
 
@@ -75,6 +75,8 @@ class Execution:
         ------
         InputError
             If a running scheduler does not answer.
+        StoreError
+            If worker processes or the scheduler end before the block does.
         """
         if self.scheduler == "synchronous":
             yield {"scheduler": "synchronous"}
@@ -83,14 +85,16 @@ class Execution:
                 yield {"scheduler": "threads", "pool": pool}
         elif self.scheduler == "processes":
             # One task at a time for each process: a task is a whole partition, batches would starve the others.
-            yield {
+            arguments = {
                 "scheduler": "processes",
                 "num_workers": self.concurrency,
                 "chunksize": 1,
                 "initializer": _leave_interrupts_to_the_parent,
             }
+            with _losses_in_one_line(self.scheduler):
+                yield arguments
         else:
-            with self._client() as client:
+            with _losses_in_one_line(self.scheduler), self._client() as client:
                 yield {"scheduler": client}
 
     @contextmanager
@@ -120,6 +124,30 @@ class Execution:
             raise InputError(f"no Dask scheduler answers at {self.scheduler}: {error}") from error
         with client:
             yield client
+
+
+@contextmanager
+def _losses_in_one_line(scheduler: str) -> Iterator[None]:
+    """Workers or a scheduler that are killed leave a store that is incomplete and can be finished.
+
+    Raises
+    ------
+    StoreError
+        That says so.
+    """
+    lost: tuple[type[BaseException], ...] = (BrokenExecutor,)
+    if scheduler not in LOCAL_SCHEDULERS:
+        from distributed import KilledWorker
+        from distributed.comm import CommClosedError
+
+        lost = (CancelledError, CommClosedError, KilledWorker)
+    try:
+        yield
+    except lost as error:
+        raise StoreError(
+            f"workers or scheduler of {scheduler!r} were lost; run the same command again to go on from what is "
+            "committed, here or elsewhere"
+        ) from error
 
 
 def _is_address(text: str) -> bool:
