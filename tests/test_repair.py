@@ -72,17 +72,17 @@ def made(corpus: Path) -> dict[str, Path]:
 
 
 def _fail_after(stage: type[Any], number: int, command: Callable[[], int]) -> None:
-    """Run a scan whose stage ends after some partitions: the disk is full."""
-    compute, done = stage.compute, []
+    """Run a scan that ends when some partitions are computed, and all but the last are folded: the disk is full."""
+    fold, done = stage.fold, []
 
-    def failing(self: Any, partition: Any) -> Any:
+    def failing(self: Any, folded: Any, partial: Any) -> Any:
+        done.append(partial)
         if len(done) == number:
             raise OSError(28, "No space left on device")
-        done.append(partition)
-        return compute(self, partition)
+        return fold(self, folded, partial)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stage, "compute", failing)
+        patch.setattr(stage, "fold", failing)
         assert command() == 2
 
 
