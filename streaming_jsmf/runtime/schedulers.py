@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import dask
 
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.runtime.cluster import losses_in_one_line, running_scheduler, worker_threads
 from streaming_jsmf.runtime.performance import LOCAL_SCHEDULERS, reported, require_report
 
@@ -97,7 +97,7 @@ class Execution:
             If a running scheduler does not answer, has no workers, or they have other versions (see
             ``running_scheduler``), or a performance report cannot be had of it.
         StoreError
-            If the cluster is lost; what is committed stays.
+            If worker processes or the cluster are lost; what is committed stays.
         """
         if self.scheduler == "synchronous":
             yield {"scheduler": "synchronous"}
@@ -106,12 +106,14 @@ class Execution:
                 yield {"scheduler": "threads", "pool": pool}
         elif self.scheduler == "processes":
             # One task at a time for each process: a task is a whole partition, batches would starve the others.
-            yield {
+            arguments = {
                 "scheduler": "processes",
                 "num_workers": self.concurrency,
                 "chunksize": 1,
                 "initializer": _leave_interrupts_to_the_parent,
             }
+            with _lost_processes_in_one_line():
+                yield arguments
         else:
             with self._client() as client, reported(client, self.performance_report):
                 yield {"scheduler": client}
@@ -138,6 +140,23 @@ class Execution:
             return
         with running_scheduler(self.scheduler) as client:
             yield client
+
+
+@contextmanager
+def _lost_processes_in_one_line() -> Iterator[None]:
+    """Worker processes that are killed leave a store that is incomplete and can be finished.
+
+    Raises
+    ------
+    StoreError
+        That says so.
+    """
+    try:
+        yield
+    except BrokenExecutor as error:
+        raise StoreError(
+            "worker processes were killed; run the same command again to go on from what is committed"
+        ) from error
 
 
 def _is_address(text: str) -> bool:

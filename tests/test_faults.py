@@ -1,0 +1,266 @@
+"""Scans that are struck by a fault, at a moment drawn by a seed.
+
+The same command gives the bits of a quiet scan then, or names what is damaged and ``--repair`` gives them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from streaming_jsmf.cli.main import run
+from tests.corpora import planted, write_corpus
+
+SETTINGS = ("--max-topics", "20", "--partition-nonzeros", "1500", "--keep-partitions")
+PARTITIONS = 20
+
+#: No process of a test lives longer.
+SECONDS = 120
+
+SEED = 20260
+
+#: Bytes that a file may have once the disk is full: less than a factor.
+FULL_DISK = 8192
+
+ENVIRONMENT = {
+    **os.environ,
+    "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "3s",
+    "DASK_DISTRIBUTED__ADMIN__LOW_LEVEL_LOG_LENGTH": "0",
+}
+
+
+@dataclass(frozen=True)
+class Scan:
+    """A scan that runs: its process, its store, and a draw of its own."""
+
+    process: subprocess.Popen[bytes]
+    store: Path
+    rng: np.random.Generator
+    scheduler: subprocess.Popen[bytes] | None
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(SECONDS)
+
+    def worker(self) -> psutil.Process:
+        """One of the worker processes, which are the ones spawned with work to do."""
+        children = psutil.Process(self.process.pid).children(recursive=True)
+        workers = [child for child in children if "spawn_main" in " ".join(child.cmdline())]
+        return workers[self.rng.integers(len(workers))]
+
+    def damage(self, files: list[Path]) -> None:
+        file = files[self.rng.integers(len(files))]
+        # Not all of it: a chunk that is missing and one that is cut are different damage.
+        file.write_bytes(file.read_bytes()[: int(file.stat().st_size * self.rng.uniform(0, 0.9))])
+
+
+def kill_the_scan(scan: Scan) -> None:
+    scan.kill()
+
+
+def kill_a_worker(scan: Scan) -> None:
+    scan.worker().kill()
+
+
+def stop_a_worker_for_a_while(scan: Scan) -> None:
+    worker = scan.worker()
+    worker.suspend()
+    time.sleep(3)
+    worker.resume()
+
+
+def fill_the_disk(scan: Scan) -> None:
+    resource.prlimit(scan.process.pid, resource.RLIMIT_FSIZE, (FULL_DISK, FULL_DISK))
+
+
+def truncate_a_chunk(scan: Scan) -> None:
+    scan.kill()
+    scan.damage(sorted(path for path in scan.store.rglob("c/**/*") if path.is_file()))
+
+
+def truncate_a_record(scan: Scan) -> None:
+    scan.kill()
+    scan.damage(sorted(scan.store.glob("records/*/zarr.json")))
+
+
+def kill_the_scheduler(scan: Scan) -> None:
+    assert scan.scheduler is not None
+    scan.scheduler.kill()
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What strikes a scan on which scheduler, and how many records are there before."""
+
+    strike: Callable[[Scan], None]
+    scheduler: str
+    records: int
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.strike.__name__}-{self.scheduler}-{self.records}"
+
+
+KINDS: tuple[tuple[Callable[[Scan], None], tuple[str, ...]], ...] = (
+    (kill_the_scan, ("threads", "processes", "cluster")),
+    (truncate_a_chunk, ("threads", "processes")),
+    (fill_the_disk, ("threads",)),
+    (truncate_a_record, ("threads", "processes")),
+    (kill_a_worker, ("cluster", "processes")),
+    (stop_a_worker_for_a_while, ("cluster",)),
+    (kill_the_scheduler, ("tcp",)),
+)
+
+
+def draw(number: int) -> Fault:
+    rng = np.random.default_rng((SEED, number))
+    strike, schedulers = KINDS[number % len(KINDS)]
+    # The first scan keeps a record of each part and one of the merged factor; the second adds as many.
+    return Fault(strike, str(rng.choice(schedulers)), int(rng.integers(2, 2 * PARTITIONS - 4)), number)
+
+
+ORDINARY = [Fault(strike, "threads", 12, number) for number, (strike, _) in enumerate(KINDS[:3])]
+DRAWN = [draw(number) for number in range(20)]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    counts = planted(700, 800, 10, length=60, seed=7).counts
+    return write_corpus(tmp_path_factory.mktemp("faults") / "corpus", counts, row_group_rows=30)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(corpus: Path) -> Path:
+    path = corpus.parent / "undisturbed"
+    assert run(["scan", str(corpus), str(path), *SETTINGS]) == 0
+    manifest = json.loads((path / "zarr.json").read_text(encoding="utf-8"))["attributes"]["manifest"]
+    assert len(manifest["partitions"]) >= PARTITIONS
+    return path
+
+
+@contextmanager
+def started(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process with a session of its own, which ends with the block, orphans and all."""
+    with (
+        log.open("wb") as out,
+        subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=out, env=ENVIRONMENT, start_new_session=True
+        ) as process,
+    ):
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.005)
+
+
+@contextmanager
+def scheduler_and_workers(folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    file, dask = folder / "scheduler.json", [sys.executable, "-m", "dask"]
+    own = ["--scheduler-file", str(file), "--host", "127.0.0.1"]
+    with started([*dask, "scheduler", *own, "--no-dashboard"], folder / "scheduler.log") as scheduler:
+        wait_until(lambda: file.exists() and bool(file.read_text()), "no scheduler came up")
+        workers = [*dask, "worker", *own, "--nworkers", "2", "--nthreads", "1", "--no-dashboard"]
+        with started(workers, folder / "workers.log"):
+            yield str(json.loads(file.read_text())["address"]), scheduler
+
+
+def command(corpus: Path, store: Path, scheduler: str) -> list[str]:
+    arguments = ["scan", str(corpus), str(store), *SETTINGS, "--scheduler", scheduler, "--workers", "2"]
+    return [sys.executable, "-m", "streaming_jsmf", *arguments]
+
+
+def strike(fault: Fault, corpus: Path, store: Path) -> None:
+    """Run a scan, strike it, and see that it ends: well, with one line, or killed."""
+    with ExitStack() as stack:
+        address, cluster = fault.scheduler, None
+        if fault.scheduler == "tcp":
+            address, cluster = stack.enter_context(scheduler_and_workers(store.parent))
+        log = store.parent / "scan.log"
+        process = stack.enter_context(started(command(corpus, store, address), log))
+        scan = Scan(process, store, np.random.default_rng((SEED, fault.seed)), cluster)
+        wait_until(
+            lambda: (
+                process.poll() is not None or len(list(store.glob("records/*/zarr.json"))) >= fault.records
+            ),
+            "the scan does not get on",
+        )
+        assert process.poll() is None, f"it ended before it was struck: {log.read_text()}"
+        fault.strike(scan)
+        code = process.wait(SECONDS)
+        said = log.read_text(encoding="utf-8")
+    assert "Traceback" not in said
+    assert code in (0, 2, 3, -signal.SIGKILL), said
+    if code in (2, 3):
+        assert said.splitlines()[-1].startswith("error: "), said
+        assert sum(line.startswith("error: ") for line in said.splitlines()) == 1
+
+
+def finish(corpus: Path, store: Path, *more: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [*command(corpus, store, "threads"), *more],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS,
+        env=ENVIRONMENT,
+    )
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stderr
+
+
+def digests(store: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, object, str]:
+    """Exit code of ``info``, which reads all there is, the digests, and the error."""
+    capsys.readouterr()
+    code = run(["info", str(store)])
+    shown = capsys.readouterr()
+    return code, json.loads(shown.out)["digests"] if code == 0 else None, shown.err
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [*ORDINARY, *(pytest.param(fault, marks=pytest.mark.slow) for fault in DRAWN)],
+    ids=str,
+)
+def test_a_scan_survives(
+    fault: Fault, corpus: Path, undisturbed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "moments"
+    strike(fault, corpus, store)
+    code, error = finish(corpus, store)
+    if code == 0:
+        code, _, error = digests(store, capsys)
+    if code != 0:
+        assert fault.strike in (truncate_a_chunk, truncate_a_record), error
+        assert code == 3, error
+        assert str(store) in error.splitlines()[-1]
+        assert "--repair" in error.splitlines()[-1]
+        code, error = finish(corpus, store, "--repair")
+        assert code == 0, error
+    assert digests(store, capsys)[:2] == (0, digests(undisturbed, capsys)[1])
+    assert [path.name for path in tmp_path.iterdir() if "moments" in path.name] == ["moments"]
+
+
+def test_every_fault_is_drawn_at_least_twice() -> None:
+    for kind, _ in KINDS:
+        assert sum(fault.strike is kind for fault in DRAWN) >= 2
