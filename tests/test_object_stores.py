@@ -24,8 +24,9 @@ from upath import UPath
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.model.store import open_model, read_model
+from streaming_jsmf.moments.ledger import Ledger
 from streaming_jsmf.moments.store import read_store
-from streaming_jsmf.runtime.files import store_path
+from streaming_jsmf.runtime.files import child_names, store_path
 from tests.corpora import Planted, planted, words, write_corpus
 
 SETTINGS = ("--max-topics", "5", "--partition-nonzeros", "3000")
@@ -182,13 +183,13 @@ def test_a_listing_is_never_a_cached_one(s3: str) -> None:
     other.pipe_file("bucket/seen/records/range-part-a/zarr.json", b"{}")
     store = store_path(f"{s3}/seen")
     assert isinstance(store, UPath)
-    from streaming_jsmf.moments.ledger import Ledger
-
     ledger = Ledger(store, "range")
     assert (ledger.parts(), ledger.is_committed("b")) == ({"a"}, False)
     other.pipe_file("bucket/seen/records/range-part-b/zarr.json", b"{}")
     assert (ledger.parts(), ledger.is_committed("b")) == ({"a", "b"}, True)
+    assert child_names(store / "records") == ["range-part-a", "range-part-b"]
     other.rm_file("bucket/seen/records/range-part-a/zarr.json")
+    assert child_names(store / "records") == ["range-part-b"]
     assert (ledger.parts(), ledger.is_committed("a")) == ({"b"}, False)
     # A path of the user's own that caches, too.
     assert Ledger(store_path(UPath(f"{s3}/seen")), "range").parts() == {"b"}
