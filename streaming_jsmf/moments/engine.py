@@ -25,7 +25,7 @@ from streaming_jsmf.runtime.memory import peak_memory, release_unused_memory
 
 logger = logging.getLogger(__name__)
 
-#: Unfolded partitions allowed for each worker, and one to spare for the fold itself.
+#: Unfolded partitions allowed for each worker; beside them lie the fold and the one that takes its place.
 WINDOW_PER_WORKER = 2
 
 
@@ -98,7 +98,7 @@ def commit_fold(job: Job, part: str, before: str | None, fold: str, *after: str)
 def build_graph(job: Job, parts: Sequence[Part], folds: Sequence[str], concurrency: int) -> Any:
     """Return the delayed token of the last fold. Only what the ledger lacks becomes a task."""
     committed, folded = job.ledger.parts(), job.ledger.folded(folds)
-    window = WINDOW_PER_WORKER * concurrency + 1
+    window = WINDOW_PER_WORKER * concurrency
     make_part = dask.delayed(commit_part, pure=False, traverse=False)
     make_fold = dask.delayed(commit_fold, pure=False, traverse=False)
     made: dict[int, Any] = {}
