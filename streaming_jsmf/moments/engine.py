@@ -27,7 +27,7 @@ from streaming_jsmf.timing import span
 
 logger = logging.getLogger(__name__)
 
-#: Unfolded partitions allowed for each worker, and one to spare for the fold itself.
+#: Unfolded partitions allowed for each worker; beside them lie the fold and the one that takes its place.
 WINDOW_PER_WORKER = 2
 
 
@@ -104,7 +104,7 @@ def commit_fold(job: Job, part: str, before: str | None, fold: str, *after: str)
 def build_graph(job: Job, parts: Sequence[Part], folds: Sequence[str], concurrency: int) -> Any:
     """Return the delayed token of the last fold. Only what the ledger lacks becomes a task."""
     committed, folded = job.ledger.parts(), job.ledger.folded(folds)
-    window = WINDOW_PER_WORKER * concurrency + 1
+    window = WINDOW_PER_WORKER * concurrency
     graph = TaskGraph()
     made: dict[int, Key] = {}
     for index in range(folded, len(parts)):

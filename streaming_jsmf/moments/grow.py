@@ -93,6 +93,8 @@ def _change_alone(
     after = without(store.manifest, names) if names else dict(store.manifest)
     for corpus in corpora:
         after = _added(store, after, corpus)
+    if not after["partitions"]:
+        raise InputError(f"{path}: nothing would be left of the store; delete it instead")
     after["change"] = mark
     require_scan_memory(after, store.path, execution)
     with execution.runner() as arguments:

@@ -110,7 +110,7 @@ def without(manifest: Manifest, names: Sequence[str]) -> dict[str, Any]:
     Raises
     ------
     InputError
-        If a name is unknown, a shard shares a partition with one that stays, or nothing would be left.
+        If a name is unknown, or a shard shares a partition with one that stays.
     """
     gone: set[tuple[int, str]] = set()
     for name in names:
@@ -119,8 +119,6 @@ def without(manifest: Manifest, names: Sequence[str]) -> dict[str, Any]:
             raise InputError(f"{name} is not in the store; it has {', '.join(_known(manifest))}")
         gone |= found
     staying = [not _is_gone(partition, gone, name=", ".join(names)) for partition in manifest["partitions"]]
-    if not any(staying):
-        raise InputError("nothing would be left of the store; delete it instead")
     keys, first = [], 0
     for key, count in manifest["parts"]:
         held = staying[first : first + count]

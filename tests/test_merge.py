@@ -1,0 +1,243 @@
+"""Stores merged: words matched by string, sums exact, eigenpairs near those of all documents together."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+from numpy.typing import NDArray
+
+from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
+from streaming_jsmf.evaluation.matching import yy_error
+from streaming_jsmf.moments.merge import recover_store
+from streaming_jsmf.moments.reader import Moments
+from streaming_jsmf.moments.store import read_store
+from streaming_jsmf.runtime.schedulers import Execution
+from tests import reference
+from tests.corpora import planted, words, write_corpus
+from tests.stores import SMALL, changed, dense, digests, half, partial_names, rename_words, scanned
+
+ALL = planted(900, 60, 4).counts
+#: Rows and columns of ALL that each corpus has: words shared, missing, and in another order.
+ROWS = {"a": slice(0, 400), "b": slice(400, 650), "c": slice(650, 900)}
+COLUMNS = {"a": np.arange(40), "b": np.r_[20:50][::-1], "c": np.r_[45:60, 0:25]}
+
+
+def counts_of(name: str) -> NDArray[np.int64]:
+    return ALL[ROWS[name]][:, COLUMNS[name]]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root, names = tmp_path_factory.mktemp("merge"), np.array(words(60))
+    for name, columns in COLUMNS.items():
+        rename_words(write_corpus(root / name, counts_of(name)), names[columns])
+        scanned(root / name, root / f"of-{name}")
+    return root
+
+
+@pytest.fixture
+def store(folder: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(folder / "of-a", tmp_path / "m")
+
+
+def joint(moments: Moments, *names: str) -> NDArray[np.int64]:
+    """All documents of the corpora over the words of a store, dense, made without the store's arrays."""
+    places = {word: i for i, word in enumerate(moments.words)}
+    rows = []
+    for name in names:
+        wide = np.zeros((counts_of(name).shape[0], len(places)), dtype=np.int64)
+        wide[:, [places[words(60)[column]] for column in COLUMNS[name]]] = counts_of(name)
+        rows.append(wide)
+    return np.vstack(rows)
+
+
+def require_moments_of(moments: Moments, counts: NDArray[np.int64], *, bound: float) -> None:
+    exact, kept = dense(counts), counts[counts.sum(axis=1) >= 2]
+    np.testing.assert_allclose(moments.row_sum, exact.sum(axis=1), atol=1e-15)
+    np.testing.assert_array_equal(moments.term_count, kept.sum(axis=0))
+    np.testing.assert_array_equal(moments.document_frequency, (kept > 0).sum(axis=0))
+    n, w = kept.sum(axis=1), np.minimum(kept.sum(axis=1), 200)
+    np.testing.assert_allclose(moments.diagonal, (w / (n * (n - 1))) @ kept / w.sum(), atol=1e-15)
+    expected = reference.truncated_eig(exact, 4)
+    assert yy_error(half(moments, 4), expected.vectors * np.sqrt(expected.values)) < bound
+
+
+def test_words_are_matched_by_string_and_missing_ones_are_zero(folder: Path, store: Path) -> None:
+    moments = changed(folder / "a", store, merge=[folder / "of-b"])
+    assert moments.words == tuple(words(50)[i] for i in (*range(40), *range(49, 39, -1)))
+    counts = joint(moments, "a", "b")
+    assert not counts[:400, 40:].any()
+    require_moments_of(moments, counts, bound=1e-5)
+    np.testing.assert_allclose(
+        moments.cooccurrence_rows(np.arange(50)), dense(counts), atol=3e-6 * dense(counts).max()
+    )
+
+
+def test_a_chain_of_merges(folder: Path, store: Path) -> None:
+    changed(folder / "a", store, merge=[folder / "of-b"])
+    moments = changed(folder / "a", store, merge=[folder / "of-c"])
+    require_moments_of(moments, joint(moments, "a", "b", "c"), bound=1e-4)
+    # Corpora of other numbers of words lie in one store, which stays readable as a whole.
+    assert xr.open_zarr(str(store), consolidated=False)["word"].size == 60
+    assert len(partial_names(store)) == 1
+
+
+def test_a_chain_in_one_command_or_two_or_from_the_other_side(
+    folder: Path, store: Path, tmp_path: Path
+) -> None:
+    twice = shutil.copytree(store, tmp_path / "twice")
+    changed(folder / "a", store, merge=[folder / "of-b", folder / "of-c"])
+    changed(folder / "a", twice, merge=[folder / "of-b"])
+    changed(folder / "b", twice, merge=[folder / "of-c"])
+    assert digests(store) == digests(twice)
+    right = shutil.copytree(folder / "of-b", tmp_path / "bc")
+    changed(folder / "b", right, merge=[folder / "of-c"])
+    other = shutil.copytree(folder / "of-a", tmp_path / "a-bc")
+    moments = changed(folder / "a", other, merge=[right])
+    require_moments_of(moments, joint(moments, "a", "b", "c"), bound=1e-4)
+
+
+@pytest.mark.parametrize(
+    "execution", [Execution("threads", 3), Execution("processes", 2)], ids=lambda e: e.scheduler
+)
+def test_the_bits_of_a_merge_do_not_depend_on_the_scheduler(
+    execution: Execution, folder: Path, store: Path, tmp_path: Path
+) -> None:
+    other = shutil.copytree(store, tmp_path / "other")
+    changed(folder / "a", store, merge=[folder / "of-b"])
+    changed(folder / "a", other, merge=[folder / "of-b"], execution=execution)
+    assert digests(other) == digests(store)
+
+
+def test_a_factor_wider_than_all_ranks_loses_nothing_in_merging(
+    folder: Path, store: Path, tmp_path: Path
+) -> None:
+    moments = changed(folder / "a", store, merge=[folder / "of-b"])
+    together = rename_words(write_corpus(tmp_path / "all", joint(moments, "a", "b")), moments.words)
+    assert yy_error(half(moments, 4), half(scanned(together, tmp_path / "of-all"), 4)) < 1e-5
+
+
+def test_a_merged_store_goes_on_growing(folder: Path, store: Path, tmp_path: Path) -> None:
+    merged = changed(folder / "a", store, merge=[folder / "of-b"])
+    rng = np.random.default_rng(3)
+    more = rng.poisson(0.4, size=(200, 50))
+    path = rename_words(write_corpus(tmp_path / "more", more), merged.words)
+    moments = changed(folder / "a", store, add=[path])
+    require_moments_of(moments, np.vstack([joint(merged, "a", "b"), more]), bound=1e-4)
+
+
+def test_what_a_merged_store_refuses(folder: Path, store: Path) -> None:
+    changed(folder / "a", store, merge=[folder / "of-b"])
+    expected = digests(store)
+    for wish, said in (
+        ({"add": [folder / "b"]}, "has other words"),
+        ({"add": [folder / "c"]}, "has other words"),
+        ({"merge": [folder / "of-b"]}, "already"),
+        ({"merge": [store]}, "already"),
+        ({"remove": [folder / "b"]}, "does not keep its partitions"),
+    ):
+        with pytest.raises(InputError, match=said):
+            changed(folder / "a", store, **wish)
+    assert digests(store) == expected
+
+
+def test_shards_in_both_stores_are_refused_by_name(folder: Path, store: Path, tmp_path: Path) -> None:
+    overlapping = write_corpus(tmp_path / "overlapping", counts_of("c")[:, :40])
+    shutil.copy(folder / "a" / "part-00001.parquet", overlapping / "mine.parquet")
+    scanned(overlapping, tmp_path / "of-overlapping")
+    with pytest.raises(InputError, match=r"mine\.parquet is in both stores"):
+        changed(folder / "a", store, merge=[tmp_path / "of-overlapping"])
+
+
+def test_other_settings_are_refused_with_what_differs(folder: Path, store: Path, tmp_path: Path) -> None:
+    scanned(folder / "b", tmp_path / "other", replace(SMALL, document_weights="uniform"))
+    with pytest.raises(SettingsMismatchError, match="document_weights: stored 'capped', asked 'uniform'"):
+        changed(folder / "a", store, merge=[tmp_path / "other"])
+
+
+def test_sketches_of_other_words_are_refused(folder: Path, tmp_path: Path) -> None:
+    halko = replace(SMALL, range_finder="halko")
+    for name in "ab":
+        scanned(folder / name, tmp_path / name, halko)
+    expected = digests(tmp_path / "a")
+    with pytest.raises(InputError, match="other words"):
+        changed(folder / "a", tmp_path / "a", merge=[tmp_path / "b"])
+    assert digests(tmp_path / "a") == expected
+
+
+@pytest.mark.parametrize("which", ["first", "second"])
+def test_an_incomplete_store_is_refused(which: str, folder: Path, store: Path, tmp_path: Path) -> None:
+    second = shutil.copytree(folder / "of-b", tmp_path / "second")
+    unfinished = store if which == "first" else second
+    shutil.rmtree(unfinished / "records" / "projection")
+    with pytest.raises(StoreError, match="incomplete, missing projection") as error:
+        changed(folder / "a", store, merge=[second])
+    assert str(unfinished) in str(error.value)
+
+
+def test_a_corpus_that_moved_is_named_before_anything_changes(
+    folder: Path, store: Path, tmp_path: Path
+) -> None:
+    corpus = shutil.copytree(folder / "b", tmp_path / "here")
+    scanned(corpus, tmp_path / "second")
+    corpus.rename(tmp_path / "there")
+    with pytest.raises(InputError, match="put it back") as error:
+        changed(folder / "a", store, merge=[tmp_path / "second"])
+    assert str(corpus) in str(error.value)
+    assert digests(store) == digests(folder / "of-a")
+
+
+def test_factors_alone_merge_without_any_corpus(folder: Path, tmp_path: Path) -> None:
+    once = replace(SMALL, scans=1)
+    corpora = [shutil.copytree(folder / name, tmp_path / f"corpus-{name}") for name in "ab"]
+    for corpus in corpora:
+        scanned(corpus, tmp_path / corpus.name[-1], once)
+    shutil.rmtree(corpora[1])
+    moments = changed(corpora[0], tmp_path / "a", merge=[tmp_path / "b"])
+    assert moments.n_documents == 650
+
+
+def test_a_store_that_stood_aside_for_the_merged_one_comes_back(folder: Path, store: Path) -> None:
+    # A kill between the two renames cannot be timed from outside.
+    store.rename(store.with_name(f".{store.name}.before-merge"))
+    recover_store(store)
+    assert digests(store) == digests(folder / "of-a")
+    store.rename(store.with_name(f".{store.name}.before-merge"))
+    changed(folder / "a", store, merge=[folder / "of-b"])
+    assert len(read_store(store).manifest["corpora"]) == 2
+    assert list(store.parent.glob(".*")) == []
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_few_factors_lie_on_the_disk_while_a_scan_runs(workers: int, tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "c", np.vstack([ALL] * 3), shards=6, row_group_rows=20)
+    store, seen, stop = tmp_path / "m", [0], threading.Event()
+
+    def watch() -> None:
+        while not stop.is_set():
+            if (store / "partials").exists():
+                seen.append(len(partial_names(store)))
+            time.sleep(0.001)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        scanned(
+            corpus,
+            store,
+            replace(SMALL, partition_nonzeros=500, scans=1),
+            keep=False,
+            execution=Execution("threads", workers),
+        )
+    finally:
+        stop.set()
+        watcher.join()
+    assert len(read_store(store).manifest["partitions"]) > 50
+    assert 2 < max(seen) <= 1 + 3 * workers
