@@ -141,6 +141,10 @@ def _losses_in_one_line(scheduler: str) -> Iterator[None]:
         from distributed.comm import CommClosedError
 
         lost = (CancelledError, CommClosedError, KilledWorker)
+    client = logging.getLogger("distributed.client")
+    level = client.level
+    # What it would log of a lost scheduler, tracebacks and all, is raised as one line.
+    client.setLevel(logging.CRITICAL)
     try:
         yield
     except lost as error:
@@ -148,6 +152,8 @@ def _losses_in_one_line(scheduler: str) -> Iterator[None]:
             f"workers or scheduler of {scheduler!r} were lost; run the same command again to go on from what is "
             "committed, here or elsewhere"
         ) from error
+    finally:
+        client.setLevel(level)
 
 
 def _is_address(text: str) -> bool:
