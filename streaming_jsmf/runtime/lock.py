@@ -20,11 +20,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from dask.utils import format_time
 
-from streaming_jsmf.errors import InputError
-from streaming_jsmf.runtime.files import StorePath
+from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.runtime.files import StorePath, exists, read_text, remove_file, write_json
 
 logger = logging.getLogger(__name__)
 
@@ -94,14 +95,14 @@ def lock_path(store: StorePath) -> StorePath:
 def read_owner(place: StorePath) -> Owner | None:
     """Return who holds the lock at ``place``; None if nobody does, or the file does not tell."""
     try:
-        return Owner(**json.loads(place.read_text(encoding="utf-8")))
+        return Owner(**json.loads(read_text(place)))
     except (FileNotFoundError, ValueError, TypeError):
         return None
 
 
 @contextmanager
 def sole_writer(store: StorePath) -> Iterator[None]:
-    """Hold the lock of ``store`` while the block runs.
+    """Hold the lock of ``store`` while the block runs; there is none for a store behind a URL.
 
     A lock is broken, with a line in the log, if its process on this host has ended or it has shown no sign of life
     for ``LIMIT_SECONDS``. A holder that stood still for so long and finds another in its place is interrupted.
@@ -111,10 +112,13 @@ def sole_writer(store: StorePath) -> Iterator[None]:
     InputError
         If another process holds it, or has taken it over: says who, and for how long.
     """
+    if not isinstance(store, Path):
+        # An object store creates nothing exclusively; two writers there commit the same and harm nothing but time.
+        yield
+        return
     place = lock_path(store)
     lock = _Lock(store, place, this_process())
-    if isinstance(place, Path):
-        place.parent.mkdir(parents=True, exist_ok=True)
+    place.parent.mkdir(parents=True, exist_ok=True)
     lock.take()
     try:
         yield
@@ -145,10 +149,10 @@ class _Lock:
             found = read_owner(self.place)
             if found is not None:
                 self._break(found)
-            elif self.place.exists():
+            elif exists(self.place):
                 # Locks are written whole, so this one was damaged, not half written.
                 logger.warning("%s: the lock cannot be read and is broken", self.place)
-                self.place.unlink(missing_ok=True)
+                remove_file(self.place)
             if not self._create():
                 raise InputError(_refusal(self.store, read_owner(self.place)))
         self._thread.start()
@@ -158,7 +162,7 @@ class _Lock:
         self._thread.join()
         found = read_owner(self.place)
         if found is not None and found.token == self.owner.token:
-            self.place.unlink(missing_ok=True)
+            remove_file(self.place)
 
     def _break(self, found: Owner) -> None:
         silent = time.time() - found.heartbeat
@@ -169,7 +173,7 @@ class _Lock:
         else:
             raise InputError(_refusal(self.store, found))
         logger.warning("%s: the lock of %s is broken: %s", self.store, found, reason)
-        self.place.unlink(missing_ok=True)
+        remove_file(self.place)
         if isinstance(self.place, Path):
             _draft(self.place, found).unlink(missing_ok=True)
 
@@ -191,7 +195,7 @@ class _Lock:
 
     def _create_and_read_back(self) -> bool:
         """The last of several that saw no lock has it: all wait, and look."""
-        self.place.write_text(self._text(), encoding="utf-8")
+        write_json(self.place, self._content())
         time.sleep(SETTLE_SECONDS)
         return self._is_ours()
 
@@ -199,13 +203,16 @@ class _Lock:
         found = read_owner(self.place)
         return found is not None and found.token == self.owner.token
 
+    def _content(self) -> dict[str, Any]:
+        return asdict(replace(self.owner, heartbeat=time.time()))
+
     def _text(self) -> str:
-        return json.dumps(asdict(replace(self.owner, heartbeat=time.time())), indent=1)
+        return json.dumps(self._content(), indent=1)
 
     def _live(self) -> None:
         while not self._stop.wait(BEAT_SECONDS):
             # A full disk or a network that is away for a moment: the next beat may do better.
-            with suppress(OSError):
+            with suppress(OSError, StoreError):
                 if not self._beat():
                     return
 
@@ -217,7 +224,7 @@ class _Lock:
                 draft.write_text(self._text(), encoding="utf-8")
                 draft.replace(self.place)
             else:
-                self.place.write_text(self._text(), encoding="utf-8")
+                write_json(self.place, self._content())
             return True
         found = read_owner(self.place)
         if found is None:
