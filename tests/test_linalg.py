@@ -271,3 +271,15 @@ def test_block_davidson_finds_what_dense_algebra_finds(
     y, y_exact = (pairs.leading(6).vectors * np.sqrt(pairs.leading(6).values) for pairs in (found, exact))
     assert yy_error(y, y_exact) < 1e-3
     np.testing.assert_allclose(found.vectors.T @ found.vectors, np.eye(20), atol=1e-12)
+
+
+def test_a_partition_keeps_its_weak_directions() -> None:
+    """Where a step starts from the columns of a factor, all below 3e-4 of the strongest would be squared away."""
+    rng = np.random.default_rng(3)
+    left, right = (np.linalg.qr(rng.standard_normal((n, 30)))[0] for n in (400, 60))
+    strengths = np.logspace(0, -3, 30)  # of H; their squares are those of H'H
+    block = csr_array(((left * strengths) @ right.T).astype(np.float32))
+    factor = partition_factor(block, gaussian_probes(60, 40, 0, "weak"), 3).astype(np.float64)
+    exact = (right * strengths**2) @ right.T
+    np.testing.assert_allclose(factor @ factor.T, exact, atol=2e-6)
+    assert np.linalg.matrix_rank(factor, tol=2e-3) >= 27
