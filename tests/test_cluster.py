@@ -19,6 +19,7 @@ import dask
 import numpy as np
 import pytest
 from dask.callbacks import Callback
+from distributed import Client
 from distributed.protocol import serialize
 
 from streaming_jsmf import Execution, ScanSettings, open_corpus, scan
@@ -162,6 +163,8 @@ def test_corpora_made_over_tcp_are_the_same_bytes(verb: str, cluster: Cluster, t
 
 
 def test_as_many_tasks_are_made_ready_as_the_cluster_has_threads(cluster: Cluster) -> None:
+    with Client(cluster.address, set_as_default=False) as client:
+        client.wait_for_workers(2, timeout=60)
     for workers, expected in ((None, 2), (1, 2), (7, 7)):
         execution = Execution(cluster.address, workers)
         with execution.runner() as arguments:

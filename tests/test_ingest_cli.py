@@ -25,7 +25,7 @@ from streaming_jsmf.runtime.schedulers import Execution
 from streaming_jsmf.workflow.ingest import IngestRequest, ingest
 
 LOOSE = ("--stop-words", "none", "--min-distinct-words", "0", "--min-tokens", "0")
-PROGRESS = re.compile(r"^\w+: (partition \d+ committed|finished in) .*\n", re.MULTILINE)
+PROGRESS = re.compile(r"^\w+: (part \d+ committed|finished in) .*\n", re.MULTILINE)
 
 
 @dataclass(frozen=True)

@@ -143,7 +143,7 @@ EARLY, LATE, WRITE, RENUMBER = Moment("read", 1), Moment("read", 8), Moment("wri
 
 def committed_by_log(log: str) -> dict[str, list[int]]:
     """The tasks that a command says it committed, by step."""
-    found = re.findall(r"^(\w+): partition (\d+) committed", log, re.M)
+    found = re.findall(r"^(\w+): part (\d+) committed", log, re.M)
     return {step: sorted(int(n) for s, n in found if s == step) for step in ("read", "write", "renumber")}
 
 
