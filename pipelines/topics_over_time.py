@@ -1,4 +1,4 @@
-"""Topics of each decade from one scan: python pipelines/topics_over_time.py CORPUS OUT --by year --span 10 --topics 20."""
+"""Topics of each decade from one scan: python pipelines/topics_over_time.py CORPUS OUT --by year --topics 20."""
 
 from __future__ import annotations
 
