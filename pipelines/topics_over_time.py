@@ -1,4 +1,9 @@
-"""Topics of each decade from one scan: python pipelines/topics_over_time.py CORPUS OUT --by year --topics 20."""
+"""Topics of each decade from one scan, followed from one decade to the next.
+
+    python pipelines/topics_over_time.py CORPUS OUT --by year --span 10 --topics 20
+
+CORPUS has a metadata column of whole numbers, as ``ingest`` keeps it.
+"""
 
 from __future__ import annotations
 

@@ -110,12 +110,8 @@ def _merge_alone(
     if store.settings.scans == 2:
         # A corpus that is not where it was is better found before anything changes.
         load_partitions(manifest, str(path))
-    if union.same:
-        write_columns(store.path, columns)
-        _copy_parts(store, second, manifest, in_parts=plan.in_parts)
-        merged = replace_manifest(store, manifest)
-    else:
-        merged = _rebuilt(store, second, manifest, union, columns)
+    build = _extended if union.same else _rebuilt
+    merged = build(store, second, manifest, union, columns)
     with execution.runner() as arguments:
         finish_stages(merged, Crew(arguments, execution.tasks_at_once(arguments), listener))
     return merged
@@ -179,6 +175,20 @@ def _unite(first: tuple[str, ...], second: tuple[str, ...]) -> Union:
             places[word] = len(words)
             words.append(word)
     return Union(tuple(words), np.array([places[word] for word in second], np.int64))
+
+
+def _extended(
+    store: MomentsStore,
+    second: MomentsStore,
+    manifest: Mapping[str, Any],
+    union: Union,
+    columns: Sequence[NDArray[np.int64] | None],
+) -> MomentsStore:
+    """The first store with the parts of the second, which has the same words."""
+    del union
+    write_columns(store.path, columns)
+    _copy_parts(store, second, manifest, in_parts=bool(manifest["keep_partitions"]))
+    return replace_manifest(store, manifest)
 
 
 def _copy_parts(
