@@ -114,13 +114,12 @@ def _switched(
     before, store = store, replace_manifest(store, after)
     try:
         finish_stages(store, crew, corpora)
-    except (InputError, StoreError) as error:
+    except (InputError, StoreError):
         # Once scan 1 is committed its input was good, and only the change itself can be gone on with.
         if before.outcome("range") is not None:
             replace_manifest(before, before.manifest)
-            if isinstance(error, InputError):
-                # A damaged shard may be put back, and then what is committed counts; a bad record stays bad.
-                before.ledger("range").clear(before.folds[-1], before.part_keys)
+            # Parts that are folded have lost their arrays, and would be missed in another order.
+            before.ledger("range").clear(before.folds[-1], before.part_keys)
         raise
     return store
 
