@@ -101,7 +101,7 @@ def partition_factor(
     x: NDArray[np.float32] = probes
     del probes  # an N x L array less beside those of the later steps
     for _ in range(power_steps - 1):
-        x = orthonormalise(_multiply(block, x, None))
+        x = orthonormalise(apply_gram(block, x))
         if x.shape[1] == 0:
             return x
     core = np.zeros((x.shape[1], x.shape[1]))

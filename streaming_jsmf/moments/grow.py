@@ -22,23 +22,6 @@ from streaming_jsmf.runtime.lock import sole_writer
 from streaming_jsmf.runtime.schedulers import Execution
 
 
-def add_corpora(
-    path: StorePath,
-    corpora: Sequence[Corpus],
-    execution: Execution | None = None,
-    listener: Listener = silent,
-) -> MomentsStore:
-    """Add corpora with the same words to a store, behind what is there; see ``change_store``."""
-    return change_store(path, (), corpora, execution, listener)
-
-
-def remove_from(
-    path: StorePath, names: Sequence[str], execution: Execution | None = None, listener: Listener = silent
-) -> MomentsStore:
-    """Take corpora (by path) or shards (by path, name or hash) out of a store; see ``change_store``."""
-    return change_store(path, names, (), execution, listener)
-
-
 def change_store(
     path: StorePath,
     names: Sequence[str],

@@ -17,15 +17,14 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from dask.utils import format_time
 
-from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.runtime.files import StorePath, exists, read_text, remove_file, write_json
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.runtime.files import StorePath
 
 logger = logging.getLogger(__name__)
 
@@ -86,16 +85,16 @@ def this_process() -> Owner:
     )
 
 
-def lock_path(store: StorePath) -> StorePath:
-    """Where the lock of a store lies; of a local one whatever the way to it."""
-    place = Path(os.path.realpath(store)) if isinstance(store, Path) else store
+def lock_path(store: Path) -> Path:
+    """Where the lock of a local store lies, whatever the way to it."""
+    place = Path(os.path.realpath(store))
     return place.with_name(f".{place.name}.lock.json")
 
 
-def read_owner(place: StorePath) -> Owner | None:
+def read_owner(place: Path) -> Owner | None:
     """Return who holds the lock at ``place``; None if nobody does, or the file does not tell."""
     try:
-        return Owner(**json.loads(read_text(place)))
+        return Owner(**json.loads(place.read_text(encoding="utf-8")))
     except (FileNotFoundError, ValueError, TypeError):
         return None
 
@@ -137,7 +136,7 @@ def sole_writer(store: StorePath) -> Iterator[None]:
 class _Lock:
     """A lock and the thread that keeps it alive."""
 
-    def __init__(self, store: StorePath, place: StorePath, owner: Owner) -> None:
+    def __init__(self, store: Path, place: Path, owner: Owner) -> None:
         self.store, self.place, self.owner = store, place, owner
         self.taken_over_by: Owner | None = None
         self._stop = threading.Event()
@@ -145,14 +144,14 @@ class _Lock:
         self._taker = threading.current_thread()
 
     def take(self) -> None:
-        with _alone(self.place.parent) if isinstance(self.place, Path) else nullcontext():
+        with _alone(self.place.parent):
             found = read_owner(self.place)
             if found is not None:
                 self._break(found)
-            elif exists(self.place):
+            elif self.place.exists():
                 # Locks are written whole, so this one was damaged, not half written.
                 logger.warning("%s: the lock cannot be read and is broken", self.place)
-                remove_file(self.place)
+                self.place.unlink(missing_ok=True)
             if not self._create():
                 raise InputError(_refusal(self.store, read_owner(self.place)))
         self._thread.start()
@@ -162,7 +161,7 @@ class _Lock:
         self._thread.join()
         found = read_owner(self.place)
         if found is not None and found.token == self.owner.token:
-            remove_file(self.place)
+            self.place.unlink(missing_ok=True)
 
     def _break(self, found: Owner) -> None:
         silent = time.time() - found.heartbeat
@@ -173,14 +172,11 @@ class _Lock:
         else:
             raise InputError(_refusal(self.store, found))
         logger.warning("%s: the lock of %s is broken: %s", self.store, found, reason)
-        remove_file(self.place)
-        if isinstance(self.place, Path):
-            _draft(self.place, found).unlink(missing_ok=True)
+        self.place.unlink(missing_ok=True)
+        _draft(self.place, found).unlink(missing_ok=True)
 
     def _create(self) -> bool:
         """Whether the lock is ours now; it appears with its content or not at all."""
-        if not isinstance(self.place, Path):
-            return self._create_and_read_back()
         draft = _draft(self.place, self.owner)
         draft.write_text(self._text(), encoding="utf-8")
         try:
@@ -195,7 +191,7 @@ class _Lock:
 
     def _create_and_read_back(self) -> bool:
         """The last of several that saw no lock has it: all wait, and look."""
-        write_json(self.place, self._content())
+        self.place.write_text(self._text(), encoding="utf-8")
         time.sleep(SETTLE_SECONDS)
         return self._is_ours()
 
@@ -203,28 +199,22 @@ class _Lock:
         found = read_owner(self.place)
         return found is not None and found.token == self.owner.token
 
-    def _content(self) -> dict[str, Any]:
-        return asdict(replace(self.owner, heartbeat=time.time()))
-
     def _text(self) -> str:
-        return json.dumps(self._content(), indent=1)
+        return json.dumps(asdict(replace(self.owner, heartbeat=time.time())), indent=1)
 
     def _live(self) -> None:
         while not self._stop.wait(BEAT_SECONDS):
             # A full disk or a network that is away for a moment: the next beat may do better.
-            with suppress(OSError, StoreError):
+            with suppress(OSError):
                 if not self._beat():
                     return
 
     def _beat(self) -> bool:
         """Write the time; False if the lock has become another's."""
         if self._is_ours():
-            if isinstance(self.place, Path):
-                draft = _draft(self.place, self.owner)
-                draft.write_text(self._text(), encoding="utf-8")
-                draft.replace(self.place)
-            else:
-                write_json(self.place, self._content())
+            draft = _draft(self.place, self.owner)
+            draft.write_text(self._text(), encoding="utf-8")
+            draft.replace(self.place)
             return True
         found = read_owner(self.place)
         if found is None:
@@ -236,7 +226,7 @@ class _Lock:
         return False
 
 
-def _refusal(store: StorePath, found: Owner | None) -> str:
+def _refusal(store: Path, found: Owner | None) -> str:
     if found is None:
         return f"{store}: another process has just begun to write it; wait until it has ended"
     now = time.time()

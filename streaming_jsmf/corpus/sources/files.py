@@ -129,7 +129,13 @@ def bare_suffix(path: str) -> str:
 
 def is_compressed(path: str) -> bool:
     """Whether the name says that the file is compressed."""
-    return infer_compression(_member(path)) is not None
+    return codec_of(path) is not None
+
+
+def codec_of(path: str) -> str | None:
+    """What the name says the file is compressed with, as ``fsspec.compression.compr`` calls it; None for nothing."""
+    codec: str | None = infer_compression(_member(path))
+    return codec
 
 
 def _member(path: str) -> str:
@@ -147,7 +153,7 @@ def open_stream(path: str) -> Iterator[IO[bytes]]:
     InputError
         If no package for its compression is installed.
     """
-    codec = infer_compression(_member(path))
+    codec = codec_of(path)
     if codec is None and _member(path).endswith(".zst"):
         raise InputError(f"{path} needs a package for zstd; pip install zstandard, or decompress it")
     with open_file(path) as raw:

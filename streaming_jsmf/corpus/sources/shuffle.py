@@ -15,15 +15,14 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from fsspec.utils import infer_compression
 from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.documents import Counts
 from streaming_jsmf.corpus.hashing import hash_values
 from streaming_jsmf.corpus.sources.base import BATCH_VALUES, BadRecords, SourceBatch, Unit
-from streaming_jsmf.corpus.sources.files import UnreadableError, open_parquet_source
+from streaming_jsmf.corpus.sources.files import UnreadableError, is_compressed, open_parquet_source
 from streaming_jsmf.corpus.sources.grouped import LARGEST_COUNT
-from streaming_jsmf.corpus.sources.tables import innermost, is_parquet
+from streaming_jsmf.corpus.sources.tables import is_parquet
 from streaming_jsmf.corpus.storage import first_line
 from streaming_jsmf.errors import StoreError
 
@@ -94,7 +93,7 @@ def n_buckets_for(source: ShuffledSource) -> int:
     total = sum(_parquet_bytes(path) for path in source.files if is_parquet(path))
     for unit in source.units():
         if not is_parquet(unit.path):
-            total += unit.size * (_TEXT_GROWTH if infer_compression(innermost(unit.path).lower()) else 1)
+            total += unit.size * (_TEXT_GROWTH if is_compressed(unit.path) else 1)
     return min(max(-(-total // BUCKET_BYTES), 1), MAX_BUCKETS)
 
 

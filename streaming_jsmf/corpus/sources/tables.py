@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from fsspec.compression import compr
-from fsspec.utils import infer_compression
 from numpy.typing import NDArray
 from pydantic import field_validator, model_validator
 
@@ -25,9 +24,15 @@ from streaming_jsmf.corpus.sources.files import (
     STREAM_ERRORS,
     UnreadableError,
     bare_suffix,
+    codec_of,
     open_parquet_source,
 )
-from streaming_jsmf.corpus.sources.text_parquet import parquet_first_row, parquet_place, parquet_units
+from streaming_jsmf.corpus.sources.text_parquet import (
+    is_text,
+    parquet_first_row,
+    parquet_place,
+    parquet_units,
+)
 from streaming_jsmf.corpus.storage import file_size, first_line, open_file
 from streaming_jsmf.corpus.validation import Strict
 from streaming_jsmf.errors import InputError
@@ -104,7 +109,7 @@ class TableBatch:
 
 def is_parquet(path: str) -> bool:
     """Whether the name is that of a Parquet file."""
-    return bare_suffix(innermost(path)) in _PARQUET_SUFFIXES
+    return bare_suffix(path) in _PARQUET_SUFFIXES
 
 
 def table_units(files: Sequence[str]) -> list[Unit]:
@@ -174,7 +179,7 @@ def open_text(path: str) -> Iterator[IO[bytes]]:
     UnreadableError
         For a file that is missing, cut or damaged, also when that shows only while the caller reads.
     """
-    codec = infer_compression(innermost(path).lower())
+    codec = codec_of(path)
     try:
         with open_file(path) as raw:
             if codec is None:
@@ -216,11 +221,6 @@ def split_line(line: bytes, layout: Delimited, encoding: str = "utf-8") -> list[
     return fields
 
 
-def innermost(path: str) -> str:
-    """The file itself of a chained URL such as ``zip://member::/archive.zip``."""
-    return path.split("::", 1)[0]
-
-
 def _whole(path: str) -> Unit:
     try:
         return Unit(path, size=file_size(path))
@@ -255,13 +255,6 @@ def _as_json(columns: Mapping[str, Any], row: int) -> bytes:
 
     record = {name: value(array) for name, array in columns.items()}
     return json.dumps(record, ensure_ascii=False, default=str).encode("utf-8", "surrogateescape")
-
-
-def is_text(kind: Any) -> bool:
-    """Whether an Arrow type holds strings, or bytes that may be strings."""
-    types = pa.types
-    is_string = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
-    return bool(is_string or types.is_binary(kind) or types.is_large_binary(kind))
 
 
 def plain_text(values: Any) -> Any:

@@ -82,7 +82,7 @@ def parquet_columns(
 
 def _columns(schema: Any, text: str, name: str | None, metadata: str | tuple[str, ...]) -> TextColumns:
     kept = chosen_metadata(schema.names, metadata, (text, name))
-    if not _is_text(_value_type(schema.field(text).type)):
+    if not is_text(_value_type(schema.field(text).type)):
         raise UnreadableError(f"column {text!r} is {schema.field(text).type}; it must hold strings")
     id_type = None if name is None else _id_type(name, _value_type(schema.field(name).type))
     return TextColumns(text, name, id_type, {key: _value_type(schema.field(key).type) for key in kept})
@@ -154,7 +154,7 @@ def _rows_not_utf8(values: Any) -> list[int]:
     """Rows of an array with strings of invalid bytes; Arrow does not look when it reads Parquet."""
     if pa.types.is_nested(values.type):
         return [] if _is_sound(values) else [i for i in range(len(values)) if not _is_sound(values.take([i]))]
-    if not _is_text(values.type):
+    if not is_text(values.type):
         return []
     raw = values.cast(pa.large_binary())
     try:
@@ -184,7 +184,7 @@ def _as_json(columns: dict[str, Any], row: int) -> bytes:
     """The record for the quarantine; bytes that are not UTF-8 stay as they are."""
 
     def value(array: Any) -> Any:
-        if _is_text(array.type):
+        if is_text(array.type):
             raw = array.slice(row, 1).cast(pa.large_binary())[0].as_py()
             return None if raw is None else raw.decode("utf-8", "surrogateescape")
         try:
@@ -203,22 +203,16 @@ def _value_type(kind: Any) -> Any:
 def _id_type(name: str, kind: Any) -> Any:
     if pa.types.is_integer(kind):
         return pa.int64()
-    if _is_text(kind):
+    if is_text(kind):
         return pa.string()
     raise UnreadableError(f"column {name!r} is {kind}; document ids are strings or integers")
 
 
-def _is_text(kind: Any) -> bool:
-    return any(
-        check(kind)
-        for check in (
-            pa.types.is_string,
-            pa.types.is_large_string,
-            pa.types.is_string_view,
-            pa.types.is_binary,
-            pa.types.is_large_binary,
-        )
-    )
+def is_text(kind: Any) -> bool:
+    """Whether an Arrow type holds strings, or bytes that may be strings."""
+    types = pa.types
+    is_string = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+    return bool(is_string or types.is_binary(kind) or types.is_large_binary(kind))
 
 
 def _types(columns: TextColumns) -> str:

@@ -22,13 +22,13 @@ from streaming_jsmf.corpus.sources.tables import (
     TableBatch,
     check_columns,
     is_parquet,
-    is_text,
     plain_text,
     read_table,
     table_first_row,
     table_place,
     table_units,
 )
+from streaming_jsmf.corpus.sources.text_parquet import is_text
 from streaming_jsmf.errors import InputError
 
 _INTEGER = r"^-?[0-9]{1,19}$"
