@@ -149,6 +149,11 @@ class Ledger:
         if before is not None:
             self._forget("fold", before)
 
+    def note_folded(self, key: str, note: Mapping[str, Any]) -> None:
+        """Record a part that is in a committed fold already; its own result was never written."""
+        record = {"attempt": "", "arrays": {}, "scalars": {}, "note": dict(note)}
+        write_record(self.store, self._name("part", key), record)
+
     def read_part(self, key: str) -> Partial:
         """Read back the result of a committed part."""
         return self._read("part", key)
@@ -241,6 +246,8 @@ class Ledger:
         record = read_record(self.store, name)
         if record is None:
             raise StoreError(f"{self.store}: record {name} is missing; {repair_remedy(self.store)}")
+        if not record["attempt"]:
+            raise StoreError(f"{self.store}: {name} was folded and not kept; {repair_remedy(self.store)}")
         group, remedy = self.store / PARTIALS / str(record["attempt"]), repair_remedy(self.store)
         arrays = {
             array: read_array(group, array, ArrayDigest.from_fields(fields), remedy=remedy)
@@ -251,7 +258,7 @@ class Ledger:
     def _drop_arrays(self, kind: str, key: str) -> None:
         """The record stays: it says that the part is done, and how long it took."""
         record = read_record(self.store, self._name(kind, key))
-        if record is not None:
+        if record is not None and record["attempt"]:
             remove_tree(self.store / PARTIALS / str(record["attempt"]), ignore_errors=True)
 
     def _forget(self, kind: str, key: str) -> None:
