@@ -38,6 +38,9 @@ UNFINISHED = ".partial"
 #: Hex digits of a corpus' fingerprint in a name.
 NAME_DIGITS = 32
 
+#: Arrays of a model that decide what is counted; who reads counts has read those that the model has.
+COUNTED = ("word", "prominent_words", "characteristic_words", "anchors")
+
 #: Arrays: dimensions, meaning.
 _VARIABLES = {
     "selected_words": (("selected",), "word ids that were counted, sorted"),
@@ -45,8 +48,8 @@ _VARIABLES = {
         ("selected", "selected_"),
         "documents with both words; on the diagonal with the one",
     ),
-    "anchor_rows": (("topic", "word"), "rows of C at the anchors, exact"),
-    "characteristic_words": (("topic", "rank"), "word ids that co-occur most with the anchor of each topic"),
+    "anchor_rows": (("topic", "word"), "rows of C at the anchors (without them: at the top words), exact"),
+    "characteristic_words": (("topic", "rank"), "word ids that co-occur most with the word of those rows"),
 }
 
 
@@ -61,9 +64,10 @@ class StoredCounts:
     pairs
         (P, P) int64, documents with both words; on the diagonal with the one.
     anchor_rows
-        (K, N) float64, rows of C; None for a model without anchors.
+        (K, N) float64, rows of C at the anchors, or without anchors at the most probable word of each topic; None if
+        not read.
     characteristic_words
-        (K, ranks) int64 word ids by those rows; None without them.
+        (K, ranks) int64 word ids by those rows; None if not read.
     n_documents
         Documents of two tokens or more of the model's words.
     corpus
@@ -84,9 +88,9 @@ def counts_path(model: StorePath, corpus_fingerprint: str) -> StorePath:
 
 
 def selection_digest(model: Model) -> str:
-    """What makes counts those of a model: its vocabulary and word lists, and its anchors if it has any."""
-    names = [name for name in ("word", "prominent_words", "anchors") if name in model.arrays]
-    return fingerprint({name: digest(model.arrays[name]).sha256 for name in names})
+    """What makes counts those of a model: its vocabulary, word lists and anchors, as far as it has them."""
+    held = [name for name in COUNTED if name in model.arrays]
+    return fingerprint({name: digest(model.arrays[name]).sha256 for name in held})
 
 
 def write_counts(path: StorePath, counts: StoredCounts, model: Model) -> None:
@@ -213,7 +217,10 @@ def stored_corpora(model_path: StorePath) -> list[dict[str, Any]]:
     StoreError
         If one of the groups is damaged.
     """
+    # A name with a dot before it is of a write that was cut off.
     places = sorted(
-        name for name in group_names(model_path / EVALUATION) if not name.endswith(UNFINISHED)
+        name
+        for name in group_names(model_path / EVALUATION)
+        if not (name.endswith(UNFINISHED) or name.startswith("."))
     )
     return [dict(_attributes(model_path / EVALUATION / name)["corpus"]) for name in places]

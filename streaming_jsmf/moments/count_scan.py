@@ -84,8 +84,8 @@ def count_words(
     Returns
     -------
     Partial
-        ``pairs`` (P, P) int64, documents with both words, on the diagonal with the one; ``anchor_rows`` (K, N)
-        float64, K rows of ``total_weight`` C; scalars ``n_documents``, ``total_weight``.
+        ``pairs`` (P, P) int64, documents with both words, on the diagonal with the one; ``rows`` (R, N) float64,
+        rows of C times ``total_weight``; scalars ``n_documents``, ``total_weight``.
 
     Raises
     ------
@@ -121,8 +121,7 @@ def count_memory(request: CountRequest, partitions: tuple[Partition, ...], worke
     """Projected peak memory in bytes: for each worker a row group and twice its sums, whatever the documents."""
     selection = request.selection
     row_group = max(unit.nonzeros for partition in partitions for unit in partition.units)
-    topics = 0 if selection.anchors is None else selection.anchors.size
-    sums = 3 * 8 * selection.words.size**2 + 2 * 8 * topics * selection.n_words
+    sums = 3 * 8 * selection.words.size**2 + 2 * 8 * selection.row_words.size * selection.n_words
     # Beside what a read takes: entries chosen for pairs and for rows.
     each = 3 * row_group * BYTES_PER_NONZERO_READ + sums
     return PROCESS_BYTES + each * min(workers, len(partitions))

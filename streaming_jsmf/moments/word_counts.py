@@ -1,9 +1,10 @@
-"""What a pass over a corpus counts of a few selected words: documents, pairs, and the anchors' exact rows of C."""
+"""What a pass over a corpus counts of a few selected words: documents, pairs, and exact rows of C."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,8 @@ class WordSelection:
     ----------
     words
         (P,) int64, sorted, distinct.
-    anchors
-        (K,) int64, distinct; None for a model without anchors.
+    row_words
+        (R,) int64, sorted, distinct: words whose exact rows of C are gathered.
     columns
         (words of the corpus,) int64: id in the model, -1 for a word that it lacks.
     n_words
@@ -36,14 +37,13 @@ class WordSelection:
     """
 
     words: NDArray[np.int64]
-    anchors: NDArray[np.int64] | None
+    row_words: NDArray[np.int64]
     columns: NDArray[np.int64]
     n_words: int
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The arrays that tasks read, by name."""
-        arrays = {"words": self.words, "columns": self.columns}
-        return arrays if self.anchors is None else {**arrays, "anchors": self.anchors}
+        return {"words": self.words, "row_words": self.row_words, "columns": self.columns}
 
 
 class WordTally:
@@ -65,10 +65,8 @@ class WordTally:
         self._all_known = bool((selection.columns >= 0).all())
         self._places = _places(selection.words, selection.n_words)
         self.pairs = np.zeros((selection.words.size, selection.words.size), dtype=np.int64)
-        self.rows: NDArray[np.float64] | None = None
-        if selection.anchors is not None:
-            self._topics = _places(selection.anchors, selection.n_words)
-            self.rows = np.zeros((selection.anchors.size, selection.n_words))
+        self._row_places = _places(selection.row_words, selection.n_words)
+        self.rows = np.zeros((selection.row_words.size, selection.n_words))
         self.n_documents, self.total_weight = 0, 0.0
 
     def append(self, block: csr_array[Any]) -> None:
@@ -80,16 +78,13 @@ class WordTally:
         self.n_documents += int(np.count_nonzero(kept))
         self.total_weight += float(weights.sum())
         self._append_pairs(counts, kept)
-        if self.rows is not None:
-            n = np.maximum(lengths, 2.0)
-            self._append_rows(self.rows, counts, weights / (n * (n - 1)))
+        n = np.maximum(lengths, 2.0)
+        self._append_rows(counts, weights / (n * (n - 1)))
 
     def partial(self) -> Partial:
         """The sums, without the division by ``total_weight``."""
-        arrays: dict[str, NDArray[Any]] = {"pairs": self.pairs}
-        if self.rows is not None:
-            arrays["anchor_rows"] = self.rows
-        return Partial(arrays, {"n_documents": self.n_documents, "total_weight": self.total_weight})
+        scalars = {"n_documents": self.n_documents, "total_weight": self.total_weight}
+        return Partial({"pairs": self.pairs, "rows": self.rows}, scalars)
 
     def _known_words(self, block: csr_array[Any]) -> csr_array[Any]:
         """The block in float64 over the words of the model."""
@@ -105,17 +100,16 @@ class WordTally:
         present.data = np.ones(present.nnz, dtype=np.int32)
         self.pairs += (present.T @ present).toarray()
 
-    def _append_rows(
-        self, rows: NDArray[np.float64], counts: csr_array[Any], scale: NDArray[np.float64]
-    ) -> None:
-        """Add the anchors' rows of sum s (h h' - diag h): LR-JSMF Eq. 1 before the division by the weights."""
-        topics = self._topics[counts.indices]
-        held = _entries(counts, topics >= 0, topics, rows.shape[0])
+    def _append_rows(self, counts: csr_array[Any], scale: NDArray[np.float64]) -> None:
+        """Add rows of sum s (h h' - diag h): LR-JSMF Eq. 1 before the division by the weights."""
+        places = self._row_places[counts.indices]
+        held = _entries(counts, places >= 0, places, self.rows.shape[0])
         held.data *= np.repeat(scale, np.diff(held.indptr))
         product = csr_array(held.T @ counts)
-        for topic, (start, end) in enumerate(zip(product.indptr[:-1], product.indptr[1:], strict=True)):
-            rows[topic, product.indices[start:end]] += product.data[start:end]
-        rows[np.arange(rows.shape[0]), self.selection.anchors] -= np.asarray(held.sum(axis=0)).ravel()
+        for row, (start, end) in enumerate(pairwise(product.indptr.tolist())):
+            self.rows[row, product.indices[start:end]] += product.data[start:end]
+        diagonal = np.asarray(held.sum(axis=0)).ravel()
+        self.rows[np.arange(self.rows.shape[0]), self.selection.row_words] -= diagonal
 
 
 def _places(ids: NDArray[np.int64], n_words: int) -> NDArray[np.int64]:
@@ -165,7 +159,7 @@ class CountStage:
             name: read_array(self.store, name, expected, remedy=self.remedy)
             for name, expected in self.digests.items()
         }
-        selection = WordSelection(arrays["words"], arrays.get("anchors"), arrays["columns"], self.n_words)
+        selection = WordSelection(arrays["words"], arrays["row_words"], arrays["columns"], self.n_words)
         tally = WordTally(selection, self.scheme)
         for block in iter_blocks(partition.units, selection.columns.size):
             tally.append(block)
