@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,8 +34,6 @@ from streaming_jsmf.workflow.evaluation_inputs import (
     truth_of,
 )
 
-logger = logging.getLogger(__name__)
-
 #: Of the document that ``evaluate`` returns; its schema is ``docs/schemas/evaluate.schema.json``.
 FORMAT_VERSION = 1
 
@@ -46,7 +43,7 @@ LISTED_WORDS = 10
 #: Models of resampled moments, unless told otherwise.
 DEFAULT_REPLICAS = 5
 
-#: What each metric needs beside ``word_topic``: inputs, then arrays of the model. A metric that is not here needs none.
+#: What each metric, or each part of one, needs beside ``word_topic``: arrays of the model and inputs. Others need none.
 NEEDS: Mapping[str, tuple[str, ...]] = {
     "recovery": ("cooccurrence",),
     "relative_recovery": ("cooccurrence",),
@@ -57,7 +54,10 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "coherence": ("counts",),
     "u_mass": ("counts",),
     "npmi": ("counts",),
-    "log_relative_volume": ("rectified", "cooccurrence"),
+    "specificity.2021": ("cooccurrence",),
+    "mst_incoherence.cooccurrence": ("cooccurrence",),
+    "mst_incoherence.documents": ("counts",),
+    "log_relative_volume": ("cooccurrence",),
     "recovery_error": ("truth",),
     "effective_topics": ("topic_probability",),
     "stability": ("replicas",),
@@ -138,7 +138,9 @@ def evaluate(
     with single_blas_thread():
         metrics = inputs.evaluate()
     missing = _reasons(metrics, found, inputs.reasons)
-    _tell_missing_moments(inputs.reasons, missing)
+    corpus = _corpus_fields(found, inputs.counts)
+    # Another corpus has characteristic words of its own.
+    exact = inputs.counts if corpus is not None and corpus["training"] else None
     return {
         "format_version": FORMAT_VERSION,
         "model": str(path),
@@ -146,13 +148,13 @@ def evaluate(
         "n_topics": int(found.arrays["word_topic"].shape[1]),
         "n_words": int(found.arrays["word_topic"].shape[0]),
         "moments": None if inputs.moments is None else str(inputs.moments.path),
-        "corpus": _corpus_fields(found, inputs.counts),
+        "corpus": corpus,
         "truth": request.truth,
         "metrics": metrics,
         "missing": missing,
         "certificates": dict(found.metrics),
-        "warnings": warnings_of(found.metrics),
-        "topics": _topics(found, inputs.counts, metrics, request.words or LISTED_WORDS),
+        "warnings": _doubts(found, inputs.reasons, missing),
+        "topics": _topics(found, exact, metrics, request.words or LISTED_WORDS),
     }
 
 
@@ -231,31 +233,37 @@ def _require_words(model: Model, words: int | None) -> None:
 
 
 def _reasons(metrics: Mapping[str, Any], model: Model, reasons: Mapping[str, str]) -> dict[str, str]:
-    """Why each metric that is null is missing."""
+    """Why each metric, or part of one, that is null is missing."""
+    absent = [name for name, value in metrics.items() if value is None]
+    absent += [
+        f"{name}.{part}" for name in ("specificity", "mst_incoherence") for part in _null_parts(metrics[name])
+    ]
     found = {}
-    for name, value in metrics.items():
-        if value is None:
-            lacking = [need for need in NEEDS.get(name, ()) if _is_lacking(need, model, reasons)]
-            found[name] = _reason(lacking[0], reasons) if lacking else "not defined for these topics"
+    for name in absent:
+        lacking = [need for need in NEEDS.get(name, ()) if need in reasons or _is_lacking_array(need, model)]
+        found[name] = _reason(lacking[0], reasons) if lacking else "not defined for these topics"
     return found
 
 
-def _is_lacking(need: str, model: Model, reasons: Mapping[str, str]) -> bool:
-    return need in reasons or (
-        need in ("topic_topic", "rectified", "topic_probability") and need not in model.arrays
-    )
+def _null_parts(value: Mapping[str, Any] | None) -> list[str]:
+    return [] if value is None else [part for part, number in value.items() if number is None]
+
+
+def _is_lacking_array(need: str, model: Model) -> bool:
+    return need in ("topic_topic", "topic_probability") and need not in model.arrays
 
 
 def _reason(need: str, reasons: Mapping[str, str]) -> str:
     return reasons.get(need, f"the model has no {need}")
 
 
-def _tell_missing_moments(reasons: Mapping[str, str], missing: Mapping[str, str]) -> None:
-    """One line: a store that is gone is not what the user asked for, so nothing else tells of it."""
-    reason = reasons.get("cooccurrence")
+def _doubts(model: Model, reasons: Mapping[str, str], missing: Mapping[str, str]) -> list[str]:
+    """Sentences about the model; and one on moments that are gone, since nobody asked for their loss."""
+    sentences, reason = warnings_of(model.metrics), reasons.get("cooccurrence")
     names = [name for name, why in missing.items() if why == reason]
-    if reason is not None and names:
-        logger.warning("warning: without the moments store %s cannot be told: %s", ", ".join(names), reason)
+    if names:
+        sentences.append(f"{', '.join(names)} are missing: {reason}")
+    return sentences
 
 
 def _corpus_fields(model: Model, counts: StoredCounts | None) -> dict[str, Any] | None:
@@ -271,11 +279,11 @@ def _corpus_fields(model: Model, counts: StoredCounts | None) -> dict[str, Any] 
 
 
 def _topics(
-    model: Model, counts: StoredCounts | None, metrics: Mapping[str, Any], words: int
+    model: Model, exact: StoredCounts | None, metrics: Mapping[str, Any], words: int
 ) -> list[dict[str, Any]]:
     """Each topic with its words; characteristic ones by exact rows where they were counted."""
     vocabulary, arrays = model.arrays["word"], model.arrays
-    characteristic = arrays.get("characteristic_words") if counts is None else counts.characteristic_words
+    characteristic = arrays.get("characteristic_words") if exact is None else exact.characteristic_words
     scores = (metrics.get("npmi") or {}).get("per_topic")
     rows = []
     for topic in range(arrays["word_topic"].shape[1]):
