@@ -32,7 +32,6 @@ KEYS = {
     *("log_relative_volume", "recovery_error", "distinct_share", "effective_topics", "hoyer_sparsity"),
     "stability",
 }
-)
 
 
 def everything(case, seed=0, **changes):

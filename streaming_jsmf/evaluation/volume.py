@@ -20,7 +20,7 @@ from streaming_jsmf.evaluation.inputs import Cooccurrence, Floats, Integers, Top
 HULLS = 16
 
 #: Numbers drawn for one random hull, where that gives at least two candidates for each vertex.
-DRAWS = 2**21
+DRAWS = 2**23
 
 #: Columns of the random rows that are in memory at a time.
 COLUMNS = 4096
@@ -40,7 +40,7 @@ def log_relative_volume(
     """Log of the volume of the hull of K points over the mean volume of random hulls of K rows of C-bar.
 
     The paper draws a random row for every word and picks K of them. Here they are picked from a sample of
-    max(2 K, 2^21 / N) rows (N at most): all random rows are nearly of one length, so more of them add little.
+    max(2 K, 2^23 / N) rows (N at most): all random rows are nearly of one length, so more of them add little.
 
     Parameters
     ----------
