@@ -3,7 +3,8 @@
 C is read as F F' - D' with D' = min(D, |F_i|^2). A factor that was cut to L columns has lost some of its diagonal,
 and F F' - D would then be negative there, which no co-occurrence is; a whole factor has |F_i|^2 >= D and D' = D. What
 the factor lost off the diagonal is the only other approximation: everything else is exact up to rounding, and nothing
-is sampled.
+is sampled. That loss is the noise of rare words, which Recovery counts as much as any: values come out too small. A
+sketch of C from the documents gives what is missing (``estimated_errors``).
 """
 
 from __future__ import annotations
@@ -32,12 +33,16 @@ class FactorizationErrors:
         ||C - B A B'||_F (JSMF 2015); None without A.
     relative_approximation
         The same over ||C||_F (LR-JSMF 2021, section 5); None without A.
+    norm, row_norm
+        ||C||_F and ||C-bar||_F.
     """
 
     recovery: float
     relative_recovery: float
     approximation: float | None
     relative_approximation: float | None
+    norm: float
+    row_norm: float
 
 
 def factorization_errors(topics: TopicArrays, cooccurrence: Cooccurrence) -> FactorizationErrors:
@@ -77,6 +82,8 @@ def factorization_errors(topics: TopicArrays, cooccurrence: Cooccurrence) -> Fac
         _ratio(recovered.distance / words, recovered.squared_row_norm),
         approximation,
         None if approximation is None else _ratio(approximation, recovered.squared_norm),
+        float(np.sqrt(recovered.squared_norm)),
+        float(np.sqrt(recovered.squared_row_norm)),
     )
 
 

@@ -7,8 +7,22 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from streaming_jsmf.linalg.probes import gaussian_probes
+from streaming_jsmf.linalg.typing import FloatArray
+
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+#: Probes of a sketch: standard errors of some per cent, in 8 N s bytes.
+SKETCH_PROBES = 64
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value that random numbers took part in, and its standard error."""
+
+    value: float
+    standard_error: float
 
 
 @dataclass(frozen=True)
@@ -96,6 +110,48 @@ class Cooccurrence:
 
 
 @dataclass(frozen=True)
+class RowSketch:
+    """C G for random probes G, from the scan that counts: what a factor lost of C can be estimated from it.
+
+    Additive over partitions like the second scan of a moments store, with G in the place of its basis.
+
+    Attributes
+    ----------
+    products
+        C G, (N, s), divided by the total weight; s >= 2, and ``SKETCH_PROBES`` by custom.
+    row_sum
+        u = C e of the same documents, (N,).
+    seed
+        G is ``sketch_probes(N, s, seed)``.
+
+    Raises
+    ------
+    ValueError
+        If the lengths differ, or there are fewer than two probes.
+    """
+
+    products: FloatArray
+    row_sum: Floats
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.products.ndim != 2 or self.products.shape[1] < 2:
+            raise ValueError(f"the sketch has the shape {self.products.shape}; words x at least 2 are needed")
+        _require_shape("row_sum", self.row_sum, (len(self.products),))
+
+    @property
+    def probes(self) -> NDArray[np.float32]:
+        """G, (N, s), drawn again."""
+        n_words, width = self.products.shape
+        return sketch_probes(n_words, width, self.seed)
+
+
+def sketch_probes(n_words: int, width: int = SKETCH_PROBES, seed: int = 0) -> NDArray[np.float32]:
+    """The standard normal probes G of ``RowSketch``, (n_words, width); a pure function of its arguments."""
+    return gaussian_probes(n_words, width, seed, "evaluation")
+
+
+@dataclass(frozen=True)
 class SelectedCounts:
     """What one scan of a corpus, training or held out, counts of P selected words.
 
@@ -112,6 +168,8 @@ class SelectedCounts:
         Documents counted.
     anchor_rows
         (K, N) exact rows of C, divided by the total weight, of ``TopicArrays.representatives``.
+    sketch
+        Of C; with it Recovery and Approximation are those of the documents, and not of the factor.
 
     Raises
     ------
@@ -123,6 +181,7 @@ class SelectedCounts:
     pairs: Integers
     n_documents: int
     anchor_rows: Floats | None = None
+    sketch: RowSketch | None = None
 
     def __post_init__(self) -> None:
         if self.words.ndim != 1 or bool((np.diff(self.words) <= 0).any()):

@@ -3,10 +3,12 @@
 Shape of every value (``number`` is a finite float). A value is null where the input that it needs was not given:
 
 =======================  ==============================================================================================
-recovery                 number; needs ``cooccurrence``
-relative_recovery        number; needs ``cooccurrence``
-approximation            number; needs ``cooccurrence`` and ``topic_topic``
-relative_approximation   number; needs ``cooccurrence`` and ``topic_topic``
+recovery                 R; needs ``cooccurrence``
+relative_recovery        R; needs ``cooccurrence``
+approximation            R; needs ``cooccurrence`` and ``topic_topic``
+relative_approximation   R; needs ``cooccurrence`` and ``topic_topic``. R is a number, against C as the factor has it;
+                         with ``counts.sketch`` it is {"value": number, "standard_error": number}, an estimate against
+                         C of the counted documents
 dominancy                number; needs ``topic_topic``
 relative_dominancy       number; needs ``topic_topic``
 specificity              {"2015": number, "2021": number or null}, never null; "2021" needs ``cooccurrence``
@@ -41,8 +43,9 @@ import numpy as np
 from streaming_jsmf.evaluation import coherence, topic_shape
 from streaming_jsmf.evaluation.factorization import cooccurrence_rows, factorization_errors
 from streaming_jsmf.evaluation.incoherence import incoherence_in_cooccurrence, incoherence_in_documents
-from streaming_jsmf.evaluation.inputs import Cooccurrence, Floats, SelectedCounts, TopicArrays
-from streaming_jsmf.evaluation.matching import recovery_error, stability
+from streaming_jsmf.evaluation.inputs import Cooccurrence, Estimate, Floats, SelectedCounts, TopicArrays
+from streaming_jsmf.evaluation.matching import Stability, recovery_error, stability
+from streaming_jsmf.evaluation.sketch import estimated_errors
 from streaming_jsmf.evaluation.volume import anchor_points, log_relative_volume
 
 #: Top words of a topic in NPMI, UMass and the distinct share.
@@ -90,23 +93,26 @@ def evaluate_topics(
     >>> result["distinct_share"], result["specificity"], result["recovery"]
     (1.0, {'2015': 0.0, '2021': None}, None)
     """
-    result = _factorization(topics, cooccurrence) | _shape(topics, cooccurrence)
+    result = _factorization(topics, cooccurrence, counts) | _shape(topics, cooccurrence)
     result |= _counted(topics, counts) | _anchors(topics, cooccurrence, counts, seed)
     result["recovery_error"] = None if truth is None else recovery_error(topics.word_topic, truth)
-    agreement = stability(topics.word_topic, replicas) if replicas else None
-    result["stability"] = agreement and {
-        "value": agreement.value,
-        "standard_error": agreement.standard_error,
-    }
+    result["stability"] = _estimate(stability(topics.word_topic, replicas) if replicas else None)
     return result
 
 
-def _factorization(topics: TopicArrays, cooccurrence: Cooccurrence | None) -> dict[str, Any]:
+def _factorization(
+    topics: TopicArrays, cooccurrence: Cooccurrence | None, counts: SelectedCounts | None
+) -> dict[str, Any]:
+    """Against the documents where they left a sketch, else against the factor."""
     names = ("recovery", "relative_recovery", "approximation", "relative_approximation")
     if cooccurrence is None:
         return dict.fromkeys(names)
-    errors = factorization_errors(topics, cooccurrence)
-    return {name: getattr(errors, name) for name in names}
+    sketch = None if counts is None else counts.sketch
+    if sketch is None:
+        exact = factorization_errors(topics, cooccurrence)
+        return {name: getattr(exact, name) for name in names}
+    estimated = estimated_errors(topics, cooccurrence, sketch)
+    return {name: _estimate(getattr(estimated, name)) for name in names}
 
 
 def _shape(topics: TopicArrays, cooccurrence: Cooccurrence | None) -> dict[str, Any]:
@@ -165,8 +171,14 @@ def _anchors(
         volume = log_relative_volume(points, len(topics.word_topic), seed=seed)
     return {
         "mst_incoherence": {"cooccurrence": in_cooccurrence, "documents": in_documents},
-        "log_relative_volume": volume and {"value": volume.value, "standard_error": volume.standard_error},
+        "log_relative_volume": _estimate(volume),
     }
+
+
+def _estimate(estimate: Estimate | Stability | None) -> dict[str, Any] | None:
+    if estimate is None:
+        return None
+    return {"value": estimate.value, "standard_error": estimate.standard_error}
 
 
 def _mean(per_topic: Floats) -> dict[str, Any]:

@@ -8,30 +8,21 @@ by the same greedy pivoting.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from math import lgamma
 
 import numpy as np
 
 from streaming_jsmf.evaluation.factorization import cooccurrence_rows
-from streaming_jsmf.evaluation.inputs import Cooccurrence, Floats, Integers, TopicArrays
+from streaming_jsmf.evaluation.inputs import Cooccurrence, Estimate, Floats, Integers, TopicArrays
 
 #: Random hulls that are averaged.
 HULLS = 16
 
 #: Numbers drawn for one random hull, where that gives at least two candidates for each vertex.
-DRAWS = 2**21
+DRAWS = 2**22
 
 #: Columns of the random rows that are in memory at a time.
 COLUMNS = 4096
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A value that random numbers took part in, and its standard error."""
-
-    value: float
-    standard_error: float
 
 
 def log_relative_volume(
@@ -40,7 +31,7 @@ def log_relative_volume(
     """Log of the volume of the hull of K points over the mean volume of random hulls of K rows of C-bar.
 
     The paper draws a random row for every word and picks K of them. Here they are picked from a sample of
-    max(2 K, 2^21 / N) rows (N at most): all random rows are nearly of one length, so more of them add little.
+    max(2 K, 2^22 / N) rows (N at most): all random rows are nearly of one length, so more of them add little.
 
     Parameters
     ----------
