@@ -17,6 +17,7 @@ from streaming_jsmf.evaluation import (
     incoherence,
     inputs,
     matching,
+    sketch,
     summary,
     topic_shape,
     volume,
@@ -50,7 +51,7 @@ def numbers(value):
 
 @pytest.mark.parametrize(
     "module",
-    [coherence, factorization, incoherence, matching, summary, topic_shape, volume],
+    [coherence, factorization, incoherence, matching, sketch, summary, topic_shape, volume],
     ids=lambda module: module.__name__.rsplit(".", 1)[1],
 )
 def test_examples_by_hand(module):

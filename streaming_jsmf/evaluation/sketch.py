@@ -1,8 +1,8 @@
 """Recovery and Approximation of the documents' own C, from a sketch C G that a scan leaves.
 
 For standard normal g, C g holds sums over whole rows of C, also over what a factor of L columns has lost:
-E |r'g| = sqrt(2 / pi) ||r|| for every row r, and E (r'g)(q'g) = r'q. The factor's part of the squared norms is known
-exactly, so only its difference T = C - (F F' - D') to the documents is estimated, which keeps the variance low.
+E |r'g| = sqrt(2 / pi) ||r|| for every row r, and E |X g|^2 = ||X||_F^2 for every matrix X. The same norms of F F' - D'
+are known exactly and vary with the same probes, which takes most of the error away.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.evaluation.factorization import (
-    FactorizationErrors,
     factorization_errors,
     kept_diagonal,
     topic_given_word,
@@ -40,8 +39,7 @@ def estimated_errors(topics: TopicArrays, cooccurrence: Cooccurrence, sketch: Ro
     topics
         The model.
     cooccurrence
-        A C near that of the sketch, such as that of the training corpus: the nearer, the smaller the errors. It
-        does not bias them.
+        Such as that of the training corpus: the nearer its C to that of the sketch, the smaller the errors.
     sketch
         Of the documents to compare with, training or held out. Words that they lack are left out of Recovery.
 
@@ -68,13 +66,11 @@ def estimated_errors(topics: TopicArrays, cooccurrence: Cooccurrence, sketch: Ro
     """
     if len(sketch.products) != len(topics.word_topic):
         raise ValueError(f"{len(sketch.products)} words in the sketch, {len(topics.word_topic)} in the model")
-    beside = Cooccurrence(cooccurrence.factor, cooccurrence.diagonal, sketch.row_sum)
-    known = factorization_errors(topics, beside)
-    sums = _sums(topics, beside, sketch)
-    width = sums.shape[1]
-    # Row j: the sums of all probes but the j-th, as means.
-    without = (sums.sum(axis=1, keepdims=True) - sums) / (width - 1)
-    values, spread = _errors(known, sums.mean(axis=1)), _errors(known, without)
+    samples = _samples(topics, cooccurrence, sketch)
+    width = samples.shape[1]
+    # Column j: the means over all probes but the j-th.
+    without = (samples.sum(axis=1, keepdims=True) - samples) / (width - 1)
+    values, spread = _errors(samples.mean(axis=1)), _errors(without)
     centred = spread - spread.mean(axis=1, keepdims=True)
     deviations = np.sqrt((width - 1) / width * (centred**2).sum(axis=1))
     estimates = [Estimate(float(v), float(e)) for v, e in zip(values, deviations, strict=True)]
@@ -83,31 +79,64 @@ def estimated_errors(topics: TopicArrays, cooccurrence: Cooccurrence, sketch: Ro
     return EstimatedErrors(*estimates)
 
 
-def _sums(topics: TopicArrays, cooccurrence: Cooccurrence, sketch: RowSketch) -> Floats:
-    """Per probe (4, s): mean |(C-bar - shares C-bar_S) g|, and what T adds to ||C-bar||^2, ||C||^2, ||C - B A B'||^2.
+def _samples(topics: TopicArrays, cooccurrence: Cooccurrence, sketch: RowSketch) -> Floats:
+    """Per probe (4, s), each with the right mean: Recovery, ||C-bar||_F^2, ||C||_F^2 and ||C - B A B'||_F^2."""
+    recovery, exact, near = _products(topics, cooccurrence, sketch)
+    known = factorization_errors(topics, cooccurrence)
+    squares = np.array([known.row_norm, known.norm, known.approximation or 0.0]) ** 2
+    return np.vstack([recovery, *map(_steadied, exact, near, squares)])
 
-    One pass over the rows; ``cooccurrence`` has the row sums of the sketch's documents.
+
+def _steadied(exact: Floats, near: Floats, known: float) -> Floats:
+    """Samples less what they share with those of the factor, (s,), whose mean ``known`` has no error.
+
+    A control variate with the regression's coefficient: 1 for a factor near to C, 0 for one that has nothing to do
+    with it, so that a held-out corpus is no worse off for the factor of another.
     """
-    u = cooccurrence.row_sum
-    scale = np.divide(1.0, u, out=np.zeros_like(u), where=u > 0)
+    centred = near - near.mean()
+    variance = float(centred @ centred)
+    slope = float(centred @ exact) / variance if variance > 0 else 0.0
+    return exact - slope * (near - known)
+
+
+def _products(
+    topics: TopicArrays, cooccurrence: Cooccurrence, sketch: RowSketch
+) -> tuple[Floats, Floats, Floats]:
+    """Per probe g: Recovery (s,), and |X g|^2 (3, s) for X = C-bar, C and C - B A B' of the documents and the factor.
+
+    One pass over the rows. Rows of the factor are normalised by their own sums, as those of the documents are by
+    theirs: normalised rows of two corpora are alike even where a word is rare in one of them.
+    """
     probes, words = sketch.probes, topics.representatives
+    scale, near_scale = _inverse(sketch.row_sum), _inverse(cooccurrence.row_sum)
     inner, explained = gram(cooccurrence.factor, probes), _explained(topics, probes)
     anchors = sketch.products[words] * scale[words, None]
-    total = np.zeros((4, probes.shape[1]))
-    for start in range(0, len(u), PANEL_ROWS):
+    recovery, squares = np.zeros(probes.shape[1]), np.zeros((2, 3, probes.shape[1]))
+    for start in range(0, len(scale), PANEL_ROWS):
         rows = slice(start, start + PANEL_ROWS)
         factor = cooccurrence.factor[rows].astype(np.float64)
         near = factor @ inner - kept_diagonal(factor, cooccurrence.diagonal[rows])[:, None] * probes[rows]
         exact = sketch.products[rows].astype(np.float64)
-        missing = exact - near
-        added = missing * (2.0 * near + missing)
-        recovered = exact * scale[rows, None] - topic_given_word(topics, rows) @ anchors
-        total[0] += np.abs(recovered[u[rows] > 0]).sum(axis=0)
-        total[1] += scale[rows] ** 2 @ added
-        total[2] += added.sum(axis=0)
-        total[3] += (added - 2.0 * missing * (topics.word_topic[rows] @ explained)).sum(axis=0)
-    total[0] /= max(int((u > 0).sum()), 1)
-    return total
+        model = topics.word_topic[rows] @ explained
+        normalised = exact * scale[rows, None]
+        residual = normalised - topic_given_word(topics, rows) @ anchors
+        recovery += np.abs(residual[scale[rows] > 0]).sum(axis=0)
+        squares[0] += [_squares(x) for x in (normalised, exact, exact - model)]
+        squares[1] += [_squares(x) for x in (near * near_scale[rows, None], near, near - model)]
+    # E |r'g| = sqrt(2 / pi) ||r||.
+    recovery *= np.sqrt(np.pi / 2) / max(int((scale > 0).sum()), 1)
+    return recovery, squares[0], squares[1]
+
+
+def _squares(products: Floats) -> Floats:
+    """Sums of squares of the columns."""
+    return np.asarray(np.einsum("ij,ij->j", products, products))
+
+
+def _inverse(row_sum: Floats) -> Floats:
+    """1 / u, (N,); 0 for words that never occur."""
+    inverse: Floats = np.divide(1.0, row_sum, out=np.zeros_like(row_sum), where=row_sum > 0)
+    return inverse
 
 
 def _explained(topics: TopicArrays, probes: NDArray[np.float32]) -> Floats:
@@ -116,13 +145,10 @@ def _explained(topics: TopicArrays, probes: NDArray[np.float32]) -> Floats:
     return np.zeros_like(products) if A is None else np.asarray(A @ products)
 
 
-def _errors(known: FactorizationErrors, sums: Floats) -> Floats:
-    """The four errors, (4,) or (4, s), from means over probes and what is known of the factor."""
-    recovery = np.sqrt(np.pi / 2) * sums[0]
-    row_norm = np.sqrt(np.maximum(known.row_norm**2 + sums[1], 0.0))
-    norm = np.sqrt(np.maximum(known.norm**2 + sums[2], 0.0))
-    approximation = np.sqrt(np.maximum((known.approximation or 0.0) ** 2 + sums[3], 0.0))
-    return np.array([recovery, _over(recovery, row_norm), approximation, _over(approximation, norm)])
+def _errors(means: Floats) -> Floats:
+    """The four errors, (4,) or (4, s), from means of samples."""
+    row_norm, norm, approximation = np.sqrt(np.maximum(means[1:], 0.0))
+    return np.array([means[0], _over(means[0], row_norm), approximation, _over(approximation, norm)])
 
 
 def _over(value: Floats, size: Floats) -> Floats:
