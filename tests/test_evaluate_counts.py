@@ -25,6 +25,7 @@ from streaming_jsmf.cli.main import run
 from streaming_jsmf.config import InferSettings, ScanSettings
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.evaluation.inputs import sketch_probes
 from streaming_jsmf.model.counts import (
     StoredCounts,
     counts_path,
@@ -33,7 +34,8 @@ from streaming_jsmf.model.counts import (
     stored_corpora,
 )
 from streaming_jsmf.model.store import Model, open_model, read_model
-from streaming_jsmf.moments.word_counts import CountStage, WordSelection, WordTally
+from streaming_jsmf.moments.ledger import Partial
+from streaming_jsmf.moments.word_counts import CountStage, SketchProbes, WordSelection, WordTally
 from streaming_jsmf.runtime.events import Event, StageStarted
 from streaming_jsmf.runtime.schedulers import Execution
 from streaming_jsmf.workflow.count_words import counts_of
@@ -95,6 +97,10 @@ def test_training_counts_are_exact(model_path: Path, corpus_path: Path, document
     assert found.anchor_rows is not None
     exact = dense_rows(documents.counts, arrays["anchors"])
     np.testing.assert_allclose(found.anchor_rows, exact, rtol=1e-12, atol=1e-15)
+    whole = dense_rows(documents.counts, np.arange(120))
+    np.testing.assert_allclose(found.row_sum, whole.sum(axis=1), rtol=1e-12)
+    expected = whole @ sketch_probes(120)
+    np.testing.assert_allclose(found.sketch, expected, atol=2e-6 * np.abs(expected).max())
     order = np.argsort(-found.anchor_rows, axis=1, kind="stable")[:, :20]
     assert found.characteristic_words is not None
     np.testing.assert_array_equal(found.characteristic_words, order)
@@ -122,6 +128,8 @@ def test_a_held_out_corpus_is_matched_by_its_words(
     anchors = read_model(model_path).arrays["anchors"]
     assert found.anchor_rows is not None
     np.testing.assert_allclose(found.anchor_rows, dense_rows(known, anchors), rtol=1e-12, atol=1e-15)
+    expected = dense_rows(known, np.arange(120)) @ sketch_probes(120)
+    np.testing.assert_allclose(found.sketch, expected, atol=2e-6 * np.abs(expected).max())
     assert found.n_documents == (known.sum(axis=1) >= 2).sum()
     assert (found.corpus["words_found"], found.corpus["n_documents"]) == (60, 200)
     # The word lists of the model are about its own documents.
@@ -135,25 +143,28 @@ def test_counts_do_not_depend_on_how_documents_are_split(seed: int, cuts: list[i
     columns = rng.permutation(np.concatenate([np.arange(9), [-1, -1, -1]]))
     selection = WordSelection(np.array([0, 2, 3, 8]), np.array([2, 7]), columns, 9)
 
-    def tally(parts: Sequence[NDArray[np.int64]]) -> tuple[NDArray[Any], NDArray[Any], int]:
-        stage = CountStage(Path("unused"), {}, 9, "capped", "")
+    def tally(parts: Sequence[NDArray[np.int64]]) -> Partial:
+        probes = SketchProbes(3, 0, "test")
+        stage = CountStage(Path("unused"), {}, 9, "capped", probes, "")
         folded = None
         for part in parts:
-            one = WordTally(selection, "capped")
+            one = WordTally(selection, "capped", probes.draw(9))
             one.append(csr_array(part))
             folded = stage.fold(folded, one.partial())
         assert folded is not None
-        return folded.arrays["pairs"], folded.arrays["rows"], int(folded.scalars["n_documents"])
+        return folded
 
-    pairs, rows, n_documents = tally([counts])
+    whole, split = tally([counts]), tally(np.split(counts, sorted(cuts)))
     known = np.zeros((40, 9), dtype=np.int64)
     known[:, columns[columns >= 0]] = counts[:, columns >= 0]
-    np.testing.assert_array_equal(pairs, dense_pairs(known, selection.words))
-    assert n_documents == (known.sum(axis=1) >= 2).sum()
-    split = tally(np.split(counts, sorted(cuts)))
-    np.testing.assert_array_equal(split[0], pairs)
-    np.testing.assert_allclose(split[1], rows, atol=1e-12)
-    assert split[2] == n_documents
+    np.testing.assert_array_equal(whole.arrays["pairs"], dense_pairs(known, selection.words))
+    assert whole.scalars["n_documents"] == (known.sum(axis=1) >= 2).sum()
+    for name, values in whole.arrays.items():
+        # The sketch is made of products in float32.
+        tolerance = 1e-5 if name == "sketch" else 1e-12
+        np.testing.assert_allclose(split.arrays[name], values, atol=tolerance * np.abs(values).max(initial=1))
+    for name, number in whole.scalars.items():
+        assert split.scalars[name] == pytest.approx(number)
 
 
 def array_digests(model_path: Path) -> list[Any]:
@@ -353,8 +364,8 @@ def killed_when(command: list[str], now: Callable[[], bool]) -> None:
 def test_a_killed_count_is_finished_by_the_same_command(
     fitted: Path, tmp_path: Path, documents: Planted
 ) -> None:
-    # Many partitions of two documents: enough time between the first commit and the last.
-    corpus = write_corpus(tmp_path / "corpus", documents.counts, shards=2, row_group_rows=4)
+    # Many small partitions: enough time between the first commit and the last.
+    corpus = write_corpus(tmp_path / "corpus", documents.counts, shards=2, row_group_rows=10)
     copies = [shutil.copytree(fitted, tmp_path / name) for name in ("killed", "undisturbed")]
     for copy in copies:
         root = copy / "zarr.json"

@@ -1,6 +1,6 @@
-"""Counts of a model's words in a corpus, kept below the model: ``MODEL/evaluation/<corpus>``, a Zarr group for each.
+"""Counts of a model's words in a corpus, and what else one scan gathers for metrics, kept below the model.
 
-A group is committed by a rename, or behind a URL by its root, and each array has a digest. The model itself is never
+They are at ``MODEL/evaluation/<corpus>``, a Zarr group for each corpus. A group is committed by a rename, or behind a URL by its root, and each array has a digest. The model itself is never
 written again.
 """
 
@@ -50,6 +50,8 @@ _VARIABLES = {
     ),
     "anchor_rows": (("topic", "word"), "rows of C at the anchors (without them: at the top words), exact"),
     "characteristic_words": (("topic", "rank"), "word ids that co-occur most with the word of those rows"),
+    "sketch": (("word", "probe"), "C G for standard normal probes G"),
+    "row_sum": (("word",), "row sums of C, exact"),
 }
 
 
@@ -68,6 +70,10 @@ class StoredCounts:
         not read.
     characteristic_words
         (K, ranks) int64 word ids by those rows; None if not read.
+    sketch
+        (N, s) float32, C G with the probes G of ``evaluation.inputs.sketch_probes``; None if not read.
+    row_sum
+        (N,) float64, row sums of C; None if not read.
     n_documents
         Documents of two tokens or more of the model's words.
     corpus
@@ -78,6 +84,8 @@ class StoredCounts:
     pairs: NDArray[np.int64]
     anchor_rows: NDArray[np.float64] | None
     characteristic_words: NDArray[np.int64] | None
+    sketch: NDArray[np.float32] | None
+    row_sum: NDArray[np.float64] | None
     n_documents: int
     corpus: Mapping[str, Any]
 
@@ -100,6 +108,8 @@ def write_counts(path: StorePath, counts: StoredCounts, model: Model) -> None:
         "document_pairs": counts.pairs,
         "anchor_rows": counts.anchor_rows,
         "characteristic_words": counts.characteristic_words,
+        "sketch": counts.sketch,
+        "row_sum": counts.row_sum,
     }
     with store_written(path, overwrite=exists(path / "zarr.json")) as beside:
         digests = {
@@ -161,6 +171,8 @@ def read_counts(
         arrays.get("document_pairs", empty.reshape(0, 0)),
         arrays.get("anchor_rows"),
         arrays.get("characteristic_words"),
+        arrays.get("sketch"),
+        arrays.get("row_sum"),
         int(attributes["n_documents"]),
         attributes["corpus"],
     )

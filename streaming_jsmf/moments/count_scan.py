@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from streaming_jsmf.moments.engine import Crew, Job, Part, run_stage
 from streaming_jsmf.moments.ledger import PARTIALS, RECORDS, Ledger, Partial, fold_keys, key_of
 from streaming_jsmf.moments.manifest import distinct
 from streaming_jsmf.moments.scan import BYTES_PER_NONZERO_READ, PROCESS_BYTES
-from streaming_jsmf.moments.word_counts import CountStage, WordSelection
+from streaming_jsmf.moments.word_counts import CountStage, SketchProbes, WordSelection
 from streaming_jsmf.runtime.events import Listener, silent
 from streaming_jsmf.runtime.files import StorePath, exists, remove_tree, store_written
 from streaming_jsmf.runtime.memory import require_memory
@@ -40,13 +40,14 @@ ALGORITHM_VERSION = 1
 
 @dataclass(frozen=True)
 class CountRequest:
-    """A scan for counts: of which corpus, of which words, with the document weights and partitions of which scan.
+    """A scan for counts: of which corpus, of which words, with which probes.
 
-    ``settings`` decide nothing but these two.
+    ``settings`` are those of a scan, of which document weights and size of partitions are taken, and nothing else.
     """
 
     corpus: Corpus
     selection: WordSelection
+    probes: SketchProbes
     settings: ScanSettings
 
     @property
@@ -60,6 +61,7 @@ class CountRequest:
                 "n_words": self.selection.n_words,
                 "document_weights": self.settings.document_weights,
                 "partition_budget": self.budget,
+                "probes": asdict(self.probes),
                 "arrays": {name: digest(values).sha256 for name, values in arrays.items()},
             }
         )
@@ -84,8 +86,9 @@ def count_words(
     Returns
     -------
     Partial
-        ``pairs`` (P, P) int64, documents with both words, on the diagonal with the one; ``rows`` (R, N) float64,
-        rows of C times ``total_weight``; scalars ``n_documents``, ``total_weight``.
+        ``pairs`` (P, P) int64, documents with both words, on the diagonal with the one; float64 ``rows`` (R, N) of C,
+        ``sketch`` (N, s), C G, and ``row_sum`` (N,), each times ``total_weight``; scalars ``n_documents``,
+        ``total_weight``.
 
     Raises
     ------
@@ -121,7 +124,11 @@ def count_memory(request: CountRequest, partitions: tuple[Partition, ...], worke
     """Projected peak memory in bytes: for each worker a row group and twice its sums, whatever the documents."""
     selection = request.selection
     row_group = max(unit.nonzeros for partition in partitions for unit in partition.units)
-    sums = 3 * 8 * selection.words.size**2 + 2 * 8 * selection.row_words.size * selection.n_words
+    # Rows and sketch twice, and the probes and a product of the sketch in float32.
+    tall = (
+        2 * 8 * (selection.row_words.size + request.probes.width) + 8 * request.probes.width
+    ) * selection.n_words
+    sums = 3 * 8 * selection.words.size**2 + tall
     # Beside what a read takes: entries chosen for pairs and for rows.
     each = 3 * row_group * BYTES_PER_NONZERO_READ + sums
     return PROCESS_BYTES + each * min(workers, len(partitions))
@@ -144,7 +151,7 @@ def _job(request: CountRequest, work: StorePath) -> Job:
         _create(request, work, arrays)
     expected: Mapping[str, ArrayDigest] = {name: digest(values) for name, values in arrays.items()}
     scheme = request.settings.document_weights
-    stage = CountStage(work, expected, request.selection.n_words, scheme, remedy)
+    stage = CountStage(work, expected, request.selection.n_words, scheme, request.probes, remedy)
     return Job(Ledger(work, stage.name, remedy=remedy), stage)
 
 

@@ -1,4 +1,4 @@
-"""What a pass over a corpus counts of a few selected words: documents, pairs, and exact rows of C."""
+"""What a pass over a corpus gathers for metrics: documents of selected words, rows of C, and a sketch of C."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from scipy.sparse import csr_array
 from streaming_jsmf.blocks.csr import iter_blocks
 from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.config import DocumentWeights
+from streaming_jsmf.linalg.factor import apply_gram
+from streaming_jsmf.linalg.probes import gaussian_probes
 from streaming_jsmf.linalg.weights import document_weights
 from streaming_jsmf.moments.ledger import Partial
 from streaming_jsmf.runtime.files import StorePath
@@ -46,8 +48,21 @@ class WordSelection:
         return {"words": self.words, "row_words": self.row_words, "columns": self.columns}
 
 
+@dataclass(frozen=True)
+class SketchProbes:
+    """Standard normal probes G of the sketch C G, drawn where they are needed (``linalg.probes.gaussian_probes``)."""
+
+    width: int
+    seed: int
+    label: str
+
+    def draw(self, n_words: int) -> NDArray[np.float32]:
+        """G, (n_words, width)."""
+        return gaussian_probes(n_words, self.width, self.seed, self.label)
+
+
 class WordTally:
-    """Adds up the counts of selected words over blocks of documents.
+    """Adds up counts of selected words, rows of C, its row sums and C G over blocks of documents.
 
     Words that the model lacks are dropped first, then documents below two tokens: what is left is what the model's
     own scan would have taken of the corpus.
@@ -58,15 +73,22 @@ class WordTally:
         Words to count.
     scheme
         Document weights of C.
+    probes
+        G, (N, s), float32.
     """
 
-    def __init__(self, selection: WordSelection, scheme: DocumentWeights) -> None:
-        self.selection, self.scheme = selection, scheme
+    def __init__(
+        self, selection: WordSelection, scheme: DocumentWeights, probes: NDArray[np.float32]
+    ) -> None:
+        self.selection, self.scheme, self.probes = selection, scheme, probes
         self._all_known = bool((selection.columns >= 0).all())
         self._places = _places(selection.words, selection.n_words)
         self.pairs = np.zeros((selection.words.size, selection.words.size), dtype=np.int64)
         self._row_places = _places(selection.row_words, selection.n_words)
         self.rows = np.zeros((selection.row_words.size, selection.n_words))
+        self.products = np.zeros(probes.shape)
+        # Columns: w h / n, w h / (n (n - 1)).
+        self.sums = np.zeros((selection.n_words, 2))
         self.n_documents, self.total_weight = 0, 0.0
 
     def append(self, block: csr_array[Any]) -> None:
@@ -79,12 +101,18 @@ class WordTally:
         self.total_weight += float(weights.sum())
         self._append_pairs(counts, kept)
         n = np.maximum(lengths, 2.0)
-        self._append_rows(counts, weights / (n * (n - 1)))
+        scale = weights / (n * (n - 1))
+        self._append_rows(counts, scale)
+        self._append_products(counts, scale)
+        self.sums += counts.T @ np.stack([weights / n, scale], axis=1)
 
     def partial(self) -> Partial:
         """The sums, without the division by ``total_weight``."""
         scalars = {"n_documents": self.n_documents, "total_weight": self.total_weight}
-        return Partial({"pairs": self.pairs, "rows": self.rows}, scalars)
+        sketch = self.products - self.sums[:, 1:] * self.probes
+        row_sum = np.ascontiguousarray(self.sums[:, 0])
+        arrays = {"pairs": self.pairs, "rows": self.rows, "sketch": sketch, "row_sum": row_sum}
+        return Partial(arrays, scalars)
 
     def _known_words(self, block: csr_array[Any]) -> csr_array[Any]:
         """The block in float64 over the words of the model."""
@@ -111,6 +139,12 @@ class WordTally:
         diagonal = np.asarray(held.sum(axis=0)).ravel()
         self.rows[np.arange(self.rows.shape[0]), self.selection.row_words] -= diagonal
 
+    def _append_products(self, counts: csr_array[Any], scale: NDArray[np.float64]) -> None:
+        """Add H'(H G); the diagonal of Eq. 1 is taken off at the end."""
+        values = counts.data * np.repeat(np.sqrt(scale), np.diff(counts.indptr))
+        parts = (values.astype(np.float32), counts.indices, counts.indptr)
+        self.products += apply_gram(csr_array(parts, shape=counts.shape, copy=False), self.probes)
+
 
 def _places(ids: NDArray[np.int64], n_words: int) -> NDArray[np.int64]:
     """Where each of the N words is among ``ids``; -1 where it is not."""
@@ -130,7 +164,7 @@ def _entries(
 
 @dataclass(frozen=True)
 class CountStage:
-    """One pass: the counts of selected words for each partition, added in manifest order.
+    """One pass: what ``WordTally`` gathers of each partition, added in manifest order.
 
     Parameters
     ----------
@@ -142,6 +176,8 @@ class CountStage:
         N, words of the model.
     scheme
         Document weights of C.
+    probes
+        Of the sketch.
     remedy
         The end of a message about damage.
     """
@@ -150,6 +186,7 @@ class CountStage:
     digests: Mapping[str, ArrayDigest]
     n_words: int
     scheme: DocumentWeights
+    probes: SketchProbes
     remedy: str
     name: str = "counts"
 
@@ -160,13 +197,13 @@ class CountStage:
             for name, expected in self.digests.items()
         }
         selection = WordSelection(arrays["words"], arrays["row_words"], arrays["columns"], self.n_words)
-        tally = WordTally(selection, self.scheme)
+        tally = WordTally(selection, self.scheme, self.probes.draw(self.n_words))
         for block in iter_blocks(partition.units, selection.columns.size):
             tally.append(block)
         return tally.partial()
 
     def fold(self, folded: Partial | None, partial: Partial) -> Partial:
-        """Add: whole numbers exactly, rows of C in float64."""
+        """Add: whole numbers exactly, the others in float64."""
         if folded is None:
             return partial
         arrays = {name: folded.arrays[name] + values for name, values in partial.arrays.items()}

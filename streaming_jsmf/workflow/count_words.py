@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.evaluation.inputs import SKETCH_LABEL, SKETCH_PROBES
 from streaming_jsmf.inference.words import characteristic_words
 from streaming_jsmf.model.counts import (
     UNFINISHED,
@@ -20,7 +21,7 @@ from streaming_jsmf.model.counts import (
 from streaming_jsmf.model.store import Model
 from streaming_jsmf.moments.count_scan import CountRequest, count_words
 from streaming_jsmf.moments.ledger import Partial
-from streaming_jsmf.moments.word_counts import WordSelection
+from streaming_jsmf.moments.word_counts import SketchProbes, WordSelection
 from streaming_jsmf.runtime.events import Listener, silent
 from streaming_jsmf.runtime.files import StorePath, remove_tree
 from streaming_jsmf.runtime.lock import sole_writer
@@ -28,6 +29,9 @@ from streaming_jsmf.runtime.schedulers import Execution
 
 #: Prominent and approximate characteristic words of each topic that are counted.
 COUNTED_PROMINENT, COUNTED_CHARACTERISTIC = 20, 10
+
+#: Those that metrics draw again; their seed is fixed, so that another one asks for no other scan.
+PROBES = SketchProbes(SKETCH_PROBES, 0, SKETCH_LABEL)
 
 
 def counts_of(
@@ -59,7 +63,7 @@ def counts_of(
     stored = read_counts(path, model, corpus.fingerprint)
     if stored is not None:
         return stored
-    request = CountRequest(corpus, _selection(model, corpus), _scan_settings(model))
+    request = CountRequest(corpus, _selection(model, corpus), PROBES, _scan_settings(model))
     target = counts_path(path, corpus.fingerprint)
     make_evaluation_group(path)
     with sole_writer(target):
@@ -111,12 +115,15 @@ def _stored(model: Model, request: CountRequest, total: Partial) -> StoredCounts
         )
     # Topics may share a word; its row was gathered once.
     places = np.searchsorted(selection.row_words, representatives(model))
-    rows = (total.arrays["rows"] / total.scalars["total_weight"])[places]
+    weight = total.scalars["total_weight"]
+    rows = total.arrays["rows"][places] / weight
     return StoredCounts(
         selection.words,
         total.arrays["pairs"],
         rows,
         characteristic_words(rows, model.arrays["prominent_words"].shape[1]),
+        (total.arrays["sketch"] / weight).astype(np.float32),
+        total.arrays["row_sum"] / weight,
         int(total.scalars["n_documents"]),
         {
             "path": corpus.root,

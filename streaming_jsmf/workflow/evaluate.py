@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.evaluation.inputs import SelectedCounts
+from streaming_jsmf.evaluation.inputs import RowSketch, SelectedCounts
 from streaming_jsmf.evaluation.summary import evaluate_topics
 from streaming_jsmf.model.certificates import warnings_of
 from streaming_jsmf.model.counts import StoredCounts, read_training_counts, training_fingerprint
@@ -22,7 +22,7 @@ from streaming_jsmf.runtime.blas import single_blas_thread
 from streaming_jsmf.runtime.events import Listener, silent
 from streaming_jsmf.runtime.files import StorePath, store_path
 from streaming_jsmf.runtime.schedulers import Execution
-from streaming_jsmf.workflow.count_words import counts_of
+from streaming_jsmf.workflow.count_words import PROBES, counts_of
 from streaming_jsmf.workflow.evaluation_inputs import (
     Replicas,
     Unavailable,
@@ -223,7 +223,10 @@ def _counts(
 
 
 def _selected(counts: StoredCounts) -> SelectedCounts:
-    return SelectedCounts(counts.words, counts.pairs, counts.n_documents, counts.anchor_rows)
+    sketch = None
+    if counts.sketch is not None and counts.row_sum is not None:
+        sketch = RowSketch(counts.sketch, counts.row_sum, PROBES.seed)
+    return SelectedCounts(counts.words, counts.pairs, counts.n_documents, counts.anchor_rows, sketch)
 
 
 def _require_words(model: Model, words: int | None) -> None:
