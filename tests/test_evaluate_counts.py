@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -362,41 +363,34 @@ def killed_when(command: list[str], now: Callable[[], bool]) -> None:
 
 
 def test_a_killed_count_is_finished_by_the_same_command(
-    fitted: Path, tmp_path: Path, documents: Planted
+    fitted: Path, tmp_path: Path, documents: Planted, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # Many small partitions: enough time between the first commit and the last.
-    corpus = write_corpus(tmp_path / "corpus", documents.counts, shards=2, row_group_rows=10)
-    copies = [shutil.copytree(fitted, tmp_path / name) for name in ("killed", "undisturbed")]
-    for copy in copies:
+    # Small partitions: enough time between the first commit and the last.
+    corpus = write_corpus(tmp_path / "corpus", documents.counts, shards=2, row_group_rows=25)
+    killed, undisturbed = (shutil.copytree(fitted, tmp_path / name) for name in ("killed", "undisturbed"))
+    for copy in (killed, undisturbed):
         root = copy / "zarr.json"
         data = json.loads(root.read_text())
         data["attributes"]["provenance"]["scan_settings"]["partition_nonzeros"] = 100
         root.write_text(json.dumps(data))
-    killed, undisturbed = copies
-    command = [sys.executable, "-m", "streaming_jsmf", "evaluate", str(killed), "--corpus", str(corpus)]
+    arguments = ["evaluate", str(killed), "--corpus", str(corpus)]
     records = killed / "evaluation"
+
+    def committed() -> int:
+        return len(list(records.glob("*.partial/records/counts-part-*/zarr.json")))
+
     killed_when(
-        [*command, "--workers", "1"], lambda: len(list(records.glob("*.partial/records/counts-part-*"))) > 5
+        [sys.executable, "-m", "streaming_jsmf", *arguments, "--workers", "1"], lambda: committed() > 5
     )
-    kept = len(list(records.glob("*.partial/records/counts-part-*/zarr.json")))
-    assert stored_corpora(killed) == [], "not committed"
-    assert (
-        json.loads(
-            subprocess.run(
-                [sys.executable, "-m", "streaming_jsmf", "info", str(killed)],
-                capture_output=True,
-                text=True,
-                check=True,
-            ).stdout
-        )["counted_corpora"]
-        == []
-    )
-    done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    committed = done.stderr.count(" committed (")
-    total = int(done.stderr.split(" partitions were committed by an earlier run")[0].rsplit(" ", 1)[-1])
-    assert kept > 0
-    assert committed <= total - kept, "committed partitions are not counted again"
+    kept = committed()
+    assert run(["info", str(killed)]) == 0
+    assert json.loads(capsys.readouterr().out)["counted_corpora"] == [], "not committed"
+    assert run(arguments) == 0
+    log = capsys.readouterr().err
+    said = re.search(r"counts: (\d+) of 24 partitions were committed by an earlier run", log)
+    assert said is not None, log
+    assert int(said[1]) == kept
+    assert len(re.findall(r"^counts: partition \d+ committed", log, re.MULTILINE)) == 24 - kept
     counted(undisturbed, corpus)
     assert array_digests(killed) == array_digests(undisturbed)
     assert list(records.glob("*.partial")) == []

@@ -1,7 +1,7 @@
 """Counts of a model's words in a corpus, and what else one scan gathers for metrics, kept below the model.
 
-They are at ``MODEL/evaluation/<corpus>``, a Zarr group for each corpus. A group is committed by a rename, or behind a URL by its root, and each array has a digest. The model itself is never
-written again.
+They are at ``MODEL/evaluation/<corpus>``, a Zarr group for each corpus. A group is committed by a rename, or behind a
+URL by its root, and each array has a digest. The model itself is never written again.
 """
 
 from __future__ import annotations
