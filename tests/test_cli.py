@@ -453,9 +453,9 @@ def test_a_bad_record_while_other_threads_still_commit(
             time.sleep(0.3)
         return partial
 
-    def told(job: engine.Job, part: engine.Part, *after: str) -> str:
+    def told(job: engine.Job, part: engine.Part, link: engine.Link, *after: str) -> str:
         try:
-            return commit(job, part, *after)
+            return commit(job, part, link, *after)
         finally:
             if part.partition is not None and part.partition.index == 0:
                 ended.set()

@@ -70,7 +70,9 @@ def test_a_sample_has_the_moments_of_the_documents_drawn(moments: Moments, docum
     np.testing.assert_array_equal(sample.term_count, drawn.sum(axis=0))
     exact = reference.cooccurrence(drawn, reference.document_weights(drawn.sum(axis=1), "capped"))
     np.testing.assert_allclose(sample.row_sum, exact.sum(axis=1), rtol=1e-10)
-    found = sample.factor.astype(np.float64) @ sample.factor.T - np.diag(sample.diagonal)
+    factor = sample.factor()
+    assert factor is not None
+    found = factor.astype(np.float64) @ factor.T - np.diag(sample.diagonal)
     np.testing.assert_allclose(found, exact, atol=2e-6 * exact.max())
 
 

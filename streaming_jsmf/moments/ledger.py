@@ -155,6 +155,11 @@ class Ledger:
         if before is not None:
             self._forget("fold", before)
 
+    def note_folded(self, key: str, note: Mapping[str, Any]) -> None:
+        """Record a part that is in a committed fold already; its own result was never written."""
+        record = {"attempt": "", "arrays": {}, "scalars": {}, "note": dict(note)}
+        write_record(self.store, self._name("part", key), record)
+
     def read_part(self, key: str) -> Partial:
         """Read back the result of a committed part."""
         return self._read("part", key)
@@ -254,6 +259,8 @@ class Ledger:
         record = self._record(name)
         if record is None:
             raise StoreError(f"{self.store}: record {name} is missing; {self._remedy}")
+        if not record["attempt"]:
+            raise StoreError(f"{self.store}: {name} was folded and not kept; {self._remedy}")
         group = self.store / PARTIALS / str(record["attempt"])
         arrays = {
             array: read_array(group, array, ArrayDigest.from_fields(fields), remedy=self._remedy)
@@ -264,7 +271,7 @@ class Ledger:
     def _drop_arrays(self, kind: str, key: str) -> None:
         """The record stays: it says that the part is done, and how long it took."""
         record = self._record(self._name(kind, key))
-        if record is not None:
+        if record is not None and record["attempt"]:
             remove_tree(self.store / PARTIALS / str(record["attempt"]), ignore_errors=True)
 
     def _forget(self, kind: str, key: str) -> None:

@@ -60,14 +60,13 @@ class Moments:
         return self._array("term_count")
 
     @property
-    def factor(self) -> NDArray[np.float32]:
-        """F with F F' ~ C + diag(D), (N, L); read anew each time. Not there after ``halko``."""
-        return self._array("factor")
-
-    @property
     def n_documents(self) -> int:
         """Documents of two tokens or more, which are the ones that count."""
         return int(self._scalars["n_documents"])
+
+    def factor(self) -> NDArray[np.float32] | None:
+        """F, N x L, with F F' ~ C + diag(D), read on each call; None after ``halko``."""
+        return self._array("factor") if self.settings.range_finder == "factors" else None
 
     def digests(self) -> dict[str, str]:
         """What tells these moments from others: sha256 of their arrays, by name."""
@@ -119,7 +118,7 @@ class Moments:
         """Approximate rows of C for the given word ids, (len(words), N): F F' - D, or V diag V' after ``halko``."""
         ids = np.asarray(words)
         if self.settings.range_finder == "factors":
-            factor = self.factor
+            factor = self._array("factor")
             rows: NDArray[np.float64] = (factor[ids] @ factor.T).astype(np.float64)
             rows[np.arange(ids.size), ids] -= self.diagonal[ids]
             return rows

@@ -130,8 +130,9 @@ def _require_same_contents(model: Model, moments: Moments) -> None:
 
 def cooccurrence_of(moments: Moments) -> Cooccurrence:
     """C through the factor of scan 1, or after ``halko`` through the eigenpairs, which need no diagonal."""
-    if moments.settings.range_finder == "factors":
-        return Cooccurrence(moments.factor, moments.diagonal, moments.row_sum)
+    factor = moments.factor()
+    if factor is not None:
+        return Cooccurrence(factor, moments.diagonal, moments.row_sum)
     pairs = moments.eigenpairs(1, extra=moments.settings.basis_width)
     half = pairs.vectors * np.sqrt(np.maximum(pairs.values, 0.0))
     return Cooccurrence(half.astype(np.float32), np.zeros(len(moments.words)), moments.row_sum)
