@@ -389,8 +389,10 @@ def test_a_killed_count_is_finished_by_the_same_command(
     log = capsys.readouterr().err
     said = re.search(r"counts: (\d+) of 24 partitions were committed by an earlier run", log)
     assert said is not None, log
-    assert int(said[1]) == kept
-    assert len(re.findall(r"^counts: partition \d+ committed", log, re.MULTILINE)) == 24 - kept
+    done = int(said[1])
+    # A part may have been folded and not be noted yet.
+    assert done in (kept, kept + 1)
+    assert len(re.findall(r"^counts: partition \d+ committed", log, re.MULTILINE)) == 24 - done
     counted(undisturbed, corpus)
     assert array_digests(killed) == array_digests(undisturbed)
     assert list(records.glob("*.partial")) == []
