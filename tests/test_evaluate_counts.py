@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -34,16 +35,17 @@ from streaming_jsmf.model.counts import (
     read_training_counts,
     stored_corpora,
 )
-from streaming_jsmf.model.store import Model, open_model, read_model
+from streaming_jsmf.model.store import Model, open_model, read_model, write_model
 from streaming_jsmf.moments.ledger import Partial
 from streaming_jsmf.moments.word_counts import CountStage, SketchProbes, WordSelection, WordTally
 from streaming_jsmf.runtime.events import Event, StageStarted
+from streaming_jsmf.runtime.files import store_path
 from streaming_jsmf.runtime.schedulers import Execution
 from streaming_jsmf.workflow.count_words import counts_of
 from streaming_jsmf.workflow.infer import infer
 from streaming_jsmf.workflow.scan import scan
 from tests import reference
-from tests.corpora import Planted, words, write_corpus
+from tests.corpora import Planted, words, write_corpus, write_lists
 
 SYNCHRONOUS = Execution("synchronous")
 
@@ -242,8 +244,6 @@ def test_topics_show_exact_characteristic_words_once_counted(
 
 
 def spoiled_characteristic_words(model_path: Path) -> Path:
-    from streaming_jsmf.model.store import write_model
-
     model = read_model(model_path)
     listed = np.tile(np.arange(20), (5, 1))
     write_model(
@@ -312,8 +312,6 @@ def test_a_corpus_of_single_words_is_refused(model_path: Path, tmp_path: Path) -
 
 
 def test_a_bad_record_is_named_and_leaves_nothing(model_path: Path, tmp_path: Path) -> None:
-    from tests.corpora import write_lists
-
     counts = np.ones((40, 120), dtype=np.int64)
     other = write_corpus(tmp_path / "other", counts, shards=1)
     write_lists(other / "part-00001.parquet", [[3, 2]], [[1, 1]])
@@ -329,10 +327,6 @@ def test_more_memory_than_allowed_is_refused(model_path: Path, corpus_path: Path
 
 
 def test_counts_lie_behind_a_url_as_well(fitted: Path, corpus_path: Path, tmp_path: Path) -> None:
-    import fsspec
-
-    from streaming_jsmf.runtime.files import store_path
-
     url = f"memory://{tmp_path.name}"
     file_system = fsspec.filesystem("memory")
     file_system.put(str(fitted), f"/{tmp_path.name}/model", recursive=True)

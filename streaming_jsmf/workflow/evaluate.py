@@ -91,7 +91,7 @@ class EvaluationRequest:
 
     corpus: str | Path | None = None
     moments: str | StorePath | None = None
-    truth: str | None = None
+    truth: str | Path | None = None
     replicas: int = DEFAULT_REPLICAS
     seed: int = 0
     words: int | None = None
@@ -149,7 +149,7 @@ def evaluate(
         "n_words": int(found.arrays["word_topic"].shape[0]),
         "moments": None if inputs.moments is None else str(inputs.moments.path),
         "corpus": corpus,
-        "truth": request.truth,
+        "truth": None if request.truth is None else str(request.truth),
         "metrics": metrics,
         "missing": missing,
         "certificates": dict(found.metrics),
@@ -208,7 +208,7 @@ class _Inputs:
 def _truth(request: EvaluationRequest, model: Model) -> NDArray[Any]:
     if request.truth is None:
         raise Unavailable("no truth was given; name a simulated corpus with --truth")
-    return truth_of(request.truth, model)
+    return truth_of(str(request.truth), model)
 
 
 def _counts(
