@@ -186,9 +186,7 @@ def _admit(
     order = places[0]
     if append_vertex(shifted, inverse, order, size, entering, work[0], work[1]):
         add_last(inverse, size + 1, work[3])
-        return int(
-            settle_entered(gram, inverse, order, size + 1, slope, weights, gradient, work, places[1])
-        )
+        return int(settle_entered(gram, inverse, order, size + 1, slope, weights, gradient, work, places[1]))
     if _swap(shifted, inverse, order, size, entering, weights, work):
         _refresh(gram, linear, order, size, weights, gradient)
         return int(settle(gram, inverse, order, size, weights, gradient, work))

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from streaming_jsmf.linalg.simplex_cholesky import add_last, multiply, multiply_transposed, remove_vertex
+from streaming_jsmf.linalg.simplex_cholesky import multiply, multiply_transposed, remove_vertex
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
