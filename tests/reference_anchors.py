@@ -25,14 +25,20 @@ def shrunken(rows: Floats, d: Floats, document_frequency: Floats, shrinkage: flo
     )
 
 
-def merged(C: Floats, groups: list[list[int]]) -> Floats:
-    """C of a vocabulary in which the words of each group are counted as its first word, and the others never."""
-    into = np.eye(len(C))
-    for first, *others in groups:
-        for word in others:
-            into[word] = 0.0
-            into[word, first] = 1.0
-    return into.T @ C @ into
+def tandem_topics(C: Floats, groups: list[list[int]]) -> Topics:
+    """Algorithm 1 where the anchor of a topic is a new word, counted wherever one of a group's words is.
+
+    The new word's row is the sum of theirs, and so are its co-occurrences with the other new words.
+    """
+    joined = np.array([np.isin(np.arange(len(C)), group).astype(float) for group in groups])
+    d = C.sum(axis=1)
+    rows = reference.row_normalised(C, d)
+    new_mass = joined @ d
+    shares = reference.simplex_least_squares(rows, joined @ C / new_mass[:, None])
+    B = reference.bayes(shares, d)
+    new_share = new_mass / (shares.T @ d)
+    A = np.maximum(joined @ C @ joined.T, 0.0) / np.outer(new_share, new_share)
+    return Topics(np.array([group[0] for group in groups]), B, shares, A)
 
 
 def topics_of_anchors(rows: Floats, d: Floats, C: Floats, S: list[int]) -> Topics:
