@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from typing import Any
 
 import click
@@ -137,9 +138,7 @@ def fit(
 
     with observed(log_json) as listener:
         numbers, execution = options.topic_numbers(topics), options.take_execution(settings)
-        inference = {
-            key: settings.pop(key) for key in ("rectify", "max_iterations", "tolerance", "anchor_min_df")
-        }
+        inference = {field.name: settings.pop(field.name) for field in fields(InferSettings)[1:]}
         fitted = run(
             corpus,
             model,
