@@ -67,6 +67,9 @@ class ScanSettings:
         Multiplications of a partition by itself, all in memory. More: smaller error, more time.
     seed
         Of the probes.
+    exact
+        The second scan counts the whole C (words x words) instead of C Q: for vocabularies whose C fits in memory.
+        Eigenpairs are then those of C itself, and rectifications that need C can run.
 
     Raises
     ------
@@ -82,6 +85,7 @@ class ScanSettings:
     power_steps: int = 3
     seed: int = 0
     partition_by: str | None = None
+    exact: bool = False
 
     def __post_init__(self) -> None:
         _require(self.max_topics >= 1, "max_topics", self.max_topics, "a whole number of at least 1")
@@ -103,6 +107,11 @@ class ScanSettings:
         """Columns m of the basis Q of the second scan: 2 K, and at least K + 10."""
         return max(2 * self.max_topics, self.max_topics + 10)
 
+    @property
+    def reads_twice(self) -> bool:
+        """Whether the corpora are read a second time, for C Q or for C."""
+        return self.exact or self.scans == 2
+
     def partition_budget(self, nonzeros: int, n_words: int) -> int:
         """Nonzeros of a partition for a corpus; the number of workers plays no part."""
         if self.partition_nonzeros is not None:
@@ -112,7 +121,11 @@ class ScanSettings:
 
     def fields(self) -> dict[str, Any]:
         """The settings as plain JSON values, in the order of the definition."""
-        return asdict(self)
+        fields = asdict(self)
+        if not self.exact:
+            # Stores older than this setting have no such field, and keep their fingerprint.
+            del fields["exact"]
+        return fields
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,8 @@ scan_options = _all(
                  help="Metadata column whose values get partitions of their own, such as year."),
     click.option("--power-steps", type=int, default=_DEFAULTS.power_steps, show_default=True,
                  help="Multiplications of a partition by itself, in memory."),
+    click.option("--exact", is_flag=True,
+                 help="Count all co-occurrences, words x words, where they fit in memory; --rectify ap needs them."),
     click.option("--seed", type=int, default=_DEFAULTS.seed, show_default=True, help="Of the probes."),
 )  # fmt: skip
 
