@@ -16,7 +16,9 @@ from streaming_jsmf.errors import InputError
 
 DocumentWeights = Literal["capped", "uniform", "length"]
 RangeFinder = Literal["factors", "halko"]
-Rectifier = Literal["enn", "none"]
+Rectifier = Literal["enn", "ap", "dykstra", "palm", "ipalm", "dc", "none"]
+Acceleration = Literal["momentum", "none"]
+MissingMass = Literal["uniform", "marginals"]
 
 #: Tokens at which the weight of a document stops growing under ``capped``.
 CAPPED_LENGTH = 200
@@ -137,9 +139,20 @@ class InferSettings:
     n_topics
         K.
     rectify
-        ``enn``: epsilon non-negative rectification (LR-JSMF, Algorithm 3). ``none``: the eigenpairs as they are.
+        ``enn``: epsilon non-negative rectification (LR-JSMF, Algorithm 3). ``palm``, ``ipalm``: a non-negative Y
+        (Algorithm 4), plain and inertial. ``none``: the eigenpairs as they are. Of the whole C, which the scan must
+        have counted (``ScanSettings.exact``): ``ap``, alternating projections (Algorithm 2); ``dykstra``, the same
+        with Dykstra's corrections; ``dc``, diagonal completion.
     max_iterations, tolerance
-        ENN stops when the relative change of Y Y' falls below ``tolerance``, or after ``max_iterations``.
+        Rectification stops when a step changes C* by less than ``tolerance``, relative, or after ``max_iterations``.
+    acceleration
+        Of ENN. ``momentum``: the same limit in a quarter of the steps. ``none``: the steps of the paper.
+    missing_mass
+        How ENN spreads the mass that is missing: ``uniform`` as in the paper, ``marginals`` in proportion to the row
+        sums of C.
+    left_out
+        Grow the rows that ENN keeps non-negative until what it leaves out is at most this share of Y Y' (Frobenius
+        norm). None: 10 K + 1000 rows, or more where there are few words.
     anchor_min_df
         Documents that a word must occur in to be an anchor: below 1 a share of all documents, otherwise a
         number. 0: no such guard (the papers). None: 1 % of the documents, but no fewer than 20 where the
@@ -156,12 +169,19 @@ class InferSettings:
     max_iterations: int = 150
     tolerance: float = 1e-5
     anchor_min_df: float | None = None
+    acceleration: Acceleration = "momentum"
+    missing_mass: MissingMass = "uniform"
+    left_out: float | None = None
 
     def __post_init__(self) -> None:
         _require(self.n_topics >= 1, "n_topics", self.n_topics, "a whole number of at least 1")
         _require_choice("rectify", self.rectify, get_args(Rectifier))
         _require(self.max_iterations >= 1, "max_iterations", self.max_iterations, "at least 1")
         _require(0 <= self.tolerance < 1, "tolerance", self.tolerance, "a number from 0 to below 1")
+        _require_choice("acceleration", self.acceleration, get_args(Acceleration))
+        _require_choice("missing_mass", self.missing_mass, get_args(MissingMass))
+        bound = self.left_out
+        _require(bound is None or bound > 0, "left_out", bound, "a number above 0")
         share = self.anchor_min_df
         _require(share is None or share >= 0, "anchor_min_df", share, "a number of at least 0")
 

@@ -136,9 +136,7 @@ def fit(
 
     with observed(log_json) as listener:
         numbers, execution = options.topic_numbers(topics), options.take_execution(settings)
-        inference = {
-            key: settings.pop(key) for key in ("rectify", "max_iterations", "tolerance", "anchor_min_df")
-        }
+        inference = options.take_inference(settings)
         fitted = run(
             corpus,
             model,

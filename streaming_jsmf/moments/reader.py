@@ -64,6 +64,10 @@ class Moments:
         """Documents of two tokens or more, which are the ones that count."""
         return int(self._scalars["n_documents"])
 
+    def factor(self) -> NDArray[np.float32] | None:
+        """F, N x L, with F F' ~ C + diag(D), read on each call; None after ``halko``."""
+        return self._array("factor") if self.settings.range_finder == "factors" else None
+
     def digests(self) -> dict[str, str]:
         """What tells these moments from others: sha256 of their arrays, by name."""
         return self.store.digests()

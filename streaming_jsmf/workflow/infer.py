@@ -18,12 +18,13 @@ from streaming_jsmf.linalg.eigen import Eigenpairs
 from streaming_jsmf.model.store import Model, require_free_path, write_model
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.select import SelectedMoments, select_partitions
-from streaming_jsmf.rectification.enn import Rectification, epsilon_nonnegative, unrectified
+from streaming_jsmf.rectification.result import Rectification
 from streaming_jsmf.runtime.blas import single_blas_thread
-from streaming_jsmf.runtime.events import Iteration, Listener, silent
+from streaming_jsmf.runtime.events import Listener, silent
 from streaming_jsmf.runtime.files import StorePath, store_path
 from streaming_jsmf.runtime.memory import peak_memory
 from streaming_jsmf.runtime.provenance import package_versions
+from streaming_jsmf.workflow.rectify import rectify
 
 #: Words listed for each topic; a reader wants 10, a labeller more.
 LISTED_WORDS = 20
@@ -86,7 +87,7 @@ def fit_moments(
     with single_blas_thread():
         pairs = moments.eigenpairs(settings.n_topics)
         watch.lap("eigenpairs")
-        rectification = _rectify(pairs, settings, workers, listener)
+        rectification = rectify(moments, pairs, settings, workers, listener)
         watch.lap("rectification")
         topics = _anchor_word_topics(moments, rectification, settings, workers)
         watch.lap("anchor_words")
@@ -110,23 +111,6 @@ def fit_moments(
 def model_fingerprint(moments: Moments, settings: InferSettings) -> str:
     """sha256 over the moments' values and the settings: equal fingerprints mean equal models."""
     return fingerprint({"moments": moments.digests(), "settings": settings.fields()})
-
-
-def _rectify(pairs: Eigenpairs, settings: InferSettings, threads: int, listener: Listener) -> Rectification:
-    if settings.rectify == "none":
-        return unrectified(pairs, settings.n_topics)
-
-    def report(number: int, change: float) -> None:
-        listener(Iteration("rectification", number, settings.max_iterations, {"change": change}))
-
-    return epsilon_nonnegative(
-        pairs,
-        settings.n_topics,
-        max_iterations=settings.max_iterations,
-        tolerance=settings.tolerance,
-        threads=threads,
-        on_iteration=report,
-    )
 
 
 def _anchor_word_topics(
@@ -183,5 +167,5 @@ def _metrics(
         "topic_topic_sum": float(topics.topic_topic.sum()),
         "largest_simplex_gap": topics.largest_gap,
         "words_without_mass": topics.words_without_mass,
-        "rectification": {key: value for key, value in vars(rectification).items() if key != "rectified"},
+        "rectification": rectification.report(),
     }
