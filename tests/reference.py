@@ -357,8 +357,15 @@ def palm_objective(C: Floats, X: Floats, Y: Floats, s: float) -> float:
 
 
 def palm(C: Floats, K: int, iterations: int, s: float = 1e-4, gamma: float = 1.005) -> list[PALMStep]:
-    """Algorithm 4: a proximal gradient step on X, then on Y, each of length 1 / (gamma L)."""
-    X = Y = positive_factor(C, K)
+    """Algorithm 4: a proximal gradient step on X, then on Y, each of length 1 / (gamma L).
+
+    Eigenvectors have no sign; each starts with the one whose positive part is the longer.
+    """
+    X = positive_factor(C, K)
+    for k in range(K):
+        if np.linalg.norm(np.maximum(-X[:, k], 0)) > np.linalg.norm(np.maximum(X[:, k], 0)):
+            X[:, k] = -X[:, k]
+    Y = X
     steps = []
     for _ in range(iterations):
         L = np.linalg.norm(Y.T @ Y + s * np.eye(K), 2)

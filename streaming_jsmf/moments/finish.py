@@ -25,6 +25,9 @@ from streaming_jsmf.moments.store import MomentsStore
 from streaming_jsmf.runtime.blas import single_blas_thread
 from streaming_jsmf.timing import span
 
+#: Eigenvalues of C below this share of the first are rounding: documents are scaled in float32.
+EXACT_FLOOR = 1e-7
+
 #: Looks up the partitions of a store when they have to be read, and once.
 Partitions = Callable[[], tuple[Partition, ...]]
 
@@ -132,7 +135,10 @@ def _first_eigenpairs(store: MomentsStore) -> Eigenpairs:
     diagonal, settings = store.read("diagonal"), store.settings
     width = min(settings.basis_width, store.n_words)
     if settings.exact:
-        return symmetric_eigenpairs(store.read("cooccurrence"), width)
+        pairs = symmetric_eigenpairs(store.read("cooccurrence"), width)
+        # Eigenvalues at the level of the rounding of C would count as positive or not by chance.
+        noise = np.abs(pairs.values) < EXACT_FLOOR * pairs.values[0]
+        return Eigenpairs(np.where(noise, 0.0, pairs.values), pairs.vectors)
     if settings.range_finder == "factors":
         return factor_eigenpairs(store.read("factor"), diagonal, width)
     sketch = store.read("sketch")

@@ -135,7 +135,7 @@ def palm(
     """
     require_pairs(pairs, n_topics, "PALM")
     options = options or PALMOptions()
-    half = positive_half(pairs, n_topics)
+    half = _mostly_positive(positive_half(pairs, n_topics))
     # The start has negative entries, so its J is that of no feasible point.
     point, change, number, age = _Point(half, half, operator.multiply(half), np.inf), np.inf, 0, 1
     before = point
@@ -154,6 +154,13 @@ def palm(
     return Rectification(
         point.y, number, change, change < options.tolerance, objective=float(point.objective)
     )
+
+
+def _mostly_positive(half: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Columns turned so that the first projection keeps the longer part of each; eigenvectors have no sign."""
+    kept = np.sum(np.maximum(half, 0.0) ** 2, axis=0)
+    lost = np.sum(np.minimum(half, 0.0) ** 2, axis=0)
+    return half * np.where(lost > kept, -1.0, 1.0)
 
 
 def _step(
