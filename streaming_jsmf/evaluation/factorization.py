@@ -1,0 +1,220 @@
+"""How well B, A and the anchors explain C: Recovery and Approximation, without any N x N array.
+
+C is read as F F' - D' with D' = min(D, |F_i|^2). A factor that was cut to L columns has lost some of its diagonal,
+and F F' - D would then be negative there, which no co-occurrence is; a whole factor has |F_i|^2 >= D and D' = D. What
+the factor lost off the diagonal is the only other approximation: everything else is exact up to rounding, and nothing
+is sampled. That loss is the noise of rare words, which Recovery counts as much as any: values come out too small. A
+sketch of C from the documents gives what is missing (``estimated_errors``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streaming_jsmf.evaluation.inputs import Cooccurrence, Floats, Integers, TopicArrays
+from streaming_jsmf.linalg.gram import PANEL_ROWS, gram
+
+
+@dataclass(frozen=True)
+class FactorizationErrors:
+    """Errors of one model against one C.
+
+    Attributes
+    ----------
+    recovery
+        Mean over the words that occur of ||C-bar_i - sum_k p(k | i) C-bar_{s_k}||_2 (JSMF 2015); C-bar has the rows
+        of C divided by their sums.
+    relative_recovery
+        The same over ||C-bar||_F (LR-JSMF 2021, section 5).
+    approximation
+        ||C - B A B'||_F (JSMF 2015); None without A.
+    relative_approximation
+        The same over ||C||_F (LR-JSMF 2021, section 5); None without A.
+    norm, row_norm
+        ||C||_F and ||C-bar||_F.
+    """
+
+    recovery: float
+    relative_recovery: float
+    approximation: float | None
+    relative_approximation: float | None
+    norm: float
+    row_norm: float
+
+
+def factorization_errors(topics: TopicArrays, cooccurrence: Cooccurrence) -> FactorizationErrors:
+    """Recovery and Approximation, absolute and relative, in O(N L^2) and row blocks; no pass over documents.
+
+    p(topic | word) follows from B and p(topic) by Bayes' rule, which undoes how B was made; the anchors are
+    ``topics.representatives``. Words that never occur (u = 0) have no row in C-bar and are left out.
+
+    Raises
+    ------
+    ValueError
+        If the two are not over the same words.
+
+    Examples
+    --------
+    Two documents, "a a" and "b b": C = D = diag(1/2, 1/2), C-bar = I and F = I. One topic (1/2, 1/2) with the anchor
+    a: row a is recovered, row b is off by |(1, -1)|, so Recovery is sqrt(2) / 2, and ||C-bar||_F = sqrt(2). B A B'
+    holds 1/4 everywhere: Approximation is sqrt(4 / 16), and ||C||_F = sqrt(1/2).
+
+    >>> half = np.array([0.5, 0.5])
+    >>> C = Cooccurrence(np.eye(2, dtype=np.float32), diagonal=half, row_sum=half)
+    >>> one = TopicArrays(half[:, None], np.array([[0, 1]]), half, np.eye(1), np.ones(1), np.array([0]))
+    >>> errors = factorization_errors(one, C)
+    >>> print(f"{errors.recovery:.4f} {errors.relative_recovery:.4f}")
+    0.7071 0.5000
+    >>> print(f"{errors.approximation:.4f} {errors.relative_approximation:.4f}")
+    0.5000 0.7071
+    """
+    if len(cooccurrence.factor) != len(topics.word_topic):
+        raise ValueError(f"{len(cooccurrence.factor)} words in C, {len(topics.word_topic)} in the model")
+    inner = gram(cooccurrence.factor)
+    recovered = _recovery(topics, cooccurrence, inner)
+    approximation = _approximation(topics, cooccurrence, recovered.squared_norm)
+    words = max(recovered.words, 1)
+    return FactorizationErrors(
+        recovered.distance / words,
+        _ratio(recovered.distance / words, recovered.squared_row_norm),
+        approximation,
+        None if approximation is None else _ratio(approximation, recovered.squared_norm),
+        float(np.sqrt(recovered.squared_norm)),
+        float(np.sqrt(recovered.squared_row_norm)),
+    )
+
+
+def kept_diagonal(factor: Floats, diagonal: Floats) -> Floats:
+    """D' = min(D, |F_i|^2) for rows of F (n, L) and D (n,): what may be taken off without a negative diagonal."""
+    return np.asarray(np.minimum(diagonal, np.einsum("ij,ij->i", factor, factor)))
+
+
+def cooccurrence_rows(cooccurrence: Cooccurrence, words: Integers) -> Floats:
+    """Rows of C = F F' - D' for word ids (n,), as (n, N) float64; entries below 0 are left as the factor has them."""
+    chosen = cooccurrence.factor[words].astype(np.float64)
+    rows = np.empty((len(words), len(cooccurrence.factor)))
+    for start in range(0, len(cooccurrence.factor), PANEL_ROWS):
+        panel = cooccurrence.factor[start : start + PANEL_ROWS].astype(np.float64)
+        np.matmul(chosen, panel.T, out=rows[:, start : start + PANEL_ROWS])
+    rows[np.arange(len(words)), words] -= kept_diagonal(chosen, cooccurrence.diagonal[words])
+    return rows
+
+
+def topic_given_word(topics: TopicArrays, rows: slice) -> Floats:
+    """p(topic | word), (n, K), of a block of words by Bayes' rule; rows of words in no topic are 0.
+
+    p(topic) is ``topic_probability``, else the row sums of A, else uniform.
+    """
+    prior = topics.topic_probability
+    if prior is None and topics.topic_topic is not None:
+        prior = topics.topic_topic.sum(axis=1)
+    joint: Floats = topics.word_topic[rows] * (1.0 if prior is None else prior)
+    mass = joint.sum(axis=1, keepdims=True)
+    shares: Floats = np.divide(joint, mass, out=np.zeros_like(joint), where=mass > 0)
+    return shares
+
+
+@dataclass
+class _Recovered:
+    """Sums over words: ||C_i||^2, ||C-bar_i||^2, the distances of rows from what is recovered, and their number."""
+
+    squared_norm: float = 0.0
+    squared_row_norm: float = 0.0
+    distance: float = 0.0
+    words: int = 0
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of C-bar in the coordinates of F: C-bar_i = F row_i - diagonal_i e_i; all 0 for a word with u = 0.
+
+    Attributes
+    ----------
+    row, image, pull
+        (n, L): F_i / u_i, F'F F_i / u_i and F' of the diagonal's part, D'_i F_i / u_i.
+    diagonal
+        (n,) D'_i / u_i.
+    squares
+        (n,) ||C_i||^2.
+    """
+
+    row: Floats
+    image: Floats
+    pull: Floats
+    diagonal: Floats
+    squares: Floats
+
+
+def _rows(cooccurrence: Cooccurrence, words: slice | Integers, inner: Floats) -> _Rows:
+    """Rows of the words; ``inner`` is F'F (L, L)."""
+    f = cooccurrence.factor[words].astype(np.float64)
+    d, u = kept_diagonal(f, cooccurrence.diagonal[words]), cooccurrence.row_sum[words]
+    scale = np.divide(1.0, u, out=np.zeros_like(u), where=u > 0)
+    image = f @ inner
+    squares = _rows_dot(f, image) - 2.0 * d * _rows_dot(f, f) + d**2
+    row = f * scale[:, None]
+    return _Rows(row, image * scale[:, None], row * d[:, None], d * scale, np.maximum(squares, 0.0))
+
+
+def _recovery(topics: TopicArrays, cooccurrence: Cooccurrence, inner: Floats) -> _Recovered:
+    """One pass over the rows of F."""
+    total = _Recovered()
+    words = topics.representatives
+    anchors = _rows(cooccurrence, words, inner)
+    # Two topics may share a representative; its diagonal is then one place of a row, not two.
+    same = (words[:, None] == words).astype(np.float64)
+    for start in range(0, len(cooccurrence.factor), PANEL_ROWS):
+        panel = slice(start, start + PANEL_ROWS)
+        u = cooccurrence.row_sum[panel]
+        occurs, scale = u > 0, np.divide(1.0, u, out=np.zeros_like(u), where=u > 0)
+        rows = _rows(cooccurrence, panel, inner)
+        shares = topic_given_word(topics, panel)
+        own = np.arange(start, start + len(u))[:, None] == words
+        distance = np.sqrt(_squared_distances(rows, anchors, shares, own, same))
+        total.squared_norm += float(rows.squares.sum())
+        total.squared_row_norm += float((rows.squares * scale**2).sum())
+        total.distance += float(distance[occurs].sum())
+        total.words += int(occurs.sum())
+    return total
+
+
+def _squared_distances(
+    rows: _Rows, anchors: _Rows, shares: Floats, own: NDArray[np.bool_], same: Floats
+) -> Floats:
+    """||C-bar_i - shares_i C-bar_S||^2, (n,); ``own`` (n, K): word i is anchor k; ``same`` (K, K): one anchor."""
+    # The difference is F g - delta: delta lives on the diagonals of the word and of the anchors alone.
+    g = rows.row - shares @ anchors.row
+    image = rows.image - shares @ anchors.image
+    pull = rows.pull - shares @ anchors.pull
+    weights = shares * anchors.diagonal
+    delta = rows.diagonal**2 + _rows_dot(weights @ same, weights)
+    delta -= 2.0 * rows.diagonal * _rows_dot(weights, own.astype(np.float64))
+    return np.maximum(_rows_dot(g, image) - 2.0 * _rows_dot(g, pull) + delta, 0.0)
+
+
+def _approximation(topics: TopicArrays, cooccurrence: Cooccurrence, squared_norm: float) -> float | None:
+    """||C - B A B'||_F from ||C||^2 - 2 <C, B A B'> + ||B A B'||^2."""
+    A, B = topics.topic_topic, topics.word_topic
+    if A is None:
+        return None
+    outer = gram(cooccurrence.factor, B)
+    products = float(((outer.T @ outer) * A).sum())
+    for start in range(0, len(B), PANEL_ROWS):
+        rows = slice(start, start + PANEL_ROWS)
+        d = kept_diagonal(cooccurrence.factor[rows].astype(np.float64), cooccurrence.diagonal[rows])
+        products -= float(d @ _rows_dot(B[rows] @ A, B[rows]))
+    within = gram(B)
+    squared = squared_norm - 2.0 * products + float(((A @ within) * (within @ A)).sum())
+    return float(np.sqrt(max(squared, 0.0)))
+
+
+def _rows_dot(left: Floats, right: Floats) -> Floats:
+    return np.asarray(np.einsum("ij,ij->i", left, right))
+
+
+def _ratio(value: float, squared: float) -> float:
+    """Over the root of ``squared``; 0 where C itself is 0."""
+    return float(value / np.sqrt(squared)) if squared > 0 else 0.0

@@ -1,0 +1,207 @@
+"""All metrics at once: keys, JSON, what is missing where an input is, and examples in docstrings."""
+
+from __future__ import annotations
+
+import doctest
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming_jsmf.evaluation import (
+    coherence,
+    factorization,
+    incoherence,
+    inputs,
+    matching,
+    sketch,
+    summary,
+    topic_shape,
+    volume,
+)
+from streaming_jsmf.evaluation.inputs import Cooccurrence, SelectedCounts, TopicArrays
+from streaming_jsmf.evaluation.summary import evaluate_topics
+from tests import reference_metrics
+from tests.metric_models import cases, make_case, reordered
+
+KEYS = {
+    *("recovery", "relative_recovery", "approximation", "relative_approximation", "dominancy"),
+    *("relative_dominancy", "specificity", "dissimilarity", "coherence", "u_mass", "npmi", "mst_incoherence"),
+    *("log_relative_volume", "recovery_error", "distinct_share", "effective_topics", "hoyer_sparsity"),
+    "stability",
+}
+
+
+def everything(case, seed=0, **changes):
+    inputs = {"cooccurrence": case.cooccurrence, "counts": case.counts, "truth": case.topics.word_topic}
+    return evaluate_topics(
+        case.topics, **(inputs | changes), replicas=[case.topics.word_topic] * 2, seed=seed
+    )
+
+
+def numbers(value):
+    """All numbers of a result, with None where one is missing."""
+    if isinstance(value, dict):
+        return [number for key in sorted(value) for number in numbers(value[key])]
+    return [number for item in value for number in numbers(item)] if isinstance(value, list) else [value]
+
+
+@pytest.mark.parametrize(
+    "module",
+    [coherence, factorization, incoherence, matching, sketch, summary, topic_shape, volume],
+    ids=lambda module: module.__name__.rsplit(".", 1)[1],
+)
+def test_examples_by_hand(module):
+    result = doctest.testmod(module)
+    assert result.failed == 0
+    public = [
+        item
+        for item in vars(module).values()
+        if callable(item) and getattr(item, "__module__", "") == module.__name__
+    ]
+    public = [f for f in public if not f.__name__.startswith("_") and not isinstance(f, type)]
+    exempt = {"kept_diagonal", "cooccurrence_rows", "topic_given_word"}
+    lacking = {f.__name__ for f in public if ">>>" not in (f.__doc__ or "")} - exempt
+    assert not lacking
+
+
+def test_the_modules_text_names_every_key():
+    assert set(everything(make_case(0))) == KEYS
+    for key in KEYS:
+        assert f"\n{key} " in summary.__doc__
+
+
+@given(cases())
+def test_the_result_is_json_without_nan(case):
+    result = everything(case)
+    assert json.loads(json.dumps(result, allow_nan=False)) == result
+    assert all(number is None or np.isfinite(number) for number in numbers(result))
+    assert result["recovery_error"] == 0.0
+    assert result["stability"] == {"value": 1.0, "standard_error": 0.0}
+
+
+@given(cases(), st.integers(0, 100))
+def test_order_of_topics_changes_the_lists_alone(case, seed):
+    order = np.random.default_rng(seed).permutation(len(case.topics.top_words))
+    counts = replace(case.counts, anchor_rows=case.counts.anchor_rows[order])
+    moved = replace(case, topics=reordered(case.topics, order), counts=counts)
+
+    def without_lists(value):
+        if not isinstance(value, dict):
+            return value
+        return {key: without_lists(item) for key, item in value.items() if key != "per_topic"}
+
+    straight, changed = everything(case), everything(moved)
+    left, right = (numbers(without_lists(result)) for result in (straight, changed))
+    assert [x is None for x in left] == [x is None for x in right]
+    pairs = [(x, y) for x, y in zip(left, right, strict=True) if x is not None]
+    np.testing.assert_allclose(*zip(*pairs, strict=True), rtol=1e-8, atol=1e-10)
+    assert changed["npmi"]["per_topic"] == [straight["npmi"]["per_topic"][k] for k in order]
+
+
+def test_values_are_those_of_the_kernels_and_their_words():
+    case = make_case(6)
+    result, H, top = everything(case), case.documents, case.topics.top_words
+    assert result["npmi"]["per_topic"] == pytest.approx(reference_metrics.npmi(H, top[:, :10]))
+    assert result["u_mass"]["mean"] == pytest.approx(np.mean(reference_metrics.u_mass(H, top[:, :10], 1e-12)))
+    for name, epsilon, words in [("mimno_2011", 1, 10), ("jsmf_2015", 0.01, 20), ("softclique", 1e-8, 10)]:
+        found = result["coherence"][name]
+        assert (found["epsilon"], found["words"]) == (epsilon, words)
+        assert found["per_topic"] == pytest.approx(reference_metrics.coherence(H, top[:, :words], epsilon))
+    B = case.topics.word_topic
+    u = case.cooccurrence.row_sum
+    assert result["specificity"]["2015"] == pytest.approx(
+        reference_metrics.specificity(B, case.topics.word_probability)
+    )
+    assert result["specificity"]["2021"] == pytest.approx(reference_metrics.specificity(B, u))
+    assert result["specificity"]["2015"] != pytest.approx(result["specificity"]["2021"], rel=1e-3)
+
+
+def test_without_further_inputs_their_metrics_are_null():
+    topics = replace(
+        make_case(1).topics, topic_topic=None, topic_probability=None, anchors=None, rectified=None
+    )
+    result = evaluate_topics(topics)
+    given_ = {"specificity", "dissimilarity", "distinct_share", "hoyer_sparsity", "mst_incoherence"}
+    assert {key for key, value in result.items() if value is not None} == given_
+    assert result["mst_incoherence"] == {"cooccurrence": None, "documents": None}
+    assert result["specificity"]["2021"] is None
+
+
+def test_an_engine_without_anchors_and_correlations():
+    """Everything that C and counts alone can give is there."""
+    case = make_case(2)
+    plain = replace(case.topics, topic_topic=None, anchors=None, rectified=None)
+    counts = replace(case.counts, anchor_rows=None)
+    result = everything(replace(case, topics=plain, counts=counts))
+    missing = {key for key, value in result.items() if value is None}
+    tops = plain.top_words[:, 0]
+    flat = {"log_relative_volume"} if len(set(tops.tolist())) < len(tops) else set()
+    assert missing - flat == {"approximation", "relative_approximation", "dominancy", "relative_dominancy"}
+    assert None not in result["mst_incoherence"].values()
+
+
+def test_held_out_counts_alone():
+    """Another corpus, in which some words never occur, and no C."""
+    case = make_case(3)
+    pairs = case.counts.pairs.copy()
+    pairs[::2] = 0
+    pairs[:, ::2] = 0
+    held_out = SelectedCounts(case.counts.words, pairs, 7, np.zeros((4, 30)))
+    result = evaluate_topics(case.topics, counts=held_out)
+    json.dumps(result, allow_nan=False)
+    assert result["recovery"] is None
+    assert result["npmi"]["mean"] < everything(case)["npmi"]["mean"]
+    assert result["mst_incoherence"]["documents"] is not None
+
+
+def test_one_topic_of_one_word():
+    one = np.ones(1)
+    topics = TopicArrays(
+        np.ones((1, 1)), np.zeros((1, 1), np.int64), one, np.ones((1, 1)), one, np.zeros(1, np.int64)
+    )
+    C = Cooccurrence(np.ones((1, 1), np.float32), np.zeros(1), one)
+    counts = SelectedCounts(np.zeros(1, np.int64), np.full((1, 1), 3), 3)
+    result = evaluate_topics(topics, cooccurrence=C, counts=counts)
+    json.dumps(result, allow_nan=False)
+    assert [result[key] for key in ("recovery", "approximation", "coherence", "u_mass", "npmi")] == [
+        0.0,
+        0.0,
+        None,
+        None,
+        None,
+    ]
+    assert result["dominancy"] == result["relative_dominancy"] == result["effective_topics"] == 1.0
+    assert result["log_relative_volume"] == {"value": 0.0, "standard_error": 0.0}
+    assert result["mst_incoherence"]["documents"] == {"mean": 0.0, "per_topic": [0.0]}
+
+
+def test_topics_of_few_words():
+    """Three words in the vocabulary: all of them are top words."""
+    case = make_case(4, n_words=3, n_topics=2)
+    result = everything(case)
+    json.dumps(result, allow_nan=False)
+    assert result["coherence"]["jsmf_2015"]["words"] == 3
+    assert result["distinct_share"] == 0.5
+
+
+def test_a_top_word_that_was_not_counted_is_refused():
+    case = make_case(5)
+    few = SelectedCounts(np.array([0]), np.array([[1]]), 2)
+    with pytest.raises(ValueError, match="is a top word and was not counted"):
+        evaluate_topics(case.topics, counts=few)
+
+
+def test_inputs_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match="diagonal has the shape"):
+        inputs.Cooccurrence(np.zeros((3, 2), np.float32), np.zeros(2), np.zeros(3))
+
+
+def test_seed_moves_the_estimate_alone():
+    case = make_case(7)
+    first, second = everything(case, seed=1), everything(case, seed=2)
+    assert first.pop("log_relative_volume") != second.pop("log_relative_volume")
+    assert first == second
