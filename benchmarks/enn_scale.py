@@ -23,7 +23,7 @@ from dask.utils import format_bytes
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import InferSettings
-from streaming_jsmf.inference.law import low_rank_anchor_words
+from streaming_jsmf.inference.law import AnchorRules, low_rank_anchor_words
 from streaming_jsmf.linalg.eigen import Eigenpairs
 from streaming_jsmf.linalg.gram import PANEL_ROWS, gram
 from streaming_jsmf.rectification.enn import ENNOptions, epsilon_nonnegative
@@ -95,7 +95,10 @@ def measure(n_words: int, n_topics: int, threads: int, seed: int, acceleration: 
             found.rectified,
             row_sum,
             frequency,
-            min_document_frequency=settings.anchor_floor(DOCUMENTS),
+            AnchorRules(
+                min_document_frequency=settings.anchor_floor(DOCUMENTS),
+                shrinkage=settings.shrinkage(DOCUMENTS),
+            ),
             threads=threads,
         )
     return {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
@@ -19,6 +20,9 @@ RangeFinder = Literal["factors", "halko"]
 Rectifier = Literal["enn", "ap", "dykstra", "palm", "ipalm", "dc", "none"]
 Acceleration = Literal["momentum", "none"]
 MissingMass = Literal["uniform", "marginals"]
+AnchorMethod = Literal["pivoted-qr", "soft-clique"]
+SimplexMethod = Literal["auto", "active-set", "fista", "exponentiated-gradient"]
+CorrelationMethod = Literal["diagonal", "refined"]
 
 #: Tokens at which the weight of a document stops growing under ``capped``.
 CAPPED_LENGTH = 200
@@ -157,6 +161,20 @@ class InferSettings:
         Documents that a word must occur in to be an anchor: below 1 a share of all documents, otherwise a
         number. 0: no such guard (the papers). None: 1 % of the documents, but no fewer than 20 where the
         corpus has 1,000 documents or more.
+    anchors
+        ``pivoted-qr``: the rows that are farthest from the span of those before (LR-JSMF, Algorithm 5).
+        ``soft-clique``: words that hardly co-occur (He et al.).
+    anchor_shrinkage
+        In documents: how strongly pivoting prefers words of many documents, see ``inference.anchors.shrunken_rows``.
+        0: not at all (the papers). None: twice the square root of the number of documents.
+    anchor_words
+        Anchors given by the user, at most K; several words make one tandem anchor. The others are found.
+    simplex
+        How words are written as mixtures of anchors. ``auto``: ``active-set`` where numba is installed, else
+        ``fista``. ``exponentiated-gradient``: as in the papers, less exact.
+    correlations
+        Of the topics. ``diagonal``: from the anchors' rows (the papers). ``refined``: the non-negative matrix of sum 1
+        that fits all words best.
 
     Raises
     ------
@@ -172,6 +190,11 @@ class InferSettings:
     acceleration: Acceleration = "momentum"
     missing_mass: MissingMass = "uniform"
     left_out: float | None = None
+    anchors: AnchorMethod = "pivoted-qr"
+    anchor_shrinkage: float | None = None
+    anchor_words: tuple[tuple[str, ...], ...] = ()
+    simplex: SimplexMethod = "auto"
+    correlations: CorrelationMethod = "diagonal"
 
     def __post_init__(self) -> None:
         _require(self.n_topics >= 1, "n_topics", self.n_topics, "a whole number of at least 1")
@@ -184,6 +207,40 @@ class InferSettings:
         _require(bound is None or bound > 0, "left_out", bound, "a number above 0")
         share = self.anchor_min_df
         _require(share is None or share >= 0, "anchor_min_df", share, "a number of at least 0")
+        shrinkage = self.anchor_shrinkage
+        _require(
+            shrinkage is None or 0 <= shrinkage < float("inf"),
+            "anchor_shrinkage",
+            shrinkage,
+            "a number of at least 0",
+        )
+        _require_choice("anchors", self.anchors, get_args(AnchorMethod))
+        _require_choice("simplex", self.simplex, get_args(SimplexMethod))
+        _require_choice("correlations", self.correlations, get_args(CorrelationMethod))
+        self._check_anchor_words()
+
+    def _check_anchor_words(self) -> None:
+        given = [word for group in self.anchor_words for word in group]
+        if not all(self.anchor_words):
+            raise InputError("anchor_words has a topic without a word; give at least one for each")
+        if len(self.anchor_words) > self.n_topics:
+            raise InputError(
+                f"anchor_words are for {len(self.anchor_words)} topics and n_topics is {self.n_topics}; "
+                "give fewer anchors or ask for more topics"
+            )
+        repeated = next((word for word in given if given.count(word) > 1), None)
+        if repeated is not None:
+            raise InputError(
+                f"anchor_words has {repeated!r} twice; a word can be an anchor of one topic only"
+            )
+        if given and self.anchors != "pivoted-qr":
+            raise InputError(
+                f"anchor_words go with anchors pivoted-qr, not {self.anchors}; leave one of them out"
+            )
+
+    def shrinkage(self, n_documents: int) -> float:
+        """The shrinkage of anchor rows, in documents, for a corpus of ``n_documents``."""
+        return 2.0 * math.sqrt(n_documents) if self.anchor_shrinkage is None else self.anchor_shrinkage
 
     def anchor_floor(self, n_documents: int) -> float:
         """Smallest document frequency of an anchor, in documents, for a corpus of ``n_documents``."""

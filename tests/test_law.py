@@ -12,7 +12,7 @@ from scipy.stats import ortho_group
 
 from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.inference.anchors import DegenerateAnchorsError, anchor_candidates, pivoted_anchors
-from streaming_jsmf.inference.law import low_rank_anchor_words
+from streaming_jsmf.inference.law import AnchorRules, low_rank_anchor_words
 from streaming_jsmf.inference.words import characteristic_words, prominent_words
 from tests import reference
 
@@ -106,7 +106,7 @@ def test_the_guards_equal_the_oracle_under_a_mask() -> None:
     frequency = np.random.default_rng(2).integers(1, 100, N)
     d = y @ y.sum(axis=0)
     allowed = reference.anchor_guard(d, u, frequency, 30) & (d > 0)
-    found = low_rank_anchor_words(y, u, frequency, min_document_frequency=30)
+    found = low_rank_anchor_words(y, u, frequency, AnchorRules(min_document_frequency=30))
     oracle = reference.low_rank_anchor_word_algorithm(y, K, allowed)
     np.testing.assert_array_equal(found.anchors.words, oracle.anchors)
     np.testing.assert_allclose(found.word_topic, oracle.word_topic, atol=1e-9)

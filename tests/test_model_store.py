@@ -19,7 +19,7 @@ from streaming_jsmf.model.store import read_model, write_model
 from streaming_jsmf.model.variables import MODEL_VARIABLES
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.runtime.schedulers import Execution
-from tests import reference
+from tests import reference, reference_anchors
 from tests.corpora import Planted
 
 SYNCHRONOUS = Execution("synchronous")
@@ -78,7 +78,9 @@ def test_the_whole_line_finds_planted_topics(model_path: Path, documents: Plante
     # ... but from the same factor the topics are the same.
     y = arrays["rectified"]
     allowed = reference.anchor_guard(y @ y.sum(axis=0), arrays["row_sum"], arrays["document_frequency"], 12)
-    topics = reference.low_rank_anchor_word_algorithm(y, 5, allowed)
+    frequency = arrays["document_frequency"]
+    n_documents = int((documents.counts.sum(axis=1) >= 2).sum())
+    topics = reference_anchors.shrunken_law(y, 5, allowed, frequency, 2 * n_documents**0.5)
     np.testing.assert_array_equal(arrays["anchors"], topics.anchors)
     np.testing.assert_allclose(arrays["word_topic"], topics.word_topic, atol=1e-8)
     np.testing.assert_allclose(arrays["topic_topic"], topics.topic_topic, rtol=1e-8)

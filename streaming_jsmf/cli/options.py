@@ -9,14 +9,18 @@ from typing import Any, TypeVar, get_args
 
 import click
 
+from streaming_jsmf.cli.anchor_words import anchor_word_groups
 from streaming_jsmf.config import (
     Acceleration,
+    AnchorMethod,
+    CorrelationMethod,
     DocumentWeights,
     InferSettings,
     MissingMass,
     RangeFinder,
     Rectifier,
     ScanSettings,
+    SimplexMethod,
 )
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.runtime.memory import parse_memory
@@ -87,6 +91,19 @@ infer_options = _all(
     click.option("--anchor-min-df", type=float, default=None,
                  help="Documents an anchor must occur in; below 1 a share of all, 0 no guard.  "
                       "[default: 1 %, at least 20]"),
+    click.option("--anchors", type=click.Choice(get_args(AnchorMethod)), default="pivoted-qr", show_default=True,
+                 help="pivoted-qr: rows far from the span of the others. soft-clique: words that hardly meet."),
+    click.option("--anchor-shrinkage", type=float, default=None, metavar="DOCUMENTS",
+                 help="How strongly words of many documents are preferred as anchors; 0 not at all.  "
+                      "[default: twice the square root of all documents]"),
+    click.option("--anchor-words", default=None, metavar="FILE|W1,W2,...", callback=anchor_word_groups,
+                 help="Words to be anchors, one for a topic; of a FILE a line for each topic, where several "
+                      "words with commas between count as one. Topics without one get theirs as usual."),
+    click.option("--simplex", type=click.Choice(get_args(SimplexMethod)), default="auto", show_default=True,
+                 help="How words are written as mixtures of anchors. auto: active-set where numba is installed."),
+    click.option("--correlations", type=click.Choice(get_args(CorrelationMethod)), default="diagonal",
+                 show_default=True,
+                 help="diagonal: from the anchors alone. refined: what fits all words best, with sum 1."),
     click.option("--overwrite", is_flag=True, help="Replace a model that exists."),
 )  # fmt: skip
 

@@ -25,7 +25,7 @@ def topic_rows(path: str, words: int | None = None) -> list[dict[str, Any]]:
     StoreError
         If it is damaged.
     """
-    names = ("word", "anchors", "topic_probability", "prominent_words", "characteristic_words")
+    names = ("word", "anchors", "topic_probability", "prominent_words", "characteristic_words", "label_words")
     model = read_model(path, names)
     listed = model.arrays["prominent_words"].shape[1]
     count = min(DEFAULT_WORDS, listed) if words is None else words
@@ -38,20 +38,21 @@ def _row(model: Model, topic: int, words: int) -> dict[str, Any]:
     vocabulary = model.arrays["word"]
 
     def spell(name: str) -> list[str]:
-        return [str(vocabulary[word]) for word in model.arrays[name][topic, :words]]
+        return [str(vocabulary[word]) for word in model.arrays[name][topic, :words] if word >= 0]
 
     return {
         "topic": topic,
         "probability": float(model.arrays["topic_probability"][topic]),
         "anchor": str(vocabulary[model.arrays["anchors"][topic]]),
+        "label": spell("label_words"),
         "prominent": spell("prominent_words"),
         "characteristic": spell("characteristic_words"),
     }
 
 
 def format_topics(rows: list[dict[str, Any]], width: int = 110) -> str:
-    """Lay the rows out as text: share, anchor and prominent words, the characteristic words beneath."""
-    lines = [f"{'topic':>5} {'share':>6}  {'anchor':<16} prominent words / words of the anchor's row"]
+    """Lay the rows out as text: share, anchor and prominent words; characteristic words and labels beneath."""
+    lines = [f"{'topic':>5} {'share':>6}  {'anchor':<16} prominent words / words of the anchor's row = label"]
     indent = " " * 31
     for row in rows:
         head = f"{row['topic']:>5} {row['probability']:>6.1%}  {row['anchor']:<16} "
@@ -61,6 +62,7 @@ def format_topics(rows: list[dict[str, Any]], width: int = 110) -> str:
         lines += textwrap.wrap(
             "/ " + " ".join(row["characteristic"]), width, initial_indent=indent, subsequent_indent=indent
         )
+        lines.append(f"{indent}= {', '.join(row['label'])}")
     return "\n".join(lines)
 
 

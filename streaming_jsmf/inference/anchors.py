@@ -1,13 +1,23 @@
-"""Anchor words by column-pivoted QR on low-rank rows (LR-JSMF, Algorithm 5 and Lemma 2)."""
+"""Anchor words by column-pivoted QR (LR-JSMF, Algorithms 1 and 5, Lemma 2), with guards against noise.
+
+Rows of the normalised co-occurrence lie near the hull of the anchors' rows, and pivoting takes the row that is
+farthest from the span of those before it. It therefore looks where noise throws a row out; ``anchor_candidates``
+and ``shrunken_rows`` keep it from there.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-#: Below this ratio of the last pivot to the first the anchors no longer span K topics.
+Floats = NDArray[np.float64]
+#: Word ids of each anchor: one as a rule, several for a tandem anchor.
+Groups = Sequence[Sequence[int]]
+
+#: Below this ratio of a pivot to the largest the anchors no longer span K topics.
 SMALLEST_PIVOT_RATIO = 1e-6
 
 #: A word may be an anchor only if rectification kept more than this share of its row sum.
@@ -21,22 +31,41 @@ class Anchors:
     Attributes
     ----------
     words
-        S, (K,), word ids in the order of choice.
+        S, (K,), word ids in the order of choice; of a tandem anchor its first word.
     pivots
-        (K,), diagonal of R in the pivoted QR, falling.
+        (K,), diagonal of R in the pivoted QR of the (shrunken) rows; falling, but for anchors that were given.
+    groups
+        K tuples of word ids: ``words`` one by one, or all words of a tandem anchor.
     """
 
     words: NDArray[np.int64]
-    pivots: NDArray[np.float64]
+    pivots: Floats
+    groups: tuple[tuple[int, ...], ...]
 
 
 class DegenerateAnchorsError(ValueError):
     """Fewer than K words are far enough apart to be anchors."""
 
 
+class RejectedAnchorError(ValueError):
+    """A word that was given as an anchor fails a guard.
+
+    Attributes
+    ----------
+    word
+        Its id.
+    reason
+        What is wrong with it, as the rest of a sentence that begins with the word.
+    """
+
+    def __init__(self, word: int, reason: str) -> None:
+        super().__init__(f"word {word} {reason}")
+        self.word, self.reason = word, reason
+
+
 def anchor_candidates(
-    rectified_row_sum: NDArray[np.float64],
-    row_sum: NDArray[np.float64],
+    rectified_row_sum: Floats,
+    row_sum: Floats,
     document_frequency: NDArray[np.int64],
     min_document_frequency: float,
 ) -> NDArray[np.bool_]:
@@ -49,7 +78,78 @@ def anchor_candidates(
     return np.asarray(kept & (document_frequency >= min_document_frequency))
 
 
-def pivoted_anchors(rows: NDArray[np.float64], candidates: NDArray[np.bool_], n_topics: int) -> Anchors:
+def require_candidates(
+    given: Groups,
+    candidates: NDArray[np.bool_],
+    document_frequency: NDArray[np.int64],
+    min_document_frequency: float,
+) -> None:
+    """Refuse given anchors that the guards of ``anchor_candidates`` reject.
+
+    Raises
+    ------
+    RejectedAnchorError
+        For the first such word.
+    """
+    for word in (word for group in given for word in group):
+        if candidates[word]:
+            continue
+        if document_frequency[word] < min_document_frequency:
+            reason = (
+                f"occurs in {document_frequency[word]} documents, and an anchor in at least "
+                f"{min_document_frequency:.0f}; take another word, or lower --anchor-min-df"
+            )
+        else:
+            reason = (
+                "keeps less than a tenth of its co-occurrences at this number of topics; take another word"
+            )
+        raise RejectedAnchorError(word, reason)
+
+
+def shrunken_rows(
+    rows: Floats,
+    mass: Floats,
+    document_frequency: NDArray[np.int64],
+    ids: NDArray[np.int64],
+    shrinkage: float,
+) -> Floats:
+    """Rows of some words, drawn to the mean row of all by how few documents they rest on, (len(ids), K).
+
+    A row is an average over the df documents of its word, so its noise has a variance of the order of 1 / df. The row
+    becomes c + df / (df + shrinkage) (x - c), with c the mean of all rows weighted by their mass: among words that
+    point the same way pivoting then takes one that is well measured. As the shrinkage grows slower than df with
+    the corpus the choice tends to that of the rows themselves. An orthonormal map of the rows commutes with it, so
+    Lemma 2 holds for shrunken rows too.
+
+    Parameters
+    ----------
+    rows
+        X, N x K.
+    mass
+        d, (N,); words of no positive mass do not count in the mean.
+    document_frequency
+        df, (N,).
+    ids
+        Words whose rows are wanted.
+    shrinkage
+        In documents: at df = ``shrinkage`` a row keeps half of its distance. 0: the rows as they are.
+    """
+    chosen: Floats = rows[ids]
+    weights = np.maximum(mass, 0.0)
+    total = float(weights.sum())
+    if shrinkage == 0 or total == 0:
+        return chosen
+    centre = weights @ rows / total
+    kept = document_frequency[ids] / (document_frequency[ids] + shrinkage)
+    chosen -= centre
+    chosen *= kept[:, None]
+    chosen += centre
+    return chosen
+
+
+def pivoted_anchors(
+    rows: Floats, candidates: NDArray[np.bool_], n_topics: int, given: Groups = (), mass: Floats | None = None
+) -> Anchors:
     """Greedy choice of the row farthest from the span of those chosen; ties go to the lowest id.
 
     The same pivots as LAPACK's ``geqp3`` on the candidates' columns of X', in 2 n K^2 operations for n candidates.
@@ -62,32 +162,59 @@ def pivoted_anchors(rows: NDArray[np.float64], candidates: NDArray[np.bool_], n_
         (N,), words that may be chosen.
     n_topics
         K.
+    given
+        Anchors that come first, in this order; the others are found beside their span. Must be candidates.
+    mass
+        d, (N,), for tandem anchors: see ``group_means``.
 
     Raises
     ------
     DegenerateAnchorsError
-        If there are fewer candidates than topics, or the pivots fall below 1e-6 of the first.
+        If there are fewer candidates than topics, or the pivots fall below 1e-6 of the largest.
     """
     ids = np.flatnonzero(candidates)
+    weights = np.ones(ids.size) if mass is None else mass[ids]
+    return pivots_among(rows[ids], ids, n_topics, given, weights)
+
+
+def pivots_among(rows: Floats, ids: NDArray[np.int64], n_topics: int, given: Groups, mass: Floats) -> Anchors:
+    """``pivoted_anchors`` on the rows of the candidates ``ids``, rising, alone. Overwrites ``rows``."""
     if ids.size < n_topics:
         raise DegenerateAnchorsError(
             f"{ids.size} words may be anchors and {n_topics} topics were asked for; lower --anchor-min-df or --topics"
         )
-    residual = rows[ids].copy()
-    chosen: list[int] = []
+    places = [tuple(int(place) for place in np.searchsorted(ids, list(group))) for group in given]
+    taken = [place for group in places for place in group]
     pivots: list[float] = []
-    for _ in range(n_topics):
-        squared = np.einsum("ij,ij->i", residual, residual)
-        squared[chosen] = -1.0
-        pivot = int(np.argmax(squared))
-        length = float(np.sqrt(max(squared[pivot], 0.0)))
-        if length <= SMALLEST_PIVOT_RATIO * (pivots[0] if pivots else 0.0):
+    for number in range(n_topics):
+        squared = np.einsum("ij,ij->i", rows, rows)
+        squared[taken] = -1.0
+        if number == len(places):
+            pivot = int(np.argmax(squared))
+            places.append((pivot,))
+            taken.append(pivot)
+        # Projections out of the rows so far are linear, so the mean of residuals is the residual of the mean.
+        remainder = group_means(rows, mass, places[number : number + 1])[0]
+        length = float(np.linalg.norm(remainder))
+        if length <= SMALLEST_PIVOT_RATIO * max(pivots, default=0.0):
             raise DegenerateAnchorsError(
-                f"only {len(chosen)} words are far enough apart to be anchors and {n_topics} topics were asked "
-                "for; lower --topics"
+                f"only {number} words are far enough apart to be anchors and {n_topics} topics were asked "
+                "for; lower --topics" + (", or give other anchor words" if number < len(given) else "")
             )
-        direction = residual[pivot] / length
-        residual -= np.outer(residual @ direction, direction)
-        chosen.append(pivot)
+        direction = remainder / length
+        rows -= np.outer(rows @ direction, direction)
         pivots.append(length)
-    return Anchors(ids[chosen].astype(np.int64), np.array(pivots))
+    groups = tuple(tuple(int(ids[place]) for place in group) for group in places)
+    return Anchors(np.array([group[0] for group in groups], dtype=np.int64), np.array(pivots), groups)
+
+
+def group_means(rows: Floats, mass: Floats, groups: Groups) -> Floats:
+    """One row for each anchor, (K, width): that of its word, or the mean of its words' rows weighted by mass.
+
+    The weighted mean is the row that the words would have if they were counted as one word.
+    """
+    means = np.empty((len(groups), rows.shape[1]))
+    for k, group in enumerate(groups):
+        words = list(group)
+        means[k] = rows[words[0]] if len(words) == 1 else mass[words] @ rows[words] / mass[words].sum()
+    return means

@@ -1,14 +1,66 @@
-"""The low-rank anchor word algorithm, LAW (LR-JSMF, Algorithm 5): topics from the compressed co-occurrence alone."""
+"""The anchor word algorithm: topics from the compressed co-occurrence alone (LAW), or from all of it (AW).
+
+LAW is Algorithm 5 of LR-JSMF, AW steps 3 to 6 of its Algorithm 1; on Y Y' that is nowhere negative they agree.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.inference.anchors import Anchors, anchor_candidates, pivoted_anchors
+from streaming_jsmf.config import AnchorMethod, CorrelationMethod, SimplexMethod
+from streaming_jsmf.inference.anchors import (
+    Anchors,
+    DegenerateAnchorsError,
+    Groups,
+    anchor_candidates,
+    group_means,
+    pivots_among,
+    require_candidates,
+    shrunken_rows,
+)
+from streaming_jsmf.inference.correlations import (
+    diagonal_correlations,
+    refined_correlations,
+)
+from streaming_jsmf.inference.soft_clique import (
+    Similarity,
+    dense_similarity,
+    low_rank_similarity,
+    soft_cliques,
+)
 from streaming_jsmf.linalg.simplex import simplex_least_squares
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class AnchorRules:
+    """How anchors are chosen.
+
+    Attributes
+    ----------
+    method
+        ``pivoted-qr`` or ``soft-clique``.
+    min_document_frequency
+        Of an anchor, in documents; 0 is the papers' choice.
+    shrinkage
+        In documents, see ``shrunken_rows``; 0 is the papers' choice. For ``pivoted-qr``.
+    given
+        Word ids of anchors that come first, several for a tandem anchor. For ``pivoted-qr``.
+    """
+
+    method: AnchorMethod = "pivoted-qr"
+    min_document_frequency: float = 0.0
+    shrinkage: float = 0.0
+    given: Groups = ()
+
+
+#: Pivoted QR without any guard but d > 0.1 u.
+OF_THE_PAPERS = AnchorRules()
 
 
 @dataclass(frozen=True)
@@ -24,34 +76,39 @@ class AnchorWordTopics:
     topic_given_word
         N x K, p(topic | word); rows sum to 1, or to 0 for words without a positive row sum.
     topic_topic
-        A, K x K, joint topic probabilities as recovered from the anchors' rows. Non-negative. Sums to 1 only as
-        far as the anchors represent all words: a sum above 1.1 is the cheapest alarm.
+        A, K x K, joint topic probabilities, not negative. As recovered from the anchors' rows it sums to 1 only
+        as far as the anchors represent all words: a sum above 1.1 is the cheapest alarm. Refined, it sums to 1.
     rectified_row_sum
         d = Y(Y'e), (N,).
     largest_gap
         Largest duality gap of the simplex problems, relative to the squared norm of the word's row.
     words_without_mass
         Words with d <= 0, which get no topic.
+    correlation_gap
+        Of the refined A, see ``RefinedCorrelations``; 0 for the recovered one.
     """
 
     anchors: Anchors
-    word_topic: NDArray[np.float64]
-    topic_given_word: NDArray[np.float64]
-    topic_topic: NDArray[np.float64]
-    rectified_row_sum: NDArray[np.float64]
+    word_topic: Floats
+    topic_given_word: Floats
+    topic_topic: Floats
+    rectified_row_sum: Floats
     largest_gap: float
     words_without_mass: int
+    correlation_gap: float = 0.0
 
 
 def low_rank_anchor_words(
-    rectified: NDArray[np.float64],
-    row_sum: NDArray[np.float64],
+    rectified: Floats,
+    row_sum: Floats,
     document_frequency: NDArray[np.int64],
+    rules: AnchorRules = OF_THE_PAPERS,
     *,
-    min_document_frequency: float = 0.0,
+    simplex: SimplexMethod = "auto",
+    correlations: CorrelationMethod = "diagonal",
     threads: int = 1,
 ) -> AnchorWordTopics:
-    """Anchors, topics and topic correlations from C* ~ Y Y', O(N K^2). No pass over the data.
+    """LAW: anchors, topics and topic correlations from C* ~ Y Y', O(N K^2). No pass over the data.
 
     Parameters
     ----------
@@ -61,57 +118,139 @@ def low_rank_anchor_words(
         u = C e, (N,), of the co-occurrence before rectification: what d is compared with.
     document_frequency
         (N,), documents that hold the word.
-    min_document_frequency
-        Of an anchor; 0 is the papers' choice.
+    rules
+        How anchors are chosen.
+    simplex
+        Method of ``simplex_least_squares``.
+    correlations
+        ``diagonal``: from the anchors' rows. ``refined``: see ``refined_correlations``.
     threads
         For the simplex problems. The bits do not depend on it.
 
     Raises
     ------
     DegenerateAnchorsError
-        If K anchors cannot be found.
+        If K anchors cannot be found, or a topic gets no word.
+    RejectedAnchorError
+        If a given anchor fails the guards.
     """
     n_topics = rectified.shape[1]
     d = rectified @ rectified.sum(axis=0)
-    positive = d > 0
     _, r = np.linalg.qr(rectified)
     # X = diag(d)^-1 Y R': the rows of the normalised C* up to an orthonormal map (Lemma 2).
-    rows = np.zeros_like(rectified)
-    np.divide(rectified @ r.T, d[:, None], out=rows, where=positive[:, None])
-    candidates = anchor_candidates(d, row_sum, document_frequency, min_document_frequency)
-    anchors = pivoted_anchors(rows, candidates, n_topics)
-    topic_given_word, largest_gap = _topic_given_word(rows, positive, anchors, threads)
-    joint = topic_given_word * np.where(positive, d, 0.0)[:, None]
-    word_topic = joint / joint.sum(axis=0)
+    rows = _over(rectified @ r.T, d)
+    candidates = anchor_candidates(d, row_sum, document_frequency, rules.min_document_frequency)
+    similarity = low_rank_similarity(rectified, np.flatnonzero(candidates))
+    anchors = _choose(rows, d, document_frequency, candidates, n_topics, rules, similarity)
+    sums = _group_sums(rectified, anchors.groups)
+    topics = _topics(rows, d, anchors, sums @ sums.T, simplex, threads)
+    if correlations == "diagonal":
+        return topics
+    refined = refined_correlations(topics.word_topic, rectified, topics.topic_topic)
+    return replace(topics, topic_topic=refined.topic_topic, correlation_gap=refined.gap)
+
+
+def anchor_words(
+    cooccurrence: Floats,
+    row_sum: Floats,
+    document_frequency: NDArray[np.int64],
+    n_topics: int,
+    rules: AnchorRules = OF_THE_PAPERS,
+    *,
+    simplex: SimplexMethod = "auto",
+    threads: int = 1,
+) -> AnchorWordTopics:
+    """AW: the same from all of a non-negative C, O(N^2 K). For vocabularies whose C fits in memory.
+
+    Parameters
+    ----------
+    cooccurrence
+        C, N x N, symmetric; rectified, or as counted.
+    row_sum, document_frequency, rules, simplex, threads
+        As in ``low_rank_anchor_words``.
+    n_topics
+        K.
+
+    Raises
+    ------
+    DegenerateAnchorsError, RejectedAnchorError
+        As ``low_rank_anchor_words``.
+    """
+    d = cooccurrence.sum(axis=1)
+    rows = _over(cooccurrence, d)
+    anchors = anchor_words_of_rows(cooccurrence, row_sum, document_frequency, n_topics, rules)
+    block = _group_sums(_group_sums(cooccurrence, anchors.groups).T, anchors.groups)
+    return _topics(rows, d, anchors, block, simplex, threads)
+
+
+def anchor_words_of_rows(
+    cooccurrence: Floats,
+    row_sum: Floats,
+    document_frequency: NDArray[np.int64],
+    n_topics: int,
+    rules: AnchorRules = OF_THE_PAPERS,
+) -> Anchors:
+    """The anchors of ``anchor_words`` alone: by rows of C, with the guards of LAW."""
+    d = cooccurrence.sum(axis=1)
+    candidates = anchor_candidates(d, row_sum, document_frequency, rules.min_document_frequency)
+    similarity = dense_similarity(cooccurrence, np.flatnonzero(candidates))
+    rows = _over(cooccurrence, d)
+    return _choose(rows, d, document_frequency, candidates, n_topics, rules, similarity)
+
+
+def _choose(
+    rows: Floats,
+    d: Floats,
+    document_frequency: NDArray[np.int64],
+    candidates: NDArray[np.bool_],
+    n_topics: int,
+    rules: AnchorRules,
+    similarity: Similarity,
+) -> Anchors:
+    require_candidates(rules.given, candidates, document_frequency, rules.min_document_frequency)
+    ids = np.flatnonzero(candidates)
+    if rules.method == "soft-clique":
+        ids = soft_cliques(similarity, candidates, n_topics)[0].words
+    # Of a clique pivoting gives the order, and tells whether its words are far enough apart.
+    shrunken = shrunken_rows(rows, d, document_frequency, ids, rules.shrinkage)
+    return pivots_among(shrunken, ids, n_topics, rules.given, d[ids])
+
+
+def _topics(
+    rows: Floats, d: Floats, anchors: Anchors, block: Floats, simplex: SimplexMethod, threads: int
+) -> AnchorWordTopics:
+    """Convex weights, Bayes, A: the common end of LAW and AW. ``block``: C between the anchors, K x K."""
+    positive = d > 0
+    solution = simplex_least_squares(
+        rows, group_means(rows, d, anchors.groups), method=simplex, threads=threads
+    )
+    shares = np.where(positive[:, None], solution.weights, 0.0)
+    squared = np.einsum("ij,ij->i", rows, rows)
+    relative = np.divide(solution.gap, squared, out=np.zeros_like(squared), where=positive & (squared > 0))
+    joint = shares * np.where(positive, d, 0.0)[:, None]
+    topic_mass = joint.sum(axis=0)
+    if not (topic_mass > 0).all():
+        empty = int(np.flatnonzero(topic_mass <= 0)[0])
+        raise DegenerateAnchorsError(
+            f"topic {empty} gets no word, not even its anchors; leave some of them out, or lower --topics"
+        )
     return AnchorWordTopics(
         anchors,
-        word_topic,
-        topic_given_word,
-        _topic_topic(rectified, word_topic, anchors.words),
+        joint / topic_mass,
+        shares,
+        diagonal_correlations(block, _group_sums(d[:, None], anchors.groups)[:, 0], topic_mass),
         d,
-        largest_gap,
+        float(relative.max(initial=0.0)),
         int(np.count_nonzero(~positive)),
     )
 
 
-def _topic_given_word(
-    rows: NDArray[np.float64], positive: NDArray[np.bool_], anchors: Anchors, threads: int
-) -> tuple[NDArray[np.float64], float]:
-    solution = simplex_least_squares(rows, rows[anchors.words], threads=threads)
-    shares = np.where(positive[:, None], solution.weights, 0.0)
-    squared = np.einsum("ij,ij->i", rows, rows)
-    relative = np.divide(solution.gap, squared, out=np.zeros_like(squared), where=positive & (squared > 0))
-    return shares, float(relative.max(initial=0.0))
+def _over(matrix: Floats, d: Floats) -> Floats:
+    """Rows over d; zero where d is not positive."""
+    rows = np.zeros_like(matrix)
+    np.divide(matrix, d[:, None], out=rows, where=d[:, None] > 0)
+    return rows
 
 
-def _topic_topic(
-    rectified: NDArray[np.float64], word_topic: NDArray[np.float64], anchors: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """A = B_S^-1 C*_SS B_S^-1 with the diagonal of B_S: an anchor belongs to one topic.
-
-    Negative entries of Y_S Y_S' are what the correction E of ENN lifts to zero, so they are zero here.
-    """
-    block = np.maximum(rectified[anchors] @ rectified[anchors].T, 0.0)
-    scale = 1.0 / np.diag(word_topic[anchors])
-    correlations = scale[:, None] * block * scale
-    return (correlations + correlations.T) / 2
+def _group_sums(matrix: NDArray[Any], groups: Groups) -> Floats:
+    return np.array([matrix[list(group)].sum(axis=0) for group in groups])

@@ -1,4 +1,4 @@
-"""Words that speak for a topic: prominent ones from B, characteristic ones from the anchors' rows of C."""
+"""Words that speak for a topic: prominent ones from B, characteristic ones from C, labels from both."""
 
 from __future__ import annotations
 
@@ -18,6 +18,41 @@ def characteristic_words(anchor_rows: NDArray[np.float64], count: int) -> NDArra
     rows of C before rectification: rectified rows give only frequent words.
     """
     return _leading(anchor_rows, count)
+
+
+def label_words(
+    prominent: NDArray[np.int64], characteristic: NDArray[np.int64], count: int
+) -> NDArray[np.int64]:
+    """A few words for each topic that are both prominent and characteristic, none for two topics, (K, count) ids.
+
+    A word's score for a topic is the sum of its two ranks; a list that lacks it counts as its length. All pairs
+    of topic and word are served from the best score on (ties: lower topic, then lower id), so a word that
+    several topics share labels the one that it suits best. -1 where the lists run out of words.
+
+    Parameters
+    ----------
+    prominent, characteristic
+        (K, n) word ids of ``prominent_words`` and ``characteristic_words``.
+    count
+        Labels wanted.
+    """
+    n_topics, listed = prominent.shape
+    offers: list[tuple[int, int, int]] = []
+    for topic in range(n_topics):
+        ranks: dict[int, int] = {}
+        for words in (prominent[topic], characteristic[topic]):
+            for rank, word in enumerate(words.tolist()):
+                ranks[word] = ranks.get(word, 2 * listed) + rank - listed
+        offers += [(score, topic, word) for word, score in ranks.items()]
+    labels = np.full((n_topics, count), -1, dtype=np.int64)
+    used: set[int] = set()
+    filled = [0] * n_topics
+    for _, topic, word in sorted(offers):
+        if filled[topic] < count and word not in used:
+            labels[topic, filled[topic]] = word
+            filled[topic] += 1
+            used.add(word)
+    return labels
 
 
 def _leading(scores: NDArray[np.float64], count: int) -> NDArray[np.int64]:

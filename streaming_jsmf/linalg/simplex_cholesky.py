@@ -1,9 +1,13 @@
-"""The Cholesky factor of the active-set solver: grown and shrunk by one vertex, and solved with.
+"""The inverse Cholesky factor of the active-set solver: grown and shrunk by one vertex, and multiplied with.
+
+W is lower triangular with W P W' = 1, where P is the block of the passive vertices in the shifted Gram matrix.
+Multiplying with W has no chain of divisions as solving with its inverse has, its last row is what the last
+vertex adds to P^-1 = W'W, and a vertex leaves by rotations of whole rows: every loop runs along memory.
 
 Compiled, and compiled into ``simplex_kernel``: numba's cache of that module does not notice a change made
 here, so ``__pycache__`` has to go after one.
-Names: ``order[:size]`` are the passive vertices, ``lower`` the Cholesky factor of their block of the shifted
-Gram matrix. Only the loops marked for it may be reassociated (vector registers).
+Names: ``order[:size]`` are the passive vertices, ``inverse[:size, :size]`` is W. Only sums of products may be
+reassociated (vector registers).
 """
 
 from __future__ import annotations
@@ -16,62 +20,97 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 #: A Cholesky pivot below this share of its diagonal means: this vertex lies in the span of the others.
-SINGULAR = 1e-13
+SINGULAR = 1e-11
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc"})
-def solve_forward(lower: Floats, size: int, right: Floats) -> None:
-    """Solve lower z = right in place."""
+def multiply(inverse: Floats, size: int, right: Floats, out: Floats) -> None:
+    """out = W right."""
     for i in range(size):
-        total = right[i]
-        for j in range(i):
-            total -= lower[i, j] * right[j]
-        right[i] = total / lower[i, i]
+        total = 0.0
+        for j in range(i + 1):
+            total += inverse[i, j] * right[j]
+        out[i] = total
 
 
 @njit(cache=True, nogil=True)
-def solve_backward(lower: Floats, size: int, right: Floats) -> None:
-    """Solve lower' z = right in place, by rows of ``lower`` so that memory is read in order."""
-    for i in range(size - 1, -1, -1):
-        right[i] /= lower[i, i]
+def multiply_transposed(inverse: Floats, size: int, right: Floats, out: Floats) -> None:
+    """out = W'right."""
+    for i in range(size):
+        value = right[i]
         for j in range(i):
-            right[j] -= lower[i, j] * right[i]
+            out[j] += value * inverse[i, j]
+        out[i] = value * inverse[i, i]
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc"})
-def append_vertex(shifted: Floats, lower: Floats, order: Integers, size: int, vertex: int) -> bool:
-    """Add one vertex to the factor at position ``size``; False, and nothing added, where it is dependent."""
+def append_vertex(
+    shifted: Floats, inverse: Floats, order: Integers, size: int, vertex: int, column: Floats, work: Floats
+) -> bool:
+    """Add one vertex to the factor at position ``size``; False, and nothing added, where it is dependent.
+
+    ``column`` is left with W p, where p holds the inner products of the vertex with those before it: W'W p is
+    what a dependent vertex is made of.
+    """
+    for i in range(size):
+        work[i] = shifted[vertex, order[i]]
+    multiply(inverse, size, work, column)
     total = shifted[vertex, vertex]
     for i in range(size):
-        entry = shifted[vertex, order[i]]
-        for j in range(i):
-            entry -= lower[i, j] * lower[size, j]
-        entry /= lower[i, i]
-        lower[size, i] = entry
-        total -= entry * entry
-    if total <= SINGULAR * shifted[vertex, vertex]:
+        total -= column[i] * column[i]
+    if not total > SINGULAR * shifted[vertex, vertex]:
         return False
-    lower[size, size] = np.sqrt(total)
+    scale = 1.0 / np.sqrt(total)
+    multiply_transposed(inverse, size, column, work)
+    for i in range(size):
+        inverse[size, i] = -scale * work[i]
+    inverse[size, size] = scale
     order[size] = vertex
     return True
 
 
 @njit(cache=True, nogil=True)
-def remove_vertex(lower: Floats, order: Integers, size: int, place: int) -> int:
-    """Take the vertex at ``place`` out of the factor by Givens rotations; returns the new size."""
-    size -= 1
-    for i in range(place, size):
-        order[i] = order[i + 1]
+def remove_vertex(inverse: Floats, order: Integers, size: int, place: int, sums: Floats) -> int:
+    """Take the vertex at ``place`` out of the factor; returns the new size.
+
+    Rotations of rows i and i + 1 move the vertex's column into the last row, which then goes with it.
+    ``sums`` = W'W 1 follows.
+    """
+    for i in range(place, size - 1):
+        upper = inverse[i, place]
+        lower = inverse[i + 1, place]
+        radius = np.hypot(upper, lower)
+        cosine = lower / radius
+        sine = upper / radius
+        inverse[i, i + 1] = 0.0
         for j in range(i + 2):
-            lower[i, j] = lower[i + 1, j]
-    for j in range(place, size):
-        # Row j now reaches one column too far: rotate columns j and j + 1 to clear that entry.
-        radius = np.hypot(lower[j, j], lower[j, j + 1])
-        cosine = lower[j, j] / radius
-        sine = lower[j, j + 1] / radius
-        for i in range(j, size):
-            left = lower[i, j]
-            right = lower[i, j + 1]
-            lower[i, j] = cosine * left + sine * right
-            lower[i, j + 1] = cosine * right - sine * left
-    return size
+            above = inverse[i, j]
+            below = inverse[i + 1, j]
+            inverse[i, j] = cosine * above - sine * below
+            inverse[i + 1, j] = sine * above + cosine * below
+        if inverse[i, i + 1] < 0.0:
+            for j in range(i + 2):
+                inverse[i, j] = -inverse[i, j]
+    total = 0.0
+    for j in range(size):
+        total += inverse[size - 1, j]
+    for j in range(size):
+        sums[j] -= total * inverse[size - 1, j]
+    for j in range(place, size - 1):
+        order[j] = order[j + 1]
+        sums[j] = sums[j + 1]
+    for i in range(place, size - 1):
+        for j in range(place, i + 1):
+            inverse[i, j] = inverse[i, j + 1]
+    return size - 1
+
+
+@njit(cache=True, nogil=True)
+def add_last(inverse: Floats, size: int, sums: Floats) -> None:
+    """Let ``sums`` = W'W 1 of all vertices but the last become that of all."""
+    total = 0.0
+    for j in range(size):
+        total += inverse[size - 1, j]
+    sums[size - 1] = 0.0
+    for j in range(size):
+        sums[j] += total * inverse[size - 1, j]

@@ -12,7 +12,8 @@ positive definite whenever the passive vertices are *affinely* independent, whic
 No BLAS is called and nothing is shared between rows: for one machine the bits depend on the row and the
 vertices alone. Only the triangular solves may be reassociated (vector registers); the inner products are
 summed in rising order, so that a row equal to a vertex sees the Gram matrix's own numbers.
-Names: ``order[:size]`` are the passive vertices, ``lower`` the Cholesky factor of their block.
+Names: ``order[:size]`` are the passive vertices, ``inverse`` the inverse Cholesky factor of their block; rows of
+``work`` are as in ``simplex_settle``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from streaming_jsmf.linalg.simplex_cholesky import append_vertex, remove_vertex, solve_backward, solve_forward
+from streaming_jsmf.linalg.simplex_cholesky import (
+    add_last,
+    append_vertex,
+    multiply_transposed,
+    remove_vertex,
+)
+from streaming_jsmf.linalg.simplex_settle import settle, settle_entered
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -45,81 +52,16 @@ def inner_products(rows: Floats, columns: Floats, out: Floats) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _direction(
-    lower: Floats, order: Integers, size: int, gradient: Floats, step: Floats, ones: Floats
-) -> None:
-    """Step (by place) to the minimum over the affine hull of the passive vertices; sums to zero."""
-    for i in range(size):
-        step[i] = gradient[order[i]]
-        ones[i] = 1.0
-    for right in (step, ones):
-        solve_forward(lower, size, right)
-        solve_backward(lower, size, right)
-    total = 0.0
-    scale = 0.0
-    for i in range(size):
-        total += step[i]
-        scale += ones[i]
-    for i in range(size):
-        step[i] = total / scale * ones[i] - step[i]
-
-
-@njit(cache=True, nogil=True)
-def _advance(
-    gram: Floats, order: Integers, size: int, step: Floats, weights: Floats, gradient: Floats
-) -> int:
-    """Go along ``step`` until the first weight reaches zero; its place, or -1 for the full step."""
-    length = 1.0
-    blocking = -1
-    for i in range(size):
-        weight = weights[order[i]]
-        if weight + step[i] <= 0.0 and step[i] < 0.0 and weight < -length * step[i]:
-            length = -weight / step[i]
-            blocking = i
-        elif weight + step[i] <= 0.0 and blocking < 0:
-            blocking = i
-    for i in range(size):
-        change = length * step[i]
-        weights[order[i]] += change
-        row = gram[order[i]]
-        for k in range(gram.shape[0]):
-            gradient[k] += change * row[k]
-    return blocking
-
-
-@njit(cache=True, nogil=True)
-def _settle(
-    gram: Floats,
-    lower: Floats,
-    order: Integers,
-    size: int,
-    weights: Floats,
-    gradient: Floats,
-    work: Floats,
-) -> int:
-    """Minimise over the passive vertices, dropping those whose weight reaches zero; returns the size left."""
-    while size > 1:
-        _direction(lower, order, size, gradient, work[0], work[1])
-        blocking = _advance(gram, order, size, work[0], weights, gradient)
-        if blocking < 0:
-            break
-        weights[order[blocking]] = 0.0
-        size = remove_vertex(lower, order, size, blocking)
-    return size
-
-
-@njit(cache=True, nogil=True)
 def _swap(
-    shifted: Floats, lower: Floats, order: Integers, size: int, vertex: int, weights: Floats, share: Floats
+    shifted: Floats, inverse: Floats, order: Integers, size: int, vertex: int, weights: Floats, work: Floats
 ) -> bool:
     """Let a dependent vertex take the place of a passive one; False, and nothing changed, where it cannot.
 
     With v = sum_p share_p v_p weight moves to v from the passive vertices in proportion to their shares,
-    until one of them is empty. Follows a failed ``append_vertex``, whose half-solved row it uses.
+    until one of them is empty. Follows a failed ``append_vertex``, whose column (``work[0]``) it uses.
     """
-    for i in range(size):
-        share[i] = lower[size, i]
-    solve_backward(lower, size, share)
+    column, share, sums = work[0], work[1], work[3]
+    multiply_transposed(inverse, size, column, share)
     total = share[:size].sum()
     blocking = -1
     amount = np.inf
@@ -131,9 +73,12 @@ def _swap(
     if blocking < 0:
         return False
     leaving = order[blocking]
-    remove_vertex(lower, order, size, blocking)
-    if not append_vertex(shifted, lower, order, size - 1, vertex):
-        append_vertex(shifted, lower, order, size - 1, leaving)
+    remove_vertex(inverse, order, size, blocking, sums)
+    entered = append_vertex(shifted, inverse, order, size - 1, vertex, column, work[4])
+    if not entered:
+        append_vertex(shifted, inverse, order, size - 1, leaving, column, work[4])
+    add_last(inverse, size, sums)
+    if not entered:
         return False
     place = 0
     for i in range(size):
@@ -146,7 +91,7 @@ def _swap(
     return True
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath={"reassoc"})
 def _level(gradient: Floats, weights: Floats) -> float:
     """b' gradient: what every passive vertex has at the minimum over the passive set."""
     level = 0.0
@@ -184,10 +129,11 @@ def _entering(
     steepest = 0.0
     for k in range(gradient.shape[0]):
         slope = gradient[k] - level
-        bound = (size_x + lengths[k]) * max(size_x, lengths[k])
-        if slope < steepest and weights[k] == 0.0 and not closed[k] and slope < -ROUNDING * bound:
-            best = k
-            steepest = slope
+        if slope < steepest and weights[k] == 0.0 and not closed[k]:
+            bound = (size_x + lengths[k]) * max(size_x, lengths[k])
+            if slope < -ROUNDING * bound:
+                best = k
+                steepest = slope
     return best
 
 
@@ -226,23 +172,25 @@ def _exchange(gram: Floats, weights: Floats, gradient: Floats, target: float) ->
 def _admit(
     gram: Floats,
     shifted: Floats,
-    lower: Floats,
-    order: Integers,
+    inverse: Floats,
+    places: Integers,
     size: int,
     entering: int,
+    slope: float,
     linear: Floats,
     weights: Floats,
     gradient: Floats,
     work: Floats,
 ) -> int:
     """Let one vertex into the passive set and minimise over it; the new size, or 0 where it cannot enter."""
-    if append_vertex(shifted, lower, order, size, entering):
-        size += 1
-    elif _swap(shifted, lower, order, size, entering, weights, work[0]):
+    order = places[0]
+    if append_vertex(shifted, inverse, order, size, entering, work[0], work[1]):
+        add_last(inverse, size + 1, work[3])
+        return int(settle_entered(gram, inverse, order, size + 1, slope, weights, gradient, work, places[1]))
+    if _swap(shifted, inverse, order, size, entering, weights, work):
         _refresh(gram, linear, order, size, weights, gradient)
-    else:
-        return 0
-    return int(_settle(gram, lower, order, size, weights, gradient, work))
+        return int(settle(gram, inverse, order, size, weights, gradient, work))
+    return 0
 
 
 @njit(cache=True, nogil=True)
@@ -263,16 +211,18 @@ def _search(
     linear: Floats,
     square: float,
     weights: Floats,
-    lower: Floats,
+    inverse: Floats,
     work: Floats,
-    order: Integers,
+    places: Integers,
     closed: NDArray[np.bool_],
 ) -> tuple[int, int]:
     """Let vertices enter until none descends, from one passive vertex; returns (passive vertices, steps)."""
-    gradient = work[2]
+    gradient, order = work[2], places[0]
     size = 1
     steps = 0
     level = _refresh(gram, linear, order, size, weights, gradient)
+    work[3, 0] = 0.0
+    add_last(inverse, size, work[3])
     fresh = True
     # The passive set seldom grows beyond a third of the vertices; the bound only stops cycling by rounding.
     while steps < 10 * gram.shape[0] + 20:
@@ -281,12 +231,17 @@ def _search(
             break
         if entering < 0:
             # The gradient is carried from step to step; only one worked out afresh may end the search.
+            _refresh(gram, linear, order, size, weights, gradient)
+            size = settle(gram, inverse, order, size, weights, gradient, work)
             level = _refresh(gram, linear, order, size, weights, gradient)
             fresh = True
             continue
         steps += 1
         closed[entering] = True
-        admitted = _admit(gram, shifted, lower, order, size, entering, linear, weights, gradient, work)
+        slope = gradient[entering] - level
+        admitted = _admit(
+            gram, shifted, inverse, places, size, entering, slope, linear, weights, gradient, work
+        )
         if admitted == 0:
             continue
         size = admitted
@@ -305,19 +260,19 @@ def _solve_row(
     linear: Floats,
     square: float,
     weights: Floats,
-    lower: Floats,
+    inverse: Floats,
     work: Floats,
-    order: Integers,
+    places: Integers,
     closed: NDArray[np.bool_],
 ) -> tuple[float, int]:
     """Solve one row into ``weights``; returns (Frank-Wolfe gap of ||x - V'b||^2, steps)."""
-    gradient = work[2]
+    gradient, order = work[2], places[0]
     weights[:] = 0.0
     closed[:] = False
     start = _nearest(gram, linear)
-    append_vertex(shifted, lower, order, 0, start)
+    append_vertex(shifted, inverse, order, 0, start, work[0], work[1])
     weights[start] = 1.0
-    size, steps = _search(gram, shifted, lengths, linear, square, weights, lower, work, order, closed)
+    size, steps = _search(gram, shifted, lengths, linear, square, weights, inverse, work, places, closed)
     _refresh(gram, linear, order, size, weights, gradient)
     steps += _exchange(gram, weights, gradient, POLISHED * square)
     return _gap(gradient, weights), steps
@@ -353,9 +308,9 @@ def solve_block(
     n_vertices = gram.shape[0]
     shifted = gram + shift
     lengths = np.sqrt(np.diag(gram))
-    lower = np.zeros((n_vertices, n_vertices))
-    work = np.zeros((3, n_vertices))
-    order = np.zeros(n_vertices, dtype=np.int64)
+    inverse = np.zeros((n_vertices, n_vertices))
+    work = np.zeros((5, n_vertices))
+    places = np.zeros((2, n_vertices), dtype=np.int64)
     closed = np.zeros(n_vertices, dtype=np.bool_)
     linear = np.empty((rows.shape[0], n_vertices))
     inner_products(rows, columns, linear)
@@ -364,5 +319,5 @@ def solve_block(
         for j in range(rows.shape[1]):
             square += rows[i, j] * rows[i, j]
         gap[i], steps[i] = _solve_row(
-            gram, shifted, lengths, linear[i], square, weights[i], lower, work, order, closed
+            gram, shifted, lengths, linear[i], square, weights[i], inverse, work, places, closed
         )

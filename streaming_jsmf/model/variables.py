@@ -45,4 +45,7 @@ MODEL_VARIABLES: dict[str, Variable] = {
     "characteristic_words": Variable(
         ("topic", "rank"), "", "word ids that co-occur most with the anchor of each topic"
     ),
+    "label_words": Variable(
+        ("topic", "label"), "", "word ids both prominent and characteristic, of one topic only; -1 for none"
+    ),
 }

@@ -11,10 +11,12 @@ import numpy as np
 
 from streaming_jsmf.config import InferSettings, fingerprint
 from streaming_jsmf.errors import InputError, TooFewFactorsError
-from streaming_jsmf.inference.anchors import DegenerateAnchorsError
-from streaming_jsmf.inference.law import AnchorWordTopics, low_rank_anchor_words
-from streaming_jsmf.inference.words import characteristic_words, prominent_words
+from streaming_jsmf.inference.anchors import DegenerateAnchorsError, RejectedAnchorError
+from streaming_jsmf.inference.correlations import reconstruction_error
+from streaming_jsmf.inference.law import AnchorRules, AnchorWordTopics, low_rank_anchor_words
+from streaming_jsmf.inference.words import characteristic_words, label_words, prominent_words
 from streaming_jsmf.linalg.eigen import Eigenpairs
+from streaming_jsmf.linalg.simplex import HAVE_NUMBA
 from streaming_jsmf.model.store import Model, require_free_path, write_model
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.select import SelectedMoments, select_partitions
@@ -28,6 +30,9 @@ from streaming_jsmf.workflow.rectify import rectify
 
 #: Words listed for each topic; a reader wants 10, a labeller more.
 LISTED_WORDS = 20
+
+#: Words that stand for a topic where there is no room for more.
+LABEL_WORDS = 3
 
 
 class _Stopwatch:
@@ -116,16 +121,43 @@ def model_fingerprint(moments: Moments, settings: InferSettings) -> str:
 def _anchor_word_topics(
     moments: Moments, rectification: Rectification, settings: InferSettings, threads: int
 ) -> AnchorWordTopics:
+    if settings.simplex == "active-set" and not HAVE_NUMBA:
+        raise InputError("simplex is 'active-set', which needs numba; install it, or give auto or fista")
+    rules = AnchorRules(
+        settings.anchors,
+        settings.anchor_floor(moments.n_documents),
+        settings.shrinkage(moments.n_documents),
+        _word_ids(moments, settings.anchor_words),
+    )
     try:
         return low_rank_anchor_words(
             rectification.rectified,
             moments.row_sum,
             moments.document_frequency,
-            min_document_frequency=settings.anchor_floor(moments.n_documents),
+            rules,
+            simplex=settings.simplex,
+            correlations=settings.correlations,
             threads=threads,
         )
     except DegenerateAnchorsError as error:
         raise TooFewFactorsError(f"{moments.path}: {error}") from error
+    except RejectedAnchorError as error:
+        word = moments.words[error.word]
+        raise InputError(f"{moments.path}: the anchor word {word!r} {error.reason}") from error
+
+
+def _word_ids(moments: Moments, groups: tuple[tuple[str, ...], ...]) -> tuple[tuple[int, ...], ...]:
+    """Ids of the anchor words that were given."""
+    if not groups:
+        return ()
+    ids = {word: number for number, word in enumerate(moments.words)}
+    unknown = [word for group in groups for word in group if word not in ids]
+    if unknown:
+        raise InputError(
+            f"{moments.path}: the vocabulary lacks the anchor word {', '.join(map(repr, unknown))}; "
+            "give words as they are spelled there"
+        )
+    return tuple(tuple(ids[word] for word in group) for group in groups)
 
 
 def _arrays(
@@ -135,6 +167,8 @@ def _arrays(
     listed = min(LISTED_WORDS, n_words)
     mass = np.where(topics.rectified_row_sum > 0, topics.rectified_row_sum, 0.0) @ topics.topic_given_word
     numbers = np.arange(n_topics, dtype=np.int64)
+    prominent = prominent_words(topics.word_topic, listed)
+    characteristic = characteristic_words(moments.cooccurrence_rows(topics.anchors.words), listed)
     return {
         "word": np.array(moments.words, dtype=object),
         "topic": numbers,
@@ -152,8 +186,9 @@ def _arrays(
         "rectified_row_sum": topics.rectified_row_sum,
         "term_count": moments.term_count,
         "document_frequency": moments.document_frequency,
-        "prominent_words": prominent_words(topics.word_topic, listed),
-        "characteristic_words": characteristic_words(moments.cooccurrence_rows(topics.anchors.words), listed),
+        "prominent_words": prominent,
+        "characteristic_words": characteristic,
+        "label_words": label_words(prominent, characteristic, LABEL_WORDS),
     }
 
 
@@ -164,7 +199,12 @@ def _metrics(
     return {
         "n_documents": moments.n_documents,
         "anchor_min_df": settings.anchor_floor(moments.n_documents),
+        "anchor_shrinkage": settings.shrinkage(moments.n_documents),
         "topic_topic_sum": float(topics.topic_topic.sum()),
+        "topic_topic_gap": topics.correlation_gap,
+        "reconstruction_error": reconstruction_error(
+            topics.word_topic, topics.topic_topic, rectification.rectified
+        ),
         "largest_simplex_gap": topics.largest_gap,
         "words_without_mass": topics.words_without_mass,
         "rectification": rectification.report(),

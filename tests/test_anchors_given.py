@@ -1,0 +1,169 @@
+"""Anchors that the user gives: alone, with others found beside them, and several words as one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from streaming_jsmf import InferSettings, ScanSettings, infer, scan
+from streaming_jsmf.cli.main import run
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.inference.anchors import DegenerateAnchorsError, RejectedAnchorError
+from streaming_jsmf.inference.law import AnchorRules, anchor_words, low_rank_anchor_words
+from streaming_jsmf.model.store import read_model
+from streaming_jsmf.moments.reader import Moments
+from streaming_jsmf.runtime.schedulers import Execution
+from tests import reference_anchors as oracle
+from tests.reference import row_normalised
+from tests.test_anchors_rows import EVERYWHERE, factor
+
+Floats = NDArray[np.float64]
+
+
+@pytest.fixture(scope="module")
+def moments(corpus_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Moments:
+    path = tmp_path_factory.mktemp("moments") / "m"
+    return scan(corpus_path, path, ScanSettings(max_topics=5), Execution("synchronous"))
+
+
+def test_all_anchors_given_are_the_anchors_in_their_order() -> None:
+    y = factor(0, np.ones(4))
+    c = y @ y.T
+    d = c.sum(axis=1)
+    given = [40, 3, 22, 9]
+    found = low_rank_anchor_words(y, d, EVERYWHERE, AnchorRules(given=[[word] for word in given]))
+    np.testing.assert_array_equal(found.anchors.words, given)
+    slow = oracle.topics_of_anchors(row_normalised(c, d), d, c, given)
+    np.testing.assert_allclose(found.word_topic, slow.word_topic, atol=1e-8)
+    np.testing.assert_allclose(found.topic_topic, slow.topic_topic, rtol=1e-6)
+
+
+def test_the_others_are_farthest_from_the_span_of_those_given() -> None:
+    y = factor(1, np.ones(5))
+    c = y @ y.T
+    rows = row_normalised(c, c.sum(axis=1))
+    found = low_rank_anchor_words(y, c.sum(axis=1), EVERYWHERE, AnchorRules(given=[[12], [50]])).anchors.words
+    np.testing.assert_array_equal(found[:2], [12, 50])
+    for count in range(2, 5):
+        span, _ = np.linalg.qr(rows[found[:count]].T)
+        distance = np.linalg.norm(rows - rows @ span @ span.T, axis=1)
+        assert distance.argmax() == found[count]
+
+
+def test_a_tandem_anchor_is_its_words_counted_as_one() -> None:
+    y = factor(2, np.ones(4))
+    c = y @ y.T
+    groups = [[5, 8, 31], [0], [17, 60], [44]]
+    rules = AnchorRules(given=groups)
+    full = anchor_words(c, c.sum(axis=1), EVERYWHERE, 4, rules)
+    low = low_rank_anchor_words(y, c.sum(axis=1), EVERYWHERE, rules)
+    assert full.anchors.groups == low.anchors.groups == ((5, 8, 31), (0,), (17, 60), (44,))
+    np.testing.assert_array_equal(low.anchors.words, [5, 0, 17, 44])
+    slow = oracle.tandem_topics(c, groups)
+    for found in (full, low):
+        np.testing.assert_allclose(found.word_topic, slow.word_topic, atol=1e-8)
+        np.testing.assert_allclose(found.topic_topic, slow.topic_topic, rtol=1e-6)
+
+
+def test_words_of_one_topic_as_a_tandem_anchor_recover_exact_topics() -> None:
+    # Topics of disjoint words: every word is an anchor, and any mean of the words of a topic is its vertex.
+    b = np.kron(np.eye(4), np.ones((5, 1)) / 5)
+    a = np.full((4, 4), 0.02) + np.diag([0.1, 0.2, 0.16, 0.22])
+    y = b @ np.linalg.cholesky(a)
+    rules = AnchorRules(given=[[0, 1, 4], [5, 9], [12], [15, 16, 17, 18, 19]])
+    found = low_rank_anchor_words(y, y @ y.sum(axis=0), np.full(20, 50), rules)
+    np.testing.assert_allclose(found.word_topic, b, atol=1e-10)
+    np.testing.assert_allclose(found.topic_topic, a, atol=1e-10)
+
+
+def test_a_word_that_the_guards_reject_is_named_with_the_reason() -> None:
+    y = factor(3, np.ones(4))
+    u, frequency = y @ y.sum(axis=0), EVERYWHERE.copy()
+    frequency[7] = 12
+    rules = AnchorRules(min_document_frequency=30, given=[[2], [4, 7]])
+    with pytest.raises(
+        RejectedAnchorError, match="word 7 occurs in 12 documents, and an anchor in at least 30"
+    ):
+        low_rank_anchor_words(y, u, frequency, rules)
+    u[4] *= 11
+    with pytest.raises(RejectedAnchorError, match="word 4 keeps less than a tenth"):
+        low_rank_anchor_words(y, u, EVERYWHERE, rules)
+
+
+def test_given_anchors_that_say_the_same_are_refused() -> None:
+    y = factor(4, np.ones(4))
+    y[1] = 2 * y[0]
+    with pytest.raises(
+        DegenerateAnchorsError, match=r"only 1 words are far enough apart.*other anchor words"
+    ):
+        low_rank_anchor_words(y, y @ y.sum(axis=0), EVERYWHERE, AnchorRules(given=[[0], [1]]))
+
+
+def test_the_command_line_takes_a_list_and_a_file(moments: Moments, tmp_path: Path) -> None:
+    listed = ["infer", str(moments.path), str(tmp_path / "a"), "--topics", "5"]
+    assert run([*listed, "--anchor-words", "word0003,word0000"]) == 0
+    found = read_model(tmp_path / "a")
+    np.testing.assert_array_equal(found.arrays["anchors"][:2], [3, 0])
+    assert found.settings["anchor_words"] == [["word0003"], ["word0000"]]
+    seeds = tmp_path / "seeds.txt"
+    seeds.write_text("# one topic a line\n\nword0003, word0000\nword0001\n", encoding="utf-8")
+    tandem = ["infer", str(moments.path), str(tmp_path / "b"), "--topics", "5"]
+    assert run([*tandem, "--anchor-words", str(seeds)]) == 0
+    assert read_model(tmp_path / "b").settings["anchor_words"] == [["word0003", "word0000"], ["word0001"]]
+    assert read_model(tmp_path / "b").provenance["fingerprint"] != found.provenance["fingerprint"]
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (("--anchor-words", "word0003,nothing"), "the vocabulary lacks the anchor word 'nothing'"),
+        (("--anchor-words", "word0003,,word0001"), "lacks a word between two commas"),
+        (("--anchor-words", "word0003,word0003"), "anchor_words has 'word0003' twice"),
+        (("--anchor-words", "a,b,c,d,e,f"), "anchor_words are for 6 topics and n_topics is 5"),
+        (("--anchor-words", "word0003", "--anchors", "soft-clique"), "go with anchors pivoted-qr"),
+        (("--anchor-words", "word0003", "--anchor-min-df", "100000"), "'word0003' occurs in"),
+        (("--anchor-shrinkage", "-1"), "anchor_shrinkage is -1.0; give a number of at least 0"),
+    ],
+)
+def test_wrong_options_end_in_one_line(
+    moments: Moments, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], line: str
+) -> None:
+    assert run(["infer", str(moments.path), str(tmp_path / "m"), "--topics", "5", *options]) == 2
+    error = capsys.readouterr().err.strip()
+    assert line in error
+    assert "\n" not in error
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_file_without_words_and_one_that_is_no_text_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for content, line in (
+        (b"# nothing\n", "the file has no words"),
+        (b"\xff\xfe", "cannot be read as UTF-8"),
+    ):
+        (tmp_path / "seeds").write_bytes(content)
+        arguments = ["infer", "m", "n", "--topics", "5", "--anchor-words", str(tmp_path / "seeds")]
+        assert run(arguments) == 2
+        assert line in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "options", [{"anchors": "soft-clique"}, {"correlations": "refined"}, {"simplex": "fista"}]
+)
+def test_every_method_makes_a_model_and_says_so(
+    moments: Moments, tmp_path: Path, options: dict[str, str]
+) -> None:
+    settings = InferSettings(5, **options)
+    model = infer(moments, tmp_path / "m", settings)
+    assert {key: model.settings[key] for key in options} == options
+    np.testing.assert_allclose(model.arrays["word_topic"].sum(axis=0), 1.0, atol=1e-10)
+    if "correlations" in options:
+        assert model.arrays["topic_topic"].sum() == pytest.approx(1.0, abs=1e-12)
+        plain = infer(moments, tmp_path / "plain", InferSettings(5))
+        assert model.metrics["reconstruction_error"] <= plain.metrics["reconstruction_error"] + 1e-9
+    with pytest.raises(InputError, match="one of"):
+        InferSettings(5, **dict.fromkeys(options, "else"))
