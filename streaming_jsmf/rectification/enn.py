@@ -5,7 +5,7 @@ otherwise, none of which moves the fixed points:
 
 - A warm block of K + 10 vectors and one power step stand in for Lanczos.
 - After a few such steps A is applied once a step, to Y alone: Y <- A Y (Y'A Y)^(-1/2). That is a gradient step on the
-  matrices of rank K, and follows the paper's path to 1e-4.
+  matrices of rank K, and stays within 3e-4 of the paper's path on the KOS entries.
 - Convergence is sublinear, because the gradient of the squared distance to the non-negative matrices vanishes slowly;
   momentum walks the same way in longer strides. Feasible points are many, and longer strides end at another one, which
   is why its friction is higher than is usual.
