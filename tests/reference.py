@@ -10,6 +10,7 @@ import itertools
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.linalg
 import scipy.optimize
 from numpy.typing import NDArray
 
@@ -374,3 +375,27 @@ def palm(C: Floats, K: int, iterations: int, s: float = 1e-4, gamma: float = 1.0
         Y = np.maximum(Y - ((Y @ X.T - C) @ X + s * (Y - X)) / (gamma * L), 0.0)
         steps.append(PALMStep(X, Y, palm_objective(C, X, Y, s)))
     return steps
+
+
+def enn_momentum(
+    C: Floats, K: int, I_size: int, iterations: int, block_steps: int, friction: float
+) -> Floats:
+    """ENN with momentum: Algorithm 3 at first, then Y <- A Z (Z'A Z)^(-1/2) at Z = Y + beta (Y - Y_before)."""
+    Y = positive_factor(C, K)
+    before, age = None, 0
+    for step in range(1, iterations + 1):
+        if step <= block_steps:
+            Y = enn_step(Y, K, I_size)
+            continue
+        age = 1 if before is None else age + 1
+        beta = (age - 1) / (age + friction - 1)
+        Z = Y if before is None else Y + beta * (Y - before)
+        E = non_negative_correction(Z, I_size)
+        A = Z @ Z.T + E + (1.0 - (Z @ Z.T).sum() - E.sum()) / len(Z) ** 2
+        root = scipy.linalg.sqrtm(Z.T @ A @ Z).real
+        following = A @ Z @ np.linalg.inv(root)
+        # The step points back on what is carried along: momentum starts anew.
+        if ((Z - following) * (following - Y)).sum() > 0:
+            age = 0
+        before, Y = Y, following
+    return Y

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.linalg.eigen import Eigenpairs
-from streaming_jsmf.rectification import enn_operator
+from streaming_jsmf.rectification import enn, enn_operator
 from streaming_jsmf.rectification.enn import ENNOptions, epsilon_nonnegative
 from streaming_jsmf.rectification.enn_operator import CorrectedOperator, checked_rows
 from streaming_jsmf.rectification.result import relative_change, unrectified
@@ -104,6 +104,15 @@ def test_momentum_keeps_the_answer_in_fewer_steps(cooccurrence: Floats) -> None:
     assert quick.iterations <= max(plain.iterations, 6)
     error = yy_error(quick.rectified, limit.rectified)
     assert error <= max(1.5 * yy_error(plain.rectified, limit.rectified), 0.1 * start, 1e-6)
+
+
+def test_momentum_walks_as_the_oracle_does(cooccurrence: Floats, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Without block steps, which have one power step in the place of the oracle's exact eigenpairs.
+    monkeypatch.setattr(enn, "BLOCK_STEPS", 0)
+    options = replace(PLAIN, acceleration="momentum", max_iterations=12, checked_words=40)
+    result = epsilon_nonnegative(pairs_of(cooccurrence), K, options)
+    expected = reference.enn_momentum(cooccurrence, K, 40, 12, 0, enn.FRICTION)
+    assert yy_error(result.rectified, expected) < 1e-9
 
 
 def test_momentum_has_the_plain_fixed_points(cooccurrence: Floats) -> None:
