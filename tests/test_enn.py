@@ -106,12 +106,17 @@ def test_momentum_keeps_the_answer_in_fewer_steps(cooccurrence: Floats) -> None:
     assert error <= max(1.5 * yy_error(plain.rectified, limit.rectified), 0.1 * start, 1e-6)
 
 
-def test_momentum_walks_as_the_oracle_does(cooccurrence: Floats, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("friction", [enn.FRICTION, 0.5])
+def test_momentum_walks_as_the_oracle_does(
+    friction: float, cooccurrence: Floats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # With little friction it overshoots, and has to start anew.
+    monkeypatch.setattr(enn, "FRICTION", friction)
     # Without block steps, which have one power step in the place of the oracle's exact eigenpairs.
     monkeypatch.setattr(enn, "BLOCK_STEPS", 0)
     options = replace(PLAIN, acceleration="momentum", max_iterations=12, checked_words=40)
     result = epsilon_nonnegative(pairs_of(cooccurrence), K, options)
-    expected = reference.enn_momentum(cooccurrence, K, 40, 12, 0, enn.FRICTION)
+    expected = reference.enn_momentum(cooccurrence, K, 40, 12, 0, friction)
     assert yy_error(result.rectified, expected) < 1e-9
 
 

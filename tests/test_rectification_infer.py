@@ -169,3 +169,19 @@ def test_the_command_line_takes_them_all(
 def test_settings_out_of_range_are_refused(field: str, value: object) -> None:
     with pytest.raises(InputError, match=field):
         InferSettings(K, **{field: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["none", "enn", "palm"])
+def test_words_whose_row_sum_is_lost_are_counted_and_never_nan(name: str, tmp_path: Path) -> None:
+    # Documents of four words: truncation leaves rare words below zero, a projection some at zero.
+    corpus = write_corpus(tmp_path / "corpus", planted(500, 150, 3, length=4, seed=4).counts)
+    moments = scanned(corpus, tmp_path / "m", ScanSettings(max_topics=3))
+    model = fit_moments(moments, InferSettings(3, rectify=name), threads=1)  # type: ignore[arg-type]
+    d = model.arrays["rectified_row_sum"]
+    lost = d <= 0
+    assert model.metrics["words_without_mass"] == lost.sum()
+    assert lost.any(), "a case without lost words says nothing"
+    np.testing.assert_array_equal(model.arrays["topic_given_word"][lost], 0.0)
+    for array, values in model.arrays.items():
+        if values.dtype.kind == "f":
+            assert np.isfinite(values).all(), array
