@@ -17,7 +17,9 @@ from streaming_jsmf.errors import InputError
 
 DocumentWeights = Literal["capped", "uniform", "length"]
 RangeFinder = Literal["factors", "halko"]
-Rectifier = Literal["enn", "none"]
+Rectifier = Literal["enn", "ap", "dykstra", "palm", "ipalm", "dc", "none"]
+Acceleration = Literal["momentum", "none"]
+MissingMass = Literal["uniform", "marginals"]
 AnchorMethod = Literal["pivoted-qr", "soft-clique"]
 SimplexMethod = Literal["auto", "active-set", "fista", "exponentiated-gradient"]
 CorrelationMethod = Literal["diagonal", "refined"]
@@ -71,6 +73,9 @@ class ScanSettings:
         Multiplications of a partition by itself, all in memory. More: smaller error, more time.
     seed
         Of the probes.
+    exact
+        The second scan counts the whole C (words x words) instead of C Q: for vocabularies whose C fits in memory.
+        Eigenpairs are then those of C itself, and rectifications that need C can run.
 
     Raises
     ------
@@ -86,6 +91,7 @@ class ScanSettings:
     power_steps: int = 3
     seed: int = 0
     partition_by: str | None = None
+    exact: bool = False
 
     def __post_init__(self) -> None:
         _require(self.max_topics >= 1, "max_topics", self.max_topics, "a whole number of at least 1")
@@ -107,6 +113,11 @@ class ScanSettings:
         """Columns m of the basis Q of the second scan: 2 K, and at least K + 10."""
         return max(2 * self.max_topics, self.max_topics + 10)
 
+    @property
+    def reads_twice(self) -> bool:
+        """Whether the corpora are read a second time, for C Q or for C."""
+        return self.exact or self.scans == 2
+
     def partition_budget(self, nonzeros: int, n_words: int) -> int:
         """Nonzeros of a partition for a corpus; the number of workers plays no part."""
         if self.partition_nonzeros is not None:
@@ -116,7 +127,11 @@ class ScanSettings:
 
     def fields(self) -> dict[str, Any]:
         """The settings as plain JSON values, in the order of the definition."""
-        return asdict(self)
+        fields = asdict(self)
+        if not self.exact:
+            # Stores older than this setting have no such field, and keep their fingerprint.
+            del fields["exact"]
+        return fields
 
 
 @dataclass(frozen=True)
@@ -128,9 +143,20 @@ class InferSettings:
     n_topics
         K.
     rectify
-        ``enn``: epsilon non-negative rectification (LR-JSMF, Algorithm 3). ``none``: the eigenpairs as they are.
+        ``enn``: epsilon non-negative rectification (LR-JSMF, Algorithm 3). ``palm``, ``ipalm``: a non-negative Y
+        (Algorithm 4), plain and inertial. ``none``: the eigenpairs as they are. Of the whole C, which the scan must
+        have counted (``ScanSettings.exact``): ``ap``, alternating projections (Algorithm 2); ``dykstra``, the same
+        with Dykstra's corrections; ``dc``, diagonal completion.
     max_iterations, tolerance
-        ENN stops when the relative change of Y Y' falls below ``tolerance``, or after ``max_iterations``.
+        Rectification stops when a step changes C* by less than ``tolerance``, relative, or after ``max_iterations``.
+    acceleration
+        Of ENN. ``momentum``: the same limit in a quarter of the steps. ``none``: the steps of the paper.
+    missing_mass
+        How ENN spreads the mass that is missing: ``uniform`` as in the paper, ``marginals`` in proportion to the row
+        sums of C.
+    left_out
+        Grow the rows that ENN keeps non-negative until what it leaves out is at most this share of Y Y' (Frobenius
+        norm). None: 10 K + 1000 rows, or more where there are few words.
     anchor_min_df
         Documents that a word must occur in to be an anchor: below 1 a share of all documents, otherwise a
         number. 0: no such guard (the papers). None: 1 % of the documents, but no fewer than 20 where the
@@ -161,6 +187,9 @@ class InferSettings:
     max_iterations: int = 150
     tolerance: float = 1e-5
     anchor_min_df: float | None = None
+    acceleration: Acceleration = "momentum"
+    missing_mass: MissingMass = "uniform"
+    left_out: float | None = None
     anchors: AnchorMethod = "pivoted-qr"
     anchor_shrinkage: float | None = None
     anchor_words: tuple[tuple[str, ...], ...] = ()
@@ -172,6 +201,10 @@ class InferSettings:
         _require_choice("rectify", self.rectify, get_args(Rectifier))
         _require(self.max_iterations >= 1, "max_iterations", self.max_iterations, "at least 1")
         _require(0 <= self.tolerance < 1, "tolerance", self.tolerance, "a number from 0 to below 1")
+        _require_choice("acceleration", self.acceleration, get_args(Acceleration))
+        _require_choice("missing_mass", self.missing_mass, get_args(MissingMass))
+        bound = self.left_out
+        _require(bound is None or bound > 0, "left_out", bound, "a number above 0")
         share = self.anchor_min_df
         _require(share is None or share >= 0, "anchor_min_df", share, "a number of at least 0")
         shrinkage = self.anchor_shrinkage

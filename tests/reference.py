@@ -10,6 +10,7 @@ import itertools
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.linalg
 import scipy.optimize
 from numpy.typing import NDArray
 
@@ -303,3 +304,98 @@ def lr_jsmf(
     minimum = default_anchor_min_df(len(H)) if anchor_min_df is None else anchor_min_df
     allowed = anchor_guard(Y @ Y.sum(axis=0), mean_of_shares(H, w), (H > 0).sum(axis=0), minimum)
     return LowRankResult(Y, low_rank_anchor_word_algorithm(Y, K, allowed))
+
+
+def dykstra(C: Floats, K: int, iterations: int) -> Floats:
+    """Algorithm 2 with Dykstra's corrections: each projection is applied to what it took last time and the rest."""
+    N = len(C)
+
+    def semidefinite(X: Floats) -> Floats:
+        Y = positive_factor(X, K)
+        return Y @ Y.T
+
+    projections = [semidefinite, lambda X: X + (1.0 - X.sum()) / N**2, lambda X: np.maximum(X, 0.0)]
+    taken = [np.zeros_like(C) for _ in projections]
+    for _ in range(iterations):
+        for i, project in enumerate(projections):
+            projected = project(C + taken[i])
+            taken[i] = C + taken[i] - projected
+            C = projected
+    return C
+
+
+def enn_by_words(C: Floats, K: int, I_size: int, shares: Floats, iterations: int) -> Floats:
+    """Algorithm 3, the missing mass spread as shares shares' instead of evenly."""
+    Y = positive_factor(C, K)
+    for _ in range(iterations):
+        E = non_negative_correction(Y, I_size)
+        missing = 1.0 - (Y @ Y.T).sum() - E.sum()
+        Y = positive_factor(Y @ Y.T + E + missing * np.outer(shares, shares), K)
+    return Y
+
+
+def completed_half(C: Floats, A: NDArray[np.int64], B: NDArray[np.int64], K: int) -> Floats:
+    """Diagonal entries of the words A from the rest of C_AA and the column space of C_AB, as one linear system."""
+    U = np.linalg.svd(C[np.ix_(A, B)])[0][:, :K]
+    P = U @ U.T
+    off = C[np.ix_(A, A)] - np.diag(np.diag(C)[A])
+    # Entry by entry: the diagonal d is that of P (off + diag d) P.
+    return np.linalg.solve(np.eye(len(A)) - P**2, np.diag(P @ off @ P))
+
+
+@dataclass(frozen=True)
+class PALMStep:
+    """X, Y (N x K) and the objective J after a step."""
+
+    X: Floats
+    Y: Floats
+    objective: float
+
+
+def palm_objective(C: Floats, X: Floats, Y: Floats, s: float) -> float:
+    """J of Eq. 2."""
+    return float(0.5 * np.linalg.norm(C - X @ Y.T) ** 2 + 0.5 * s * np.linalg.norm(X - Y) ** 2)
+
+
+def palm(C: Floats, K: int, iterations: int, s: float = 1e-4, gamma: float = 1.005) -> list[PALMStep]:
+    """Algorithm 4: a proximal gradient step on X, then on Y, each of length 1 / (gamma L).
+
+    Eigenvectors have no sign; each starts with the one whose positive part is the longer.
+    """
+    X = positive_factor(C, K)
+    for k in range(K):
+        if np.linalg.norm(np.maximum(-X[:, k], 0)) > np.linalg.norm(np.maximum(X[:, k], 0)):
+            X[:, k] = -X[:, k]
+    Y = X
+    steps = []
+    for _ in range(iterations):
+        L = np.linalg.norm(Y.T @ Y + s * np.eye(K), 2)
+        X = np.maximum(X - ((X @ Y.T - C) @ Y + s * (X - Y)) / (gamma * L), 0.0)
+        L = np.linalg.norm(X.T @ X + s * np.eye(K), 2)
+        Y = np.maximum(Y - ((Y @ X.T - C) @ X + s * (Y - X)) / (gamma * L), 0.0)
+        steps.append(PALMStep(X, Y, palm_objective(C, X, Y, s)))
+    return steps
+
+
+def enn_momentum(
+    C: Floats, K: int, I_size: int, iterations: int, block_steps: int, friction: float
+) -> Floats:
+    """ENN with momentum: Algorithm 3 at first, then Y <- A Z (Z'A Z)^(-1/2) at Z = Y + beta (Y - Y_before)."""
+    Y = positive_factor(C, K)
+    before, age = None, 0
+    for step in range(1, iterations + 1):
+        if step <= block_steps:
+            Y = enn_step(Y, K, I_size)
+            continue
+        age = 1 if before is None else age + 1
+        beta = (age - 1) / (age + friction - 1)
+        Z = Y if before is None else Y + beta * (Y - before)
+        E = non_negative_correction(Z, I_size)
+        A = Z @ Z.T + E + (1.0 - (Z @ Z.T).sum() - E.sum()) / len(Z) ** 2
+        root = scipy.linalg.sqrtm(Z.T @ A @ Z).real
+        following = A @ Z @ np.linalg.inv(root)
+        # The step points back on what is carried along: momentum starts anew.
+        if ((Z - following) * (following - Y)).sum() > 0:
+            age = 0
+        before, Y = Y, following
+    return Y

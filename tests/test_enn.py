@@ -1,8 +1,9 @@
-"""ENN against the dense oracle, which stores E."""
+"""ENN against the dense oracle, which stores E; its momentum against its own plain steps."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,100 +11,173 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.linalg.eigen import Eigenpairs
-from streaming_jsmf.rectification import enn as enn_module
-from streaming_jsmf.rectification.enn import epsilon_nonnegative, relative_change, unrectified
+from streaming_jsmf.rectification import enn, enn_operator
+from streaming_jsmf.rectification.enn import ENNOptions, epsilon_nonnegative
+from streaming_jsmf.rectification.enn_operator import CorrectedOperator, checked_rows
+from streaming_jsmf.rectification.result import relative_change, unrectified
 from tests import reference
-from tests.corpora import planted
+from tests.spectra import SPECTRA, K, exact_low_rank, pairs_of
 
-K = 4
+Floats = NDArray[np.float64]
 
-
-@pytest.fixture(scope="module", params=["topics", "short documents", "no gap"])
-def cooccurrence(request: pytest.FixtureRequest) -> NDArray[np.float64]:
-    """C of three kinds: clean topics, a long negative tail, and a spectrum without a gap."""
-    if request.param == "topics":
-        return reference.cooccurrence(planted(300, 90, K, seed=3).counts)
-    if request.param == "short documents":
-        return reference.cooccurrence(planted(400, 70, K, length=4, seed=4).counts)
-    return reference.cooccurrence(planted(80, 80, 6, length=25, seed=5).counts)
+#: The paper's iteration, in float64 throughout.
+PLAIN = ENNOptions(acceleration="none", block_dtype=np.float64, tolerance=0.0, max_iterations=120)
 
 
-def pairs_of(c: NDArray[np.float64], count: int) -> Eigenpairs:
-    exact = reference.truncated_eig(c, count)
-    return Eigenpairs(exact.values, exact.vectors)
+@pytest.fixture(scope="module", params=SPECTRA)
+def cooccurrence(request: pytest.FixtureRequest) -> Floats:
+    return SPECTRA[request.param]()
 
 
+def frequent(c: Floats) -> Floats:
+    """Shares of the words, as the row sums have them."""
+    return c.sum(axis=1) / c.sum()
+
+
+@pytest.mark.parametrize("by_word", [False, True])
 @pytest.mark.parametrize("size", [10, 40, 1000])
 def test_the_operator_is_the_dense_one_with_stored_correction(
-    size: int, cooccurrence: NDArray[np.float64], monkeypatch: pytest.MonkeyPatch
+    size: int, by_word: bool, cooccurrence: Floats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(enn_module, "BLOCK_ROWS", 16)
+    monkeypatch.setattr(enn_operator, "BLOCK_ROWS", 16)
     y = reference.positive_factor(cooccurrence, K)
     n = len(y)
     size = min(size, n)
     e = reference.non_negative_correction(y, size)
-    r = (1 - (y @ y.T).sum() - e.sum()) / n**2
-    assert e.sum() > 0, "a case without negative entries says nothing"
+    missing = 1 - (y @ y.T).sum() - e.sum()
+    shares = frequent(cooccurrence) if by_word else np.full(n, 1 / n)
     x = np.random.default_rng(0).standard_normal((n, 7))
+    checked = checked_rows(y, size).words
+    given = shares if by_word else None
     with ThreadPoolExecutor(2) as pool:
-        exact = enn_module._Operator(y, size, np.float64, pool).apply(x)
-        rounded = enn_module._Operator(y, size, np.float32, pool).apply(x)
-    expected = (y @ y.T + e + r) @ x
+        exact = CorrectedOperator(y, checked, given, np.float64, pool).apply(x)
+        rounded = CorrectedOperator(y, checked, given, np.float32, pool).apply(x)
+        own = CorrectedOperator(y, checked, given, np.float64, pool)
+        np.testing.assert_allclose(own.apply(y).product, own.apply(y.copy()).product, atol=1e-15)
+    expected = (y @ y.T + e + missing * np.outer(shares, shares)) @ x
     scale = np.abs(expected).max()
     np.testing.assert_allclose(exact.product, expected, atol=1e-13 * scale)
     np.testing.assert_allclose(rounded.product, expected, atol=3e-6 * scale)
-    assert exact.correction_mass == pytest.approx(e.sum(), rel=1e-12)
-    assert exact.uniform_mass == pytest.approx(r * n**2, rel=1e-10)
+    assert exact.correction_mass == pytest.approx(e.sum(), rel=1e-12, abs=1e-15)
+    assert exact.uniform_mass == pytest.approx(missing, rel=1e-10, abs=1e-14)
+
+
+def test_some_spectra_have_something_to_correct() -> None:
+    corrected = {
+        name: reference.non_negative_correction(reference.positive_factor(make(), K), 40).sum()
+        for name, make in SPECTRA.items()
+    }
+    assert [name for name, mass in corrected.items() if mass < 1e-12] == ["low rank"]
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_the_result_is_that_of_the_oracle(dtype: type, cooccurrence: NDArray[np.float64]) -> None:
+def test_plain_steps_are_those_of_the_oracle(dtype: type, cooccurrence: Floats) -> None:
     n = len(cooccurrence)
     expected = reference.enn(cooccurrence, K, n, 120)
-    result = epsilon_nonnegative(
-        pairs_of(cooccurrence, K + 10), K, tolerance=0.0, max_iterations=120, block_dtype=dtype
-    )
+    result = epsilon_nonnegative(pairs_of(cooccurrence), K, replace(PLAIN, block_dtype=dtype))
     assert yy_error(result.rectified, expected) < 2e-3
 
 
-def test_checking_all_words_is_alternating_projection(cooccurrence: NDArray[np.float64]) -> None:
+def test_the_missing_mass_can_follow_the_words(cooccurrence: Floats) -> None:
+    shares = frequent(cooccurrence)
+    expected = reference.enn_by_words(cooccurrence, K, 40, shares, 60)
+    options = replace(PLAIN, checked_words=40, max_iterations=60)
+    result = epsilon_nonnegative(pairs_of(cooccurrence), K, options, shares=shares)
+    assert yy_error(result.rectified, expected) < 2e-3
+    evenly = epsilon_nonnegative(pairs_of(cooccurrence), K, options)
+    if evenly.correction_mass > 1e-6:
+        assert yy_error(result.rectified, evenly.rectified) > 1e-6
+
+
+def test_checking_all_words_is_alternating_projection(cooccurrence: Floats) -> None:
     expected = reference.alternating_projection(cooccurrence, K, 120)
-    result = epsilon_nonnegative(
-        pairs_of(cooccurrence, K + 10), K, tolerance=0.0, max_iterations=120, block_dtype=np.float64
-    )
+    result = epsilon_nonnegative(pairs_of(cooccurrence), K, PLAIN)
     assert yy_error(result.rectified, expected.factor) < 2e-3
 
 
-def test_the_corrected_matrix_is_non_negative_up_to_epsilon(cooccurrence: NDArray[np.float64]) -> None:
+def test_momentum_keeps_the_answer_in_fewer_steps(cooccurrence: Floats) -> None:
+    pairs = pairs_of(cooccurrence)
+    limit = epsilon_nonnegative(pairs, K, replace(PLAIN, max_iterations=3000))
+    plain = epsilon_nonnegative(pairs, K, ENNOptions(acceleration="none"))
+    quick = epsilon_nonnegative(pairs, K)
+    start = yy_error(unrectified(pairs, K).rectified, limit.rectified)
+    assert quick.iterations <= max(plain.iterations, 6)
+    error = yy_error(quick.rectified, limit.rectified)
+    assert error <= max(1.5 * yy_error(plain.rectified, limit.rectified), 0.1 * start, 1e-6)
+
+
+@pytest.mark.parametrize("friction", [enn.FRICTION, 0.5])
+def test_momentum_walks_as_the_oracle_does(
+    friction: float, cooccurrence: Floats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # With little friction it overshoots, and has to start anew.
+    monkeypatch.setattr(enn, "FRICTION", friction)
+    # Without block steps, which have one power step in the place of the oracle's exact eigenpairs.
+    monkeypatch.setattr(enn, "BLOCK_STEPS", 0)
+    options = replace(PLAIN, acceleration="momentum", max_iterations=12, checked_words=40)
+    result = epsilon_nonnegative(pairs_of(cooccurrence), K, options)
+    expected = reference.enn_momentum(cooccurrence, K, 40, 12, 0, friction)
+    assert yy_error(result.rectified, expected) < 1e-9
+
+
+def test_momentum_has_the_plain_fixed_points(cooccurrence: Floats) -> None:
+    pairs = pairs_of(cooccurrence)
+    quick = replace(PLAIN, acceleration="momentum", max_iterations=4000)
+    arrived = epsilon_nonnegative(pairs, K, quick).rectified
+    once_more = reference.enn_step(arrived, K, len(arrived))
+    assert yy_error(once_more, arrived) < 3e-6
+
+
+def test_the_corrected_matrix_is_non_negative_up_to_epsilon(cooccurrence: Floats) -> None:
     size = 30
-    y = epsilon_nonnegative(pairs_of(cooccurrence, K + 10), K, checked_words=size).rectified
+    result = epsilon_nonnegative(pairs_of(cooccurrence), K, ENNOptions(checked_words=size))
+    y = result.rectified
     e = reference.non_negative_correction(y, size)
-    norms = np.sort((y**2).sum(axis=1))[::-1]
-    epsilon = norms[size]
+    assert result.epsilon == pytest.approx(np.sort((y**2).sum(axis=1))[::-1][size])
     lowest = y @ y.T + e
-    assert lowest.min() >= -epsilon - 1e-15
+    assert lowest.min() >= -result.epsilon - 1e-15
     checked = reference.largest_rows(y, size)
     assert lowest[checked].min() >= -1e-15
+    others = np.setdiff1d(np.arange(len(y)), checked)
+    left = np.minimum(lowest[np.ix_(others, others)], 0)
+    assert np.linalg.norm(left) <= result.left_out * np.linalg.norm(y @ y.T)
 
 
-def test_the_bits_do_not_depend_on_threads(
-    cooccurrence: NDArray[np.float64], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(enn_module, "BLOCK_ROWS", 8)
-    pairs = pairs_of(cooccurrence, K + 10)
-    one, three = (epsilon_nonnegative(pairs, K, max_iterations=5, threads=t) for t in (1, 3))
+def test_the_checked_rows_grow_until_little_is_left_out() -> None:
+    c = SPECTRA["no gap"]()
+    options = ENNOptions(checked_words=5, left_out=0.02, max_iterations=20)
+    grown = epsilon_nonnegative(pairs_of(c), K, options)
+    assert 5 < grown.checked_words < len(c)
+    assert grown.left_out <= 0.02
+    one_less = checked_rows(grown.rectified, grown.checked_words - 1)
+    assert one_less.left_out > 0.02
+    whole = checked_rows(grown.rectified, 0, left_out=0.0)
+    assert (whole.words.size, whole.epsilon, whole.left_out) == (len(c), 0.0, 0.0)
+    few = epsilon_nonnegative(pairs_of(c), K, replace(options, left_out=None))
+    assert few.checked_words == 5
+    assert few.left_out > 0.02
+
+
+@pytest.mark.parametrize("acceleration", ["momentum", "none"])
+def test_the_bits_do_not_depend_on_threads(acceleration: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(enn_operator, "BLOCK_ROWS", 8)
+    pairs = pairs_of(SPECTRA["no gap"]())
+    options = ENNOptions(max_iterations=12, tolerance=0.0, acceleration=acceleration)  # type: ignore[arg-type]
+    one, three = (epsilon_nonnegative(pairs, K, replace(options, threads=t)) for t in (1, 3))
     np.testing.assert_array_equal(one.rectified, three.rectified)
-    assert one.correction_mass == three.correction_mass
+    assert one.report() == three.report()
 
 
-def test_iterations_are_told_and_convergence_is_reported(cooccurrence: NDArray[np.float64]) -> None:
+def test_iterations_are_told_and_convergence_is_reported(cooccurrence: Floats) -> None:
     told: list[tuple[int, float]] = []
-    pairs = pairs_of(cooccurrence, K + 10)
-    result = epsilon_nonnegative(pairs, K, tolerance=1e-3, on_iteration=lambda n, d: told.append((n, d)))
+    pairs = pairs_of(cooccurrence)
+    result = epsilon_nonnegative(
+        pairs, K, ENNOptions(tolerance=1e-3), on_iteration=lambda n, d: told.append((n, d))
+    )
     assert [number for number, _ in told] == list(range(1, result.iterations + 1))
     assert result.converged
     assert result.change == told[-1][1] < 1e-3
-    assert not epsilon_nonnegative(pairs, K, tolerance=0.0, max_iterations=2).converged
+    assert not epsilon_nonnegative(pairs, K, ENNOptions(tolerance=0.0, max_iterations=2)).converged
 
 
 def test_relative_change_is_the_dense_one() -> None:
@@ -113,12 +187,32 @@ def test_relative_change_is_the_dense_one() -> None:
     assert relative_change(a, b) == pytest.approx(dense)
 
 
-def test_without_rectification_y_is_the_positive_part(cooccurrence: NDArray[np.float64]) -> None:
-    result = unrectified(pairs_of(cooccurrence, K + 10), K)
+def test_without_rectification_y_is_the_positive_part(cooccurrence: Floats) -> None:
+    result = unrectified(pairs_of(cooccurrence), K)
     assert yy_error(result.rectified, reference.positive_factor(cooccurrence, K)) < 1e-7
     assert result.converged
 
 
-def test_too_few_eigenpairs_are_refused(cooccurrence: NDArray[np.float64]) -> None:
+def test_more_topics_than_directions_stay_finite_and_empty() -> None:
+    c = exact_low_rank()
+    pairs = pairs_of(c, K + 10)
+    # Rounding alone is beyond the rank; a start with exact zeros is what a store of few documents gives.
+    values = np.where(np.arange(K + 10) < K, pairs.values, 0.0)
+    for start in (pairs, Eigenpairs(values, pairs.vectors)):
+        result = epsilon_nonnegative(start, K + 3, ENNOptions(max_iterations=20, tolerance=0.0))
+        assert result.rectified.shape == (len(c), K + 3)
+        assert np.isfinite(result.rectified).all()
+        assert yy_error(result.rectified, reference.positive_factor(c, K)) < 1e-6
+
+
+def test_words_that_never_occur_keep_a_row_of_nearly_nothing() -> None:
+    c = SPECTRA["negative tail"]().copy()
+    c[5] = c[:, 5] = 0.0
+    result = epsilon_nonnegative(pairs_of(c), K, shares=frequent(c))
+    assert np.isfinite(result.rectified).all()
+    np.testing.assert_allclose(result.rectified[5], 0.0, atol=1e-12)
+
+
+def test_too_few_eigenpairs_are_refused(cooccurrence: Floats) -> None:
     with pytest.raises(ValueError, match="3 eigenpairs"):
         epsilon_nonnegative(pairs_of(cooccurrence, 3), K)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
 from typing import Any
 
 import click
@@ -138,7 +137,7 @@ def fit(
 
     with observed(log_json) as listener:
         numbers, execution = options.topic_numbers(topics), options.take_execution(settings)
-        inference = {field.name: settings.pop(field.name) for field in fields(InferSettings)[1:]}
+        inference = options.take_inference(settings)
         fitted = run(
             corpus,
             model,

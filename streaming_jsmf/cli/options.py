@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -10,9 +11,12 @@ import click
 
 from streaming_jsmf.cli.anchor_words import anchor_word_groups
 from streaming_jsmf.config import (
+    Acceleration,
     AnchorMethod,
     CorrelationMethod,
     DocumentWeights,
+    InferSettings,
+    MissingMass,
     RangeFinder,
     Rectifier,
     ScanSettings,
@@ -51,6 +55,8 @@ scan_options = _all(
                  help="Metadata column whose values get partitions of their own, such as year."),
     click.option("--power-steps", type=int, default=_DEFAULTS.power_steps, show_default=True,
                  help="Multiplications of a partition by itself, in memory."),
+    click.option("--exact", is_flag=True,
+                 help="Count all co-occurrences, words x words, where they fit in memory; --rectify ap needs them."),
     click.option("--seed", type=int, default=_DEFAULTS.seed, show_default=True, help="Of the probes."),
 )  # fmt: skip
 
@@ -71,10 +77,17 @@ log_option = click.option(
 
 infer_options = _all(
     click.option("--rectify", type=click.Choice(get_args(Rectifier)), default="enn", show_default=True,
-                 help="enn: epsilon non-negative rectification. none: the eigenpairs as they are."),
+                 help="enn: epsilon non-negative. palm, ipalm: non-negative factors. none: eigenpairs as they are. "
+                      "Of a scan with --exact: ap and dykstra, alternating projections; dc, diagonal completion."),
     click.option("--max-iterations", type=int, default=150, show_default=True, help="Of the rectification."),
     click.option("--tolerance", type=float, default=1e-5, show_default=True,
-                 help="Relative change of Y Y' at which the rectification stops."),
+                 help="Relative change at which the rectification stops."),
+    click.option("--acceleration", type=click.Choice(get_args(Acceleration)), default="momentum", show_default=True,
+                 help="Of ENN. none: the steps of the paper."),
+    click.option("--missing-mass", type=click.Choice(get_args(MissingMass)), default="uniform", show_default=True,
+                 help="How ENN spreads the mass that is missing: evenly (the paper), or by row sums of C."),
+    click.option("--left-out", type=float, default=None, metavar="SHARE",
+                 help="Let ENN check more words until it leaves out at most this share.  [default: 10 K + 1000 words]"),
     click.option("--anchor-min-df", type=float, default=None,
                  help="Documents an anchor must occur in; below 1 a share of all, 0 no guard.  "
                       "[default: 1 %, at least 20]"),
@@ -112,6 +125,11 @@ def take_execution(given: dict[str, Any]) -> Execution:
         parse_memory(memory) if memory else None,
         None if report is None else Path(report),
     )
+
+
+def take_inference(given: dict[str, Any]) -> dict[str, Any]:
+    """Take the values of ``InferSettings`` out of a verb's options."""
+    return {field.name: given.pop(field.name) for field in fields(InferSettings) if field.name in given}
 
 
 def topic_numbers(text: str) -> list[int]:

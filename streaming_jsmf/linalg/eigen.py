@@ -49,10 +49,19 @@ class Eigenpairs:
 def with_fixed_signs(values: NDArray[np.float64], vectors: NDArray[np.float64]) -> Eigenpairs:
     """Sort by falling eigenvalue; the entry of largest magnitude of each vector becomes positive."""
     order = np.argsort(-values, kind="stable")
-    vectors = vectors[:, order]
-    largest = np.abs(vectors).argmax(axis=0)
-    signs = np.where(vectors[largest, np.arange(vectors.shape[1])] < 0, -1.0, 1.0)
-    return Eigenpairs(values[order], vectors * signs)
+    if not np.array_equal(order, np.arange(values.size)):
+        vectors = vectors[:, order]
+    return Eigenpairs(values[order], vectors * _signs(vectors))
+
+
+def _signs(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """1 or -1 for each column: the sign of its entry of largest magnitude, the first of equals."""
+    largest = np.zeros(vectors.shape[1])
+    for rows in _panels(vectors):
+        panel = vectors[rows]
+        found = panel[np.abs(panel).argmax(axis=0), np.arange(panel.shape[1])]
+        largest = np.where(np.abs(found) > np.abs(largest), found, largest)
+    return np.where(largest < 0, -1.0, 1.0)
 
 
 def factor_eigenpairs(factor: FloatArray, diagonal: NDArray[np.float64], count: int) -> Eigenpairs:
@@ -214,11 +223,12 @@ def nystrom_eigenpairs(basis: FloatArray, product: FloatArray) -> Eigenpairs:
     Eigenpairs
         At most m: core eigenvalues below 1e-3 of the first are dropped, and so are the negative ones.
     """
-    q, cq = basis.astype(np.float64), product.astype(np.float64)
-    nystrom = cq @ inverse_square_root(q.T @ cq, NYSTROM_FLOOR)
-    values, rotation = np.linalg.eigh(nystrom.T @ nystrom)
-    keep = values > 0
-    vectors = nystrom @ (rotation[:, keep] / np.sqrt(values[keep]))
+    whiten = inverse_square_root(gram(basis, product.astype(np.float64, copy=False)), NYSTROM_FLOOR)
+    # G is C Q times a small matrix, so its Gram matrix needs no N x m array; the core's floor keeps it accurate.
+    small = whiten.T @ gram(product) @ whiten
+    values, rotation = np.linalg.eigh((small + small.T) / 2)
+    keep = np.flatnonzero(values > 0)[::-1]
+    vectors = product @ (whiten @ (rotation[:, keep] / np.sqrt(values[keep])))
     return with_fixed_signs(values[keep], vectors)
 
 

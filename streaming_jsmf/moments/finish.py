@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.linalg.dense import symmetric_eigenpairs
 from streaming_jsmf.linalg.eigen import Eigenpairs, factor_eigenpairs, single_view_eigenpairs
 from streaming_jsmf.linalg.probes import gaussian_probes
+from streaming_jsmf.moments.cooccurrence import count_cooccurrences
 from streaming_jsmf.moments.engine import Crew, Job, Part, run_stage
 from streaming_jsmf.moments.ledger import Partial, fold_keys, key_of
 from streaming_jsmf.moments.manifest import distinct, load_partitions
@@ -22,6 +24,9 @@ from streaming_jsmf.moments.stages import SHARED_PROBES, SUM_ARRAYS, ProjectionS
 from streaming_jsmf.moments.store import MomentsStore
 from streaming_jsmf.runtime.blas import single_blas_thread
 from streaming_jsmf.timing import span
+
+#: Eigenvalues of C below this share of the first are rounding: documents are scaled in float32.
+EXACT_FLOOR = 1e-7
 
 #: Looks up the partitions of a store when they have to be read, and once.
 Partitions = Callable[[], tuple[Partition, ...]]
@@ -129,6 +134,11 @@ def _basis(store: MomentsStore, crew: Crew, load: Partitions) -> None:
 def _first_eigenpairs(store: MomentsStore) -> Eigenpairs:
     diagonal, settings = store.read("diagonal"), store.settings
     width = min(settings.basis_width, store.n_words)
+    if settings.exact:
+        pairs = symmetric_eigenpairs(store.read("cooccurrence"), width)
+        # Eigenvalues at the level of the rounding of C would count as positive or not by chance.
+        noise = np.abs(pairs.values) < EXACT_FLOOR * pairs.values[0]
+        return Eigenpairs(np.where(noise, 0.0, pairs.values), pairs.vectors)
     if settings.range_finder == "factors":
         return factor_eigenpairs(store.read("factor"), diagonal, width)
     sketch = store.read("sketch")
@@ -153,4 +163,10 @@ def _projection(store: MomentsStore, crew: Crew, load: Partitions) -> None:
     ledger.clear()
 
 
-_STEPS = {"range": _range, "basis": _basis, "projection": _projection}
+def _cooccurrence(store: MomentsStore, crew: Crew, load: Partitions) -> None:
+    matrix, history = count_cooccurrences(store, load(), crew)
+    store.commit_stage("cooccurrence", {"cooccurrence": matrix}, {}, history)
+    store.ledger("cooccurrence").clear()
+
+
+_STEPS = {"range": _range, "cooccurrence": _cooccurrence, "basis": _basis, "projection": _projection}

@@ -107,7 +107,7 @@ def _merge_alone(
         logger.warning("%s does not keep its partitions any more: %s is one part of it", path, other)
     manifest = {**merged_manifest(store.manifest, second.manifest, plan), "change": mark}
     require_scan_memory(manifest, path, execution)
-    if store.settings.scans == 2:
+    if store.settings.reads_twice:
         # A corpus that is not where it was is better found before anything changes.
         load_partitions(manifest, str(path))
     build = _extended if union.same else _rebuilt

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import ScanSettings
-from streaming_jsmf.errors import StoreError, TooFewFactorsError
+from streaming_jsmf.errors import InputError, StoreError, TooFewFactorsError
 from streaming_jsmf.linalg.eigen import Eigenpairs, nystrom_eigenpairs
 from streaming_jsmf.moments.store import MomentsStore, read_store
 from streaming_jsmf.runtime.files import StorePath, store_path
@@ -88,7 +88,7 @@ class Moments:
 
     def _eigenpairs(self) -> Eigenpairs:
         basis = self.store.read("basis")
-        if self.settings.scans == 2:
+        if "projection" in self.store.stages:
             return nystrom_eigenpairs(basis, self.store.read("projection"))
         return Eigenpairs(self.store.read("basis_eigenvalues"), basis)
 
@@ -114,17 +114,41 @@ class Moments:
             )
         return pairs.leading(n_topics + extra)
 
+    def cooccurrence(self) -> NDArray[np.float64]:
+        """C of Eq. 1, N x N, symmetric, not negative; of a scan with ``exact``. 8 N^2 bytes, read on each call.
+
+        Raises
+        ------
+        InputError
+            If the scan did not count it, or these are the moments of some partitions; says what to do.
+        """
+        if not self.settings.exact:
+            raise InputError(
+                f"{self.path}: holds no full co-occurrences; scan into another path with --exact, or use --rectify enn"
+            )
+        matrix: NDArray[np.float64] = self._array("cooccurrence")
+        return matrix
+
     def cooccurrence_rows(self, words: Sequence[int] | NDArray[np.integer[Any]]) -> NDArray[np.float64]:
-        """Approximate rows of C for the given word ids, (len(words), N): F F' - D, or V diag V' after ``halko``."""
+        """Rows of C for the given word ids, (len(words), N).
+
+        After ``exact`` the rows themselves, otherwise approximately: F F' - D, or V diag V' after ``halko``.
+        """
         ids = np.asarray(words)
+        if self.settings.exact:
+            exact: NDArray[np.float64] = self.cooccurrence()[ids]
+            return exact
         if self.settings.range_finder == "factors":
-            factor = self._array("factor")
-            rows: NDArray[np.float64] = (factor[ids] @ factor.T).astype(np.float64)
-            rows[np.arange(ids.size), ids] -= self.diagonal[ids]
-            return rows
+            return self._factor_rows(ids)
         pairs = self._all_eigenpairs
         products: NDArray[np.float64] = (pairs.vectors[ids] * pairs.values) @ pairs.vectors.T
         return products
+
+    def _factor_rows(self, ids: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
+        factor = self._array("factor")
+        rows: NDArray[np.float64] = (factor[ids] @ factor.T).astype(np.float64)
+        rows[np.arange(ids.size), ids] -= self.diagonal[ids]
+        return rows
 
 
 def open_moments(path: str | os.PathLike[str] | StorePath) -> Moments:

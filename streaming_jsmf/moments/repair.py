@@ -21,6 +21,7 @@ from streaming_jsmf.moments.checks import (
     damage_of_words,
 )
 from streaming_jsmf.moments.columns import read_columns, write_columns
+from streaming_jsmf.moments.cooccurrence import panel_keys, row_panels
 from streaming_jsmf.moments.engine import Crew, Job, Part, commit_part
 from streaming_jsmf.moments.finish import finish_stage, normalised, partitions_of, projection_keys
 from streaming_jsmf.moments.ledger import Ledger, fold_keys, forget_record
@@ -148,8 +149,18 @@ def _take_back_projection(store: MomentsStore) -> None:
         _drop(ledger, damage_of_ledger(ledger, keys, fold_keys(keys, store.folds[-1]), finished=False))
 
 
+def _take_back_cooccurrence(store: MomentsStore) -> None:
+    _take_back_outcome(store, "cooccurrence", "scan 2 is repeated")
+    if store.outcome("cooccurrence") is None:
+        ledger = store.ledger("cooccurrence")
+        for rows in row_panels(store.n_words):
+            keys = panel_keys(store, rows)
+            _drop(ledger, damage_of_ledger(ledger, keys, fold_keys(keys, store.folds[-1]), finished=False))
+
+
 _TAKE_BACK: Mapping[str, Callable[[MomentsStore], None]] = {
     "range": _take_back_range,
+    "cooccurrence": _take_back_cooccurrence,
     "basis": _take_back_basis,
     "projection": _take_back_projection,
 }

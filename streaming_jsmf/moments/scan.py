@@ -13,6 +13,7 @@ from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.linalg.factor import ROW_BLOCK_BYTES
 from streaming_jsmf.moments.checks import require_sound
+from streaming_jsmf.moments.cooccurrence import counting_bytes, require_exact_memory
 from streaming_jsmf.moments.engine import Crew
 from streaming_jsmf.moments.finish import finish_stages
 from streaming_jsmf.moments.manifest import load_partitions, moved, new_manifest
@@ -62,6 +63,8 @@ def _fixed_bytes(n_words: int, settings: ScanSettings, row_group: int) -> int:
     """What a worker holds besides its partition."""
     # When folding: both factors and the merged one; when multiplying, X and its product.
     tall = 3 * 4 * n_words * min(settings.factor_width, n_words)
+    if settings.exact:
+        tall = max(tall, counting_bytes(n_words))
     return row_group * BYTES_PER_NONZERO_READ + tall + ROW_BLOCK_BYTES
 
 
@@ -214,9 +217,11 @@ def require_scan_memory(manifest: Mapping[str, Any], path: StorePath, execution:
     InputError
         With both numbers and the settings to change.
     """
+    settings = ScanSettings(**manifest["settings"])
+    if settings.exact:
+        require_exact_memory(int(manifest["n_words"]), path, execution)
     if execution.memory is None:
         return
-    settings = ScanSettings(**manifest["settings"])
     partitions = load_partitions(manifest, str(path))
     require_memory(
         scan_memory(int(manifest["n_words"]), settings, partitions, execution.concurrency),

@@ -83,6 +83,17 @@ class SelectedMoments(Moments):
             return self.store.read("word")
         return normalised(self.folded)[name]
 
+    def cooccurrence(self) -> NDArray[np.float64]:
+        """Refused: the co-occurrences of single partitions are not kept."""
+        raise InputError(
+            f"{self.path}: the full co-occurrences are those of all partitions, not of {self.partitions}; use "
+            "--rectify enn, or scan the selected documents into a store of their own with --exact"
+        )
+
+    def cooccurrence_rows(self, words: Sequence[int] | NDArray[np.integer[Any]]) -> NDArray[np.float64]:
+        """Rows of F F' - D of the selected partitions, (len(words), N)."""
+        return self._factor_rows(np.asarray(words))
+
     def digests(self) -> dict[str, str]:
         """Of the store, and what was selected of it."""
         return {**super().digests(), "partitions": self.partitions}

@@ -64,6 +64,7 @@ VARIABLES: dict[str, tuple[tuple[str, ...], str, str]] = {
     "basis": (("word", "component"), "Q", "leading algebraic eigenvectors after scan 1"),
     "basis_eigenvalues": (("component",), "", "their eigenvalues"),
     "projection": (("word", "component"), "C Q", "C times the basis, from scan 2"),
+    "cooccurrence": (("word", "word_"), "C", "the whole matrix of Eq. 1, counted by scan 2 with --exact"),
 }
 
 
@@ -95,6 +96,8 @@ class MomentsStore:
     @property
     def stages(self) -> tuple[str, ...]:
         """Stages that make the store complete, in order."""
+        if self.settings.exact:
+            return ("range", "cooccurrence", "basis")
         return ("range", "basis", "projection") if self.settings.scans == 2 else ("range", "basis")
 
     @property

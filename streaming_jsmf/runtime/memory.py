@@ -18,6 +18,13 @@ def peak_memory() -> int:
     return int(peak if sys.platform == "darwin" else peak * 1024)
 
 
+def machine_memory() -> int | None:
+    """Memory that this process may use, in bytes: of the machine, or of its container. None if that is not known."""
+    from distributed.system import MEMORY_LIMIT
+
+    return None if MEMORY_LIMIT is None else int(MEMORY_LIMIT)
+
+
 def release_unused_memory() -> None:
     """Give back what Arrow has freed but kept: it keeps a little more with each partition that is read."""
     pa.default_memory_pool().release_unused()

@@ -10,8 +10,8 @@ import numpy as np
 from streaming_jsmf.linalg.eigen import Eigenpairs
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.select import SelectedMoments
-from streaming_jsmf.rectification.enn import Rectification, relative_change
 from streaming_jsmf.rectification.omitted import omitted_mass
+from streaming_jsmf.rectification.result import Rectification, relative_change
 
 
 def spectral_certificates(moments: Moments, pairs: Eigenpairs, n_topics: int) -> dict[str, Any]:
@@ -23,12 +23,13 @@ def spectral_certificates(moments: Moments, pairs: Eigenpairs, n_topics: int) ->
         ``eigenvalue_gap``: (lambda_K - lambda_K+1) / lambda_K; None where there is no further one.
         ``ritz_residual``: the largest of ||C q - theta q|| / theta over the K leading Ritz pairs of the basis of
         scan 2, with C q from that scan, exact. ``range_change``: ||Y Y' - Y1 Y1'||_F / ||Y1 Y1'||_F for the eigenpairs
-        Y1 of scan 1 and those used, Y. Both are None without a second scan over the same documents.
+        Y1 of scan 1 and those used, Y. Both are None without a second scan over the same documents,
+        and where the whole C was counted.
     """
     values = pairs.values
     gap = float(1 - values[n_topics] / values[n_topics - 1]) if values.size > n_topics else None
     certificates: dict[str, Any] = {"eigenvalue_gap": gap, "ritz_residual": None, "range_change": None}
-    if moments.settings.scans != 2 or isinstance(moments, SelectedMoments):
+    if moments.settings.scans != 2 or moments.settings.exact or isinstance(moments, SelectedMoments):
         return certificates
     basis, product = moments.store.read("basis"), moments.store.read("projection")
     first = moments.store.read("basis_eigenvalues")[:n_topics]
@@ -46,8 +47,7 @@ def spectral_certificates(moments: Moments, pairs: Eigenpairs, n_topics: int) ->
 
 def rectification_certificates(rectification: Rectification) -> dict[str, Any]:
     """What the rectification says of itself, and the negative mass that it leaves (see ``omitted_mass``)."""
-    told = {key: value for key, value in vars(rectification).items() if key != "rectified"}
     return {
-        **told,
+        **rectification.report(),
         "omitted_mass": asdict(omitted_mass(rectification.rectified, rectification.checked_words)),
     }

@@ -20,13 +20,14 @@ from streaming_jsmf.linalg.simplex import HAVE_NUMBA
 from streaming_jsmf.model.store import Model, require_free_path, write_model
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.select import SelectedMoments, select_partitions
-from streaming_jsmf.rectification.enn import Rectification, epsilon_nonnegative, unrectified
+from streaming_jsmf.rectification.result import Rectification
 from streaming_jsmf.runtime.blas import single_blas_thread
-from streaming_jsmf.runtime.events import Iteration, Listener, silent
+from streaming_jsmf.runtime.events import Listener, silent
 from streaming_jsmf.runtime.files import StorePath, store_path
 from streaming_jsmf.runtime.memory import peak_memory
 from streaming_jsmf.runtime.provenance import package_versions
 from streaming_jsmf.workflow.certificates import rectification_certificates, spectral_certificates
+from streaming_jsmf.workflow.rectify import rectify
 
 #: Words listed for each topic; a reader wants 10, a labeller more.
 LISTED_WORDS = 20
@@ -93,7 +94,7 @@ def fit_moments(
         pairs = moments.eigenpairs(settings.n_topics)
         spectrum = spectral_certificates(moments, pairs, settings.n_topics)
         watch.lap("eigenpairs")
-        rectification = _rectify(pairs, settings, workers, listener)
+        rectification = rectify(moments, pairs, settings, workers, listener)
         watch.lap("rectification")
         topics = _anchor_word_topics(moments, rectification, settings, workers)
         watch.lap("anchor_words")
@@ -117,23 +118,6 @@ def fit_moments(
 def model_fingerprint(moments: Moments, settings: InferSettings) -> str:
     """sha256 over the moments' values and the settings: equal fingerprints mean equal models."""
     return fingerprint({"moments": moments.digests(), "settings": settings.fields()})
-
-
-def _rectify(pairs: Eigenpairs, settings: InferSettings, threads: int, listener: Listener) -> Rectification:
-    if settings.rectify == "none":
-        return unrectified(pairs, settings.n_topics)
-
-    def report(number: int, change: float) -> None:
-        listener(Iteration("rectification", number, settings.max_iterations, {"change": change}))
-
-    return epsilon_nonnegative(
-        pairs,
-        settings.n_topics,
-        max_iterations=settings.max_iterations,
-        tolerance=settings.tolerance,
-        threads=threads,
-        on_iteration=report,
-    )
 
 
 def _anchor_word_topics(

@@ -1,0 +1,190 @@
+"""PALM rectification (LR-JSMF, Algorithm 4) and its inertial version (Pock and Sabach 2016), on an operator X -> C X.
+
+Minimises J = ||C - X Y'||_F^2 / 2 + s ||X - Y||_F^2 / 2 over X, Y >= 0 by a proximal gradient step on each in turn. C
+enters through C X, C Y and its norm alone, so the full matrix, F F' - D and V D V' are all the same here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streaming_jsmf.linalg.dense import multiply
+from streaming_jsmf.linalg.eigen import Eigenpairs
+from streaming_jsmf.linalg.gram import PANEL_ROWS, gram
+from streaming_jsmf.linalg.typing import FloatArray
+from streaming_jsmf.rectification.result import (
+    OnIteration,
+    Rectification,
+    positive_half,
+    relative_change,
+    require_pairs,
+)
+
+#: A step is 1 / (gamma L) for the Lipschitz constant L of its gradient.
+GAMMA = 1.005
+
+#: s, what holds X and Y together.
+PENALTY = 1e-4
+
+
+@dataclass(frozen=True)
+class SymmetricOperator:
+    """A symmetric matrix C: ``multiply`` maps X (N x k) to C X; ``squared_norm`` is ||C||_F^2."""
+
+    multiply: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    squared_norm: float
+
+
+def matrix_operator(matrix: NDArray[np.float64], pool: ThreadPoolExecutor) -> SymmetricOperator:
+    """C itself, N x N; the threads of the pool share its rows."""
+    return SymmetricOperator(lambda x: multiply(matrix, x, pool), float(np.vdot(matrix, matrix)))
+
+
+def factor_operator(factor: FloatArray, diagonal: NDArray[np.float64]) -> SymmetricOperator:
+    """F F' - diag(D) for F (N x L) and D (N,): what a scan without the whole C leaves of it."""
+
+    def apply(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        inner, product = gram(factor, x), np.empty_like(x)
+        for start in range(0, factor.shape[0], PANEL_ROWS):
+            rows = slice(start, start + PANEL_ROWS)
+            product[rows] = factor[rows].astype(np.float64) @ inner - diagonal[rows, None] * x[rows]
+        return product
+
+    squares = np.einsum("ij,ij->i", factor, factor, dtype=np.float64)
+    cross = 2.0 * float(diagonal @ squares)
+    return SymmetricOperator(apply, float(np.sum(gram(factor) ** 2)) - cross + float(diagonal @ diagonal))
+
+
+def eigen_operator(pairs: Eigenpairs) -> SymmetricOperator:
+    """V D V'."""
+    return SymmetricOperator(
+        lambda x: pairs.vectors @ (pairs.values[:, None] * (pairs.vectors.T @ x)),
+        float(np.sum(pairs.values**2)),
+    )
+
+
+@dataclass(frozen=True)
+class PALMOptions:
+    """How PALM runs.
+
+    Attributes
+    ----------
+    inertial
+        Take each step from where the last two point, unless that raises J; then a plain step is taken instead.
+    max_iterations, tolerance
+        Stop once Y Y' changes by less than ``tolerance``, relative, or after so many steps on both X and Y.
+    penalty
+        s.
+    """
+
+    inertial: bool = False
+    max_iterations: int = 150
+    tolerance: float = 1e-5
+    penalty: float = PENALTY
+
+
+@dataclass(frozen=True)
+class _Point:
+    """X and Y (both N x K, not negative after the first step), C Y, and J."""
+
+    x: NDArray[np.float64]
+    y: NDArray[np.float64]
+    product: NDArray[np.float64]
+    objective: float
+
+
+def palm(
+    operator: SymmetricOperator,
+    pairs: Eigenpairs,
+    n_topics: int,
+    options: PALMOptions | None = None,
+    *,
+    on_iteration: OnIteration | None = None,
+) -> Rectification:
+    """PALM from truncated eigenpairs of C: two multiplications by C a step. J never rises after the first step.
+
+    Y is not negative, so Y Y' needs no epsilon. Convergence is slow; a result that is not converged is marked so.
+
+    Parameters
+    ----------
+    operator
+        C.
+    pairs
+        Its leading algebraic eigenpairs, at least K.
+    n_topics
+        K.
+    options
+        Inertia, and when to stop.
+    on_iteration
+        Told the number and the relative change of each step.
+
+    Returns
+    -------
+    Rectification
+        With ``objective`` J.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than K eigenpairs.
+    """
+    require_pairs(pairs, n_topics, "PALM")
+    options = options or PALMOptions()
+    half = _mostly_positive(positive_half(pairs, n_topics))
+    # The start has negative entries, so its J is that of no feasible point.
+    point, change, number, age = _Point(half, half, operator.multiply(half), np.inf), np.inf, 0, 1
+    before = point
+    for number in range(1, options.max_iterations + 1):
+        inertia = (age - 1) / (age + 2) if options.inertial else 0.0
+        new = _step(operator, point, before, inertia, options.penalty)
+        if inertia > 0 and new.objective > point.objective:
+            new, age = _step(operator, point, before, 0.0, options.penalty), 0
+        change = relative_change(new.y, point.y)
+        # The first point is not feasible, and nothing may be extrapolated from it.
+        before, point, age = (point if number > 1 else new), new, age + 1
+        if on_iteration is not None:
+            on_iteration(number, change)
+        if change < options.tolerance:
+            break
+    return Rectification(
+        point.y, number, change, change < options.tolerance, objective=float(point.objective)
+    )
+
+
+def _mostly_positive(half: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Columns turned so that the first projection keeps the longer part of each; eigenvectors have no sign."""
+    kept = np.sum(np.maximum(half, 0.0) ** 2, axis=0)
+    lost = np.sum(np.minimum(half, 0.0) ** 2, axis=0)
+    return half * np.where(lost > kept, -1.0, 1.0)
+
+
+def _step(
+    operator: SymmetricOperator, point: _Point, before: _Point, inertia: float, penalty: float
+) -> _Point:
+    x = _proximal(point.x, before.x, point.y, point.product, inertia, penalty)
+    product = operator.multiply(x)
+    y = _proximal(point.y, before.y, x, product, inertia, penalty)
+    fit = operator.squared_norm - 2 * float(np.vdot(product, y)) + float(np.sum(gram(x) * gram(y)))
+    objective = (fit + penalty * float(np.sum((x - y) ** 2))) / 2
+    return _Point(x, y, operator.multiply(y), objective)
+
+
+def _proximal(
+    own: NDArray[np.float64],
+    before: NDArray[np.float64],
+    other: NDArray[np.float64],
+    product: NDArray[np.float64],
+    inertia: float,
+    penalty: float,
+) -> NDArray[np.float64]:
+    """One block's step from its point, or from where its last two point; ``product`` is C times the other block."""
+    start = own + inertia * (own - before) if inertia else own
+    curvature = gram(other)
+    step = 1.0 / (GAMMA * (float(np.linalg.eigvalsh(curvature)[-1]) + penalty))
+    gradient = start @ curvature - product + penalty * (start - other)
+    return np.maximum(start - step * gradient, 0.0)

@@ -1,0 +1,89 @@
+"""What every rectification leaves, and the small matrices they share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streaming_jsmf.linalg.eigen import Eigenpairs
+
+#: Told after each iteration: its number and how far it was from the one before.
+OnIteration = Callable[[int, float], None]
+
+
+@dataclass(frozen=True)
+class Rectification:
+    """What a rectification leaves. Masses and counts that an algorithm does not have are 0, its objective None.
+
+    Attributes
+    ----------
+    rectified
+        Y, N x K, float64: C* ~ Y Y'.
+    iterations, change, converged
+        Steps taken; how far the last one moved what it was applied to, relative and in the Frobenius norm; whether
+        that fell below the tolerance.
+    correction_mass, uniform_mass
+        Sum of E, and the mass that the normalisation adds (negative is normal), at the last Y.
+    checked_words
+        |I|: words whose rows are kept non-negative.
+    epsilon
+        No entry of Y Y' + E is below -epsilon: the largest squared length of a row of Y outside I.
+    left_out
+        Bound on the Frobenius norm of all that is left negative, relative to that of Y Y'.
+    objective
+        What the algorithm minimises, where it has such a thing.
+    matrix
+        C*, N x N, of an algorithm that holds it; None else.
+    """
+
+    rectified: NDArray[np.float64]
+    iterations: int
+    change: float
+    converged: bool
+    correction_mass: float = 0.0
+    uniform_mass: float = 0.0
+    checked_words: int = 0
+    epsilon: float = 0.0
+    left_out: float = 0.0
+    objective: float | None = None
+    matrix: NDArray[np.float64] | None = None
+
+    def report(self) -> dict[str, Any]:
+        """All but the arrays, as JSON values."""
+        arrays = ("rectified", "matrix")
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in arrays}
+
+
+def positive_half(pairs: Eigenpairs, n_topics: int) -> NDArray[np.float64]:
+    """Y = U_K (Lambda_K^+)^(1/2), so that Y Y' is the nearest matrix of rank K without negative eigenvalues.
+
+    N x K; columns for which there is no positive eigenvalue are zero.
+    """
+    values = np.maximum(pairs.values[:n_topics], 0.0)
+    half = np.zeros((pairs.vectors.shape[0], n_topics))
+    np.multiply(pairs.vectors[:, : values.size], np.sqrt(values), out=half[:, : values.size])
+    return half
+
+
+def require_pairs(pairs: Eigenpairs, n_topics: int, what: str) -> None:
+    """Raise ``ValueError`` if there are fewer than K eigenpairs to start from."""
+    if pairs.values.size < n_topics:
+        raise ValueError(f"{pairs.values.size} eigenpairs cannot start {what} for {n_topics} topics")
+
+
+def unrectified(pairs: Eigenpairs, n_topics: int) -> Rectification:
+    """Y = V max(D, 0)^(1/2): the truncated eigenpairs as they are, the baseline the papers compare with."""
+    y = positive_half(pairs, n_topics)
+    mass = float(np.sum(y.sum(axis=0) ** 2))
+    return Rectification(y, 0, 0.0, True, uniform_mass=1.0 - mass)
+
+
+def relative_change(new: NDArray[np.float64], old: NDArray[np.float64]) -> float:
+    """||Y1 Y1' - Y0 Y0'||_F / ||Y0 Y0'||_F from three K x K Gram matrices."""
+    old_norm = float(np.sum((old.T @ old) ** 2))
+    squared = float(np.sum((new.T @ new) ** 2)) + old_norm - 2 * float(np.sum((new.T @ old) ** 2))
+    return float(np.sqrt(max(squared, 0.0) / old_norm)) if old_norm > 0 else 0.0

@@ -1,0 +1,154 @@
+"""Which rectification is asked for, and whether a moments store has what it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from dask.utils import format_bytes
+from numpy.typing import NDArray
+
+from streaming_jsmf.config import InferSettings, Rectifier
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.linalg.eigen import Eigenpairs
+from streaming_jsmf.moments.cooccurrence import matrix_bytes
+from streaming_jsmf.moments.reader import Moments
+from streaming_jsmf.moments.select import SelectedMoments
+from streaming_jsmf.rectification.alternating import alternating_projection, dykstra_projection
+from streaming_jsmf.rectification.diagonal import diagonal_completion
+from streaming_jsmf.rectification.enn import ENNOptions, epsilon_nonnegative
+from streaming_jsmf.rectification.palm import (
+    PALMOptions,
+    SymmetricOperator,
+    eigen_operator,
+    factor_operator,
+    matrix_operator,
+    palm,
+)
+from streaming_jsmf.rectification.result import OnIteration, Rectification, unrectified
+from streaming_jsmf.runtime.events import Iteration, Listener
+from streaming_jsmf.runtime.memory import machine_memory
+
+#: How many N x N matrices each rectification of the whole C holds at once.
+MATRICES: Mapping[Rectifier, int] = {"ap": 1, "dykstra": 2, "dc": 2, "palm": 1, "ipalm": 1}
+
+
+def rectify(
+    moments: Moments, pairs: Eigenpairs, settings: InferSettings, threads: int, listener: Listener
+) -> Rectification:
+    """Rectify the co-occurrences of a store as ``settings.rectify`` says. No pass over the corpus.
+
+    PALM takes the whole C where the store has it, and F F' - D elsewhere; see docs/math.md for what that costs.
+
+    Raises
+    ------
+    InputError
+        If the whole C is needed and the store lacks it, or it does not fit into memory; says what to do.
+    """
+
+    def report(number: int, change: float) -> None:
+        listener(Iteration("rectification", number, settings.max_iterations, {"change": change}))
+
+    return _RECTIFIERS[settings.rectify](moments, pairs, settings, threads, report)
+
+
+def _none(
+    moments: Moments, pairs: Eigenpairs, settings: InferSettings, threads: int, report: OnIteration
+) -> Rectification:
+    del moments, threads, report
+    return unrectified(pairs, settings.n_topics)
+
+
+def _enn(
+    moments: Moments, pairs: Eigenpairs, settings: InferSettings, threads: int, report: OnIteration
+) -> Rectification:
+    options = ENNOptions(
+        settings.max_iterations,
+        settings.tolerance,
+        left_out=settings.left_out,
+        acceleration=settings.acceleration,
+        threads=threads,
+    )
+    # The mass that is missing goes to the words in proportion to u u', or evenly.
+    shares = moments.row_sum / moments.row_sum.sum() if settings.missing_mass == "marginals" else None
+    return epsilon_nonnegative(pairs, settings.n_topics, options, shares=shares, on_iteration=report)
+
+
+def _projections(
+    moments: Moments, pairs: Eigenpairs, settings: InferSettings, threads: int, report: OnIteration
+) -> Rectification:
+    project = alternating_projection if settings.rectify == "ap" else dykstra_projection
+    return project(
+        _cooccurrence(moments, settings.rectify),
+        pairs,
+        settings.n_topics,
+        max_iterations=settings.max_iterations,
+        tolerance=settings.tolerance,
+        overwrite=True,
+        threads=threads,
+        on_iteration=report,
+    )
+
+
+def _diagonal(
+    moments: Moments, pairs: Eigenpairs, settings: InferSettings, threads: int, report: OnIteration
+) -> Rectification:
+    del pairs, threads
+    if len(moments.words) < 2 * settings.n_topics:
+        raise InputError(
+            f"{moments.path}: --rectify dc halves the words, {len(moments.words)} of them are too few for "
+            f"{settings.n_topics} topics; lower --topics"
+        )
+    c = _cooccurrence(moments, settings.rectify)
+    return diagonal_completion(
+        c, settings.n_topics, seed=moments.settings.seed, overwrite=True, on_iteration=report
+    )
+
+
+def _palm(
+    moments: Moments, pairs: Eigenpairs, settings: InferSettings, threads: int, report: OnIteration
+) -> Rectification:
+    options = PALMOptions(settings.rectify == "ipalm", settings.max_iterations, settings.tolerance)
+    with ThreadPoolExecutor(threads) as pool:
+        operator = _operator(moments, settings.rectify, pool)
+        return palm(operator, pairs, settings.n_topics, options, on_iteration=report)
+
+
+def _operator(moments: Moments, rectifier: Rectifier, pool: ThreadPoolExecutor) -> SymmetricOperator:
+    if moments.settings.exact and not isinstance(moments, SelectedMoments):
+        return matrix_operator(_cooccurrence(moments, rectifier), pool)
+    factor = moments.factor()
+    if factor is None:
+        # All pairs that the sketch gave, not just those that PALM starts from.
+        return eigen_operator(moments.eigenpairs(1, extra=moments.settings.basis_width))
+    return factor_operator(factor, moments.diagonal)
+
+
+def _cooccurrence(moments: Moments, rectifier: Rectifier) -> NDArray[np.float64]:
+    """The whole C, if the store has it and it fits."""
+    needed, there = MATRICES[rectifier] * matrix_bytes(len(moments.words)), machine_memory()
+    if there is not None and needed > there:
+        raise InputError(
+            f"{moments.path}: --rectify {rectifier} needs {format_bytes(needed)} for the co-occurrences of "
+            f"{len(moments.words):,} words and this machine has {format_bytes(there)}; use --rectify enn"
+            + (" or palm" if rectifier not in ("palm", "ipalm") else "")
+        )
+    if not moments.settings.exact:
+        raise InputError(
+            f"{moments.path}: --rectify {rectifier} needs the whole co-occurrences; count them with "
+            "streaming-jsmf scan CORPUS OTHER_MOMENTS --exact, or use --rectify enn or palm"
+        )
+    return moments.cooccurrence()
+
+
+_Run = Callable[[Moments, Eigenpairs, InferSettings, int, OnIteration], Rectification]
+_RECTIFIERS: Mapping[Rectifier, _Run] = {
+    "enn": _enn,
+    "ap": _projections,
+    "dykstra": _projections,
+    "palm": _palm,
+    "ipalm": _palm,
+    "dc": _diagonal,
+    "none": _none,
+}

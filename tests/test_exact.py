@@ -1,0 +1,204 @@
+"""Stores with the whole C: counted in panels, committed and changed like the rest, refused where it does not fit."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from streaming_jsmf.cli.main import run
+from streaming_jsmf.config import ScanSettings
+from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
+from streaming_jsmf.linalg import dense as dense_module
+from streaming_jsmf.moments import cooccurrence as stage_module
+from streaming_jsmf.moments.reader import open_moments
+from streaming_jsmf.moments.select import select_partitions
+from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.workflow.scan import scan
+from tests import reference
+from tests.corpora import Planted, planted, words, write_corpus
+from tests.stores import SMALL, SYNCHRONOUS, changed, dense, digests, partial_names, rename_words, scanned
+
+EXACT = ScanSettings(max_topics=5, partition_nonzeros=2000, exact=True)
+
+
+@pytest.fixture(scope="module")
+def store(corpus_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("exact") / "m"
+    scanned(corpus_path, path, EXACT)
+    return path
+
+
+def test_the_matrix_is_that_of_equation_1(store: Path, documents: Planted) -> None:
+    c = open_moments(store).cooccurrence()
+    expected = dense(documents.counts)
+    np.testing.assert_allclose(c, expected, atol=2e-7 * expected.max())
+    np.testing.assert_array_equal(c, c.T)
+    assert c.min() == 0.0
+    np.testing.assert_allclose(c.sum(axis=1), open_moments(store).row_sum, rtol=1e-6)
+    assert partial_names(store, "cooccurrence") == [], "what the panels were made of is gone"
+
+
+def test_eigenpairs_are_those_of_the_matrix(store: Path, documents: Planted) -> None:
+    pairs = open_moments(store).eigenpairs(5)
+    expected = reference.truncated_eig(dense(documents.counts), 15)
+    np.testing.assert_allclose(pairs.values, expected.values, rtol=1e-5, atol=1e-9)
+    overlap = np.abs(np.sum(pairs.vectors[:, :5] * expected.vectors[:, :5], axis=0))
+    np.testing.assert_allclose(overlap, 1, atol=1e-5)
+
+
+def test_characteristic_words_come_from_exact_rows(store: Path) -> None:
+    moments = open_moments(store)
+    np.testing.assert_array_equal(moments.cooccurrence_rows([7, 3]), moments.cooccurrence()[[7, 3]])
+
+
+def test_lanczos_gives_the_dense_eigenpairs_and_the_same_bits() -> None:
+    rng = np.random.default_rng(0)
+    left, _ = np.linalg.qr(rng.standard_normal((600, 600)))
+    # The negative end is the larger in magnitude, where the wrong kind of solver would look.
+    spectrum = np.concatenate([np.linspace(1, 0.5, 12), np.zeros(580), np.linspace(-1.5, -2, 8)])
+    matrix = (left * spectrum) @ left.T
+    matrix = (matrix + matrix.T) / 2
+    first, second = (dense_module.symmetric_eigenpairs(matrix, 12) for _ in range(2))
+    np.testing.assert_allclose(first.values, spectrum[:12], atol=1e-9)
+    np.testing.assert_allclose(matrix @ first.vectors, first.vectors * first.values, atol=1e-8)
+    np.testing.assert_array_equal(first.vectors, second.vectors)
+
+
+def test_panels_and_workers_change_no_bit(
+    corpus_path: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scanned(corpus_path, tmp_path / "processes", EXACT, execution=Execution("processes", 2))
+    assert digests(tmp_path / "processes") == digests(store)
+    # 120 words in panels of 17 rows.
+    monkeypatch.setattr(stage_module, "PANEL_BYTES", 8 * 120 * 17)
+    assert len(list(stage_module.row_panels(120))) == 8
+    scanned(corpus_path, tmp_path / "panels", EXACT, execution=Execution("threads", 2))
+    assert digests(tmp_path / "panels") == digests(store)
+
+
+def test_documents_multiplied_in_several_chunks(
+    corpus_path: Path, documents: Planted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dense_module, "PAIRS_AT_ONCE", 3000)
+    scanned(corpus_path, tmp_path / "m", EXACT)
+    expected = dense(documents.counts)
+    np.testing.assert_allclose(
+        open_moments(tmp_path / "m").cooccurrence(), expected, atol=2e-7 * expected.max()
+    )
+
+
+def test_a_killed_scan_goes_on_with_the_same_bits(tmp_path: Path) -> None:
+    corpus = write_corpus(
+        tmp_path / "corpus", planted(600, 500, 10, length=60, seed=3).counts, row_group_rows=25
+    )
+    options = ["--exact", "--max-topics", "5", "--partition-nonzeros", "3000", "--scheduler", "synchronous"]
+    assert run(["scan", str(corpus), str(tmp_path / "whole"), *options]) == 0
+    store = tmp_path / "killed"
+    command = [sys.executable, "-m", "streaming_jsmf", "scan", str(corpus), str(store), *options]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        while process.poll() is None and not list(store.glob("records/cooccurrence-part-*/zarr.json")):
+            time.sleep(0.002)
+        process.kill()
+        process.wait()
+    assert process.returncode == -signal.SIGKILL, "it ended before it could be killed"
+    with pytest.raises(StoreError, match="missing cooccurrence, basis"):
+        open_moments(store)
+    resumed = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "cooccurrence: 1 of" in resumed.stderr or "were committed by an earlier run" in resumed.stderr
+    assert digests(store) == digests(tmp_path / "whole")
+
+
+def test_adding_and_removing_count_again(tmp_path: Path) -> None:
+    first, second = (
+        write_corpus(tmp_path / name, planted(200, 90, 5, seed=seed).counts)
+        for name, seed in (("a", 1), ("b", 2))
+    )
+    scanned(first, tmp_path / "grown", EXACT)
+    scanned(second, tmp_path / "other", EXACT)
+    alone = digests(tmp_path / "grown")
+    changed(first, tmp_path / "grown", add=[second])
+    both = np.vstack([planted(200, 90, 5, seed=seed).counts for seed in (1, 2)])
+    expected = dense(both)
+    np.testing.assert_allclose(
+        open_moments(tmp_path / "grown").cooccurrence(), expected, atol=2e-7 * expected.max()
+    )
+    changed(first, tmp_path / "grown", remove=[second])
+    assert digests(tmp_path / "grown") == alone
+
+
+def test_merged_stores_of_other_words(tmp_path: Path) -> None:
+    counts = [planted(200, 90, 5, seed=seed).counts for seed in (1, 2)]
+    first, second = (write_corpus(tmp_path / name, c) for name, c in zip("ab", counts, strict=True))
+    # The second has 30 words of its own, and the others in another order.
+    rename_words(second, [*words(90)[59::-1], *(f"own{i}" for i in range(30))])
+    for corpus in (first, second):
+        scanned(corpus, tmp_path / f"{corpus.name}-m", EXACT)
+    changed(first, tmp_path / "a-m", merge=[tmp_path / "b-m"])
+    wide = np.zeros((400, 120), dtype=np.int64)
+    wide[:200, :90] = counts[0]
+    wide[200:, 59::-1] = counts[1][:, :60]
+    wide[200:, 90:] = counts[1][:, 60:]
+    expected = dense(wide)
+    np.testing.assert_allclose(
+        open_moments(tmp_path / "a-m").cooccurrence(), expected, atol=2e-7 * expected.max()
+    )
+
+
+def test_a_damaged_matrix_is_counted_again(corpus_path: Path, store: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "m"
+    shutil.copytree(store, broken)
+    chunk = broken / "cooccurrence" / "c" / "0" / "0"
+    chunk.write_bytes(chunk.read_bytes()[:-100])
+    with pytest.raises(StoreError, match=r"cooccurrence.*--repair"):
+        open_moments(broken).cooccurrence()
+    scan(corpus_path, broken, None, SYNCHRONOUS, repair=True)
+    assert digests(broken) == digests(store)
+
+
+def test_a_matrix_that_does_not_fit_is_refused_before_the_scan(
+    corpus_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InputError, match=r"--exact needs about .*MiB.*--memory allows 95.37 MiB; .*enn"):
+        scanned(corpus_path, tmp_path / "m", EXACT, execution=Execution("synchronous", memory=100_000_000))
+    monkeypatch.setattr(stage_module, "machine_memory", lambda: 10_000_000)
+    with pytest.raises(InputError, match=r"120 x 120 co-occurrences and this machine has 9.54 MiB"):
+        scanned(corpus_path, tmp_path / "m", EXACT)
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_store_without_it_says_how_to_get_it(corpus_path: Path, tmp_path: Path) -> None:
+    moments = scanned(corpus_path, tmp_path / "m")
+    with pytest.raises(InputError, match=r"--exact, or use --rectify enn"):
+        moments.cooccurrence()
+    with pytest.raises(SettingsMismatchError, match="exact: stored None, asked True"):
+        scanned(corpus_path, tmp_path / "m", EXACT)
+    # A store without the setting is one of before there was any.
+    assert (
+        "exact"
+        not in json.loads((tmp_path / "m" / "zarr.json").read_text())["attributes"]["manifest"]["settings"]
+    )
+    assert SMALL.fields() == {k: v for k, v in EXACT.fields().items() if k != "exact"}
+
+
+def test_some_partitions_have_no_matrix_of_their_own(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    corpus = write_corpus(tmp_path / "corpus", planted(120, 60, 3, seed=1).counts, shards=1)
+    [shard] = corpus.glob("part-*.parquet")
+    table = pq.read_table(shard)
+    pq.write_table(table.append_column("year", pa.array([1990 + i % 2 for i in range(120)])), shard)
+    settings = ScanSettings(max_topics=3, partition_by="year", exact=True)
+    selected = select_partitions(scanned(corpus, tmp_path / "m", settings), "1990")
+    with pytest.raises(InputError, match=r"not of 1990; use --rectify enn"):
+        selected.cooccurrence()
+    assert selected.cooccurrence_rows([1, 2]).shape == (2, 60)
+    assert selected.eigenpairs(3).positive >= 3
