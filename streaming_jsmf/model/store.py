@@ -139,6 +139,9 @@ def read_model(path: str | os.PathLike[str] | StorePath, names: tuple[str, ...] 
     path = store_path(path, "a model")
     attributes = _attributes(path)
     digests = attributes["digests"]
+    lacking = [name for name in names or () if name not in digests]
+    if lacking:
+        raise StoreError(f"{path}: has no {', '.join(lacking)}, an older release made it; run infer again")
     arrays = {
         name: read_array(path, name, ArrayDigest.from_fields(digests[name]))
         for name in (tuple(digests) if names is None else names)
