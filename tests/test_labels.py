@@ -59,4 +59,4 @@ def test_topics_shows_labels_and_an_older_model_is_told_from_a_damaged_one(
     del metadata["attributes"]["digests"]["label_words"]
     root.write_text(json.dumps(metadata), encoding="utf-8")
     assert run(["topics", str(model)]) == 3
-    assert "has no label_words, an older release made it; run infer again" in capsys.readouterr().err
+    assert "this model has no label_words; run infer again" in capsys.readouterr().err
