@@ -1,17 +1,23 @@
-"""Topic quality beside scikit-learn, on the same words and documents of one corpus.
+"""Topic quality, time and memory beside gensim, scikit-learn and tomotopy, on the same words and documents.
 
-    python -m benchmarks.quality CORPUS --topics 20,50 [--seed 0]
+    python -m benchmarks.quality CORPUS --topics 20,50 [--seeds 3] [--models lr-jsmf-capped,tomotopy-200]
 
-Prints a Markdown table: NPMI of the top 10 words (documents as windows, the corpus itself as reference) and
-the share of distinct words among all top words. All models see the same matrix of raw counts; no tf-idf.
+Every fifth document is held out; all models fit the counts of the others, each in a process of its own and in one
+thread. Prints a Markdown table: mean (and standard deviation over seeds) of the NPMI of the top 10 words, documents as
+windows, among the documents that were fitted and among those held out; the share of distinct words among all top
+words, which no documents change; the seconds of fitting, reading its input included; the peak memory of the process.
+Peers are the extra ``bench``; one that is not installed is left out with a line.
 """
 
 from __future__ import annotations
 
+import multiprocessing
+import resource
+import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import click
@@ -19,121 +25,160 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from scipy import sparse
+from threadpoolctl import threadpool_limits
 
+from benchmarks.topic_models import MODELS
+from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.evaluation.coherence import cooccurrence_counts, distinct_share, npmi
-from streaming_jsmf.inference.words import prominent_words
 
-Floats = NDArray[np.float64]
-LISTED = 10
-
-
-@dataclass(frozen=True)
-class Bag:
-    """counts: CSR, documents x words, f64; words: the vocabulary in column order."""
-
-    counts: sparse.csr_array
-    words: list[str]
+#: One document in so many is held out.
+HELD_OUT = 5
 
 
 @dataclass(frozen=True)
-class Row:
-    """One line of the table. npmi: mean over topics; distinct: share of 1; seconds: wall, fitting only."""
+class Split:
+    """Counts (documents x words, CSR, int32) of the documents that are fitted and of those held out."""
 
-    model: str
-    topics: int
+    fitted: sparse.csr_array
+    held_out: sparse.csr_array
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """top_words: (K, 10) word ids; seconds: wall; peak: bytes of the process."""
+
+    top_words: NDArray[np.int64]
+    seconds: float
+    peak: int
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What a table shows of one fit."""
+
     npmi: float
+    held_out: float
     distinct: float
     seconds: float
+    megabytes: float
 
 
-def read_bag(corpus: Path) -> Bag:
-    """The whole corpus in memory: a corpus directory, or Parquet files with `ids` and `counts` and vocab.txt."""
-    shards = sorted((corpus / "documents").glob("*.parquet"))
-    shards = shards or sorted(p for p in corpus.glob("*.parquet") if p.name != "vocabulary.parquet")
-    if not shards:
-        raise click.ClickException(f"{corpus}: no Parquet files in it or in its documents/")
-    table = corpus / "vocabulary.parquet"
-    if table.exists():
-        words = pq.read_table(table, columns=["word"])["word"].to_pylist()
-    else:
-        words = (corpus / "vocab.txt").read_text(encoding="utf-8").split()
-    return Bag(sparse.vstack([_shard(path, len(words)) for path in shards], format="csr"), words)
+def read_counts(path: Path) -> sparse.csr_array:
+    """The whole corpus in memory."""
+    corpus = open_corpus(path)
+    shards = [_shard(corpus.shard_path(shard), corpus.n_words) for shard in corpus.shards]
+    return sparse.vstack(shards, format="csr")
 
 
-def _shard(path: Path, n_words: int) -> sparse.csr_array:
+def _shard(path: str, n_words: int) -> sparse.csr_array:
     table = pq.read_table(path, columns=["ids", "counts"])
     ids, counts = (table[name].combine_chunks() for name in ("ids", "counts"))
     starts = np.concatenate([[0], np.cumsum(ids.value_lengths().to_numpy())])
-    values = counts.flatten().to_numpy().astype(np.float64)
+    values = counts.flatten().to_numpy().astype(np.int32)
     return sparse.csr_array((values, ids.flatten().to_numpy(), starts), shape=(len(table), n_words))
 
 
-def ours(corpus: Path, topics: list[int], weights: str, seed: int, workdir: Path) -> dict[int, Floats]:
-    """LR-JSMF with the package's defaults: one scan for all K; word_topic (N x K) by K."""
-    import zarr
-
-    from streaming_jsmf.config import ScanSettings
-    from streaming_jsmf.workflow.fit import fit
-
-    settings = ScanSettings(document_weights=weights, seed=seed)
-    fitted = fit(corpus, workdir / weights, topics, scan_settings=settings)
-    models = zip(topics, fitted.models, strict=True)
-    return {k: np.asarray(zarr.open_group(str(path), mode="r")["word_topic"]) for k, path in models}
+def split(counts: sparse.csr_array) -> Split:
+    """Hold out every fifth document."""
+    held_out = np.arange(counts.shape[0]) % HELD_OUT == HELD_OUT - 1
+    return Split(counts[~held_out], counts[held_out])
 
 
-def online_lda(counts: sparse.csr_array, n_topics: int, seed: int) -> Floats:
-    """scikit-learn's online variational LDA, its defaults; N x K."""
-    from sklearn.decomposition import LatentDirichletAllocation
+def fit_apart(name: str, matrix: Path, n_topics: int, seed: int) -> Fitted | str:
+    """Fit a model in a fresh process; why not, if it cannot be imported."""
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe(duplex=False)
+    process = context.Process(target=_fit, args=(there, name, matrix, n_topics, seed))
+    process.start()
+    there.close()
+    try:
+        result: Fitted | str = here.recv()
+    except EOFError as error:
+        process.join()
+        raise click.ClickException(f"{name} with {n_topics} topics ended with {process.exitcode}") from error
+    process.join()
+    return result
 
-    model = LatentDirichletAllocation(n_topics, learning_method="online", random_state=seed)
-    return model.fit(counts).components_.T
+
+def _fit(pipe: Connection, name: str, matrix: Path, n_topics: int, seed: int) -> None:
+    counts = sparse.csr_array(sparse.load_npz(matrix))
+    with threadpool_limits(1):
+        started = time.perf_counter()
+        try:
+            top_words = MODELS[name](counts, n_topics, seed)
+        except ImportError as error:
+            pipe.send(f"{name} is left out: {error}; pip install '.[bench]'")
+            return
+        seconds = time.perf_counter() - started
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    pipe.send(Fitted(top_words, seconds, peak))
 
 
-def minibatch_nmf(counts: sparse.csr_array, n_topics: int, seed: int) -> Floats:
-    """scikit-learn's MiniBatchNMF (Frobenius), its defaults, on the raw counts; N x K."""
-    from sklearn.decomposition import MiniBatchNMF
+def score(documents: Split, fitted: Fitted) -> Scores:
+    """Coherence among both kinds of documents, and the rest."""
+    words = fitted.top_words
+    return Scores(
+        _npmi(documents.fitted, words),
+        _npmi(documents.held_out, words),
+        distinct_share(words),
+        fitted.seconds,
+        fitted.peak / 1e6,
+    )
 
-    return MiniBatchNMF(n_topics, random_state=seed).fit(counts).components_.T
 
-
-def score(bag: Bag, name: str, word_topic: Floats, seconds: float) -> Row:
-    """Coherence and distinct share of one model's top words."""
-    words = prominent_words(word_topic, LISTED)
+def _npmi(counts: sparse.csr_array, words: NDArray[np.int64]) -> float:
     chosen, places = np.unique(words, return_inverse=True)
-    pairs = cooccurrence_counts([bag.counts], chosen)
-    places = places.reshape(words.shape)
-    coherence = npmi(np.diag(pairs), pairs, bag.counts.shape[0], places).mean()
-    return Row(name, word_topic.shape[1], float(coherence), distinct_share(words), seconds)
+    pairs = cooccurrence_counts([counts], chosen)
+    return float(npmi(np.diag(pairs), pairs, counts.shape[0], places.reshape(words.shape)).mean())
 
 
-def rows(corpus: Path, topics: list[int], seed: int) -> Iterator[Row]:
-    """All models for all K, one row as soon as it is there. Our seconds are for all K together."""
-    bag = read_bag(corpus)
-    for weights in ("capped", "uniform"):
-        with tempfile.TemporaryDirectory() as workdir:
-            started = time.perf_counter()
-            found = ours(corpus, topics, weights, seed, Path(workdir))
-            seconds = time.perf_counter() - started
-        for word_topic in found.values():
-            yield score(bag, f"LR-JSMF, {weights} weights", word_topic, seconds)
-    peers = {"scikit-learn LDA (online), counts": online_lda, "MiniBatchNMF, counts": minibatch_nmf}
-    for n_topics in topics:
-        for name, fit_peer in peers.items():
-            started = time.perf_counter()
-            word_topic = fit_peer(bag.counts, n_topics, seed)
-            yield score(bag, name, word_topic, time.perf_counter() - started)
+def format_row(name: str, n_topics: int, found: list[Scores]) -> str:
+    """One line of the table: mean (standard deviation) over seeds."""
+
+    def cell(field: str, digits: int) -> str:
+        values = np.array([getattr(scores, field) for scores in found])
+        spread = f" ({values.std(ddof=1):.{digits}f})" if len(values) > 1 else ""
+        return f"{values.mean():.{digits}f}{spread}"
+
+    cells = (
+        cell("npmi", 3),
+        cell("held_out", 3),
+        cell("distinct", 2),
+        cell("seconds", 1),
+        cell("megabytes", 0),
+    )
+    return f"| {name} | {n_topics} | {' | '.join(cells)} |"
 
 
 @click.command(help=__doc__)
 @click.argument("corpus", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--topics", default="20,50", show_default=True, help="Numbers of topics, with commas between.")
-@click.option("--seed", default=0, show_default=True)
-def main(corpus: Path, topics: str, seed: int) -> None:
-    click.echo("| model | K | NPMI@10 | distinct share | seconds |\n|---|---|---|---|---|")
-    for row in rows(corpus, [int(k) for k in topics.split(",")], seed):
-        click.echo(
-            f"| {row.model} | {row.topics} | {row.npmi:.3f} | {row.distinct:.2f} | {row.seconds:.1f} |"
-        )
+@click.option("--seeds", default=3, show_default=True, help="Runs of each model, with seeds from 0 on.")
+@click.option("--models", default=",".join(MODELS), show_default=True, help="Names, with commas between.")
+def main(corpus: Path, topics: str, seeds: int, models: str) -> None:
+    names = models.split(",")
+    if unknown := sorted({*names} - MODELS.keys()):
+        raise click.ClickException(f"unknown models {', '.join(unknown)}; there are {', '.join(MODELS)}")
+    documents = split(read_counts(corpus))
+    click.echo("| model | K | NPMI@10 | NPMI@10 held out | distinct share | seconds | peak MB |")
+    click.echo("|---|---:|---:|---:|---:|---:|---:|")
+    with tempfile.TemporaryDirectory() as directory:
+        matrix = Path(directory) / "counts.npz"
+        sparse.save_npz(matrix, documents.fitted, compressed=False)
+        for n_topics in (int(k) for k in topics.split(",")):
+            for name in names:
+                _print_row(name, n_topics, seeds, matrix, documents)
+
+
+def _print_row(name: str, n_topics: int, seeds: int, matrix: Path, documents: Split) -> None:
+    found = []
+    for seed in range(seeds):
+        fitted = fit_apart(name, matrix, n_topics, seed)
+        if isinstance(fitted, str):
+            click.echo(fitted, err=True)
+            return
+        found.append(score(documents, fitted))
+    click.echo(format_row(name, n_topics, found))
 
 
 if __name__ == "__main__":

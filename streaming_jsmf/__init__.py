@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _EXPORTS = {
+    "EvaluationRequest": "streaming_jsmf.workflow.evaluate",
     "Execution": "streaming_jsmf.runtime.schedulers",
     "InferSettings": "streaming_jsmf.config",
     "InputError": "streaming_jsmf.errors",
     "ScanSettings": "streaming_jsmf.config",
     "StoreError": "streaming_jsmf.errors",
     "StreamingJSMFError": "streaming_jsmf.errors",
+    "evaluate": "streaming_jsmf.workflow.evaluate",
     "fit": "streaming_jsmf.workflow.fit",
     "infer": "streaming_jsmf.workflow.infer",
     "open_corpus": "streaming_jsmf.corpus",
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from streaming_jsmf.model.store import open_model as open_model
     from streaming_jsmf.moments.reader import open_moments as open_moments
     from streaming_jsmf.runtime.schedulers import Execution as Execution
+    from streaming_jsmf.workflow.evaluate import EvaluationRequest as EvaluationRequest
+    from streaming_jsmf.workflow.evaluate import evaluate as evaluate
     from streaming_jsmf.workflow.fit import fit as fit
     from streaming_jsmf.workflow.infer import infer as infer
     from streaming_jsmf.workflow.scan import scan as scan

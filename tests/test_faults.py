@@ -35,6 +35,33 @@ SEED = 20260
 #: Bytes that a file may have once the disk is full: less than a factor.
 FULL_DISK = 8192
 
+#: Memory that a worker of a cluster may use, and how much of it another user's task takes there for a while: more than
+#: the share at which a worker pauses, or at which it is killed.
+WORKER_MEMORY, PAUSED, KILLED = "700MiB", 0.87, 1.2
+
+GREEDY = """
+import sys
+from distributed import Client, wait
+
+def hold(share):
+    import time
+    import psutil
+    from distributed import get_worker
+    limit = get_worker().memory_manager.memory_limit
+    held = b"1" * max(0, int(share * limit) - psutil.Process().memory_info().rss)
+    time.sleep(3)
+    return len(held)
+
+with Client(sys.argv[1]) as client:
+    share = float(input())
+    future = client.submit(hold, share, workers=[min(client.scheduler_info()["workers"])], priority=100)
+    try:
+        wait(future, timeout=6)
+        print(future.status)
+    except TimeoutError:
+        print("killed")
+"""
+
 ENVIRONMENT = {
     **os.environ,
     "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "3s",
@@ -50,6 +77,7 @@ class Scan:
     store: Path
     rng: np.random.Generator
     scheduler: subprocess.Popen[bytes] | None
+    greedy: subprocess.Popen[bytes] | None
 
     def kill(self) -> None:
         self.process.kill()
@@ -101,6 +129,13 @@ def kill_the_scheduler(scan: Scan) -> None:
     scan.scheduler.kill()
 
 
+def exceed_the_memory_of_a_worker(scan: Scan) -> None:
+    assert scan.greedy is not None
+    share = scan.rng.choice([PAUSED, KILLED])
+    said, _ = scan.greedy.communicate(f"{share}\n".encode(), timeout=SECONDS)
+    assert said.split()[-1] == (b"finished" if share == PAUSED else b"killed"), said
+
+
 @dataclass(frozen=True)
 class Fault:
     """What strikes a scan on which scheduler, and how many records are there before."""
@@ -122,6 +157,7 @@ KINDS: tuple[tuple[Callable[[Scan], None], tuple[str, ...]], ...] = (
     (kill_a_worker, ("cluster", "processes")),
     (stop_a_worker_for_a_while, ("cluster",)),
     (kill_the_scheduler, ("tcp",)),
+    (exceed_the_memory_of_a_worker, ("tcp",)),
 )
 
 
@@ -152,12 +188,14 @@ def undisturbed(corpus: Path) -> Path:
 
 
 @contextmanager
-def started(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def started(
+    command: list[str], log: Path, pipe: int = subprocess.DEVNULL
+) -> Iterator[subprocess.Popen[bytes]]:
     """A process with a session of its own, which ends with the block, orphans and all."""
     with (
         log.open("wb") as out,
         subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=out, env=ENVIRONMENT, start_new_session=True
+            command, stdin=pipe, stdout=pipe, stderr=out, env=ENVIRONMENT, start_new_session=True
         ) as process,
     ):
         try:
@@ -183,6 +221,7 @@ def scheduler_and_workers(folder: Path) -> Iterator[tuple[str, subprocess.Popen[
     ) as scheduler:
         wait_until(lambda: file.exists() and bool(file.read_text()), "no scheduler came up")
         workers = [*dask, "worker", *own, "--nworkers", "2", "--nthreads", "1", "--no-dashboard"]
+        workers += ["--memory-limit", WORKER_MEMORY]
         with started(workers, folder / "workers.log"):
             yield str(json.loads(file.read_text())["address"]), scheduler
 
@@ -195,12 +234,15 @@ def command(corpus: Path, store: Path, scheduler: str) -> list[str]:
 def strike(fault: Fault, corpus: Path, store: Path) -> None:
     """Run a scan, strike it, and see that it ends: well, with one line, or killed."""
     with ExitStack() as stack:
-        address, cluster = fault.scheduler, None
+        address, cluster, greedy = fault.scheduler, None, None
         if fault.scheduler == "tcp":
             address, cluster = stack.enter_context(scheduler_and_workers(store.parent))
+        if fault.strike is exceed_the_memory_of_a_worker:
+            script = [sys.executable, "-c", GREEDY, address]
+            greedy = stack.enter_context(started(script, store.parent / "greedy.log", subprocess.PIPE))
         log = store.parent / "scan.log"
         process = stack.enter_context(started(command(corpus, store, address), log))
-        scan = Scan(process, store, np.random.default_rng((SEED, fault.seed)), cluster)
+        scan = Scan(process, store, np.random.default_rng((SEED, fault.seed)), cluster, greedy)
         wait_until(
             lambda: (
                 process.poll() is not None or len(list(store.glob("records/*/zarr.json"))) >= fault.records

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from streaming_jsmf.cli import options
+from streaming_jsmf.cli.evaluate import evaluate
 from streaming_jsmf.cli.ingest import ingest
 from streaming_jsmf.cli.observation import observed
 from streaming_jsmf.cli.simulate import simulate
@@ -181,4 +182,4 @@ def _print_topics(model: str, words: int | None = None) -> None:
         click.echo(f"warning: {sentence}", err=True)
 
 
-COMMANDS = (ingest, simulate, scan, infer, fit, topics, info)
+COMMANDS = (ingest, simulate, scan, infer, fit, topics, evaluate, info)

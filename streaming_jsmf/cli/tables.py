@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import textwrap
+from dataclasses import replace
 from typing import Any
 
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.model.certificates import warnings_of as certificate_warnings
+from streaming_jsmf.model.counts import read_training_counts
 from streaming_jsmf.model.store import Model, read_model
+from streaming_jsmf.runtime.files import store_path
 
 #: Words of a topic that people read.
 DEFAULT_WORDS = 10
-
-#: Above this sum of A the anchors or the rectification are not to be trusted.
-LARGEST_TRUSTED_SUM = 1.1
 
 
 def topic_rows(path: str, words: int | None = None) -> list[dict[str, Any]]:
@@ -26,12 +27,20 @@ def topic_rows(path: str, words: int | None = None) -> list[dict[str, Any]]:
         If it is damaged.
     """
     names = ("word", "anchors", "topic_probability", "prominent_words", "characteristic_words", "label_words")
-    model = read_model(path, names)
+    model = _with_exact_words(path, read_model(path, names))
     listed = model.arrays["prominent_words"].shape[1]
     count = min(DEFAULT_WORDS, listed) if words is None else words
     if not 1 <= count <= listed:
         raise InputError(f"--words is {words}; this model lists up to {listed} words for each topic")
     return [_row(model, topic, count) for topic in range(model.arrays["anchors"].size)]
+
+
+def _with_exact_words(path: str, model: Model) -> Model:
+    """The model with characteristic words by exact rows of C, where ``evaluate`` has counted the training corpus."""
+    counts = read_training_counts(store_path(path, "a model"), model, ("characteristic_words",))
+    if counts is None or counts.characteristic_words is None:
+        return model
+    return replace(model, arrays={**model.arrays, "characteristic_words": counts.characteristic_words})
 
 
 def _row(model: Model, topic: int, words: int) -> dict[str, Any]:
@@ -68,11 +77,4 @@ def format_topics(rows: list[dict[str, Any]], width: int = 110) -> str:
 
 def warnings_of(path: str) -> list[str]:
     """Plain sentences about what makes a model doubtful; empty as a rule."""
-    metrics = read_model(path, ()).metrics
-    sentences = []
-    if metrics["topic_topic_sum"] > LARGEST_TRUSTED_SUM:
-        sentences.append(
-            f"the topic correlations sum to {metrics['topic_topic_sum']:.2f}: anchors or rectification are "
-            "unreliable; try more --max-iterations or a higher --anchor-min-df"
-        )
-    return sentences
+    return certificate_warnings(read_model(path, ()).metrics)

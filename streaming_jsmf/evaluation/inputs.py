@@ -16,6 +16,9 @@ Integers = NDArray[np.int64]
 #: Probes of a sketch: standard errors of some per cent, in 8 N s bytes.
 SKETCH_PROBES = 64
 
+#: Label of these probes, which makes them independent of all others.
+SKETCH_LABEL = "evaluation"
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -148,7 +151,7 @@ class RowSketch:
 
 def sketch_probes(n_words: int, width: int = SKETCH_PROBES, seed: int = 0) -> NDArray[np.float32]:
     """The standard normal probes G of ``RowSketch``, (n_words, width); a pure function of its arguments."""
-    return gaussian_probes(n_words, width, seed, "evaluation")
+    return gaussian_probes(n_words, width, seed, SKETCH_LABEL)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,9 @@ SMALLEST_PIVOT_RATIO = 1e-6
 #: A word may be an anchor only if rectification kept more than this share of its row sum.
 KEPT_ROW_SUM = 0.1
 
+#: Rows projected at once, so that no temporary is as large as all candidates.
+BLOCK_ROWS = 65_536
+
 
 @dataclass(frozen=True)
 class Anchors:
@@ -202,7 +205,9 @@ def pivots_among(rows: Floats, ids: NDArray[np.int64], n_topics: int, given: Gro
                 "for; lower --topics" + (", or give other anchor words" if number < len(given) else "")
             )
         direction = remainder / length
-        rows -= np.outer(rows @ direction, direction)
+        for start in range(0, len(rows), BLOCK_ROWS):
+            part = rows[start : start + BLOCK_ROWS]
+            part -= np.outer(part @ direction, direction)
         pivots.append(length)
     groups = tuple(tuple(int(ids[place]) for place in group) for group in places)
     return Anchors(np.array([group[0] for group in groups], dtype=np.int64), np.array(pivots), groups)

@@ -138,7 +138,8 @@ def low_rank_anchor_words(
     d = rectified @ rectified.sum(axis=0)
     _, r = np.linalg.qr(rectified)
     # X = diag(d)^-1 Y R': the rows of the normalised C* up to an orthonormal map (Lemma 2).
-    rows = _over(rectified @ r.T, d)
+    turned = rectified @ r.T
+    rows = _over(turned, d, out=turned)
     candidates = anchor_candidates(d, row_sum, document_frequency, rules.min_document_frequency)
     similarity = low_rank_similarity(rectified, np.flatnonzero(candidates))
     anchors = _choose(rows, d, document_frequency, candidates, n_topics, rules, similarity)
@@ -224,19 +225,22 @@ def _topics(
     solution = simplex_least_squares(
         rows, group_means(rows, d, anchors.groups), method=simplex, threads=threads
     )
-    shares = np.where(positive[:, None], solution.weights, 0.0)
+    # In place, as far as it goes: at N = 1,000,000 each of these arrays is most of a gigabyte.
+    shares = solution.weights
+    shares[~positive] = 0.0
     squared = np.einsum("ij,ij->i", rows, rows)
     relative = np.divide(solution.gap, squared, out=np.zeros_like(squared), where=positive & (squared > 0))
-    joint = shares * np.where(positive, d, 0.0)[:, None]
-    topic_mass = joint.sum(axis=0)
+    word_topic = shares * np.where(positive, d, 0.0)[:, None]
+    topic_mass = word_topic.sum(axis=0)
     if not (topic_mass > 0).all():
         empty = int(np.flatnonzero(topic_mass <= 0)[0])
         raise DegenerateAnchorsError(
             f"topic {empty} gets no word, not even its anchors; leave some of them out, or lower --topics"
         )
+    word_topic /= topic_mass
     return AnchorWordTopics(
         anchors,
-        joint / topic_mass,
+        word_topic,
         shares,
         diagonal_correlations(block, _group_sums(d[:, None], anchors.groups)[:, 0], topic_mass),
         d,
@@ -245,11 +249,9 @@ def _topics(
     )
 
 
-def _over(matrix: Floats, d: Floats) -> Floats:
+def _over(matrix: Floats, d: Floats, out: Floats | None = None) -> Floats:
     """Rows over d; zero where d is not positive."""
-    rows = np.zeros_like(matrix)
-    np.divide(matrix, d[:, None], out=rows, where=d[:, None] > 0)
-    return rows
+    return np.divide(matrix, np.where(d > 0, d, np.inf)[:, None], out=out)
 
 
 def _group_sums(matrix: NDArray[Any], groups: Groups) -> Floats:

@@ -18,9 +18,12 @@ from streaming_jsmf.linalg.typing import FloatArray
 #: Vocabularies up to this size are decomposed densely.
 DENSE_WORDS = 400
 
-#: Block Davidson: most steps, residual to stop at (relative to the first eigenvalue; the factor itself is
-#: float32), vectors carried beside the wanted ones, and the least shift.
-DAVIDSON_STEPS, RESIDUAL_TOLERANCE, GUARD_VECTORS, SMALLEST_SHIFT = 6, 5e-6, 10, 1e-4
+#: Block Davidson: most steps, vectors carried beside the wanted ones, and the least shift.
+DAVIDSON_STEPS, GUARD_VECTORS, SMALLEST_SHIFT = 6, 10, 1e-4
+
+#: Residual to stop at, relative to the first eigenvalue. The factor itself is float32, so somewhere below the second
+#: number residuals stop falling: there a step must halve them to be followed by another.
+RESIDUAL_TOLERANCE, RESIDUAL_NOISE = 5e-6, 1e-4
 
 #: Core eigenvalues below this share of the first are noise of the basis (NUMERICS of the second scan).
 NYSTROM_FLOOR = 1e-3
@@ -118,20 +121,25 @@ class _RitzBlock:
         span = self.vectors[:, : start.shape[1]]
         _multiply(factor, start, span)
         self._times(span, self.product[:, : start.shape[1]])
+        self.values, self.residual = np.zeros(0), np.inf
         self.values = self._ritz(start.shape[1])
 
     def correct(self, count: int) -> bool:
         """Widen the span by unit columns (lambda_j + D)^-1 r_j of the residuals r_j, and take the Ritz pairs again.
 
-        Nothing, and False, if the residuals of the first ``count`` pairs are small.
+        Nothing, and False, if the residuals of the first ``count`` pairs are small or have stopped falling.
         """
         k = self.values.size
         corrections = self.vectors[:, k : 2 * k]
         np.multiply(self.vectors[:, :k], -self.values.astype(np.float32), out=corrections)
         corrections += self.product[:, :k]
-        worst = _lengths(corrections)[:count].max(initial=0.0)
-        if worst < RESIDUAL_TOLERANCE * self.values[0]:
+        worst = float(_lengths(corrections)[:count].max(initial=0.0))
+        if (
+            worst < RESIDUAL_TOLERANCE * self.values[0]
+            or self.residual / 2 < worst < RESIDUAL_NOISE * self.values[0]
+        ):
             return False
+        self.residual = worst
         # A shift above zero keeps the denominators positive where a wanted eigenvalue is not.
         shifts = np.maximum(self.values, SMALLEST_SHIFT * self.values[0]).astype(np.float32)
         for rows in _panels(self.vectors):
@@ -145,8 +153,15 @@ class _RitzBlock:
     def _ritz(self, width: int) -> NDArray[np.float64]:
         """Rotate the Ritz vectors of the first ``width`` columns to the front; return their values, falling."""
         vectors, product = self.vectors[:, :width], self.product[:, :width]
-        whiten = inverse_square_root(gram(vectors), GRAM_FLOOR)
-        small = whiten.T @ single_gram(vectors, product) @ whiten
+        k = self.values.size
+        new, new_product = vectors[:, k:], product[:, k:]
+        # The Ritz vectors X of the last step are orthonormal and X'C X is diagonal: only what is new is multiplied.
+        overlap = _bordered(np.ones(k), gram(vectors[:, :k], new), gram(new))
+        small = _bordered(
+            self.values, single_gram(vectors[:, :k], new_product), single_gram(new, new_product)
+        )
+        whiten = inverse_square_root(overlap, GRAM_FLOOR)
+        small = whiten.T @ small @ whiten
         values, rotation = np.linalg.eigh((small + small.T) / 2)
         keep = np.arange(values.size)[::-1][: self.count]
         mix = whiten @ rotation[:, keep]
@@ -159,6 +174,13 @@ class _RitzBlock:
         _multiply(self.factor, single_gram(self.factor, vectors), out)
         for rows in _panels(out):
             out[rows] -= self.diagonal[rows] * vectors[rows]
+
+
+def _bordered(
+    diagonal: NDArray[np.float64], border: NDArray[np.float64], corner: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """[[diag, border], [border', corner]]."""
+    return np.block([[np.diag(diagonal), border], [border.T, corner]])
 
 
 def _panels(matrix: FloatArray) -> Iterator[slice]:

@@ -21,11 +21,12 @@ from streaming_jsmf.linalg.gram import (
     rotate,
     single_gram,
 )
+from streaming_jsmf.linalg.products import add_transposed, multiply_rows
 from streaming_jsmf.linalg.typing import FloatArray
 from streaming_jsmf.timing import span
 
-#: Bytes of the temporary H X of one row block; bounds memory for corpora of many short documents.
-ROW_BLOCK_BYTES = 64 * 2**20
+#: Bytes of the temporary H X of one row block, which stays in the cache between its two uses.
+ROW_BLOCK_BYTES = 8 * 2**20
 
 
 def apply_gram(block: csr_array[Any], vectors: FloatArray) -> NDArray[np.float32]:
@@ -40,7 +41,7 @@ def apply_gram(block: csr_array[Any], vectors: FloatArray) -> NDArray[np.float32
 
     Returns
     -------
-    (words, columns) float32, summed over fixed row blocks, so that the same partition gives the same bits.
+    (words, columns) float32.
     """
     return _multiply(block, vectors, None)
 
@@ -51,28 +52,18 @@ def _multiply(
     """H'(H X); adds (H X)'(H X) to ``core``, if there is one, while H X is at hand."""
     n_documents, n_words = block.shape
     x = np.ascontiguousarray(vectors, dtype=np.float32)
-    step = max(1, ROW_BLOCK_BYTES // (4 * x.shape[1]))
-    total: NDArray[np.float32] | None = None
+    product = np.zeros((n_words, x.shape[1]), dtype=np.float32)
+    step = max(1, ROW_BLOCK_BYTES // (4 * max(1, x.shape[1])))
+    inner = np.empty((min(step, n_documents), x.shape[1]), dtype=np.float32)
     for start in range(0, n_documents, step):
-        rows = _rows(block, start, min(start + step, n_documents))
+        indptr = block.indptr[start : start + step + 1]
+        rows = inner[: indptr.size - 1]
         with span("products"):
-            inner = rows @ x
-            part = rows.T @ inner
+            multiply_rows(indptr, block.indices, block.data, x, rows)
+            add_transposed(indptr, block.indices, block.data, rows, product)
         if core is not None:
-            core += gram(inner)
-        del inner
-        if total is None:
-            total = part
-        else:
-            total += part
-    return np.zeros((n_words, x.shape[1]), dtype=np.float32) if total is None else total
-
-
-def _rows(block: csr_array[Any], start: int, stop: int) -> csr_array[Any]:
-    """Rows start..stop-1 as views; scipy's own slicing copies them."""
-    low, high = block.indptr[start], block.indptr[stop]
-    buffers = (block.data[low:high], block.indices[low:high], block.indptr[start : stop + 1] - low)
-    return csr_array(buffers, shape=(stop - start, block.shape[1]), copy=False)
+            core += gram(rows)
+    return product
 
 
 def partition_factor(

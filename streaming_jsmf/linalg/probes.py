@@ -36,9 +36,9 @@ def gaussian_probes(n_words: int, width: int, seed: int, label: str) -> NDArray[
 
 
 def uniform_probes(n_words: int, width: int, seed: int, label: str) -> NDArray[np.float32]:
-    """Test matrix of independent entries, uniform over the odd multiples of 2^-16 in (-1, 1).
+    """Test matrix of independent entries, uniform over the odd multiples of 2^-8 in (-1, 1).
 
-    As good as a normal one where power steps follow, at a sixth of the time; the arguments are those of
+    As good as a normal one where power steps follow, at a seventh of the time; the arguments are those of
     ``gaussian_probes``. Not signs: a small square matrix of signs is often singular.
 
     Returns
@@ -47,9 +47,9 @@ def uniform_probes(n_words: int, width: int, seed: int, label: str) -> NDArray[n
     """
     probes = np.empty((n_words, width), dtype=np.float32)
     for rows, bits in _blocks(probes, seed, label):
-        raw = bits.random_raw(-(-rows.size // 4)).astype("<u8", copy=False)
-        np.multiply(raw.view("<i2")[: rows.size].reshape(rows.shape), np.float32(2**-15), out=rows)
-        rows += np.float32(2**-16)
+        raw = bits.random_raw(-(-rows.size // 8)).astype("<u8", copy=False)
+        np.multiply(raw.view("i1")[: rows.size].reshape(rows.shape), np.float32(2**-7), out=rows)
+        rows += np.float32(2**-8)
     return probes
 
 

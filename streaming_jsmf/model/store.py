@@ -119,7 +119,11 @@ def _attributes(path: StorePath) -> dict[str, Any]:
     return attributes
 
 
-def read_model(path: str | os.PathLike[str] | StorePath, names: tuple[str, ...] | None = None) -> Model:
+def read_model(
+    path: str | os.PathLike[str] | StorePath,
+    names: tuple[str, ...] | None = None,
+    optional: tuple[str, ...] = (),
+) -> Model:
     """Read a model into memory, each array verified against its digest.
 
     Parameters
@@ -128,6 +132,8 @@ def read_model(path: str | os.PathLike[str] | StorePath, names: tuple[str, ...] 
         Of the model store.
     names
         Arrays to read; None: all.
+    optional
+        Arrays to read besides if the model has them: not every engine makes all.
 
     Raises
     ------
@@ -139,10 +145,11 @@ def read_model(path: str | os.PathLike[str] | StorePath, names: tuple[str, ...] 
     path = store_path(path, "a model")
     attributes = _attributes(path)
     digests = attributes["digests"]
-    arrays = {
-        name: read_array(path, name, ArrayDigest.from_fields(digests[name]))
-        for name in (tuple(digests) if names is None else names)
-    }
+    wanted = tuple(digests) if names is None else (*names, *(name for name in optional if name in digests))
+    lacking = [name for name in wanted if name not in digests]
+    if lacking:
+        raise StoreError(f"{path}: this model has no {', '.join(lacking)}; run infer again")
+    arrays = {name: read_array(path, name, ArrayDigest.from_fields(digests[name])) for name in wanted}
     return Model(arrays, attributes["settings"], attributes["metrics"], attributes["provenance"])
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ import dask
 
 from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.errors import StoreError
-from streaming_jsmf.moments.ledger import Ledger
+from streaming_jsmf.moments.ledger import Ledger, Partial
 from streaming_jsmf.moments.stages import Stage
 from streaming_jsmf.runtime.blas import single_blas_thread
 from streaming_jsmf.runtime.events import Commits, Cost, Listener, StageFinished, StageStarted, watch_commits
@@ -60,12 +61,39 @@ class Part:
     partition: Partition | None
 
 
-def commit_part(job: Job, part: Part, *after: str) -> str:
-    """Task: compute one part and commit it; nothing if it is committed. ``after`` only orders tasks."""
+@dataclass(frozen=True)
+class Link:
+    """A place in the chain of folds: the key of the fold before it (None at its start) and its own."""
+
+    before: str | None
+    fold: str
+
+
+def commit_part(job: Job, part: Part, link: Link | None, *after: str) -> str:
+    """Task: compute one part and commit it, nothing if it is committed; folded at once where its turn has come.
+
+    ``link`` is its place in the chain of folds, if it is to be folded; ``after`` only orders tasks.
+    """
     del after
     token = f"{job.stage.name}-part-{part.key}"
-    if job.ledger.is_committed(part.key):
+    ledger = job.ledger
+    if ledger.is_committed(part.key) or (link is not None and ledger.has_fold(link.fold)):
         return token
+    partial, note = _computed(job, part)
+    if link is not None and not ledger.keep and (link.before is None or ledger.has_fold(link.before)):
+        # A factor weighs more than its Parquet: one that need not wait is neither written nor read again.
+        with suppress(StoreError, OSError):
+            _fold(job, part.key, partial, link)
+            ledger.note_folded(part.key, note)
+            return token
+        # What was computed is kept; the fold is tried again in its own task, and fails there.
+    with span("commit"):
+        ledger.commit_part(part.key, partial, note)
+    return token
+
+
+def _computed(job: Job, part: Part) -> tuple[Partial, dict[str, Any]]:
+    """What a part contributes, and what the store keeps of how it was made."""
     partition = part.partition
     if partition is None:
         raise StoreError(f"{job.ledger.store}: the merged part {part.key} is missing; merge the stores again")
@@ -80,25 +108,32 @@ def commit_part(job: Job, part: Part, *after: str) -> str:
         "content": partition.content,
         **cost.fields(),
     }
-    with span("commit"):
-        job.ledger.commit_part(part.key, partial, note)
-    return token
+    return partial, note
 
 
-def commit_fold(job: Job, part: str, before: str | None, fold: str, *after: str) -> str:
+def commit_fold(job: Job, part: str, link: Link, *after: str) -> str:
     """Task: fold a part into those before it and commit; nothing if that is done."""
     del after
-    token = f"{job.stage.name}-fold-{fold}"
-    if job.ledger.has_fold(fold):
-        return token
+    if not job.ledger.has_fold(link.fold):
+        try:
+            with span("commit"):
+                partial = job.ledger.read_part(part)
+            _fold(job, part, partial, link)
+        except StoreError:
+            # A worker that was given up for lost may have folded the same, and dropped what it was made from.
+            if not job.ledger.has_fold(link.fold):
+                raise
+    return f"{job.stage.name}-fold-{link.fold}"
+
+
+def _fold(job: Job, part: str, partial: Partial, link: Link) -> None:
     with single_blas_thread():
         with span("commit"):
-            folded = None if before is None else job.ledger.read_fold(before)
-            partial = job.ledger.read_part(part)
+            folded = None if link.before is None else job.ledger.read_fold(link.before)
         result = job.stage.fold(folded, partial)
         with span("commit"):
-            job.ledger.commit_fold(fold, result, part, None if before == job.protected else before)
-    return token
+            dropped = None if link.before == job.protected else link.before
+            job.ledger.commit_fold(link.fold, result, part, dropped)
 
 
 def build_graph(job: Job, parts: Sequence[Part], folds: Sequence[str], concurrency: int) -> Any:
@@ -108,13 +143,12 @@ def build_graph(job: Job, parts: Sequence[Part], folds: Sequence[str], concurren
     graph = TaskGraph()
     made: dict[int, Key] = {}
     for index in range(folded, len(parts)):
-        part = parts[index]
+        part, link = parts[index], Link(folds[index - 1] if index else None, folds[index])
         inputs = [made[index - 1]] if index - 1 in made else []
         if part.key not in committed:
             after = [made[index - window]] if index - window in made else []
-            inputs.append(graph.add(commit_part, job, part, after=after))
-        before = folds[index - 1] if index else None
-        made[index] = graph.add(commit_fold, job, part.key, before, folds[index], after=inputs)
+            inputs.append(graph.add(commit_part, job, part, link, after=after))
+        made[index] = graph.add(commit_fold, job, part.key, link, after=inputs)
     return graph.delayed(made[len(parts) - 1]) if made else None
 
 

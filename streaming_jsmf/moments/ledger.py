@@ -77,8 +77,11 @@ def write_record(store: StorePath, name: str, attributes: Mapping[str, Any]) -> 
     write_json(directory / "zarr.json", {"zarr_format": 3, "node_type": "group", "attributes": record})
 
 
-def read_record(store: StorePath, name: str) -> dict[str, Any] | None:
-    """Return the attributes of a record, or None if it was never committed; ``StoreError`` if it is damaged."""
+def read_record(store: StorePath, name: str, remedy: str | None = None) -> dict[str, Any] | None:
+    """Return the attributes of a record, or None if it was never committed; ``StoreError`` if it is damaged.
+
+    ``remedy`` ends the message; None: that of a moments store.
+    """
     path = store / RECORDS / name / "zarr.json"
     try:
         attributes = dict(json.loads(read_text(path))["attributes"])
@@ -90,7 +93,7 @@ def read_record(store: StorePath, name: str) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"{path}: record is damaged ({error}); {repair_remedy(store)}") from error
+        raise StoreError(f"{path}: record is damaged ({error}); {remedy or repair_remedy(store)}") from error
 
 
 def forget_record(store: StorePath, name: str) -> None:
@@ -111,11 +114,14 @@ class Ledger:
     keep
         Whether results of parts stay when they are folded; the weight of a factor for each, but then parts can be
         taken out again.
+    remedy
+        The end of a message about damage; None: that of a moments store.
     """
 
     store: StorePath
     stage: str
     keep: bool = False
+    remedy: str | None = None
 
     def parts(self) -> frozenset[str]:
         """Keys of the parts that have a record."""
@@ -149,6 +155,11 @@ class Ledger:
         if before is not None:
             self._forget("fold", before)
 
+    def note_folded(self, key: str, note: Mapping[str, Any]) -> None:
+        """Record a part that is in a committed fold already; its own result was never written."""
+        record = {"attempt": "", "arrays": {}, "scalars": {}, "note": dict(note)}
+        write_record(self.store, self._name("part", key), record)
+
     def read_part(self, key: str) -> Partial:
         """Read back the result of a committed part."""
         return self._read("part", key)
@@ -163,7 +174,7 @@ class Ledger:
             if arrays:
                 self._read(kind, key)
             else:
-                read_record(self.store, self._name(kind, key))
+                self._record(self._name(kind, key))
         except StoreError as error:
             return error
         return None
@@ -183,14 +194,14 @@ class Ledger:
         """The notes of the committed parts, in the order of ``keys``."""
         notes = []
         for index, key in enumerate(keys):
-            record = read_record(self.store, self._name("part", key))
+            record = self._record(self._name("part", key))
             if record is not None:
                 notes.append({"partition": index, **record["note"]})
         return notes
 
     def note(self, key: str) -> dict[str, Any]:
         """The note of a committed part; empty if its record is gone."""
-        record = read_record(self.store, self._name("part", key))
+        record = self._record(self._name("part", key))
         return {} if record is None else dict(record["note"])
 
     def clear(self, fold: str | None = None, parts: Iterable[str] = ()) -> None:
@@ -201,13 +212,20 @@ class Ledger:
         attempts = set()
         for name in child_names(self.store / RECORDS, f"{self.stage}-"):
             if name in staying:
-                record = read_record(self.store, name)
+                record = self._record(name)
                 attempts.add(str(record["attempt"]) if record else "")
             elif name.startswith((f"{self.stage}-part-", f"{self.stage}-fold-")):
                 remove_tree(self.store / RECORDS / name, ignore_errors=True)
         for leftover in child_names(self.store / PARTIALS, f"{self.stage}-"):
             if leftover not in attempts:
                 remove_tree(self.store / PARTIALS / leftover, ignore_errors=True)
+
+    @property
+    def _remedy(self) -> str:
+        return self.remedy or repair_remedy(self.store)
+
+    def _record(self, name: str) -> dict[str, Any] | None:
+        return read_record(self.store, name, self.remedy)
 
     def _keys(self, kind: str) -> frozenset[str]:
         prefix = f"{self.stage}-{kind}-"
@@ -238,25 +256,27 @@ class Ledger:
 
     def _read(self, kind: str, key: str) -> Partial:
         name = self._name(kind, key)
-        record = read_record(self.store, name)
+        record = self._record(name)
         if record is None:
-            raise StoreError(f"{self.store}: record {name} is missing; {repair_remedy(self.store)}")
-        group, remedy = self.store / PARTIALS / str(record["attempt"]), repair_remedy(self.store)
+            raise StoreError(f"{self.store}: record {name} is missing; {self._remedy}")
+        if not record["attempt"]:
+            raise StoreError(f"{self.store}: {name} was folded and not kept; {self._remedy}")
+        group = self.store / PARTIALS / str(record["attempt"])
         arrays = {
-            array: read_array(group, array, ArrayDigest.from_fields(fields), remedy=remedy)
+            array: read_array(group, array, ArrayDigest.from_fields(fields), remedy=self._remedy)
             for array, fields in record["arrays"].items()
         }
         return Partial(arrays, record["scalars"])
 
     def _drop_arrays(self, kind: str, key: str) -> None:
         """The record stays: it says that the part is done, and how long it took."""
-        record = read_record(self.store, self._name(kind, key))
-        if record is not None:
+        record = self._record(self._name(kind, key))
+        if record is not None and record["attempt"]:
             remove_tree(self.store / PARTIALS / str(record["attempt"]), ignore_errors=True)
 
     def _forget(self, kind: str, key: str) -> None:
         """The record goes first: what it names must be there as long as it is."""
-        record = read_record(self.store, self._name(kind, key))
+        record = self._record(self._name(kind, key))
         if record is not None:
             remove_tree(self.store / RECORDS / self._name(kind, key), ignore_errors=True)
             remove_tree(self.store / PARTIALS / str(record["attempt"]), ignore_errors=True)

@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 from streaming_jsmf.blocks.csr import iter_blocks
 from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.config import DocumentWeights
+from streaming_jsmf.linalg.bags import add_word_sums, row_totals, scale_rows
 from streaming_jsmf.linalg.weights import document_weights
 from streaming_jsmf.runtime.files import store_path
 from streaming_jsmf.runtime.zarr_arrays import ArrayDigest, read_array
@@ -70,8 +71,7 @@ class _Buffers:
         if self.nonzeros + nonzeros > self.data.size:
             self._grow(self.nonzeros + nonzeros)
         values = slice(self.nonzeros, self.nonzeros + nonzeros)
-        scale = np.repeat(row_scale.astype(np.float32), np.diff(block.indptr))
-        np.multiply(block.data, scale, out=self.data[values], casting="same_kind")
+        scale_rows(block.indptr, block.data, row_scale, self.data[values])
         self.indices[values] = block.indices
         self.indptr[self.rows + 1 : self.rows + rows + 1] = block.indptr[1:].astype(np.int64) + self.nonzeros
         self.rows += rows
@@ -109,10 +109,9 @@ class _SumsBuilder:
         # Documents that are not kept have weight 0; the maximum only spares them a division by 0.
         n = np.maximum(lengths, 2.0)
         columns = np.stack([weights / n, weights / (n * (n - 1)), kept.astype(np.float64)], axis=1)
-        counts = csr_array((block.data.astype(np.float64), block.indices, block.indptr), shape=block.shape)
-        self.weighted += counts.T @ columns
-        indices = block.indices if kept.all() else block.indices[np.repeat(kept, np.diff(block.indptr))]
-        self.document_frequency += np.bincount(indices, minlength=block.shape[1])
+        add_word_sums(
+            block.indptr, block.indices, block.data, columns, self.weighted, self.document_frequency
+        )
         self.n_documents += int(np.count_nonzero(kept))
         self.n_dropped += int(np.count_nonzero(~kept))
         self.total_weight += float(weights.sum())
@@ -189,5 +188,5 @@ def _row_scale(lengths: NDArray[np.float64], weights: NDArray[np.float64]) -> ND
 
 
 def _row_totals(block: csr_array[Any]) -> NDArray[np.float64]:
-    totals: NDArray[np.float64] = np.asarray(block.sum(axis=1), dtype=np.float64).ravel()
+    totals: NDArray[np.float64] = row_totals(block.indptr, block.data)
     return totals

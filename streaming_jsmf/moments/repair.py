@@ -199,7 +199,7 @@ def _mend_kept_parts(store: MomentsStore, crew: Crew) -> None:
     )
     job = Job(ledger, RangeStage(store.n_words, store.settings), store.covered_fold)
     make = dask.delayed(commit_part, pure=False, traverse=False)
-    tasks: list[Any] = [make(job, part) for part in parts]
+    tasks: list[Any] = [make(job, part, None) for part in parts]
     dask.compute(*tasks, optimize_graph=False, **crew.arguments)
 
 

@@ -61,7 +61,7 @@ def scan_memory(n_words: int, settings: ScanSettings, partitions: tuple[Partitio
 
 def _fixed_bytes(n_words: int, settings: ScanSettings, row_group: int) -> int:
     """What a worker holds besides its partition."""
-    # X, its product and a part of that; when folding: both factors and the merged one.
+    # When folding: both factors and the merged one; when multiplying, X and its product.
     tall = 3 * 4 * n_words * min(settings.factor_width, n_words)
     if settings.exact:
         tall = max(tall, counting_bytes(n_words))

@@ -1,7 +1,7 @@
 """Arrays in Zarr with a digest each: whole chunks by one writer, verified when they are read.
 
-A missing Zarr chunk reads as zeros and a chunk of all zeros is not stored, so that the files alone
-never tell whether an array is whole. The sha256 of its values does.
+A missing Zarr chunk reads as zeros, so that the files alone never tell whether an array is whole. The sha256 of its
+values does.
 """
 
 from __future__ import annotations
@@ -124,6 +124,8 @@ def write_array(
             compressors="auto" if compress or text else None,
             dimension_names=list(dimensions),
             attributes=dict(attributes or {}),
+            # Comparing each chunk with zeros costs more than to write the few that are.
+            config={"write_empty_chunks": True},
             overwrite=True,
         )
     for panel in _panels(values.shape, itemsize):

@@ -26,6 +26,7 @@ from streaming_jsmf.runtime.events import Listener, silent
 from streaming_jsmf.runtime.files import StorePath, store_path
 from streaming_jsmf.runtime.memory import peak_memory
 from streaming_jsmf.runtime.provenance import package_versions
+from streaming_jsmf.workflow.certificates import rectification_certificates, spectral_certificates
 from streaming_jsmf.workflow.rectify import rectify
 
 #: Words listed for each topic; a reader wants 10, a labeller more.
@@ -91,12 +92,14 @@ def fit_moments(
     # Many BLAS threads change the bits of every product; our own threads take fixed blocks instead.
     with single_blas_thread():
         pairs = moments.eigenpairs(settings.n_topics)
+        spectrum = spectral_certificates(moments, pairs, settings.n_topics)
         watch.lap("eigenpairs")
         rectification = rectify(moments, pairs, settings, workers, listener)
         watch.lap("rectification")
         topics = _anchor_word_topics(moments, rectification, settings, workers)
         watch.lap("anchor_words")
         arrays = _arrays(moments, pairs, rectification, topics)
+        metrics = {**_metrics(moments, settings, rectification, topics), **spectrum}
         watch.lap("words")
     provenance = {
         "engine": "lr-jsmf",
@@ -109,7 +112,6 @@ def fit_moments(
         "versions": package_versions(),
         "stages": watch.stages,
     }
-    metrics = _metrics(moments, settings, rectification, topics)
     return Model(arrays, settings.fields(), metrics, provenance)
 
 
@@ -207,5 +209,5 @@ def _metrics(
         ),
         "largest_simplex_gap": topics.largest_gap,
         "words_without_mass": topics.words_without_mass,
-        "rectification": rectification.report(),
+        "rectification": rectification_certificates(rectification),
     }

@@ -8,6 +8,7 @@ from typing import Any
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.ingest.work import KIND, RECORD_NAME, Work
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.model.counts import read_counts, stored_corpora
 from streaming_jsmf.model.store import KIND as MODEL_KIND
 from streaming_jsmf.model.store import model_names, read_model
 from streaming_jsmf.moments.checks import require_sound
@@ -93,6 +94,10 @@ def _describe_moments(store: MomentsStore) -> dict[str, Any]:
 
 def _describe_model(path: StorePath) -> dict[str, Any]:
     model = read_model(path)
+    counted = stored_corpora(path)
+    for corpus in counted:
+        # Reading compares the counts with their digests.
+        read_counts(path, model, str(corpus["fingerprint"]))
     return {
         "kind": "model",
         "complete": True,
@@ -100,5 +105,6 @@ def _describe_model(path: StorePath) -> dict[str, Any]:
         "words": int(model.arrays["word"].size),
         "settings": dict(model.settings),
         "metrics": dict(model.metrics),
+        "counted_corpora": counted,
         "provenance": dict(model.provenance),
     }

@@ -96,6 +96,13 @@ def read_truth(corpus: str | os.PathLike[str]) -> Truth:
     )
 
 
+def read_truth_words(corpus: str | os.PathLike[str]) -> NDArray[Any]:
+    """The words of the rows of ``word_topic`` of a truth, (N,) strings; errors as ``read_truth``."""
+    path = local_path(corpus, "a simulated corpus") / TRUTH_NAME
+    digests = _checked_attributes(path)["digests"]
+    return read_array(path, "word", ArrayDigest.from_fields(digests["word"]) if "word" in digests else None)
+
+
 def _arrays(truth: Truth) -> dict[str, NDArray[Any]]:
     n_words, n_topics = truth.word_topic.shape
     numbers = np.arange(n_topics, dtype=np.int64)

@@ -1,0 +1,99 @@
+"""Time and memory of all metrics of a large model, beside the scan that counts its words.
+
+    python -m benchmarks.evaluate_scale [--words 100000] [--topics 100] [--replicas 5]
+
+Topics, factor and counts are drawn at random, of the shapes and sizes that a real model of as many words has; nothing
+is read. Prints the seconds and the peak memory of the process, with that of the inputs alone to take off.
+"""
+
+from __future__ import annotations
+
+import time
+
+import click
+import numpy as np
+
+from streaming_jsmf.evaluation.inputs import Cooccurrence, SelectedCounts, TopicArrays
+from streaming_jsmf.evaluation.summary import evaluate_topics
+from streaming_jsmf.inference.words import prominent_words
+from streaming_jsmf.runtime.blas import single_blas_thread
+from streaming_jsmf.runtime.memory import peak_memory
+
+#: Listed words of a topic, and documents of the corpus.
+LISTED, DOCUMENTS = 20, 1_000_000
+
+
+def draw_topics(rng: np.random.Generator, n_words: int, n_topics: int) -> TopicArrays:
+    """Sparse topics with Zipf's law over all words, and an anchor each: word k that of topic k."""
+    share = 1.0 / np.arange(1, n_words + 1)
+    word_topic = rng.gamma(0.05, size=(n_words, n_topics)) * rng.permutation(share)[:, None]
+    word_topic[:n_topics] = np.diag(word_topic.sum(axis=0) * 0.01)
+    word_topic /= word_topic.sum(axis=0)
+    probability = rng.dirichlet(np.full(n_topics, 5.0))
+    correlations = np.diag(0.5 * probability) + 0.5 * np.outer(probability, probability)
+    return TopicArrays(
+        word_topic,
+        prominent_words(word_topic, LISTED),
+        word_topic @ probability,
+        correlations,
+        probability,
+        np.arange(n_topics),
+        word_topic @ np.linalg.cholesky(correlations),
+    )
+
+
+def draw_cooccurrence(rng: np.random.Generator, topics: TopicArrays, width: int) -> Cooccurrence:
+    """C = B A B' through a factor of ``width`` columns: those of B A^(1/2), and noise."""
+    factor = np.empty((len(topics.word_topic), width), dtype=np.float32)
+    rng.standard_normal(out=factor, dtype=np.float32)
+    factor *= np.float32(1e-3) * np.sqrt(topics.word_probability, dtype=np.float32)[:, None]
+    factor[:, : topics.rectified.shape[1]] = topics.rectified
+    row_sum = factor @ factor.sum(axis=0, dtype=np.float64)
+    return Cooccurrence(factor, 1e-3 * topics.word_probability, np.maximum(row_sum, 1e-12))
+
+
+def draw_counts(rng: np.random.Generator, topics: TopicArrays, cooccurrence: Cooccurrence) -> SelectedCounts:
+    """Counts of top words and anchors in documents of a hundred tokens; rows of C at the anchors."""
+    words = np.unique(np.concatenate([topics.top_words.ravel(), topics.anchors]))
+    frequency = rng.binomial(DOCUMENTS, 1 - np.exp(-100 * topics.word_probability[words]))
+    expected = np.outer(frequency, frequency / DOCUMENTS)
+    pairs = np.minimum(rng.poisson(expected), np.minimum.outer(frequency, frequency))
+    pairs = np.triu(pairs, 1)
+    pairs += pairs.T + np.diag(frequency)
+    rows = cooccurrence.factor[topics.anchors].astype(np.float64) @ cooccurrence.factor.T
+    return SelectedCounts(words, pairs, DOCUMENTS, np.maximum(rows, 0.0))
+
+
+@click.command(help=__doc__)
+@click.option("--words", default=100_000, show_default=True, help="N.")
+@click.option("--topics", default=100, show_default=True, help="K.")
+@click.option("--replicas", default=5, show_default=True, help="Models that the stability compares with.")
+@click.option("--seed", default=0, show_default=True)
+def main(words: int, topics: int, replicas: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    model = draw_topics(rng, words, topics)
+    cooccurrence = draw_cooccurrence(rng, model, 4 * topics)
+    counts = draw_counts(rng, model, cooccurrence)
+    others = [np.roll(model.word_topic, shift, axis=1) for shift in range(1, replicas + 1)]
+    inputs = peak_memory()
+    started = time.perf_counter()
+    with single_blas_thread():
+        metrics = evaluate_topics(
+            model,
+            cooccurrence=cooccurrence,
+            counts=counts,
+            truth=model.word_topic,
+            replicas=others,
+            seed=seed,
+        )
+    seconds = time.perf_counter() - started
+    missing = [name for name, value in metrics.items() if value is None]
+    click.echo(
+        f"N = {words}, K = {topics}, {counts.words.size} words counted, {replicas} replicas, one thread"
+    )
+    click.echo(f"all metrics: {seconds:.1f} s; missing: {', '.join(missing) or 'none'}")
+    click.echo(f"peak memory: {peak_memory() / 1e9:.2f} GB, {inputs / 1e9:.2f} GB of it before the metrics")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+"""Model and corpus -> counts of the model's words, stored with it; no scan where they are there already."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streaming_jsmf.config import ScanSettings
+from streaming_jsmf.corpus.format import Corpus
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.evaluation.inputs import SKETCH_LABEL, SKETCH_PROBES
+from streaming_jsmf.inference.words import characteristic_words
+from streaming_jsmf.model.counts import (
+    UNFINISHED,
+    StoredCounts,
+    counts_path,
+    make_evaluation_group,
+    read_counts,
+    write_counts,
+)
+from streaming_jsmf.model.store import Model
+from streaming_jsmf.moments.count_scan import CountRequest, count_words
+from streaming_jsmf.moments.ledger import Partial
+from streaming_jsmf.moments.word_counts import SketchProbes, WordSelection
+from streaming_jsmf.runtime.events import Listener, silent
+from streaming_jsmf.runtime.files import StorePath, remove_tree
+from streaming_jsmf.runtime.lock import sole_writer
+from streaming_jsmf.runtime.schedulers import Execution
+
+#: Prominent and approximate characteristic words of each topic that are counted.
+COUNTED_PROMINENT, COUNTED_CHARACTERISTIC = 20, 10
+
+#: Those that metrics draw again; their seed is fixed, so that another one asks for no other scan.
+PROBES = SketchProbes(SKETCH_PROBES, 0, SKETCH_LABEL)
+
+
+def counts_of(
+    path: StorePath,
+    model: Model,
+    corpus: Corpus,
+    execution: Execution | None = None,
+    listener: Listener = silent,
+) -> StoredCounts:
+    """The counts of the model's words in a corpus: those that are stored, or else of one scan, which stores them.
+
+    An interrupted scan is finished by the same call. The bits do not depend on ``execution``.
+
+    Parameters
+    ----------
+    path, model
+        Where the model is, and its word lists (``word``, ``prominent_words`` and, if it has them, ``anchors`` and
+        ``characteristic_words``).
+    corpus
+        The training corpus or any other; words are matched by string, and those the model lacks are left out.
+
+    Raises
+    ------
+    InputError
+        If the corpus has none of the model's words, or no document with two of them; and as ``count_words``.
+    StoreError
+        If a shard, or what is stored, is damaged.
+    """
+    stored = read_counts(path, model, corpus.fingerprint)
+    if stored is not None:
+        return stored
+    request = CountRequest(corpus, _selection(model, corpus), PROBES, _scan_settings(model))
+    target = counts_path(path, corpus.fingerprint)
+    make_evaluation_group(path)
+    with sole_writer(target):
+        # Looked at again: another process may have been at work until now.
+        stored = read_counts(path, model, corpus.fingerprint)
+        if stored is not None:
+            return stored
+        work = target.with_name(f"{target.name}{UNFINISHED}")
+        counts = _stored(model, request, count_words(request, work, execution, listener))
+        write_counts(target, counts, model)
+        remove_tree(work, ignore_errors=True)
+    return counts
+
+
+def representatives(model: Model) -> NDArray[np.int64]:
+    """(K,) one word id a topic: its anchor, or without anchors its most probable word."""
+    anchors = model.arrays.get("anchors")
+    return model.arrays["prominent_words"][:, 0] if anchors is None else anchors
+
+
+def _selection(model: Model, corpus: Corpus) -> WordSelection:
+    ids = {str(word): place for place, word in enumerate(model.arrays["word"])}
+    vocabulary = corpus.vocabulary().words
+    columns = np.array([ids.get(word, -1) for word in vocabulary], dtype=np.int64)
+    if not (columns >= 0).any():
+        raise InputError(
+            f"{corpus.root} has none of the {len(ids)} words of the model; give a corpus with the same kind of words"
+        )
+    lists = [model.arrays["prominent_words"][:, :COUNTED_PROMINENT], representatives(model)]
+    if "characteristic_words" in model.arrays:
+        lists.append(model.arrays["characteristic_words"][:, :COUNTED_CHARACTERISTIC])
+    words = np.unique(np.concatenate([np.ravel(listed) for listed in lists])).astype(np.int64)
+    return WordSelection(words, np.unique(representatives(model)).astype(np.int64), columns, len(ids))
+
+
+def _scan_settings(model: Model) -> ScanSettings:
+    """Document weights and partition size of the model's own scan; the defaults where it names none."""
+    known = model.provenance.get("scan_settings") or {}
+    kept = {name: known[name] for name in ("document_weights", "partition_nonzeros") if name in known}
+    return ScanSettings(**kept)
+
+
+def _stored(model: Model, request: CountRequest, total: Partial) -> StoredCounts:
+    corpus, selection = request.corpus, request.selection
+    if not total.scalars["total_weight"] > 0:
+        raise InputError(
+            f"{corpus.root} has no document with two tokens of the model's words; give a corpus with the same kind "
+            "of words"
+        )
+    # Topics may share a word; its row was gathered once.
+    places = np.searchsorted(selection.row_words, representatives(model))
+    weight = total.scalars["total_weight"]
+    rows = total.arrays["rows"][places] / weight
+    return StoredCounts(
+        selection.words,
+        total.arrays["pairs"],
+        rows,
+        characteristic_words(rows, model.arrays["prominent_words"].shape[1]),
+        (total.arrays["sketch"] / weight).astype(np.float32),
+        total.arrays["row_sum"] / weight,
+        int(total.scalars["n_documents"]),
+        {
+            "path": corpus.root,
+            "fingerprint": corpus.fingerprint,
+            "n_documents": corpus.n_documents,
+            "words_found": int(np.count_nonzero(selection.columns >= 0)),
+        },
+    )

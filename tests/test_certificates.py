@@ -1,0 +1,155 @@
+"""The certificates of a model: what they measure, against dense answers, and the sentences of their thresholds."""
+
+from __future__ import annotations
+
+import doctest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streaming_jsmf.config import InferSettings, ScanSettings
+from streaming_jsmf.model.certificates import warnings_of
+from streaming_jsmf.moments.reader import Moments
+from streaming_jsmf.rectification import omitted
+from streaming_jsmf.rectification.omitted import omitted_mass
+from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.workflow.certificates import spectral_certificates
+from streaming_jsmf.workflow.infer import fit_moments
+from streaming_jsmf.workflow.scan import scan
+from tests import reference
+from tests.corpora import Planted
+
+SOUND: dict[str, Any] = {
+    "topic_topic_sum": 1.05,
+    "largest_simplex_gap": 1e-15,
+    "eigenvalue_gap": 0.02,
+    "ritz_residual": 0.03,
+    "range_change": 0.01,
+    "rectification": {
+        "change": 1.5e-5,
+        "converged": False,
+        "omitted_mass": {"value": 1e-4, "standard_error": 1e-5},
+    },
+}
+
+
+def scanned(corpus: Path, place: Path, scans: int = 2) -> Moments:
+    # The coarse sketch of the papers: merged factors leave nothing to see on so few words.
+    settings = ScanSettings(max_topics=5, scans=scans, range_finder="halko")
+    return scan(corpus, place, settings, Execution("synchronous"))
+
+
+@pytest.fixture(scope="module")
+def moments(corpus_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Moments:
+    return scanned(corpus_path, tmp_path_factory.mktemp("certificates") / "moments")
+
+
+def test_the_spectrum_is_certified_by_exact_products(moments: Moments, documents: Planted) -> None:
+    weights = reference.document_weights(documents.counts.sum(axis=1), "capped")
+    exact = reference.cooccurrence(documents.counts, weights)
+    basis = moments.store.read("basis")
+    values, rotation = np.linalg.eigh(basis.T @ exact @ basis)
+    residuals = np.linalg.norm(exact @ (basis @ rotation) - (basis @ rotation) * values, axis=0) / np.abs(
+        values
+    )
+    pairs = moments.eigenpairs(5)
+    found = spectral_certificates(moments, pairs, 5)
+    assert found["ritz_residual"] == pytest.approx(residuals[::-1][:5].max(), rel=1e-3)
+    assert found["eigenvalue_gap"] == pytest.approx(1 - pairs.values[5] / pairs.values[4])
+    before = basis[:, :5] * np.sqrt(moments.store.read("basis_eigenvalues")[:5])
+    after = pairs.vectors[:, :5] * np.sqrt(pairs.values[:5])
+    dense = np.linalg.norm(after @ after.T - before @ before.T) / np.linalg.norm(before @ before.T)
+    assert dense > 1e-3
+    assert found["range_change"] == pytest.approx(dense, rel=1e-6)
+
+
+def test_one_scan_certifies_the_gap_alone(corpus_path: Path, tmp_path: Path) -> None:
+    single = scanned(corpus_path, tmp_path / "single", scans=1)
+    found = spectral_certificates(single, single.eigenpairs(5), 5)
+    assert (found["ritz_residual"], found["range_change"]) == (None, None)
+    assert 0 < found["eigenvalue_gap"] < 1
+
+
+def test_a_model_carries_its_certificates(moments: Moments) -> None:
+    metrics = fit_moments(moments, InferSettings(5, max_iterations=2), threads=1).metrics
+    assert {"eigenvalue_gap", "ritz_residual", "range_change"} <= metrics.keys()
+    assert metrics["rectification"]["omitted_mass"]["value"] == 0.0, "all 120 words are checked"
+
+
+def dense_omitted(y: np.ndarray, checked: int) -> float:
+    rest = np.argsort(-np.linalg.norm(y, axis=1), kind="stable")[checked:]
+    return float(-np.minimum(y[rest] @ y[rest].T, 0).sum())
+
+
+def factor(n_words: int, seed: int) -> np.ndarray:
+    """Rows of falling norms, mostly positive: like a rectified factor."""
+    rng = np.random.default_rng(seed)
+    return (rng.normal(0.4, 1.0, size=(n_words, 6)).T / np.arange(1, n_words + 1)).T
+
+
+@pytest.mark.parametrize("checked", [0, 50, 199, 200])
+def test_few_words_are_summed_exactly(checked: int) -> None:
+    y = factor(200, 1)
+    found = omitted_mass(y, checked)
+    assert found.value == pytest.approx(dense_omitted(y, checked), rel=1e-12)
+    assert found.standard_error == 0.0
+
+
+def test_many_words_are_estimated_with_an_honest_error() -> None:
+    y = factor(3000, 2)
+    truth = dense_omitted(y, 100)
+    found = [omitted_mass(y, 100, seed) for seed in range(100)]
+    values = np.array([estimate.value for estimate in found])
+    spread = values.std(ddof=1)
+    assert abs(values.mean() - truth) < 4 * spread / 10
+    claimed = np.mean([estimate.standard_error for estimate in found])
+    # The spread of 100 draws is known to 7 %: three times that.
+    assert claimed == pytest.approx(spread, rel=0.25)
+    assert found[0] == omitted_mass(y, 100, 0)
+
+
+def test_the_example_of_the_docstring_holds() -> None:
+    result = doctest.testmod(omitted)
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+def test_a_sound_model_gives_no_warning() -> None:
+    assert warnings_of(SOUND) == []
+    assert warnings_of({}) == [], "another engine has others"
+    assert warnings_of(dict.fromkeys(SOUND)) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "parts"),
+    [
+        (
+            {"topic_topic_sum": 1.35},
+            ("sum of topic correlations 1.35", "--max-iterations", "--anchor-min-df"),
+        ),
+        ({"topic_topic_sum": 0.8}, ("sum of topic correlations 0.80", "fewer topics")),
+        ({"rectification": {"change": 3e-4, "converged": False}}, ("3.0e-04", "--max-iterations")),
+        (
+            {"rectification": {"omitted_mass": {"value": 0.05, "standard_error": 0.001}}},
+            ("5.0% of all co-occurrence", "smaller vocabulary"),
+        ),
+        ({"ritz_residual": 0.4}, ("residual of the eigenpairs 40%", "--max-topics")),
+        ({"range_change": 0.3}, ("moved the eigenpairs by 30%", "--partition-nonzeros")),
+        ({"eigenvalue_gap": 1e-5}, ("within 1.0e-05", "one topic more or less")),
+        ({"largest_simplex_gap": 1e-3}, ("duality gap 1.0e-03", "--anchor-min-df")),
+    ],
+)
+def test_each_threshold_has_a_sentence_that_says_what_to_try(
+    changes: dict[str, Any], parts: tuple[str, ...]
+) -> None:
+    [sentence] = warnings_of({**SOUND, **changes})
+    for part in parts:
+        assert part in sentence
+    assert "\n" not in sentence
+
+
+def test_an_estimate_within_its_error_of_the_threshold_is_no_alarm() -> None:
+    doubtful = {"omitted_mass": {"value": 0.02, "standard_error": 0.008}}
+    assert warnings_of({**SOUND, "rectification": doubtful}) == []
