@@ -23,12 +23,13 @@ def spectral_certificates(moments: Moments, pairs: Eigenpairs, n_topics: int) ->
         ``eigenvalue_gap``: (lambda_K - lambda_K+1) / lambda_K; None where there is no further one.
         ``ritz_residual``: the largest of ||C q - theta q|| / theta over the K leading Ritz pairs of the basis of
         scan 2, with C q from that scan, exact. ``range_change``: ||Y Y' - Y1 Y1'||_F / ||Y1 Y1'||_F for the eigenpairs
-        Y1 of scan 1 and those used, Y. Both are None without a second scan for C Q over the same documents.
+        Y1 of scan 1 and those used, Y. Both are None without a second scan over the same documents,
+        and where the whole C was counted.
     """
     values = pairs.values
     gap = float(1 - values[n_topics] / values[n_topics - 1]) if values.size > n_topics else None
     certificates: dict[str, Any] = {"eigenvalue_gap": gap, "ritz_residual": None, "range_change": None}
-    if "projection" not in moments.store.stages or isinstance(moments, SelectedMoments):
+    if moments.settings.scans != 2 or moments.settings.exact or isinstance(moments, SelectedMoments):
         return certificates
     basis, product = moments.store.read("basis"), moments.store.read("projection")
     first = moments.store.read("basis_eigenvalues")[:n_topics]
