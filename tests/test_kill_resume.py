@@ -97,6 +97,9 @@ def notes(store: Path, stage: str) -> dict[int, dict[str, Any]]:
         return {note.pop("partition"): note for note in history}
     records = (path.parent for path in (store / "records").glob(f"{stage}-part-*/zarr.json"))
     known = [read_attributes(record)["note"] for record in records]
+    # A kill may come when a part is folded but not yet recorded by itself; the fold has its note.
+    folds = [path.parent for path in (store / "records").glob(f"{stage}-fold-*/zarr.json")]
+    known += [told["note"] for told in (read_attributes(fold)["note"] for fold in folds) if told]
     places = {
         partition["content"]: index
         for index, partition in enumerate(read_attributes(store)["manifest"]["partitions"])

@@ -83,8 +83,7 @@ def commit_part(job: Job, part: Part, link: Link | None, *after: str) -> str:
     if link is not None and not ledger.keep and (link.before is None or ledger.has_fold(link.before)):
         # A factor weighs more than its Parquet: one that need not wait is neither written nor read again.
         with suppress(StoreError, OSError):
-            _fold(job, part.key, partial, link)
-            ledger.note_folded(part.key, note)
+            _fold(job, part.key, partial, link, note)
             return token
         # What was computed is kept; the fold is tried again in its own task, and fails there.
     with span("commit"):
@@ -127,14 +126,15 @@ def commit_fold(job: Job, part: str, link: Link, *after: str) -> str:
     return f"{job.stage.name}-fold-{link.fold}"
 
 
-def _fold(job: Job, part: str, partial: Partial, link: Link) -> None:
+def _fold(job: Job, part: str, partial: Partial, link: Link, note: Mapping[str, Any] | None = None) -> None:
+    """``note`` is that of a part which was not committed by itself."""
     with single_blas_thread():
         with span("commit"):
             folded = None if link.before is None else job.ledger.read_fold(link.before)
         result = job.stage.fold(folded, partial)
         with span("commit"):
             dropped = None if link.before == job.protected else link.before
-            job.ledger.commit_fold(link.fold, result, part, dropped)
+            job.ledger.commit_fold(link.fold, result, part, dropped, note)
 
 
 def build_graph(job: Job, parts: Sequence[Part], folds: Sequence[str], concurrency: int) -> Any:

@@ -144,24 +144,37 @@ class Ledger:
         """Commit the result of one part; ``note`` is kept for the history of the store."""
         self._commit("part", key, partial, note)
 
-    def commit_fold(self, key: str, partial: Partial, part: str, before: str | None) -> None:
+    def commit_fold(
+        self,
+        key: str,
+        partial: Partial,
+        part: str,
+        before: str | None,
+        note: Mapping[str, Any] | None = None,
+    ) -> None:
         """Commit a fold, then drop the part and the fold that it was made from.
 
-        A factor weighs more than the Parquet it comes from, so this is what bounds the disk of a scan.
+        A factor weighs more than the Parquet it comes from, so this is what bounds the disk of a scan. ``note`` is that
+        of a part which was never written: the fold commits it as well, since a kill may come before its own record.
         """
-        self._commit("fold", key, partial, {})
-        if not self.keep:
+        self._commit("fold", key, partial, {} if note is None else {"part": part, "note": dict(note)})
+        if note is not None:
+            self._note_folded(part, note)
+        elif not self.keep:
             self._drop_arrays("part", part)
         if before is not None:
+            for folded, told in self._notes_of_fold(before).items():
+                if not self.is_committed(folded):
+                    self._note_folded(folded, told)
             self._forget("fold", before)
 
-    def note_folded(self, key: str, note: Mapping[str, Any]) -> None:
+    def _note_folded(self, key: str, note: Mapping[str, Any]) -> None:
         """Record a part that is in a committed fold already; its own result was never written."""
         record = {"attempt": "", "arrays": {}, "scalars": {}, "note": dict(note)}
         write_record(self.store, self._name("part", key), record)
 
     def was_folded_at_once(self, key: str) -> bool:
-        """Whether a part went into a committed fold without being written (``note_folded``)."""
+        """Whether a part went into a committed fold without being written."""
         record = self._record(self._name("part", key))
         return record is not None and not record["attempt"]
 
@@ -197,17 +210,25 @@ class Ledger:
 
     def history(self, keys: Sequence[str]) -> list[dict[str, Any]]:
         """The notes of the committed parts, in the order of ``keys``."""
-        notes = []
-        for index, key in enumerate(keys):
-            record = self._record(self._name("part", key))
-            if record is not None:
-                notes.append({"partition": index, **record["note"]})
-        return notes
+        found = ((index, self.note(key)) for index, key in enumerate(keys))
+        return [{"partition": index, **note} for index, note in found if note is not None]
 
-    def note(self, key: str) -> dict[str, Any]:
-        """The note of a committed part; empty if its record is gone."""
+    def note(self, key: str) -> dict[str, Any] | None:
+        """The note of a committed part, from its record or that of the fold it went into; None if neither is there."""
         record = self._record(self._name("part", key))
-        return {} if record is None else dict(record["note"])
+        if record is not None:
+            return dict(record["note"])
+        for fold in self.folds():
+            told = self._notes_of_fold(fold)
+            if key in told:
+                return told[key]
+        return None
+
+    def _notes_of_fold(self, key: str) -> dict[str, dict[str, Any]]:
+        """The note that a fold commits for a part, by the part's key; none if it is gone or has none."""
+        record = self._record(self._name("fold", key))
+        noted = None if record is None else record["note"].get("part")
+        return {} if record is None or noted is None else {str(noted): dict(record["note"]["note"])}
 
     def clear(self, fold: str | None = None, parts: Iterable[str] = ()) -> None:
         """Remove the stage's results and their records but for one fold and, if results are kept, these parts."""
