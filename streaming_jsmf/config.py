@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
@@ -17,6 +18,13 @@ from streaming_jsmf.errors import InputError
 DocumentWeights = Literal["capped", "uniform", "length"]
 RangeFinder = Literal["factors", "halko"]
 Rectifier = Literal["enn", "none"]
+Refinement = Literal["none", "als"]
+
+#: Value of ``alpha0`` that has it found from the moments.
+AUTO = "auto"
+
+#: Largest ``alpha0`` that may be given: 20 times the largest that is looked for.
+LARGEST_ALPHA0 = 1000.0
 
 #: Tokens at which the weight of a document stops growing under ``capped``.
 CAPPED_LENGTH = 200
@@ -162,6 +170,56 @@ class InferSettings:
     def fields(self) -> dict[str, Any]:
         """The settings as plain JSON values, in the order of the definition."""
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class StodSettings:
+    """What the tensor engine (STOD) makes of a moments store with the third moment, for one number of topics.
+
+    Parameters
+    ----------
+    n_topics
+        K, up to the width of the store's basis.
+    alpha0
+        Sum of the Dirichlet prior of the topic shares of documents. ``auto``: found from the moments, which is right
+        where K is; too small a value harms much, too large a one little.
+    restarts, iterations
+        Random starts of the power method for each topic, and steps of each.
+    threshold
+        Times the noise of a topic that is taken off its words. 0: negative probabilities are cut off, no more.
+    refine
+        ``als``: fit the tensor by components that need not be orthogonal.
+    seed
+        Of the starts.
+
+    Raises
+    ------
+    InputError
+        If a field is out of range; the message names the field and what is allowed.
+    """
+
+    n_topics: int
+    alpha0: float | Literal["auto"] = "auto"
+    restarts: int = 30
+    iterations: int = 30
+    threshold: float = 2.0
+    refine: Refinement = "none"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _require(self.n_topics >= 1, "n_topics", self.n_topics, "a whole number of at least 1")
+        given = self.alpha0
+        in_range = given == AUTO if isinstance(given, str) else 0 < given <= LARGEST_ALPHA0
+        _require(in_range, "alpha0", given, f"{AUTO}, or a number above 0 and up to {LARGEST_ALPHA0:g}")
+        _require(self.restarts >= 1, "restarts", self.restarts, "a whole number of at least 1")
+        _require(self.iterations >= 1, "iterations", self.iterations, "a whole number of at least 1")
+        _require(0 <= self.threshold < math.inf, "threshold", self.threshold, "a number of at least 0")
+        _require_choice("refine", self.refine, get_args(Refinement))
+        _require(0 <= self.seed < 2**63, "seed", self.seed, "a whole number from 0 to 2^63 - 1")
+
+    def fields(self) -> dict[str, Any]:
+        """The settings as plain JSON values, with the engine first."""
+        return {"engine": "stod", **asdict(self)}
 
 
 def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:

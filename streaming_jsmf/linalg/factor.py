@@ -54,7 +54,7 @@ def _multiply(
     step = max(1, ROW_BLOCK_BYTES // (4 * x.shape[1]))
     total: NDArray[np.float32] | None = None
     for start in range(0, n_documents, step):
-        rows = _rows(block, start, min(start + step, n_documents))
+        rows = csr_rows(block, start, min(start + step, n_documents))
         with span("products"):
             inner = rows @ x
             part = rows.T @ inner
@@ -68,7 +68,7 @@ def _multiply(
     return np.zeros((n_words, x.shape[1]), dtype=np.float32) if total is None else total
 
 
-def _rows(block: csr_array[Any], start: int, stop: int) -> csr_array[Any]:
+def csr_rows(block: csr_array[Any], start: int, stop: int) -> csr_array[Any]:
     """Rows start..stop-1 as views; scipy's own slicing copies them."""
     low, high = block.indptr[start], block.indptr[stop]
     buffers = (block.data[low:high], block.indices[low:high], block.indptr[start : stop + 1] - low)

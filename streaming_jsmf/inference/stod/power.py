@@ -1,0 +1,119 @@
+"""Components of a symmetric tensor that is nearly orthogonal: the power method with deflation (lines 1.6 to 1.16)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streaming_jsmf.linalg.tensor import cube
+
+#: The winner of the restarts is iterated until it moves less than this, or so many times.
+POLISH_TOLERANCE, POLISH_STEPS = 1e-12, 5000
+
+
+@dataclass(frozen=True)
+class Components:
+    """T ~ sum over t of ``values[t]`` v_t (x) v_t (x) v_t, in the order in which they were found.
+
+    Attributes
+    ----------
+    values
+        (k,) not negative.
+    vectors
+        (k, k) unit columns v_t.
+    largest_step
+        How far the worst polished vector still moved in its last step.
+    """
+
+    values: NDArray[np.float64]
+    vectors: NDArray[np.float64]
+    largest_step: float
+
+
+def decompose(tensor: NDArray[np.float64], *, restarts: int, iterations: int, seed: int) -> Components:
+    """Find as many components as the tensor is wide, the strongest first.
+
+    All restarts of a component are one matrix: a step of all of them is one product. Costs
+    k x ``iterations`` x ``restarts`` x k^3 multiplications.
+
+    Parameters
+    ----------
+    tensor
+        k x k x k, symmetric.
+    restarts, iterations
+        Random starts of each component, and steps of each.
+    seed
+        Of the starts.
+    """
+    k = tensor.shape[0]
+    random = np.random.Generator(np.random.Philox(key=seed))
+    rest = np.ascontiguousarray(tensor).reshape(k * k, k).copy()
+    values, vectors, largest = np.zeros(k), np.zeros((k, k)), 0.0
+    for t in range(k):
+        starts = _unit(random.standard_normal((restarts, k)))
+        for _ in range(iterations):
+            starts = _unit(_step(rest, starts))
+        # Of equal ones the first.
+        best = int(np.argmax(np.einsum("ri,ri->r", _step(rest, starts), starts)))
+        vector, step = _polished(rest, starts[best : best + 1])
+        value = float((_step(rest, vector) @ vector.T)[0, 0])
+        rest -= (value * cube(vector[0])).reshape(k * k, k)
+        values[t], vectors[:, t], largest = value, vector[0], max(largest, step)
+    return Components(values, vectors, largest)
+
+
+def _step(rest: NDArray[np.float64], rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """T(I, v, v) for each row v."""
+    outer = rows[:, :, None] * rows[:, None, :]
+    return np.asarray(outer.reshape(len(rows), -1) @ rest)
+
+
+def _unit(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    # A tensor of zeros sends everything to zero.
+    return np.asarray(rows / np.where(lengths > 0, lengths, 1.0))
+
+
+def _polished(rest: NDArray[np.float64], vector: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+    """Iterate a vector (1 x k) until it stands still; also the length of its last step."""
+    moved = 0.0
+    for _ in range(POLISH_STEPS):
+        following = _unit(_step(rest, vector))
+        moved = float(np.linalg.norm(following - vector))
+        vector = following
+        if moved < POLISH_TOLERANCE:
+            break
+    return vector, moved
+
+
+def refine(tensor: NDArray[np.float64], components: Components, sweeps: int) -> Components:
+    """Fit T by components that need not be orthogonal: alternating least squares from those of ``decompose``.
+
+    One factor is solved for with the other two held, and takes the place of all three. Fits the tensor better; whether
+    the topics are better depends on the corpus.
+
+    Parameters
+    ----------
+    tensor
+        k x k x k, symmetric.
+    sweeps
+        At most; it ends earlier where the vectors stand still.
+    """
+    k = tensor.shape[0]
+    flat = tensor.reshape(k, k * k)
+    values, vectors = components.values.copy(), components.vectors.copy()
+    moved = 0.0
+    for _ in range(sweeps):
+        products = (vectors[:, None, :] * vectors[None, :, :]).reshape(k * k, -1)
+        gram = (vectors.T @ vectors) ** 2
+        # A repeated component makes this singular.
+        solved = flat @ products @ np.linalg.pinv(gram, hermitian=True)
+        values = np.linalg.norm(solved, axis=0)
+        following = solved / np.where(values > 0, values, 1.0)
+        moved = float(np.linalg.norm(following - vectors, axis=0).max(initial=0.0))
+        vectors = following
+        if moved < POLISH_TOLERANCE:
+            break
+    return Components(values, vectors, moved)

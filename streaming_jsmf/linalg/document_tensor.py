@@ -1,0 +1,186 @@
+"""What documents add to the moments of LDA in a basis: the sums behind STOD's second and third moment.
+
+Letters of Wang, Liu, Song, Han (ECML-PKDD 2014): c counts of a document, l its length. Q is an orthonormal basis
+(N x m), p = Q'c, w the weight of the document, h = 1 / (l (l - 1)), rho = h / (l - 2). The corrections of the third
+moment for repeated words leave the loop over documents: they hang on c p' and c alone (Eqs. 8 to 11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from streaming_jsmf.config import DocumentWeights
+from streaming_jsmf.linalg.factor import ROW_BLOCK_BYTES, csr_rows
+from streaming_jsmf.linalg.tensor import COLUMN_BLOCK, CubeSum
+from streaming_jsmf.linalg.typing import FloatArray
+from streaming_jsmf.linalg.weights import document_weights
+from streaming_jsmf.timing import span
+
+#: A document of fewer tokens has no triple of words. It counts in none of the three moments, so that summing one
+#: gives the next.
+SHORTEST_DOCUMENT = 3
+
+#: Nonzeros for each word that are multiplied before the product is added in float64: enough to make the addition
+#: cheap, few enough that the sums of float32 stay short.
+NONZEROS_PER_WORD = 8
+
+
+@dataclass(frozen=True)
+class TensorSums:
+    """Additive statistics of a set of documents, given Q; none is divided by ``total_weight``.
+
+    Attributes
+    ----------
+    third
+        (m (m + 1) (m + 2) / 6,) sum of w rho p (x) p (x) p, packed (``linalg.tensor``).
+    triples, pairs
+        (N, m) sums of w rho c p' and of w h c p'.
+    triple_counts, pair_counts, shares
+        (N,) sums of w rho c, of w h c and of w c / l.
+    n_documents, total_weight
+        Documents of three tokens or more, and the sum of w.
+    """
+
+    third: NDArray[np.float64]
+    triples: NDArray[np.float64]
+    pairs: NDArray[np.float64]
+    triple_counts: NDArray[np.float64]
+    pair_counts: NDArray[np.float64]
+    shares: NDArray[np.float64]
+    n_documents: int
+    total_weight: float
+
+
+def tensor_weights(lengths: NDArray[np.float64], scheme: DocumentWeights) -> NDArray[np.float64]:
+    """Weights of documents of these lengths (tokens) in STOD's moments: 0 below three tokens."""
+    return np.where(lengths < SHORTEST_DOCUMENT, 0.0, document_weights(lengths, scheme))
+
+
+def tensor_sums(
+    shares: csr_array[Any], lengths: NDArray[np.float64], weights: NDArray[np.float64], basis: FloatArray
+) -> TensorSums:
+    """Add up what documents contribute. Products have the precision of ``shares`` and ``basis``, sums are float64.
+
+    Shares instead of counts keep float32 far from its limits, whatever the length of a document.
+
+    Parameters
+    ----------
+    shares
+        c / l, documents x words (CSR).
+    lengths, weights
+        Of the documents; see ``tensor_weights``.
+    basis
+        Q, N x m, of the type of ``shares``.
+    """
+    n_words, width = basis.shape
+    basis = np.ascontiguousarray(basis)
+    factors = _factors(lengths, weights)
+    cubes = CubeSum(width)
+    triples, pairs = np.zeros((n_words, width)), np.zeros((n_words, width))
+    counts = np.zeros((n_words, 3))
+    for rows in _chunks(shares, basis):
+        part = csr_rows(shares, rows.start, rows.stop)
+        with span("products"):
+            projected = part @ basis
+            triples += part.T @ (projected * factors.triples[rows, None].astype(basis.dtype))
+            pairs += part.T @ (projected * factors.pairs[rows, None].astype(basis.dtype))
+        exact = csr_array((part.data.astype(np.float64), part.indices, part.indptr), shape=part.shape)
+        counts += np.asarray(exact.T @ factors.counts[rows])
+        with span("cubes"):
+            cubes.add_cubes(projected.T, factors.cubes[rows])
+    triple_counts, pair_counts, mean = (np.ascontiguousarray(column) for column in counts.T)
+    return TensorSums(
+        cubes.packed(),
+        triples,
+        pairs,
+        triple_counts,
+        pair_counts,
+        mean,
+        int(np.count_nonzero(weights)),
+        float(weights.sum()),
+    )
+
+
+@dataclass(frozen=True)
+class _Factors:
+    """What each document's products of shares are multiplied by; (documents,), ``counts`` (documents, 3)."""
+
+    cubes: NDArray[np.float64]
+    triples: NDArray[np.float64]
+    pairs: NDArray[np.float64]
+    counts: NDArray[np.float64]
+
+
+def _factors(lengths: NDArray[np.float64], weights: NDArray[np.float64]) -> _Factors:
+    # Shorter documents have weight 0; the maximum only spares them a division by 0.
+    n = np.maximum(lengths, SHORTEST_DOCUMENT)
+    single = weights / (n - 1)
+    double = single / (n - 2)
+    return _Factors(double * n * n, double * n, single * n, np.stack([double, single, weights], axis=1))
+
+
+def _chunks(shares: csr_array[Any], basis: FloatArray) -> Iterator[slice]:
+    """Documents that are multiplied before their products are added in float64."""
+    n_documents = shares.shape[0]
+    wanted = NONZEROS_PER_WORD * basis.shape[0] * n_documents // max(shares.nnz, 1)
+    most = ROW_BLOCK_BYTES // (basis.itemsize * basis.shape[1])
+    # Whole blocks of the cubes' products, but for the last.
+    step = max(min(wanted, most) // COLUMN_BLOCK, 1) * COLUMN_BLOCK
+    for start in range(0, n_documents, step):
+        yield slice(start, min(start + step, n_documents))
+
+
+@dataclass(frozen=True)
+class BasisMoments:
+    """The first three moments of LDA as STOD needs them: exact in words where they are vectors, else in the basis.
+
+    Attributes
+    ----------
+    word_mean
+        M1, (N,): mean of c / l.
+    pair_projection
+        E2 Q, N x m.
+    third
+        E3(Q, Q, Q), packed.
+    """
+
+    word_mean: NDArray[np.float64]
+    pair_projection: NDArray[np.float64]
+    third: NDArray[np.float64]
+
+
+def basis_moments(
+    sums: TensorSums, basis: NDArray[np.float64], dtype: type[np.floating[Any]]
+) -> BasisMoments:
+    """Divide the sums of all documents by their weight, and take off what repeated words add.
+
+    E3 = [A1 - sym(A2) + 2 A3] / W. In the basis both corrections are sums over words of f (x) q (x) q over its three
+    places, with q the word's row of Q and f that of F = G - (2/3) diag(a) Q: A3 is symmetric, so a third of it goes
+    to each place.
+
+    Parameters
+    ----------
+    sums
+        Of documents with a total weight above 0.
+    basis
+        Q, N x m.
+    dtype
+        Precision of the products over words.
+    """
+    corrections = CubeSum(basis.shape[1])
+    for start in range(0, basis.shape[0], COLUMN_BLOCK):
+        rows = slice(start, start + COLUMN_BLOCK)
+        q = basis[rows]
+        f = sums.triples[rows] - (2.0 / 3.0) * sums.triple_counts[rows, None] * q
+        corrections.add_mixed(q.T.astype(dtype), f.T.astype(dtype))
+    return BasisMoments(
+        sums.shares / sums.total_weight,
+        (sums.pairs - sums.pair_counts[:, None] * basis) / sums.total_weight,
+        (sums.third - corrections.packed()) / sums.total_weight,
+    )
