@@ -75,6 +75,8 @@ class ScanSettings:
         Multiplications of a partition by itself, all in memory. More: smaller error, more time.
     seed
         Of the probes.
+    third_moment
+        Also what the tensor engine (STOD) needs: one more pass. It changes nothing else, and can be added later.
 
     Raises
     ------
@@ -90,6 +92,7 @@ class ScanSettings:
     power_steps: int = 3
     seed: int = 0
     partition_by: str | None = None
+    third_moment: bool = False
 
     def __post_init__(self) -> None:
         _require(self.max_topics >= 1, "max_topics", self.max_topics, "a whole number of at least 1")
@@ -119,8 +122,14 @@ class ScanSettings:
         return min(wanted, LARGEST_PARTITION)
 
     def fields(self) -> dict[str, Any]:
-        """The settings as plain JSON values, in the order of the definition."""
-        return asdict(self)
+        """The settings as plain JSON values, in the order of the definition.
+
+        Without ``third_moment`` where there is none: what was scanned before it could be has the same fingerprint.
+        """
+        fields = asdict(self)
+        if not self.third_moment:
+            del fields["third_moment"]
+        return fields
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import click
 
-from streaming_jsmf.config import DocumentWeights, RangeFinder, Rectifier, ScanSettings
+from streaming_jsmf.config import (
+    DocumentWeights,
+    InferSettings,
+    RangeFinder,
+    Rectifier,
+    Refinement,
+    ScanSettings,
+    StodSettings,
+)
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.runtime.memory import parse_memory
 from streaming_jsmf.runtime.schedulers import Execution
@@ -71,6 +80,61 @@ infer_options = _all(
                       "[default: 1 %, at least 20]"),
     click.option("--overwrite", is_flag=True, help="Replace a model that exists."),
 )  # fmt: skip
+
+_STOD = StodSettings(1)
+
+engine_options = _all(
+    click.option("--engine", type=click.Choice(("lr-jsmf", "stod")), default="lr-jsmf", show_default=True,
+                 help="lr-jsmf: anchor words. stod: tensor decomposition, which needs the third moment."),
+    click.option("--alpha0", default=str(_STOD.alpha0), show_default=True, metavar="auto|X",
+                 help="stod: sum of the Dirichlet prior of topic shares; auto finds it, right where K is."),
+    click.option("--restarts", type=int, default=_STOD.restarts, show_default=True,
+                 help="stod: random starts of the power method for each topic."),
+    click.option("--iterations", type=int, default=_STOD.iterations, show_default=True,
+                 help="stod: most steps of each start."),
+    click.option("--threshold", type=float, default=_STOD.threshold, show_default=True,
+                 help="stod: times its noise that is taken off a topic; 1 where alpha0 is rough."),
+    click.option("--refine", type=click.Choice(get_args(Refinement)), default=_STOD.refine, show_default=True,
+                 help="stod: als fits components that need not be orthogonal."),
+)  # fmt: skip
+
+
+#: Settings of one engine alone, which the other does not have.
+_OWN_SETTINGS = {
+    engine: tuple(field.name for field in fields(kind) if field.name not in ("n_topics", "seed"))
+    for engine, kind in (("lr-jsmf", InferSettings), ("stod", StodSettings))
+}
+
+
+def take_inference(
+    context: click.Context, given: dict[str, Any], n_topics: int, seed: int
+) -> InferSettings | StodSettings:
+    """Take the values of ``infer_options`` and ``engine_options`` (but ``--overwrite``) out of a verb's options.
+
+    Raises
+    ------
+    InputError
+        For an option of the other engine on the command line, and for a value that the settings refuse.
+    """
+    engine = given.pop("engine")
+    own = {name: {key: given.pop(key) for key in keys} for name, keys in _OWN_SETTINGS.items()}
+    for other in own.keys() - {engine}:
+        for key in own[other]:
+            if were_given(context, [key]):
+                raise InputError(
+                    f"--{key.replace('_', '-')} belongs to --engine {other}; leave it out, or change --engine"
+                )
+    if engine == "lr-jsmf":
+        return InferSettings(n_topics, **own[engine])
+    return StodSettings(n_topics, **{**own[engine], "alpha0": _alpha0(own[engine]["alpha0"])}, seed=seed)
+
+
+def _alpha0(text: str) -> float | str:
+    """The number that a text says, or the text for the settings to judge."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def take_execution(given: dict[str, Any]) -> Execution:

@@ -167,20 +167,20 @@ def basis_moments(
     Parameters
     ----------
     sums
-        Of documents with a total weight above 0.
+        Of documents with a total weight above 0. The second moment takes the place of ``pairs``: both are as large as
+        the basis.
     basis
         Q, N x m.
     dtype
         Precision of the products over words.
     """
-    corrections = CubeSum(basis.shape[1])
+    corrections, pairs = CubeSum(basis.shape[1]), sums.pairs
     for start in range(0, basis.shape[0], COLUMN_BLOCK):
         rows = slice(start, start + COLUMN_BLOCK)
         q = basis[rows]
         f = sums.triples[rows] - (2.0 / 3.0) * sums.triple_counts[rows, None] * q
         corrections.add_mixed(q.T.astype(dtype), f.T.astype(dtype))
-    return BasisMoments(
-        sums.shares / sums.total_weight,
-        (sums.pairs - sums.pair_counts[:, None] * basis) / sums.total_weight,
-        (sums.third - corrections.packed()) / sums.total_weight,
-    )
+        pairs[rows] -= sums.pair_counts[rows, None] * q
+        pairs[rows] /= sums.total_weight
+    third = (sums.third - corrections.packed()) / sums.total_weight
+    return BasisMoments(sums.shares / sums.total_weight, pairs, third)

@@ -91,7 +91,7 @@ def _switched(
     store: MomentsStore, after: Mapping[str, Any], crew: Crew, corpora: Sequence[Corpus]
 ) -> MomentsStore:
     """Put the manifest in place and run what it lacks; the old one again if the input turns out to be bad."""
-    if store.settings.scans == 2:
+    if store.reads_twice:
         # A corpus that is not where it was is better found now than when scan 1 is done.
         load_partitions(after, str(store.path), corpora)
     before, store = store, replace_manifest(store, after)

@@ -15,6 +15,7 @@ from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import StoreError, TooFewFactorsError
 from streaming_jsmf.linalg.eigen import Eigenpairs, nystrom_eigenpairs
 from streaming_jsmf.moments.store import MomentsStore, read_store
+from streaming_jsmf.moments.third_moment import TensorMoments, read_tensor_moments
 from streaming_jsmf.runtime.files import StorePath, store_path
 
 
@@ -64,9 +65,9 @@ class Moments:
         """Documents of two tokens or more, which are the ones that count."""
         return int(self._scalars["n_documents"])
 
-    def digests(self) -> dict[str, str]:
-        """What tells these moments from others: sha256 of their arrays, by name."""
-        return self.store.digests()
+    def digests(self, *, third_moment: bool = False) -> dict[str, str]:
+        """What tells these moments from others: sha256 of their arrays, by name; of the third moment only if asked."""
+        return self.store.digests(without=() if third_moment else ("third_moment",))
 
     def _array(self, name: str) -> NDArray[Any]:
         return self.store.read(name)
@@ -109,6 +110,16 @@ class Moments:
                 f"were asked for; use --topics {pairs.positive} or fewer, or a larger corpus"
             )
         return pairs.leading(n_topics + extra)
+
+    def tensor_moments(self) -> TensorMoments:
+        """The three moments of LDA in the basis. No scan.
+
+        Raises
+        ------
+        InputError
+            If the store lacks the third moment: with the command that adds it. If no document has three tokens.
+        """
+        return read_tensor_moments(self.store)
 
     def cooccurrence_rows(self, words: Sequence[int] | NDArray[np.integer[Any]]) -> NDArray[np.float64]:
         """Approximate rows of C for the given word ids, (len(words), N): F F' - D, or V diag V' after ``halko``."""

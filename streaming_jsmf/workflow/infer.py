@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from streaming_jsmf.config import InferSettings, fingerprint
+from streaming_jsmf.config import InferSettings, StodSettings, fingerprint
 from streaming_jsmf.errors import InputError, TooFewFactorsError
 from streaming_jsmf.inference.anchors import DegenerateAnchorsError
 from streaming_jsmf.inference.law import AnchorWordTopics, low_rank_anchor_words
@@ -24,6 +24,7 @@ from streaming_jsmf.runtime.events import Iteration, Listener, silent
 from streaming_jsmf.runtime.files import StorePath, store_path
 from streaming_jsmf.runtime.memory import peak_memory
 from streaming_jsmf.runtime.provenance import package_versions
+from streaming_jsmf.workflow.infer_stod import fit_tensor_topics
 
 #: Words listed for each topic; a reader wants 10, a labeller more.
 LISTED_WORDS = 20
@@ -45,7 +46,7 @@ class _Stopwatch:
 def infer(
     moments: str | Path | StorePath | Moments,
     model: str | Path | StorePath,
-    settings: InferSettings,
+    settings: InferSettings | StodSettings,
     *,
     partitions: str | None = None,
     threads: int | None = None,
@@ -54,8 +55,9 @@ def infer(
 ) -> Model:
     """Fit one model from a moments store and write it. No pass over the corpus.
 
-    Eigenpairs, rectification, LAW (LR-JSMF, Algorithm 6 without its scan). The result does not depend on
-    ``threads`` (None: one for each core). With ``partitions`` only those whose label it names (``select_partitions``).
+    Eigenpairs, rectification, LAW (LR-JSMF, Algorithm 6 without its scan); with ``StodSettings`` the tensor engine
+    instead (``fit_tensor_topics``). The result does not depend on ``threads`` (None: one for each core). With
+    ``partitions`` only those whose label it names (``select_partitions``).
 
     Raises
     ------
@@ -75,13 +77,22 @@ def infer(
 
 
 def fit_moments(
-    moments: Moments, settings: InferSettings, *, threads: int | None = None, listener: Listener = silent
+    moments: Moments,
+    settings: InferSettings | StodSettings,
+    *,
+    threads: int | None = None,
+    listener: Listener = silent,
 ) -> Model:
     """Fit one model in memory; see ``infer``."""
     if threads is not None and threads < 1:
         raise InputError(f"workers is {threads}; give a whole number of at least 1")
     workers = threads or os.cpu_count() or 1
     watch = _Stopwatch()
+    if isinstance(settings, StodSettings):
+        with single_blas_thread():
+            fitted = fit_tensor_topics(moments, settings, LISTED_WORDS, watch.lap, listener)
+        provenance = _provenance(moments, settings, "stod", watch)
+        return Model(fitted.arrays, settings.fields(), fitted.metrics, provenance)
     # Many BLAS threads change the bits of every product; our own threads take fixed blocks instead.
     with single_blas_thread():
         pairs = moments.eigenpairs(settings.n_topics)
@@ -92,8 +103,15 @@ def fit_moments(
         watch.lap("anchor_words")
         arrays = _arrays(moments, pairs, rectification, topics)
         watch.lap("words")
-    provenance = {
-        "engine": "lr-jsmf",
+    metrics = _metrics(moments, settings, rectification, topics)
+    return Model(arrays, settings.fields(), metrics, _provenance(moments, settings, "lr-jsmf", watch))
+
+
+def _provenance(
+    moments: Moments, settings: InferSettings | StodSettings, engine: str, watch: _Stopwatch
+) -> dict[str, Any]:
+    return {
+        "engine": engine,
         "moments": str(moments.path),
         "fingerprint": model_fingerprint(moments, settings),
         "corpus_fingerprints": [entry["fingerprint"] for entry in moments.store.manifest["corpora"]],
@@ -103,13 +121,12 @@ def fit_moments(
         "versions": package_versions(),
         "stages": watch.stages,
     }
-    metrics = _metrics(moments, settings, rectification, topics)
-    return Model(arrays, settings.fields(), metrics, provenance)
 
 
-def model_fingerprint(moments: Moments, settings: InferSettings) -> str:
+def model_fingerprint(moments: Moments, settings: InferSettings | StodSettings) -> str:
     """sha256 over the moments' values and the settings: equal fingerprints mean equal models."""
-    return fingerprint({"moments": moments.digests(), "settings": settings.fields()})
+    digests = moments.digests(third_moment=isinstance(settings, StodSettings))
+    return fingerprint({"moments": digests, "settings": settings.fields()})
 
 
 def _rectify(pairs: Eigenpairs, settings: InferSettings, threads: int, listener: Listener) -> Rectification:

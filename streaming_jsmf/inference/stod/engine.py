@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
 from streaming_jsmf.config import AUTO, StodSettings
 from streaming_jsmf.inference.stod.power import Components, decompose, refine
@@ -25,6 +27,11 @@ from streaming_jsmf.linalg.document_tensor import BasisMoments
 
 #: alpha0 is looked for between these, to this factor, with so many restarts (all of them at the end).
 LOWEST_ALPHA0, HIGHEST_ALPHA0, ALPHA0_TOLERANCE, SEARCH_RESTARTS = 0.01, 50.0, 1e-3, 10
+
+#: Most evaluations of the search.
+MOST_EVALUATIONS = 30
+
+Told = Callable[[int, float, float], None]
 
 #: Sweeps of the refinement.
 REFINE_SWEEPS = 200
@@ -69,7 +76,7 @@ def tensor_topics(
     moments: BasisMoments,
     basis: NDArray[np.float64],
     settings: StodSettings,
-    on_iteration: Callable[[int, int, float, float], None] | None = None,
+    told: Told | None = None,
 ) -> TensorTopics:
     """Whiten, decompose, recover (Algorithm 2 after its scans).
 
@@ -79,8 +86,8 @@ def tensor_topics(
         In the basis.
     basis
         Q, N x m, m at least K.
-    on_iteration
-        Told of each step of the search for alpha0: its number, the most there are, alpha0, and the sum of the shares.
+    told
+        Called after each step of the search for alpha0, with its number, alpha0, and the sum of the shares.
 
     Raises
     ------
@@ -90,7 +97,7 @@ def tensor_topics(
     core = core_moments(moments, basis)
     alpha0, at_end = settings.alpha0, False
     if alpha0 == AUTO:
-        alpha0, at_end = find_alpha0(core, settings, on_iteration)
+        alpha0, at_end = find_alpha0(core, settings, told)
     assert not isinstance(alpha0, str)
     whitening = whiten(core, alpha0, settings.n_topics)
     if not whitening.values.size:
@@ -110,37 +117,29 @@ def _components(core: CoreMoments, whitening: Whitening, alpha0: float, settings
     return refine(tensor, found, REFINE_SWEEPS) if settings.refine == "als" else found
 
 
-def find_alpha0(
-    core: CoreMoments,
-    settings: StodSettings,
-    on_iteration: Callable[[int, int, float, float], None] | None = None,
-) -> tuple[float, bool]:
-    """The alpha0 at which the shares of all components sum to 1, by bisection on its logarithm.
+def find_alpha0(core: CoreMoments, settings: StodSettings, told: Told | None = None) -> tuple[float, bool]:
+    """The alpha0 at which the shares of all components sum to 1; the sum falls as alpha0 grows.
 
-    Right only where K is. Also whether it lies beyond an end of the range, which it then is.
+    Right only where K is. Found by bracketing its logarithm (Brent); the second value says that it lies beyond an end
+    of the range, which is then returned.
     """
-    low, high = math.log(LOWEST_ALPHA0), math.log(HIGHEST_ALPHA0)
-    limit = 2 + math.ceil(math.log2((high - low) / math.log1p(ALPHA0_TOLERANCE)))
-    done = 0
+    ends = math.log(LOWEST_ALPHA0), math.log(HIGHEST_ALPHA0)
 
+    @cache
     def excess(logarithm: float) -> float:
-        nonlocal done
-        done += 1
         total = _share_sum(core, math.exp(logarithm), settings)
-        if on_iteration is not None:
-            on_iteration(done, limit, math.exp(logarithm), total)
+        if told is not None:
+            told(excess.cache_info().misses, math.exp(logarithm), total)
         return total - 1.0
 
-    at_low, at_high = excess(low), excess(high)
-    if (at_low > 0) == (at_high > 0):
-        return (LOWEST_ALPHA0 if abs(at_low) <= abs(at_high) else HIGHEST_ALPHA0), True
-    while done < limit:
-        middle = (low + high) / 2
-        if (excess(middle) > 0) == (at_low > 0):
-            low = middle
-        else:
-            high = middle
-    return math.exp((low + high) / 2), False
+    if excess(ends[0]) <= 0:
+        return LOWEST_ALPHA0, True
+    if excess(ends[1]) >= 0:
+        return HIGHEST_ALPHA0, True
+    found: float = brentq(
+        excess, *ends, xtol=math.log1p(ALPHA0_TOLERANCE), maxiter=MOST_EVALUATIONS, disp=False
+    )
+    return math.exp(found), False
 
 
 def _share_sum(core: CoreMoments, alpha0: float, settings: StodSettings) -> float:

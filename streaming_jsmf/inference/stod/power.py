@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.linalg.tensor import cube
 
+#: Restarts that all move less than this in a step are done: what is left is for the winner's polish.
+RESTART_TOLERANCE = 1e-6
+
 #: The winner of the restarts is iterated until it moves less than this, or so many times.
 POLISH_TOLERANCE, POLISH_STEPS = 1e-12, 5000
 
@@ -52,9 +55,7 @@ def decompose(tensor: NDArray[np.float64], *, restarts: int, iterations: int, se
     rest = np.ascontiguousarray(tensor).reshape(k * k, k).copy()
     values, vectors, largest = np.zeros(k), np.zeros((k, k)), 0.0
     for t in range(k):
-        starts = _unit(random.standard_normal((restarts, k)))
-        for _ in range(iterations):
-            starts = _unit(_step(rest, starts))
+        starts = _iterated(rest, _unit(random.standard_normal((restarts, k))), iterations)
         # Of equal ones the first.
         best = int(np.argmax(np.einsum("ri,ri->r", _step(rest, starts), starts)))
         vector, step = _polished(rest, starts[best : best + 1])
@@ -62,6 +63,17 @@ def decompose(tensor: NDArray[np.float64], *, restarts: int, iterations: int, se
         rest -= (value * cube(vector[0])).reshape(k * k, k)
         values[t], vectors[:, t], largest = value, vector[0], max(largest, step)
     return Components(values, vectors, largest)
+
+
+def _iterated(rest: NDArray[np.float64], rows: NDArray[np.float64], steps: int) -> NDArray[np.float64]:
+    """Iterate each row, unless all stand nearly still before; convergence is quadratic as a rule."""
+    for _ in range(steps):
+        following = _unit(_step(rest, rows))
+        moved = np.abs(following - rows).max(initial=0.0)
+        rows = following
+        if moved < RESTART_TOLERANCE:
+            break
+    return rows
 
 
 def _step(rest: NDArray[np.float64], rows: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.linalg.document_tensor import BasisMoments
 from streaming_jsmf.linalg.tensor import cube, in_basis, symmetrised, unpacked, vector_product
 
-#: Eigenvalues of M2 below this share of the first are noise: whitening would blow them up.
+#: Eigenvalues of M2 below this share of the largest are noise: whitening would blow them up.
 EIGENVALUE_FLOOR = 1e-6
 
 
@@ -88,7 +88,8 @@ def whiten(core: CoreMoments, alpha0: float, n_topics: int) -> Whitening:
     """
     values, vectors = np.linalg.eigh(second_moment(core, alpha0))
     values, vectors = values[::-1], vectors[:, ::-1]
-    kept = min(n_topics, int(np.count_nonzero(values > max(EIGENVALUE_FLOOR * values[0], 0.0))))
+    floor = EIGENVALUE_FLOOR * np.abs(values).max(initial=0.0)
+    kept = min(n_topics, int(np.count_nonzero(values > floor)))
     return Whitening(values[:kept], vectors[:, :kept], values[kept:])
 
 
