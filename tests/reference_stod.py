@@ -57,6 +57,25 @@ def counted_moments(H: NDArray[np.int64], weights: Floats) -> Moments:
     return Moments(first / total_weight, second / total_weight, third / total_weight)
 
 
+def dense_moments(H: NDArray[np.int64], weights: Floats) -> Moments:
+    """Eqs. 7 and 8, divided by the sum of weights and with all three permutations: what counting gives, in closed form."""
+    kept = weights > 0
+    c, w = H[kept].astype(float), weights[kept]
+    n = c.sum(axis=1)
+    pairs, triples = w / (n * (n - 1)), w / (n * (n - 1) * (n - 2))
+    second = c.T @ (c * pairs[:, None]) - np.diag(pairs @ c)
+    # c_x c_y for each pair of words in which one of them stands twice, and c_x for a word that stands thrice.
+    twice, thrice = c.T @ (c * triples[:, None]), triples @ c
+    third = ((c * triples[:, None])[:, :, None] * c[:, None, :]).reshape(len(c), -1).T @ c
+    third = third.reshape((H.shape[1],) * 3)
+    for x in range(H.shape[1]):
+        third[x, x, :] -= twice[x]
+        third[x, :, x] -= twice[x]
+        third[:, x, x] -= twice[x]
+        third[x, x, x] += 2 * thrice[x]
+    return Moments(w / n @ c / w.sum(), second / w.sum(), third / w.sum())
+
+
 def population_moments(word_topic: Floats, alpha: Floats) -> Moments:
     """Eqs. 1 and 2: the moments that topics and a Dirichlet prior have."""
     a0 = alpha.sum()

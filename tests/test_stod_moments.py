@@ -67,6 +67,15 @@ def test_the_moments_are_those_of_counting(counts: Counts, basis: Floats, scheme
     np.testing.assert_allclose(unpacked(found.third, basis.shape[1]), third, atol=1e-14)
 
 
+def test_the_oracle_in_closed_form_is_counting(counts: Counts) -> None:
+    weights = reference_stod.tensor_weights(counts, "capped")
+    exact, closed = (
+        law(counts, weights) for law in (reference_stod.counted_moments, reference_stod.dense_moments)
+    )
+    for name, values in vars(exact).items():
+        np.testing.assert_allclose(getattr(closed, name), values, atol=1e-15, err_msg=name)
+
+
 def test_summing_a_moment_gives_the_one_before(counts: Counts) -> None:
     basis = np.eye(N_WORDS)
     found = moments_of(counts, basis)

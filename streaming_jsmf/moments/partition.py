@@ -189,8 +189,8 @@ def load_shares(partition: Partition, n_words: int) -> Shares:
     lengths = [np.zeros(0)]
     for block in _blocks(partition, n_words):
         lengths.append(_row_totals(block))
-        # An empty document has nothing to be divided.
-        buffers.append(block, 1 / np.maximum(lengths[-1], 1e-300))
+        # An empty document has nothing to be divided, and shorter than one it can only be of no weight.
+        buffers.append(block, 1 / np.maximum(lengths[-1], 1.0))
     return Shares(buffers.finish(n_words), np.concatenate(lengths))
 
 
