@@ -58,7 +58,7 @@ def counted_moments(H: NDArray[np.int64], weights: Floats) -> Moments:
 
 
 def dense_moments(H: NDArray[np.int64], weights: Floats) -> Moments:
-    """Eqs. 7 and 8 mended: over the sum of weights, with all three permutations. What counting gives, in closed form."""
+    """Eqs. 7 and 8 mended: over the sum of weights, with all three permutations. It is counting in closed form."""
     kept = weights > 0
     c, w = H[kept].astype(float), weights[kept]
     n = c.sum(axis=1)

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf.config import DocumentWeights
-from streaming_jsmf.linalg.factor import ROW_BLOCK_BYTES, csr_rows
+from streaming_jsmf.linalg.document_kernel import add_back, project
+from streaming_jsmf.linalg.factor import csr_rows
 from streaming_jsmf.linalg.tensor import COLUMN_BLOCK, CubeSum
 from streaming_jsmf.linalg.typing import FloatArray
 from streaming_jsmf.linalg.weights import document_weights
@@ -26,9 +27,9 @@ from streaming_jsmf.timing import span
 #: gives the next.
 SHORTEST_DOCUMENT = 3
 
-#: Nonzeros for each word that are multiplied before the product is added in float64: enough to make the addition
-#: cheap, few enough that the sums of float32 stay short.
-NONZEROS_PER_WORD = 8
+#: Documents whose products are held at once: within a cache near the core at the usual widths, and few enough that
+#: the sums of float32 stay short.
+DOCUMENT_BLOCK = 4096
 
 
 @dataclass(frozen=True)
@@ -84,14 +85,15 @@ def tensor_sums(
     cubes = CubeSum(width)
     triples, pairs = np.zeros((n_words, width)), np.zeros((n_words, width))
     counts = np.zeros((n_words, 3))
-    for rows in _chunks(shares, basis):
+    for rows in _blocks(shares.shape[0]):
         part = csr_rows(shares, rows.start, rows.stop)
+        projected = np.empty((part.shape[0], width), basis.dtype)
         with span("products"):
-            projected = part @ basis
-            triples += part.T @ (projected * factors.triples[rows, None].astype(basis.dtype))
-            pairs += part.T @ (projected * factors.pairs[rows, None].astype(basis.dtype))
-        exact = csr_array((part.data.astype(np.float64), part.indices, part.indptr), shape=part.shape)
-        counts += np.asarray(exact.T @ factors.counts[rows])
+            project(part.data, part.indices, part.indptr, basis, projected)
+            by_word = part.tocsc()
+            scales = factors.products[rows].astype(basis.dtype)
+            csc = (by_word.data, by_word.indices, by_word.indptr)
+            add_back(*csc, projected, scales, triples, pairs, factors.counts[rows], counts)
         with span("cubes"):
             cubes.add_cubes(projected.T, factors.cubes[rows])
     triple_counts, pair_counts, mean = (np.ascontiguousarray(column) for column in counts.T)
@@ -109,11 +111,13 @@ def tensor_sums(
 
 @dataclass(frozen=True)
 class _Factors:
-    """What each document's products of shares are multiplied by; (documents,), ``counts`` (documents, 3)."""
+    """What each document's products of shares are multiplied by.
+
+    ``cubes`` (documents,), ``products`` (documents, 2) for triples and pairs, ``counts`` (documents, 3).
+    """
 
     cubes: NDArray[np.float64]
-    triples: NDArray[np.float64]
-    pairs: NDArray[np.float64]
+    products: NDArray[np.float64]
     counts: NDArray[np.float64]
 
 
@@ -122,18 +126,16 @@ def _factors(lengths: NDArray[np.float64], weights: NDArray[np.float64]) -> _Fac
     n = np.maximum(lengths, SHORTEST_DOCUMENT)
     single = weights / (n - 1)
     double = single / (n - 2)
-    return _Factors(double * n * n, double * n, single * n, np.stack([double, single, weights], axis=1))
+    return _Factors(
+        double * n * n,
+        np.stack([double * n, single * n], axis=1),
+        np.stack([double, single, weights], axis=1),
+    )
 
 
-def _chunks(shares: csr_array[Any], basis: FloatArray) -> Iterator[slice]:
-    """Documents that are multiplied before their products are added in float64."""
-    n_documents = shares.shape[0]
-    wanted = NONZEROS_PER_WORD * basis.shape[0] * n_documents // max(shares.nnz, 1)
-    most = ROW_BLOCK_BYTES // (basis.itemsize * basis.shape[1])
-    # Whole blocks of the cubes' products, but for the last.
-    step = max(min(wanted, most) // COLUMN_BLOCK, 1) * COLUMN_BLOCK
-    for start in range(0, n_documents, step):
-        yield slice(start, min(start + step, n_documents))
+def _blocks(n_documents: int) -> Iterator[slice]:
+    for start in range(0, n_documents, DOCUMENT_BLOCK):
+        yield slice(start, min(start + DOCUMENT_BLOCK, n_documents))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.linalg.typing import FloatArray
 
 #: Columns multiplied at once: long enough for BLAS, short enough that a slice's operands stay in the cache.
-COLUMN_BLOCK = 2048
+COLUMN_BLOCK = 1024
 
 
 class CubeSum:
@@ -37,8 +37,10 @@ class CubeSum:
         for columns in _column_blocks(rows.shape[1]):
             r = np.ascontiguousarray(rows[:, columns])
             weighted = r * weights[columns].astype(r.dtype)
+            # Fresh memory for each slice would cost as much as its products.
+            scaled = np.empty_like(r)
             for a, total in enumerate(self._slices):
-                total += r[a:] @ (r[a:] * weighted[a]).T
+                total += r[a:] @ np.multiply(r[a:], weighted[a], out=scaled[a:]).T
 
     def add_mixed(self, rows: FloatArray, other: FloatArray) -> None:
         """Add the sum over columns of f (x) q (x) q + q (x) f (x) q + q (x) q (x) f; q of ``rows``, f of ``other``.

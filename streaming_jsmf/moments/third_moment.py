@@ -15,6 +15,7 @@ from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.linalg.document_tensor import (
+    DOCUMENT_BLOCK,
     SHORTEST_DOCUMENT,
     BasisMoments,
     TensorSums,
@@ -22,7 +23,6 @@ from streaming_jsmf.linalg.document_tensor import (
     tensor_sums,
     tensor_weights,
 )
-from streaming_jsmf.linalg.factor import ROW_BLOCK_BYTES
 from streaming_jsmf.moments.ledger import Partial, repair_remedy
 from streaming_jsmf.moments.partition import load_shares
 from streaming_jsmf.moments.store import MomentsStore
@@ -112,9 +112,9 @@ def final_arrays(folded: Partial, basis: NDArray[np.float64], store: str) -> Map
 
 
 def tensor_memory(n_words: int, width: int) -> int:
-    """Most bytes that the stage holds besides a partition: its sums, the basis, and the products of a row block."""
+    """Most bytes that the stage holds besides a partition: its sums, the basis, and the products of some documents."""
     # Both sums in float64 and in float32, and the basis; the tensor in slices and packed.
-    return 28 * n_words * width + 4 * width**3 + 2 * ROW_BLOCK_BYTES
+    return 28 * n_words * width + 4 * width**3 + 16 * DOCUMENT_BLOCK * width
 
 
 @dataclass(frozen=True)
