@@ -220,6 +220,9 @@ class StodSettings:
         given = self.alpha0
         in_range = given == AUTO if isinstance(given, str) else 0 < given <= LARGEST_ALPHA0
         _require(in_range, "alpha0", given, f"{AUTO}, or a number above 0 and up to {LARGEST_ALPHA0:g}")
+        if not isinstance(given, str):
+            # 1 and 1.0 are one setting, and have one fingerprint.
+            object.__setattr__(self, "alpha0", float(given))
         _require(self.restarts >= 1, "restarts", self.restarts, "a whole number of at least 1")
         _require(self.iterations >= 1, "iterations", self.iterations, "a whole number of at least 1")
         _require(0 <= self.threshold < math.inf, "threshold", self.threshold, "a number of at least 0")

@@ -171,6 +171,8 @@ def test_the_same_settings_give_the_same_bits_and_other_seeds_the_same_topics(pl
         np.testing.assert_array_equal(again.arrays[name], values, err_msg=name)
     assert again.provenance["fingerprint"] == first.provenance["fingerprint"]
     other = fit_moments(moments, StodSettings(K, seed=1), threads=1)
+    assert StodSettings(K, alpha0=1).fields() == StodSettings(K, alpha0=1.0).fields()
+    assert str(StodSettings(K, alpha0=1).alpha0) == "1.0"
     assert other.provenance["fingerprint"] != first.provenance["fingerprint"]
     np.testing.assert_allclose(other.arrays["word_topic"], first.arrays["word_topic"], atol=1e-9)
     refined = fit_moments(moments, StodSettings(K, refine="als"), threads=1)

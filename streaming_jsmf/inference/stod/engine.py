@@ -25,8 +25,10 @@ from streaming_jsmf.inference.stod.whitening import (
 )
 from streaming_jsmf.linalg.document_tensor import BasisMoments
 
-#: alpha0 is looked for between these, to this factor, with so many restarts (all of them at the end).
-LOWEST_ALPHA0, HIGHEST_ALPHA0, ALPHA0_TOLERANCE, SEARCH_RESTARTS = 0.01, 50.0, 1e-3, 10
+#: alpha0 is looked for between these, to this factor; with so many restarts and such vectors, of which the shares are
+#: right to 1e-8. The topics come from all restarts.
+LOWEST_ALPHA0, HIGHEST_ALPHA0, ALPHA0_TOLERANCE = 0.01, 50.0, 1e-3
+SEARCH_RESTARTS, SEARCH_POLISH = 10, 1e-4
 
 #: Most evaluations of the search.
 MOST_EVALUATIONS = 30
@@ -149,5 +151,6 @@ def _share_sum(core: CoreMoments, alpha0: float, settings: StodSettings) -> floa
         restarts=min(settings.restarts, SEARCH_RESTARTS),
         iterations=settings.iterations,
         seed=settings.seed,
+        tolerance=SEARCH_POLISH,
     )
     return float(shares_of(found.values).sum())

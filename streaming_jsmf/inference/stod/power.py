@@ -39,7 +39,14 @@ class Components:
     largest_step: float
 
 
-def decompose(tensor: NDArray[np.float64], *, restarts: int, iterations: int, seed: int) -> Components:
+def decompose(
+    tensor: NDArray[np.float64],
+    *,
+    restarts: int,
+    iterations: int,
+    seed: int,
+    tolerance: float = POLISH_TOLERANCE,
+) -> Components:
     """Find as many components as the tensor is wide, the strongest first.
 
     All restarts of a component are one matrix: a step of all of them is one product. Costs
@@ -53,6 +60,8 @@ def decompose(tensor: NDArray[np.float64], *, restarts: int, iterations: int, se
         Random starts of each component, and steps of each.
     seed
         Of the starts.
+    tolerance
+        The winner of the restarts is iterated until it moves less; its value is then right to the square of that.
     """
     k = tensor.shape[0]
     random = np.random.Generator(np.random.Philox(key=seed))
@@ -60,7 +69,7 @@ def decompose(tensor: NDArray[np.float64], *, restarts: int, iterations: int, se
     values, vectors, largest = np.zeros(k), np.zeros((k, k)), 0.0
     for t in range(k):
         start = _best_start(rest.astype(np.float32), random.standard_normal((restarts, k)), iterations)
-        vector, step = _polished(rest, start)
+        vector, step = _polished(rest, start, tolerance)
         value = float((_step(rest, vector) @ vector.T)[0, 0])
         rest -= (value * cube(vector[0])).reshape(k * k, k)
         values[t], vectors[:, t], largest = value, vector[0], max(largest, step)
@@ -94,14 +103,16 @@ def _unit(rows: NDArray[Float]) -> NDArray[Float]:
     return np.asarray(rows / lengths[:, None])
 
 
-def _polished(rest: NDArray[np.float64], vector: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+def _polished(
+    rest: NDArray[np.float64], vector: NDArray[np.float64], tolerance: float
+) -> tuple[NDArray[np.float64], float]:
     """Iterate a vector (1 x k) until it stands still; also the length of its last step."""
     moved = 0.0
     for _ in range(POLISH_STEPS):
         following = _unit(_step(rest, vector))
         moved = float(np.linalg.norm(following - vector))
         vector = following
-        if moved < POLISH_TOLERANCE:
+        if moved < tolerance:
             break
     return vector, moved
 
