@@ -41,6 +41,10 @@ def warnings_of(metrics: Mapping[str, Any]) -> list[str]:
         _of_range(metrics.get("range_change")),
         _of_gap(metrics.get("eigenvalue_gap")),
         _of_simplex(metrics.get("largest_simplex_gap")),
+        _of_rank(metrics),
+        _of_discarded(metrics),
+        _of_duplicates(metrics.get("duplicates")),
+        _of_alpha0(metrics),
     ]
     return [sentence for sentence in found if sentence]
 
@@ -108,4 +112,33 @@ def _of_simplex(gap: float | None) -> str:
     return (
         f"duality gap {gap:.1e} in the shares of some word: its topics are not exact; try fewer topics or a higher "
         "--anchor-min-df"
+    )
+
+
+def _of_rank(metrics: Mapping[str, Any]) -> str:
+    rank, asked = metrics.get("effective_rank"), metrics.get("topics_asked")
+    if rank is None or asked is None or rank >= asked:
+        return ""
+    return f"the second moment carries {rank} topics, {asked} were asked for; use fewer, or a larger corpus"
+
+
+def _of_discarded(metrics: Mapping[str, Any]) -> str:
+    discarded = metrics.get("discarded")
+    if not discarded:
+        return ""
+    return (
+        f"{discarded} of {metrics['topics_found'] + discarded} components are no topics and were left out; use fewer "
+        "topics, or another --alpha0"
+    )
+
+
+def _of_duplicates(duplicates: int | None) -> str:
+    return f"{duplicates} topics repeat others; use fewer topics" if duplicates else ""
+
+
+def _of_alpha0(metrics: Mapping[str, Any]) -> str:
+    if not metrics.get("alpha0_at_end"):
+        return ""
+    return (
+        f"alpha0 is {metrics['alpha0']:g}, where the search for it ends: give --alpha0, or use fewer topics"
     )
