@@ -618,7 +618,7 @@ def test_bad_options_of_an_inference(
     refused(arguments, named)
 
 
-@pytest.mark.parametrize("option", ["--topics=x", "--no-such-option", "--rectify=palm"])
+@pytest.mark.parametrize("option", ["--topics=x", "--no-such-option", "--rectify=pca"])
 def test_what_click_refuses(option: str, made_moments: Path, command: Command, tmp_path: Path) -> None:
     outcome = command("infer", made_moments, tmp_path / "model", "--topics", "3", option)
     require_one_line(outcome, 2, option.split("=")[0], "see --help")

@@ -84,10 +84,13 @@ def test_panels_and_workers_change_no_bit(
     assert digests(tmp_path / "panels") == digests(store)
 
 
+@pytest.mark.parametrize("pairs", [3000, 500])
 def test_documents_multiplied_in_several_chunks(
-    corpus_path: Path, documents: Planted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pairs: int, corpus_path: Path, documents: Planted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dense_module, "PAIRS_AT_ONCE", 3000)
+    distinct = np.count_nonzero(documents.counts, axis=1)
+    assert 500 < distinct.max() ** 2 < 3000, "fewer pairs than those of a document, and more"
+    monkeypatch.setattr(dense_module, "PAIRS_AT_ONCE", pairs)
     scanned(corpus_path, tmp_path / "m", EXACT)
     expected = dense(documents.counts)
     np.testing.assert_allclose(

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streaming_jsmf.cli.main import run
 from streaming_jsmf.inference.words import label_words
+from streaming_jsmf.model.store import read_model
 
 
 def test_words_on_both_lists_come_first_and_a_shared_word_goes_where_it_suits_best() -> None:
@@ -33,3 +39,24 @@ def test_no_word_labels_two_topics(n_topics: int, count: int, seed: int) -> None
         assert set(row[row >= 0].tolist()) <= {*lists[0][topic].tolist(), *lists[1][topic].tolist()}
         # What is missing is missing at the end.
         assert (np.diff((row < 0).astype(int)) >= 0).all()
+
+
+def test_topics_shows_labels_and_an_older_model_is_told_from_a_damaged_one(
+    corpus_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = tmp_path / "model"
+    assert run(["fit", str(corpus_path), str(model), "--topics", "5"]) == 0
+    arrays = read_model(model, ("word", "label_words")).arrays
+    spelled = [[str(arrays["word"][word]) for word in row if word >= 0] for row in arrays["label_words"]]
+    assert len({word for row in spelled for word in row}) == sum(map(len, spelled))
+    printed = capsys.readouterr().out
+    for row in spelled:
+        assert f"= {', '.join(row)}\n" in printed
+    assert run(["topics", str(model), "--json"]) == 0
+    assert [row["label"] for row in json.loads(capsys.readouterr().out)] == spelled
+    root = model / "zarr.json"
+    metadata = json.loads(root.read_text(encoding="utf-8"))
+    del metadata["attributes"]["digests"]["label_words"]
+    root.write_text(json.dumps(metadata), encoding="utf-8")
+    assert run(["topics", str(model)]) == 3
+    assert "this model has no label_words; run infer again" in capsys.readouterr().err

@@ -53,10 +53,16 @@ def gram_rows(block: csr_array[Any], rows: slice) -> NDArray[np.float64]:
     """
     total = np.zeros((rows.stop - rows.start, block.shape[1]))
     for part in _document_chunks(block):
-        product = csr_array(part[:, rows].T @ part)
-        # Each entry stands once in a product, so an indexed addition loses none.
-        places = np.repeat(np.arange(total.shape[0]), np.diff(product.indptr))
-        total[places, product.indices] += product.data
+        # A single document may have more pairs than that; its rows are then taken a few at a time.
+        many = int(np.sum(np.diff(part.indptr).astype(np.int64) ** 2)) > PAIRS_AT_ONCE
+        height = max(1, PAIRS_AT_ONCE // block.shape[1]) if many else total.shape[0]
+        for start in range(0, total.shape[0], height):
+            some = total[start : start + height]
+            first = rows.start + start
+            product = csr_array(part[:, first : first + len(some)].T @ part)
+            # Each entry stands once in a product, so an indexed addition loses none.
+            places = np.repeat(np.arange(len(some)), np.diff(product.indptr))
+            some[places, product.indices] += product.data
     return total
 
 

@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 #: A Cholesky pivot below this share of its diagonal means: this vertex lies in the span of the others.
-SINGULAR = 1e-11
+SINGULAR = 1e-12
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc"})

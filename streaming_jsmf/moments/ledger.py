@@ -163,6 +163,11 @@ class Ledger:
         record = {"attempt": "", "arrays": {}, "scalars": {}, "note": dict(note)}
         write_record(self.store, self._name("part", key), record)
 
+    def was_folded_at_once(self, key: str) -> bool:
+        """Whether a part went into a committed fold without being written (``note_folded``)."""
+        record = self._record(self._name("part", key))
+        return record is not None and not record["attempt"]
+
     def read_part(self, key: str) -> Partial:
         """Read back the result of a committed part."""
         return self._read("part", key)

@@ -103,9 +103,11 @@ class Moments:
         """
         widest = self.settings.max_topics
         if n_topics > widest:
+            corpus, *more = (entry["path"] for entry in self.store.manifest["corpora"])
+            added = f", then --add {', '.join(more)}" if more else ""
             raise TooFewFactorsError(
-                f"{self.path}: this scan carries up to {widest} topics, {n_topics} were asked for; scan again "
-                f"into another store with --max-topics {n_topics}"
+                f"{self.path}: this scan carries up to {widest} topics, {n_topics} were asked for; run streaming-jsmf "
+                f"scan {corpus} OTHER_MOMENTS --max-topics {n_topics}{added}"
             )
         pairs = self._all_eigenpairs
         if pairs.positive < n_topics:
