@@ -15,6 +15,9 @@ DEFAULT_WORDS = 10
 #: Above this sum of A the anchors or the rectification are not to be trusted.
 LARGEST_TRUSTED_SUM = 1.1
 
+#: A component of the tensor that moved more in its last step has not been found.
+LARGEST_TRUSTED_STEP = 1e-6
+
 
 def topic_rows(path: str, words: int | None = None) -> list[dict[str, Any]]:
     """Return one JSON-able row for each topic of a model, with ``words`` words (None: 10, or all).
@@ -110,6 +113,11 @@ def _tensor_warnings(metrics: Mapping[str, Any]) -> list[str]:
         )
     if metrics["duplicates"]:
         sentences.append(f"{metrics['duplicates']} topics repeat others; use fewer topics")
+    if metrics["largest_step"] > LARGEST_TRUSTED_STEP:
+        sentences.append(
+            f"a component still moved by {metrics['largest_step']:.1g} in its last step, so that topics may depend on "
+            "--seed; use fewer topics"
+        )
     if metrics["alpha0_at_end"]:
         sentences.append(
             f"alpha0 is {metrics['alpha0']:g}, where the search for it ends: give --alpha0, or use fewer topics"
