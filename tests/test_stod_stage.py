@@ -129,6 +129,16 @@ def test_a_corpus_that_is_gone_is_named_before_the_store_lacks_anything(folder: 
     assert not read_store(store).missing_stages
 
 
+def test_another_basis_makes_it_stale(folder: Path, copy: Callable[[str], Path]) -> None:
+    # Such as one that another processor computes in a repair.
+    path = copy("with")
+    store = read_store(path)
+    turned = {"basis": -store.read("basis"), "basis_eigenvalues": store.read("basis_eigenvalues")}
+    store.commit_stage("basis", turned, {})
+    assert read_store(path).missing_stages == ("projection", "third_moment")
+    require_moments(scanned(folder / "a", path, THIRD, keep=False), COUNTS[:300])
+
+
 def test_growing_and_shrinking(folder: Path, tmp_path: Path) -> None:
     store = tmp_path / "m"
     scanned(folder / "a", store, THIRD)
