@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,12 @@ from numpy.typing import NDArray
 
 from streaming_jsmf import InferSettings, ScanSettings, StodSettings, fit, infer, open_model
 from streaming_jsmf.cli.main import run
+from streaming_jsmf.cli.tables import warnings_of
 from streaming_jsmf.config import DocumentWeights
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.linalg.tensor import unpacked
-from streaming_jsmf.model.store import Model, read_model
+from streaming_jsmf.model.store import Model, read_model, write_model
 from streaming_jsmf.model.variables import STOD_VARIABLES
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.runtime.events import Event, Iteration
@@ -196,6 +198,27 @@ def test_topics_and_info(plain: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     shown = json.loads(capsys.readouterr().out)
     assert (shown["engine"], shown["topics"], shown["complete"]) == ("stod", K, True)
     assert shown["settings"]["alpha0"] == 1.5
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "said"),
+    [
+        ("effective_rank", 3, "carries 3 topics, 5 were asked for"),
+        ("discarded", 2, "2 of 7 components are no topics"),
+        ("duplicates", 1, "1 topics repeat others"),
+        ("largest_step", 1e-3, "moved by 0.001 in its last step: topics may depend on --seed"),
+        ("alpha0_at_end", True, "where the search for it ends"),
+    ],
+)
+def test_what_makes_a_model_doubtful_is_said(
+    metric: str, value: object, said: str, plain: Path, tmp_path: Path
+) -> None:
+    model = fit_moments(open_moments(plain), TRUE, threads=1)
+    for number, metrics in enumerate((model.metrics, {**model.metrics, metric: value})):
+        write_model(tmp_path / str(number), replace(model, metrics=metrics))
+    assert warnings_of(str(tmp_path / "0")) == []
+    [sentence] = warnings_of(str(tmp_path / "1"))
+    assert said in sentence
 
 
 def test_fit_scans_once_and_adds_what_is_missing(plain: Path, tmp_path: Path) -> None:

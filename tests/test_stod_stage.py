@@ -129,6 +129,16 @@ def test_a_corpus_that_is_gone_is_named_before_the_store_lacks_anything(folder: 
     assert not read_store(store).missing_stages
 
 
+def test_another_basis_makes_it_stale(folder: Path, copy: Callable[[str], Path]) -> None:
+    # Such as one that another processor computes in a repair.
+    path = copy("with")
+    store = read_store(path)
+    turned = {"basis": -store.read("basis"), "basis_eigenvalues": store.read("basis_eigenvalues")}
+    store.commit_stage("basis", turned, {})
+    assert read_store(path).missing_stages == ("projection", "third_moment")
+    require_moments(scanned(folder / "a", path, THIRD, keep=False), COUNTS[:300])
+
+
 def test_growing_and_shrinking(folder: Path, tmp_path: Path) -> None:
     store = tmp_path / "m"
     scanned(folder / "a", store, THIRD)
@@ -255,7 +265,8 @@ def test_the_memory_of_the_pass_is_planned(folder: Path) -> None:
     without = scan_memory(100_000, replace(settings, third_moment=False), partitions, 1)
     with_it = scan_memory(100_000, settings, partitions, 1)
     # Two sums of 100,000 x 200 in float64 and float32, and the basis, take more than three factors in float32.
-    assert with_it - without > (28 * 200 - 12 * 400) * 100_000
+    assert with_it > 28 * 200 * 100_000 > 12 * 400 * 100_000
+    assert with_it > without
     with pytest.raises(InputError, match="the scan needs"):
         scanned(folder / "a", folder / "small", THIRD, execution=Execution("synchronous", memory=2**28))
     assert not (folder / "small").exists()

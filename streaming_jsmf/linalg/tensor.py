@@ -49,10 +49,11 @@ class CubeSum:
         """
         for columns in _column_blocks(rows.shape[1]):
             q, f = (np.ascontiguousarray(part[:, columns]) for part in (rows, other))
+            half = f / 2
             for a, total in enumerate(self._slices):
-                total += q[a:] @ (q[a:] * f[a]).T
-                cross = (f[a:] @ (q[a:] * q[a]).T).astype(np.float64)
-                total += cross + cross.T
+                # q diag(f_a) q' + f diag(q_a) q' + q diag(q_a) f' is a product and its transpose.
+                product = (q[a:] @ (q[a:] * half[a] + f[a:] * q[a]).T).astype(np.float64)
+                total += product + product.T
 
     def packed(self) -> NDArray[np.float64]:
         """The sum, (m (m + 1) (m + 2) / 6,)."""

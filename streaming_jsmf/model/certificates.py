@@ -26,6 +26,9 @@ LARGEST_OMITTED_MASS = 0.01
 #: Duality gap of the simplex problems, which are solved to rounding.
 LARGEST_SIMPLEX_GAP = 1e-6
 
+#: Last step of a component of the tensor, of length 1: one that moved more has not been found.
+LARGEST_STEP = 1e-6
+
 
 def warnings_of(metrics: Mapping[str, Any]) -> list[str]:
     """What makes a model doubtful, by its ``metrics``, and what to try; empty as a rule.
@@ -44,6 +47,7 @@ def warnings_of(metrics: Mapping[str, Any]) -> list[str]:
         _of_rank(metrics),
         _of_discarded(metrics),
         _of_duplicates(metrics.get("duplicates")),
+        _of_step(metrics.get("largest_step")),
         _of_alpha0(metrics),
     ]
     return [sentence for sentence in found if sentence]
@@ -134,6 +138,12 @@ def _of_discarded(metrics: Mapping[str, Any]) -> str:
 
 def _of_duplicates(duplicates: int | None) -> str:
     return f"{duplicates} topics repeat others; use fewer topics" if duplicates else ""
+
+
+def _of_step(step: float | None) -> str:
+    if step is None or step <= LARGEST_STEP:
+        return ""
+    return f"a component still moved by {step:.1g} in its last step: topics may depend on --seed; use fewer topics"
 
 
 def _of_alpha0(metrics: Mapping[str, Any]) -> str:

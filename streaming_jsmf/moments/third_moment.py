@@ -38,6 +38,9 @@ ARRAYS = ("third", "triples", "pairs", "triple_counts", "pair_counts", "shares")
 WIDE_ARRAYS = ("triples", "pairs")
 SCALARS = ("n_documents", "total_weight")
 
+#: Options of ``scan`` that are not named like their setting.
+_OPTIONS = {"range_finder": "range"}
+
 
 @dataclass(frozen=True)
 class ThirdMomentStage:
@@ -156,10 +159,6 @@ def adding_command(store: MomentsStore) -> str:
     options = [_option(name, value) for name, value in given.items() if value != usual.get(name)]
     corpus = shlex.quote(str(store.manifest["corpora"][0]["path"]))
     return " ".join(["streaming-jsmf scan", corpus, shlex.quote(str(store.path)), *options, "--third-moment"])
-
-
-#: Options that are not named like their setting.
-_OPTIONS = {"range_finder": "range"}
 
 
 def _option(name: str, value: object) -> str:

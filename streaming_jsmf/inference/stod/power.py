@@ -14,10 +14,10 @@ from streaming_jsmf.linalg.tensor import cube
 #: float32, in half the time; only where the winner ends is kept of them.
 RESTART_TOLERANCE = 1e-4
 
-Float = TypeVar("Float", np.float32, np.float64)
-
 #: The winner of the restarts is iterated until it moves less than this, or so many times.
 POLISH_TOLERANCE, POLISH_STEPS = 1e-12, 5000
+
+Float = TypeVar("Float", np.float32, np.float64)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,9 @@ from streaming_jsmf.linalg.tensor import cube, in_basis, symmetrised, unpacked, 
 #: Eigenvalues of M2 below this share of the largest are noise: whitening would blow them up.
 EIGENVALUE_FLOOR = 1e-6
 
+#: Words whose residuals are held at once.
+_PANEL_ROWS = 4096
+
 
 @dataclass(frozen=True)
 class CoreMoments:
@@ -125,7 +128,3 @@ def ritz_residuals(
         residual = product[rows] / roots - basis[rows] @ whitening.vectors
         squares += np.einsum("ij,ij->j", residual, residual)
     return np.asarray(np.sqrt(squares))
-
-
-#: Words whose residuals are held at once.
-_PANEL_ROWS = 4096
