@@ -16,6 +16,7 @@ _EXPORTS = {
     "InferSettings": "streaming_jsmf.config",
     "InputError": "streaming_jsmf.errors",
     "ScanSettings": "streaming_jsmf.config",
+    "StodSettings": "streaming_jsmf.config",
     "StoreError": "streaming_jsmf.errors",
     "StreamingJSMFError": "streaming_jsmf.errors",
     "evaluate": "streaming_jsmf.workflow.evaluate",
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from streaming_jsmf.blocks.dask_array import to_dask_array as to_dask_array
     from streaming_jsmf.config import InferSettings as InferSettings
     from streaming_jsmf.config import ScanSettings as ScanSettings
+    from streaming_jsmf.config import StodSettings as StodSettings
     from streaming_jsmf.corpus import open_corpus as open_corpus
     from streaming_jsmf.errors import InputError as InputError
     from streaming_jsmf.errors import StoreError as StoreError

@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from streaming_jsmf.errors import InputError
 
@@ -23,6 +23,13 @@ MissingMass = Literal["uniform", "marginals"]
 AnchorMethod = Literal["pivoted-qr", "soft-clique"]
 SimplexMethod = Literal["auto", "active-set", "fista", "exponentiated-gradient"]
 CorrelationMethod = Literal["diagonal", "refined"]
+Refinement = Literal["none", "als"]
+
+#: Value of ``alpha0`` that has it found from the moments.
+AUTO = "auto"
+
+#: Largest ``alpha0`` that may be given: 20 times the largest that is looked for.
+LARGEST_ALPHA0 = 1000.0
 
 #: Tokens at which the weight of a document stops growing under ``capped``.
 CAPPED_LENGTH = 200
@@ -76,6 +83,8 @@ class ScanSettings:
     exact
         The second scan counts the whole C (words x words) instead of C Q: for vocabularies whose C fits in memory.
         Eigenpairs are then those of C itself, and rectifications that need C can run.
+    third_moment
+        Also what the tensor engine (STOD) needs: one more pass. It changes nothing else, and can be added later.
 
     Raises
     ------
@@ -92,6 +101,7 @@ class ScanSettings:
     seed: int = 0
     partition_by: str | None = None
     exact: bool = False
+    third_moment: bool = False
 
     def __post_init__(self) -> None:
         _require(self.max_topics >= 1, "max_topics", self.max_topics, "a whole number of at least 1")
@@ -115,8 +125,8 @@ class ScanSettings:
 
     @property
     def reads_twice(self) -> bool:
-        """Whether the corpora are read a second time, for C Q or for C."""
-        return self.exact or self.scans == 2
+        """Whether the corpora are read after scan 1: for C Q, for C or for the third moment."""
+        return self.exact or self.scans == 2 or self.third_moment
 
     def partition_budget(self, nonzeros: int, n_words: int) -> int:
         """Nonzeros of a partition for a corpus; the number of workers plays no part."""
@@ -128,9 +138,10 @@ class ScanSettings:
     def fields(self) -> dict[str, Any]:
         """The settings as plain JSON values, in the order of the definition."""
         fields = asdict(self)
-        if not self.exact:
-            # Stores older than this setting have no such field, and keep their fingerprint.
-            del fields["exact"]
+        for stage in ("exact", "third_moment"):
+            # Stores older than such a stage have no such field, and keep their fingerprint.
+            if not fields[stage]:
+                del fields[stage]
         return fields
 
 
@@ -181,6 +192,8 @@ class InferSettings:
     InputError
         If a field is out of range; the message names the field and what is allowed.
     """
+
+    engine: ClassVar[str] = "lr-jsmf"
 
     n_topics: int
     rectify: Rectifier = "enn"
@@ -252,6 +265,61 @@ class InferSettings:
     def fields(self) -> dict[str, Any]:
         """The settings as plain JSON values, in the order of the definition."""
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class StodSettings:
+    """What the tensor engine (STOD) makes of a moments store with the third moment, for one number of topics.
+
+    Parameters
+    ----------
+    n_topics
+        K, up to the width of the store's basis.
+    alpha0
+        Sum of the Dirichlet prior of the topic shares of documents. ``auto``: found from the moments, which is right
+        where K is; too small a value harms much, too large a one little.
+    restarts, iterations
+        Random starts of the power method for each topic, and steps of each.
+    threshold
+        Times the noise of a topic that is taken off its words. 0: negative probabilities are cut off, no more.
+    refine
+        ``als``: fit the tensor by components that need not be orthogonal.
+    seed
+        Of the starts.
+
+    Raises
+    ------
+    InputError
+        If a field is out of range; the message names the field and what is allowed.
+    """
+
+    engine: ClassVar[str] = "stod"
+
+    n_topics: int
+    alpha0: float | Literal["auto"] = "auto"
+    restarts: int = 30
+    iterations: int = 30
+    threshold: float = 2.0
+    refine: Refinement = "none"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _require(self.n_topics >= 1, "n_topics", self.n_topics, "a whole number of at least 1")
+        given = self.alpha0
+        in_range = given == AUTO if isinstance(given, str) else 0 < given <= LARGEST_ALPHA0
+        _require(in_range, "alpha0", given, f"{AUTO}, or a number above 0 and up to {LARGEST_ALPHA0:g}")
+        if not isinstance(given, str):
+            # 1 and 1.0 are one setting, and have one fingerprint.
+            object.__setattr__(self, "alpha0", float(given))
+        _require(self.restarts >= 1, "restarts", self.restarts, "a whole number of at least 1")
+        _require(self.iterations >= 1, "iterations", self.iterations, "a whole number of at least 1")
+        _require(0 <= self.threshold < math.inf, "threshold", self.threshold, "a number of at least 0")
+        _require_choice("refine", self.refine, get_args(Refinement))
+        _require(0 <= self.seed < 2**63, "seed", self.seed, "a whole number from 0 to 2^63 - 1")
+
+    def fields(self) -> dict[str, Any]:
+        """The settings as plain JSON values, with the engine first."""
+        return {"engine": self.engine, **asdict(self)}
 
 
 def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:

@@ -139,6 +139,14 @@ def test_a_sound_model_gives_no_warning() -> None:
         ({"range_change": 0.3}, ("moved the eigenpairs by 30%", "--partition-nonzeros")),
         ({"eigenvalue_gap": 1e-5}, ("within 1.0e-05", "one topic more or less")),
         ({"largest_simplex_gap": 1e-3}, ("duality gap 1.0e-03", "--anchor-min-df")),
+        (
+            {"topics_asked": 10, "topics_found": 7, "effective_rank": 7},
+            ("carries 7 topics, 10 were asked for", "larger corpus"),
+        ),
+        ({"topics_found": 7, "discarded": 3}, ("3 of 10 components", "--alpha0")),
+        ({"duplicates": 2}, ("2 topics repeat others", "fewer topics")),
+        ({"largest_step": 1e-3}, ("moved by 0.001 in its last step", "fewer topics")),
+        ({"alpha0": 50.0, "alpha0_at_end": True}, ("alpha0 is 50", "--alpha0")),
     ],
 )
 def test_each_threshold_has_a_sentence_that_says_what_to_try(

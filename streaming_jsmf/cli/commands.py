@@ -13,7 +13,7 @@ from streaming_jsmf.cli.ingest import ingest
 from streaming_jsmf.cli.observation import observed
 from streaming_jsmf.cli.simulate import simulate
 from streaming_jsmf.cli.tables import format_topics, topic_rows, warnings_of
-from streaming_jsmf.config import InferSettings, ScanSettings
+from streaming_jsmf.config import ScanSettings, StodSettings
 
 
 @click.command()
@@ -21,6 +21,8 @@ from streaming_jsmf.config import InferSettings, ScanSettings
 @click.argument("moments", type=click.Path())
 @click.option("--max-topics", type=int, default=50, show_default=True, help="Largest K the store will serve.")
 @options.scan_options
+@click.option("--third-moment", is_flag=True,
+              help="Also what --engine stod needs, in one more pass; also for a store that is there.")  # fmt: skip
 @click.option("--keep-partitions", is_flag=True,
               help="Keep the result of each partition, so that some can be removed or selected later.")  # fmt: skip
 @click.option("--remove", multiple=True, metavar="SHARD_OR_CORPUS",
@@ -76,13 +78,18 @@ def scan(
 @click.argument("moments", type=click.Path())
 @click.argument("model", type=click.Path())
 @click.option("--topics", required=True, type=int, help="Number of topics K.")
+@options.engine_options
 @options.infer_options
+@click.option("--seed", type=int, default=0, show_default=True, help="stod: of the random starts.")
 @click.option("--partitions", default=None, metavar="LABELS",
               help="Only partitions of these labels, such as 1990..1999 or a,b (of a store scanned with "
                    "--partition-by and --keep-partitions).")  # fmt: skip
 @click.option("--workers", type=int, default=None, help="Threads.  [default: one for each core]")
 @options.log_option
+@click.pass_context
 def infer(
+    context: click.Context,
+    /,
     moments: str,
     model: str,
     topics: int,
@@ -99,7 +106,7 @@ def infer(
         run(
             moments,
             model,
-            InferSettings(topics, **settings),
+            options.take_inference(context, settings, topics),
             partitions=partitions,
             threads=workers,
             overwrite=overwrite,
@@ -117,10 +124,14 @@ def infer(
 @click.option("--moments", type=click.Path(), default=None,
               help="Where the moments store is or goes.  [default: MODEL.moments]")  # fmt: skip
 @options.scan_options
+@options.engine_options
 @options.infer_options
 @options.execution_options
 @options.log_option
+@click.pass_context
 def fit(
+    context: click.Context,
+    /,
     corpus: str,
     model: str,
     topics: str,
@@ -137,13 +148,14 @@ def fit(
 
     with observed(log_json) as listener:
         numbers, execution = options.topic_numbers(topics), options.take_execution(settings)
-        inference = options.take_inference(settings)
+        inference = options.take_inference(context, settings, numbers[0], scan_seed=settings["seed"])
+        third_moment = isinstance(inference, StodSettings)
         fitted = run(
             corpus,
             model,
             numbers,
-            scan_settings=ScanSettings(max_topics=max(numbers), **settings),
-            infer_settings=InferSettings(numbers[0], **inference),
+            scan_settings=ScanSettings(max_topics=max(numbers), third_moment=third_moment, **settings),
+            infer_settings=inference,
             moments=moments,
             execution=execution,
             threads=execution.workers,

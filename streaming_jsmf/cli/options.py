@@ -19,8 +19,10 @@ from streaming_jsmf.config import (
     MissingMass,
     RangeFinder,
     Rectifier,
+    Refinement,
     ScanSettings,
     SimplexMethod,
+    StodSettings,
 )
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.runtime.memory import parse_memory
@@ -107,6 +109,71 @@ infer_options = _all(
     click.option("--overwrite", is_flag=True, help="Replace a model that exists."),
 )  # fmt: skip
 
+_STOD = StodSettings(1)
+
+engine_options = _all(
+    click.option("--engine", type=click.Choice((InferSettings.engine, StodSettings.engine)),
+                 default=InferSettings.engine, show_default=True,
+                 help="lr-jsmf: anchor words. stod: tensor decomposition, which needs the third moment."),
+    click.option("--alpha0", default=str(_STOD.alpha0), show_default=True, metavar="auto|X",
+                 help="stod: sum of the Dirichlet prior of topic shares; auto finds it, right where K is."),
+    click.option("--restarts", type=int, default=_STOD.restarts, show_default=True,
+                 help="stod: random starts of the power method for each topic."),
+    click.option("--iterations", type=int, default=_STOD.iterations, show_default=True,
+                 help="stod: most steps of each start."),
+    click.option("--threshold", type=float, default=_STOD.threshold, show_default=True,
+                 help="stod: times its noise that is taken off a topic; 1 where alpha0 is rough."),
+    click.option("--refine", type=click.Choice(get_args(Refinement)), default=_STOD.refine, show_default=True,
+                 help="stod: als fits components that need not be orthogonal."),
+)  # fmt: skip
+
+
+#: Settings of each engine. Both have ``n_topics``; the seed is that of the scan, too, where a verb scans.
+_OWN_SETTINGS = {
+    kind.engine: tuple(field.name for field in fields(kind) if field.name not in ("n_topics", "seed"))
+    for kind in (InferSettings, StodSettings)
+}
+
+
+def take_inference(
+    context: click.Context, given: dict[str, Any], n_topics: int, *, scan_seed: int | None = None
+) -> InferSettings | StodSettings:
+    """Take the values of ``infer_options`` and ``engine_options`` (but ``--overwrite``) out of a verb's options.
+
+    Parameters
+    ----------
+    scan_seed
+        What ``--seed`` says in a verb that scans, for the tensor engine too; None: ``--seed`` is an option of that
+        engine alone.
+
+    Raises
+    ------
+    InputError
+        For an option of the other engine on the command line, and for a value that the settings refuse.
+    """
+    engine = given.pop("engine")
+    own = {name: {key: given.pop(key) for key in keys} for name, keys in _OWN_SETTINGS.items()}
+    if scan_seed is None:
+        own[StodSettings.engine]["seed"] = given.pop("seed")
+    for other in own.keys() - {engine}:
+        for key in own[other]:
+            if were_given(context, [key]):
+                raise InputError(
+                    f"--{key.replace('_', '-')} belongs to --engine {other}; leave it out, or change --engine"
+                )
+    if engine == InferSettings.engine:
+        return InferSettings(n_topics, **own[engine])
+    chosen = {"seed": scan_seed, **own[engine], "alpha0": _alpha0(own[engine]["alpha0"])}
+    return StodSettings(n_topics, **chosen)
+
+
+def _alpha0(text: str) -> float | str:
+    """The number that a text says, or the text for the settings to judge."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
 
 def take_execution(given: dict[str, Any]) -> Execution:
     """Take the values of ``execution_options`` out of a verb's options, and return how to run.
@@ -125,11 +192,6 @@ def take_execution(given: dict[str, Any]) -> Execution:
         parse_memory(memory) if memory else None,
         None if report is None else Path(report),
     )
-
-
-def take_inference(given: dict[str, Any]) -> dict[str, Any]:
-    """Take the values of ``InferSettings`` out of a verb's options."""
-    return {field.name: given.pop(field.name) for field in fields(InferSettings) if field.name in given}
 
 
 def topic_numbers(text: str) -> list[int]:

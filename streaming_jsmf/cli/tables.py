@@ -26,13 +26,13 @@ def topic_rows(path: str, words: int | None = None) -> list[dict[str, Any]]:
     StoreError
         If it is damaged.
     """
-    names = ("word", "anchors", "topic_probability", "prominent_words", "characteristic_words", "label_words")
-    model = _with_exact_words(path, read_model(path, names))
+    names = ("word", "topic_probability", "prominent_words", "characteristic_words", "label_words")
+    model = _with_exact_words(path, read_model(path, names, ("anchors", "duplicate_of")))
     listed = model.arrays["prominent_words"].shape[1]
     count = min(DEFAULT_WORDS, listed) if words is None else words
     if not 1 <= count <= listed:
         raise InputError(f"--words is {words}; this model lists up to {listed} words for each topic")
-    return [_row(model, topic, count) for topic in range(model.arrays["anchors"].size)]
+    return [_row(model, topic, count) for topic in range(model.arrays["topic_probability"].size)]
 
 
 def _with_exact_words(path: str, model: Model) -> Model:
@@ -49,22 +49,32 @@ def _row(model: Model, topic: int, words: int) -> dict[str, Any]:
     def spell(name: str) -> list[str]:
         return [str(vocabulary[word]) for word in model.arrays[name][topic, :words] if word >= 0]
 
-    return {
+    row: dict[str, Any] = {
         "topic": topic,
         "probability": float(model.arrays["topic_probability"][topic]),
-        "anchor": str(vocabulary[model.arrays["anchors"][topic]]),
         "label": spell("label_words"),
         "prominent": spell("prominent_words"),
         "characteristic": spell("characteristic_words"),
     }
+    if "anchors" in model.arrays:
+        row["anchor"] = str(vocabulary[model.arrays["anchors"][topic]])
+    if "duplicate_of" in model.arrays:
+        larger = int(model.arrays["duplicate_of"][topic])
+        row["duplicate_of"] = None if larger < 0 else larger
+    return row
 
 
 def format_topics(rows: list[dict[str, Any]], width: int = 110) -> str:
-    """Lay the rows out as text: share, anchor and prominent words; characteristic words and labels beneath."""
-    lines = [f"{'topic':>5} {'share':>6}  {'anchor':<16} prominent words / words of the anchor's row = label"]
+    """Lay the rows out as text: share, anchor and prominent words; characteristic words and labels beneath.
+
+    A topic of the tensor engine has no anchor; where it repeats another, that stands in the anchor's place.
+    """
+    anchored = any("anchor" in row for row in rows)
+    column, whose = ("anchor", "anchor's") if anchored else ("repeats", "top word's")
+    lines = [f"{'topic':>5} {'share':>6}  {column:<16} prominent words / words of the {whose} row = label"]
     indent = " " * 31
     for row in rows:
-        head = f"{row['topic']:>5} {row['probability']:>6.1%}  {row['anchor']:<16} "
+        head = f"{row['topic']:>5} {row['probability']:>6.1%}  {_anchor(row):<16} "
         lines += textwrap.wrap(
             " ".join(row["prominent"]), width, initial_indent=head, subsequent_indent=indent
         )
@@ -73,6 +83,12 @@ def format_topics(rows: list[dict[str, Any]], width: int = 110) -> str:
         )
         lines.append(f"{indent}= {', '.join(row['label'])}")
     return "\n".join(lines)
+
+
+def _anchor(row: dict[str, Any]) -> str:
+    if "anchor" in row:
+        return str(row["anchor"])
+    return "" if row["duplicate_of"] is None else f"topic {row['duplicate_of']}"
 
 
 def warnings_of(path: str) -> list[str]:

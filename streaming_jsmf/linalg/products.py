@@ -12,14 +12,16 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from streaming_jsmf.linalg.typing import FloatArray
+
 
 @njit(cache=True, nogil=True, fastmath={"contract"})  # type: ignore[untyped-decorator]
 def multiply_rows(
     indptr: NDArray[Any],
     words: NDArray[Any],
-    values: NDArray[np.float32],
-    vectors: NDArray[np.float32],
-    out: NDArray[np.float32],
+    values: FloatArray,
+    vectors: FloatArray,
+    out: FloatArray,
 ) -> None:
     """``out`` (rows x columns, C order) becomes H X; H is rows x words (CSR), X words x columns (C order)."""
     columns = vectors.shape[1]

@@ -26,6 +26,9 @@ LARGEST_OMITTED_MASS = 0.01
 #: Duality gap of the simplex problems, which are solved to rounding.
 LARGEST_SIMPLEX_GAP = 1e-6
 
+#: Last step of a component of the tensor, of length 1: one that moved more has not been found.
+LARGEST_STEP = 1e-6
+
 
 def warnings_of(metrics: Mapping[str, Any]) -> list[str]:
     """What makes a model doubtful, by its ``metrics``, and what to try; empty as a rule.
@@ -41,6 +44,11 @@ def warnings_of(metrics: Mapping[str, Any]) -> list[str]:
         _of_range(metrics.get("range_change")),
         _of_gap(metrics.get("eigenvalue_gap")),
         _of_simplex(metrics.get("largest_simplex_gap")),
+        _of_rank(metrics),
+        _of_discarded(metrics),
+        _of_duplicates(metrics.get("duplicates")),
+        _of_step(metrics.get("largest_step")),
+        _of_alpha0(metrics),
     ]
     return [sentence for sentence in found if sentence]
 
@@ -108,4 +116,39 @@ def _of_simplex(gap: float | None) -> str:
     return (
         f"duality gap {gap:.1e} in the shares of some word: its topics are not exact; try fewer topics or a higher "
         "--anchor-min-df"
+    )
+
+
+def _of_rank(metrics: Mapping[str, Any]) -> str:
+    rank, asked = metrics.get("effective_rank"), metrics.get("topics_asked")
+    if rank is None or asked is None or rank >= asked:
+        return ""
+    return f"the second moment carries {rank} topics, {asked} were asked for; use fewer, or a larger corpus"
+
+
+def _of_discarded(metrics: Mapping[str, Any]) -> str:
+    discarded = metrics.get("discarded")
+    if not discarded:
+        return ""
+    return (
+        f"{discarded} of {metrics['topics_found'] + discarded} components are no topics and were left out; use fewer "
+        "topics, or another --alpha0"
+    )
+
+
+def _of_duplicates(duplicates: int | None) -> str:
+    return f"{duplicates} topics repeat others; use fewer topics" if duplicates else ""
+
+
+def _of_step(step: float | None) -> str:
+    if step is None or step <= LARGEST_STEP:
+        return ""
+    return f"a component still moved by {step:.1g} in its last step: topics may depend on --seed; use fewer topics"
+
+
+def _of_alpha0(metrics: Mapping[str, Any]) -> str:
+    if not metrics.get("alpha0_at_end"):
+        return ""
+    return (
+        f"alpha0 is {metrics['alpha0']:g}, where the search for it ends: give --alpha0, or use fewer topics"
     )

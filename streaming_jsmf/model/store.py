@@ -13,7 +13,7 @@ import zarr
 from numpy.typing import NDArray
 
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.model.variables import MODEL_VARIABLES
+from streaming_jsmf.model.variables import MODEL_VARIABLES, STOD_VARIABLES, Variable
 from streaming_jsmf.runtime.files import (
     StorePath,
     child_names,
@@ -41,7 +41,7 @@ class Model:
     Attributes
     ----------
     arrays
-        By the names of ``MODEL_VARIABLES``.
+        By the names of ``MODEL_VARIABLES``, or of ``STOD_VARIABLES`` where that is the engine.
     settings, metrics, provenance
         JSON values: what was asked for, certificates of the result, and where it comes from.
     """
@@ -50,6 +50,11 @@ class Model:
     settings: Mapping[str, Any]
     metrics: Mapping[str, Any]
     provenance: Mapping[str, Any]
+
+    @property
+    def engine(self) -> str:
+        """``lr-jsmf`` or ``stod``."""
+        return str(self.provenance.get("engine", "lr-jsmf"))
 
 
 def require_free_path(path: StorePath, overwrite: bool = False) -> None:
@@ -77,7 +82,8 @@ def write_model(path: StorePath, model: Model, *, overwrite: bool = False) -> No
     """
     require_free_path(path, overwrite)
     with store_written(path, overwrite=overwrite) as beside:
-        digests = {name: _write(beside, name, values) for name, values in model.arrays.items()}
+        variables = STOD_VARIABLES if model.engine == "stod" else MODEL_VARIABLES
+        digests = {name: _write(beside, name, values, variables) for name, values in model.arrays.items()}
         attributes = {
             "kind": KIND,
             "format_version": FORMAT_VERSION,
@@ -89,8 +95,10 @@ def write_model(path: StorePath, model: Model, *, overwrite: bool = False) -> No
         create_group(beside, attributes)
 
 
-def _write(group: StorePath, name: str, values: NDArray[Any]) -> dict[str, Any]:
-    variable = MODEL_VARIABLES[name]
+def _write(
+    group: StorePath, name: str, values: NDArray[Any], variables: Mapping[str, Variable]
+) -> dict[str, Any]:
+    variable = variables[name]
     attributes = {"long_name": variable.meaning, **({"symbol": variable.symbol} if variable.symbol else {})}
     return write_array(group, name, values, variable.dimensions, attributes, compress=True).fields()
 

@@ -24,6 +24,7 @@ class Variable:
     meaning: str
 
 
+#: Of models of LR-JSMF.
 MODEL_VARIABLES: dict[str, Variable] = {
     "word": Variable(("word",), "", "vocabulary"),
     "topic": Variable(("topic",), "", "topic number, in the order in which anchors were chosen"),
@@ -48,4 +49,34 @@ MODEL_VARIABLES: dict[str, Variable] = {
     "label_words": Variable(
         ("topic", "label"), "", "word ids both prominent and characteristic, of one topic only; -1 for none"
     ),
+}
+
+#: Of models of the tensor engine; those it shares with LR-JSMF have the same meaning.
+STOD_VARIABLES: dict[str, Variable] = {
+    "word": MODEL_VARIABLES["word"],
+    "topic": Variable(("topic",), "", "topic number, by falling share of the corpus"),
+    "rank": MODEL_VARIABLES["rank"],
+    "component": Variable(("component",), "", "number of an eigenpair of M2, by falling eigenvalue"),
+    "word_topic": Variable(("word", "topic"), "phi", "p(word | topic); columns sum to 1"),
+    "topic_probability": MODEL_VARIABLES["topic_probability"],
+    "alpha": Variable(("topic",), "alpha", "Dirichlet prior of the topic shares of documents"),
+    "lambda": Variable(
+        ("topic",), "lambda*", "strength of the topic's component: its share is 1 / lambda*^2"
+    ),
+    "duplicate_of": Variable(("topic",), "", "a larger topic with nearly the same words, or -1"),
+    "eigenvalues": Variable(("component",), "sigma", "leading algebraic eigenvalues of M2"),
+    "eigengap": Variable(
+        ("component",), "", "each eigenvalue over the next; infinite where that is not positive"
+    ),
+    "ritz_residual": Variable(
+        ("component",), "", "||M2 v - sigma v|| / sigma: how far the basis is from holding v"
+    ),
+    "word_mean": Variable(("word",), "M1", "mean share of the word in documents of three tokens or more"),
+    "term_count": MODEL_VARIABLES["term_count"],
+    "document_frequency": MODEL_VARIABLES["document_frequency"],
+    "prominent_words": MODEL_VARIABLES["prominent_words"],
+    "characteristic_words": Variable(
+        ("topic", "rank"), "", "word ids that co-occur most with the most probable word of each topic"
+    ),
+    "label_words": MODEL_VARIABLES["label_words"],
 }

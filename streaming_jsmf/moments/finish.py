@@ -20,8 +20,9 @@ from streaming_jsmf.moments.cooccurrence import count_cooccurrences
 from streaming_jsmf.moments.engine import Crew, Job, Part, run_stage
 from streaming_jsmf.moments.ledger import Partial, fold_keys, key_of
 from streaming_jsmf.moments.manifest import distinct, load_partitions
-from streaming_jsmf.moments.stages import SHARED_PROBES, SUM_ARRAYS, ProjectionStage, RangeStage
+from streaming_jsmf.moments.stages import SHARED_PROBES, SUM_ARRAYS, ProjectionStage, RangeStage, Stage
 from streaming_jsmf.moments.store import MomentsStore
+from streaming_jsmf.moments.third_moment import ThirdMomentStage, final_arrays
 from streaming_jsmf.runtime.blas import single_blas_thread
 from streaming_jsmf.timing import span
 
@@ -74,7 +75,7 @@ def partitions_of(store: MomentsStore, corpora: Sequence[Corpus] = ()) -> Partit
 
 
 def projection_keys(store: MomentsStore) -> tuple[str, ...]:
-    """Keys of the parts of the projection: its basis, and so another basis gives others, and what they hold."""
+    """Keys of the parts of a stage given the basis: the basis, so that another one gives others, and what they hold."""
     basis = store.array_digest("basis").sha256
     names = distinct([partition["content"] for partition in store.manifest["partitions"]])
     return tuple(key_of(name, basis) for name in names)
@@ -146,20 +147,25 @@ def _first_eigenpairs(store: MomentsStore) -> Eigenpairs:
     return single_view_eigenpairs(sketch - diagonal[:, None] * probes, probes, min(width, sketch.shape[1]))
 
 
-def _projection(store: MomentsStore, crew: Crew, load: Partitions) -> None:
-    ledger, basis = store.ledger("projection"), store.array_digest("basis")
-    keys = projection_keys(store)
+def _summed(store: MomentsStore, stage: Stage, crew: Crew, load: Partitions) -> Partial:
+    """The sum of a stage over all partitions, given the basis. One pass over the data."""
+    ledger, keys = store.ledger(stage.name), projection_keys(store)
     parts = tuple(Part(key, p.nonzeros, p) for key, p in zip(keys, load(), strict=True))
     folds = fold_keys(keys, store.folds[-1])
-    run_stage(
-        Job(ledger, ProjectionStage(store.n_words, store.settings, store.path, basis)), parts, folds, crew
-    )
-    folded: Partial = ledger.read_fold(folds[-1])
+    run_stage(Job(ledger, stage), parts, folds, crew)
+    return ledger.read_fold(folds[-1])
+
+
+def _projection(store: MomentsStore, crew: Crew, load: Partitions) -> None:
+    ledger, basis = store.ledger("projection"), store.array_digest("basis")
+    stage = ProjectionStage(store.n_words, store.settings, store.path, basis)
+    folded = _summed(store, stage, crew, load)
     record = store.outcome("range")
     assert record is not None, "stages run in order"
     product = folded.arrays["projection"] / record["scalars"]["total_weight"]
     product -= store.read("diagonal")[:, None] * store.read("basis")
-    store.commit_stage("projection", {"projection": product}, {}, ledger.history(keys))
+    history = ledger.history(projection_keys(store))
+    store.commit_stage("projection", {"projection": product}, {}, history)
     ledger.clear()
 
 
@@ -169,4 +175,20 @@ def _cooccurrence(store: MomentsStore, crew: Crew, load: Partitions) -> None:
     store.ledger("cooccurrence").clear()
 
 
-_STEPS = {"range": _range, "cooccurrence": _cooccurrence, "basis": _basis, "projection": _projection}
+def _third_moment(store: MomentsStore, crew: Crew, load: Partitions) -> None:
+    ledger, basis = store.ledger("third_moment"), store.array_digest("basis")
+    stage = ThirdMomentStage(store.n_words, store.settings, store.path, basis)
+    folded = _summed(store, stage, crew, load)
+    with single_blas_thread():
+        arrays = final_arrays(folded, store.read("basis"), str(store.path))
+    store.commit_stage("third_moment", arrays, folded.scalars, ledger.history(projection_keys(store)))
+    ledger.clear()
+
+
+_STEPS = {
+    "range": _range,
+    "cooccurrence": _cooccurrence,
+    "basis": _basis,
+    "projection": _projection,
+    "third_moment": _third_moment,
+}

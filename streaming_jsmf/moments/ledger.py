@@ -38,10 +38,13 @@ PARTIALS, RECORDS = "partials", "records"
 #: Hex digits of a hash that a key keeps.
 KEY_DIGITS = 32
 
+#: Arrays of partial results that have no row for each word, with their axes.
+OTHER_AXES: Mapping[str, tuple[str, ...]] = {"third": ("triple",)}
+
 
 @dataclass(frozen=True)
 class Partial:
-    """What a part, or a fold of several, contributes: arrays of ``n_words`` rows, and exact scalars."""
+    """What a part, or a fold of several, contributes: arrays, mostly of ``n_words`` rows, and exact scalars."""
 
     arrays: Mapping[str, NDArray[Any]]
     scalars: Mapping[str, float] = field(default_factory=dict)
@@ -269,7 +272,7 @@ class Ledger:
         attempt = self.store / PARTIALS / f"{name}-{uuid.uuid4().hex}"
         create_group(attempt, {})
         digests = {
-            array: write_array(attempt, array, values, _dimensions(values)).fields()
+            array: write_array(attempt, array, values, _dimensions(array, values)).fields()
             for array, values in partial.arrays.items()
         }
         record = {
@@ -308,5 +311,5 @@ class Ledger:
             remove_tree(self.store / PARTIALS / str(record["attempt"]), ignore_errors=True)
 
 
-def _dimensions(values: NDArray[Any]) -> list[str]:
-    return ["word", "rank"][: values.ndim]
+def _dimensions(name: str, values: NDArray[Any]) -> tuple[str, ...]:
+    return OTHER_AXES.get(name, ("word", "rank")[: values.ndim])

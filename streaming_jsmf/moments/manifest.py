@@ -63,7 +63,8 @@ def new_manifest(
     empty: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
         "settings": fields,
-        "settings_fingerprint": fingerprint({**fields, "algorithm": ALGORITHM_VERSION}),
+        "settings_fingerprint": _settings_fingerprint(fields),
+        "range_fingerprint": _settings_fingerprint(replace(settings, third_moment=False).fields()),
         "partition_budget": budget,
         "keep_partitions": keep_partitions,
         "corpora": [],
@@ -74,6 +75,27 @@ def new_manifest(
         "parts": [],
     }
     return with_corpus(empty, corpus)
+
+
+def _settings_fingerprint(fields: Mapping[str, Any]) -> str:
+    return fingerprint({**fields, "algorithm": ALGORITHM_VERSION})
+
+
+def range_fingerprint(manifest: Manifest) -> str:
+    """Of the settings that scan 1 and the basis hang on: all but whether there is a third moment."""
+    # Stores of before the third moment have none.
+    return str(manifest.get("range_fingerprint", manifest["settings_fingerprint"]))
+
+
+def with_third_moment(manifest: Manifest) -> dict[str, Any]:
+    """The manifest of a store that is to have the third moment too; of one that has it the same."""
+    settings = replace(ScanSettings(**manifest["settings"]), third_moment=True).fields()
+    return {
+        **manifest,
+        "settings": settings,
+        "settings_fingerprint": _settings_fingerprint(settings),
+        "range_fingerprint": range_fingerprint(manifest),
+    }
 
 
 def with_corpus(manifest: Manifest, corpus: Corpus) -> dict[str, Any]:
@@ -198,7 +220,7 @@ def part_keys(manifest: Manifest) -> tuple[str, ...]:
 
 def range_folds(manifest: Manifest) -> tuple[str, ...]:
     """Keys of the folds of the range stage: other words, settings or order give other keys."""
-    salt = f"{manifest['settings_fingerprint']}\n{manifest['vocabulary']}"
+    salt = f"{range_fingerprint(manifest)}\n{manifest['vocabulary']}"
     return fold_keys(part_keys(manifest), salt)
 
 

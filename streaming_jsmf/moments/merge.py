@@ -18,7 +18,13 @@ from streaming_jsmf.moments.columns import column_name, read_columns, write_colu
 from streaming_jsmf.moments.engine import Crew
 from streaming_jsmf.moments.finish import finish_stages
 from streaming_jsmf.moments.ledger import Partial
-from streaming_jsmf.moments.manifest import MergePlan, load_partitions, merged_manifest, part_keys
+from streaming_jsmf.moments.manifest import (
+    MergePlan,
+    load_partitions,
+    merged_manifest,
+    part_keys,
+    range_fingerprint,
+)
 from streaming_jsmf.moments.scan import require_scan_memory
 from streaming_jsmf.moments.store import (
     MomentsStore,
@@ -124,7 +130,8 @@ def _is_merged(store: MomentsStore, second: MomentsStore) -> bool:
 
 def _require_mergeable(store: MomentsStore, second: MomentsStore) -> None:
     ours, theirs = store.manifest, second.manifest
-    if ours["settings_fingerprint"] != theirs["settings_fingerprint"]:
+    # A third moment is computed anew for the merged store, if that is to have one.
+    if range_fingerprint(ours) != range_fingerprint(theirs):
         detail = differences(ours["settings"], theirs["settings"]) or "algorithm version"
         raise SettingsMismatchError(
             f"{second.path}: was made with other settings than {store.path} ({detail}); scan one of them again"

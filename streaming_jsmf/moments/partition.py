@@ -166,6 +166,33 @@ def load_block(partition: Partition, n_words: int, scheme: DocumentWeights) -> c
     return buffers.finish(n_words)
 
 
+@dataclass(frozen=True)
+class Shares:
+    """A partition with each document divided by its length.
+
+    Attributes
+    ----------
+    block
+        h / n, documents x words (float32 CSR).
+    lengths
+        n of each document, in tokens.
+    """
+
+    block: csr_array[Any]
+    lengths: NDArray[np.float64]
+
+
+def load_shares(partition: Partition, n_words: int) -> Shares:
+    """Read a partition as shares of words: one pass over its part of the data; errors as ``read_block``."""
+    buffers = _Buffers(partition.rows, sum(unit.nonzeros for unit in partition.units))
+    lengths = [np.zeros(0)]
+    for block in _blocks(partition, n_words):
+        lengths.append(_row_totals(block))
+        # An empty document has nothing to be divided, and shorter than one it can only be of no weight.
+        buffers.append(block, 1 / np.maximum(lengths[-1], 1.0))
+    return Shares(buffers.finish(n_words), np.concatenate(lengths))
+
+
 def _blocks(partition: Partition, n_words: int) -> Iterator[csr_array[Any]]:
     """The blocks of a partition over the words of the store."""
     columns = partition.columns

@@ -15,6 +15,7 @@ from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import InputError, StoreError, TooFewFactorsError
 from streaming_jsmf.linalg.eigen import Eigenpairs, nystrom_eigenpairs
 from streaming_jsmf.moments.store import MomentsStore, read_store
+from streaming_jsmf.moments.third_moment import TensorMoments, read_tensor_moments
 from streaming_jsmf.runtime.files import StorePath, store_path
 
 
@@ -68,9 +69,9 @@ class Moments:
         """F, N x L, with F F' ~ C + diag(D), read on each call; None after ``halko``."""
         return self._array("factor") if self.settings.range_finder == "factors" else None
 
-    def digests(self) -> dict[str, str]:
-        """What tells these moments from others: sha256 of their arrays, by name."""
-        return self.store.digests()
+    def digests(self, *, third_moment: bool = False) -> dict[str, str]:
+        """What tells these moments from others: sha256 of their arrays, by name; of the third moment only if asked."""
+        return self.store.digests(without=() if third_moment else ("third_moment",))
 
     def _array(self, name: str) -> NDArray[Any]:
         return self.store.read(name)
@@ -130,6 +131,17 @@ class Moments:
             )
         matrix: NDArray[np.float64] = self._array("cooccurrence")
         return matrix
+
+    def tensor_moments(self) -> TensorMoments:
+        """The three moments of LDA in the basis, read on each call. No scan.
+
+        Raises
+        ------
+        InputError
+            If the store lacks the third moment: with the command that adds it. If no document has three tokens, or
+            these are the moments of some partitions.
+        """
+        return read_tensor_moments(self.store)
 
     def cooccurrence_rows(self, words: Sequence[int] | NDArray[np.integer[Any]]) -> NDArray[np.float64]:
         """Rows of C for the given word ids, (len(words), N).

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import compress
 from typing import Any
 
@@ -142,10 +143,10 @@ def _take_back_basis(store: MomentsStore) -> None:
     _take_back_outcome(store, "basis", "is computed again from the final arrays of scan 1")
 
 
-def _take_back_projection(store: MomentsStore) -> None:
-    _take_back_outcome(store, "projection", "scan 2 is repeated")
-    if store.outcome("projection") is None:
-        ledger, keys = store.ledger("projection"), projection_keys(store)
+def _take_back_summed(store: MomentsStore, stage: str, remedy: str) -> None:
+    _take_back_outcome(store, stage, remedy)
+    if store.outcome(stage) is None:
+        ledger, keys = store.ledger(stage), projection_keys(store)
         _drop(ledger, damage_of_ledger(ledger, keys, fold_keys(keys, store.folds[-1]), finished=False))
 
 
@@ -162,7 +163,10 @@ _TAKE_BACK: Mapping[str, Callable[[MomentsStore], None]] = {
     "range": _take_back_range,
     "cooccurrence": _take_back_cooccurrence,
     "basis": _take_back_basis,
-    "projection": _take_back_projection,
+    "projection": partial(_take_back_summed, stage="projection", remedy="scan 2 is repeated"),
+    "third_moment": partial(
+        _take_back_summed, stage="third_moment", remedy="the pass for the third moment is repeated"
+    ),
 }
 
 

@@ -16,7 +16,7 @@ from streaming_jsmf.moments.checks import require_sound
 from streaming_jsmf.moments.cooccurrence import counting_bytes, require_exact_memory
 from streaming_jsmf.moments.engine import Crew
 from streaming_jsmf.moments.finish import finish_stages
-from streaming_jsmf.moments.manifest import load_partitions, moved, new_manifest
+from streaming_jsmf.moments.manifest import load_partitions, moved, new_manifest, with_third_moment
 from streaming_jsmf.moments.store import (
     MomentsStore,
     create_store,
@@ -25,6 +25,7 @@ from streaming_jsmf.moments.store import (
     resume_store,
     words_digest,
 )
+from streaming_jsmf.moments.third_moment import tensor_memory
 from streaming_jsmf.runtime.events import Listener, silent
 from streaming_jsmf.runtime.files import StorePath, exists
 from streaming_jsmf.runtime.lock import sole_writer
@@ -65,6 +66,8 @@ def _fixed_bytes(n_words: int, settings: ScanSettings, row_group: int) -> int:
     tall = 3 * 4 * n_words * min(settings.factor_width, n_words)
     if settings.exact:
         tall = max(tall, counting_bytes(n_words))
+    if settings.third_moment:
+        tall = max(tall, tensor_memory(n_words, min(settings.basis_width, n_words)))
     return row_group * BYTES_PER_NONZERO_READ + tall + ROW_BLOCK_BYTES
 
 
@@ -130,10 +133,11 @@ def scan_corpus(
     existing = resume_store(path, manifest)
     if existing is not None:
         _tell_what_else(existing, corpus)
-        if not existing.missing_stages and moved(existing.manifest, corpus) == existing.manifest:
+        if not existing.missing_stages and _asked(existing, corpus, settings) == existing.manifest:
             require_sound(existing)
             return existing
-    require_scan_memory(existing.manifest if existing else manifest, path, execution)
+    planned = _asked(existing, corpus, settings) if existing else manifest
+    require_scan_memory(planned, path, execution)
     with sole_writer(path):
         return _scan_alone(path, manifest, words, corpus, execution, listener)
 
@@ -149,11 +153,13 @@ def _scan_alone(
     # Looked at again: another process may have been at work until now.
     existing = resume_store(path, manifest)
     if existing is not None:
-        existing = _followed(existing, corpus)
         require_sound(existing)
     # The scheduler comes first: if it does not answer, no store is made or touched.
     with execution.runner() as arguments:
-        store = existing or create_store(path, manifest, words)
+        if existing is None:
+            store = create_store(path, manifest, words)
+        else:
+            store = _followed(existing, corpus, ScanSettings(**manifest["settings"]))
         try:
             finish_stages(store, Crew(arguments, execution.tasks_at_once(arguments), listener), [corpus])
             return store
@@ -192,9 +198,17 @@ def finish_store(
     return store
 
 
-def _followed(store: MomentsStore, corpus: Corpus) -> MomentsStore:
-    """The store, which looks for the corpus where it is now."""
+def _asked(store: MomentsStore, corpus: Corpus, settings: ScanSettings) -> Mapping[str, Any]:
+    """The manifest of a store that looks for the corpus where it is now, and has the third moment if that is asked."""
     manifest = moved(store.manifest, corpus)
+    return with_third_moment(manifest) if settings.third_moment else manifest
+
+
+def _followed(store: MomentsStore, corpus: Corpus, settings: ScanSettings) -> MomentsStore:
+    manifest = _asked(store, corpus, settings)
+    if settings.third_moment and not store.settings.third_moment:
+        # A corpus that is not where it was is better found before the store lacks anything.
+        load_partitions(manifest, str(store.path), [corpus])
     return store if manifest == store.manifest else replace_manifest(store, manifest)
 
 

@@ -16,6 +16,7 @@ from streaming_jsmf.moments.ledger import Partial
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.stages import RangeStage
 from streaming_jsmf.moments.store import MomentsStore
+from streaming_jsmf.moments.third_moment import TensorMoments
 from streaming_jsmf.runtime.blas import single_blas_thread
 
 Label = str | int | None
@@ -94,9 +95,16 @@ class SelectedMoments(Moments):
         """Rows of F F' - D of the selected partitions, (len(words), N)."""
         return self._factor_rows(np.asarray(words))
 
-    def digests(self) -> dict[str, str]:
+    def digests(self, *, third_moment: bool = False) -> dict[str, str]:
         """Of the store, and what was selected of it."""
-        return {**super().digests(), "partitions": self.partitions}
+        return {**super().digests(third_moment=third_moment), "partitions": self.partitions}
+
+    def tensor_moments(self) -> TensorMoments:
+        """Refused: partitions keep a factor, and no third moment."""
+        raise InputError(
+            f"{self.path}: the third moment is that of the whole store; leave --partitions out, or scan the "
+            "documents that are meant into a store of their own"
+        )
 
     def _eigenpairs(self) -> Eigenpairs:
         width = min(self.settings.basis_width, self.store.n_words)

@@ -31,7 +31,13 @@ from streaming_jsmf.moments.ledger import (
     repair_remedy,
     write_record,
 )
-from streaming_jsmf.moments.manifest import FORMAT_VERSION, MANIFEST_KEYS, part_keys, range_folds
+from streaming_jsmf.moments.manifest import (
+    FORMAT_VERSION,
+    MANIFEST_KEYS,
+    part_keys,
+    range_fingerprint,
+    range_folds,
+)
 from streaming_jsmf.runtime.files import (
     StorePath,
     exists,
@@ -52,6 +58,9 @@ from streaming_jsmf.runtime.zarr_arrays import (
 
 KIND = "streaming_jsmf.moments"
 
+#: Stages whose results are sums over all partitions, given the basis.
+GIVEN_THE_BASIS = ("projection", "third_moment")
+
 #: Final arrays: dimensions, symbol of the papers, meaning.
 VARIABLES: dict[str, tuple[tuple[str, ...], str, str]] = {
     "word": (("word",), "", "vocabulary"),
@@ -65,6 +74,9 @@ VARIABLES: dict[str, tuple[tuple[str, ...], str, str]] = {
     "basis_eigenvalues": (("component",), "", "their eigenvalues"),
     "projection": (("word", "component"), "C Q", "C times the basis, from scan 2"),
     "cooccurrence": (("word", "word_"), "C", "the whole matrix of Eq. 1, counted by scan 2 with --exact"),
+    "word_mean": (("word",), "M1", "mean of h / n over documents of three tokens or more"),
+    "pair_projection": (("word", "component"), "E2 Q", "as C Q, over documents of three tokens or more"),
+    "third_moment": (("triple",), "E3(Q, Q, Q)", "of the symmetric tensor the entries i <= j <= k in order"),
 }
 
 
@@ -96,9 +108,11 @@ class MomentsStore:
     @property
     def stages(self) -> tuple[str, ...]:
         """Stages that make the store complete, in order."""
+        third_moment = ("third_moment",) if self.settings.third_moment else ()
         if self.settings.exact:
-            return ("range", "cooccurrence", "basis")
-        return ("range", "basis", "projection") if self.settings.scans == 2 else ("range", "basis")
+            return ("range", "cooccurrence", "basis", *third_moment)
+        projection = ("projection",) if self.settings.scans == 2 else ()
+        return ("range", "basis", *projection, *third_moment)
 
     @property
     def keeps_partitions(self) -> bool:
@@ -136,9 +150,9 @@ class MomentsStore:
         """What the outcome of a stage is made of, as a key."""
         if stage == "words":
             return str(self.manifest["vocabulary"])
-        if stage != "projection":
+        if stage not in GIVEN_THE_BASIS:
             return self.folds[-1]
-        # Another basis, such as one that another processor computed in a repair, needs a projection of its own.
+        # Another basis, such as one that another processor computed in a repair, needs results of its own.
         basis = self.outcome("basis")
         return key_of(self.folds[-1], "" if basis is None else basis["arrays"]["basis"]["sha256"])
 
@@ -188,9 +202,9 @@ class MomentsStore:
         """Read a final array, verified against its digest; ``StoreError`` names what is damaged."""
         return read_array(self.path, name, self.array_digest(name), remedy=repair_remedy(self.path))
 
-    def digests(self) -> dict[str, str]:
-        """sha256 of every committed array, by name."""
-        records = [self.outcome(stage) for stage in ("words", *self.stages)]
+    def digests(self, *, without: Sequence[str] = ()) -> dict[str, str]:
+        """sha256 of every committed array, by name, but for the arrays of some stages."""
+        records = [self.outcome(stage) for stage in ("words", *self.stages) if stage not in without]
         return {
             name: str(fields["sha256"])
             for record in records
@@ -306,11 +320,13 @@ def _refuse_lost_root(path: StorePath) -> None:
 
 def _require_same(store: MomentsStore, wanted: Mapping[str, Any]) -> None:
     stored = store.manifest
-    if stored["settings_fingerprint"] != wanted["settings_fingerprint"]:
-        detail = differences(stored["settings"], wanted["settings"]) or "algorithm version"
+    # A third moment more or less makes no other store: it is added, or there.
+    if range_fingerprint(stored) != range_fingerprint(wanted):
+        ours, asked_for = ({**m["settings"], "third_moment": None} for m in (stored, wanted))
+        detail = differences(ours, asked_for) or "algorithm version"
         raise SettingsMismatchError(
             f"{store.path}: made with another settings ({detail}; fingerprint stored "
-            f"{stored['settings_fingerprint'][:12]}, asked {wanted['settings_fingerprint'][:12]}); give another "
+            f"{range_fingerprint(stored)[:12]}, asked {range_fingerprint(wanted)[:12]}); give another "
             "path or delete it"
         )
     asked = wanted["corpora"][0]

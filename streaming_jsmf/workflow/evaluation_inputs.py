@@ -13,6 +13,7 @@ from streaming_jsmf.corpus.simulate.truth_store import read_truth, read_truth_wo
 from streaming_jsmf.errors import InputError, StreamingJSMFError
 from streaming_jsmf.evaluation.inputs import Cooccurrence, TopicArrays
 from streaming_jsmf.model.store import Model, read_model
+from streaming_jsmf.moments.manifest import range_fingerprint
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.resample import require_parts, resampled
 from streaming_jsmf.moments.select import select_partitions
@@ -116,12 +117,13 @@ def _require_same_words(model: Model, moments: Moments) -> None:
 def _require_same_contents(model: Model, moments: Moments) -> None:
     """A store may have gained or lost documents, or have been made anew, since the model was inferred."""
     manifest, made = moments.store.manifest, model.provenance
+    # A third moment that was added since changes nothing else.
+    settings = range_fingerprint(manifest)
     fingerprints = [entry["fingerprint"] for entry in manifest["corpora"]]
     documents = model.metrics.get("n_documents")
     same = (
         made.get("corpus_fingerprints", fingerprints) == fingerprints
-        and made.get("settings_fingerprint", manifest["settings_fingerprint"])
-        == manifest["settings_fingerprint"]
+        and made.get("settings_fingerprint", settings) == settings
         and (made.get("partitions") is not None or documents in (None, moments.n_documents))
     )
     if not same:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from streaming_jsmf.config import InferSettings, ScanSettings
+from streaming_jsmf.config import InferSettings, ScanSettings, StodSettings
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.corpus.spec import load_spec
 from streaming_jsmf.errors import InputError
@@ -50,7 +50,7 @@ def fit(
     topics: Sequence[int],
     *,
     scan_settings: ScanSettings | None = None,
-    infer_settings: InferSettings | None = None,
+    infer_settings: InferSettings | StodSettings | None = None,
     moments: str | Path | None = None,
     execution: Execution | None = None,
     threads: int | None = None,
@@ -73,7 +73,8 @@ def fit(
     topics
         Numbers of topics, at least one.
     scan_settings, infer_settings
-        Everything but the numbers of topics, which ``topics`` decides.
+        Everything but the numbers of topics, which ``topics`` decides. With ``StodSettings`` the tensor engine, for
+        which the scan gets the third moment.
     moments
         Where the moments store is or goes; None: ``model`` with ``.moments`` appended. A store that was made
         for more topics and with the same other settings is used as it is.
@@ -93,9 +94,11 @@ def fit(
     place = moments_beside(target) if moments is None else store_path(moments, "a moments store")
     targets = {k: target if len(topics) == 1 else target / f"k={k}" for k in topics}
     base = infer_settings or InferSettings(topics[0])
-    wanted = {k: replace(base, n_topics=k) for k in topics}
+    wanted: dict[int, InferSettings | StodSettings] = {k: replace(base, n_topics=k) for k in topics}
     _refuse_taken_paths(target, tuple(targets.values()), overwrite)
     settings = replace(scan_settings or ScanSettings(), max_topics=max(topics))
+    if isinstance(base, StodSettings):
+        settings = replace(settings, third_moment=True)
     source = _ingested(corpus, target, execution, listener)
     store = scan(source, place, _serving(place, settings), execution, listener)
     for k, path in targets.items():
@@ -137,16 +140,19 @@ def _refuse_taken_paths(model: StorePath, targets: tuple[StorePath, ...], overwr
 
 
 def _serving(path: StorePath, wanted: ScanSettings) -> ScanSettings:
-    """The settings of the store at ``path`` if they differ by a larger ``max_topics`` only, else those wanted."""
+    """The settings of the store at ``path`` if they differ by a larger ``max_topics`` only, else those wanted.
+
+    A third moment is added where it is wanted, and harms nobody where it is there.
+    """
     if not exists(path / "zarr.json"):
         return wanted
-    stored = read_store(path).settings
+    stored = replace(read_store(path).settings, third_moment=wanted.third_moment)
     if stored.max_topics <= wanted.max_topics or replace(stored, max_topics=wanted.max_topics) != wanted:
         return wanted
     logger.info("%s: this scan carries up to %d topics and is used as it is", path, stored.max_topics)
     return stored
 
 
-def _is_same(path: StorePath, moments: Moments, settings: InferSettings) -> bool:
+def _is_same(path: StorePath, moments: Moments, settings: InferSettings | StodSettings) -> bool:
     stored = read_model(path, ()).provenance["fingerprint"]
     return bool(stored == model_fingerprint(moments, settings))

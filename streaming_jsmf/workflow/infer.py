@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from streaming_jsmf.config import InferSettings, fingerprint
+from streaming_jsmf.config import InferSettings, StodSettings, fingerprint
 from streaming_jsmf.errors import InputError, TooFewFactorsError
 from streaming_jsmf.inference.anchors import DegenerateAnchorsError, RejectedAnchorError
 from streaming_jsmf.inference.correlations import reconstruction_error
 from streaming_jsmf.inference.law import AnchorRules, AnchorWordTopics, low_rank_anchor_words
-from streaming_jsmf.inference.words import characteristic_words, label_words, prominent_words
 from streaming_jsmf.linalg.eigen import Eigenpairs
 from streaming_jsmf.linalg.simplex import HAVE_NUMBA
 from streaming_jsmf.model.store import Model, require_free_path, write_model
+from streaming_jsmf.moments.manifest import range_fingerprint
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.select import SelectedMoments, select_partitions
 from streaming_jsmf.rectification.result import Rectification
@@ -27,13 +28,9 @@ from streaming_jsmf.runtime.files import StorePath, store_path
 from streaming_jsmf.runtime.memory import peak_memory
 from streaming_jsmf.runtime.provenance import package_versions
 from streaming_jsmf.workflow.certificates import rectification_certificates, spectral_certificates
+from streaming_jsmf.workflow.fitted import Fitted, word_lists
+from streaming_jsmf.workflow.infer_stod import fit_tensor_topics
 from streaming_jsmf.workflow.rectify import rectify
-
-#: Words listed for each topic; a reader wants 10, a labeller more.
-LISTED_WORDS = 20
-
-#: Words that stand for a topic where there is no room for more.
-LABEL_WORDS = 3
 
 
 class _Stopwatch:
@@ -52,7 +49,7 @@ class _Stopwatch:
 def infer(
     moments: str | Path | StorePath | Moments,
     model: str | Path | StorePath,
-    settings: InferSettings,
+    settings: InferSettings | StodSettings,
     *,
     partitions: str | None = None,
     threads: int | None = None,
@@ -61,8 +58,9 @@ def infer(
 ) -> Model:
     """Fit one model from a moments store and write it. No pass over the corpus.
 
-    Eigenpairs, rectification, LAW (LR-JSMF, Algorithm 6 without its scan). The result does not depend on
-    ``threads`` (None: one for each core). With ``partitions`` only those whose label it names (``select_partitions``).
+    Eigenpairs, rectification, LAW (LR-JSMF, Algorithm 6 without its scan); with ``StodSettings`` the tensor engine
+    instead (``fit_tensor_topics``). The result does not depend on ``threads`` (None: one for each core). With
+    ``partitions`` only those whose label it names (``select_partitions``).
 
     Raises
     ------
@@ -82,7 +80,11 @@ def infer(
 
 
 def fit_moments(
-    moments: Moments, settings: InferSettings, *, threads: int | None = None, listener: Listener = silent
+    moments: Moments,
+    settings: InferSettings | StodSettings,
+    *,
+    threads: int | None = None,
+    listener: Listener = silent,
 ) -> Model:
     """Fit one model in memory; see ``infer``."""
     if threads is not None and threads < 1:
@@ -91,33 +93,50 @@ def fit_moments(
     watch = _Stopwatch()
     # Many BLAS threads change the bits of every product; our own threads take fixed blocks instead.
     with single_blas_thread():
-        pairs = moments.eigenpairs(settings.n_topics)
-        spectrum = spectral_certificates(moments, pairs, settings.n_topics)
-        watch.lap("eigenpairs")
-        rectification = rectify(moments, pairs, settings, workers, listener)
-        watch.lap("rectification")
-        topics = _anchor_word_topics(moments, rectification, settings, workers)
-        watch.lap("anchor_words")
-        arrays = _arrays(moments, pairs, rectification, topics)
-        metrics = {**_metrics(moments, settings, rectification, topics), **spectrum}
-        watch.lap("words")
-    provenance = {
-        "engine": "lr-jsmf",
+        if isinstance(settings, StodSettings):
+            fitted = fit_tensor_topics(moments, settings, watch.lap, listener)
+        else:
+            fitted = _fit_anchor_word_topics(moments, settings, workers, watch.lap, listener)
+    return Model(fitted.arrays, settings.fields(), fitted.metrics, _provenance(moments, settings, watch))
+
+
+def _provenance(
+    moments: Moments, settings: InferSettings | StodSettings, watch: _Stopwatch
+) -> dict[str, Any]:
+    return {
+        "engine": settings.engine,
         "moments": str(moments.path),
         "fingerprint": model_fingerprint(moments, settings),
         "corpus_fingerprints": [entry["fingerprint"] for entry in moments.store.manifest["corpora"]],
         "scan_settings": moments.store.manifest["settings"],
-        "settings_fingerprint": moments.store.manifest["settings_fingerprint"],
+        "settings_fingerprint": range_fingerprint(moments.store.manifest),
         "partitions": moments.partitions if isinstance(moments, SelectedMoments) else None,
         "versions": package_versions(),
         "stages": watch.stages,
     }
-    return Model(arrays, settings.fields(), metrics, provenance)
 
 
-def model_fingerprint(moments: Moments, settings: InferSettings) -> str:
+def model_fingerprint(moments: Moments, settings: InferSettings | StodSettings) -> str:
     """sha256 over the moments' values and the settings: equal fingerprints mean equal models."""
-    return fingerprint({"moments": moments.digests(), "settings": settings.fields()})
+    digests = moments.digests(third_moment=isinstance(settings, StodSettings))
+    return fingerprint({"moments": digests, "settings": settings.fields()})
+
+
+def _fit_anchor_word_topics(
+    moments: Moments, settings: InferSettings, threads: int, lap: Callable[[str], None], listener: Listener
+) -> Fitted:
+    """What LR-JSMF makes of a store; ``lap`` is called with the name of each stage when it is done."""
+    pairs = moments.eigenpairs(settings.n_topics)
+    spectrum = spectral_certificates(moments, pairs, settings.n_topics)
+    lap("eigenpairs")
+    rectification = rectify(moments, pairs, settings, threads, listener)
+    lap("rectification")
+    topics = _anchor_word_topics(moments, rectification, settings, threads)
+    lap("anchor_words")
+    arrays = _arrays(moments, pairs, rectification, topics)
+    metrics = {**_metrics(moments, settings, rectification, topics), **spectrum}
+    lap("words")
+    return Fitted(arrays, metrics)
 
 
 def _anchor_word_topics(
@@ -165,32 +184,21 @@ def _word_ids(moments: Moments, groups: tuple[tuple[str, ...], ...]) -> tuple[tu
 def _arrays(
     moments: Moments, pairs: Eigenpairs, rectification: Rectification, topics: AnchorWordTopics
 ) -> dict[str, Any]:
-    n_topics, n_words = topics.anchors.words.size, len(moments.words)
-    listed = min(LISTED_WORDS, n_words)
     mass = np.where(topics.rectified_row_sum > 0, topics.rectified_row_sum, 0.0) @ topics.topic_given_word
-    numbers = np.arange(n_topics, dtype=np.int64)
-    prominent = prominent_words(topics.word_topic, listed)
-    characteristic = characteristic_words(moments.cooccurrence_rows(topics.anchors.words), listed)
+    lists = word_lists(moments, topics.word_topic, topics.anchors.words)
     return {
-        "word": np.array(moments.words, dtype=object),
-        "topic": numbers,
-        "topic_": numbers,
-        "rank": np.arange(listed, dtype=np.int64),
+        **lists,
+        "topic_": lists["topic"],
         "anchors": topics.anchors.words,
         "pivots": topics.anchors.pivots,
         "word_topic": topics.word_topic,
         "topic_given_word": topics.topic_given_word,
         "topic_topic": topics.topic_topic,
         "topic_probability": mass / mass.sum(),
-        "eigenvalues": pairs.values[:n_topics],
+        "eigenvalues": pairs.values[: topics.anchors.words.size],
         "rectified": rectification.rectified,
         "row_sum": moments.row_sum,
         "rectified_row_sum": topics.rectified_row_sum,
-        "term_count": moments.term_count,
-        "document_frequency": moments.document_frequency,
-        "prominent_words": prominent,
-        "characteristic_words": characteristic,
-        "label_words": label_words(prominent, characteristic, LABEL_WORDS),
     }
 
 

@@ -101,7 +101,8 @@ def _describe_model(path: StorePath) -> dict[str, Any]:
     return {
         "kind": "model",
         "complete": True,
-        "topics": int(model.arrays["anchors"].size),
+        "engine": model.engine,
+        "topics": int(model.arrays["topic_probability"].size),
         "words": int(model.arrays["word"].size),
         "settings": dict(model.settings),
         "metrics": dict(model.metrics),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from streaming_jsmf.config import ScanSettings
@@ -148,7 +148,7 @@ def _require_same(
 ) -> None:
     """A slip of the path must not change another store."""
     found = read_store(store)
-    if settings is not None and settings != found.settings:
+    if settings is not None and found.settings not in (settings, replace(settings, third_moment=True)):
         raise SettingsMismatchError(
             f"{store}: has settings of its own, which cannot change; leave the options of the scan out, or scan into "
             "another path"

@@ -1,0 +1,156 @@
+"""STOD: from moments in a basis to topics and their Dirichlet prior, for one K and alpha0. No data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+
+from streaming_jsmf.config import AUTO, StodSettings
+from streaming_jsmf.inference.stod.power import Components, decompose, refine
+from streaming_jsmf.inference.stod.recovery import Recovered, recover, shares_of
+from streaming_jsmf.inference.stod.whitening import (
+    CoreMoments,
+    Whitening,
+    core_moments,
+    ritz_residuals,
+    whiten,
+    whitened_product,
+    whitened_tensor,
+)
+from streaming_jsmf.linalg.document_tensor import BasisMoments
+
+#: alpha0 is looked for between these, to this factor; with so many restarts and such vectors, of which the shares are
+#: right to 1e-8. The topics come from all restarts.
+LOWEST_ALPHA0, HIGHEST_ALPHA0, ALPHA0_TOLERANCE = 0.01, 50.0, 1e-3
+SEARCH_RESTARTS, SEARCH_POLISH = 10, 1e-4
+
+#: Most evaluations of the search.
+MOST_EVALUATIONS = 30
+
+Told = Callable[[int, float, float], None]
+
+#: Sweeps of the refinement.
+REFINE_SWEEPS = 200
+
+
+class NoTopicsError(ValueError):
+    """The moments hold no topic at all; the message says why."""
+
+
+@dataclass(frozen=True)
+class TensorTopics:
+    """What STOD finds.
+
+    Attributes
+    ----------
+    recovered
+        The topics, by falling share; their number is K or less.
+    alpha0
+        Sum of the prior that was used.
+    alpha0_at_end
+        Whether ``auto`` ended at a limit of its range, which is a warning.
+    whitening, residuals
+        Eigenpairs of M2, and how far the basis is from holding each, relative to its eigenvalue.
+    components
+        Of the whitened tensor, all of them.
+    """
+
+    recovered: Recovered
+    alpha0: float
+    alpha0_at_end: bool
+    whitening: Whitening
+    residuals: NDArray[np.float64]
+    components: Components
+
+    @property
+    def alpha(self) -> NDArray[np.float64]:
+        """(k,) alpha0 / lambda*^2."""
+        return self.alpha0 * self.recovered.shares
+
+
+def tensor_topics(
+    moments: BasisMoments,
+    basis: NDArray[np.float64],
+    settings: StodSettings,
+    told: Told | None = None,
+) -> TensorTopics:
+    """Whiten, decompose, recover (Algorithm 2 after its scans).
+
+    Parameters
+    ----------
+    moments
+        In the basis.
+    basis
+        Q, N x m, m at least K.
+    told
+        Called after each step of the search for alpha0, with its number, alpha0, and the sum of the shares.
+
+    Raises
+    ------
+    NoTopicsError
+        If M2 has no eigenvalue above the floor, or no component is a topic.
+    """
+    core = core_moments(moments, basis)
+    alpha0, at_end = settings.alpha0, False
+    if alpha0 == AUTO:
+        alpha0, at_end = find_alpha0(core, settings, told)
+    assert not isinstance(alpha0, str)
+    whitening = whiten(core, alpha0, settings.n_topics)
+    if not whitening.values.size:
+        raise NoTopicsError(f"the second moment has no positive eigenvalue at alpha0 = {alpha0:g}")
+    components = _components(core, whitening, alpha0, settings)
+    product = whitened_product(moments, core, whitening, alpha0)
+    residuals = ritz_residuals(product, basis, whitening)
+    recovered = recover(product, components, moments.word_mean, settings.threshold)
+    if not recovered.eigenvalues.size:
+        raise NoTopicsError(f"no component is a topic at alpha0 = {alpha0:g}")
+    return TensorTopics(recovered, alpha0, at_end, whitening, residuals, components)
+
+
+def _components(core: CoreMoments, whitening: Whitening, alpha0: float, settings: StodSettings) -> Components:
+    tensor = whitened_tensor(core, whitening, alpha0)
+    found = decompose(tensor, restarts=settings.restarts, iterations=settings.iterations, seed=settings.seed)
+    return refine(tensor, found, REFINE_SWEEPS) if settings.refine == "als" else found
+
+
+def find_alpha0(core: CoreMoments, settings: StodSettings, told: Told | None = None) -> tuple[float, bool]:
+    """The alpha0 at which the shares of all components sum to 1; the sum falls as alpha0 grows.
+
+    Right only where K is. Found by bracketing its logarithm (Brent); the second value says that it lies beyond an end
+    of the range, which is then returned.
+    """
+    ends = math.log(LOWEST_ALPHA0), math.log(HIGHEST_ALPHA0)
+
+    @cache
+    def excess(logarithm: float) -> float:
+        total = _share_sum(core, math.exp(logarithm), settings)
+        if told is not None:
+            told(excess.cache_info().misses, math.exp(logarithm), total)
+        return total - 1.0
+
+    if excess(ends[0]) <= 0:
+        return LOWEST_ALPHA0, True
+    if excess(ends[1]) >= 0:
+        return HIGHEST_ALPHA0, True
+    found: float = brentq(
+        excess, *ends, xtol=math.log1p(ALPHA0_TOLERANCE), maxiter=MOST_EVALUATIONS, disp=False
+    )
+    return math.exp(found), False
+
+
+def _share_sum(core: CoreMoments, alpha0: float, settings: StodSettings) -> float:
+    whitening = whiten(core, alpha0, settings.n_topics)
+    found = decompose(
+        whitened_tensor(core, whitening, alpha0),
+        restarts=min(settings.restarts, SEARCH_RESTARTS),
+        iterations=settings.iterations,
+        seed=settings.seed,
+        tolerance=SEARCH_POLISH,
+    )
+    return float(shares_of(found.values).sum())

@@ -1,0 +1,148 @@
+"""Components of a symmetric tensor that is nearly orthogonal: the power method with deflation (lines 1.6 to 1.16)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streaming_jsmf.linalg.tensor import cube
+
+#: Restarts that all move less than this in a step are done: what is left is for the winner's polish. They run in
+#: float32, in half the time; only where the winner ends is kept of them.
+RESTART_TOLERANCE = 1e-4
+
+#: The winner of the restarts is iterated until it moves less than this, or so many times.
+POLISH_TOLERANCE, POLISH_STEPS = 1e-12, 5000
+
+Float = TypeVar("Float", np.float32, np.float64)
+
+
+@dataclass(frozen=True)
+class Components:
+    """T ~ sum over t of ``values[t]`` v_t (x) v_t (x) v_t, in the order in which they were found.
+
+    Attributes
+    ----------
+    values
+        (k,) not negative.
+    vectors
+        (k, k) unit columns v_t.
+    largest_step
+        How far the worst polished vector still moved in its last step.
+    """
+
+    values: NDArray[np.float64]
+    vectors: NDArray[np.float64]
+    largest_step: float
+
+
+def decompose(
+    tensor: NDArray[np.float64],
+    *,
+    restarts: int,
+    iterations: int,
+    seed: int,
+    tolerance: float = POLISH_TOLERANCE,
+) -> Components:
+    """Find as many components as the tensor is wide, the strongest first.
+
+    All restarts of a component are one matrix: a step of all of them is one product. Costs
+    k x ``iterations`` x ``restarts`` x k^3 multiplications.
+
+    Parameters
+    ----------
+    tensor
+        k x k x k, symmetric.
+    restarts, iterations
+        Random starts of each component, and steps of each.
+    seed
+        Of the starts.
+    tolerance
+        The winner of the restarts is iterated until it moves less; its value is then right to the square of that.
+    """
+    k = tensor.shape[0]
+    random = np.random.Generator(np.random.Philox(key=seed))
+    rest = np.ascontiguousarray(tensor).reshape(k * k, k).copy()
+    values, vectors, largest = np.zeros(k), np.zeros((k, k)), 0.0
+    for t in range(k):
+        start = _best_start(rest.astype(np.float32), random.standard_normal((restarts, k)), iterations)
+        vector, step = _polished(rest, start, tolerance)
+        value = float((_step(rest, vector) @ vector.T)[0, 0])
+        rest -= (value * cube(vector[0])).reshape(k * k, k)
+        values[t], vectors[:, t], largest = value, vector[0], max(largest, step)
+    return Components(values, vectors, largest)
+
+
+def _best_start(rest: NDArray[np.float32], starts: NDArray[np.float64], steps: int) -> NDArray[np.float64]:
+    """Iterate each row, unless all stand nearly still before, and return the one of largest T(v, v, v), 1 x k."""
+    rows = _unit(starts).astype(np.float32)
+    for _ in range(steps):
+        following = _unit(_step(rest, rows))
+        moved = np.abs(following - rows).max(initial=0.0)
+        rows = following
+        if moved < RESTART_TOLERANCE:
+            break
+    # Of equal ones the first.
+    best = int(np.argmax(np.einsum("ri,ri->r", _step(rest, rows), rows)))
+    return rows[best : best + 1].astype(np.float64)
+
+
+def _step(rest: NDArray[Float], rows: NDArray[Float]) -> NDArray[Float]:
+    """T(I, v, v) for each row v."""
+    outer = rows[:, :, None] * rows[:, None, :]
+    return np.asarray(outer.reshape(len(rows), -1) @ rest)
+
+
+def _unit(rows: NDArray[Float]) -> NDArray[Float]:
+    lengths = np.sqrt(np.einsum("ri,ri->r", rows, rows))
+    # A tensor of zeros sends everything to zero.
+    lengths[lengths == 0] = 1
+    return np.asarray(rows / lengths[:, None])
+
+
+def _polished(
+    rest: NDArray[np.float64], vector: NDArray[np.float64], tolerance: float
+) -> tuple[NDArray[np.float64], float]:
+    """Iterate a vector (1 x k) until it stands still; also the length of its last step."""
+    moved = 0.0
+    for _ in range(POLISH_STEPS):
+        following = _unit(_step(rest, vector))
+        moved = float(np.linalg.norm(following - vector))
+        vector = following
+        if moved < tolerance:
+            break
+    return vector, moved
+
+
+def refine(tensor: NDArray[np.float64], components: Components, sweeps: int) -> Components:
+    """Fit T by components that need not be orthogonal: alternating least squares from those of ``decompose``.
+
+    One factor is solved for with the other two held, and takes the place of all three. Fits the tensor better; whether
+    the topics are better depends on the corpus.
+
+    Parameters
+    ----------
+    tensor
+        k x k x k, symmetric.
+    sweeps
+        At most; it ends earlier where the vectors stand still.
+    """
+    k = tensor.shape[0]
+    flat = tensor.reshape(k, k * k)
+    values, vectors = components.values.copy(), components.vectors.copy()
+    moved = 0.0
+    for _ in range(sweeps):
+        products = (vectors[:, None, :] * vectors[None, :, :]).reshape(k * k, -1)
+        gram = (vectors.T @ vectors) ** 2
+        # A repeated component makes this singular.
+        solved = flat @ products @ np.linalg.pinv(gram, hermitian=True)
+        values = np.linalg.norm(solved, axis=0)
+        following = solved / np.where(values > 0, values, 1.0)
+        moved = float(np.linalg.norm(following - vectors, axis=0).max(initial=0.0))
+        vectors = following
+        if moved < POLISH_TOLERANCE:
+            break
+    return Components(values, vectors, moved)

@@ -1,0 +1,196 @@
+"""What documents add to the moments of LDA in a basis: the sums behind STOD's second and third moment.
+
+Letters of Wang, Liu, Song, Han (ECML-PKDD 2014): c counts of a document, l its length. Q is an orthonormal basis
+(N x m), p = Q'c, w the weight of the document, h = 1 / (l (l - 1)), rho = h / (l - 2). The corrections of the third
+moment for repeated words leave the loop over documents: they hang on c p' and c alone (Eqs. 8 to 11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from streaming_jsmf.config import DocumentWeights
+from streaming_jsmf.linalg.document_kernel import add_back
+from streaming_jsmf.linalg.products import multiply_rows
+from streaming_jsmf.linalg.tensor import COLUMN_BLOCK, CubeSum
+from streaming_jsmf.linalg.typing import FloatArray
+from streaming_jsmf.linalg.weights import document_weights
+from streaming_jsmf.timing import span
+
+#: A document of fewer tokens has no triple of words. It counts in none of the three moments, so that summing one
+#: gives the next.
+SHORTEST_DOCUMENT = 3
+
+#: Documents whose products are held at once: within a cache near the core at the usual widths, and few enough that
+#: the sums of float32 stay short.
+DOCUMENT_BLOCK = 4096
+
+
+@dataclass(frozen=True)
+class TensorSums:
+    """Additive statistics of a set of documents, given Q; none is divided by ``total_weight``.
+
+    Attributes
+    ----------
+    third
+        (m (m + 1) (m + 2) / 6,) sum of w rho p (x) p (x) p, packed (``linalg.tensor``).
+    triples, pairs
+        (N, m) sums of w rho c p' and of w h c p'.
+    triple_counts, pair_counts, shares
+        (N,) sums of w rho c, of w h c and of w c / l.
+    n_documents, total_weight
+        Documents of three tokens or more, and the sum of w.
+    """
+
+    third: NDArray[np.float64]
+    triples: NDArray[np.float64]
+    pairs: NDArray[np.float64]
+    triple_counts: NDArray[np.float64]
+    pair_counts: NDArray[np.float64]
+    shares: NDArray[np.float64]
+    n_documents: int
+    total_weight: float
+
+
+def tensor_weights(lengths: NDArray[np.float64], scheme: DocumentWeights) -> NDArray[np.float64]:
+    """Weights of documents of these lengths (tokens) in STOD's moments: 0 below three tokens."""
+    return np.where(lengths < SHORTEST_DOCUMENT, 0.0, document_weights(lengths, scheme))
+
+
+def tensor_sums(
+    shares: csr_array[Any], lengths: NDArray[np.float64], weights: NDArray[np.float64], basis: FloatArray
+) -> TensorSums:
+    """Add up what documents contribute. Products have the precision of ``shares`` and ``basis``, sums are float64.
+
+    Shares instead of counts keep float32 far from its limits, whatever the length of a document.
+
+    Parameters
+    ----------
+    shares
+        c / l, documents x words (CSR).
+    lengths, weights
+        Of the documents; see ``tensor_weights``.
+    basis
+        Q, N x m, of the type of ``shares``.
+    """
+    n_words, width = basis.shape
+    basis = np.ascontiguousarray(basis)
+    factors = _factors(lengths, weights)
+    cubes = CubeSum(width)
+    triples, pairs = np.zeros((n_words, width)), np.zeros((n_words, width))
+    counts = np.zeros((n_words, 3))
+    for rows in _blocks(shares.shape[0]):
+        part = _rows(shares, rows)
+        projected = np.empty((part.shape[0], width), basis.dtype)
+        with span("products"):
+            multiply_rows(part.indptr, part.indices, part.data, basis, projected)
+            by_word = part.tocsc()
+            scales = factors.products[rows].astype(basis.dtype)
+            csc = (by_word.data, by_word.indices, by_word.indptr)
+            add_back(*csc, projected, scales, triples, pairs, factors.counts[rows], counts)
+        with span("cubes"):
+            cubes.add_cubes(projected.T, factors.cubes[rows])
+    triple_counts, pair_counts, mean = (np.ascontiguousarray(column) for column in counts.T)
+    return TensorSums(
+        cubes.packed(),
+        triples,
+        pairs,
+        triple_counts,
+        pair_counts,
+        mean,
+        int(np.count_nonzero(weights)),
+        float(weights.sum()),
+    )
+
+
+@dataclass(frozen=True)
+class _Factors:
+    """What each document's products of shares are multiplied by.
+
+    ``cubes`` (documents,), ``products`` (documents, 2) for triples and pairs, ``counts`` (documents, 3).
+    """
+
+    cubes: NDArray[np.float64]
+    products: NDArray[np.float64]
+    counts: NDArray[np.float64]
+
+
+def _factors(lengths: NDArray[np.float64], weights: NDArray[np.float64]) -> _Factors:
+    # Shorter documents have weight 0; the maximum only spares them a division by 0.
+    n = np.maximum(lengths, SHORTEST_DOCUMENT)
+    single = weights / (n - 1)
+    double = single / (n - 2)
+    return _Factors(
+        double * n * n,
+        np.stack([double * n, single * n], axis=1),
+        np.stack([double, single, weights], axis=1),
+    )
+
+
+def _blocks(n_documents: int) -> Iterator[slice]:
+    for start in range(0, n_documents, DOCUMENT_BLOCK):
+        yield slice(start, min(start + DOCUMENT_BLOCK, n_documents))
+
+
+def _rows(block: csr_array[Any], rows: slice) -> csr_array[Any]:
+    """Some rows as views; scipy's own slicing copies them."""
+    indptr = block.indptr[rows.start : rows.stop + 1]
+    values = slice(indptr[0], indptr[-1])
+    buffers = (block.data[values], block.indices[values], indptr - indptr[0])
+    return csr_array(buffers, shape=(indptr.size - 1, block.shape[1]), copy=False)
+
+
+@dataclass(frozen=True)
+class BasisMoments:
+    """The first three moments of LDA as STOD needs them: exact in words where they are vectors, else in the basis.
+
+    Attributes
+    ----------
+    word_mean
+        M1, (N,): mean of c / l.
+    pair_projection
+        E2 Q, N x m.
+    third
+        E3(Q, Q, Q), packed.
+    """
+
+    word_mean: NDArray[np.float64]
+    pair_projection: NDArray[np.float64]
+    third: NDArray[np.float64]
+
+
+def basis_moments(
+    sums: TensorSums, basis: NDArray[np.float64], dtype: type[np.floating[Any]]
+) -> BasisMoments:
+    """Divide the sums of all documents by their weight, and take off what repeated words add.
+
+    E3 = [A1 - sym(A2) + 2 A3] / W. In the basis both corrections are sums over words of f (x) q (x) q over its three
+    places, with q the word's row of Q and f that of F = G - (2/3) diag(a) Q: A3 is symmetric, so a third of it goes
+    to each place.
+
+    Parameters
+    ----------
+    sums
+        Of documents with a total weight above 0. The second moment takes the place of ``pairs``: both are as large as
+        the basis.
+    basis
+        Q, N x m.
+    dtype
+        Precision of the products over words.
+    """
+    corrections, pairs = CubeSum(basis.shape[1]), sums.pairs
+    for start in range(0, basis.shape[0], COLUMN_BLOCK):
+        rows = slice(start, start + COLUMN_BLOCK)
+        q = basis[rows]
+        f = sums.triples[rows] - (2.0 / 3.0) * sums.triple_counts[rows, None] * q
+        corrections.add_mixed(q.T.astype(dtype), f.T.astype(dtype))
+        pairs[rows] -= sums.pair_counts[rows, None] * q
+        pairs[rows] /= sums.total_weight
+    third = (sums.third - corrections.packed()) / sums.total_weight
+    return BasisMoments(sums.shares / sums.total_weight, pairs, third)

@@ -1,0 +1,108 @@
+"""The verb ``evaluate`` on models of the tensor engine, which have no anchors and no correlations."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+
+from streaming_jsmf.cli.main import run
+from streaming_jsmf.config import InferSettings, ScanSettings, StodSettings
+from streaming_jsmf.corpus.simulate.truth_store import read_truth
+from streaming_jsmf.evaluation.matching import match_topics
+from streaming_jsmf.model.store import read_model
+from streaming_jsmf.workflow.evaluate import evaluate
+from streaming_jsmf.workflow.infer import infer
+from streaming_jsmf.workflow.simulate import simulate
+from tests.stores import scanned
+
+SCHEMA = json.loads(
+    (Path(__file__).parent.parent / "docs" / "schemas" / "evaluate.schema.json").read_text(encoding="utf-8")
+)
+K = 4
+SETTINGS = ScanSettings(max_topics=K, partition_nonzeros=4000)
+LACKING = {"approximation", "relative_approximation", "dominancy", "relative_dominancy"}
+
+
+def printed(capsys: pytest.CaptureFixture[str], *command: object) -> Any:
+    """What a verb printed as JSON."""
+    capsys.readouterr()
+    assert run([str(argument) for argument in command]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A simulated corpus with its truth, and what the verb ``fit`` makes of it."""
+    root = tmp_path_factory.mktemp("stod_evaluate")
+    simulate(root / "corpus", documents=2000, vocabulary_size=80, topics=K, mean_length=50)
+    options = ("--topics", K, "--engine", "stod", "--partition-nonzeros", 4000, "--scheduler", "synchronous")
+    assert run(["fit", *map(str, (root / "corpus", root / "model", *options))]) == 0
+    return root
+
+
+def test_a_model_alone_gives_what_its_moments_allow(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = printed(capsys, "evaluate", folder / "model", "--json")
+    jsonschema.Draft202012Validator(SCHEMA).validate(shown)
+    assert (shown["engine"], shown["n_topics"]) == ("stod", K)
+    nulls = {name for name, value in shown["metrics"].items() if value is None}
+    assert nulls == LACKING | {"coherence", "u_mass", "npmi", "recovery_error", "stability"}
+    assert {shown["missing"][name] for name in LACKING} == {"the model has no topic_topic"}
+    assert "engine lr-jsmf" in shown["missing"]["stability"]
+    assert shown["certificates"]["topics_found"] == K
+    assert shown["warnings"] == []
+
+
+def test_corpus_and_truth_add_what_they_tell(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    corpus = folder / "corpus"
+    before = printed(capsys, "topics", folder / "model", "--json")
+    shown = printed(capsys, "evaluate", folder / "model", "--corpus", corpus, "--truth", corpus, "--json")
+    jsonschema.Draft202012Validator(SCHEMA).validate(shown)
+    assert shown["corpus"]["training"] is True
+    assert {name for name, value in shown["metrics"].items() if value is None} == LACKING | {"stability"}
+    model = read_model(folder / "model")
+    expected = match_topics(model.arrays["word_topic"], read_truth(corpus).word_topic).mean_l1
+    assert shown["metrics"]["recovery_error"] == pytest.approx(expected)
+    assert expected < 0.25
+    assert all("anchor" not in topic for topic in shown["topics"])
+    # From now on characteristic words are those of exact rows; at full rank these are the factor's rows too.
+    after = printed(capsys, "topics", folder / "model", "--json")
+    assert [row["prominent"] for row in after] == [row["prominent"] for row in before]
+    assert [row["characteristic"] for row in after] == [topic["characteristic"] for topic in shown["topics"]]
+
+
+def test_a_table_for_people(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["evaluate", str(folder / "model")]) == 0
+    shown = capsys.readouterr().out
+    assert "distinct_share" in shown
+    assert "missing: approximation" in shown
+    assert "the model has no topic_topic" in shown
+
+
+def test_a_third_moment_added_later_leaves_models_what_they_were(folder: Path, tmp_path: Path) -> None:
+    moments = scanned(folder / "corpus", tmp_path / "moments", SETTINGS, keep=False)
+    infer(moments, tmp_path / "before", InferSettings(K, max_iterations=3))
+    added = ScanSettings(**{**SETTINGS.fields(), "third_moment": True})
+    moments = scanned(folder / "corpus", tmp_path / "moments", added, keep=False)
+    infer(moments, tmp_path / "after", InferSettings(K, max_iterations=3))
+    infer(moments, tmp_path / "stod", StodSettings(K))
+    shown = {name: evaluate(tmp_path / name) for name in ("before", "after", "stod")}
+    assert {document["moments"] for document in shown.values()} == {str(tmp_path / "moments")}
+    assert shown["before"]["metrics"] == shown["after"]["metrics"]
+    fingerprints = [read_model(tmp_path / name, ()).provenance["fingerprint"] for name in ("before", "after")]
+    assert fingerprints[0] == fingerprints[1]
+
+
+def test_labels_belong_to_one_topic_only(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = printed(capsys, "topics", folder / "model", "--json")
+    labels = [word for row in rows for word in row["label"]]
+    assert len(labels) == len(set(labels)) == 3 * K
+    for row in rows:
+        assert "anchor" not in row
+        assert row["label"][0] in row["prominent"] + row["characteristic"]
+    table = read_model(folder / "model").arrays["label_words"]
+    assert np.unique(table).size == table.size

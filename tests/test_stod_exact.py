@@ -1,0 +1,123 @@
+"""The third moment of a store that counts the whole C: one more stage after it, added, kept up and mended like it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from streaming_jsmf.cli.main import run
+from streaming_jsmf.config import ScanSettings, StodSettings
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.evaluation.matching import match_topics
+from streaming_jsmf.moments.manifest import load_partitions
+from streaming_jsmf.moments.reader import open_moments
+from streaming_jsmf.moments.scan import scan_memory
+from streaming_jsmf.moments.store import read_store
+from streaming_jsmf.workflow.infer import fit_moments
+from tests.corpora import write_corpus
+from tests.stores import SMALL, changed, digests, scanned
+from tests.test_stod_stage import COUNTS, require_moments
+
+EXACT = replace(SMALL, exact=True, third_moment=True)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus a, an exact store of it with the third moment, and a corpus b of other documents."""
+    root = tmp_path_factory.mktemp("exact_third")
+    write_corpus(root / "a", COUNTS[:300])
+    write_corpus(root / "b", COUNTS[300:], shards=2)
+    scanned(root / "a", root / "exact", EXACT)
+    return root
+
+
+def test_the_moments_lie_beside_the_whole_matrix(folder: Path) -> None:
+    moments = open_moments(folder / "exact")
+    assert moments.store.stages == ("range", "cooccurrence", "basis", "third_moment")
+    require_moments(moments, COUNTS[:300])
+    assert moments.cooccurrence().shape == (60, 60)
+
+
+def test_topics_are_those_of_a_basis_by_factors(folder: Path, tmp_path: Path) -> None:
+    usual = scanned(folder / "a", tmp_path / "m", replace(SMALL, third_moment=True))
+    ours, theirs = (
+        fit_moments(moments, StodSettings(4, alpha0=1.0), threads=1).arrays["word_topic"]
+        for moments in (open_moments(folder / "exact"), usual)
+    )
+    assert match_topics(ours, theirs).mean_l1 < 1e-3
+
+
+def test_the_error_names_a_command_that_adds_it(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, model = tmp_path / "m", str(tmp_path / "model")
+    scanned(folder / "a", store, replace(EXACT, third_moment=False), keep=False)
+    before = digests(store)
+    infer = ["infer", str(store), model, "--topics", "4", "--engine", "stod"]
+    capsys.readouterr()
+    assert run(infer) == 2
+    [said] = capsys.readouterr().err.strip().splitlines()
+    program, *arguments = shlex.split(said.partition("add it with ")[2])
+    assert program == "streaming-jsmf"
+    assert "--exact" in arguments
+    assert run([*arguments, "--scheduler", "synchronous"]) == 0
+    log = capsys.readouterr().err
+    assert "cooccurrence: partition" not in log, "one pass, for the third moment alone"
+    assert {name: value for name, value in digests(store).items() if name in before} == before
+    assert digests(store) == digests(folder / "exact")
+    assert run(infer) == 0
+
+
+def test_growing_and_shrinking(folder: Path, tmp_path: Path) -> None:
+    store = Path(shutil.copytree(folder / "exact", tmp_path / "m"))
+    require_moments(changed(folder / "a", store, add=[folder / "b"]), COUNTS)
+    changed(folder / "a", store, remove=[folder / "b"])
+    assert digests(store) == digests(folder / "exact")
+
+
+@pytest.mark.parametrize(
+    "settings", [EXACT, replace(SMALL, scans=1, third_moment=True)], ids=["exact", "one scan"]
+)
+def test_a_corpus_that_is_gone_is_named_before_anything_changes(
+    settings: ScanSettings, folder: Path, tmp_path: Path
+) -> None:
+    corpus = Path(shutil.copytree(folder / "a", tmp_path / "a"))
+    scanned(corpus, tmp_path / "m", settings)
+    changed(corpus, tmp_path / "m", add=[folder / "b"])
+    before = read_store(tmp_path / "m").manifest
+    corpus.rename(tmp_path / "elsewhere")
+    # Scan 1 has kept all that it needs; what comes after it has to read the corpus again.
+    with pytest.raises(InputError, match=re.escape(str(corpus))):
+        changed(folder / "b", tmp_path / "m", remove=[folder / "b"])
+    after = read_store(tmp_path / "m")
+    assert after.manifest == before
+    assert after.missing_stages == ()
+
+
+@pytest.mark.parametrize("array", ["cooccurrence", "third_moment"])
+def test_what_is_damaged_is_mended(array: str, folder: Path, tmp_path: Path) -> None:
+    store = Path(shutil.copytree(folder / "exact", tmp_path / "m"))
+    chunk = next(path for path in (store / array / "c").rglob("*") if path.is_file())
+    chunk.write_bytes(chunk.read_bytes()[:-9])
+    assert run(["info", str(store)]) == 3
+    assert run(["scan", str(folder / "a"), str(store), "--repair", "--scheduler", "synchronous"]) == 0
+    assert digests(store) == digests(folder / "exact")
+
+
+def test_the_memory_is_that_of_the_largest_stage(folder: Path) -> None:
+    partitions = load_partitions(read_store(folder / "exact").manifest, str(folder / "exact"))
+
+    def needed(n_words: int, **changes: bool) -> int:
+        return scan_memory(n_words, ScanSettings(max_topics=100, **changes), partitions, 1)
+
+    few, many = 2_000, 200_000
+    assert needed(many, third_moment=True) > needed(many)
+    assert needed(many, exact=True, third_moment=True) == max(
+        needed(many, exact=True), needed(many, third_moment=True)
+    )
+    assert needed(few, exact=True, third_moment=True) == needed(few, exact=True) > needed(few)

@@ -1,0 +1,243 @@
+"""The tensor engine on moments in memory: exact ones give the topics back, counted ones those of TOD."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from streaming_jsmf.config import StodSettings
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.inference.stod.engine import (
+    HIGHEST_ALPHA0,
+    LOWEST_ALPHA0,
+    NoTopicsError,
+    find_alpha0,
+    tensor_topics,
+)
+from streaming_jsmf.inference.stod.power import Components, decompose, refine
+from streaming_jsmf.inference.stod.recovery import Recovered, recover, soft_threshold
+from streaming_jsmf.inference.stod.whitening import (
+    core_moments,
+    second_moment,
+    whiten,
+    whitened_product,
+    whitened_tensor,
+)
+from streaming_jsmf.linalg.document_tensor import BasisMoments
+from streaming_jsmf.linalg.tensor import cube
+from tests import reference_stod
+from tests.corpora import planted
+
+Floats = NDArray[np.float64]
+
+ALPHA = np.array([0.9, 0.6, 0.3, 0.2])
+PLAIN = StodSettings(n_topics=4, alpha0=2.0, threshold=0.0)
+
+
+def law(n_words: int = 40) -> Floats:
+    return np.random.default_rng(1).dirichlet(np.full(n_words, 0.3), size=ALPHA.size).T
+
+
+def in_basis(exact: reference_stod.Moments, basis: Floats) -> BasisMoments:
+    third = np.einsum("xyz,xi,yj,zk->ijk", exact.third, basis, basis, basis, optimize=True)
+    i, j, k = np.indices(third.shape)
+    return BasisMoments(exact.first, exact.second @ basis, third[(i <= j) & (j <= k)])
+
+
+@pytest.fixture(scope="module")
+def population() -> reference_stod.Moments:
+    return reference_stod.population_moments(law(), ALPHA)
+
+
+@pytest.fixture(scope="module")
+def counted() -> reference_stod.Moments:
+    counts = planted(250, 24, 4, length=14, seed=3).counts
+    return reference_stod.counted_moments(counts, reference_stod.tensor_weights(counts, "capped"))
+
+
+@pytest.mark.parametrize("width", [4, 9, 40])
+def test_exact_moments_give_the_topics_and_the_prior_back(
+    population: reference_stod.Moments, width: int
+) -> None:
+    # The span of the topics, as an eigenvector of C has it, and directions at right angles to it.
+    basis = np.linalg.qr(np.hstack([law(), np.random.default_rng(0).standard_normal((40, 36))])).Q[:, :width]
+    found = tensor_topics(in_basis(population, basis), basis, replace(PLAIN, alpha0=ALPHA.sum()))
+    np.testing.assert_allclose(found.recovered.word_topic, law(), atol=1e-10)
+    np.testing.assert_allclose(found.alpha, ALPHA, atol=1e-10)
+    assert found.recovered.discarded == 0
+    assert found.residuals.max() < 1e-10
+    assert list(found.recovered.duplicate_of) == [-1] * 4
+
+
+@pytest.mark.parametrize("truth", [0.3, 1.0, 5.0])
+def test_alpha0_is_found_from_exact_moments(truth: float) -> None:
+    basis = np.eye(40)
+    moments = in_basis(reference_stod.population_moments(law(), ALPHA / ALPHA.sum() * truth), basis)
+    seen: list[tuple[int, float, float]] = []
+    found = tensor_topics(moments, basis, replace(PLAIN, alpha0="auto"), lambda *step: seen.append(step))
+    assert found.alpha0 == pytest.approx(truth, rel=2e-3)
+    assert not found.alpha0_at_end
+    assert [number for number, *_ in seen] == list(range(1, len(seen) + 1))
+    assert len(seen) < 20
+    sums = [total for _, _, total in sorted(seen, key=lambda step: step[1])]
+    assert sums == sorted(sums, reverse=True), "the sum of the shares falls as alpha0 grows"
+
+
+@pytest.mark.parametrize(("factor", "end"), [(0.1, HIGHEST_ALPHA0), (10.0, LOWEST_ALPHA0)])
+def test_alpha0_beyond_the_range_ends_at_its_limit(factor: float, end: float) -> None:
+    basis = np.eye(40)
+    core = core_moments(in_basis(reference_stod.population_moments(law(), ALPHA), basis), basis)
+    # A third moment too small gives shares too large, whatever alpha0 is.
+    shrunk = replace(core, third=factor * core.third, mean=0 * core.mean)
+    assert find_alpha0(shrunk, PLAIN) == (end, True)
+
+
+@pytest.mark.parametrize("alpha0", [0.1, 1.5, 10.0])
+def test_in_a_full_basis_stod_is_tod(counted: reference_stod.Moments, alpha0: float) -> None:
+    turned = np.linalg.qr(np.random.default_rng(0).standard_normal((24, 24))).Q
+    exact = reference_stod.tod(counted, 4, alpha0)
+    for basis in (np.eye(24), turned):
+        settings = replace(PLAIN, alpha0=alpha0, threshold=2.0)
+        found = tensor_topics(in_basis(counted, basis), basis, settings)
+        np.testing.assert_allclose(found.recovered.eigenvalues, exact.eigenvalues, rtol=1e-6)
+        np.testing.assert_allclose(found.alpha, exact.alpha, rtol=1e-6)
+        cleaned = reference_stod.soft_threshold(exact.word_topic, counted.first, 2.0)
+        np.testing.assert_allclose(found.recovered.word_topic, cleaned, atol=1e-6)
+
+
+def test_whitening_whitens_and_takes_the_largest_algebraic(counted: reference_stod.Moments) -> None:
+    basis = np.eye(24)
+    moments = in_basis(counted, basis)
+    core = core_moments(moments, basis)
+    exact = reference_stod.second_moment(counted, 1.5)
+    np.testing.assert_allclose(second_moment(core, 1.5), exact, atol=1e-15)
+    found = whiten(core, 1.5, 4)
+    np.testing.assert_allclose(found.matrix.T @ exact @ found.matrix, np.eye(4), atol=1e-12)
+    values = np.linalg.eigvalsh(exact)[::-1]
+    assert values[-1] < 0, "there is a negative eigenvalue to be led astray by"
+    np.testing.assert_allclose(found.values, values[:4], rtol=1e-10)
+    np.testing.assert_allclose(found.gaps, values[:4] / values[1:5], rtol=1e-8)
+    product = whitened_product(moments, core, found, 1.5)
+    np.testing.assert_allclose(product, exact @ found.matrix, atol=1e-14)
+    tensor = np.einsum("xyz,xi,yj,zk->ijk", reference_stod.third_moment(counted, 1.5), *[found.matrix] * 3)
+    np.testing.assert_allclose(whitened_tensor(core, found, 1.5), tensor, atol=1e-10)
+    assert np.isinf(whiten(core, 1.5, 24).gaps[-1]), "where the next eigenvalue is not positive"
+
+
+def test_more_topics_than_the_moments_hold(population: reference_stod.Moments) -> None:
+    basis = np.eye(40)
+    found = tensor_topics(in_basis(population, basis), basis, replace(PLAIN, n_topics=7))
+    assert found.whitening.values.size == 4
+    np.testing.assert_allclose(found.recovered.word_topic, law(), atol=1e-9)
+
+
+def test_moments_without_topics_are_refused(population: reference_stod.Moments) -> None:
+    basis = np.eye(40)
+    nothing = in_basis(replace(population, second=-population.second), basis)
+    with pytest.raises(NoTopicsError, match="no positive eigenvalue at alpha0 = 2"):
+        tensor_topics(nothing, basis, PLAIN)
+
+
+def test_the_restarts_find_all_components_whatever_the_seed() -> None:
+    vectors = np.linalg.qr(np.random.default_rng(3).standard_normal((12, 12))).Q
+    values = np.linspace(2, 8, 12)
+    tensor = sum(value * cube(vector) for value, vector in zip(values, vectors.T, strict=True))
+    for seed in range(3):
+        found = decompose(tensor, restarts=30, iterations=30, seed=seed)
+        order = np.argsort(found.values)
+        np.testing.assert_allclose(found.values[order], values, atol=1e-10)
+        np.testing.assert_allclose(found.vectors[:, order], vectors, atol=1e-10)
+        assert found.largest_step < 1e-12
+
+
+def test_a_tensor_of_nothing_has_no_strength() -> None:
+    found = decompose(np.zeros((3, 3, 3)), restarts=2, iterations=2, seed=0)
+    assert list(found.values) == [0, 0, 0]
+    assert np.isfinite(found.vectors).all()
+
+
+def test_the_refinement_fits_components_that_are_not_orthogonal() -> None:
+    rng = np.random.default_rng(4)
+    vectors = np.linalg.qr(rng.standard_normal((6, 6))).Q + 0.08 * rng.standard_normal((6, 6))
+    vectors /= np.linalg.norm(vectors, axis=0)
+    values = np.linspace(1, 2, 6)
+    tensor = sum(value * cube(vector) for value, vector in zip(values, vectors.T, strict=True))
+    rough = decompose(tensor, restarts=20, iterations=30, seed=0)
+    fine = refine(tensor, rough, 500)
+    assert abs(np.sort(rough.values) - values).max() > 1e-3
+    order = np.argsort(fine.values)
+    np.testing.assert_allclose(fine.values[order], values, atol=1e-8)
+    np.testing.assert_allclose(fine.vectors[:, order], vectors, atol=1e-8)
+
+
+def components(*values: float) -> Components:
+    return Components(np.array(values), np.eye(len(values)), 0.0)
+
+
+def test_components_that_are_no_topics_are_left_out() -> None:
+    product = np.random.default_rng(5).uniform(0.1, 1, size=(8, 3))
+    found = recover(product, components(3.0, 0.9, 1.5), np.full(8, 1 / 8), 0.0)
+    assert found.discarded == 1
+    assert list(found.eigenvalues) == [1.5, 3.0], "larger topics first"
+    np.testing.assert_allclose(found.word_topic, product[:, [2, 0]] / product[:, [2, 0]].sum(axis=0))
+    product[:, 0] *= -1
+    assert list(recover(product, components(3.0, 2.9, 1.5), np.full(8, 1 / 8), 0.0).eigenvalues) == [1.5, 2.9]
+    # The only topic there is has a share of one, up to noise.
+    assert list(recover(product[:, 1:2], components(0.98), np.full(8, 1 / 8), 0.0).eigenvalues) == [0.98]
+
+
+def test_topics_with_the_same_words_are_told() -> None:
+    topics = np.random.default_rng(6).dirichlet(np.full(30, 0.2), size=4).T
+    topics[:, 2] = 0.99 * topics[:, 0] + 0.01 * topics[:, 1]
+    topics[:, 3] = topics[:, 0]
+    found = Recovered(topics, np.ones(4), np.ones(4), 0)
+    assert list(found.duplicate_of) == [-1, -1, 0, 0]
+
+
+def test_the_threshold_takes_the_noise_off() -> None:
+    mean = np.array([0.25, 0.25, 0.04, 0.0, 0.46])
+    topics = np.array([[0.5, -0.1, -0.04, 0.7, 0.3], [0.5, 0.1, 0.04, 0.0, 0.3]]).T
+    # The noise of the first topic is 0.2 sqrt(M1); the second has no negative entry, and so none.
+    cleaned = soft_threshold(topics.copy(), mean, 1.0)
+    np.testing.assert_allclose(cleaned[:, 0], [0.4, 0, 0, 0, 0.3 - 0.2 * np.sqrt(0.46)], atol=1e-15)
+    np.testing.assert_allclose(cleaned[:, 1], [0.5, 0.1, 0.04, 0, 0.3], atol=1e-15)
+    np.testing.assert_allclose(soft_threshold(topics.copy(), mean, 0.0)[:, 0], [0.5, 0, 0, 0, 0.3])
+
+
+def test_the_same_moments_and_seed_give_the_same_bits(counted: reference_stod.Moments) -> None:
+    basis = np.eye(24)
+    moments = in_basis(counted, basis)
+    settings = replace(PLAIN, alpha0="auto", threshold=2.0)
+    first, second = (tensor_topics(moments, basis, settings) for _ in range(2))
+    np.testing.assert_array_equal(first.recovered.word_topic, second.recovered.word_topic)
+    assert first.alpha0 == second.alpha0
+    # What the search went through leaves no trace: the same alpha0 given is the same model.
+    given = tensor_topics(moments, basis, replace(settings, alpha0=first.alpha0))
+    np.testing.assert_array_equal(given.recovered.word_topic, first.recovered.word_topic)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "wanted"),
+    [
+        ("n_topics", 0, "at least 1"),
+        ("alpha0", 0.0, "auto, or a number above 0 and up to 1000"),
+        ("alpha0", -1.0, "above 0"),
+        ("alpha0", float("nan"), "above 0"),
+        ("alpha0", float("inf"), "above 0"),
+        ("alpha0", 1001.0, "up to 1000"),
+        ("alpha0", "much", "auto"),
+        ("restarts", 0, "at least 1"),
+        ("iterations", 0, "at least 1"),
+        ("threshold", -0.5, "at least 0"),
+        ("threshold", float("nan"), "at least 0"),
+        ("refine", "joint", "one of none, als"),
+        ("seed", -1, "from 0"),
+    ],
+)
+def test_settings_out_of_range_are_refused(field: str, value: object, wanted: str) -> None:
+    with pytest.raises(InputError, match=wanted) as caught:
+        StodSettings(**{"n_topics": 4, field: value})
+    assert str(caught.value).startswith(f"{field} is ")

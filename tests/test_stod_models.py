@@ -1,0 +1,317 @@
+"""Models of the tensor engine from stores: planted topics found in hard corpora, the verbs, errors in one line."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+from numpy.typing import NDArray
+
+from streaming_jsmf import InferSettings, ScanSettings, StodSettings, fit, infer, open_model
+from streaming_jsmf.cli.main import run
+from streaming_jsmf.cli.tables import warnings_of
+from streaming_jsmf.config import DocumentWeights
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.evaluation.matching import match_topics
+from streaming_jsmf.linalg.tensor import unpacked
+from streaming_jsmf.model.store import Model, read_model, write_model
+from streaming_jsmf.model.variables import STOD_VARIABLES
+from streaming_jsmf.moments.reader import Moments, open_moments
+from streaming_jsmf.runtime.events import Event, Iteration
+from streaming_jsmf.workflow.infer import fit_moments
+from tests.corpora import write_corpus
+from tests.stores import SYNCHRONOUS, scanned
+
+Counts = NDArray[np.int64]
+K, N_WORDS = 5, 300
+
+
+class Law:
+    """Topics, and documents of given lengths drawn from them with a prior of 0.3 for each topic."""
+
+    def __init__(self) -> None:
+        self._random = np.random.default_rng(1)
+        self.word_topic = self._random.dirichlet(np.full(N_WORDS, 0.2), size=K).T
+
+    def documents(self, lengths: NDArray[np.int64]) -> Counts:
+        shares = self._random.dirichlet(np.full(K, 0.3), size=len(lengths))
+        pairs = zip(lengths, shares, strict=True)
+        return np.array([self._random.multinomial(n, self.word_topic @ share) for n, share in pairs])
+
+
+@pytest.fixture(scope="module")
+def corpora() -> tuple[Law, dict[str, Counts]]:
+    law, random = Law(), np.random.default_rng(2)
+    plain = law.documents(random.poisson(60, 2000))
+    ragged = law.documents(np.minimum(random.lognormal(3.2, 1.3, 2000).astype(int), 4000))
+    huge = plain.copy()
+    huge[7] = random.multinomial(90_000, random.dirichlet(np.full(N_WORDS, 0.05)))
+    copies = np.vstack([plain, np.repeat(plain[3:4], 300, axis=0)])
+    return law, {"plain": plain, "ragged": ragged, "huge": huge, "copies": copies}
+
+
+@pytest.fixture(scope="module")
+def plain(corpora: tuple[Law, dict[str, Counts]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of the plain corpus with the third moment; the corpus lies beside it."""
+    folder = tmp_path_factory.mktemp("stod")
+    write_corpus(folder / "corpus", corpora[1]["plain"], row_group_rows=500)
+    scanned(folder / "corpus", folder / "m", ScanSettings(max_topics=K, third_moment=True), keep=False)
+    return folder / "m"
+
+
+def fitted(counts: Counts, folder: Path, weights: DocumentWeights, settings: StodSettings) -> Model:
+    write_corpus(folder / f"corpus-{weights}", counts, row_group_rows=500)
+    scan_settings = ScanSettings(max_topics=K, third_moment=True, document_weights=weights)
+    moments = scanned(folder / f"corpus-{weights}", folder / f"m-{weights}", scan_settings, keep=False)
+    return fit_moments(moments, settings, threads=1)
+
+
+def error(model: Model, law: Law) -> float:
+    return match_topics(model.arrays["word_topic"], law.word_topic).mean_l1
+
+
+AUTO, TRUE = StodSettings(K), StodSettings(K, alpha0=1.5)
+
+
+def test_planted_topics_and_their_prior_are_found(
+    corpora: tuple[Law, dict[str, Counts]], plain: Path
+) -> None:
+    law, moments = corpora[0], open_moments(plain)
+    found = fit_moments(moments, AUTO, threads=1)
+    assert error(found, law) < 0.15
+    assert error(fit_moments(moments, TRUE, threads=1), law) < 0.14
+    assert found.metrics["alpha0"] == pytest.approx(1.5, rel=0.15)
+    np.testing.assert_allclose(found.arrays["alpha"], 0.3, atol=0.08)
+    assert found.metrics["eigengap"] > 2
+    assert found.metrics["ritz_residual"] < 0.1
+
+
+def test_ragged_lengths(corpora: tuple[Law, dict[str, Counts]], tmp_path: Path) -> None:
+    law, all_counts = corpora
+    capped = error(fitted(all_counts["ragged"], tmp_path, "capped", AUTO), law)
+    uniform = error(fitted(all_counts["ragged"], tmp_path, "uniform", AUTO), law)
+    assert capped < 0.18
+    assert uniform > 1.4 * capped, "what the weights are for"
+
+
+def test_one_document_of_90_000_tokens(corpora: tuple[Law, dict[str, Counts]], tmp_path: Path) -> None:
+    law, all_counts = corpora
+    assert error(fitted(all_counts["huge"], tmp_path, "capped", AUTO), law) < 0.15
+    assert error(fitted(all_counts["huge"], tmp_path, "length", AUTO), law) > 0.5, "what the cap is for"
+
+
+def test_300_copies_of_a_document(corpora: tuple[Law, dict[str, Counts]], tmp_path: Path) -> None:
+    law, all_counts = corpora
+    # They are taken for a subject of their own; ingest drops copies.
+    assert 0.15 < error(fitted(all_counts["copies"], tmp_path, "capped", AUTO), law) < 0.5
+
+
+def test_a_corpus_of_one_document_over_and_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    counts = np.repeat(np.random.default_rng(0).poisson(20.0, size=(1, 40)), 300, axis=0)
+    corpus, store, model = write_corpus(tmp_path / "copies", counts), tmp_path / "m", tmp_path / "model"
+    scanned(corpus, store, ScanSettings(max_topics=4, third_moment=True), keep=False)
+    for alpha0 in ("auto", "1"):
+        command = ["infer", str(store), str(model), "--topics", "4", "--engine", "stod", "--alpha0", alpha0]
+        assert run([*command, "--overwrite"]) == 0
+        assert "the second moment carries 1 topics, 4 were asked for" in capsys.readouterr().err
+        found = read_model(model)
+        assert found.metrics["topics_found"] == found.metrics["effective_rank"] == 1
+        assert abs(found.arrays["word_topic"][:, 0] - counts[0] / counts[0].sum()).sum() < 0.1
+
+
+def test_the_model_is_labelled_and_complete(plain: Path, tmp_path: Path) -> None:
+    steps: list[Event] = []
+    infer(plain, tmp_path / "model", AUTO, listener=steps.append)
+    data = xr.open_zarr(str(tmp_path / "model"), consolidated=False).load()
+    assert {name: data[name].dims for name in STOD_VARIABLES} == {
+        name: variable.dimensions for name, variable in STOD_VARIABLES.items()
+    }
+    assert data["word_topic"].sel(word="word0003").shape == (K,)
+    assert data["alpha"].attrs["symbol"] == "alpha"
+    xr.testing.assert_identical(data, open_model(tmp_path / "model").load())
+    model = read_model(tmp_path / "model")
+    arrays = model.arrays
+    np.testing.assert_allclose(arrays["word_topic"].sum(axis=0), 1.0, atol=1e-12)
+    assert arrays["word_topic"].min() >= 0
+    assert arrays["topic_probability"].sum() == pytest.approx(1.0)
+    assert list(arrays["topic_probability"]) == sorted(arrays["topic_probability"], reverse=True)
+    np.testing.assert_allclose(arrays["alpha"], model.metrics["alpha0"] / arrays["lambda"] ** 2)
+    assert arrays["lambda"].min() >= 1
+    assert (model.engine, model.settings["engine"], model.settings["alpha0"]) == ("stod", "stod", "auto")
+    assert model.metrics["share_sum"] == pytest.approx(1.0, abs=1e-3)
+    assert {event.stage for event in steps if isinstance(event, Iteration)} == {"alpha0"}
+    top = arrays["prominent_words"][:, 0]
+    rows = open_moments(plain).cooccurrence_rows(top)
+    np.testing.assert_array_equal(arrays["characteristic_words"][:, 0], rows.argmax(axis=1))
+
+
+def test_any_k_and_alpha0_come_from_one_store(plain: Path) -> None:
+    moments = open_moments(plain)
+    width = moments.tensor_moments().basis.shape[1]
+    assert width > K
+    for settings in (StodSettings(2, 0.1), StodSettings(K, 10.0), StodSettings(width, 2.0)):
+        found = fit_moments(moments, settings, threads=1)
+        assert found.metrics["topics_asked"] == settings.n_topics
+        assert found.metrics["topics_found"] + found.metrics["discarded"] == found.metrics["effective_rank"]
+        np.testing.assert_allclose(found.arrays["word_topic"].sum(axis=0), 1.0, atol=1e-12)
+    with pytest.raises(InputError, match=rf"the basis of this scan has {width} columns, {width + 1} topics"):
+        fit_moments(moments, StodSettings(width + 1), threads=1)
+
+
+def test_the_same_settings_give_the_same_bits_and_other_seeds_the_same_topics(plain: Path) -> None:
+    moments = open_moments(plain)
+    first = fit_moments(moments, AUTO, threads=1)
+    again = fit_moments(open_moments(plain), AUTO, threads=3)
+    for name, values in first.arrays.items():
+        np.testing.assert_array_equal(again.arrays[name], values, err_msg=name)
+    assert again.provenance["fingerprint"] == first.provenance["fingerprint"]
+    other = fit_moments(moments, StodSettings(K, seed=1), threads=1)
+    assert StodSettings(K, alpha0=1).fields() == StodSettings(K, alpha0=1.0).fields()
+    assert str(StodSettings(K, alpha0=1).alpha0) == "1.0"
+    assert other.provenance["fingerprint"] != first.provenance["fingerprint"]
+    np.testing.assert_allclose(other.arrays["word_topic"], first.arrays["word_topic"], atol=1e-9)
+    refined = fit_moments(moments, StodSettings(K, refine="als"), threads=1)
+    assert not np.allclose(refined.arrays["word_topic"], first.arrays["word_topic"], atol=1e-9)
+    assert match_topics(refined.arrays["word_topic"], first.arrays["word_topic"]).mean_l1 < 0.05
+
+
+def test_topics_and_info(plain: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = str(tmp_path / "model")
+    command = ["infer", str(plain), model, "--topics", str(K), "--engine", "stod", "--alpha0", "1.5"]
+    assert run(command) == 0
+    printed = capsys.readouterr().out
+    assert "repeats" in printed
+    assert "anchor" not in printed
+    assert run(["topics", model, "--json"]) == 0
+    rows: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
+    assert len(rows) == K
+    assert [row["duplicate_of"] for row in rows] == [None] * K
+    assert len(rows[0]["prominent"]) == 10
+    assert run(["info", model]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["engine"], shown["topics"], shown["complete"]) == ("stod", K, True)
+    assert shown["settings"]["alpha0"] == 1.5
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "said"),
+    [
+        ("effective_rank", 3, "carries 3 topics, 5 were asked for"),
+        ("discarded", 2, "2 of 7 components are no topics"),
+        ("duplicates", 1, "1 topics repeat others"),
+        ("largest_step", 1e-3, "moved by 0.001 in its last step: topics may depend on --seed"),
+        ("alpha0_at_end", True, "where the search for it ends"),
+    ],
+)
+def test_what_makes_a_model_doubtful_is_said(
+    metric: str, value: object, said: str, plain: Path, tmp_path: Path
+) -> None:
+    model = fit_moments(open_moments(plain), TRUE, threads=1)
+    for number, metrics in enumerate((model.metrics, {**model.metrics, metric: value})):
+        write_model(tmp_path / str(number), replace(model, metrics=metrics))
+    assert warnings_of(str(tmp_path / "0")) == []
+    [sentence] = warnings_of(str(tmp_path / "1"))
+    assert said in sentence
+
+
+def test_fit_scans_once_and_adds_what_is_missing(plain: Path, tmp_path: Path) -> None:
+    corpus, moments = plain.parent / "corpus", tmp_path / "moments"
+    settings = ScanSettings(max_topics=K)
+    fit(corpus, tmp_path / "lr", [K], scan_settings=settings, moments=moments, execution=SYNCHRONOUS)
+    assert not open_moments(moments).settings.third_moment
+    for missing in ((), ("k=3",)):
+        for name in missing:
+            shutil.rmtree(tmp_path / "both" / name)
+        fit(
+            corpus, tmp_path / "both", [3, K], scan_settings=settings, infer_settings=StodSettings(1),
+            moments=moments, execution=SYNCHRONOUS,
+        )  # fmt: skip
+    assert open_moments(moments).settings.third_moment
+    assert [read_model(tmp_path / "both" / f"k={k}").metrics["topics_asked"] for k in (3, K)] == [3, K]
+    fit(
+        corpus, tmp_path / "lr", [K], scan_settings=settings, infer_settings=InferSettings(K), moments=moments,
+        execution=SYNCHRONOUS, overwrite=True,
+    )  # fmt: skip
+    assert open_moments(moments).settings.third_moment
+
+
+def one_error(capsys: pytest.CaptureFixture[str], *command: object) -> str:
+    capsys.readouterr()
+    assert run([str(argument) for argument in command]) == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1
+    return lines[0]
+
+
+def test_a_store_without_the_third_moment_names_the_command_that_adds_it(
+    plain: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus, store, model = plain.parent / "corpus", tmp_path / "my moments", tmp_path / "model"
+    settings = ScanSettings(
+        max_topics=4, scans=1, partition_nonzeros=30_000, document_weights="uniform", seed=3
+    )
+    scanned(corpus, store, settings, keep=False)
+    said = one_error(capsys, "infer", store, model, "--topics", 4, "--engine", "stod")
+    assert "has no third moment" in said
+    program, *arguments = shlex.split(said.partition("add it with ")[2])
+    assert program == "streaming-jsmf"
+    assert run([*arguments, "--scheduler", "synchronous"]) == 0
+    assert run(["infer", str(store), str(model), "--topics", "4", "--engine", "stod"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--alpha0", "0"), "alpha0 is 0.0; give auto, or a number above 0"),
+        (("--alpha0", "-2"), "alpha0 is -2.0"),
+        (("--alpha0", "nan"), "alpha0 is nan"),
+        (("--alpha0", "5000"), "up to 1000"),
+        (("--alpha0", "much"), "alpha0 is 'much'; give auto"),
+        (("--restarts", "0"), "restarts is 0"),
+        (("--threshold", "-1"), "threshold is -1.0"),
+        (("--topics", "1000"), "1000 topics were asked for; use --topics 15 or fewer"),
+        (("--rectify", "none"), "--rectify belongs to --engine lr-jsmf"),
+        (("--anchor-words", "a,b"), "--anchor-words belongs to --engine lr-jsmf"),
+        (("--engine", "lr-jsmf", "--refine", "als"), "--refine belongs to --engine stod"),
+        (("--engine", "lr-jsmf", "--seed", "3"), "--seed belongs to --engine stod"),
+        (("--partitions", "1990"), "--partition-by"),
+    ],
+)
+def test_errors_are_one_line(
+    options: tuple[str, ...], said: str, plain: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["infer", plain, tmp_path / "model", "--topics", K, "--engine", "stod", *options]
+    assert said in one_error(capsys, *command)
+    assert not (tmp_path / "model").exists()
+
+
+def test_selected_partitions_have_no_third_moment(plain: Path, tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    corpus = shutil.copytree(plain.parent / "corpus", tmp_path / "years")
+    for number, shard in enumerate(sorted(corpus.glob("*.parquet"))):
+        table = pq.read_table(shard)
+        pq.write_table(table.append_column("year", pa.array([1990 + number] * len(table))), shard)
+    settings = ScanSettings(max_topics=K, partition_by="year", third_moment=True)
+    moments: Moments = scanned(corpus, tmp_path / "m", settings)
+    infer(moments, tmp_path / "whole", AUTO)
+    infer(moments, tmp_path / "lr", InferSettings(3), partitions="1990")
+    with pytest.raises(InputError, match="the third moment is that of the whole store"):
+        infer(moments, tmp_path / "one", AUTO, partitions="1990")
+
+
+def test_the_stored_tensor_is_a_distribution_seen_from_the_basis(plain: Path) -> None:
+    read = open_moments(plain).tensor_moments()
+    third = unpacked(read.moments.third, read.basis.shape[1])
+    # Along the first eigenvector the tensor is nearly that of the mean, and every slice of it is symmetric.
+    mean = read.basis.T @ read.moments.word_mean
+    assert third[0, 0, 0] == pytest.approx(mean[0] ** 3, rel=0.2)
+    np.testing.assert_array_equal(third, third.transpose(2, 1, 0))

@@ -1,0 +1,288 @@
+"""The third moment in a store: what it holds, and that it is added, resumed, mended and kept up like the rest."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from streaming_jsmf.cli.main import run
+from streaming_jsmf.config import InferSettings, ScanSettings, StodSettings
+from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
+from streaming_jsmf.linalg.tensor import unpacked
+from streaming_jsmf.moments.manifest import load_partitions
+from streaming_jsmf.moments.reader import Moments, open_moments
+from streaming_jsmf.moments.scan import scan_memory
+from streaming_jsmf.moments.store import read_store
+from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.workflow.infer import model_fingerprint
+from tests import reference_stod
+from tests.corpora import planted, words, write_corpus
+from tests.stores import SMALL, changed, digests, rename_words, scanned
+from tests.test_kill_resume import killed, resume
+
+THIRD = replace(SMALL, third_moment=True)
+ARRAYS = ("word_mean", "pair_projection", "third_moment")
+COUNTS = planted(500, 60, 4, length=30).counts
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus a, a store of it without and one with the third moment, and a corpus b of other documents."""
+    root = tmp_path_factory.mktemp("third")
+    write_corpus(root / "a", COUNTS[:300])
+    write_corpus(root / "b", COUNTS[300:], shards=2)
+    scanned(root / "a", root / "without")
+    scanned(root / "a", root / "with", THIRD)
+    return root
+
+
+@pytest.fixture
+def copy(folder: Path, tmp_path: Path) -> Callable[[str], Path]:
+    return lambda name: Path(shutil.copytree(folder / name, tmp_path / name))
+
+
+def require_moments(moments: Moments, counts: NDArray[np.int64]) -> None:
+    """The stored moments are those of the documents, in the basis of the store."""
+    weights = reference_stod.tensor_weights(counts, moments.settings.document_weights)
+    exact, read = reference_stod.dense_moments(counts, weights), moments.tensor_moments()
+    basis, found = read.basis, read.moments
+    third = np.einsum("xyz,xi,yj,zk->ijk", exact.third, basis, basis, basis, optimize=True)
+    np.testing.assert_allclose(found.word_mean, exact.first, rtol=1e-6)
+    projected = exact.second @ basis
+    assert np.linalg.norm(found.pair_projection - projected) < 1e-6 * np.linalg.norm(projected)
+    difference = unpacked(found.third, basis.shape[1]) - third
+    assert np.linalg.norm(difference) < 1e-6 * np.linalg.norm(third)
+
+
+def test_a_store_holds_the_moments_of_its_documents(folder: Path, tmp_path: Path) -> None:
+    require_moments(open_moments(folder / "with"), COUNTS[:300])
+    # Short documents too, one pass over the data, other partitions and weights.
+    counts = planted(200, 60, 4, length=4, seed=5).counts
+    assert (counts.sum(axis=1) < 3).sum() > 20
+    settings = ScanSettings(
+        max_topics=5, scans=1, partition_nonzeros=300, document_weights="uniform", third_moment=True
+    )
+    store = scanned(write_corpus(tmp_path / "short", counts), tmp_path / "m", settings)
+    assert len(store.store.manifest["partitions"]) > 1
+    require_moments(store, counts)
+    assert store.store.outcome("third_moment")["scalars"]["n_documents"] == (counts.sum(axis=1) >= 3).sum()  # type: ignore[index]
+
+
+def test_it_is_added_to_a_store_in_one_pass_and_changes_nothing_else(
+    folder: Path, copy: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = copy("without")
+    before = digests(store)
+    capsys.readouterr()
+    options = ("--max-topics", "5", "--partition-nonzeros", "2000", "--scheduler", "synchronous")
+    assert run(["scan", str(folder / "a"), str(store), *options, "--third-moment"]) == 0
+    log = capsys.readouterr().err
+    assert "third_moment: partition 0 committed" in log
+    assert "range" not in log
+    assert "projection" not in log
+    after = digests(store)
+    assert {name: after[name] for name in before} == before
+    assert after == digests(folder / "with")
+    # Models of LR-JSMF are the same; those of STOD know the third moment.
+    settings, tensor = InferSettings(4), StodSettings(4)
+    with_it, without = open_moments(store), open_moments(folder / "without")
+    assert model_fingerprint(with_it, settings) == model_fingerprint(without, settings)
+    assert model_fingerprint(with_it, tensor) != model_fingerprint(without, tensor)
+
+
+def test_a_scan_that_does_not_ask_for_it_leaves_it(folder: Path, copy: Callable[[str], Path]) -> None:
+    store = copy("with")
+    files = {path: path.stat().st_mtime_ns for path in store.rglob("*") if path.is_file()}
+    for settings in (SMALL, THIRD):
+        scanned(folder / "a", store, settings, keep=False)
+    assert {path: path.stat().st_mtime_ns for path in store.rglob("*") if path.is_file()} == files
+
+
+def test_other_settings_still_make_another_store(folder: Path, copy: Callable[[str], Path]) -> None:
+    store = copy("without")
+    before = digests(store)
+    with pytest.raises(SettingsMismatchError, match="max_topics: stored 5, asked 6") as caught:
+        scanned(folder / "a", store, replace(THIRD, max_topics=6), keep=False)
+    assert "third_moment" not in str(caught.value)
+    assert digests(store) == before
+    assert not read_store(store).missing_stages
+
+
+def test_a_corpus_that_is_gone_is_named_before_the_store_lacks_anything(folder: Path, tmp_path: Path) -> None:
+    gone = write_corpus(tmp_path / "gone", COUNTS[300:], shards=2)
+    store = tmp_path / "m"
+    scanned(folder / "a", store)
+    changed(folder / "a", store, add=[gone])
+    gone.rename(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match="gone"):
+        scanned(folder / "a", store, THIRD)
+    assert not read_store(store).missing_stages
+
+
+def test_another_basis_makes_it_stale(folder: Path, copy: Callable[[str], Path]) -> None:
+    # Such as one that another processor computes in a repair.
+    path = copy("with")
+    store = read_store(path)
+    turned = {"basis": -store.read("basis"), "basis_eigenvalues": store.read("basis_eigenvalues")}
+    store.commit_stage("basis", turned, {})
+    assert read_store(path).missing_stages == ("projection", "third_moment")
+    require_moments(scanned(folder / "a", path, THIRD, keep=False), COUNTS[:300])
+
+
+def test_growing_and_shrinking(folder: Path, tmp_path: Path) -> None:
+    store = tmp_path / "m"
+    scanned(folder / "a", store, THIRD)
+    alone = digests(store)
+    grown = changed(folder / "a", store, add=[folder / "b"])
+    require_moments(grown, COUNTS)
+    assert all(digests(store)[name] != alone[name] for name in ARRAYS)
+    changed(folder / "a", store, remove=[folder / "b"])
+    assert digests(store) == alone
+
+
+def test_merging_over_other_words(folder: Path, tmp_path: Path) -> None:
+    names = np.array(words(60))
+    order = np.random.default_rng(0).permutation(60)
+    other = rename_words(write_corpus(tmp_path / "other", COUNTS[300:][:, order]), names[order].tolist())
+    # The third moment is computed for all of the merged store, whether the second has one or not.
+    for number, settings in enumerate((SMALL, THIRD)):
+        store = tmp_path / f"m{number}"
+        scanned(folder / "a", store, THIRD)
+        scanned(other, tmp_path / f"second{number}", settings)
+        require_moments(changed(folder / "a", store, merge=[tmp_path / f"second{number}"]), COUNTS)
+    without = tmp_path / "without"
+    scanned(folder / "a", without)
+    assert not changed(folder / "a", without, merge=[tmp_path / "second1"]).settings.third_moment
+
+
+EXECUTIONS = [("threads", 3), ("processes", 2), ("cluster", 2)]
+
+
+@pytest.mark.parametrize(("scheduler", "workers"), EXECUTIONS)
+def test_the_scheduler_changes_no_bit(scheduler: str, workers: int, folder: Path, tmp_path: Path) -> None:
+    options = ("--max-topics", "5", "--partition-nonzeros", "2000", "--third-moment")
+    command = ["scan", str(folder / "a"), str(tmp_path / "m"), *options, "--scheduler", scheduler]
+    done = subprocess.run(
+        [sys.executable, "-m", "streaming_jsmf", *command, "--workers", str(workers)],
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "3"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert digests(tmp_path / "m") == digests(folder / "with")
+
+
+def truncated(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+@pytest.mark.parametrize("damage", [truncated, Path.unlink], ids=["truncated", "gone"])
+@pytest.mark.parametrize("array", [*ARRAYS, "record"])
+def test_what_is_damaged_is_named_and_mended(
+    array: str,
+    damage: Callable[[Path], None],
+    folder: Path,
+    copy: Callable[[str], Path],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    store = copy("with")
+    record = store / "records" / "third_moment" / "zarr.json"
+    damage(record if array == "record" else next(p for p in (store / array / "c").rglob("*") if p.is_file()))
+    if not (array == "record" and damage is Path.unlink):
+        with pytest.raises(StoreError, match="third_moment" if array == "record" else array):
+            scanned(folder / "a", store, THIRD, keep=False)
+    capsys.readouterr()
+    assert run(["scan", str(folder / "a"), str(store), "--repair", "--scheduler", "synchronous"]) == 0
+    log = capsys.readouterr().err
+    assert "third_moment: partition 0 committed" in log
+    assert "range: partition" not in log
+    assert digests(store) == digests(folder / "with")
+
+
+def test_a_killed_pass_goes_on_where_it_was(tmp_path: Path) -> None:
+    counts = planted(1200, 800, 20, length=60, seed=7).counts
+    corpus = write_corpus(tmp_path / "corpus", counts, row_group_rows=40)
+    options = ["--max-topics", "30", "--scans", "1", "--power-steps", "1", "--partition-nonzeros", "3000"]
+    command = [sys.executable, "-m", "streaming_jsmf", "scan", str(corpus), str(tmp_path / "m"), *options]
+    command += ["--third-moment", "--workers", "2"]
+    records = tmp_path / "m" / "records"
+    with killed(command, lambda: len(list(records.glob("third_moment-part-*/zarr.json"))) >= 2):
+        missing = read_store(tmp_path / "m").missing_stages
+        kept = len(list(records.glob("third_moment-part-*/zarr.json")))
+        log = resume(command)
+    partitions = len(
+        json.loads((tmp_path / "m" / "zarr.json").read_text())["attributes"]["manifest"]["partitions"]
+    )
+    assert missing == ("third_moment",)
+    assert 2 <= kept < partitions
+    assert f"third_moment: {kept} of {partitions} partitions were committed by an earlier run" in log
+    assert log.count("third_moment: partition ") == partitions - kept
+    assert not list((tmp_path / "m" / "partials").glob("third_moment-*"))
+    whole = [*command[:-1], "1"]
+    whole[5] = str(tmp_path / "undisturbed")
+    resume(whole)
+    assert digests(tmp_path / "m") == digests(tmp_path / "undisturbed")
+
+
+def test_partitions_change_the_moments_by_rounding_only(folder: Path, tmp_path: Path) -> None:
+    # The basis is another one, so what is compared does not hang on it: moments in words.
+    found = []
+    for nonzeros in (1000, 10**6):
+        store = scanned(
+            folder / "a",
+            tmp_path / f"m{nonzeros}",
+            replace(THIRD, max_topics=60, partition_nonzeros=nonzeros),
+        )
+        read = store.tensor_moments()
+        q = read.basis
+        assert q.shape == (60, 60)
+        third = unpacked(read.moments.third, 60)
+        found.append(
+            (
+                read.moments.pair_projection @ q.T,
+                np.einsum("ijk,xi,yj,zk->xyz", third, q, q, q, optimize=True),
+            )
+        )
+    for one, other in zip(*found, strict=True):
+        assert np.linalg.norm(one - other) < 3e-6 * np.linalg.norm(other)
+
+
+def test_the_memory_of_the_pass_is_planned(folder: Path) -> None:
+    manifest = read_store(folder / "with").manifest
+    partitions = load_partitions(manifest, str(folder / "with"))
+    settings = ScanSettings(max_topics=100, third_moment=True)
+    without = scan_memory(100_000, replace(settings, third_moment=False), partitions, 1)
+    with_it = scan_memory(100_000, settings, partitions, 1)
+    # Two sums of 100,000 x 200 in float64 and float32, and the basis, take more than three factors in float32.
+    assert with_it > 28 * 200 * 100_000 > 12 * 400 * 100_000
+    assert with_it > without
+    with pytest.raises(InputError, match="the scan needs"):
+        scanned(folder / "a", folder / "small", THIRD, execution=Execution("synchronous", memory=2**28))
+    assert not (folder / "small").exists()
+
+
+def test_documents_too_short_for_triples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    counts = np.array([rng.multinomial(2, np.full(30, 1 / 30)) for _ in range(200)])
+    corpus, store = write_corpus(tmp_path / "pairs", counts), tmp_path / "m"
+    options = ("--max-topics", "2", "--third-moment", "--scheduler", "synchronous")
+    assert run(["scan", str(corpus), str(store), *options]) == 0
+    assert "no document has 3 tokens or more" in capsys.readouterr().err
+    assert run(["infer", str(store), str(tmp_path / "model"), "--topics", "2", "--engine", "stod"]) == 2
+    error = capsys.readouterr().err.strip().splitlines()
+    assert len(error) == 1
+    assert "no document has 3 tokens or more" in error[0]
+    assert "--engine lr-jsmf" in error[0]
+    assert not (tmp_path / "model").exists()
+    assert run(["info", str(store)]) == 0
