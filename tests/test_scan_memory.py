@@ -19,7 +19,7 @@ MIB = 2**20
 
 
 @pytest.mark.parametrize(
-    ("n_words", "memory", "workers"), [(20_000, 530, 2), (100_000, 980, 2), (100_000, 600, 1)]
+    ("n_words", "memory", "workers"), [(20_000, 610, 2), (100_000, 1060, 2), (20_000, 455, 1)]
 )
 def test_the_largest_partitions_that_fit_are_chosen(n_words: int, memory: int, workers: int) -> None:
     chosen = fitting_settings(ScanSettings(), n_words, UNITS, Execution("threads", workers, memory * MIB))

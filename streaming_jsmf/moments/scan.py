@@ -11,6 +11,7 @@ from streaming_jsmf.blocks.units import Partition, WorkUnit, list_units
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.linalg.eigen import GUARD_VECTORS
 from streaming_jsmf.linalg.factor import ROW_BLOCK_BYTES
 from streaming_jsmf.moments.checks import require_sound
 from streaming_jsmf.moments.cooccurrence import counting_bytes, require_exact_memory
@@ -43,12 +44,12 @@ BYTES_PER_NONZERO_READ = 32
 #: Partition sizes chosen to fit a memory budget are multiples of this.
 PARTITION_STEP = 1_000_000
 
-#: Interpreter and libraries of a worker.
-PROCESS_BYTES = 250 * 2**20
+#: Interpreter, libraries and compiled kernels of a worker.
+PROCESS_BYTES = 330 * 2**20
 
 
 def scan_memory(n_words: int, settings: ScanSettings, partitions: tuple[Partition, ...], workers: int) -> int:
-    """Projected peak memory of a scan in bytes: one partition and three N x L arrays for each worker.
+    """Projected peak memory of a scan in bytes: one partition and three N x L arrays for each worker, or the basis.
 
     It depends on the vocabulary, the widths and the partition size, not on the number of documents.
     """
@@ -57,7 +58,14 @@ def scan_memory(n_words: int, settings: ScanSettings, partitions: tuple[Partitio
         unit.only.read if unit.only else unit.nonzeros for partition in partitions for unit in partition.units
     )
     each = largest * BYTES_PER_NONZERO + _fixed_bytes(n_words, settings, row_group)
-    return PROCESS_BYTES + each * min(workers, len(partitions))
+    return PROCESS_BYTES + max(each * min(workers, len(partitions)), _basis_bytes(n_words, settings))
+
+
+def _basis_bytes(n_words: int, settings: ScanSettings) -> int:
+    """The factor, two blocks of Davidson's in float32, and the eigenvectors thrice in float64 while they are sorted."""
+    factor, basis = (min(width, n_words) for width in (settings.factor_width, settings.basis_width))
+    block = max(factor, 2 * (basis + GUARD_VECTORS))
+    return 4 * n_words * (factor + 2 * block) + 24 * n_words * basis
 
 
 def _fixed_bytes(n_words: int, settings: ScanSettings, row_group: int) -> int:
