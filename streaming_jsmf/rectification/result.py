@@ -84,6 +84,11 @@ def unrectified(pairs: Eigenpairs, n_topics: int) -> Rectification:
 
 def relative_change(new: NDArray[np.float64], old: NDArray[np.float64]) -> float:
     """||Y1 Y1' - Y0 Y0'||_F / ||Y0 Y0'||_F from three K x K Gram matrices."""
-    old_norm = float(np.sum((old.T @ old) ** 2))
-    squared = float(np.sum((new.T @ new) ** 2)) + old_norm - 2 * float(np.sum((new.T @ old) ** 2))
+    return change_of_grams(new.T @ new, old.T @ old, new.T @ old)
+
+
+def change_of_grams(new: NDArray[np.float64], old: NDArray[np.float64], mixed: NDArray[np.float64]) -> float:
+    """``relative_change`` from Y1'Y1, Y0'Y0 and Y1'Y0."""
+    old_norm = float(np.sum(old**2))
+    squared = float(np.sum(new**2)) + old_norm - 2 * float(np.sum(mixed**2))
     return float(np.sqrt(max(squared, 0.0) / old_norm)) if old_norm > 0 else 0.0

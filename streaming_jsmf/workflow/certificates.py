@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from streaming_jsmf.linalg.eigen import Eigenpairs
+from streaming_jsmf.linalg.gram import PANEL_ROWS
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.select import SelectedMoments
 from streaming_jsmf.rectification.omitted import omitted_mass
-from streaming_jsmf.rectification.result import Rectification, relative_change
+from streaming_jsmf.rectification.result import Rectification, change_of_grams
 
 
 def spectral_certificates(moments: Moments, pairs: Eigenpairs, n_topics: int) -> dict[str, Any]:
@@ -32,16 +33,25 @@ def spectral_certificates(moments: Moments, pairs: Eigenpairs, n_topics: int) ->
     if moments.settings.scans != 2 or moments.settings.exact or isinstance(moments, SelectedMoments):
         return certificates
     basis, product = moments.store.read("basis"), moments.store.read("projection")
-    first = moments.store.read("basis_eigenvalues")[:n_topics]
-    before = basis[:, :n_topics] * np.sqrt(np.maximum(first, 0.0))
-    after = pairs.vectors[:, :n_topics] * np.sqrt(np.maximum(values[:n_topics], 0.0))
+    first = np.sqrt(np.maximum(moments.store.read("basis_eigenvalues")[:n_topics], 0.0))
+    last = np.sqrt(np.maximum(values[:n_topics], 0.0))
     small = basis.T @ product
     ritz, rotation = np.linalg.eigh((small + small.T) / 2)
     ritz, rotation = ritz[::-1][:n_topics], rotation[:, ::-1][:, :n_topics]
-    residuals = np.linalg.norm(product @ rotation - (basis @ rotation) * ritz, axis=0)
-    relative = residuals[ritz > 0] / ritz[ritz > 0]
+    squared, widths = np.zeros(ritz.size), (first.size, last.size)
+    old, new, mixed = (np.zeros((widths[i], widths[j])) for i, j in ((0, 0), (1, 1), (1, 0)))
+    # Basis and projection are wide enough; what is made of them is made of a few rows at a time.
+    for start in range(0, basis.shape[0], PANEL_ROWS):
+        rows = slice(start, start + PANEL_ROWS)
+        residual = product[rows] @ rotation - (basis[rows] @ rotation) * ritz
+        squared += np.einsum("ij,ij->j", residual, residual)
+        before, after = basis[rows, : first.size] * first, pairs.vectors[rows, : last.size] * last
+        old += before.T @ before
+        new += after.T @ after
+        mixed += after.T @ before
+    relative = np.sqrt(squared[ritz > 0]) / ritz[ritz > 0]
     certificates["ritz_residual"] = float(relative.max()) if relative.size else None
-    certificates["range_change"] = relative_change(after, before)
+    certificates["range_change"] = change_of_grams(new, old, mixed)
     return certificates
 
 
