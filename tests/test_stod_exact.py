@@ -113,7 +113,7 @@ def test_the_memory_is_that_of_the_largest_stage(folder: Path) -> None:
     partitions = load_partitions(read_store(folder / "exact").manifest, str(folder / "exact"))
 
     def needed(n_words: int, **changes: bool) -> int:
-        return scan_memory(n_words, ScanSettings(max_topics=100, **changes), partitions, 1)
+        return scan_memory(n_words, ScanSettings(max_topics=100, **changes), partitions, len(partitions))
 
     few, many = 2_000, 200_000
     assert needed(many, third_moment=True) > needed(many)
