@@ -83,6 +83,9 @@ class RangeStage:
         return Partial({**arrays, **range_arrays}, scalars)
 
     def _probes(self, content: str) -> NDArray[np.float32]:
+        if self.width == self.n_words:
+            # Unit vectors span everything; as many random ones nearly miss a direction now and then.
+            return np.eye(self.n_words, dtype=np.float32)
         with span("probes"):
             return uniform_probes(self.n_words, self.width, self.settings.seed, content)
 
