@@ -192,7 +192,7 @@ def test_a_worker_that_is_killed_costs_no_bit(
     assert digests(store) == undisturbed
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_lost_scheduler_ends_the_command_and_another_one_finishes_the_store(
     how: signal.Signals, corpus: Path, undisturbed: dict[str, str], cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -78,7 +78,13 @@ def test_remove_and_add_at_once(folder: Path, of_a: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "execution", [SYNCHRONOUS, Execution("threads", 3), Execution("processes", 2)], ids=lambda e: e.scheduler
+    "execution",
+    [
+        SYNCHRONOUS,
+        Execution("threads", 3),
+        pytest.param(Execution("processes", 2), marks=pytest.mark.slow),
+    ],
+    ids=lambda e: e.scheduler,
 )
 def test_adding_is_merging_on_every_scheduler(execution: Execution, folder: Path, tmp_path: Path) -> None:
     a, b = folder / "a", folder / "b"

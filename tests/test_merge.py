@@ -215,7 +215,7 @@ def test_a_store_that_stood_aside_for_the_merged_one_comes_back(folder: Path, st
     assert list(store.parent.glob(".*")) == []
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_few_factors_lie_on_the_disk_while_a_scan_runs(workers: int, tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "c", np.vstack([ALL] * 3), shards=6, row_group_rows=20)
     store, seen, stop = tmp_path / "m", [0], threading.Event()
