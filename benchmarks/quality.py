@@ -22,13 +22,12 @@ from pathlib import Path
 
 import click
 import numpy as np
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from scipy import sparse
 from threadpoolctl import threadpool_limits
 
+from benchmarks.bags import read_counts
 from benchmarks.topic_models import MODELS
-from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.evaluation.coherence import cooccurrence_counts, distinct_share, npmi
 
 #: One document in so many is held out.
@@ -61,21 +60,6 @@ class Scores:
     distinct: float
     seconds: float
     megabytes: float
-
-
-def read_counts(path: Path) -> sparse.csr_array:
-    """The whole corpus in memory."""
-    corpus = open_corpus(path)
-    shards = [_shard(corpus.shard_path(shard), corpus.n_words) for shard in corpus.shards]
-    return sparse.vstack(shards, format="csr")
-
-
-def _shard(path: str, n_words: int) -> sparse.csr_array:
-    table = pq.read_table(path, columns=["ids", "counts"])
-    ids, counts = (table[name].combine_chunks() for name in ("ids", "counts"))
-    starts = np.concatenate([[0], np.cumsum(ids.value_lengths().to_numpy())])
-    values = counts.flatten().to_numpy().astype(np.int32)
-    return sparse.csr_array((values, ids.flatten().to_numpy(), starts), shape=(len(table), n_words))
 
 
 def split(counts: sparse.csr_array) -> Split:

@@ -1,0 +1,41 @@
+"""Corpora small enough to be held in memory, for the benchmarks that compare with dense or in-memory methods."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+from scipy import sparse
+
+from streaming_jsmf.corpus import open_corpus
+
+
+@dataclass(frozen=True)
+class Bag:
+    """counts: CSR, documents x words, f64; words: the vocabulary in column order."""
+
+    counts: sparse.csr_array
+    words: list[str]
+
+
+def read_bag(path: Path) -> Bag:
+    """Counts and words of a whole corpus."""
+    words = open_corpus(path).vocabulary().words
+    return Bag(read_counts(path).astype(np.float64), [str(word) for word in words])
+
+
+def read_counts(path: Path) -> sparse.csr_array:
+    """Counts of a whole corpus, documents x words, int32."""
+    corpus = open_corpus(path)
+    shards = [_shard(corpus.shard_path(shard), corpus.n_words) for shard in corpus.shards]
+    return sparse.vstack(shards, format="csr")
+
+
+def _shard(path: str, n_words: int) -> sparse.csr_array:
+    table = pq.read_table(path, columns=["ids", "counts"])
+    ids, counts = (table[name].combine_chunks() for name in ("ids", "counts"))
+    starts = np.concatenate([[0], np.cumsum(ids.value_lengths().to_numpy())])
+    values = counts.flatten().to_numpy().astype(np.int32)
+    return sparse.csr_array((values, ids.flatten().to_numpy(), starts), shape=(len(table), n_words))

@@ -1,0 +1,15 @@
+"""Benchmarks are not run by the tests, but they must at least come up: what they import moves now and then."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+MODULES = sorted(path.stem for path in (Path(__file__).parents[1] / "benchmarks").glob("[a-z]*.py"))
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_benchmark_can_be_imported(name: str) -> None:
+    assert importlib.import_module(f"benchmarks.{name}").__doc__
