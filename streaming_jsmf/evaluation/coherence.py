@@ -7,6 +7,7 @@ distinct share beside them.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -112,13 +113,8 @@ def npmi(
     >>> print(npmi([4, 2], [[4, 2], [2, 2]], 8, [[0, 1]]).round(4).tolist())
     [0.5]
     """
-    words = _require_pairs(top_words, n_documents)
-    frequency = np.asarray(document_frequency, dtype=np.float64) / n_documents
-    pairs = np.asarray(pair_counts, dtype=np.float64) / n_documents
-    left, right = np.triu_indices(words.shape[1], k=1)
-    together = pairs[words[:, left], words[:, right]]
-    apart = frequency[words[:, left]] * frequency[words[:, right]]
-    means: Floats = pair_npmi(together, apart, smoothing).mean(axis=1)
+    pairs = _pairs(document_frequency, pair_counts, top_words, n_documents)
+    means: Floats = pair_npmi(pairs.together, pairs.first * pairs.second, smoothing).mean(axis=1)
     return means
 
 
@@ -172,11 +168,8 @@ def coherence(
     >>> print(coherence([4, 2], [[4, 1], [1, 2]], [[0, 1]]).round(4).tolist())
     [-0.6931]
     """
-    words = _require_pairs(top_words)
-    frequency = np.asarray(document_frequency, dtype=np.float64)
-    left, right = np.triu_indices(words.shape[1], k=1)
-    together = np.asarray(pair_counts, dtype=np.float64)[words[:, left], words[:, right]]
-    sums: Floats = np.log((together + epsilon) / np.maximum(frequency[words[:, left]], 1.0)).sum(axis=1)
+    pairs = _pairs(document_frequency, pair_counts, top_words)
+    sums: Floats = np.log((pairs.together + epsilon) / np.maximum(pairs.first, 1.0)).sum(axis=1)
     return sums
 
 
@@ -215,12 +208,9 @@ def u_mass(
     >>> print(u_mass([4, 2], [[4, 1], [1, 2]], 8, [[0, 1]]).round(4).tolist())
     [-1.3863]
     """
-    words = _require_pairs(top_words, n_documents)
-    frequency = np.asarray(document_frequency, dtype=np.float64) / n_documents
-    left, right = np.triu_indices(words.shape[1], k=1)
-    together = np.asarray(pair_counts, dtype=np.float64)[words[:, left], words[:, right]] / n_documents
-    given = frequency[words[:, left]]
-    ratio = np.divide(together + smoothing, given, out=np.ones_like(given), where=given > 0)
+    pairs = _pairs(document_frequency, pair_counts, top_words, n_documents)
+    given = pairs.first
+    ratio = np.divide(pairs.together + smoothing, given, out=np.ones_like(given), where=given > 0)
     means: Floats = np.log(ratio).mean(axis=1)
     return means
 
@@ -244,10 +234,25 @@ def distinct_share(top_words: ArrayLike) -> float:
     return len(np.unique(words)) / words.size
 
 
-def _require_pairs(top_words: ArrayLike, n_documents: int = 1) -> Integers:
+@dataclass(frozen=True)
+class _Pairs:
+    """Pairs of top words, K x pairs: documents with the more probable word, with the other, and with both."""
+
+    first: Floats
+    second: Floats
+    together: Floats
+
+
+def _pairs(
+    document_frequency: ArrayLike, pair_counts: ArrayLike, top_words: ArrayLike, n_documents: int = 1
+) -> _Pairs:
+    """The pairs of each topic, in shares of ``n_documents``."""
     words = np.asarray(top_words, dtype=np.int64)
     if words.ndim != 2 or words.shape[1] < 2:
         raise ValueError(f"top_words must be topics x at least two words, not of shape {words.shape}")
     if n_documents < 1:
         raise ValueError("shares of documents need at least one document")
-    return words
+    left, right = (words[:, places] for places in np.triu_indices(words.shape[1], k=1))
+    frequency = np.asarray(document_frequency, dtype=np.float64) / n_documents
+    counts = np.asarray(pair_counts, dtype=np.float64) / n_documents
+    return _Pairs(frequency[left], frequency[right], counts[left, right])

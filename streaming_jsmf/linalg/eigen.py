@@ -12,7 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.linalg.gram import GRAM_FLOOR, PANEL_ROWS, gram, inverse_square_root, single_gram
+from streaming_jsmf.linalg.gram import (
+    GRAM_FLOOR,
+    PANEL_ROWS,
+    gram,
+    inverse_square_root,
+    multiply_into,
+    single_gram,
+)
 from streaming_jsmf.linalg.typing import FloatArray
 
 #: Vocabularies up to this size are decomposed densely.
@@ -119,7 +126,7 @@ class _RitzBlock:
         shape = (factor.shape[0], max(start.shape[1], 2 * count))
         self.vectors, self.product = (np.empty(shape, dtype=np.float32) for _ in range(2))
         span = self.vectors[:, : start.shape[1]]
-        _multiply(factor, start, span)
+        multiply_into(factor, start, span)
         self._times(span, self.product[:, : start.shape[1]])
         self.values, self.residual = np.zeros(0), np.inf
         self.values = self._ritz(start.shape[1])
@@ -166,12 +173,12 @@ class _RitzBlock:
         keep = np.arange(values.size)[::-1][: self.count]
         mix = whiten @ rotation[:, keep]
         for columns in (vectors, product):
-            _multiply(columns, mix, columns[:, : keep.size])
+            multiply_into(columns, mix, columns[:, : keep.size])
         return np.asarray(values[keep])
 
     def _times(self, vectors: NDArray[np.float32], out: NDArray[np.float32]) -> None:
         """(F F' - D) X."""
-        _multiply(self.factor, single_gram(self.factor, vectors), out)
+        multiply_into(self.factor, single_gram(self.factor, vectors), out)
         for rows in _panels(out):
             out[rows] -= self.diagonal[rows] * vectors[rows]
 
@@ -186,13 +193,6 @@ def _bordered(
 def _panels(matrix: FloatArray) -> Iterator[slice]:
     for start in range(0, matrix.shape[0], PANEL_ROWS):
         yield slice(start, start + PANEL_ROWS)
-
-
-def _multiply(matrix: NDArray[np.float32], small: FloatArray, out: NDArray[np.float32]) -> None:
-    """``out`` becomes ``matrix @ small``; it may be a part of ``matrix``."""
-    small = small.astype(np.float32)
-    for rows in _panels(matrix):
-        out[rows] = matrix[rows] @ small
 
 
 def _lengths(columns: NDArray[np.float32]) -> NDArray[np.float32]:

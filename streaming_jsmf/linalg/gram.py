@@ -7,10 +7,15 @@ columns are orthogonal or nearly so, squares do not cancel, and panels may be mu
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.linalg.typing import FloatArray
+
+#: A matrix whose own memory and type a result takes.
+Tall = TypeVar("Tall", NDArray[np.float32], NDArray[np.float64])
 
 #: Rows converted to float64 at a time: temporaries stay in the cache, and the bits stay the same.
 PANEL_ROWS = 4096
@@ -65,16 +70,21 @@ def inverse_square_root(core: FloatArray, floor: float = CORE_FLOOR) -> NDArray[
     return np.asarray(vectors[:, keep] / np.sqrt(values[keep]))
 
 
-def rotate(matrix: NDArray[np.float32], basis: FloatArray) -> NDArray[np.float32]:
-    """``matrix @ basis`` in the memory of ``matrix`` (N x p, float32, overwritten); ``basis`` is p x r, r <= p.
+def multiply_into(matrix: FloatArray, small: FloatArray, out: FloatArray) -> None:
+    """``out`` (N x r) becomes ``matrix @ small`` (N x p, p x r) in the type of ``matrix``; it may be a part of that."""
+    small = small.astype(matrix.dtype, copy=False)
+    for start in range(0, matrix.shape[0], PANEL_ROWS):
+        rows = slice(start, start + PANEL_ROWS)
+        out[rows] = matrix[rows] @ small
+
+
+def rotate(matrix: Tall, basis: FloatArray) -> Tall:
+    """``matrix @ basis`` in the memory and type of ``matrix`` (N x p, overwritten); ``basis`` is p x r, r <= p.
 
     A matrix of another size would be fresh memory, which costs as much as the product.
     """
-    small = basis.astype(np.float32)
-    width = small.shape[1]
-    for start in range(0, matrix.shape[0], PANEL_ROWS):
-        rows = slice(start, start + PANEL_ROWS)
-        matrix[rows, :width] = matrix[rows] @ small
+    width = basis.shape[1]
+    multiply_into(matrix, basis, matrix[:, :width])
     return matrix if width == matrix.shape[1] else np.ascontiguousarray(matrix[:, :width])
 
 

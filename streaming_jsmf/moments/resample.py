@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.moments.ledger import Partial
 from streaming_jsmf.moments.reader import Moments
-from streaming_jsmf.moments.select import SelectedMoments
-from streaming_jsmf.moments.stages import RangeStage
-from streaming_jsmf.runtime.blas import single_blas_thread
+from streaming_jsmf.moments.select import SelectedMoments, fold_parts
 
 #: With fewer parts two draws are too often the same.
 FEWEST_PARTS = 4
@@ -61,19 +58,13 @@ def resampled(moments: Moments, seed: int, replica: int) -> SelectedMoments:
     require_parts(moments)
     store = moments.store
     times = drawn_parts(len(store.part_keys), seed, replica)
-    drawn = [(key, int(n)) for key, n in zip(store.part_keys, times, strict=True) if n]
-    return SelectedMoments(store, f"bootstrap {seed} {replica}", _fold(moments, drawn))
-
-
-def _fold(moments: Moments, drawn: Sequence[tuple[str, int]]) -> Partial:
-    store = moments.store
-    stage, ledger = RangeStage(store.n_words, store.settings), store.ledger("range")
-    folded: Partial | None = None
-    with single_blas_thread():
-        for key, times in drawn:
-            folded = stage.fold(folded, _repeated(ledger.read_part(key), times))
+    ledger = store.ledger("range")
+    drawn = (
+        _repeated(ledger.read_part(key), int(n)) for key, n in zip(store.part_keys, times, strict=True) if n
+    )
+    folded = fold_parts(store, drawn)
     assert folded is not None, "as many draws as parts"
-    return folded
+    return SelectedMoments(store, f"bootstrap {seed} {replica}", folded)
 
 
 def _repeated(part: Partial, times: int) -> Partial:

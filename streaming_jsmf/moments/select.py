@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -141,13 +141,19 @@ def select_partitions(moments: Moments, expression: str) -> SelectedMoments:
 
 
 def _fold(store: MomentsStore, keys: Sequence[str]) -> Partial:
-    stage, ledger = RangeStage(store.n_words, store.settings), store.ledger("range")
-    folded: Partial | None = None
-    with single_blas_thread():
-        for key in keys:
-            folded = stage.fold(folded, ledger.read_part(key))
+    ledger = store.ledger("range")
+    folded = fold_parts(store, (ledger.read_part(key) for key in keys))
     if folded is None or not folded.scalars["total_weight"] > 0:
         raise StoreError(f"{store.path}: the selected partitions hold no document of two tokens; select more")
+    return folded
+
+
+def fold_parts(store: MomentsStore, parts: Iterable[Partial]) -> Partial | None:
+    """Fold what parts of scan 1 left, in their order and in memory; None of none."""
+    stage, folded = RangeStage(store.n_words, store.settings), None
+    with single_blas_thread():
+        for part in parts:
+            folded = stage.fold(folded, part)
     return folded
 
 

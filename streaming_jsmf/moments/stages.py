@@ -102,7 +102,7 @@ class RangeStage:
                 arrays["factor"] = merge_factors(
                     folded.arrays["factor"], partial.arrays["factor"], self.width
                 )
-        return Partial(arrays, _add_scalars(folded, partial))
+        return Partial(arrays, add_scalars(folded, partial))
 
 
 @dataclass(frozen=True)
@@ -129,10 +129,7 @@ class ProjectionStage:
 
     def compute(self, partition: Partition) -> Partial:
         """One pass over the partition's data."""
-        with span("commit"):
-            basis = read_array(self.store, "basis", self.basis, remedy=repair_remedy(self.store)).astype(
-                np.float32
-            )
+        basis = read_basis(self.store, self.basis)
         with span("read"):
             block = load_block(partition, self.n_words, self.settings.document_weights)
         return Partial({"projection": apply_gram(block, basis)})
@@ -143,6 +140,13 @@ class ProjectionStage:
         if folded is not None:
             product += folded.arrays["projection"]
         return Partial({"projection": product})
+
+
+def read_basis(store: StorePath, expected: ArrayDigest) -> NDArray[np.float32]:
+    """The basis of a store as tasks multiply with it; ``StoreError`` if it is damaged."""
+    with span("commit"):
+        basis = read_array(store, "basis", expected, remedy=repair_remedy(store))
+        return basis.astype(np.float32)
 
 
 def _sums_to_partial(sums: Sums) -> tuple[dict[str, NDArray[Any]], dict[str, float]]:
@@ -156,7 +160,8 @@ def _add(folded: Partial | None, partial: Partial, names: tuple[str, ...]) -> di
     return {name: folded.arrays[name] + partial.arrays[name] for name in names}
 
 
-def _add_scalars(folded: Partial | None, partial: Partial) -> dict[str, float]:
+def add_scalars(folded: Partial | None, partial: Partial) -> dict[str, float]:
+    """The scalars of ``partial`` added to those of ``folded``."""
     if folded is None:
         return dict(partial.scalars)
     return {name: folded.scalars[name] + value for name, value in partial.scalars.items()}

@@ -23,11 +23,12 @@ from streaming_jsmf.linalg.document_tensor import (
     tensor_sums,
     tensor_weights,
 )
-from streaming_jsmf.moments.ledger import Partial, repair_remedy
+from streaming_jsmf.moments.ledger import Partial
 from streaming_jsmf.moments.partition import load_shares
+from streaming_jsmf.moments.stages import add_scalars, read_basis
 from streaming_jsmf.moments.store import MomentsStore
 from streaming_jsmf.runtime.files import StorePath
-from streaming_jsmf.runtime.zarr_arrays import ArrayDigest, read_array
+from streaming_jsmf.runtime.zarr_arrays import ArrayDigest
 from streaming_jsmf.timing import span
 
 logger = logging.getLogger(__name__)
@@ -66,10 +67,7 @@ class ThirdMomentStage:
 
     def compute(self, partition: Partition) -> Partial:
         """One pass over the partition's data."""
-        with span("commit"):
-            basis = read_array(self.store, "basis", self.basis, remedy=repair_remedy(self.store)).astype(
-                np.float32
-            )
+        basis = read_basis(self.store, self.basis)
         with span("read"):
             loaded = load_shares(partition, self.n_words)
         weights = tensor_weights(loaded.lengths, self.settings.document_weights)
@@ -87,8 +85,7 @@ class ThirdMomentStage:
         for name, values in partial.arrays.items():
             total = folded.arrays[name]
             total += values
-        scalars = {name: folded.scalars[name] + value for name, value in partial.scalars.items()}
-        return Partial(folded.arrays, scalars)
+        return Partial(folded.arrays, add_scalars(folded, partial))
 
 
 def final_arrays(folded: Partial, basis: NDArray[np.float64], store: str) -> Mapping[str, NDArray[Any]]:

@@ -18,6 +18,7 @@ from streaming_jsmf.linalg.factor import apply_gram
 from streaming_jsmf.linalg.probes import gaussian_probes
 from streaming_jsmf.linalg.weights import document_weights
 from streaming_jsmf.moments.ledger import Partial
+from streaming_jsmf.moments.stages import add_scalars
 from streaming_jsmf.runtime.files import StorePath
 from streaming_jsmf.runtime.zarr_arrays import ArrayDigest, read_array
 
@@ -207,5 +208,4 @@ class CountStage:
         if folded is None:
             return partial
         arrays = {name: folded.arrays[name] + values for name, values in partial.arrays.items()}
-        scalars = {name: folded.scalars[name] + value for name, value in partial.scalars.items()}
-        return Partial(arrays, scalars)
+        return Partial(arrays, add_scalars(folded, partial))

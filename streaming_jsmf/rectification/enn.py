@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import Acceleration
 from streaming_jsmf.linalg.eigen import Eigenpairs, with_fixed_signs
-from streaming_jsmf.linalg.gram import GRAM_FLOOR, PANEL_ROWS, gram, inverse_square_root
+from streaming_jsmf.linalg.gram import GRAM_FLOOR, gram, inverse_square_root, rotate
 from streaming_jsmf.rectification.enn_operator import (
     CHECKED_ENTRIES,
     Applied,
@@ -168,7 +168,7 @@ class _Walk:
             # A direction is gone; the block may hold another that takes its place.
             self.age = 0
             return self._block_step()
-        new = _times_in_place(applied.product, _symmetric_inverse_root(inner))
+        new = rotate(applied.product, _symmetric_inverse_root(inner))
         change = relative_change(new, point)
         if np.vdot(point, new) - np.vdot(new, new) - np.vdot(point, self.y) + np.vdot(new, self.y) > 0:
             # The step points back: what is carried along would go on uphill.
@@ -196,7 +196,7 @@ class _Walk:
         small = basis.T @ product
         values, rotation = np.linalg.eigh((small + small.T) / 2)
         del product
-        stepped = with_fixed_signs(values, _times_in_place(basis, rotation))
+        stepped = with_fixed_signs(values, rotate(basis, rotation))
         self.vectors, previous = stepped.vectors, self.y
         self.y = positive_half(stepped, self.n_topics)
         return relative_change(self.y, previous)
@@ -221,20 +221,11 @@ def _orthonormal(block: NDArray[np.float64]) -> NDArray[np.float64]:
     """An orthonormal basis of the columns, in their memory. Twice by Gram matrix, which is as good as QR then."""
     block /= np.maximum(np.sqrt(np.einsum("ij,ij->j", block, block)), np.finfo(np.float64).tiny)
     for _ in range(2):
-        block = _times_in_place(block, inverse_square_root(gram(block), GRAM_FLOOR))
+        block = rotate(block, inverse_square_root(gram(block), GRAM_FLOOR))
     return block
-
-
-def _times_in_place(tall: NDArray[np.float64], small: NDArray[np.float64]) -> NDArray[np.float64]:
-    """``tall @ small`` in the memory of ``tall``; ``small`` has at most as many columns as rows."""
-    width = small.shape[1]
-    for start in range(0, tall.shape[0], PANEL_ROWS):
-        rows = slice(start, start + PANEL_ROWS)
-        tall[rows, :width] = tall[rows] @ small
-    return tall if width == tall.shape[1] else np.ascontiguousarray(tall[:, :width])
 
 
 def _rotated(y: NDArray[np.float64]) -> NDArray[np.float64]:
     """The same Y Y' with orthogonal columns, longest first."""
     values, rotation = np.linalg.eigh(gram(y))
-    return with_fixed_signs(values, _times_in_place(y, rotation)).vectors
+    return with_fixed_signs(values, rotate(y, rotation)).vectors
