@@ -1,18 +1,23 @@
 """Recovery error and time of STOD on the simulated corpora of its paper, with Gibbs sampling beside it if wanted.
 
-    python pipelines/stod_reproduction.py --vary documents --values 5000,20000 --corpora 5 --gibbs 200,1000
+    python pipelines/stod_reproduction.py OUT --vary documents --vary words --vary topics --gibbs 200,1000
 
 Each row is the mean over several corpora and its standard deviation. The error is the L1 distance (of 2) between a
 topic found and the true one that it is matched with, in the mean over topics. Seconds are processor time, of the scans
-and the inference of STOD, and of the sampling. Gibbs sampling needs tomotopy, which is not a dependency.
+and the inference of STOD, and of the sampling. Gibbs sampling needs tomotopy, which is not a dependency, and --chart
+needs matplotlib, of the extra `notebook`.
+
+OUT keeps what each method made of each corpus, so that the same command goes on after an interruption and prints the
+tables again from what is there.
 """
 
 from __future__ import annotations
 
+import json
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import click
@@ -108,8 +113,25 @@ def documents(corpus: Corpus) -> Iterator[list[str]]:
                 yield names[words].tolist()
 
 
-def methods(setting: Setting, sweeps: Sequence[int], settings: StodSettings, seed: int) -> dict[str, Outcome]:
-    """All methods on one corpus, which is simulated and thrown away."""
+@dataclass(frozen=True)
+class Experiment:
+    """What is compared at each point: STOD on ``corpora`` corpora, Gibbs sampling on the first ``sampled`` of them."""
+
+    stod: StodSettings
+    sweeps: tuple[int, ...]
+    corpora: int
+    sampled: int
+    seed: int
+
+
+def methods(
+    setting: Setting, seed: int, experiment: Experiment, sampled: bool, kept: dict[str, Outcome]
+) -> Iterator[tuple[str, Outcome]]:
+    """The outcomes on one corpus, which is simulated and thrown away; none is worked out that is ``kept``."""
+    wanted = ["uniform", "STOD", *(f"Gibbs {number}" for number in experiment.sweeps if sampled)]
+    missing = [name for name in wanted if name not in kept]
+    if not missing:
+        return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         simulate_lda(
@@ -121,54 +143,122 @@ def methods(setting: Setting, sweeps: Sequence[int], settings: StodSettings, see
             seed=seed,
         )
         corpus, truth = open_corpus(folder / "corpus"), read_truth(folder / "corpus").word_topic
-        uniform = np.full_like(truth, 1 / setting.words)
-        found = {"uniform": Outcome(recovery_error(uniform, truth))}
-        found["STOD"] = stod(corpus, folder, setting, settings, truth)
-        for number in sweeps:
-            found[f"Gibbs {number}"] = gibbs(corpus, number, setting, seed, truth)
+        makers: dict[str, Callable[[], Outcome]] = {
+            "uniform": lambda: Outcome(recovery_error(np.full_like(truth, 1 / setting.words), truth)),
+            "STOD": lambda: stod(corpus, folder, setting, experiment.stod, truth),
+        }
+        for number in experiment.sweeps:
+            makers[f"Gibbs {number}"] = lambda n=number: gibbs(corpus, n, setting, seed, truth)  # type: ignore[misc]
+        for method in missing:
+            yield method, makers[method]()
+
+
+def outcomes(setting: Setting, experiment: Experiment, out: Path) -> dict[str, list[Outcome]]:
+    """All methods on all corpora of a setting, read from OUT or worked out and kept there."""
+    found: dict[str, list[Outcome]] = {}
+    for number in range(experiment.corpora):
+        seed = experiment.seed + number
+        path = (
+            out / f"{setting.documents}-{setting.words}-{setting.topics}-{experiment.stod.alpha0}-{seed}.json"
+        )
+        kept = {}
+        if path.exists():
+            kept = {name: Outcome(**fields) for name, fields in json.loads(path.read_text()).items()}
+        for name, outcome in methods(setting, seed, experiment, number < experiment.sampled, kept):
+            kept[name] = outcome
+            text = json.dumps({name: asdict(outcome) for name, outcome in kept.items()}, indent=1)
+            path.write_text(text + "\n")
+        for name, outcome in kept.items():
+            found.setdefault(name, []).append(outcome)
     return found
 
 
-def cell(outcomes: Sequence[Outcome]) -> str:
+def cell(found: Sequence[Outcome]) -> str:
     """Error with its standard deviation, and seconds where there are some."""
-    errors = [outcome.error for outcome in outcomes]
+    errors = [outcome.error for outcome in found]
     spread = f" ± {np.std(errors, ddof=1):.4f}" if len(errors) > 1 else ""
-    seconds = float(np.mean([outcome.seconds for outcome in outcomes]))
+    seconds = float(np.mean([outcome.seconds for outcome in found]))
     return f"{np.mean(errors):.4f}{spread}" + ("" if np.isnan(seconds) else f", {seconds:.1f} s")
 
 
-@click.command()
-@click.option("--vary", type=click.Choice(list(PAPER_VALUES)), default="documents", show_default=True)
+#: Of one curve: by value of what varies, then by method.
+Curve = Mapping[int, Mapping[str, Sequence[Outcome]]]
+
+
+def draw(curves: Mapping[str, Curve], path: Path) -> None:
+    """A panel for each curve: mean error with its spread, a line for each method."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    mpl.rcParams.update({"svg.hashsalt": "stod", "svg.fonttype": "none", "font.size": 9})
+    figure = Figure(figsize=(3.4 * len(curves) + 0.6, 3.4), layout="constrained")
+    panels = figure.subplots(1, len(curves), sharey=True, squeeze=False)[0]
+    for panel, (vary, curve) in zip(panels, curves.items(), strict=True):
+        for name in next(iter(curve.values())):
+            errors = [[outcome.error for outcome in point[name]] for point in curve.values()]
+            means, spreads = [np.mean(values) for values in errors], [np.std(values) for values in errors]
+            width = 2.2 if name == "STOD" else 1.2
+            panel.errorbar(list(curve), means, spreads, marker="o", markersize=3, linewidth=width, label=name)
+        panel.set(xscale="log", yscale="log", xlabel=vary)
+    panels[0].set_ylabel("L1 of matched topics (of 2)")
+    panels[-1].legend(fontsize=7)
+    figure.savefig(path, metadata={"Date": None})
+
+
+def curve_of(vary: str, values: Sequence[int], base: Setting, experiment: Experiment, out: Path) -> Curve:
+    """Work out one curve and print its table, row by row."""
+    header = [vary, "uniform", "STOD", *(f"Gibbs {number}" for number in experiment.sweeps)]
+    click.echo("| " + " | ".join(header) + " |\n" + "|---:" * len(header) + "|")
+    curve = {}
+    for value in values:
+        curve[value] = outcomes(replace(base, **{vary: value}), experiment, out)
+        cells = [cell(curve[value][name]) for name in header[1:]]
+        click.echo("| " + " | ".join([f"{value:,}", *cells]) + " |")
+    click.echo("")
+    return curve
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """Whole numbers with commas between."""
+    return tuple(int(number) for number in text.split(",") if number)
+
+
+@click.command(help=__doc__)
+@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--vary", type=click.Choice(list(PAPER_VALUES)), multiple=True, default=["documents"])
 @click.option("--values", default=None, help="Of what varies.  [default: those of the paper]")
-@click.option("--documents", "n_documents", default=100_000, show_default=True)
+@click.option("--documents", "n_documents", default=20_000, show_default=True, help="Where they do not vary.")
 @click.option("--words", default=10_000, show_default=True)
 @click.option("--topics", default=50, show_default=True)
 @click.option("--corpora", default=5, show_default=True, type=click.IntRange(1), help="For each value.")
 @click.option("--gibbs", "sweeps", default="", metavar="N[,N...]", help="Sweeps of Gibbs sampling.")
+@click.option("--gibbs-corpora", "sampled", default=1, show_default=True, help="Of them for Gibbs sampling.")
 @click.option("--alpha0", default="auto", show_default=True, metavar="auto|X")
 @click.option("--seed", default=0, show_default=True, help="Of the first corpus.")
+@click.option("--chart", type=click.Path(dir_okay=False, path_type=Path), default=None)
 def main(
-    vary: str,
+    out: Path,
+    vary: tuple[str, ...],
     values: str | None,
     n_documents: int,
     words: int,
     topics: int,
     corpora: int,
     sweeps: str,
+    sampled: int,
     alpha0: str,
     seed: int,
+    chart: Path | None,
 ) -> None:
-    """Print a table in Markdown: a row for each value of what varies."""
+    out.mkdir(parents=True, exist_ok=True)
     base = Setting(n_documents, words, topics)
-    numbers = [int(number) for number in sweeps.split(",") if number]
     settings = StodSettings(topics, "auto" if alpha0 == "auto" else float(alpha0))
-    header = [vary, "uniform", "STOD", *(f"Gibbs {number}" for number in numbers)]
-    click.echo("| " + " | ".join(header) + " |\n" + "|---:" * len(header) + "|")
-    for value in (int(text) for text in (values or PAPER_VALUES[vary]).split(",")):
-        setting = replace(base, **{vary: value})
-        rows = [methods(setting, numbers, settings, seed + i) for i in range(corpora)]
-        cells = [cell([row[name] for row in rows]) for name in rows[0]]
-        click.echo("| " + " | ".join([f"{value:,}", *cells]) + " |")
+    experiment = Experiment(settings, numbers(sweeps), corpora, sampled, seed)
+    curves = {
+        name: curve_of(name, numbers(values or PAPER_VALUES[name]), base, experiment, out) for name in vary
+    }
+    if chart is not None:
+        draw(curves, chart)
 
 
 if __name__ == "__main__":

@@ -31,10 +31,14 @@ def script() -> Iterator[ModuleType]:
     del sys.modules[spec.name]
 
 
-def test_a_row_for_each_value(script: ModuleType) -> None:
-    options = ["--values", "300,3000", "--words", "2000", "--topics", "3", "--corpora", "2", "--seed", "4"]
+def test_a_row_for_each_value(script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = ["--words", "2000", "--topics", "3", "--corpora", "2", "--seed", "4"]
+    options = [str(tmp_path), "--values", "300,3000", *settings]
     done = CliRunner().invoke(script.main, options)
     assert done.exit_code == 0, done.output
+    # Everything is kept: the second time nothing is simulated.
+    monkeypatch.delattr(script, "simulate_lda")
+    assert CliRunner().invoke(script.main, options).stdout == done.stdout
     header, rule, *rows = done.stdout.strip().splitlines()
     assert header == "| documents | uniform | STOD |"
     assert rule == "|---:|---:|---:|"
