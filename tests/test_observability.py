@@ -398,7 +398,7 @@ def test_a_log_that_breaks_on_the_way(
     def read_three() -> None:
         with pipe.open("rb", buffering=0) as file:
             while sum(part.count(b"\n") for part in read) < 3:
-                read.append(file.read(1))
+                read.append(file.read(4096))
 
     reader = threading.Thread(target=read_three)
     reader.start()
@@ -411,13 +411,14 @@ def test_a_log_that_breaks_on_the_way(
     assert last == (
         f"error: --log-json {pipe}: Broken pipe; give a file that can be written, and run the same command again"
     )
-    assert all(line.startswith("range: partition ") for line in progress), done.stderr
+    # How far the scan came before it noticed depends on when the reader got its turn.
+    committed = {line.split(" committed ")[0] for line in progress if " committed " in line}
+    assert committed, done.stderr
     capsys.readouterr()
     assert run(arguments) == 0
     again = capsys.readouterr().err
-    n = len(progress)
-    assert f"range: {n} of {n} partitions were committed by an earlier run" in again
-    assert "range: partition " not in again.replace("partitions", ""), "nothing is done twice"
+    assert "range: 5 of 5 partitions were committed by an earlier run" in again
+    assert not {line for line in again.splitlines() if line.split(" committed ")[0] in committed}, "done twice"
 
 
 def test_a_log_that_breaks_in_an_ingest_costs_no_work(tmp_path: Path) -> None:
