@@ -2,8 +2,8 @@
 
     python -m benchmarks.simplex [--words 100000] [--topics 100] [--threads 2] [--methods active-set,fista]
 
-Two kinds of rows. `hard`: vertices of condition 5e4 and mixtures of half of them, as words of a large K are;
-`easy`: vertices of condition 10, mixtures of five and noise. The gap is the largest over words, relative to the
+Three kinds of rows. `usual`: vertices of condition 5e4, sparse mixtures and noise, as rows of real corpora are;
+`hard`: the same vertices and mixtures of half of them without noise; `easy`: vertices of condition 10. The gap is the largest over words, relative to the
 squared norm of the word's row. Compiling is not counted.
 """
 
@@ -31,7 +31,7 @@ class Kind:
     noise: float
 
 
-KINDS = {"hard": Kind(5e4, 0.5, 0.0), "easy": Kind(10.0, 5, 1e-2)}
+KINDS = {"usual": Kind(5e4, 8, 1e-3), "hard": Kind(5e4, 0.5, 0.0), "easy": Kind(10.0, 5, 1e-2)}
 
 
 def rows_and_vertices(kind: Kind, n_words: int, n_topics: int) -> tuple[Floats, Floats]:
