@@ -3,8 +3,8 @@
     python -m benchmarks.simplex [--words 100000] [--topics 100] [--threads 2] [--methods active-set,fista]
 
 Three kinds of rows. `usual`: vertices of condition 5e4, sparse mixtures and noise, as rows of real corpora are;
-`hard`: the same vertices and mixtures of half of them without noise; `easy`: vertices of condition 10. The gap is the largest over words, relative to the
-squared norm of the word's row. Compiling is not counted.
+`hard`: the same vertices and mixtures of half of them without noise; `easy`: vertices of condition 10. The gap is the
+largest over words, relative to the squared norm of the word's row. Compiling is not counted.
 """
 
 from __future__ import annotations

@@ -24,18 +24,22 @@ LISTED = 10
 Fit = Callable[[sparse.csr_array, int, int], NDArray[np.int64]]
 
 
-def lr_jsmf(weights: str) -> Fit:
-    """This package with its defaults: documents on the disk as Parquet, two scans, inference."""
+def spectral(engine: str, weights: str) -> Fit:
+    """An engine of this package with its defaults: documents on the disk as Parquet, two scans, inference."""
 
     def fit(counts: sparse.csr_array, n_topics: int, seed: int) -> NDArray[np.int64]:
-        from streaming_jsmf import Execution, InferSettings, ScanSettings, infer, scan
+        from streaming_jsmf import Execution, InferSettings, ScanSettings, StodSettings, infer, scan
 
         with tempfile.TemporaryDirectory() as directory:
             root = Path(directory)
             write_corpus(root / "corpus", counts)
-            settings = ScanSettings(max_topics=n_topics, document_weights=weights, seed=seed)
+            tensor = engine == "stod"
+            settings = ScanSettings(
+                max_topics=n_topics, document_weights=weights, third_moment=tensor, seed=seed
+            )
             moments = scan(root / "corpus", root / "moments", settings, Execution("synchronous"))
-            model = infer(moments, root / "model", InferSettings(n_topics), threads=1)
+            wanted = StodSettings(n_topics, seed=seed) if tensor else InferSettings(n_topics)
+            model = infer(moments, root / "model", wanted, threads=1)
         return model.arrays["prominent_words"][:, :LISTED]
 
     return fit
@@ -106,8 +110,9 @@ def tomotopy_lda(sweeps: int) -> Fit:
 
 
 MODELS: dict[str, Fit] = {
-    "lr-jsmf-capped": lr_jsmf("capped"),
-    "lr-jsmf-uniform": lr_jsmf("uniform"),
+    "lr-jsmf-capped": spectral("lr-jsmf", "capped"),
+    "lr-jsmf-uniform": spectral("lr-jsmf", "uniform"),
+    "stod": spectral("stod", "capped"),
     "scikit-lda": scikit_lda,
     "scikit-nmf": scikit_nmf,
     "gensim-lda": gensim_lda(passes=10),
