@@ -24,7 +24,7 @@ from streaming_jsmf.moments.manifest import distinct
 from streaming_jsmf.moments.partition import load_block
 from streaming_jsmf.moments.store import MomentsStore
 from streaming_jsmf.runtime.files import StorePath
-from streaming_jsmf.runtime.memory import machine_memory
+from streaming_jsmf.runtime.memory import PROCESS_BYTES, machine_memory
 from streaming_jsmf.runtime.schedulers import Execution
 from streaming_jsmf.timing import span
 
@@ -33,9 +33,6 @@ PANEL_BYTES = 256 * 2**20
 
 #: Bytes that a pair of words takes while a chunk of documents is multiplied: product, places and sorted copies.
 BYTES_PER_PAIR = 40
-
-#: Interpreter and libraries of the process that puts the panels together.
-PROCESS_BYTES = 250 * 2**20
 
 
 @dataclass(frozen=True)

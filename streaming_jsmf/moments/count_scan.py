@@ -16,11 +16,11 @@ from streaming_jsmf.errors import InputError, StreamingJSMFError
 from streaming_jsmf.moments.engine import Crew, Job, Part, run_stage
 from streaming_jsmf.moments.ledger import PARTIALS, RECORDS, Ledger, Partial, fold_keys, key_of
 from streaming_jsmf.moments.manifest import distinct
-from streaming_jsmf.moments.scan import BYTES_PER_NONZERO_READ, PROCESS_BYTES
+from streaming_jsmf.moments.scan import BYTES_PER_NONZERO_READ
 from streaming_jsmf.moments.word_counts import CountStage, SketchProbes, WordSelection
 from streaming_jsmf.runtime.events import Listener, silent
 from streaming_jsmf.runtime.files import StorePath, exists, remove_tree, store_written
-from streaming_jsmf.runtime.memory import require_memory
+from streaming_jsmf.runtime.memory import PROCESS_BYTES, require_memory
 from streaming_jsmf.runtime.schedulers import Execution
 from streaming_jsmf.runtime.zarr_arrays import (
     ArrayDigest,

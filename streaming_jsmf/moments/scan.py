@@ -30,7 +30,7 @@ from streaming_jsmf.moments.third_moment import tensor_memory
 from streaming_jsmf.runtime.events import Listener, silent
 from streaming_jsmf.runtime.files import StorePath, exists
 from streaming_jsmf.runtime.lock import sole_writer
-from streaming_jsmf.runtime.memory import require_memory
+from streaming_jsmf.runtime.memory import PROCESS_BYTES, require_memory
 from streaming_jsmf.runtime.schedulers import Execution
 
 logger = logging.getLogger(__name__)
@@ -43,9 +43,6 @@ BYTES_PER_NONZERO_READ = 32
 
 #: Partition sizes chosen to fit a memory budget are multiples of this.
 PARTITION_STEP = 1_000_000
-
-#: Interpreter, libraries and compiled kernels of a worker.
-PROCESS_BYTES = 330 * 2**20
 
 
 def scan_memory(n_words: int, settings: ScanSettings, partitions: tuple[Partition, ...], workers: int) -> int:

@@ -10,6 +10,9 @@ from dask.utils import format_bytes, parse_bytes
 
 from streaming_jsmf.errors import InputError
 
+#: Interpreter, libraries and compiled kernels of a process, before it holds any data.
+PROCESS_BYTES = 330 * 2**20
+
 
 def peak_memory() -> int:
     """Peak resident memory of this process so far, in bytes."""

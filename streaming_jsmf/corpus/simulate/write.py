@@ -32,16 +32,13 @@ from streaming_jsmf.errors import InputError, SettingsMismatchError
 from streaming_jsmf.runtime.committed_steps import run_step
 from streaming_jsmf.runtime.events import Listener, silent
 from streaming_jsmf.runtime.files import directory_written_beside, sole_user
-from streaming_jsmf.runtime.memory import require_memory
+from streaming_jsmf.runtime.memory import PROCESS_BYTES, require_memory
 from streaming_jsmf.runtime.schedulers import Execution
 
 logger = logging.getLogger(__name__)
 
 #: Changes with anything that gives the same arguments other documents.
 ALGORITHM_VERSION = 1
-
-#: Interpreter and libraries of a process.
-PROCESS_BYTES = 280 * 2**20
 
 #: One batch and one row group of a task, with the copies made of them on the way.
 TASK_BYTES = 128 * 2**20
