@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import InferSettings
 from streaming_jsmf.inference.law import AnchorRules, low_rank_anchor_words
 from streaming_jsmf.linalg.eigen import Eigenpairs
-from streaming_jsmf.linalg.gram import PANEL_ROWS, gram
+from streaming_jsmf.linalg.gram import gram
+from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.rectification.enn import ENNOptions, epsilon_nonnegative
 from streaming_jsmf.runtime.blas import single_blas_thread
 from streaming_jsmf.runtime.memory import peak_memory
@@ -56,8 +57,7 @@ def simulated_factor(n_words: int, n_topics: int, seed: int) -> NDArray[np.float
         factor[:, topic] = column
     theta = rng.dirichlet(np.full(n_topics, 0.1), size=20 * n_topics)
     root = np.linalg.cholesky(theta.T @ theta / len(theta)).astype(np.float32)
-    for start in range(0, n_words, PANEL_ROWS):
-        rows = slice(start, start + PANEL_ROWS)
+    for rows in panels(n_words):
         factor[rows, :n_topics] = factor[rows, :n_topics] @ root
     spectrum = np.linalg.eigvalsh(gram(factor[:, :n_topics]))[::-1]
     for number in range(TAIL):
@@ -72,8 +72,7 @@ def leading_pairs(factor: NDArray[np.float32], count: int) -> Eigenpairs:
     values, rotation = np.linalg.eigh(gram(factor))
     values, rotation = values[::-1][:count], rotation[:, ::-1][:, :count]
     vectors = np.empty((factor.shape[0], count))
-    for start in range(0, factor.shape[0], PANEL_ROWS):
-        rows = slice(start, start + PANEL_ROWS)
+    for rows in panels(len(factor)):
         vectors[rows] = factor[rows] @ (rotation / np.sqrt(values))
     return Eigenpairs(values, vectors)
 

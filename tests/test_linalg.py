@@ -12,7 +12,6 @@ from scipy.sparse import csr_array
 from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.linalg import eigen as eigen_module
 from streaming_jsmf.linalg import factor as factor_module
-from streaming_jsmf.linalg import gram as gram_module
 from streaming_jsmf.linalg.eigen import factor_eigenpairs, nystrom_eigenpairs, single_view_eigenpairs
 from streaming_jsmf.linalg.factor import apply_gram, merge_factors, partition_factor
 from streaming_jsmf.linalg.gram import (
@@ -90,7 +89,7 @@ def test_apply_gram_of_no_documents_is_zero() -> None:
 
 
 def test_a_rotation_in_place_is_a_product_and_may_be_narrower(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gram_module, "PANEL_ROWS", 128)
+    monkeypatch.setattr("streaming_jsmf.linalg.panels.PANEL_ROWS", 128)
     rng = np.random.default_rng(0)
     for width in (6, 4, 0):
         tall, small = rng.standard_normal((500, 6)).astype(np.float32), rng.standard_normal((6, width))

@@ -65,7 +65,7 @@ def test_order_of_topics_and_words_does_not_matter(case, seed):
 def test_more_words_than_a_panel_holds(monkeypatch):
     case = make_case(3, 30, 4)
     straight = errors(case.topics, case.cooccurrence)
-    monkeypatch.setattr("streaming_jsmf.evaluation.factorization.PANEL_ROWS", 7)
+    monkeypatch.setattr("streaming_jsmf.linalg.panels.PANEL_ROWS", 7)
     np.testing.assert_allclose(errors(case.topics, case.cooccurrence), straight, rtol=1e-9)
     np.testing.assert_allclose(errors(case.topics, case.cooccurrence), oracle(case), rtol=1e-8)
 

@@ -101,8 +101,7 @@ def test_more_words_than_a_panel_holds(monkeypatch):
     case = make_case(5, width=10)
     sketch = sketch_of(case.documents)
     straight = estimated_errors(case.topics, case.cooccurrence, sketch)
-    for module in ("factorization", "sketch"):
-        monkeypatch.setattr(f"streaming_jsmf.evaluation.{module}.PANEL_ROWS", 7)
+    monkeypatch.setattr("streaming_jsmf.linalg.panels.PANEL_ROWS", 7)
     split = estimated_errors(case.topics, case.cooccurrence, sketch)
     for name in NAMES:
         assert getattr(split, name).value == pytest.approx(getattr(straight, name).value, rel=1e-9)

@@ -64,7 +64,7 @@ def test_order_of_topics_does_not_matter_and_bounds_hold(case, seed):
 def test_specificity_over_panels(monkeypatch):
     topics = make_case(3).topics
     whole = topic_shape.specificity(topics.word_topic, topics.word_probability)
-    monkeypatch.setattr(topic_shape, "PANEL_ROWS", 4)
+    monkeypatch.setattr("streaming_jsmf.linalg.panels.PANEL_ROWS", 4)
     split = topic_shape.specificity(topics.word_topic, topics.word_probability)
     assert split == pytest.approx(whole, rel=1e-12)
 

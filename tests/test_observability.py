@@ -418,7 +418,9 @@ def test_a_log_that_breaks_on_the_way(
     assert run(arguments) == 0
     again = capsys.readouterr().err
     assert "range: 5 of 5 partitions were committed by an earlier run" in again
-    assert not {line for line in again.splitlines() if line.split(" committed ")[0] in committed}, "done twice"
+    assert not {line for line in again.splitlines() if line.split(" committed ")[0] in committed}, (
+        "done twice"
+    )
 
 
 def test_a_log_that_breaks_in_an_ingest_costs_no_work(tmp_path: Path) -> None:

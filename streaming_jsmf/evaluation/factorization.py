@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.evaluation.inputs import Cooccurrence, Floats, Integers, TopicArrays
-from streaming_jsmf.linalg.gram import PANEL_ROWS, gram
+from streaming_jsmf.linalg.gram import gram
+from streaming_jsmf.linalg.panels import panels
 
 
 @dataclass(frozen=True)
@@ -96,9 +97,8 @@ def cooccurrence_rows(cooccurrence: Cooccurrence, words: Integers) -> Floats:
     """Rows of C = F F' - D' for word ids (n,), as (n, N) float64; entries below 0 are left as the factor has them."""
     chosen = cooccurrence.factor[words].astype(np.float64)
     rows = np.empty((len(words), len(cooccurrence.factor)))
-    for start in range(0, len(cooccurrence.factor), PANEL_ROWS):
-        panel = cooccurrence.factor[start : start + PANEL_ROWS].astype(np.float64)
-        np.matmul(chosen, panel.T, out=rows[:, start : start + PANEL_ROWS])
+    for panel in panels(len(cooccurrence.factor)):
+        np.matmul(chosen, cooccurrence.factor[panel].astype(np.float64).T, out=rows[:, panel])
     rows[np.arange(len(words)), words] -= kept_diagonal(chosen, cooccurrence.diagonal[words])
     return rows
 
@@ -166,13 +166,12 @@ def _recovery(topics: TopicArrays, cooccurrence: Cooccurrence, inner: Floats) ->
     anchors = _rows(cooccurrence, words, inner)
     # Two topics may share a representative; its diagonal is then one place of a row, not two.
     same = (words[:, None] == words).astype(np.float64)
-    for start in range(0, len(cooccurrence.factor), PANEL_ROWS):
-        panel = slice(start, start + PANEL_ROWS)
+    for panel in panels(len(cooccurrence.factor)):
         u = cooccurrence.row_sum[panel]
         occurs, scale = u > 0, np.divide(1.0, u, out=np.zeros_like(u), where=u > 0)
         rows = _rows(cooccurrence, panel, inner)
         shares = topic_given_word(topics, panel)
-        own = np.arange(start, start + len(u))[:, None] == words
+        own = np.arange(panel.start, panel.stop)[:, None] == words
         distance = np.sqrt(_squared_distances(rows, anchors, shares, own, same))
         total.squared_norm += float(rows.squares.sum())
         total.squared_row_norm += float((rows.squares * scale**2).sum())
@@ -202,8 +201,7 @@ def _approximation(topics: TopicArrays, cooccurrence: Cooccurrence, squared_norm
         return None
     outer = gram(cooccurrence.factor, B)
     products = float(((outer.T @ outer) * A).sum())
-    for start in range(0, len(B), PANEL_ROWS):
-        rows = slice(start, start + PANEL_ROWS)
+    for rows in panels(len(B)):
         d = kept_diagonal(cooccurrence.factor[rows].astype(np.float64), cooccurrence.diagonal[rows])
         products -= float(d @ _rows_dot(B[rows] @ A, B[rows]))
     within = gram(B)

@@ -18,7 +18,8 @@ from streaming_jsmf.evaluation.factorization import (
     topic_given_word,
 )
 from streaming_jsmf.evaluation.inputs import Cooccurrence, Estimate, Floats, RowSketch, TopicArrays
-from streaming_jsmf.linalg.gram import PANEL_ROWS, gram
+from streaming_jsmf.linalg.gram import gram
+from streaming_jsmf.linalg.panels import panels
 
 
 @dataclass(frozen=True)
@@ -112,8 +113,7 @@ def _products(
     inner, explained = gram(cooccurrence.factor, probes), _explained(topics, probes)
     anchors = sketch.products[words] * scale[words, None]
     recovery, squares = np.zeros(probes.shape[1]), np.zeros((2, 3, probes.shape[1]))
-    for start in range(0, len(scale), PANEL_ROWS):
-        rows = slice(start, start + PANEL_ROWS)
+    for rows in panels(len(scale)):
         factor = cooccurrence.factor[rows].astype(np.float64)
         near = factor @ inner - kept_diagonal(factor, cooccurrence.diagonal[rows])[:, None] * probes[rows]
         exact = sketch.products[rows].astype(np.float64)

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import xlogy
 
 from streaming_jsmf.evaluation.inputs import Floats, Integers
-from streaming_jsmf.linalg.gram import PANEL_ROWS
+from streaming_jsmf.linalg.panels import panels
 
 #: Words of a topic that Dissimilarity compares (both papers).
 DISSIMILARITY_WORDS = 20
@@ -69,8 +69,7 @@ def specificity(word_topic: Floats, word_probability: Floats) -> float:
     log_p = np.log(word_probability, out=np.zeros_like(word_probability), where=present)
     mass = np.zeros(word_topic.shape[1])
     total = np.zeros(word_topic.shape[1])
-    for start in range(0, len(word_topic), PANEL_ROWS):
-        rows = slice(start, start + PANEL_ROWS)
+    for rows in panels(len(word_topic)):
         b = word_topic[rows][present[rows]]
         mass += b.sum(axis=0)
         total += xlogy(b, b).sum(axis=0) - log_p[rows][present[rows]] @ b

@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from streaming_jsmf.linalg.eigen import DENSE_WORDS, Eigenpairs, with_fixed_signs
+from streaming_jsmf.linalg.panels import panels
 
 #: Pairs of words in the documents that are multiplied at once: bounds the sparse product, and is part of the bits.
 PAIRS_AT_ONCE = 8_000_000
@@ -56,9 +57,9 @@ def gram_rows(block: csr_array[Any], rows: slice) -> NDArray[np.float64]:
         # A single document may have more pairs than that; its rows are then taken a few at a time.
         many = int(np.sum(np.diff(part.indptr).astype(np.int64) ** 2)) > PAIRS_AT_ONCE
         height = max(1, PAIRS_AT_ONCE // block.shape[1]) if many else total.shape[0]
-        for start in range(0, total.shape[0], height):
-            some = total[start : start + height]
-            first = rows.start + start
+        for panel in panels(total.shape[0], height):
+            some = total[panel]
+            first = rows.start + panel.start
             product = csr_array(part[:, first : first + len(some)].T @ part)
             # Each entry stands once in a product, so an indexed addition loses none.
             places = np.repeat(np.arange(len(some)), np.diff(product.indptr))

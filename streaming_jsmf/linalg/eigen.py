@@ -6,7 +6,6 @@ factorisation Y Y' can hold.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,12 +13,12 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.linalg.gram import (
     GRAM_FLOOR,
-    PANEL_ROWS,
     gram,
     inverse_square_root,
     multiply_into,
     single_gram,
 )
+from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.linalg.typing import FloatArray
 
 #: Vocabularies up to this size are decomposed densely.
@@ -64,7 +63,7 @@ def with_fixed_signs(values: NDArray[np.float64], vectors: NDArray[np.float64]) 
 def _signs(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
     """1 or -1 for each column: the sign of its entry of largest magnitude, the first of equals."""
     largest = np.zeros(vectors.shape[1])
-    for rows in _panels(vectors):
+    for rows in panels(len(vectors)):
         panel = vectors[rows]
         found = panel[np.abs(panel).argmax(axis=0), np.arange(panel.shape[1])]
         largest = np.where(np.abs(found) > np.abs(largest), found, largest)
@@ -149,7 +148,7 @@ class _RitzBlock:
         self.residual = worst
         # A shift above zero keeps the denominators positive where a wanted eigenvalue is not.
         shifts = np.maximum(self.values, SMALLEST_SHIFT * self.values[0]).astype(np.float32)
-        for rows in _panels(self.vectors):
+        for rows in panels(len(self.vectors)):
             corrections[rows] /= self.diagonal[rows] + shifts
         # Small columns beside orthonormal ones would be taken for noise.
         corrections /= np.maximum(_lengths(corrections), np.finfo(np.float32).tiny)
@@ -179,7 +178,7 @@ class _RitzBlock:
     def _times(self, vectors: NDArray[np.float32], out: NDArray[np.float32]) -> None:
         """(F F' - D) X."""
         multiply_into(self.factor, single_gram(self.factor, vectors), out)
-        for rows in _panels(out):
+        for rows in panels(len(out)):
             out[rows] -= self.diagonal[rows] * vectors[rows]
 
 
@@ -188,11 +187,6 @@ def _bordered(
 ) -> NDArray[np.float64]:
     """[[diag, border], [border', corner]]."""
     return np.block([[np.diag(diagonal), border], [border.T, corner]])
-
-
-def _panels(matrix: FloatArray) -> Iterator[slice]:
-    for start in range(0, matrix.shape[0], PANEL_ROWS):
-        yield slice(start, start + PANEL_ROWS)
 
 
 def _lengths(columns: NDArray[np.float32]) -> NDArray[np.float32]:

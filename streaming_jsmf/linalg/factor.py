@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf.linalg.gram import (
-    PANEL_ROWS,
     gram,
     inverse_square_root,
     orthonormalise,
     rotate,
     single_gram,
 )
+from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.linalg.products import add_transposed, multiply_rows
 from streaming_jsmf.linalg.typing import FloatArray
 from streaming_jsmf.timing import span
@@ -134,8 +134,7 @@ def merge_factors(
     keep = keep[values[keep] > 1e-12 * max(values[-1], 0.0)] if values.size else keep
     rotation = vectors[:, keep].astype(np.float32)
     merged = np.empty((folded.shape[0], keep.size), dtype=np.float32)
-    for start in range(0, folded.shape[0], PANEL_ROWS):
-        rows = slice(start, start + PANEL_ROWS)
+    for rows in panels(folded.shape[0]):
         np.matmul(folded[rows], rotation[:p], out=merged[rows])
         merged[rows] += partition[rows] @ rotation[p:]
     return merged

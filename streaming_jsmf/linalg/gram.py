@@ -12,13 +12,11 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.linalg.typing import FloatArray
 
 #: A matrix whose own memory and type a result takes.
 Tall = TypeVar("Tall", NDArray[np.float32], NDArray[np.float64])
-
-#: Rows converted to float64 at a time: temporaries stay in the cache, and the bits stay the same.
-PANEL_ROWS = 4096
 
 #: Rows of a panel that is multiplied in float32: short, so that its rounding stays that of its entries.
 SINGLE_ROWS = 1024
@@ -34,12 +32,10 @@ def gram(left: FloatArray, right: FloatArray | None = None) -> NDArray[np.float6
     """Return left' right (left' left if ``right`` is None) in float64; ``left`` is N x p, ``right`` N x q."""
     other = left if right is None else right
     total = np.zeros((left.shape[1], other.shape[1]))
-    for start in range(0, left.shape[0], PANEL_ROWS):
-        panel = left[start : start + PANEL_ROWS].astype(np.float64, copy=False)
+    for rows in panels(left.shape[0]):
+        panel = left[rows].astype(np.float64, copy=False)
         # The same object on both sides lets BLAS use the symmetric product: half the work.
-        other_panel = (
-            panel if right is None else right[start : start + PANEL_ROWS].astype(np.float64, copy=False)
-        )
+        other_panel = panel if right is None else right[rows].astype(np.float64, copy=False)
         total += panel.T @ other_panel
     return total
 
@@ -52,9 +48,9 @@ def single_gram(left: NDArray[np.float32], right: NDArray[np.float32] | None = N
     """
     other = left if right is None else right
     total = np.zeros((left.shape[1], other.shape[1]))
-    for start in range(0, left.shape[0], SINGLE_ROWS):
-        panel = left[start : start + SINGLE_ROWS]
-        total += panel.T @ (panel if right is None else right[start : start + SINGLE_ROWS])
+    for rows in panels(left.shape[0], SINGLE_ROWS):
+        panel = left[rows]
+        total += panel.T @ (panel if right is None else right[rows])
     return total
 
 
@@ -73,8 +69,7 @@ def inverse_square_root(core: FloatArray, floor: float = CORE_FLOOR) -> NDArray[
 def multiply_into(matrix: FloatArray, small: FloatArray, out: FloatArray) -> None:
     """``out`` (N x r) becomes ``matrix @ small`` (N x p, p x r) in the type of ``matrix``; it may be a part of that."""
     small = small.astype(matrix.dtype, copy=False)
-    for start in range(0, matrix.shape[0], PANEL_ROWS):
-        rows = slice(start, start + PANEL_ROWS)
+    for rows in panels(matrix.shape[0]):
         out[rows] = matrix[rows] @ small
 
 

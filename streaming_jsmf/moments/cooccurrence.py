@@ -18,6 +18,7 @@ from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.linalg.dense import PAIRS_AT_ONCE, gram_rows
+from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.moments.engine import Crew, Job, Part, run_stage
 from streaming_jsmf.moments.ledger import Partial, fold_keys, key_of
 from streaming_jsmf.moments.manifest import distinct
@@ -73,9 +74,7 @@ class CooccurrenceStage:
 
 def row_panels(n_words: int) -> Iterator[slice]:
     """Rows of the panels of a vocabulary, in order."""
-    height = max(1, PANEL_BYTES // (8 * n_words))
-    for start in range(0, n_words, height):
-        yield slice(start, min(start + height, n_words))
+    return panels(n_words, max(1, PANEL_BYTES // (8 * n_words)))
 
 
 def panel_keys(store: MomentsStore, rows: slice) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ made anew from Y alone, panel by panel and in place, so that one N x N matrix is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.linalg.dense import leading_pairs, symmetric_eigenpairs
 from streaming_jsmf.linalg.eigen import Eigenpairs
+from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.rectification.result import OnIteration, Rectification, positive_half, require_pairs
 
 #: Rows of C made at a time. Part of the bits: each panel adds to the length of the step.
@@ -192,12 +193,7 @@ def _replace_both(
 
 def _relative(pool: ThreadPoolExecutor, panel: _Panel, n: int) -> float:
     moved = norm = 0.0
-    for part, old in pool.map(panel, _panels(n)):
+    for part, old in pool.map(panel, panels(n, PANEL_ROWS)):
         moved += part
         norm += old
     return float(np.sqrt(moved / norm)) if norm > 0 else 0.0
-
-
-def _panels(n: int) -> Iterator[slice]:
-    for start in range(0, n, PANEL_ROWS):
-        yield slice(start, start + PANEL_ROWS)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.linalg.gram import PANEL_ROWS
+from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.linalg.typing import FloatArray
 
 #: Rows of Y Y_I' made at a time: the block stays in the cache between its three uses.
@@ -134,8 +134,7 @@ class CorrectedOperator:
             product += (mass / n**2) * x.sum(axis=0)
             return
         row = mass * (self.shares @ x)
-        for start in range(0, n, PANEL_ROWS):
-            rows = slice(start, start + PANEL_ROWS)
+        for rows in panels(n):
             product[rows] += np.outer(self.shares[rows], row)
 
     def _group(

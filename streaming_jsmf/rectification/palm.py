@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.linalg.dense import multiply
 from streaming_jsmf.linalg.eigen import Eigenpairs
-from streaming_jsmf.linalg.gram import PANEL_ROWS, gram
+from streaming_jsmf.linalg.gram import gram
+from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.linalg.typing import FloatArray
 from streaming_jsmf.rectification.result import (
     OnIteration,
@@ -50,8 +51,7 @@ def factor_operator(factor: FloatArray, diagonal: NDArray[np.float64]) -> Symmet
 
     def apply(x: NDArray[np.float64]) -> NDArray[np.float64]:
         inner, product = gram(factor, x), np.empty_like(x)
-        for start in range(0, factor.shape[0], PANEL_ROWS):
-            rows = slice(start, start + PANEL_ROWS)
+        for rows in panels(factor.shape[0]):
             product[rows] = factor[rows].astype(np.float64) @ inner - diagonal[rows, None] * x[rows]
         return product
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from streaming_jsmf.linalg.eigen import Eigenpairs
-from streaming_jsmf.linalg.gram import PANEL_ROWS
+from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.select import SelectedMoments
 from streaming_jsmf.rectification.omitted import omitted_mass
@@ -41,8 +41,7 @@ def spectral_certificates(moments: Moments, pairs: Eigenpairs, n_topics: int) ->
     squared, widths = np.zeros(ritz.size), (first.size, last.size)
     old, new, mixed = (np.zeros((widths[i], widths[j])) for i, j in ((0, 0), (1, 1), (1, 0)))
     # Basis and projection are wide enough; what is made of them is made of a few rows at a time.
-    for start in range(0, basis.shape[0], PANEL_ROWS):
-        rows = slice(start, start + PANEL_ROWS)
+    for rows in panels(basis.shape[0]):
         residual = product[rows] @ rotation - (basis[rows] @ rotation) * ritz
         squared += np.einsum("ij,ij->j", residual, residual)
         before, after = basis[rows, : first.size] * first, pairs.vectors[rows, : last.size] * last

@@ -12,13 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.linalg.document_tensor import BasisMoments
+from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.linalg.tensor import cube, in_basis, symmetrised, unpacked, vector_product
 
 #: Eigenvalues of M2 below this share of the largest are noise: whitening would blow them up.
 EIGENVALUE_FLOOR = 1e-6
-
-#: Words whose residuals are held at once.
-_PANEL_ROWS = 4096
 
 
 @dataclass(frozen=True)
@@ -122,8 +120,7 @@ def ritz_residuals(
     """||M2 v - sigma v|| / sigma for each eigenpair, (k,), from M2 W: how far the basis is from holding them."""
     roots = np.sqrt(whitening.values)
     squares = np.zeros(roots.size)
-    for start in range(0, basis.shape[0], _PANEL_ROWS):
-        rows = slice(start, start + _PANEL_ROWS)
+    for rows in panels(basis.shape[0]):
         # M2 v = sqrt(sigma) M2 W, and v = Q u: both over sigma.
         residual = product[rows] / roots - basis[rows] @ whitening.vectors
         squares += np.einsum("ij,ij->j", residual, residual)
