@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf import InferSettings, ScanSettings, scan
+from streaming_jsmf.config import AnchorMethod
 from streaming_jsmf.evaluation.inputs import Cooccurrence, TopicArrays
 from streaming_jsmf.evaluation.matching import match_topics, yy_error
 from streaming_jsmf.evaluation.summary import evaluate_topics
@@ -46,6 +47,7 @@ class Method:
     rectify: str
     exact: bool
     whole: bool = False
+    anchors: AnchorMethod = "pivoted-qr"
 
 
 #: The first is what the others are compared with.
@@ -56,6 +58,7 @@ METHODS = (
     Method("PALM + LAW", "palm", exact=True),
     Method("PALM + LAW, on F F' - D", "palm", exact=False),
     Method("no rectification, AW", "none", exact=True, whole=True),
+    Method("ENN + SoftClique", "enn", exact=True, anchors="soft-clique"),
 )
 
 
@@ -121,14 +124,14 @@ def fitted(
 
 
 def results(
-    stores: Stores, out: Path, numbers: list[int], base: Callable[[int, str], InferSettings], threads: int
+    stores: Stores, out: Path, numbers: list[int], base: Callable[[int, Method], InferSettings], threads: int
 ) -> Iterator[tuple[int, Method, dict[str, NDArray[np.generic]]]]:
     """Topics of all methods, made now or read from an earlier run."""
     for n_topics in numbers:
         for place, method in enumerate(METHODS):
             path = out / f"k={n_topics}-{place}.npz"
             if not path.exists():
-                made = fitted(stores, method, base(n_topics, method.rectify), threads)
+                made = fitted(stores, method, base(n_topics, method), threads)
                 beside = path.with_suffix(".part.npz")
                 np.savez(beside, **made)
                 beside.rename(path)
@@ -202,8 +205,10 @@ def main(
     stores = prepare(corpus, out, settings, words)
     guards = {"anchor_min_df": 0.0, "anchor_shrinkage": 0.0} if papers else {}
 
-    def base(n_topics: int, rectifier: str) -> InferSettings:
-        return InferSettings(n_topics, rectify=rectifier, max_iterations=iterations, **guards)
+    def base(n_topics: int, method: Method) -> InferSettings:
+        return InferSettings(
+            n_topics, rectify=method.rectify, anchors=method.anchors, max_iterations=iterations, **guards
+        )
 
     click.echo(HEAD)
     first: dict[str, NDArray[np.generic]] = {}

@@ -115,13 +115,17 @@ def documents(corpus: Corpus) -> Iterator[list[str]]:
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is compared at each point: STOD on ``corpora`` corpora, Gibbs sampling on the first ``sampled`` of them."""
+    """What is compared at each point: STOD on ``corpora`` corpora, Gibbs sampling on the first ``sampled`` of them.
+
+    With ``only_kept`` nothing is worked out that an earlier run has not left.
+    """
 
     stod: StodSettings
     sweeps: tuple[int, ...]
     corpora: int
     sampled: int
     seed: int
+    only_kept: bool = False
 
 
 def methods(
@@ -130,7 +134,7 @@ def methods(
     """The outcomes on one corpus, which is simulated and thrown away; none is worked out that is ``kept``."""
     wanted = ["uniform", "STOD", *(f"Gibbs {number}" for number in experiment.sweeps if sampled)]
     missing = [name for name in wanted if name not in kept]
-    if not missing:
+    if not missing or experiment.only_kept:
         return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -174,7 +178,9 @@ def outcomes(setting: Setting, experiment: Experiment, out: Path) -> dict[str, l
 
 
 def cell(found: Sequence[Outcome]) -> str:
-    """Error with its standard deviation, and seconds where there are some."""
+    """Error with its standard deviation, and seconds where there are some; empty where nothing was found."""
+    if not found:
+        return ""
     errors = [outcome.error for outcome in found]
     spread = f" ± {np.std(errors, ddof=1):.4f}" if len(errors) > 1 else ""
     seconds = float(np.mean([outcome.seconds for outcome in found]))
@@ -195,10 +201,14 @@ def draw(curves: Mapping[str, Curve], path: Path) -> None:
     panels = figure.subplots(1, len(curves), sharey=True, squeeze=False)[0]
     for panel, (vary, curve) in zip(panels, curves.items(), strict=True):
         for name in next(iter(curve.values())):
-            errors = [[outcome.error for outcome in point[name]] for point in curve.values()]
-            means, spreads = [np.mean(values) for values in errors], [np.std(values) for values in errors]
+            points = {
+                x: [outcome.error for outcome in point[name]] for x, point in curve.items() if name in point
+            }
+            means, spreads = [[f(values) for values in points.values()] for f in (np.mean, np.std)]
             width = 2.2 if name == "STOD" else 1.2
-            panel.errorbar(list(curve), means, spreads, marker="o", markersize=3, linewidth=width, label=name)
+            panel.errorbar(
+                list(points), means, spreads, marker="o", markersize=3, linewidth=width, label=name
+            )
         panel.set(xscale="log", yscale="log", xlabel=vary)
     panels[0].set_ylabel("L1 of matched topics (of 2)")
     panels[-1].legend(fontsize=7)
@@ -212,7 +222,7 @@ def curve_of(vary: str, values: Sequence[int], base: Setting, experiment: Experi
     curve = {}
     for value in values:
         curve[value] = outcomes(replace(base, **{vary: value}), experiment, out)
-        cells = [cell(curve[value][name]) for name in header[1:]]
+        cells = [cell(curve[value].get(name, [])) for name in header[1:]]
         click.echo("| " + " | ".join([f"{value:,}", *cells]) + " |")
     click.echo("")
     return curve
@@ -235,6 +245,7 @@ def numbers(text: str) -> tuple[int, ...]:
 @click.option("--gibbs-corpora", "sampled", default=1, show_default=True, help="Of them for Gibbs sampling.")
 @click.option("--alpha0", default="auto", show_default=True, metavar="auto|X")
 @click.option("--seed", default=0, show_default=True, help="Of the first corpus.")
+@click.option("--only-kept", is_flag=True, help="Print and draw what earlier runs left in OUT.")
 @click.option("--chart", type=click.Path(dir_okay=False, path_type=Path), default=None)
 def main(
     out: Path,
@@ -248,12 +259,13 @@ def main(
     sampled: int,
     alpha0: str,
     seed: int,
+    only_kept: bool,
     chart: Path | None,
 ) -> None:
     out.mkdir(parents=True, exist_ok=True)
     base = Setting(n_documents, words, topics)
     settings = StodSettings(topics, "auto" if alpha0 == "auto" else float(alpha0))
-    experiment = Experiment(settings, numbers(sweeps), corpora, sampled, seed)
+    experiment = Experiment(settings, numbers(sweeps), corpora, sampled, seed, only_kept)
     curves = {
         name: curve_of(name, numbers(values or PAPER_VALUES[name]), base, experiment, out) for name in vary
     }
