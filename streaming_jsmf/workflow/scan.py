@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from streaming_jsmf.config import ScanSettings
-from streaming_jsmf.corpus import open_corpus
+from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.corpus.storage import normalise
 from streaming_jsmf.errors import InputError, SettingsMismatchError
 from streaming_jsmf.moments.grow import change_store, is_part
@@ -45,10 +45,10 @@ class Changes:
         """Whether there is something to change."""
         return bool(self.remove or self.add or self.merge)
 
-    def steps(self, corpus: str | Path) -> tuple[Step, ...]:
+    def steps(self, corpus: str) -> tuple[Step, ...]:
         """What is done to the store one after the other; each step is there wholly or not at all."""
         merges: list[str | None] = [*([None] if self.remove or self.add else []), *self.merge]
-        asked = [normalise(corpus), *self.remove, "+", *self.add, "+", *self.merge]
+        asked = [corpus, *self.remove, "+", *self.add, "+", *self.merge]
         return tuple(Step(key_of(*map(str, asked), str(i)), other) for i, other in enumerate(merges))
 
 
@@ -69,7 +69,7 @@ class Step:
 
 
 def scan(
-    corpus: str | Path,
+    corpus: str | Path | Corpus,
     moments: str | StorePath,
     settings: ScanSettings | None = None,
     execution: Execution | None = None,
@@ -83,7 +83,7 @@ def scan(
 
     ``settings.scans`` passes over the data; none if the store is complete. A store that is there is changed as it
     stands: of the settings its own hold, and ``corpus`` must be one of its corpora or one to be removed. With
-    ``repair`` what is damaged is made again first.
+    ``repair`` what is damaged is made again first. A corpus that is open already can be given as it is.
 
     An interrupted change is finished by the same call.
 
@@ -94,7 +94,7 @@ def scan(
     """
     store, changes = store_path(moments, "a moments store"), changes or Changes()
     recover_store(store)
-    steps = changes.steps(corpus)
+    steps = changes.steps(_place(corpus))
     if repair:
         if changes.any:
             raise InputError(
@@ -109,14 +109,8 @@ def scan(
     elif changes.any and exists(store / "zarr.json"):
         _require_same(store, corpus, settings, changes, keep_partitions)
     else:
-        scan_corpus(
-            open_corpus(corpus),
-            store,
-            settings or ScanSettings(),
-            execution,
-            listener,
-            keep_partitions=keep_partitions,
-        )
+        wanted = settings or ScanSettings()
+        scan_corpus(_opened(corpus), store, wanted, execution, listener, keep_partitions=keep_partitions)
     for step in steps[first:]:
         if step.merge is None:
             added = [open_corpus(path) for path in changes.add]
@@ -125,6 +119,14 @@ def scan(
             other = store_path(step.merge, "a moments store")
             merge_stores(store, other, execution, listener, mark=step.mark)
     return open_moments(store)
+
+
+def _place(corpus: str | Path | Corpus) -> str:
+    return corpus.root if isinstance(corpus, Corpus) else normalise(corpus)
+
+
+def _opened(corpus: str | Path | Corpus) -> Corpus:
+    return corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
 
 
 def _steps_begun(store: StorePath, steps: Sequence[Step]) -> int:
@@ -141,7 +143,7 @@ def _steps_begun(store: StorePath, steps: Sequence[Step]) -> int:
 
 def _require_same(
     store: StorePath,
-    corpus: str | Path,
+    corpus: str | Path | Corpus,
     settings: ScanSettings | None,
     changes: Changes,
     keep_partitions: bool,
@@ -158,6 +160,7 @@ def _require_same(
             f"{store}: was begun without --keep-partitions; scan into another path to have them kept"
         )
     removed = {normalise(name) for name in changes.remove}
-    if normalise(corpus) not in removed and not is_part(found, open_corpus(corpus)):
+    place = _place(corpus)
+    if place not in removed and not is_part(found, _opened(corpus)):
         listed = ", ".join(entry["path"] for entry in found.manifest["corpora"])
-        raise SettingsMismatchError(f"{store}: was not made of {corpus} but of {listed}; give one of these")
+        raise SettingsMismatchError(f"{store}: was not made of {place} but of {listed}; give one of these")
