@@ -53,7 +53,7 @@ def matrix_blocks(X: Any) -> Iterator[csr_array[Any]]:
     nonzeros = X.size  # of a sparse matrix what it stores
     step = max(1, int(BATCH_NONZEROS * X.shape[0] / max(nonzeros, 1)))
     for start in range(0, X.shape[0], step):
-        yield csr_array(X[start : start + step])
+        yield _tidy(X[start : start + step])
 
 
 def dask_shape(X: Any) -> tuple[float, int]:
@@ -82,7 +82,7 @@ def dask_blocks(X: Any) -> Iterator[csr_array[Any]]:
         For a block with a count that is negative or not finite, with its number.
     """
     for number in range(X.numblocks[0]):
-        block = csr_array(X.blocks[number, 0].compute())
+        block = _tidy(X.blocks[number, 0].compute())
         if not (np.isfinite(block.data).all() and (block.data >= 0).all()):
             raise InputError(
                 f"block {number} of X, from 0, has a count that is negative or not finite; mend it"
@@ -92,6 +92,8 @@ def dask_blocks(X: Any) -> Iterator[csr_array[Any]]:
 
 def write_corpus(blocks: Iterable[csr_array[Any]], words: Sequence[str], path: Path) -> Corpus:
     """Write blocks of documents as a corpus, one after the other; all words are kept, and documents without any.
+
+    The blocks lose their zeros.
 
     Integers become int32 and other numbers float32. The corpus has the bytes of one that was written document by
     document, with running numbers for ids.
@@ -112,12 +114,17 @@ def write_corpus(blocks: Iterable[csr_array[Any]], words: Sequence[str], path: P
 def _documents(block: csr_array[Any], first: int) -> Documents:
     if block.data.max(initial=0) > LARGEST_COUNT:
         raise InputError(f"X has the count {block.data.max()}; the largest that is read is {LARGEST_COUNT}")
-    counts = block.data.astype(np.int32) if block.data.dtype == np.bool_ else block.data
-    # A copy: the user's matrix is put in order, and loses its zeros, here only.
-    tidy = csr_array((counts, block.indices, block.indptr), shape=block.shape, copy=True)
-    tidy.sum_duplicates()
-    tidy.data[tidy.data < SMALLEST_COUNT] = 0
-    tidy.eliminate_zeros()
+    block.data[block.data < SMALLEST_COUNT] = 0
+    block.eliminate_zeros()
     ids = pa.array(np.arange(first, first + block.shape[0], dtype=np.int64))
-    indptr, words = tidy.indptr.astype(np.int64), tidy.indices.astype(np.int32)
-    return Documents(indptr, words, narrow_counts(tidy.data), ids, {})
+    indptr, words = block.indptr.astype(np.int64), block.indices.astype(np.int32)
+    return Documents(indptr, words, narrow_counts(block.data), ids, {})
+
+
+def _tidy(rows: Any) -> csr_array[Any]:
+    """Rows as CSR with words rising and once in each: a copy, since the matrix is the user's."""
+    block = csr_array(rows, copy=True)
+    if block.dtype == np.bool_:
+        block = block.astype(np.int32)
+    block.sum_duplicates()
+    return block

@@ -46,7 +46,7 @@ class STOD(TopicEstimator):
     components_
         K x N, p(word | topic); rows sum to 1.
     alpha_, alpha0_
-        (K,) the prior, and its sum.
+        (K,) the prior, and the sum that it was found for.
     topic_probability_
         (K,) shares of topics in the corpus.
     lambda_
