@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import pickle
 import shutil
+import weakref
 from pathlib import Path
 from typing import Any
 
 import dask.array as da
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 from dask import delayed
@@ -37,6 +40,7 @@ from streaming_jsmf.cli.main import run
 from streaming_jsmf.corpus import Corpus, CorpusWriter
 from streaming_jsmf.estimators import sources
 from streaming_jsmf.evaluation.matching import match_topics
+from streaming_jsmf.workflow.infer import fit_moments
 from tests.corpora import Planted, as_lists, planted, words, write_corpus
 from tests.stores import scanned
 
@@ -224,7 +228,7 @@ def test_in_a_pipeline_words_have_names() -> None:
     names = pipeline.named_steps["countvectorizer"].get_feature_names_out()
     pipeline.named_steps["lrjsmf"].set_output(transform="pandas")
     assert list(pipeline.transform(texts[:3]).columns) == ["lrjsmf0", "lrjsmf1"]
-    table = __import__("pandas").DataFrame(CountVectorizer().fit_transform(texts).toarray(), columns=names)
+    table = pd.DataFrame(CountVectorizer().fit_transform(texts).toarray(), columns=names)
     by_name = LRJSMF(2, anchor_words=["cat", ("moon", "star")], **ONE).fit(table)
     assert by_name.feature_names_in_.tolist() == list(names)
     assert by_name.model_["word"].to_numpy().tolist() == list(names)
@@ -263,8 +267,6 @@ def test_what_is_temporary_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         seen.append(sorted(path.name for path in tmp_path.glob("*/*")))
         return fit_moments(*arguments, **options)
 
-    from streaming_jsmf.workflow.infer import fit_moments
-
     monkeypatch.setattr("streaming_jsmf.estimators.base.fit_moments", watched)
     LRJSMF(2, scratch=tmp_path, **ONE).fit(COUNTS)
     assert seen == [["corpus", "moments"]]
@@ -275,25 +277,25 @@ def test_what_is_temporary_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         LRJSMF(2, scratch=tmp_path / "nowhere", **ONE).fit(COUNTS)
 
 
-def test_blocks_of_a_dask_array_are_held_one_by_one() -> None:
-    made: list[str] = []
-
-    class Watched(csr_array):  # type: ignore[misc, type-arg]
-        def __del__(self) -> None:
-            made.append("gone")
+def test_blocks_of_a_dask_array_are_made_once_and_held_one_by_one() -> None:
+    made: list[weakref.ref[Any]] = []
+    alive: list[int] = []
 
     def block(number: int) -> Any:
-        made.append("made")
-        return csr_array(COUNTS[number * 100 : number * 100 + 100])
+        gc.collect()
+        alive.append(sum(ref() is not None for ref in made))
+        rows = csr_array(COUNTS[number * 100 : number * 100 + 100])
+        made.append(weakref.ref(rows))
+        return rows
 
     parts = [
         da.from_delayed(delayed(block)(i), (100, 60), np.int64, meta=csr_array((0, 0))) for i in range(5)
     ]
-    written_blocks = []
-    for part in sources.dask_blocks(da.concatenate(parts)):
-        written_blocks.append(part.shape[0])
-        assert made.count("made") == len(written_blocks), "the next is made when it is asked for"
-    assert written_blocks == [100] * 5
+    found = LRJSMF(K, **ONE).fit(da.concatenate(parts))
+    assert alive == [0] * 5
+    np.testing.assert_array_equal(found.components_, LRJSMF(K, **ONE).fit(COUNTS[:500]).components_)
+    assert found.transform(da.concatenate(parts)).shape == (500, K)
+    assert alive == [0] * 10
 
 
 @pytest.mark.parametrize("state", [7, np.int64(7), np.random.RandomState(7), None])

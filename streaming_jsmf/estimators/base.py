@@ -156,6 +156,8 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the model as a model store, for ``open_model`` and the verbs of the command line.
 
+        Some metrics of ``evaluate`` need the moments, too: fit with ``store`` to keep them.
+
         Raises
         ------
         InputError

@@ -32,7 +32,8 @@ class STOD(TopicEstimator):
         inference and of ``transform``; None: one for each core.
     store
         Path or URL of the moments store. One that is there and was made of the same corpus with the same settings is
-        used without a scan. None: a temporary one.
+        used without a scan. One made of a matrix serves fits to that matrix; to let it grow, give a corpus that stays.
+        None: a temporary one.
     scratch
         Directory for temporary files, which are removed when the fit ends; None: that of the system.
     transform_iterations, transform_tolerance
