@@ -209,6 +209,9 @@ def test_transform(engine: type, models: dict[type, Any], corpus: Path) -> None:
     np.testing.assert_array_equal(engine(K, **ONE).fit_transform(corpus), shares)
     loose = clone(found).set_params(transform_iterations=1).fit(corpus).transform(corpus)
     assert abs(loose - shares).max() > 0.05
+    for wrong in ({"transform_iterations": 0}, {"workers": 0}):
+        with pytest.raises(InputError, match="is 0; give a whole number of at least 1"):
+            pickle.loads(pickle.dumps(found)).set_params(**wrong).transform(COUNTS)
 
 
 def test_the_prior_of_lr_jsmf_can_be_given(models: dict[type, Any], corpus: Path) -> None:
@@ -334,7 +337,12 @@ def test_parameters_are_the_settings(corpus: Path) -> None:
 @pytest.mark.parametrize(
     ("estimator", "X", "said"),
     [
-        (LRJSMF(0), COUNTS, "n_topics is 0|max_topics is 0"),
+        (LRJSMF(0), COUNTS, "n_topics is 0; give a whole number"),
+        (LRJSMF(2.0), COUNTS, "n_topics is 2.0; give a whole number"),  # type: ignore[arg-type]
+        (STOD("5"), COUNTS, "n_topics is '5'; give a whole number"),  # type: ignore[arg-type]
+        (STOD(5, max_topics=0), COUNTS, "max_topics is 0"),
+        (STOD(5, workers=0), COUNTS, "workers is 0"),
+        (STOD(5, scans=3), COUNTS, "scans is 3; give 1 or 2"),
         (LRJSMF(3, rectify="x"), COUNTS, "rectify is 'x'; give one of"),  # type: ignore[arg-type]
         (LRJSMF(3, alpha0=0), COUNTS, "alpha0 is 0; give auto, or a number above 0"),
         (LRJSMF(3, alpha0="much"), COUNTS, "alpha0 is 'much'"),

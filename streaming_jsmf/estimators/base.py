@@ -99,6 +99,9 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """
         del y
         with _as_value_errors():
+            _require_counts(
+                self, "n_topics", "max_topics", "scans", "power_steps", "partition_nonzeros", "workers"
+            )
             seed, execution = _seed(self.random_state), self._execution()
             settings = self._settings_class(**_plain(self._engine_parameters(seed)))
             of_the_scan = self._scan_settings(seed)
@@ -134,7 +137,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         word_topic = np.ascontiguousarray(self.components_.T)
         shares = [np.empty((0, len(self.components_)))]
         with _as_value_errors():
-            _require_positive(self, "transform_iterations", "workers")
+            _require_counts(self, "transform_iterations", "workers")
             for block in self._blocks(X):
                 found = document_topics(
                     block,
@@ -253,10 +256,11 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.metrics_ = dict(model.metrics)
 
 
-def _require_positive(estimator: Any, *names: str) -> None:
+def _require_counts(estimator: Any, *names: str) -> None:
+    """Refuse what scikit-learn lets pass, such as 2.0 or "5", before a store is made of it; None is a default."""
     for name in names:
         value = getattr(estimator, name)
-        if value is not None and value < 1:
+        if value is not None and not (isinstance(value, (int, np.integer)) and value >= 1):
             raise InputError(f"{name} is {value!r}; give a whole number of at least 1")
 
 

@@ -35,7 +35,8 @@ class STOD(TopicEstimator):
         used without a scan. One made of a matrix serves fits to that matrix; to let it grow, give a corpus that stays.
         None: a temporary one.
     scratch
-        Directory for temporary files, which are removed when the fit ends; None: that of the system.
+        Directory for temporary files, which are removed when the fit ends; None: that of the system. Workers on other
+        machines must see it under the same path.
     transform_iterations, transform_tolerance
         When ``transform`` is done with a document, see ``inference.document_topics``.
     random_state
