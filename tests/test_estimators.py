@@ -46,9 +46,11 @@ from tests.stores import scanned
 
 K = 4
 ONE: dict[str, Any] = {"scheduler": "synchronous", "workers": 1}
-TRUTH = planted(500, 60, K, seed=3)
+# More words than a factor has columns: else probes, and with them the bytes of the corpus, would not matter.
+N = 150
+TRUTH = planted(500, N, K, length=90, seed=3)
 # With a document of no words, which the scan leaves out, and one of a single token.
-COUNTS = np.vstack([TRUTH.counts, np.zeros((1, 60), np.int64), np.eye(1, 60, dtype=np.int64)])
+COUNTS = np.vstack([TRUTH.counts, np.zeros((1, N), np.int64), np.eye(1, N, dtype=np.int64)])
 ENGINES = pytest.mark.parametrize("engine", [LRJSMF, STOD])
 
 
@@ -70,7 +72,7 @@ def written(folder: Path, counts: NDArray[Any], names: list[str]) -> Path:
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return written(tmp_path_factory.mktemp("estimators") / "corpus", COUNTS, words(60))
+    return written(tmp_path_factory.mktemp("estimators") / "corpus", COUNTS, words(N))
 
 
 @pytest.fixture(scope="module")
@@ -116,14 +118,14 @@ def test_an_estimator_is_scan_and_infer(
 @ENGINES
 def test_attributes(engine: type, models: dict[type, Any]) -> None:
     found = models[engine]
-    assert found.components_.shape == (K, 60)
+    assert found.components_.shape == (K, N)
     np.testing.assert_allclose(found.components_.sum(axis=1), 1)
-    assert found.n_features_in_ == 60
-    assert found.feature_names_in_.tolist() == words(60)
+    assert found.n_features_in_ == N
+    assert found.feature_names_in_.tolist() == words(N)
     assert found.get_feature_names_out().tolist() == [f"{engine.__name__.lower()}{k}" for k in range(K)]
     assert found.topic_probability_.sum() == pytest.approx(1)
     assert found.alpha_.sum() == pytest.approx(found.alpha0_, rel=1e-3)
-    assert found.alpha0_ == pytest.approx(0.3 * K, rel=0.35)
+    assert found.alpha0_ == pytest.approx(0.3 * K, rel=0.6)
     assert found.metrics_["n_documents"] == 500
     assert (found.model_["word_topic"].sel(word="word0003").to_numpy() == found.components_[:, 3]).all()
     if engine is STOD:
@@ -139,11 +141,11 @@ def of_kind(kind: str, corpus: Path) -> Any:
     opened: Corpus = open_corpus(corpus)
     # Words of a document in falling order, one of them in two parts, and explicit zeros.
     rows, columns = np.nonzero(COUNTS[:, ::-1] + 1)
-    columns = 59 - columns
+    columns = N - 1 - columns
     half = np.minimum(COUNTS, 1)
     values = np.concatenate([half[rows, columns], (COUNTS - half)[rows, columns]])
     scattered = coo_matrix((values, (np.tile(rows, 2), np.tile(columns, 2))), COUNTS.shape)
-    indptr = np.arange(len(COUNTS) + 1) * 120
+    indptr = np.arange(len(COUNTS) + 1) * 2 * N
     order = np.argsort(np.tile(rows, 2), kind="stable")
     untidy = csr_matrix((values[order], scattered.col[order], indptr), COUNTS.shape)
     made: dict[str, Any] = {
@@ -151,7 +153,7 @@ def of_kind(kind: str, corpus: Path) -> Any:
         "corpus": opened,
         "dask of the corpus": to_dask_array(opened),
         "dask of other blocks": blocks(COUNTS),
-        "dense dask": da.from_array(COUNTS, chunks=(200, 60)),
+        "dense dask": da.from_array(COUNTS, chunks=(200, N)),
         "csr array": csr_array(COUNTS),
         "csr matrix": csr_matrix(COUNTS.astype(np.uint16)),
         "coo matrix": scattered,
@@ -186,10 +188,10 @@ def test_whatever_the_counts_come_as_the_bits_are_those_of_the_corpus(
 
 @ENGINES
 def test_fractions_of_counts_are_floats_in_the_corpus(engine: type, tmp_path: Path) -> None:
-    weighted = COUNTS * np.linspace(0.5, 1.5, 60)
+    weighted = COUNTS * np.linspace(0.5, 1.5, N)
     found = engine(K, **ONE).fit(weighted)
     np.testing.assert_array_equal(engine(K, **ONE).fit(blocks(weighted)).components_, found.components_)
-    path = sources.write_corpus(sources.matrix_blocks(weighted), words(60), tmp_path / "weighted").root
+    path = sources.write_corpus(sources.matrix_blocks(weighted), words(N), tmp_path / "weighted").root
     np.testing.assert_array_equal(engine(K, **ONE).fit(path).components_, found.components_)
     # Another file has other probes: what differs is their error, not the counts.
     whole = engine(K, **ONE).fit(COUNTS.astype(float)).components_
@@ -246,7 +248,7 @@ def test_one_scan_serves_several_estimators(corpus: Path, tmp_path: Path, models
     np.testing.assert_array_equal(first.components_, models[LRJSMF].components_)
     commits = sorted(path.name for path in (store / "records").iterdir())
     fewer = LRJSMF(2, max_topics=K, store=store, **ONE).fit(corpus)
-    assert fewer.components_.shape == (2, 60)
+    assert fewer.components_.shape == (2, N)
     assert sorted(path.name for path in (store / "records").iterdir()) == commits, "nothing was scanned again"
     # The other engine adds what it needs, and a matrix of the same counts is the same corpus elsewhere.
     np.testing.assert_array_equal(
@@ -291,9 +293,7 @@ def test_blocks_of_a_dask_array_are_made_once_and_held_one_by_one() -> None:
         made.append(weakref.ref(rows))
         return rows
 
-    parts = [
-        da.from_delayed(delayed(block)(i), (100, 60), np.int64, meta=csr_array((0, 0))) for i in range(5)
-    ]
+    parts = [da.from_delayed(delayed(block)(i), (100, N), np.int64, meta=csr_array((0, 0))) for i in range(5)]
     found = LRJSMF(K, **ONE).fit(da.concatenate(parts))
     assert alive == [0] * 5
     np.testing.assert_array_equal(found.components_, LRJSMF(K, **ONE).fit(COUNTS[:500]).components_)
@@ -348,7 +348,7 @@ def test_parameters_are_the_settings(corpus: Path) -> None:
         (LRJSMF(3, alpha0="much"), COUNTS, "alpha0 is 'much'"),
         (LRJSMF(3, scheduler="x"), COUNTS, "scheduler is 'x'"),
         (LRJSMF(3, memory="much"), COUNTS, "memory is 'much'"),
-        (LRJSMF(3, anchor_words=["x61"]), COUNTS, "lacks the anchor word 'x61'"),
+        (LRJSMF(3, anchor_words=["x150"]), COUNTS, "lacks the anchor word 'x150'"),
         (STOD(3, alpha0=-1), COUNTS, "alpha0 is -1"),
         (STOD(3, random_state=-1), COUNTS, "seed is -1"),
         (STOD(50, **ONE), COUNTS[:, :30], "50 topics were asked for"),
@@ -357,10 +357,10 @@ def test_parameters_are_the_settings(corpus: Path) -> None:
         (LRJSMF(3), np.full((4, 5), 2.0**31), "the largest that is read is 2147483647"),
         (LRJSMF(3), np.zeros((4, 5)), "no document with a word"),
         (LRJSMF(3), "nowhere/at/all", "there is no corpus at"),
-        (LRJSMF(3), da.from_array(COUNTS, chunks=(100, 20)), "3 blocks across the words; rechunk it"),
+        (LRJSMF(3), da.from_array(COUNTS, chunks=(100, 20)), "8 blocks across the words; rechunk it"),
         (LRJSMF(3), da.from_array(COUNTS[0], chunks=30), "a Dask array of 1 dimensions"),
-        (LRJSMF(3), da.from_array(COUNTS - (COUNTS > 20), chunks=(100, 60)) * -1, "block 0 of X"),
-        (LRJSMF(3), da.from_array(np.where(COUNTS == 0, np.nan, 1.0), chunks=(100, 60)), "negative or not finite"),
+        (LRJSMF(3), da.from_array(COUNTS - (COUNTS > 20), chunks=(100, N)) * -1, "block 0 of X"),
+        (LRJSMF(3), da.from_array(np.where(COUNTS == 0, np.nan, 1.0), chunks=(100, N)), "negative or not finite"),
     ],
 )  # fmt: skip
 def test_errors_are_one_line_and_value_errors(estimator: Any, X: Any, said: str) -> None:
@@ -373,11 +373,11 @@ def test_errors_are_one_line_and_value_errors(estimator: Any, X: Any, said: str)
 
 def test_other_words_are_refused(models: dict[type, Any], tmp_path: Path) -> None:
     found = models[LRJSMF]
-    for X in (COUNTS[:, :59], csr_array(COUNTS[:, :59]), blocks(COUNTS[:, :59])):
-        with pytest.raises(ValueError, match="X has 59 features, but LRJSMF is expecting 60 features"):
+    for X in (COUNTS[:, :-1], csr_array(COUNTS[:, :-1]), blocks(COUNTS[:, :-1])):
+        with pytest.raises(ValueError, match="X has 149 features, but LRJSMF is expecting 150 features"):
             found.transform(X)
     other = write_corpus(tmp_path / "other", COUNTS[:50])
-    (other / "vocab.txt").write_text("\n".join(words(60)[::-1]) + "\n", encoding="utf-8")
+    (other / "vocab.txt").write_text("\n".join(words(N)[::-1]) + "\n", encoding="utf-8")
     with pytest.raises(InputError, match="has other words than the fit") as error:
         found.transform(other)
     assert isinstance(error.value, ValueError)
@@ -389,7 +389,7 @@ def test_a_corpus_with_its_vocabulary_elsewhere(tmp_path: Path) -> None:
     place = write_corpus(tmp_path / "corpus", TRUTH.counts)
     shutil.move(place / "vocab.txt", tmp_path / "names.txt")
     found = STOD(K, **ONE).fit(open_corpus(place, tmp_path / "names.txt"))
-    assert found.feature_names_in_.tolist() == words(60)
+    assert found.feature_names_in_.tolist() == words(N)
 
 
 def test_a_damaged_corpus_is_a_store_error(corpus: Path, tmp_path: Path) -> None:
