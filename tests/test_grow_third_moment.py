@@ -12,6 +12,7 @@ import pytest
 
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.config import ScanSettings
+from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.moments.grow import add_third_moment
 from streaming_jsmf.moments.reader import open_moments
@@ -93,7 +94,8 @@ def test_settings_in_python_may_ask_for_it_too(folder: Path, copy: Callable[[str
     for wrong in (replace(THIRD, seed=1), ScanSettings(third_moment=True)):
         with pytest.raises(InputError, match="has settings of its own"):
             scan(folder / "a", store, wrong, SYNCHRONOUS, changes=changes)
-    moments = scan(folder / "a", store, THIRD, SYNCHRONOUS, changes=changes)
+    # A corpus that is open is the one at its path.
+    moments = scan(open_corpus(folder / "a"), store, THIRD, SYNCHRONOUS, changes=changes)
     assert moments.settings == THIRD
     assert digests(store) == digests(folder / "third-of-both")
 
