@@ -15,6 +15,8 @@ _EXPORTS = {
     "Execution": "streaming_jsmf.runtime.schedulers",
     "InferSettings": "streaming_jsmf.config",
     "InputError": "streaming_jsmf.errors",
+    "LRJSMF": "streaming_jsmf.estimators",
+    "STOD": "streaming_jsmf.estimators",
     "ScanSettings": "streaming_jsmf.config",
     "StodSettings": "streaming_jsmf.config",
     "StoreError": "streaming_jsmf.errors",
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     from streaming_jsmf.errors import InputError as InputError
     from streaming_jsmf.errors import StoreError as StoreError
     from streaming_jsmf.errors import StreamingJSMFError as StreamingJSMFError
+    from streaming_jsmf.estimators import LRJSMF as LRJSMF
+    from streaming_jsmf.estimators import STOD as STOD
     from streaming_jsmf.model.store import open_model as open_model
     from streaming_jsmf.moments.reader import open_moments as open_moments
     from streaming_jsmf.runtime.schedulers import Execution as Execution

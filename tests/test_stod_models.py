@@ -109,7 +109,7 @@ def test_one_document_of_90_000_tokens(corpora: tuple[Law, dict[str, Counts]], t
 
 def test_300_copies_of_a_document(corpora: tuple[Law, dict[str, Counts]], tmp_path: Path) -> None:
     law, all_counts = corpora
-    # They are taken for a subject of their own; ingest drops copies.
+    # They are taken for a subject of their own; `ingest --duplicates drop` leaves them out.
     assert 0.15 < error(fitted(all_counts["copies"], tmp_path, "capped", AUTO), law) < 0.5
 
 

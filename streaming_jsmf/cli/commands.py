@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -56,6 +57,9 @@ def scan(
     from streaming_jsmf.workflow.scan import scan as run
 
     changes = Changes(remove, add, merge)
+    if changes.any:
+        # Not an option like the others then, which would have to be those of the store.
+        changes = replace(changes, third_moment=settings.pop("third_moment"))
     with observed(log_json) as listener:
         execution = options.take_execution(settings)
         given = options.were_given(context, settings)
@@ -64,7 +68,7 @@ def scan(
         run(
             corpus,
             moments,
-            None if as_it_is else ScanSettings(**settings),
+            None if as_it_is else ScanSettings(**{"third_moment": changes.third_moment, **settings}),
             execution,
             listener,
             keep_partitions=keep_partitions,

@@ -82,25 +82,44 @@ def write_model(path: StorePath, model: Model, *, overwrite: bool = False) -> No
     """
     require_free_path(path, overwrite)
     with store_written(path, overwrite=overwrite) as beside:
-        variables = STOD_VARIABLES if model.engine == "stod" else MODEL_VARIABLES
+        variables = _variables(model)
         digests = {name: _write(beside, name, values, variables) for name, values in model.arrays.items()}
-        attributes = {
-            "kind": KIND,
-            "format_version": FORMAT_VERSION,
-            "settings": dict(model.settings),
-            "metrics": dict(model.metrics),
-            "provenance": dict(model.provenance),
-            "digests": digests,
-        }
-        create_group(beside, attributes)
+        create_group(beside, {**_about(model), "digests": digests})
+
+
+def dataset_of(model: Model) -> xr.Dataset:
+    """A model in memory as ``open_model`` shows one, but for the digests of its arrays, which are not copied."""
+    variables = _variables(model)
+    arrays = {
+        name: (variables[name].dimensions, values, _described(variables[name]))
+        for name, values in model.arrays.items()
+    }
+    return xr.Dataset(arrays, attrs=_about(model))
+
+
+def _about(model: Model) -> dict[str, Any]:
+    return {
+        "kind": KIND,
+        "format_version": FORMAT_VERSION,
+        "settings": dict(model.settings),
+        "metrics": dict(model.metrics),
+        "provenance": dict(model.provenance),
+    }
+
+
+def _variables(model: Model) -> Mapping[str, Variable]:
+    return STOD_VARIABLES if model.engine == "stod" else MODEL_VARIABLES
+
+
+def _described(variable: Variable) -> dict[str, Any]:
+    return {"long_name": variable.meaning, **({"symbol": variable.symbol} if variable.symbol else {})}
 
 
 def _write(
     group: StorePath, name: str, values: NDArray[Any], variables: Mapping[str, Variable]
 ) -> dict[str, Any]:
     variable = variables[name]
-    attributes = {"long_name": variable.meaning, **({"symbol": variable.symbol} if variable.symbol else {})}
-    return write_array(group, name, values, variable.dimensions, attributes, compress=True).fields()
+    return write_array(group, name, values, variable.dimensions, _described(variable), compress=True).fields()
 
 
 def model_names(path: StorePath) -> list[str]:

@@ -13,7 +13,7 @@ from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.moments.engine import Crew
 from streaming_jsmf.moments.finish import finish_stages
-from streaming_jsmf.moments.manifest import load_partitions, with_corpus, without
+from streaming_jsmf.moments.manifest import load_partitions, with_corpus, with_third_moment, without
 from streaming_jsmf.moments.scan import require_scan_memory
 from streaming_jsmf.moments.store import MomentsStore, read_store, replace_manifest
 from streaming_jsmf.runtime.events import Listener, silent
@@ -105,6 +105,45 @@ def _switched(
             before.ledger("range").clear(before.folds[-1], before.part_keys)
         raise
     return store
+
+
+def add_third_moment(
+    path: StorePath,
+    execution: Execution | None = None,
+    listener: Listener = silent,
+    *,
+    mark: str | None = None,
+) -> MomentsStore:
+    """Give a store the third moment of all that it is made of, in one pass; none if it is there.
+
+    The result has the bits of a store that was scanned with it.
+
+    Parameters
+    ----------
+    mark
+        Put into the manifest, so that the caller knows the step again after an interruption.
+
+    Raises
+    ------
+    InputError
+        If a corpus is not where it was, or the memory budget is too small: the store is then as it was.
+    StoreError
+        If the store, or a corpus that it was made of, is damaged.
+    """
+    execution = execution or Execution()
+    with sole_writer(path):
+        store = read_store(path)
+        after = {**with_third_moment(store.manifest), "change": mark}
+        require_scan_memory(after, path, execution)
+        with execution.runner() as arguments:
+            crew = Crew(arguments, execution.tasks_at_once(arguments), listener)
+            finish_stages(store, crew)
+            if not store.settings.third_moment:
+                # A corpus that is not where it was is better found before the store lacks anything.
+                load_partitions(after, str(path))
+            store = replace_manifest(store, after)
+            finish_stages(store, crew)
+        return store
 
 
 def _added(store: MomentsStore, manifest: Mapping[str, Any], corpus: Corpus) -> dict[str, Any]:

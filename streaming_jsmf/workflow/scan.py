@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from streaming_jsmf.config import ScanSettings
-from streaming_jsmf.corpus import open_corpus
+from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.corpus.storage import normalise
 from streaming_jsmf.errors import InputError, SettingsMismatchError
-from streaming_jsmf.moments.grow import change_store, is_part
+from streaming_jsmf.moments.grow import add_third_moment, change_store, is_part
 from streaming_jsmf.moments.ledger import key_of
 from streaming_jsmf.moments.merge import merge_stores, recover_store
 from streaming_jsmf.moments.reader import Moments, open_moments
@@ -20,6 +21,8 @@ from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.runtime.events import Listener, silent
 from streaming_jsmf.runtime.files import StorePath, exists, store_path
 from streaming_jsmf.runtime.schedulers import Execution
+
+StepKind = Literal["corpora", "merge", "third moment"]
 
 
 @dataclass(frozen=True)
@@ -34,22 +37,31 @@ class Changes:
         Paths or URLs of corpora with the same words.
     merge
         Paths of moments stores.
+    third_moment
+        With one of these: then the third moment, of all that the store is made of, if it has none.
     """
 
     remove: Sequence[str] = ()
     add: Sequence[str] = ()
     merge: Sequence[str] = ()
+    third_moment: bool = False
 
     @property
     def any(self) -> bool:
         """Whether there is something to change."""
         return bool(self.remove or self.add or self.merge)
 
-    def steps(self, corpus: str | Path) -> tuple[Step, ...]:
+    def steps(self, corpus: str) -> tuple[Step, ...]:
         """What is done to the store one after the other; each step is there wholly or not at all."""
-        merges: list[str | None] = [*([None] if self.remove or self.add else []), *self.merge]
-        asked = [normalise(corpus), *self.remove, "+", *self.add, "+", *self.merge]
-        return tuple(Step(key_of(*map(str, asked), str(i)), other) for i, other in enumerate(merges))
+        kinds: list[tuple[StepKind, str]] = [("corpora", "")] if self.remove or self.add else []
+        kinds += [("merge", other) for other in self.merge]
+        asked = [corpus, *self.remove, "+", *self.add, "+", *self.merge]
+        if self.third_moment:
+            kinds.append(("third moment", ""))
+            asked.append("+ third moment")
+        return tuple(
+            Step(key_of(*map(str, asked), str(i)), kind, other) for i, (kind, other) in enumerate(kinds)
+        )
 
 
 @dataclass(frozen=True)
@@ -60,16 +72,19 @@ class Step:
     ----------
     mark
         What the manifest calls it, so that the same request knows it again.
-    merge
-        Path of the store that is merged; None where corpora and shards are removed and added.
+    kind
+        Corpora and shards are removed and added, a store is merged, or the third moment comes to the store.
+    other
+        Path of the store that is merged.
     """
 
     mark: str
-    merge: str | None
+    kind: StepKind
+    other: str
 
 
 def scan(
-    corpus: str | Path,
+    corpus: str | Path | Corpus,
     moments: str | StorePath,
     settings: ScanSettings | None = None,
     execution: Execution | None = None,
@@ -83,7 +98,7 @@ def scan(
 
     ``settings.scans`` passes over the data; none if the store is complete. A store that is there is changed as it
     stands: of the settings its own hold, and ``corpus`` must be one of its corpora or one to be removed. With
-    ``repair`` what is damaged is made again first.
+    ``repair`` what is damaged is made again first. A corpus that is open already can be given as it is.
 
     An interrupted change is finished by the same call.
 
@@ -93,12 +108,15 @@ def scan(
         See ``open_corpus``, ``scan_corpus``, ``repair_store``, ``change_store`` and ``merge_stores``.
     """
     store, changes = store_path(moments, "a moments store"), changes or Changes()
+    if settings is not None and settings.third_moment:
+        changes = replace(changes, third_moment=changes.any)
     recover_store(store)
-    steps = changes.steps(corpus)
+    steps = changes.steps(_place(corpus))
     if repair:
-        if changes.any:
+        asks = settings is not None and settings.third_moment
+        if changes.any or (asks and not read_store(store).settings.third_moment):
             raise InputError(
-                "--repair is done alone; give --remove, --add or --merge in a command of their own"
+                "--repair is done alone; give --remove, --add, --merge or --third-moment in a command of their own"
             )
         _require_same(store, corpus, settings, changes, keep_partitions)
         repair_store(store, execution, listener)
@@ -109,22 +127,26 @@ def scan(
     elif changes.any and exists(store / "zarr.json"):
         _require_same(store, corpus, settings, changes, keep_partitions)
     else:
-        scan_corpus(
-            open_corpus(corpus),
-            store,
-            settings or ScanSettings(),
-            execution,
-            listener,
-            keep_partitions=keep_partitions,
-        )
+        wanted = settings or ScanSettings()
+        scan_corpus(_opened(corpus), store, wanted, execution, listener, keep_partitions=keep_partitions)
     for step in steps[first:]:
-        if step.merge is None:
+        if step.kind == "corpora":
             added = [open_corpus(path) for path in changes.add]
             change_store(store, changes.remove, added, execution, listener, mark=step.mark)
-        else:
-            other = store_path(step.merge, "a moments store")
+        elif step.kind == "merge":
+            other = store_path(step.other, "a moments store")
             merge_stores(store, other, execution, listener, mark=step.mark)
+        else:
+            add_third_moment(store, execution, listener, mark=step.mark)
     return open_moments(store)
+
+
+def _place(corpus: str | Path | Corpus) -> str:
+    return corpus.root if isinstance(corpus, Corpus) else normalise(corpus)
+
+
+def _opened(corpus: str | Path | Corpus) -> Corpus:
+    return corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
 
 
 def _steps_begun(store: StorePath, steps: Sequence[Step]) -> int:
@@ -141,14 +163,16 @@ def _steps_begun(store: StorePath, steps: Sequence[Step]) -> int:
 
 def _require_same(
     store: StorePath,
-    corpus: str | Path,
+    corpus: str | Path | Corpus,
     settings: ScanSettings | None,
     changes: Changes,
     keep_partitions: bool,
 ) -> None:
     """A slip of the path must not change another store."""
     found = read_store(store)
-    if settings is not None and found.settings not in (settings, replace(settings, third_moment=True)):
+    # The third moment is no setting of before: it is added where it is asked for, and stays where it is.
+    ours = replace(found.settings, third_moment=False)
+    if settings is not None and ours != replace(settings, third_moment=False):
         raise SettingsMismatchError(
             f"{store}: has settings of its own, which cannot change; leave the options of the scan out, or scan into "
             "another path"
@@ -158,6 +182,7 @@ def _require_same(
             f"{store}: was begun without --keep-partitions; scan into another path to have them kept"
         )
     removed = {normalise(name) for name in changes.remove}
-    if normalise(corpus) not in removed and not is_part(found, open_corpus(corpus)):
+    place = _place(corpus)
+    if place not in removed and not is_part(found, _opened(corpus)):
         listed = ", ".join(entry["path"] for entry in found.manifest["corpora"])
-        raise SettingsMismatchError(f"{store}: was not made of {corpus} but of {listed}; give one of these")
+        raise SettingsMismatchError(f"{store}: was not made of {place} but of {listed}; give one of these")

@@ -1,0 +1,291 @@
+"""What both estimators do: any corpus or matrix through the same scan and inference, and topic shares of documents."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass, fields
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_array, check_is_fitted, check_random_state, validate_data
+
+from streaming_jsmf.config import DocumentWeights, InferSettings, ScanSettings, StodSettings
+from streaming_jsmf.corpus import Corpus
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.estimators import sources
+from streaming_jsmf.inference.document_topics import MAX_ITERATIONS, TOLERANCE, document_topics
+from streaming_jsmf.model.store import Model, dataset_of, write_model
+from streaming_jsmf.runtime.files import store_path
+from streaming_jsmf.runtime.memory import parse_memory
+from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.workflow.infer import fit_moments
+from streaming_jsmf.workflow.scan import scan
+
+#: What scikit-learn is to check of a matrix.
+_MATRIX = {"accept_sparse": "csr", "ensure_non_negative": True}
+
+#: Settings of the scan that estimators have under the same names.
+_OF_THE_SCAN = ("scans", "document_weights", "partition_nonzeros", "power_steps", "exact")
+
+
+class EstimatorError(InputError, ValueError):
+    """An ``InputError`` that is the ``ValueError`` which users of scikit-learn look for."""
+
+
+@contextmanager
+def _as_value_errors() -> Iterator[None]:
+    try:
+        yield
+    except InputError as error:
+        raise EstimatorError(str(error)) from error
+
+
+# Fields, since scikit-learn wants a constructor that names and keeps every parameter, and does nothing else.
+@dataclass(eq=False, repr=False)
+class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Base of the estimators; their own pages tell the parameters."""
+
+    n_topics: int = 50
+    _: KW_ONLY
+    alpha0: float | str = "auto"
+    scans: int = 2
+    document_weights: DocumentWeights = "capped"
+    max_topics: int | None = None
+    partition_nonzeros: int | None = None
+    power_steps: int = 3
+    exact: bool = False
+    scheduler: str = "threads"
+    workers: int | None = None
+    memory: int | str | None = None
+    store: str | Path | None = None
+    scratch: str | Path | None = None
+    transform_iterations: int = MAX_ITERATIONS
+    transform_tolerance: float = TOLERANCE
+    random_state: int | np.random.RandomState | None = 0
+
+    #: Class of the settings of the engine; the estimator has parameters of the same names.
+    _settings_class: ClassVar[type[InferSettings] | type[StodSettings]]
+    _third_moment: ClassVar[bool] = False
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Find the topics of a corpus: its scans, then the inference.
+
+        Parameters
+        ----------
+        X
+            Path or URL of a corpus, or one that is open, which is read out of core; or counts, documents x words: a
+            Dask array of CSR or dense blocks, of which one is in memory at a time, or a matrix of scipy or NumPy.
+            Counts are written as a temporary corpus first, integers as int32 and others as float32.
+        y
+            Not used.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InputError
+            As ``scan`` and ``infer``; it is a ``ValueError`` too.
+        StoreError
+            If the corpus, or the moments at ``store``, are damaged.
+        """
+        del y
+        with _as_value_errors():
+            _require_counts(
+                self, "n_topics", "max_topics", "scans", "power_steps", "partition_nonzeros", "workers"
+            )
+            seed, execution = _seed(self.random_state), self._execution()
+            settings = self._settings_class(**_plain(self._engine_parameters(seed)))
+            of_the_scan = self._scan_settings(seed)
+            with _temporary_directory(self.scratch) as folder:
+                corpus = self._corpus(X, folder)
+                place = store_path(
+                    folder / "moments" if self.store is None else self.store, "a moments store"
+                )
+                moments = scan(corpus, place, of_the_scan, execution)
+                self._keep(fit_moments(moments, settings, threads=self.workers))
+        return self
+
+    def transform(self, X: Any) -> NDArray[np.float64]:
+        """Topic shares of documents, given the topics: see ``inference.document_topics``.
+
+        Parameters
+        ----------
+        X
+            As in ``fit``, over the same words. Corpora and Dask arrays are read once, a block at a time.
+
+        Returns
+        -------
+        Documents x K, rows sum to 1. A document without words gets the mean of the prior ``alpha_``.
+
+        Raises
+        ------
+        NotFittedError
+            Before ``fit``.
+        InputError
+            If the words are others than those of the fit; it is a ``ValueError`` too.
+        """
+        check_is_fitted(self, "components_")
+        word_topic = np.ascontiguousarray(self.components_.T)
+        shares = [np.empty((0, len(self.components_)))]
+        with _as_value_errors():
+            _require_counts(self, "transform_iterations", "workers")
+            for block in self._blocks(X):
+                found = document_topics(
+                    block,
+                    word_topic,
+                    self.alpha_,
+                    tolerance=self.transform_tolerance,
+                    max_iterations=self.transform_iterations,
+                    threads=self.workers,
+                )
+                shares.append(found.shares)
+        return np.concatenate(shares)
+
+    @property
+    def model_(self) -> Any:
+        """The model as ``open_model`` shows it: an ``xarray.Dataset`` with the words as a coordinate."""
+        check_is_fitted(self, "components_")
+        return dataset_of(self._model)
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the model as a model store, for ``open_model`` and the verbs of the command line.
+
+        Some metrics of ``evaluate`` need the moments, too: fit with ``store`` to keep them.
+
+        Raises
+        ------
+        InputError
+            If something is at ``path``, unless it is a model that may be overwritten.
+        """
+        check_is_fitted(self, "components_")
+        with _as_value_errors():
+            write_model(store_path(path, "a model"), self._model, overwrite=overwrite)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = True
+        return tags
+
+    def _engine_parameters(self, seed: int) -> dict[str, Any]:
+        """Values of the engine's settings: those of the parameters that have the same names."""
+        own = {field.name: getattr(self, field.name, None) for field in fields(self._settings_class)}
+        return {**own, **({"seed": seed} if "seed" in own else {})}
+
+    def _scan_settings(self, seed: int) -> ScanSettings:
+        given = {name: getattr(self, name) for name in _OF_THE_SCAN}
+        given["max_topics"] = self.n_topics if self.max_topics is None else self.max_topics
+        return ScanSettings(seed=seed, third_moment=self._third_moment, **_plain(given))
+
+    def _execution(self) -> Execution:
+        memory = parse_memory(self.memory) if isinstance(self.memory, str) else self.memory
+        return Execution(self.scheduler, self.workers, memory)
+
+    def _corpus(self, X: Any, folder: Path) -> Corpus:
+        """The corpus itself, or one in ``folder`` of the counts; sets what scikit-learn keeps of the features."""
+        if sources.is_corpus(X):
+            corpus = sources.opened(X)
+            self._of_corpus = True
+            self.n_features_in_ = corpus.n_words
+            self.feature_names_in_ = np.array(corpus.vocabulary().words, dtype=object)
+            return corpus
+        self._of_corpus = False
+        if sources.is_dask_array(X):
+            self.n_features_in_ = sources.dask_shape(X)[1]
+            self.__dict__.pop("feature_names_in_", None)
+            blocks = sources.dask_blocks(X)
+        else:
+            blocks = sources.matrix_blocks(
+                validate_data(self, X, **_MATRIX, ensure_min_samples=2, ensure_min_features=2)
+            )
+        numbered = [f"x{number}" for number in range(self.n_features_in_)]
+        words = getattr(self, "feature_names_in_", numbered)
+        return sources.write_corpus(blocks, [str(word) for word in words], folder / "corpus")
+
+    def _blocks(self, X: Any) -> Iterator[csr_array[Any]]:
+        """Blocks of documents over the words of the fit."""
+        if sources.is_corpus(X):
+            corpus = sources.opened(X)
+            self._require_words(corpus)
+            return sources.corpus_blocks(corpus)
+        if sources.is_dask_array(X):
+            self._require_features(sources.dask_shape(X)[1])
+            return sources.dask_blocks(X)
+        if self._of_corpus and not hasattr(X, "columns"):
+            # Words of a corpus are no names of columns: scikit-learn would warn that a matrix has none.
+            checked = check_array(X, **_MATRIX, estimator=self, input_name="X")
+            self._require_features(checked.shape[1])
+        else:
+            checked = validate_data(self, X, **_MATRIX, reset=False)
+        return sources.matrix_blocks(checked)
+
+    def _require_features(self, found: int) -> None:
+        if found != self.n_features_in_:
+            raise InputError(
+                f"X has {found} features, but {type(self).__name__} is expecting {self.n_features_in_} features as "
+                "input: one for each word"
+            )
+
+    def _require_words(self, corpus: Corpus) -> None:
+        self._require_features(corpus.n_words)
+        names = getattr(self, "feature_names_in_", None)
+        if names is not None and tuple(names) != corpus.vocabulary().words:
+            raise InputError(
+                f"{corpus.root} has other words than the fit, or in another order; ingest it with the same vocabulary"
+            )
+
+    def _keep(self, model: Model) -> None:
+        """Set what both engines know; each adds its own."""
+        self._model = model
+        self.components_ = np.ascontiguousarray(model.arrays["word_topic"].T)
+        self.topic_probability_ = model.arrays["topic_probability"]
+        self.eigenvalues_ = model.arrays["eigenvalues"]
+        self.metrics_ = dict(model.metrics)
+
+
+def _require_counts(estimator: Any, *names: str) -> None:
+    """Refuse what scikit-learn lets pass, such as 2.0 or "5", before a store is made of it; None is a default."""
+    for name in names:
+        value = getattr(estimator, name)
+        if value is not None and not (isinstance(value, (int, np.integer)) and value >= 1):
+            raise InputError(f"{name} is {value!r}; give a whole number of at least 1")
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    """With numbers of NumPy, as a parameter grid has them, as those of Python, which a store keeps."""
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
+
+
+def _seed(random_state: Any) -> int:
+    """The seed of the scan and the engine: a number as it is, 0 for None, else drawn from the generator."""
+    if random_state is None:
+        return 0
+    try:
+        return operator.index(random_state)
+    except TypeError:
+        return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+@contextmanager
+def _temporary_directory(scratch: str | Path | None) -> Iterator[Path]:
+    try:
+        directory = TemporaryDirectory(prefix="streaming-jsmf-", dir=scratch)
+    except OSError as error:
+        raise InputError(
+            f"scratch is {str(scratch)!r}, where nothing can be written ({error.strerror}); give another directory"
+        ) from error
+    with directory as name:
+        yield Path(name)

@@ -1,0 +1,130 @@
+"""What an estimator is given, as blocks of documents, and as a corpus that can be scanned."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeGuard
+
+import numpy as np
+import pyarrow as pa
+from dask import array as da
+from scipy.sparse import csr_array
+
+from streaming_jsmf.blocks.csr import iter_blocks
+from streaming_jsmf.blocks.units import list_units
+from streaming_jsmf.corpus import Corpus, CorpusWriter, open_corpus
+from streaming_jsmf.corpus.documents import BATCH_NONZEROS, Documents, narrow_counts
+from streaming_jsmf.errors import InputError
+
+#: Counts beyond these are refused or lost where a corpus is read: below the second a float32 has no digits left.
+LARGEST_COUNT, SMALLEST_COUNT = np.iinfo(np.int32).max, np.finfo(np.float32).tiny
+
+
+def is_corpus(X: object) -> TypeGuard[str | os.PathLike[str] | Corpus]:
+    """Whether ``X`` is a corpus, or the path or URL of one."""
+    return isinstance(X, (str, os.PathLike, Corpus))
+
+
+def is_dask_array(X: object) -> bool:
+    """Whether ``X`` is a Dask array."""
+    return isinstance(X, da.Array)
+
+
+def opened(X: str | os.PathLike[str] | Corpus) -> Corpus:
+    """The corpus; errors as ``open_corpus``."""
+    return X if isinstance(X, Corpus) else open_corpus(X)
+
+
+def corpus_blocks(corpus: Corpus) -> Iterator[csr_array[Any]]:
+    """The documents of a corpus by row groups, in order of shards and rows. One pass over the data.
+
+    Raises
+    ------
+    InputError, StoreError
+        As ``read_block``.
+    """
+    return iter_blocks(list_units(corpus), corpus.n_words)
+
+
+def matrix_blocks(X: Any) -> Iterator[csr_array[Any]]:
+    """The rows of a CSR or dense matrix (documents x words), about a million nonzeros at a time."""
+    nonzeros = X.size  # of a sparse matrix what it stores
+    step = max(1, int(BATCH_NONZEROS * X.shape[0] / max(nonzeros, 1)))
+    for start in range(0, X.shape[0], step):
+        yield _tidy(X[start : start + step])
+
+
+def dask_shape(X: Any) -> tuple[float, int]:
+    """Documents (NaN where Dask does not know) and words of a Dask array.
+
+    Raises
+    ------
+    InputError
+        If it is not documents x words with whole documents in each block.
+    """
+    if X.ndim != 2:
+        raise InputError(f"X is a Dask array of {X.ndim} dimensions; give documents x words")
+    if X.numblocks[1] != 1:
+        raise InputError(
+            f"X is a Dask array with {X.numblocks[1]} blocks across the words; rechunk it with X.rechunk({{1: -1}})"
+        )
+    return X.shape[0], int(X.shape[1])
+
+
+def dask_blocks(X: Any) -> Iterator[csr_array[Any]]:
+    """The blocks of a Dask array, computed one after the other; one is in memory at a time.
+
+    Raises
+    ------
+    InputError
+        For a block with a count that is negative or not finite, with its number.
+    """
+    for number in range(X.numblocks[0]):
+        block = _tidy(X.blocks[number, 0].compute())
+        if not (np.isfinite(block.data).all() and (block.data >= 0).all()):
+            raise InputError(
+                f"block {number} of X, from 0, has a count that is negative or not finite; mend it"
+            )
+        yield block
+
+
+def write_corpus(blocks: Iterable[csr_array[Any]], words: Sequence[str], path: Path) -> Corpus:
+    """Write blocks of documents as a corpus, one after the other; all words are kept, and documents without any.
+
+    The blocks lose their zeros.
+
+    Integers become int32 and other numbers float32. The corpus has the bytes of one that was written document by
+    document, with running numbers for ids.
+
+    Raises
+    ------
+    InputError
+        If a count is too large, the words are not distinct or empty, or no document has a word.
+    """
+    first = 0
+    with CorpusWriter(path, words) as writer:
+        for block in blocks:
+            writer.write(_documents(block, first))
+            first += block.shape[0]
+        return writer.commit()
+
+
+def _documents(block: csr_array[Any], first: int) -> Documents:
+    if block.data.max(initial=0) > LARGEST_COUNT:
+        raise InputError(f"X has the count {block.data.max()}; the largest that is read is {LARGEST_COUNT}")
+    block.data[block.data < SMALLEST_COUNT] = 0
+    block.eliminate_zeros()
+    ids = pa.array(np.arange(first, first + block.shape[0], dtype=np.int64))
+    indptr, words = block.indptr.astype(np.int64), block.indices.astype(np.int32)
+    return Documents(indptr, words, narrow_counts(block.data), ids, {})
+
+
+def _tidy(rows: Any) -> csr_array[Any]:
+    """Rows as CSR with words rising and once in each: a copy, since the matrix is the user's."""
+    block = csr_array(rows, copy=True)
+    if block.dtype == np.bool_:
+        block = block.astype(np.int32)
+    block.sum_duplicates()
+    return block

@@ -1,0 +1,414 @@
+"""The estimators: whatever the corpus comes as, it is one scan and one inference."""
+
+from __future__ import annotations
+
+import gc
+import json
+import pickle
+import shutil
+import weakref
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from dask import delayed
+from numpy.typing import NDArray
+from scipy.sparse import coo_matrix, csr_array, csr_matrix
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.pipeline import make_pipeline
+
+from streaming_jsmf import (
+    LRJSMF,
+    STOD,
+    InferSettings,
+    InputError,
+    ScanSettings,
+    StodSettings,
+    infer,
+    open_corpus,
+    open_model,
+    open_moments,
+    to_dask_array,
+)
+from streaming_jsmf.cli.main import run
+from streaming_jsmf.corpus import Corpus, CorpusWriter
+from streaming_jsmf.estimators import sources
+from streaming_jsmf.evaluation.matching import match_topics
+from streaming_jsmf.workflow.infer import fit_moments
+from tests.corpora import Planted, as_lists, planted, words, write_corpus
+from tests.stores import scanned
+
+K = 4
+ONE: dict[str, Any] = {"scheduler": "synchronous", "workers": 1}
+# More words than a factor has columns: else probes, and with them the bytes of the corpus, would not matter.
+N = 150
+TRUTH = planted(500, N, K, length=90, seed=3)
+# With a document of no words, which the scan leaves out, and one of a single token.
+COUNTS = np.vstack([TRUTH.counts, np.zeros((1, N), np.int64), np.eye(1, N, dtype=np.int64)])
+ENGINES = pytest.mark.parametrize("engine", [LRJSMF, STOD])
+
+
+def written(folder: Path, counts: NDArray[Any], names: list[str]) -> Path:
+    """A corpus, written document by document from lists as they come out of a program."""
+    import pyarrow as pa
+
+    with CorpusWriter(folder, names, nonzeros_per_row_group=5000) as writer:
+        for number, (ids, numbers) in enumerate(zip(*as_lists(counts), strict=True)):
+            columns = {
+                "ids": pa.array([ids], pa.list_(pa.int32())),
+                "counts": pa.array([numbers], pa.list_(pa.int32())),
+                "document_id": pa.array([number], pa.int64()),
+            }
+            writer.write_batch(pa.record_batch(columns))
+        writer.commit()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("estimators") / "corpus", COUNTS, words(N))
+
+
+@pytest.fixture(scope="module")
+def models(corpus: Path) -> dict[type, Any]:
+    """Each engine fitted to the corpus."""
+    return {engine: engine(K, **ONE).fit(corpus) for engine in (LRJSMF, STOD)}
+
+
+def blocks(counts: NDArray[Any], rows: int = 90) -> Any:
+    sparse = csr_array(counts)
+    parts = [sparse[start : start + rows] for start in range(0, len(counts), rows)]
+    lazy = [
+        da.from_delayed(delayed(p), p.shape, p.dtype, meta=csr_array((0, 0), dtype=p.dtype)) for p in parts
+    ]
+    return da.concatenate(lazy)
+
+
+@ENGINES
+def test_an_estimator_is_scan_and_infer(
+    engine: type, models: dict[type, Any], corpus: Path, tmp_path: Path
+) -> None:
+    found, is_stod = models[engine], engine is STOD
+    moments = scanned(corpus, tmp_path / "m", ScanSettings(max_topics=K, third_moment=is_stod), keep=False)
+    fitted = infer(moments, tmp_path / "model", StodSettings(K) if is_stod else InferSettings(K))
+    np.testing.assert_array_equal(found.components_, fitted.arrays["word_topic"].T)
+    assert match_topics(found.components_.T, TRUTH.word_topic).mean_l1 < 0.25
+    found.save(tmp_path / "saved")
+    expected = open_model(tmp_path / "model").load().drop_attrs()
+    xr.testing.assert_equal(open_model(tmp_path / "saved").load().drop_attrs(), expected)
+    xr.testing.assert_equal(found.model_.drop_attrs(), expected)
+    lazy = open_model(tmp_path / "saved")
+    assert {name: lazy[name].attrs for name in lazy} == {
+        name: found.model_[name].attrs for name in found.model_
+    }
+    about = json.loads(json.dumps(found.model_.attrs))
+    assert {name: value for name, value in lazy.attrs.items() if name != "digests"} == about
+    assert run(["topics", str(tmp_path / "saved")]) == 0
+    with pytest.raises(InputError, match="exists already"):
+        found.save(tmp_path / "saved")
+    found.save(tmp_path / "saved", overwrite=True)
+
+
+@ENGINES
+def test_attributes(engine: type, models: dict[type, Any]) -> None:
+    found = models[engine]
+    assert found.components_.shape == (K, N)
+    np.testing.assert_allclose(found.components_.sum(axis=1), 1)
+    assert found.n_features_in_ == N
+    assert found.feature_names_in_.tolist() == words(N)
+    assert found.get_feature_names_out().tolist() == [f"{engine.__name__.lower()}{k}" for k in range(K)]
+    assert found.topic_probability_.sum() == pytest.approx(1)
+    assert found.alpha_.sum() == pytest.approx(found.alpha0_, rel=1e-3)
+    assert found.alpha0_ == pytest.approx(0.3 * K, rel=0.6)
+    assert found.metrics_["n_documents"] == 500
+    assert (found.model_["word_topic"].sel(word="word0003").to_numpy() == found.components_[:, 3]).all()
+    if engine is STOD:
+        np.testing.assert_allclose(found.alpha_, found.alpha0_ / found.lambda_**2)
+        assert found.duplicate_of_.tolist() == [-1] * K
+    else:
+        assert (found.components_[:, found.anchors_].argmax(axis=0) == np.arange(K)).all()
+        assert found.topic_topic_.sum() == pytest.approx(1, abs=0.05)
+    assert found.eigenvalues_.shape == (K,)
+
+
+def of_kind(kind: str, corpus: Path) -> Any:
+    opened: Corpus = open_corpus(corpus)
+    # Words of a document in falling order, one of them in two parts, and explicit zeros.
+    rows, columns = np.nonzero(COUNTS[:, ::-1] + 1)
+    columns = N - 1 - columns
+    half = np.minimum(COUNTS, 1)
+    values = np.concatenate([half[rows, columns], (COUNTS - half)[rows, columns]])
+    scattered = coo_matrix((values, (np.tile(rows, 2), np.tile(columns, 2))), COUNTS.shape)
+    indptr = np.arange(len(COUNTS) + 1) * 2 * N
+    order = np.argsort(np.tile(rows, 2), kind="stable")
+    untidy = csr_matrix((values[order], scattered.col[order], indptr), COUNTS.shape)
+    made: dict[str, Any] = {
+        "string": str(corpus),
+        "corpus": opened,
+        "dask of the corpus": to_dask_array(opened),
+        "dask of other blocks": blocks(COUNTS),
+        "dense dask": da.from_array(COUNTS, chunks=(200, N)),
+        "csr array": csr_array(COUNTS),
+        "csr matrix": csr_matrix(COUNTS.astype(np.uint16)),
+        "coo matrix": scattered,
+        "untidy csr": untidy,
+        "array": COUNTS,
+        "list": COUNTS.tolist(),
+    }
+    return made[kind]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "string", "corpus", "dask of the corpus", "dask of other blocks", "dense dask", "csr array", "csr matrix",
+        "coo matrix", "untidy csr", "array", "list",
+    ],
+)  # fmt: skip
+def test_whatever_the_counts_come_as_the_bits_are_those_of_the_corpus(
+    kind: str, corpus: Path, models: dict[type, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The corpus has row groups of 5,000 nonzeros; temporary ones would have larger.
+    monkeypatch.setattr(sources, "CorpusWriter", lambda *a: CorpusWriter(*a, nonzeros_per_row_group=5000))
+    X = of_kind(kind, corpus)
+    before = X.copy() if isinstance(X, csr_matrix) else None
+    found = LRJSMF(K, scheduler="threads", workers=2).fit(X)
+    np.testing.assert_array_equal(found.components_, models[LRJSMF].components_)
+    np.testing.assert_array_equal(found.transform(X), models[LRJSMF].transform(corpus))
+    if before is not None:
+        for name in ("data", "indices", "indptr"):
+            np.testing.assert_array_equal(getattr(X, name), getattr(before, name))
+
+
+@ENGINES
+def test_fractions_of_counts_are_floats_in_the_corpus(engine: type, tmp_path: Path) -> None:
+    weighted = COUNTS * np.linspace(0.5, 1.5, N)
+    found = engine(K, **ONE).fit(weighted)
+    np.testing.assert_array_equal(engine(K, **ONE).fit(blocks(weighted)).components_, found.components_)
+    path = sources.write_corpus(sources.matrix_blocks(weighted), words(N), tmp_path / "weighted").root
+    np.testing.assert_array_equal(engine(K, **ONE).fit(path).components_, found.components_)
+    # Another file has other probes: what differs is their error, not the counts.
+    whole = engine(K, **ONE).fit(COUNTS.astype(float)).components_
+    assert match_topics(whole.T, engine(K, **ONE).fit(COUNTS).components_.T).mean_l1 < 1e-3
+
+
+@ENGINES
+def test_transform(engine: type, models: dict[type, Any], corpus: Path) -> None:
+    found = models[engine]
+    shares = found.transform(corpus)
+    assert shares.shape == (len(COUNTS), K)
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
+    np.testing.assert_allclose(shares[500], found.alpha_ / found.alpha_.sum())
+    for X in (COUNTS, csr_array(COUNTS), blocks(COUNTS), open_corpus(corpus)):
+        np.testing.assert_array_equal(found.transform(X), shares)
+    np.testing.assert_array_equal(found.transform(COUNTS[7:9]), shares[7:9])
+    np.testing.assert_array_equal(engine(K, **ONE).fit_transform(corpus), shares)
+    loose = clone(found).set_params(transform_iterations=1).fit(corpus).transform(corpus)
+    assert abs(loose - shares).max() > 0.05
+    for wrong in ({"transform_iterations": 0}, {"workers": 0}):
+        with pytest.raises(InputError, match="is 0; give a whole number of at least 1"):
+            pickle.loads(pickle.dumps(found)).set_params(**wrong).transform(COUNTS)
+
+
+def test_the_prior_of_lr_jsmf_can_be_given(models: dict[type, Any], corpus: Path) -> None:
+    strong = LRJSMF(K, alpha0=1e4, **ONE).fit(corpus)
+    np.testing.assert_array_equal(strong.components_, models[LRJSMF].components_)
+    np.testing.assert_allclose(
+        strong.transform(corpus), np.tile(strong.topic_probability_, (502, 1)), atol=0.01
+    )
+
+
+def test_in_a_pipeline_words_have_names() -> None:
+    texts = ["cat dog cat pet", "dog pet cat cat", "star moon star sky", "moon sky sky star"] * 30
+    pipeline = make_pipeline(CountVectorizer(), LRJSMF(2, **ONE))
+    shares = pipeline.fit_transform(texts)
+    assert len({row.argmax() for row in shares[:2]} | {row.argmax() for row in shares[2:4]}) == 2
+    assert (shares.max(axis=1) > 0.7).all()
+    names = pipeline.named_steps["countvectorizer"].get_feature_names_out()
+    pipeline.named_steps["lrjsmf"].set_output(transform="pandas")
+    assert list(pipeline.transform(texts[:3]).columns) == ["lrjsmf0", "lrjsmf1"]
+    table = pd.DataFrame(CountVectorizer().fit_transform(texts).toarray(), columns=names)
+    by_name = LRJSMF(2, anchor_words=["cat", ("moon", "star")], **ONE).fit(table)
+    assert by_name.feature_names_in_.tolist() == list(names)
+    assert by_name.model_["word"].to_numpy().tolist() == list(names)
+    assert list(names).index("cat") in by_name.anchors_
+    with pytest.raises(ValueError, match="feature names should match"):
+        by_name.transform(table[names[::-1]])
+
+
+def test_one_scan_serves_several_estimators(corpus: Path, tmp_path: Path, models: dict[type, Any]) -> None:
+    store = tmp_path / "moments"
+    first = LRJSMF(K, store=store, **ONE).fit(corpus)
+    np.testing.assert_array_equal(first.components_, models[LRJSMF].components_)
+    commits = sorted(path.name for path in (store / "records").iterdir())
+    fewer = LRJSMF(2, max_topics=K, store=store, **ONE).fit(corpus)
+    assert fewer.components_.shape == (2, N)
+    assert sorted(path.name for path in (store / "records").iterdir()) == commits, "nothing was scanned again"
+    # The other engine adds what it needs, and a matrix of the same counts is the same corpus elsewhere.
+    np.testing.assert_array_equal(
+        STOD(K, store=store, **ONE).fit(corpus).components_, models[STOD].components_
+    )
+    assert open_moments(store).settings.third_moment
+    with pytest.raises(InputError, match="made with another corpus"):
+        LRJSMF(K, store=store, **ONE).fit(COUNTS[:100])
+    with pytest.raises(InputError, match="document_weights: stored 'capped', asked 'uniform'"):
+        LRJSMF(K, store=store, document_weights="uniform", **ONE).fit(corpus)
+    np.testing.assert_array_equal(
+        LRJSMF(K, store=tmp_path / "of-matrix", **ONE).fit(COUNTS).components_,
+        LRJSMF(K, store=tmp_path / "of-matrix", **ONE).fit(csr_array(COUNTS)).components_,
+    )
+
+
+def test_what_is_temporary_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[str]] = []
+
+    def watched(*arguments: Any, **options: Any) -> Any:
+        seen.append(sorted(path.name for path in tmp_path.glob("*/*")))
+        return fit_moments(*arguments, **options)
+
+    monkeypatch.setattr("streaming_jsmf.estimators.base.fit_moments", watched)
+    LRJSMF(2, scratch=tmp_path, **ONE).fit(COUNTS)
+    assert seen == [["corpus", "moments"]]
+    with pytest.raises(InputError, match="no document has two tokens"):
+        LRJSMF(2, scratch=tmp_path, **ONE).fit(np.eye(5))
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(InputError, match=r"scratch is .*nowhere', where nothing can be written"):
+        LRJSMF(2, scratch=tmp_path / "nowhere", **ONE).fit(COUNTS)
+
+
+def test_blocks_of_a_dask_array_are_made_once_and_held_one_by_one() -> None:
+    made: list[weakref.ref[Any]] = []
+    alive: list[int] = []
+
+    def block(number: int) -> Any:
+        gc.collect()
+        alive.append(sum(ref() is not None for ref in made))
+        rows = csr_array(COUNTS[number * 100 : number * 100 + 100])
+        made.append(weakref.ref(rows))
+        return rows
+
+    parts = [da.from_delayed(delayed(block)(i), (100, N), np.int64, meta=csr_array((0, 0))) for i in range(5)]
+    found = LRJSMF(K, **ONE).fit(da.concatenate(parts))
+    assert alive == [0] * 5
+    np.testing.assert_array_equal(found.components_, LRJSMF(K, **ONE).fit(COUNTS[:500]).components_)
+    assert found.transform(da.concatenate(parts)).shape == (500, K)
+    assert alive == [0] * 10
+
+
+@pytest.mark.parametrize("state", [7, np.int64(7), np.random.RandomState(7), None])
+def test_random_states_are_seeds(state: Any, corpus: Path) -> None:
+    settings = ScanSettings(max_topics=K).fields()
+
+    def seed(value: Any) -> int:
+        found = LRJSMF(K, random_state=value, **ONE).fit(corpus)
+        stored = found.model_.attrs["provenance"]["scan_settings"]
+        assert {**stored, "seed": 0} == settings
+        return int(stored["seed"])
+
+    if isinstance(state, np.random.RandomState):
+        assert seed(state) == np.random.RandomState(7).randint(2**31 - 1)
+    else:
+        assert seed(state) == (state or 0)
+
+
+def test_parameters_are_the_settings(corpus: Path) -> None:
+    given = LRJSMF(
+        np.int64(3), max_topics=np.int32(4), scans=1, document_weights="uniform", partition_nonzeros=4000,
+        power_steps=2, rectify="palm", max_iterations=np.int64(20), anchor_min_df=np.float32(0.02), alpha0=2,
+        memory="4GB", **ONE,
+    )  # fmt: skip
+    found = pickle.loads(pickle.dumps(clone(given).fit(corpus)))
+    about = found.model_.attrs
+    expected = InferSettings(3, rectify="palm", max_iterations=20, anchor_min_df=float(np.float32(0.02)))
+    assert about["settings"] == expected.fields()
+    scan_settings = ScanSettings(4, 1, "factors", "uniform", 4000, power_steps=2)
+    assert about["provenance"]["scan_settings"] == scan_settings.fields()
+    assert found.alpha0_ == 2
+    tensor = STOD(3, alpha0=1, restarts=5, refine="als", random_state=2, **ONE).fit(corpus)
+    assert tensor.model_.attrs["settings"] == StodSettings(3, 1, restarts=5, refine="als", seed=2).fields()
+
+
+@pytest.mark.parametrize(
+    ("estimator", "X", "said"),
+    [
+        (LRJSMF(0), COUNTS, "n_topics is 0; give a whole number"),
+        (LRJSMF(2.0), COUNTS, "n_topics is 2.0; give a whole number"),  # type: ignore[arg-type]
+        (STOD("5"), COUNTS, "n_topics is '5'; give a whole number"),  # type: ignore[arg-type]
+        (STOD(5, max_topics=0), COUNTS, "max_topics is 0"),
+        (STOD(5, workers=0), COUNTS, "workers is 0"),
+        (STOD(5, scans=3), COUNTS, "scans is 3; give 1 or 2"),
+        (LRJSMF(3, rectify="x"), COUNTS, "rectify is 'x'; give one of"),  # type: ignore[arg-type]
+        (LRJSMF(3, alpha0=0), COUNTS, "alpha0 is 0; give auto, or a number above 0"),
+        (LRJSMF(3, alpha0="much"), COUNTS, "alpha0 is 'much'"),
+        (LRJSMF(3, scheduler="x"), COUNTS, "scheduler is 'x'"),
+        (LRJSMF(3, memory="much"), COUNTS, "memory is 'much'"),
+        (LRJSMF(3, anchor_words=["x150"]), COUNTS, "lacks the anchor word 'x150'"),
+        (STOD(3, alpha0=-1), COUNTS, "alpha0 is -1"),
+        (STOD(3, random_state=-1), COUNTS, "seed is -1"),
+        (STOD(50, **ONE), COUNTS[:, :30], "50 topics were asked for"),
+        (LRJSMF(20, **ONE), np.repeat(COUNTS[:1], 30, axis=0), "positive eigenvalues, 20 topics were asked for"),
+        (LRJSMF(3), -COUNTS, "Negative values in data passed to X in LRJSMF"),
+        (LRJSMF(3), np.full((4, 5), 2.0**31), "the largest that is read is 2147483647"),
+        (LRJSMF(3), np.zeros((4, 5)), "no document with a word"),
+        (LRJSMF(3), "nowhere/at/all", "there is no corpus at"),
+        (LRJSMF(3), da.from_array(COUNTS, chunks=(100, 20)), "8 blocks across the words; rechunk it"),
+        (LRJSMF(3), da.from_array(COUNTS[0], chunks=30), "a Dask array of 1 dimensions"),
+        (LRJSMF(3), da.from_array(COUNTS - (COUNTS > 20), chunks=(100, N)) * -1, "block 0 of X"),
+        (LRJSMF(3), da.from_array(np.where(COUNTS == 0, np.nan, 1.0), chunks=(100, N)), "negative or not finite"),
+    ],
+)  # fmt: skip
+def test_errors_are_one_line_and_value_errors(estimator: Any, X: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said) as error:
+        estimator.fit(X)
+    assert "\n" not in str(error.value)
+    with pytest.raises(NotFittedError):
+        estimator.transform(X)
+
+
+def test_other_words_are_refused(models: dict[type, Any], tmp_path: Path) -> None:
+    found = models[LRJSMF]
+    for X in (COUNTS[:, :-1], csr_array(COUNTS[:, :-1]), blocks(COUNTS[:, :-1])):
+        with pytest.raises(ValueError, match="X has 149 features, but LRJSMF is expecting 150 features"):
+            found.transform(X)
+    other = write_corpus(tmp_path / "other", COUNTS[:50])
+    (other / "vocab.txt").write_text("\n".join(words(N)[::-1]) + "\n", encoding="utf-8")
+    with pytest.raises(InputError, match="has other words than the fit") as error:
+        found.transform(other)
+    assert isinstance(error.value, ValueError)
+    # Fitted to a matrix, words have no names; their number is all that can be wrong.
+    assert LRJSMF(2, **ONE).fit(COUNTS).transform(other).shape == (50, 2)
+
+
+def test_a_corpus_with_its_vocabulary_elsewhere(tmp_path: Path) -> None:
+    place = write_corpus(tmp_path / "corpus", TRUTH.counts)
+    shutil.move(place / "vocab.txt", tmp_path / "names.txt")
+    found = STOD(K, **ONE).fit(open_corpus(place, tmp_path / "names.txt"))
+    assert found.feature_names_in_.tolist() == words(N)
+
+
+def test_a_damaged_corpus_is_a_store_error(corpus: Path, tmp_path: Path) -> None:
+    from streaming_jsmf import StoreError
+
+    broken = Path(shutil.copytree(corpus, tmp_path / "broken"))
+    [shard] = (broken / "documents").glob("*.parquet")
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 3] ^= 255
+    shard.write_bytes(data)
+    with pytest.raises(StoreError):
+        LRJSMF(K, **ONE).fit(broken)
+
+
+def test_planted_documents_get_their_topics() -> None:
+    law: Planted = planted(800, 200, 3, length=300, seed=9)
+    found = LRJSMF(3, **ONE).fit(law.counts)
+    fit = found.transform(law.counts) @ found.components_
+    empirical = law.counts / law.counts.sum(axis=1, keepdims=True)
+    mean = empirical.mean(axis=0)
+    explained = ((empirical - fit) ** 2).sum() / ((empirical - mean) ** 2).sum()
+    assert explained < 0.35

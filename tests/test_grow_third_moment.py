@@ -1,0 +1,190 @@
+"""Stores that grow and get the third moment, in either order or at once: the bits of having had it from the start."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from streaming_jsmf.cli.main import run
+from streaming_jsmf.config import ScanSettings
+from streaming_jsmf.corpus import open_corpus
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.moments.grow import add_third_moment
+from streaming_jsmf.moments.reader import open_moments
+from streaming_jsmf.moments.store import read_store
+from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.workflow.scan import Changes, scan
+from tests.corpora import as_lists, planted, write_corpus, write_lists
+from tests.stores import SMALL, SYNCHRONOUS, changed, digests, scanned
+from tests.test_kill_resume import killed, resume
+from tests.test_stod_stage import require_moments
+
+THIRD = replace(SMALL, third_moment=True)
+COUNTS = planted(500, 60, 4, length=30).counts
+SETTINGS = ("--max-topics", "5", "--partition-nonzeros", "2000")
+GROWN = ("--add", "b", "--third-moment")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Corpora a and b; stores of a, and of both, without and with the third moment from the first scan on."""
+    root = tmp_path_factory.mktemp("grow-third")
+    write_corpus(root / "a", COUNTS[:300])
+    write_corpus(root / "b", COUNTS[300:], shards=2)
+    for name, settings in (("plain", SMALL), ("third", THIRD)):
+        scanned(root / "a", root / f"{name}-of-a", settings)
+        shutil.copytree(root / f"{name}-of-a", root / f"{name}-of-both")
+        changed(root / "a", root / f"{name}-of-both", add=[root / "b"])
+    scanned(root / "b", root / "plain-of-b")
+    require_moments(open_moments(root / "third-of-both"), COUNTS)
+    return root
+
+
+@pytest.fixture
+def copy(folder: Path, tmp_path: Path) -> Callable[[str], Path]:
+    return lambda name: Path(shutil.copytree(folder / name, tmp_path / name))
+
+
+def command(folder: Path, store: Path, *options: str) -> int:
+    paths = [str(folder / option) if (folder / option).exists() else option for option in options]
+    return run(["scan", str(folder / "a"), str(store), *paths, "--scheduler", "synchronous"])
+
+
+def test_it_is_added_to_a_store_that_has_grown(folder: Path, copy: Callable[[str], Path]) -> None:
+    store = copy("plain-of-both")
+    scanned(folder / "a", store, THIRD)
+    assert digests(store) == digests(folder / "third-of-both")
+
+
+@pytest.mark.parametrize(
+    ("start", "options", "end"),
+    [
+        ("plain-of-a", GROWN, "third-of-both"),
+        ("plain-of-a", (*SETTINGS, *GROWN), "third-of-both"),
+        ("third-of-a", GROWN, "third-of-both"),
+        ("plain-of-a", ("--merge", "plain-of-b", "--third-moment"), "third-of-both"),
+        ("third-of-both", ("--remove", "b", "--third-moment"), "third-of-a"),
+        ("plain-of-both", ("--remove", "b", "--third-moment"), "third-of-a"),
+        ("plain-of-a", ("--add", "b"), "plain-of-both"),
+        ("third-of-a", ("--add", "b"), "third-of-both"),
+        ("third-of-a", (*SETTINGS, "--add", "b"), "third-of-both"),
+    ],
+)
+def test_a_change_that_asks_for_it(
+    start: str, options: tuple[str, ...], end: str, folder: Path, copy: Callable[[str], Path]
+) -> None:
+    store = copy(start)
+    assert command(folder, store, *options) == 0
+    assert digests(store) == digests(folder / end)
+    assert read_store(store).settings == read_store(folder / end).settings
+
+
+def test_a_store_that_begins_with_it(folder: Path, tmp_path: Path) -> None:
+    assert command(folder, tmp_path / "m", *SETTINGS, *GROWN) == 0
+    assert digests(tmp_path / "m") == digests(folder / "third-of-both")
+
+
+def test_settings_in_python_may_ask_for_it_too(folder: Path, copy: Callable[[str], Path]) -> None:
+    store, changes = copy("plain-of-a"), Changes(add=[str(folder / "b")])
+    for wrong in (replace(THIRD, seed=1), ScanSettings(third_moment=True)):
+        with pytest.raises(InputError, match="has settings of its own"):
+            scan(folder / "a", store, wrong, SYNCHRONOUS, changes=changes)
+    # A corpus that is open is the one at its path.
+    moments = scan(open_corpus(folder / "a"), store, THIRD, SYNCHRONOUS, changes=changes)
+    assert moments.settings == THIRD
+    assert digests(store) == digests(folder / "third-of-both")
+
+
+def test_the_same_again_is_a_new_wish(
+    folder: Path, copy: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = copy("plain-of-a")
+    assert command(folder, store, *GROWN) == 0
+    capsys.readouterr()
+    assert command(folder, store, *GROWN) == 2
+    assert "is in the store already" in capsys.readouterr().err
+    assert digests(store) == digests(folder / "third-of-both")
+
+
+def test_a_bad_corpus_leaves_a_store_without_it(
+    folder: Path, copy: Callable[[str], Path], tmp_path: Path
+) -> None:
+    bad, store = write_corpus(tmp_path / "bad", COUNTS[300:]), copy("plain-of-a")
+    ids, counts = as_lists(COUNTS[300:320])
+    counts[3][0] = -1
+    write_lists(bad / "part-00001.parquet", ids, counts)
+    with pytest.raises(InputError, match="count is -1"):
+        scan(folder / "a", store, THIRD, SYNCHRONOUS, changes=Changes(add=[str(bad)]))
+    assert digests(store) == digests(folder / "plain-of-a")
+    assert read_store(store).settings == SMALL
+    assert not read_store(store).missing_stages
+
+
+def test_what_cannot_be_added_leaves_the_store_complete(
+    folder: Path, copy: Callable[[str], Path], tmp_path: Path
+) -> None:
+    store, gone = copy("plain-of-a"), Path(shutil.copytree(folder / "a", tmp_path / "gone"))
+    with pytest.raises(InputError, match="the scan needs"):
+        add_third_moment(store, Execution("synchronous", memory=2**28))
+    scanned(gone, tmp_path / "of-gone")
+    shutil.rmtree(gone)
+    with pytest.raises(InputError, match="gone that has to be read again"):
+        add_third_moment(tmp_path / "of-gone", SYNCHRONOUS)
+    for unchanged in (store, tmp_path / "of-gone"):
+        assert digests(unchanged) == digests(folder / "plain-of-a")
+        assert not read_store(unchanged).missing_stages
+
+
+def test_repair_adds_nothing(
+    folder: Path, copy: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = copy("plain-of-a")
+    capsys.readouterr()
+    assert command(folder, store, *SETTINGS, "--repair", "--third-moment") == 2
+    [said] = capsys.readouterr().err.strip().splitlines()
+    assert "--repair is done alone" in said
+    assert "--third-moment" in said
+    assert command(folder, copy("third-of-a"), *SETTINGS, "--repair", "--third-moment") == 0
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Corpora whose stages last long enough to be hit, a store of a, and one that was changed undisturbed."""
+    root, counts = tmp_path_factory.mktemp("large"), planted(900, 800, 20, length=60, seed=7).counts
+    for name, rows in (("a", counts[:300]), ("b", counts[300:])):
+        write_corpus(root / name, rows, row_group_rows=40)
+    options = ["--max-topics", "30", "--scans", "1", "--power-steps", "1", "--partition-nonzeros", "3000"]
+    assert command(root, root / "of-a", *options) == 0
+    assert command(root, Path(shutil.copytree(root / "of-a", root / "of-both")), *GROWN) == 0
+    return root
+
+
+@pytest.mark.parametrize(
+    ("part", "stages"), [("range-part-*", ("range", "basis")), ("third_moment-part-*", ("third_moment",))]
+)
+def test_a_killed_change_is_finished_by_the_same_command(
+    part: str, stages: tuple[str, ...], large: Path, tmp_path: Path
+) -> None:
+    store = Path(shutil.copytree(large / "of-a", tmp_path / "m"))
+    words = [
+        "scan",
+        str(large / "a"),
+        str(store),
+        "--add",
+        str(large / "b"),
+        "--third-moment",
+        "--workers",
+        "2",
+    ]
+    start = [sys.executable, "-m", "streaming_jsmf"]
+    with killed([*start, *words], lambda: len(list((store / "records").glob(part))) >= 2):
+        missing = read_store(store).missing_stages
+        resume([*start, *words])
+    assert missing == stages
+    assert digests(store) == digests(large / "of-both")
+    assert read_store(store).settings.third_moment
