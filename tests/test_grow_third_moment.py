@@ -165,7 +165,11 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("part", "stages"), [("range-part-*", ("range", "basis")), ("third_moment-part-*", ("third_moment",))]
+    ("part", "stages"),
+    [
+        pytest.param("range-part-*", ("range", "basis"), marks=pytest.mark.slow),
+        ("third_moment-part-*", ("third_moment",)),
+    ],
 )
 def test_a_killed_change_is_finished_by_the_same_command(
     part: str, stages: tuple[str, ...], large: Path, tmp_path: Path
