@@ -2,17 +2,26 @@
 
     python -m benchmarks.tensor_scan [--topics 50 --topics 100] [--documents 20000] [--tod]
 
-Processor time a document of the whole pass (reading, products, adding, committing, and once the corrections for all
-words, so that few documents make it dear), of its sums on documents in memory, and of the products of slices alone
-that these sums must do; one thread, the smallest of several runs. Then the whole line of STOD beside what TOD would
-take: the same power iterations, each of which goes over all documents.
+Processor time a document of the whole pass (reading, products, adding, committing), of its sums on documents in memory,
+and of two measures of the products that these sums cannot do without:
+
+- *slices*: for each a the product of r[a:] and r[a:], (m - a)^2 multiplications a document in all a third of m^3, as a
+  loop over BLAS does them;
+- *floor*: the m (m + 1) (m + 2) / 6 multiplications of a symmetric tensor at the rate of one large square product.
+
+One thread; the smallest of several rounds, each of which measures all of them, so that the load of the machine is the
+same for all. Then where the pass spends its time, what comes once for all documents (the corrections for all words, in
+seconds), and the whole line of STOD beside what TOD would take: the same power iterations, each of which goes over all
+documents.
 """
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -25,30 +34,45 @@ from streaming_jsmf.corpus import open_corpus, simulate_lda
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.inference.stod.engine import tensor_topics
 from streaming_jsmf.linalg.document_tensor import SHORTEST_DOCUMENT, tensor_sums, tensor_weights
-from streaming_jsmf.linalg.tensor import COLUMN_BLOCK
+from streaming_jsmf.linalg.tensor import packed_size
 from streaming_jsmf.moments.partition import Shares, load_shares
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.runtime.blas import single_blas_thread
 from streaming_jsmf.runtime.events import Event, StageFinished, StageStarted
 from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.timing import stopwatch
 from streaming_jsmf.workflow.scan import scan
 
 REPEATS = 5
+ROUNDS = 3
+
+#: Documents that slices multiply at once, as ``linalg.tensor`` did when it went by slices.
+SLICE_DOCUMENTS = 1024
+
+#: Rows and columns of the product whose rate is taken for the machine's.
+LARGE = 1024
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    """Processor seconds of one run."""
+    started = time.thread_time()
+    work()
+    return time.thread_time() - started
 
 
 def fastest(work: Callable[[], object]) -> float:
     """Processor seconds of the fastest of several runs, the first of which only warms up."""
-    seconds = []
-    for _ in range(REPEATS + 1):
-        started = time.thread_time()
-        work()
-        seconds.append(time.thread_time() - started)
-    return min(seconds[1:])
+    return min([seconds_of(work) for _ in range(REPEATS + 1)][1:])
+
+
+def gaussian(rows: int, columns: int) -> NDArray[np.float32]:
+    """Numbers to multiply."""
+    return np.random.default_rng(0).standard_normal((rows, columns)).astype(np.float32)
 
 
 def slices_alone(width: int) -> float:
-    """Seconds a document of the products of all slices, float32: what the sum of cubes cannot do without."""
-    rows = np.random.default_rng(0).standard_normal((width, COLUMN_BLOCK)).astype(np.float32)
+    """Seconds a document of the products of all slices, float32."""
+    rows = gaussian(width, SLICE_DOCUMENTS)
     # Another array: of one and the same BLAS would use that the product is symmetric.
     other = rows.copy()
 
@@ -56,7 +80,14 @@ def slices_alone(width: int) -> float:
         for a in range(width):
             rows[a:] @ other[a:].T
 
-    return fastest(products) / COLUMN_BLOCK
+    return fastest(products) / SLICE_DOCUMENTS
+
+
+def floor(width: int) -> float:
+    """Seconds a document of the multiplications of a symmetric tensor at the rate of a large product, float32."""
+    matrix = gaussian(LARGE, LARGE)
+    other = matrix.copy()
+    return fastest(lambda: matrix @ other) / LARGE**3 * packed_size(width)
 
 
 def loaded(corpus: Corpus) -> Shares:
@@ -124,34 +155,69 @@ def print_tod(shares: Shares, moments: Moments, topics: int, stod_seconds: float
     )
 
 
-def measure(corpus: Corpus, topics: int, folder: Path, tod: bool) -> None:
-    """Print a row of the table for one K, and the comparison with TOD if asked for."""
+@dataclass
+class Round:
+    """Processor seconds of one round: the pass, its parts by the name of their span, and the rest a document."""
+
+    whole: float
+    spans: dict[str, float]
+    sums: float
+    slices: float
+    floor: float
+
+
+def one_pass(corpus: Corpus, store: Path, settings: ScanSettings) -> tuple[float, dict[str, float]]:
+    """Add the third moment to a copy of ``store``: seconds of the pass, and of its spans."""
     clock: dict[type[Event], float] = {}
 
     def listen(event: Event) -> None:
-        # Of the last stage what stays is when it began and ended.
         clock[type(event)] = time.thread_time()
 
-    settings = ScanSettings(max_topics=topics, third_moment=True, scans=1, power_steps=2)
-    moments = scan(corpus.root, folder / f"m{topics}", settings, Execution("synchronous"), listen)
-    tensor_pass = clock[StageFinished] - clock[StageStarted]
-    shares, read = loaded(corpus), moments.tensor_moments()
-    basis = read.basis.astype(np.float32)
+    with tempfile.TemporaryDirectory(dir=store.parent) as name, stopwatch() as watch:
+        copy = shutil.copytree(store, Path(name) / "moments")
+        scan(corpus.root, copy, settings, Execution("synchronous"), listen)
+    return clock[StageFinished] - clock[StageStarted], watch.seconds
+
+
+def measure(corpus: Corpus, topics: int, folder: Path, tod: bool) -> None:
+    """Print a row of the table for one K, and the comparison with TOD if asked for."""
+    settings = ScanSettings(max_topics=topics, scans=1, power_steps=2)
+    store, with_tensor = folder / f"m{topics}", replace(settings, third_moment=True)
+    basis = scan(corpus.root, store, settings, Execution("synchronous")).read("basis").astype(np.float32)
+    shares, width, n = loaded(corpus), basis.shape[1], corpus.n_documents
     weights = tensor_weights(shares.lengths, "capped")
+    rounds = []
+    for _ in range(ROUNDS):
+        whole, spans = one_pass(corpus, store, with_tensor)
+        with single_blas_thread():
+            sums = seconds_of(lambda: tensor_sums(shares.block, shares.lengths, weights, basis))
+            rounds.append(Round(whole / n, spans, sums / n, slices_alone(width), floor(width)))
+    moments = scan(corpus.root, store, with_tensor, Execution("synchronous"))
     with single_blas_thread():
-        sums = fastest(lambda: tensor_sums(shares.block, shares.lengths, weights, basis))
-        alone = slices_alone(basis.shape[1])
-        started = time.thread_time()
-        tensor_topics(read.moments, read.basis, StodSettings(topics, 1.0))
-        inference = time.thread_time() - started
-    per = 1e6 / corpus.n_documents
-    whole = tensor_pass * per
-    click.echo(
-        f"| {topics} | {basis.shape[1]} | {whole:.1f} | {sums * per:.1f} | {alone * 1e6:.1f} | "
-        f"{whole / (alone * 1e6):.2f} | {sums * per / (alone * 1e6):.2f} | {inference:.1f} |"
-    )
+        read = moments.tensor_moments()
+        inference = seconds_of(lambda: tensor_topics(read.moments, read.basis, StodSettings(topics, 1.0)))
+    print_row(topics, width, rounds, inference, n)
     if tod:
-        print_tod(shares, moments, topics, tensor_pass + inference)
+        print_tod(shares, moments, topics, min(r.whole for r in rounds) * n + inference)
+
+
+def print_row(topics: int, width: int, rounds: list[Round], inference: float, n_documents: int) -> None:
+    """The smallest of all rounds, and where the fastest pass spent its time."""
+    whole, sums, slices, least = (
+        1e6 * min(getattr(r, name) for r in rounds) for name in ("whole", "sums", "slices", "floor")
+    )
+    click.echo(
+        f"| {topics} | {width} | {whole:.1f} | {sums:.1f} | {slices:.1f} | {least:.1f} | {whole / slices:.2f} | "
+        f"{sums / slices:.2f} | {inference:.1f} |"
+    )
+    fast = min(rounds, key=lambda r: r.whole)
+    parts = {name: 1e6 * fast.spans[name] / n_documents for name in ("read", "products", "cubes")}
+    parts["the rest"] = 1e6 * fast.whole - sum(parts.values())
+    told = ", ".join(f"{name} {seconds:.1f}" for name, seconds in parts.items())
+    ratios = ", ".join(f"{r.whole / r.slices:.2f}" for r in rounds)
+    click.echo(
+        f"  of the pass: {told}; once: {fast.spans['third moment']:.2f} s; pass / slices by rounds: {ratios}"
+    )
 
 
 @click.command(help=__doc__)
@@ -170,8 +236,8 @@ def main(topics: tuple[int, ...], documents: int, words: int, tod: bool) -> None
             f"{corpus.n_documents:,} documents, {corpus.n_words:,} words, {corpus.nonzeros:,} nonzeros"
         )
         click.echo("microseconds a document; inference in seconds, alpha0 given")
-        click.echo("| K | m | pass | sums | slices alone | pass / alone | sums / alone | inference |")
-        click.echo("|---|---|---|---|---|---|---|---|")
+        click.echo("| K | m | pass | sums | slices | floor | pass / slices | sums / slices | inference |")
+        click.echo("|---|---|---|---|---|---|---|---|---|")
         for k in topics:
             measure(corpus, k, folder, tod)
 

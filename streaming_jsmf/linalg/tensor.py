@@ -7,20 +7,27 @@ entries with i <= j <= k in their order, (0, 0, 0), (0, 0, 1), ...
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streaming_jsmf.linalg.tensor_kernel import pair_products
 from streaming_jsmf.linalg.typing import FloatArray
 
-#: Columns multiplied at once: long enough for BLAS, short enough that a slice's operands stay in the cache.
-COLUMN_BLOCK = 1024
+#: Summands multiplied at once: long enough for BLAS, few enough that their products of pairs stay in a cache near the
+#: core at the usual widths.
+ROW_BLOCK = 512
+
+#: Middle indices of a slab. More make fewer and larger products, and more entries that are there already.
+SLAB = 4
 
 
 class CubeSum:
-    """Adds up symmetric tensors slice by slice: slice a holds the entries (a, j, k) with j, k >= a.
+    """Adds up symmetric tensors slab by slab: a slab holds the entries (i, j, k) of some j, with i <= j and k >= j.
 
-    That is a third of the m^3 multiplications for each summand, all of them in matrix products. Products have the
+    One matrix product makes a slab from the products of columns i and j, and the columns k: a sixth of the m^3
+    multiplications for each summand, plus those of k below j for all j but the first of a slab. Products have the
     precision of their operands, sums are float64.
 
     Parameters
@@ -30,41 +37,61 @@ class CubeSum:
     """
 
     def __init__(self, width: int) -> None:
-        self._slices = [np.zeros((width - a, width - a)) for a in range(width)]
+        self.width = width
+        self._starts = range(0, width, SLAB)
+        self._slabs = [np.zeros((_pairs(first, self._end(first)), width - first)) for first in self._starts]
 
-    def add_cubes(self, rows: FloatArray, weights: FloatArray) -> None:
-        """Add the sum over columns x of weights_x r_x (x) r_x (x) r_x; ``rows`` is m x n, ``weights`` (n,)."""
-        for columns in _column_blocks(rows.shape[1]):
-            r = np.ascontiguousarray(rows[:, columns])
-            weighted = r * weights[columns].astype(r.dtype)
-            # Fresh memory for each slice would cost as much as its products.
-            scaled = np.empty_like(r)
-            for a, total in enumerate(self._slices):
-                total += r[a:] @ np.multiply(r[a:], weighted[a], out=scaled[a:]).T
+    def add_cubes(self, rows: FloatArray, weights: NDArray[np.float64]) -> None:
+        """Add the sum over rows x of weights_x r_x (x) r_x (x) r_x; ``rows`` is n x m, ``weights`` (n,)."""
+        weights = weights.astype(rows.dtype)[:, None]
+        for block in _blocks(rows.shape[0]):
+            r = np.ascontiguousarray(rows[block])
+            self._add(r * weights[block], r, r)
 
     def add_mixed(self, rows: FloatArray, other: FloatArray) -> None:
-        """Add the sum over columns of f (x) q (x) q + q (x) f (x) q + q (x) q (x) f; q of ``rows``, f of ``other``.
+        """Add the sum over rows of f (x) q (x) q + q (x) f (x) q + q (x) q (x) f; q of ``rows``, f of ``other``.
 
-        Both are m x n and of one type.
+        Both are n x m and of one type.
         """
-        for columns in _column_blocks(rows.shape[1]):
-            q, f = (np.ascontiguousarray(part[:, columns]) for part in (rows, other))
-            half = f / 2
-            for a, total in enumerate(self._slices):
-                # q diag(f_a) q' + f diag(q_a) q' + q diag(q_a) f' is a product and its transpose.
-                product = (q[a:] @ (q[a:] * half[a] + f[a:] * q[a]).T).astype(np.float64)
-                total += product + product.T
+        for block in _blocks(rows.shape[0]):
+            q, f = (np.ascontiguousarray(part[block]) for part in (rows, other))
+            for three in ((f, q, q), (q, f, q), (q, q, f)):
+                self._add(*three)
+
+    def _end(self, first: int) -> int:
+        return min(first + SLAB, self.width)
+
+    def _add(self, left: FloatArray, middle: FloatArray, right: FloatArray) -> None:
+        """Add the sum over rows of middle_i left_j right_k for i <= j <= k; all are n x m in C order, n small."""
+        # Fresh memory for each slab would cost as much as to fill it.
+        pairs = np.empty(left.shape[0] * max((len(slab) for slab in self._slabs), default=0), left.dtype)
+        product = np.empty(max((slab.size for slab in self._slabs), default=0), left.dtype)
+        for first, slab in zip(self._starts, self._slabs, strict=True):
+            part = pairs[: left.shape[0] * len(slab)].reshape(left.shape[0], len(slab))
+            pair_products(left, middle, first, self._end(first), part)
+            slab += np.matmul(part.T, right[:, first:], out=product[: slab.size].reshape(slab.shape))
 
     def packed(self) -> NDArray[np.float64]:
         """The sum, (m (m + 1) (m + 2) / 6,)."""
-        if not self._slices:
-            return np.zeros(0)
-        return np.concatenate([total[np.triu_indices(total.shape[0])] for total in self._slices])
+        m = self.width
+        packed = np.empty(packed_size(m))
+        for first, slab in zip(self._starts, self._slabs, strict=True):
+            for j in range(first, self._end(first)):
+                i, k = np.arange(j + 1)[:, None], np.arange(j, m)
+                # Before (i, j, k) lie all of a smaller first index, and of the same the rows i to j - 1 of a triangle.
+                place = packed_size(m) - packed_size(m - i) + _pairs(m - j, m - i) + k - j
+                packed[place] = slab[_pairs(first, j) + i, k - first]
+        return packed
 
 
-def _column_blocks(n: int) -> Iterator[slice]:
-    for start in range(0, n, COLUMN_BLOCK):
-        yield slice(start, start + COLUMN_BLOCK)
+def _pairs(first: Any, last: Any) -> Any:
+    """How many pairs i <= j have first <= j < last; also the sum of first + 1, ..., last. Arrays as well."""
+    return (last * (last + 1) - first * (first + 1)) // 2
+
+
+def _blocks(n: int) -> Iterator[slice]:
+    for start in range(0, n, ROW_BLOCK):
+        yield slice(start, start + ROW_BLOCK)
 
 
 def packed_size(width: int) -> int:
