@@ -183,18 +183,19 @@ def measure(corpus: Corpus, topics: int, folder: Path, tod: bool) -> None:
     """Print a row of the table for one K, and the comparison with TOD if asked for."""
     settings = ScanSettings(max_topics=topics, scans=1, power_steps=2)
     store, with_tensor = folder / f"m{topics}", replace(settings, third_moment=True)
-    basis = scan(corpus.root, store, settings, Execution("synchronous")).read("basis").astype(np.float32)
-    shares, width, n = loaded(corpus), basis.shape[1], corpus.n_documents
-    weights = tensor_weights(shares.lengths, "capped")
+    scan(corpus.root, store, settings, Execution("synchronous"))
+    complete = shutil.copytree(store, folder / f"complete{topics}")
+    moments = scan(corpus.root, complete, with_tensor, Execution("synchronous"))
+    read = moments.tensor_moments()
+    basis, shares = read.basis.astype(np.float32), loaded(corpus)
+    weights, width, n = tensor_weights(shares.lengths, "capped"), basis.shape[1], corpus.n_documents
     rounds = []
     for _ in range(ROUNDS):
         whole, spans = one_pass(corpus, store, with_tensor)
         with single_blas_thread():
             sums = seconds_of(lambda: tensor_sums(shares.block, shares.lengths, weights, basis))
             rounds.append(Round(whole / n, spans, sums / n, slices_alone(width), floor(width)))
-    moments = scan(corpus.root, store, with_tensor, Execution("synchronous"))
     with single_blas_thread():
-        read = moments.tensor_moments()
         inference = seconds_of(lambda: tensor_topics(read.moments, read.basis, StodSettings(topics, 1.0)))
     print_row(topics, width, rounds, inference, n)
     if tod:

@@ -171,8 +171,8 @@ def test_no_documents_are_no_weight() -> None:
 def test_packing_keeps_a_symmetric_tensor() -> None:
     rng = np.random.default_rng(7)
     rows, weights = rng.standard_normal((6, 50)), rng.standard_normal(50)
-    total = CubeSum(6)
-    total.add_cubes(rows.T, weights)
+    total = CubeSum(6, np.float64)
+    total.add_cubes(np.ascontiguousarray(rows.T), weights)
     packed = total.packed()
     assert packed.shape == (packed_size(6),)
     exact = np.einsum("in,jn,kn,n->ijk", rows, rows, rows, weights)

@@ -87,7 +87,7 @@ def tensor_sums(
     """
     basis = np.ascontiguousarray(basis)
     factors = _factors(lengths, weights)
-    cubes, words = CubeSum(basis.shape[1]), _WordSums(*basis.shape)
+    cubes, words = CubeSum(basis.shape[1], basis.dtype), _WordSums(*basis.shape)
     for rows in _blocks(shares.indptr):
         block = _rows(shares, rows)
         with span("products"):
@@ -220,7 +220,7 @@ def basis_moments(
     dtype
         Precision of the products over words.
     """
-    corrections, pairs = CubeSum(basis.shape[1]), sums.pairs
+    corrections, pairs = CubeSum(basis.shape[1], dtype), sums.pairs
     for start in range(0, basis.shape[0], WORD_BLOCK):
         rows = slice(start, start + WORD_BLOCK)
         q = basis[rows]

@@ -7,10 +7,11 @@ entries with i <= j <= k in their order, (0, 0, 0), (0, 0, 1), ...
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from streaming_jsmf.linalg.tensor_kernel import pair_products
 from streaming_jsmf.linalg.typing import FloatArray
@@ -19,74 +20,111 @@ from streaming_jsmf.linalg.typing import FloatArray
 #: core at the usual widths.
 ROW_BLOCK = 512
 
-#: Middle indices of a slab. More make fewer and larger products, and more entries that are there already.
-SLAB = 4
+#: Larger indices of the pairs of a slab. More make fewer and larger products, and more entries that are there already.
+SLAB = 8
+
+
+@dataclass(frozen=True)
+class _Slab:
+    """Entries (i, j, k) for the pairs start <= i <= j with first <= j < last, and k from ``first`` on.
+
+    ``total`` is pairs x columns. Pairs of the second half go on with the first half behind k = m - 1.
+    """
+
+    start: int
+    first: int
+    last: int
+    total: NDArray[np.float64]
 
 
 class CubeSum:
-    """Adds up symmetric tensors slab by slab: a slab holds the entries (i, j, k) of some j, with i <= j and k >= j.
+    """Adds up symmetric tensors slab by slab; a slab is one matrix product, of products of two columns and columns.
 
-    One matrix product makes a slab from the products of columns i and j, and the columns k: a sixth of the m^3
-    multiplications for each summand, plus those of k below j for all j but the first of a slab. Products have the
-    precision of their operands, sums are float64.
+    Of three indices two are in the same half of 0, ..., m - 1. So the pairs within the halves suffice, which are half
+    of all, each with twice as many third indices as if all pairs were taken: to multiply and to pack pairs is what
+    keeps BLAS from its speed. That is a sixth of the m^3 multiplications for each summand, and a few that are there
+    already: k below j, for all j but the first of a slab. Products have the precision of their operands, sums are
+    float64.
 
     Parameters
     ----------
     width
         m.
+    dtype
+        Precision of the products.
     """
 
-    def __init__(self, width: int) -> None:
-        self.width = width
-        self._starts = range(0, width, SLAB)
-        self._slabs = [np.zeros((_pairs(first, self._end(first)), width - first)) for first in self._starts]
+    def __init__(self, width: int, dtype: DTypeLike) -> None:
+        self.width, self._half = width, (width + 1) // 2
+        self._slabs = [
+            *_slabs(0, self._half, width),
+            *_slabs(self._half, width, width + self._half),
+        ]
+        # Fresh memory for each product would cost as much as to fill it.
+        self._pairs = np.empty(ROW_BLOCK * max((len(slab.total) for slab in self._slabs), default=0), dtype)
+        self._product = np.empty(max((slab.total.size for slab in self._slabs), default=0), dtype)
 
     def add_cubes(self, rows: FloatArray, weights: NDArray[np.float64]) -> None:
-        """Add the sum over rows x of weights_x r_x (x) r_x (x) r_x; ``rows`` is n x m, ``weights`` (n,)."""
+        """Add the sum over rows x of weights_x r_x (x) r_x (x) r_x; ``rows`` is n x m in C order, ``weights`` (n,)."""
         weights = weights.astype(rows.dtype)[:, None]
         for block in _blocks(rows.shape[0]):
-            r = np.ascontiguousarray(rows[block])
+            r = rows[block]
             self._add(r * weights[block], r, r)
 
     def add_mixed(self, rows: FloatArray, other: FloatArray) -> None:
         """Add the sum over rows of f (x) q (x) q + q (x) f (x) q + q (x) q (x) f; q of ``rows``, f of ``other``.
 
-        Both are n x m and of one type.
+        Both are n x m in C order.
         """
         for block in _blocks(rows.shape[0]):
-            q, f = (np.ascontiguousarray(part[block]) for part in (rows, other))
+            q, f = rows[block], other[block]
             for three in ((f, q, q), (q, f, q), (q, q, f)):
                 self._add(*three)
 
-    def _end(self, first: int) -> int:
-        return min(first + SLAB, self.width)
-
-    def _add(self, left: FloatArray, middle: FloatArray, right: FloatArray) -> None:
-        """Add the sum over rows of middle_i left_j right_k for i <= j <= k; all are n x m in C order, n small."""
-        # Fresh memory for each slab would cost as much as to fill it.
-        pairs = np.empty(left.shape[0] * max((len(slab) for slab in self._slabs), default=0), left.dtype)
-        product = np.empty(max((slab.size for slab in self._slabs), default=0), left.dtype)
-        for first, slab in zip(self._starts, self._slabs, strict=True):
-            part = pairs[: left.shape[0] * len(slab)].reshape(left.shape[0], len(slab))
-            pair_products(left, middle, first, self._end(first), part)
-            slab += np.matmul(part.T, right[:, first:], out=product[: slab.size].reshape(slab.shape))
+    def _add(self, left: FloatArray, right: FloatArray, third: FloatArray) -> None:
+        """Add the sum over rows of left_j right_i third_k, each for its slab; all are n x m in C order, n small."""
+        third = np.concatenate([third, third[:, : self._half]], axis=1)
+        n = len(third)
+        for slab in self._slabs:
+            total = slab.total
+            pairs = self._pairs[: n * len(total)].reshape(n, len(total))
+            pair_products(left, right, slab.start, slab.first, slab.last, pairs)
+            product = self._product[: total.size].reshape(total.shape)
+            total += np.matmul(pairs.T, third[:, slab.first : slab.first + total.shape[1]], out=product)
 
     def packed(self) -> NDArray[np.float64]:
         """The sum, (m (m + 1) (m + 2) / 6,)."""
         m = self.width
         packed = np.empty(packed_size(m))
-        for first, slab in zip(self._starts, self._slabs, strict=True):
-            for j in range(first, self._end(first)):
-                i, k = np.arange(j + 1)[:, None], np.arange(j, m)
-                # Before (i, j, k) lie all of a smaller first index, and of the same the rows i to j - 1 of a triangle.
-                place = packed_size(m) - packed_size(m - i) + _pairs(m - j, m - i) + k - j
-                packed[place] = slab[_pairs(first, j) + i, k - first]
+        for slab in self._slabs:
+            row = 0
+            for j in range(slab.first, slab.last):
+                i = np.arange(slab.start, j + 1)[:, None]
+                values = slab.total[row : row + i.size]
+                packed[_place(i, j, np.arange(j, m), m)] = values[:, j - slab.first : m - slab.first]
+                if slab.start:
+                    # The first half has the smaller indices.
+                    packed[_place(np.arange(slab.start), i, j, m)] = values[:, m - slab.first :]
+                row += i.size
         return packed
 
 
-def _pairs(first: Any, last: Any) -> Any:
-    """How many pairs i <= j have first <= j < last; also the sum of first + 1, ..., last. Arrays as well."""
-    return (last * (last + 1) - first * (first + 1)) // 2
+def _slabs(start: int, end: int, columns: int) -> list[_Slab]:
+    """Slabs for the pairs within ``start`` to ``end``, with third indices up to ``columns``."""
+    slabs = []
+    for first in range(start, end, SLAB):
+        last = min(first + SLAB, end)
+        pairs = sum(range(first - start + 1, last - start + 1))
+        slabs.append(_Slab(start, first, last, np.zeros((pairs, columns - first))))
+    return slabs
+
+
+def _place(i: Any, j: Any, k: Any, width: int) -> Any:
+    """Where the entries (i, j, k), i <= j <= k, lie in the packed form; arrays are broadcast."""
+    # Before them lie all of a smaller first index, then the rows i to j - 1 of a triangle, then a part of row j.
+    rest = width - i
+    triangle = (rest * (rest + 1) - (width - j) * (width - j + 1)) // 2
+    return packed_size(width) - rest * (rest + 1) * (rest + 2) // 6 + triangle + k - j
 
 
 def _blocks(n: int) -> Iterator[slice]:
