@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.linalg.typing import FloatArray
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def sort_by_word(
     indptr: NDArray[Any],
     words: NDArray[Any],
@@ -52,7 +52,7 @@ def sort_by_word(
             ends[words[k]] = place + 1
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, fastmath={"contract"})
 def add_back(
     ends: NDArray[np.int64],
     documents: NDArray[np.int32],
@@ -100,7 +100,7 @@ def add_back(
         first = last
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def add_counts(
     ends: NDArray[np.int64],
     documents: NDArray[np.int32],

@@ -66,10 +66,10 @@ class CubeSum:
 
     def add_cubes(self, rows: FloatArray, weights: NDArray[np.float64]) -> None:
         """Add the sum over rows x of weights_x r_x (x) r_x (x) r_x; ``rows`` is n x m in C order, ``weights`` (n,)."""
-        weights = weights.astype(rows.dtype)[:, None]
+        factors = weights.astype(rows.dtype)[:, None]
         for block in _blocks(rows.shape[0]):
             r = rows[block]
-            self._add(r * weights[block], r, r)
+            self._add(r * factors[block], r, r)
 
     def add_mixed(self, rows: FloatArray, other: FloatArray) -> None:
         """Add the sum over rows of f (x) q (x) q + q (x) f (x) q + q (x) q (x) f; q of ``rows``, f of ``other``.
@@ -90,7 +90,8 @@ class CubeSum:
             pairs = self._pairs[: n * len(total)].reshape(n, len(total))
             pair_products(left, right, slab.start, slab.first, slab.last, pairs)
             product = self._product[: total.size].reshape(total.shape)
-            total += np.matmul(pairs.T, third[:, slab.first : slab.first + total.shape[1]], out=product)
+            np.matmul(pairs.T, third[:, slab.first : slab.first + total.shape[1]], out=product)
+            np.add(total, product, out=total)
 
     def packed(self) -> NDArray[np.float64]:
         """The sum, (m (m + 1) (m + 2) / 6,)."""

@@ -112,8 +112,11 @@ def final_arrays(folded: Partial, basis: NDArray[np.float64], store: str) -> Map
 
 
 def tensor_memory(n_words: int, width: int) -> int:
-    """Most bytes that the stage holds besides a partition: its sums, the basis, and the products of some documents."""
-    # Both sums in float64 and in float32, and the basis; the tensor in slices and packed.
+    """Most bytes that the stage holds besides a partition: its sums, the basis, and the products of some documents.
+
+    Without their nonzeros sorted by word, 8 bytes for each of ``linalg.document_tensor.NONZERO_BLOCK``.
+    """
+    # Both sums in float64 and in float32, and the basis; the tensor in slabs and packed.
     return 28 * n_words * width + 4 * width**3 + 16 * DOCUMENT_BLOCK * width
 
 
