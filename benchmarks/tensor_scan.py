@@ -9,8 +9,8 @@ and of two measures of the products that these sums cannot do without:
   loop over BLAS does them;
 - *floor*: the m (m + 1) (m + 2) / 6 multiplications of a symmetric tensor at the rate of one large square product.
 
-One thread; the smallest of several rounds, each of which measures all of them, so that the load of the machine is the
-same for all. Then where the pass spends its time, what comes once for all documents (the corrections for all words, in
+One thread; the smallest of several rounds, each of which measures all of them, and slices for as many documents: short
+runs find the moments in which a busy machine is free. Then where the pass spends its time, what comes once for all documents (the corrections for all words, in
 seconds), and the whole line of STOD beside what TOD would take: the same power iterations, each of which goes over all
 documents.
 """
@@ -27,15 +27,16 @@ from pathlib import Path
 import click
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import vstack
 
 from streaming_jsmf.blocks.units import list_units, plan_partitions
 from streaming_jsmf.config import ScanSettings, StodSettings
 from streaming_jsmf.corpus import open_corpus, simulate_lda
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.inference.stod.engine import tensor_topics
-from streaming_jsmf.linalg.document_tensor import SHORTEST_DOCUMENT, tensor_sums, tensor_weights
+from streaming_jsmf.linalg.document_tensor import SHORTEST_DOCUMENT, Documents, tensor_sums, tensor_weights
 from streaming_jsmf.linalg.tensor import packed_size
-from streaming_jsmf.moments.partition import Shares, load_shares
+from streaming_jsmf.moments.partition import iter_shares
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.runtime.blas import single_blas_thread
 from streaming_jsmf.runtime.events import Event, StageFinished, StageStarted
@@ -44,7 +45,7 @@ from streaming_jsmf.timing import stopwatch
 from streaming_jsmf.workflow.scan import scan
 
 REPEATS = 5
-ROUNDS = 3
+ROUNDS = 5
 
 #: Documents that slices multiply at once, as ``linalg.tensor`` did when it went by slices.
 SLICE_DOCUMENTS = 1024
@@ -70,8 +71,8 @@ def gaussian(rows: int, columns: int) -> NDArray[np.float32]:
     return np.random.default_rng(0).standard_normal((rows, columns)).astype(np.float32)
 
 
-def slices_alone(width: int) -> float:
-    """Seconds a document of the products of all slices, float32."""
+def slices_alone(width: int, n_documents: int) -> float:
+    """Seconds of the products of all slices for so many documents, float32."""
     rows = gaussian(width, SLICE_DOCUMENTS)
     # Another array: of one and the same BLAS would use that the product is symmetric.
     other = rows.copy()
@@ -80,20 +81,24 @@ def slices_alone(width: int) -> float:
         for a in range(width):
             rows[a:] @ other[a:].T
 
-    return fastest(products) / SLICE_DOCUMENTS
+    products()
+    return seconds_of(lambda: [products() for _ in range(n_documents // SLICE_DOCUMENTS)]) * (
+        n_documents / (n_documents // SLICE_DOCUMENTS * SLICE_DOCUMENTS)
+    )
 
 
-def floor(width: int) -> float:
-    """Seconds a document of the multiplications of a symmetric tensor at the rate of a large product, float32."""
+def floor(width: int, n_documents: int) -> float:
+    """Seconds of the multiplications of a symmetric tensor at the rate of a large product, float32."""
     matrix = gaussian(LARGE, LARGE)
     other = matrix.copy()
-    return fastest(lambda: matrix @ other) / LARGE**3 * packed_size(width)
+    return fastest(lambda: matrix @ other) / LARGE**3 * packed_size(width) * n_documents
 
 
-def loaded(corpus: Corpus) -> Shares:
-    """All documents of a corpus in memory."""
+def loaded(corpus: Corpus) -> list[Documents]:
+    """All documents of a corpus in memory, by row groups."""
     [partition] = plan_partitions(list_units(corpus), corpus.nonzeros + 1)
-    return load_shares(partition, corpus.n_words)
+    shares = iter_shares(partition, corpus.n_words)
+    return [Documents(s.block, s.lengths, tensor_weights(s.lengths, "capped")) for s in shares]
 
 
 class TensorByScans:
@@ -101,7 +106,7 @@ class TensorByScans:
 
     Parameters
     ----------
-    shares
+    batches
         Documents.
     whitening
         W, N x k.
@@ -109,10 +114,16 @@ class TensorByScans:
         Sum of the prior.
     """
 
-    def __init__(self, shares: Shares, whitening: NDArray[np.float64], alpha0: float) -> None:
-        weights = tensor_weights(shares.lengths, "capped")
-        total, n = weights.sum(), np.maximum(shares.lengths, SHORTEST_DOCUMENT)
-        self.block, self.w, self.alpha0 = shares.block.astype(np.float64), whitening, alpha0
+    def __init__(self, batches: list[Documents], whitening: NDArray[np.float64], alpha0: float) -> None:
+        weights, lengths = (
+            np.concatenate([getattr(b, name) for b in batches]) for name in ("weights", "lengths")
+        )
+        total, n = weights.sum(), np.maximum(lengths, SHORTEST_DOCUMENT)
+        self.block, self.w, self.alpha0 = (
+            vstack([b.shares for b in batches], dtype=np.float64),
+            whitening,
+            alpha0,
+        )
         self.lengths = n
         self.pair, self.mean = weights * n / (n - 1) / total, weights / total
         self.triple = self.pair * n / (n - 2)
@@ -134,7 +145,7 @@ class TensorByScans:
         return product
 
 
-def print_tod(shares: Shares, moments: Moments, topics: int, stod_seconds: float) -> None:
+def print_tod(batches: list[Documents], moments: Moments, topics: int, stod_seconds: float) -> None:
     """One pass of TOD checked against the tensor, and what all its passes would take."""
     from streaming_jsmf.inference.stod.whitening import core_moments, whiten, whitened_tensor
 
@@ -142,7 +153,7 @@ def print_tod(shares: Shares, moments: Moments, topics: int, stod_seconds: float
     core = core_moments(read.moments, read.basis)
     whitening = whiten(core, 1.0, topics)
     tensor = whitened_tensor(core, whitening, 1.0)
-    one_pass = TensorByScans(shares, read.basis @ whitening.matrix, 1.0)
+    one_pass = TensorByScans(batches, read.basis @ whitening.matrix, 1.0)
     v = np.random.default_rng(0).standard_normal(whitening.values.size)
     v /= np.linalg.norm(v)
     exact = tensor @ v @ v
@@ -155,9 +166,9 @@ def print_tod(shares: Shares, moments: Moments, topics: int, stod_seconds: float
     )
 
 
-@dataclass
+@dataclass(frozen=True)
 class Round:
-    """Processor seconds of one round: the pass, its parts by the name of their span, and the rest a document."""
+    """Processor seconds of one round: of the whole pass and its parts by the name of their span, and of the rest."""
 
     whole: float
     spans: dict[str, float]
@@ -187,33 +198,34 @@ def measure(corpus: Corpus, topics: int, folder: Path, tod: bool) -> None:
     complete = shutil.copytree(store, folder / f"complete{topics}")
     moments = scan(corpus.root, complete, with_tensor, Execution("synchronous"))
     read = moments.tensor_moments()
-    basis, shares = read.basis.astype(np.float32), loaded(corpus)
-    weights, width, n = tensor_weights(shares.lengths, "capped"), basis.shape[1], corpus.n_documents
+    basis, batches = read.basis.astype(np.float32), loaded(corpus)
+    width, n = basis.shape[1], corpus.n_documents
     rounds = []
     for _ in range(ROUNDS):
         whole, spans = one_pass(corpus, store, with_tensor)
         with single_blas_thread():
-            sums = seconds_of(lambda: tensor_sums(shares.block, shares.lengths, weights, basis))
-            rounds.append(Round(whole / n, spans, sums / n, slices_alone(width), floor(width)))
+            sums = seconds_of(lambda: tensor_sums(batches, basis))
+            rounds.append(Round(whole, spans, sums, slices_alone(width, n), floor(width, n)))
     with single_blas_thread():
         inference = seconds_of(lambda: tensor_topics(read.moments, read.basis, StodSettings(topics, 1.0)))
     print_row(topics, width, rounds, inference, n)
     if tod:
-        print_tod(shares, moments, topics, min(r.whole for r in rounds) * n + inference)
+        print_tod(batches, moments, topics, min(r.whole for r in rounds) + inference)
 
 
 def print_row(topics: int, width: int, rounds: list[Round], inference: float, n_documents: int) -> None:
     """The smallest of all rounds, and where the fastest pass spent its time."""
+    per = 1e6 / n_documents
     whole, sums, slices, least = (
-        1e6 * min(getattr(r, name) for r in rounds) for name in ("whole", "sums", "slices", "floor")
+        per * min(getattr(r, name) for r in rounds) for name in ("whole", "sums", "slices", "floor")
     )
     click.echo(
         f"| {topics} | {width} | {whole:.1f} | {sums:.1f} | {slices:.1f} | {least:.1f} | {whole / slices:.2f} | "
         f"{sums / slices:.2f} | {inference:.1f} |"
     )
     fast = min(rounds, key=lambda r: r.whole)
-    parts = {name: 1e6 * fast.spans[name] / n_documents for name in ("read", "products", "cubes")}
-    parts["the rest"] = 1e6 * fast.whole - sum(parts.values())
+    parts = {name: per * fast.spans[name] for name in ("read", "products", "cubes")}
+    parts["the rest"] = per * fast.whole - sum(parts.values())
     told = ", ".join(f"{name} {seconds:.1f}" for name, seconds in parts.items())
     ratios = ", ".join(f"{r.whole / r.slices:.2f}" for r in rounds)
     click.echo(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf.linalg import document_tensor
-from streaming_jsmf.linalg.document_tensor import basis_moments, tensor_sums, tensor_weights
+from streaming_jsmf.linalg.document_tensor import Documents, basis_moments, tensor_sums, tensor_weights
 from streaming_jsmf.linalg.tensor import SLAB, unpacked
 from streaming_jsmf.moments.third_moment import tensor_memory
 from tests import reference_stod
@@ -31,7 +32,7 @@ def basis_of(n_words: int, width: int) -> NDArray[np.float64]:
 def sums_of(counts: NDArray[np.int64], basis: NDArray[np.float64]) -> document_tensor.TensorSums:
     lengths = counts.sum(axis=1).astype(np.float64)
     shares = csr_array(counts / np.maximum(lengths, 1.0)[:, None])
-    return tensor_sums(shares, lengths, tensor_weights(lengths, "capped"), basis)
+    return tensor_sums([Documents(shares, lengths, tensor_weights(lengths, "capped"))], basis)
 
 
 @pytest.mark.parametrize(
@@ -56,13 +57,15 @@ def test_where_blocks_end_is_rounding(monkeypatch: pytest.MonkeyPatch, documents
         np.testing.assert_allclose(values, getattr(whole, name), rtol=1e-12, atol=1e-15, err_msg=name)
 
 
-def peak_of(counts: csr_array, width: int) -> int:
-    basis, lengths = basis_of(counts.shape[1], width).astype(np.float32), np.full(counts.shape[0], 5000.0)
-    weights = tensor_weights(lengths, "capped")
+def peak_of(shares: csr_array[Any], width: int) -> int:
+    """Most bytes allocated by the sums of three batches, each ``shares``."""
+    basis, lengths = basis_of(shares.shape[1], width).astype(np.float32), np.full(shares.shape[0], 5000.0)
+    batch = Documents(shares, lengths, tensor_weights(lengths, "capped"))
+    few = Documents(shares[:1], lengths[:1], batch.weights[:1])
     # Compiling allocates more than the sums.
-    tensor_sums(counts[:1], lengths[:1], weights[:1], basis)
+    tensor_sums([few], basis)
     tracemalloc.start()
-    tensor_sums(counts, lengths, weights, basis)
+    tensor_sums([batch] * 3, basis)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return peak
@@ -70,8 +73,8 @@ def peak_of(counts: csr_array, width: int) -> int:
 
 @pytest.mark.parametrize(("n_words", "width"), [(2000, 20), (150, 120)])
 def test_memory_is_as_planned_for_long_documents(n_words: int, width: int) -> None:
-    # Dense documents, many more nonzeros than a block may have.
-    n_documents = 3 * document_tensor.NONZERO_BLOCK // n_words
+    # Dense documents, more nonzeros in a batch than a block may have.
+    n_documents = 2 * document_tensor.NONZERO_BLOCK // n_words
     shares = csr_array(np.full((n_documents, n_words), 1 / n_words, np.float32))
     planned = tensor_memory(n_words, width) + 8 * document_tensor.NONZERO_BLOCK
     assert peak_of(shares, width) < planned

@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.linalg.document_tensor import (
     BasisMoments,
+    Documents,
     TensorSums,
     basis_moments,
     tensor_sums,
@@ -43,7 +44,7 @@ def sums_of(
 ) -> TensorSums:
     lengths = counts.sum(axis=1).astype(np.float64)
     shares = csr_array((counts / np.maximum(lengths, 1.0)[:, None]).astype(dtype))
-    return tensor_sums(shares, lengths, tensor_weights(lengths, scheme), basis.astype(dtype))
+    return tensor_sums([Documents(shares, lengths, tensor_weights(lengths, scheme))], basis.astype(dtype))
 
 
 def added(parts: list[TensorSums]) -> TensorSums:

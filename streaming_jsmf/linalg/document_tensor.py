@@ -7,7 +7,7 @@ moment for repeated words leave the loop over documents: they hang on c p' and c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,44 +69,54 @@ def tensor_weights(lengths: NDArray[np.float64], scheme: DocumentWeights) -> NDA
     return np.where(lengths < SHORTEST_DOCUMENT, 0.0, document_weights(lengths, scheme))
 
 
-def tensor_sums(
-    shares: csr_array[Any], lengths: NDArray[np.float64], weights: NDArray[np.float64], basis: FloatArray
-) -> TensorSums:
-    """Add up what documents contribute. Products have the precision of ``shares`` and ``basis``, sums are float64.
+@dataclass(frozen=True)
+class Documents:
+    """Some documents as the tensor sums take them.
 
-    Shares instead of counts keep float32 far from its limits, whatever the length of a document.
+    Attributes
+    ----------
+    shares
+        c / l, documents x words (CSR). Shares instead of counts keep float32 far from its limits, whatever the length
+        of a document.
+    lengths, weights
+        Of the documents; see ``tensor_weights``.
+    """
+
+    shares: csr_array[Any]
+    lengths: NDArray[np.float64]
+    weights: NDArray[np.float64]
+
+
+def tensor_sums(batches: Iterable[Documents], basis: FloatArray) -> TensorSums:
+    """Add up what documents contribute. One pass over the batches, of which one at a time is looked at.
+
+    Products have the precision of the shares and of ``basis``, which have one type; sums are float64.
 
     Parameters
     ----------
-    shares
-        c / l, documents x words (CSR).
-    lengths, weights
-        Of the documents; see ``tensor_weights``.
+    batches
+        Documents, in the order in which they are added.
     basis
-        Q, N x m, of the type of ``shares``.
+        Q, N x m.
     """
     basis = np.ascontiguousarray(basis)
-    factors = _factors(lengths, weights)
     cubes, words = CubeSum(basis.shape[1], basis.dtype), _WordSums(*basis.shape)
-    for rows in _blocks(shares.indptr):
-        block = _rows(shares, rows)
-        with span("products"):
-            projected = np.empty((block.indptr.size - 1, basis.shape[1]), basis.dtype)
-            multiply_rows(block.indptr, block.words, block.values, basis, projected)
-            words.add(block, projected, factors.products[rows], factors.counts[rows])
-        with span("cubes"):
-            cubes.add_cubes(projected, factors.cubes[rows])
+    n_documents, total_weight = 0, 0.0
+    for batch in batches:
+        factors = _factors(batch.lengths, batch.weights)
+        n_documents += int(np.count_nonzero(batch.weights))
+        total_weight += float(batch.weights.sum())
+        for rows in _blocks(batch.shares.indptr):
+            block = _rows(batch.shares, rows)
+            with span("products"):
+                projected = np.empty((block.indptr.size - 1, basis.shape[1]), basis.dtype)
+                multiply_rows(block.indptr, block.words, block.values, basis, projected)
+                words.add(block, projected, factors.products[rows], factors.counts[rows])
+            with span("cubes"):
+                cubes.add_cubes(projected, factors.cubes[rows])
     triple_counts, pair_counts, mean = (np.ascontiguousarray(column) for column in words.counts.T)
-    return TensorSums(
-        cubes.packed(),
-        words.triples,
-        words.pairs,
-        triple_counts,
-        pair_counts,
-        mean,
-        int(np.count_nonzero(weights)),
-        float(weights.sum()),
-    )
+    vectors = (triple_counts, pair_counts, mean)
+    return TensorSums(cubes.packed(), words.triples, words.pairs, *vectors, n_documents, total_weight)
 
 
 @dataclass(frozen=True)
