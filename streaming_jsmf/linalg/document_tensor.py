@@ -34,6 +34,10 @@ DOCUMENT_BLOCK = 4096
 #: Nonzeros of these documents, at most: they are sorted by word, which takes 8 bytes for each.
 NONZERO_BLOCK = 2**20
 
+#: Columns of documents in the basis are filled up with zeros to a multiple of this: the compiler's loops take the last
+#: few one by one.
+COLUMN_STEP = 8
+
 #: Words corrected at once.
 WORD_BLOCK = 1024
 
@@ -100,7 +104,8 @@ def tensor_sums(batches: Iterable[Documents], basis: FloatArray) -> TensorSums:
         Q, N x m.
     """
     basis = np.ascontiguousarray(basis)
-    cubes, words = CubeSum(basis.shape[1], basis.dtype), _WordSums(*basis.shape)
+    width = basis.shape[1]
+    cubes, words = CubeSum(width, basis.dtype), _WordSums(*basis.shape)
     n_documents, total_weight = 0, 0.0
     for batch in batches:
         factors = _factors(batch.lengths, batch.weights)
@@ -109,11 +114,13 @@ def tensor_sums(batches: Iterable[Documents], basis: FloatArray) -> TensorSums:
         for rows in _blocks(batch.shares.indptr):
             block = _rows(batch.shares, rows)
             with span("products"):
-                projected = np.empty((block.indptr.size - 1, basis.shape[1]), basis.dtype)
-                multiply_rows(block.indptr, block.words, block.values, basis, projected)
-                words.add(block, projected, factors.products[rows], factors.counts[rows])
+                padded = np.empty(
+                    (block.indptr.size - 1, -(-width // COLUMN_STEP) * COLUMN_STEP), basis.dtype
+                )
+                multiply_rows(block.indptr, block.words, block.values, basis, padded)
+                words.add(block, padded, factors.products[rows], factors.counts[rows])
             with span("cubes"):
-                cubes.add_cubes(projected, factors.cubes[rows])
+                cubes.add_cubes(padded[:, :width], factors.cubes[rows])
     triple_counts, pair_counts, mean = (np.ascontiguousarray(column) for column in words.counts.T)
     vectors = (triple_counts, pair_counts, mean)
     return TensorSums(cubes.packed(), words.triples, words.pairs, *vectors, n_documents, total_weight)

@@ -25,7 +25,8 @@ def multiply_rows(
 ) -> None:
     """``out`` (rows x columns, C order) becomes H X; H is rows x words (CSR), X words x columns (C order).
 
-    Four nonzeros are taken at once, so that a row of ``out`` goes through the registers a quarter as often.
+    Columns that ``out`` has more become 0. Four nonzeros are taken at once, so that a row of ``out`` goes through the
+    registers a quarter as often.
     """
     columns = vectors.shape[1]
     for row in range(indptr.size - 1):

@@ -65,25 +65,24 @@ class CubeSum:
         self._product = np.empty(max((slab.total.size for slab in self._slabs), default=0), dtype)
 
     def add_cubes(self, rows: FloatArray, weights: NDArray[np.float64]) -> None:
-        """Add the sum over rows x of weights_x r_x (x) r_x (x) r_x; ``rows`` is n x m in C order, ``weights`` (n,)."""
+        """Add the sum over rows x of weights_x r_x (x) r_x (x) r_x; ``rows`` is n x m, ``weights`` (n,)."""
         factors = weights.astype(rows.dtype)[:, None]
         for block in _blocks(rows.shape[0]):
-            r = rows[block]
-            self._add(r * factors[block], r, r)
+            r = self._extended(rows[block])
+            self._add(rows[block] * factors[block], r, r)
 
     def add_mixed(self, rows: FloatArray, other: FloatArray) -> None:
         """Add the sum over rows of f (x) q (x) q + q (x) f (x) q + q (x) q (x) f; q of ``rows``, f of ``other``.
 
-        Both are n x m in C order.
+        Both are n x m.
         """
         for block in _blocks(rows.shape[0]):
-            q, f = rows[block], other[block]
+            q, f = self._extended(rows[block]), self._extended(other[block])
             for three in ((f, q, q), (q, f, q), (q, q, f)):
                 self._add(*three)
 
     def _add(self, left: FloatArray, right: FloatArray, third: FloatArray) -> None:
-        """Add the sum over rows of left_j right_i third_k, each for its slab; all are n x m in C order, n small."""
-        third = np.concatenate([third, third[:, : self._half]], axis=1)
+        """Add the sum over rows of left_j right_i third_k, each for its slab; n x m or ``_extended``, n small."""
         n = len(third)
         for slab in self._slabs:
             total = slab.total
@@ -92,6 +91,10 @@ class CubeSum:
             product = self._product[: total.size].reshape(total.shape)
             np.matmul(pairs.T, third[:, slab.first : slab.first + total.shape[1]], out=product)
             np.add(total, product, out=total)
+
+    def _extended(self, rows: FloatArray) -> FloatArray:
+        """``rows`` with their first half once more behind, in fresh memory."""
+        return np.concatenate([rows, rows[:, : self._half]], axis=1)
 
     def packed(self) -> NDArray[np.float64]:
         """The sum, (m (m + 1) (m + 2) / 6,)."""
