@@ -9,10 +9,10 @@ and of two measures of the products that these sums cannot do without:
   loop over BLAS does them;
 - *floor*: the m (m + 1) (m + 2) / 6 multiplications of a symmetric tensor at the rate of one large square product.
 
-One thread; the smallest of several rounds, each of which measures all of them, and slices for as many documents: short
-runs find the moments in which a busy machine is free. Then where the pass spends its time, what comes once for all documents (the corrections for all words, in
-seconds), and the whole line of STOD beside what TOD would take: the same power iterations, each of which goes over all
-documents.
+One thread; the smallest of several rounds. Each round measures all of them, slices for as many documents as the corpus
+has: short runs find the moments in which a busy machine is free. Then where the pass spends its time, what comes once
+for all documents (the corrections for all words, in seconds), and the whole line of STOD beside what TOD would take:
+the same power iterations, each of which goes over all documents.
 """
 
 from __future__ import annotations
@@ -82,9 +82,8 @@ def slices_alone(width: int, n_documents: int) -> float:
             rows[a:] @ other[a:].T
 
     products()
-    return seconds_of(lambda: [products() for _ in range(n_documents // SLICE_DOCUMENTS)]) * (
-        n_documents / (n_documents // SLICE_DOCUMENTS * SLICE_DOCUMENTS)
-    )
+    times = -(-n_documents // SLICE_DOCUMENTS)
+    return seconds_of(lambda: [products() for _ in range(times)]) / (times * SLICE_DOCUMENTS) * n_documents
 
 
 def floor(width: int, n_documents: int) -> float:

@@ -64,9 +64,9 @@ def add_back(
 ) -> None:
     """triples += S' diag(s_0) P and pairs += S' diag(s_1) P, for S as ``sort_by_word`` leaves it.
 
-    The sums of a word are made in the precision of ``values`` and added in float64. P is ``projected``
-    (documents x m, or more columns, which do not count), s_0 and s_1 are the columns of ``scales`` (documents x 2). Four documents are taken at once, so
-    that the two sums are loaded and stored a quarter as often.
+    The sums of a word are made in the precision of ``values`` and added in float64. P is ``projected`` (documents x m,
+    or more columns, which do not count), s_0 and s_1 are the columns of ``scales`` (documents x 2). Four documents are
+    taken at once, so that the two sums are loaded and stored a quarter as often.
     """
     width = projected.shape[1]
     triple, pair = np.empty(width, projected.dtype), np.empty(width, projected.dtype)
