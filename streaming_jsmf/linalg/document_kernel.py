@@ -53,6 +53,36 @@ def sort_by_word(
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
+def _add_documents(
+    documents: NDArray[np.int32],
+    values: FloatArray,
+    projected: FloatArray,
+    scales: FloatArray,
+    triple: FloatArray,
+    pair: FloatArray,
+) -> None:
+    """What the documents of one word add to its two sums (m,); the rest as in ``add_back``."""
+    # Four at once, so that the sums are loaded and stored a quarter as often.
+    fours = documents.size // 4 * 4
+    for k in range(0, fours, 4):
+        a, b, c, d = documents[k], documents[k + 1], documents[k + 2], documents[k + 3]
+        p, q, r, s = projected[a], projected[b], projected[c], projected[d]
+        a3, b3 = values[k] * scales[a, 0], values[k + 1] * scales[b, 0]
+        c3, d3 = values[k + 2] * scales[c, 0], values[k + 3] * scales[d, 0]
+        a2, b2 = values[k] * scales[a, 1], values[k + 1] * scales[b, 1]
+        c2, d2 = values[k + 2] * scales[c, 1], values[k + 3] * scales[d, 1]
+        for i in range(triple.size):
+            triple[i] += (a3 * p[i] + b3 * q[i]) + (c3 * r[i] + d3 * s[i])
+            pair[i] += (a2 * p[i] + b2 * q[i]) + (c2 * r[i] + d2 * s[i])
+    for k in range(fours, documents.size):
+        row = projected[documents[k]]
+        three, two = values[k] * scales[documents[k], 0], values[k] * scales[documents[k], 1]
+        for i in range(triple.size):
+            triple[i] += three * row[i]
+            pair[i] += two * row[i]
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
 def add_back(
     ends: NDArray[np.int64],
     documents: NDArray[np.int32],
@@ -65,8 +95,7 @@ def add_back(
     """triples += S' diag(s_0) P and pairs += S' diag(s_1) P, for S as ``sort_by_word`` leaves it.
 
     The sums of a word are made in the precision of ``values`` and added in float64. P is ``projected`` (documents x m,
-    or more columns, which do not count), s_0 and s_1 are the columns of ``scales`` (documents x 2). Four documents are
-    taken at once, so that the two sums are loaded and stored a quarter as often.
+    or more columns, which do not count), s_0 and s_1 are the columns of ``scales`` (documents x 2).
     """
     width = projected.shape[1]
     triple, pair = np.empty(width, projected.dtype), np.empty(width, projected.dtype)
@@ -77,23 +106,7 @@ def add_back(
             continue
         triple[:] = 0.0
         pair[:] = 0.0
-        fours = first + (last - first) // 4 * 4
-        for k in range(first, fours, 4):
-            a, b, c, d = documents[k], documents[k + 1], documents[k + 2], documents[k + 3]
-            p, q, r, s = projected[a], projected[b], projected[c], projected[d]
-            a3, b3 = values[k] * scales[a, 0], values[k + 1] * scales[b, 0]
-            c3, d3 = values[k + 2] * scales[c, 0], values[k + 3] * scales[d, 0]
-            a2, b2 = values[k] * scales[a, 1], values[k + 1] * scales[b, 1]
-            c2, d2 = values[k + 2] * scales[c, 1], values[k + 3] * scales[d, 1]
-            for i in range(width):
-                triple[i] += (a3 * p[i] + b3 * q[i]) + (c3 * r[i] + d3 * s[i])
-                pair[i] += (a2 * p[i] + b2 * q[i]) + (c2 * r[i] + d2 * s[i])
-        for k in range(fours, last):
-            row = projected[documents[k]]
-            three, two = values[k] * scales[documents[k], 0], values[k] * scales[documents[k], 1]
-            for i in range(width):
-                triple[i] += three * row[i]
-                pair[i] += two * row[i]
+        _add_documents(documents[first:last], values[first:last], projected, scales, triple, pair)
         for i in range(triples.shape[1]):
             triples[word, i] += triple[i]
             pairs[word, i] += pair[i]
