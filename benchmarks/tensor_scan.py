@@ -2,53 +2,78 @@
 
     python -m benchmarks.tensor_scan [--topics 50 --topics 100] [--documents 20000] [--tod]
 
-Processor time a document of the whole pass (reading, products, adding, committing, and once the corrections for all
-words, so that few documents make it dear), of its sums on documents in memory, and of the products of slices alone
-that these sums must do; one thread, the smallest of several runs. Then the whole line of STOD beside what TOD would
-take: the same power iterations, each of which goes over all documents.
+Processor time a document of the whole pass (reading, products, adding, committing), of its sums on documents in memory,
+and of two measures of the products that these sums cannot do without:
+
+- *slices*: for each a the product of r[a:] and r[a:], (m - a)^2 multiplications a document in all a third of m^3, as a
+  loop over BLAS does them;
+- *floor*: the m (m + 1) (m + 2) / 6 multiplications of a symmetric tensor at the rate of one large square product.
+
+One thread; the smallest of several rounds. Each round measures all of them, slices for as many documents as the corpus
+has: short runs find the moments in which a busy machine is free. Then where the pass spends its time, what comes once
+for all documents (the corrections for all words, in seconds), and the whole line of STOD beside what TOD would take:
+the same power iterations, each of which goes over all documents.
 """
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import vstack
 
 from streaming_jsmf.blocks.units import list_units, plan_partitions
 from streaming_jsmf.config import ScanSettings, StodSettings
 from streaming_jsmf.corpus import open_corpus, simulate_lda
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.inference.stod.engine import tensor_topics
-from streaming_jsmf.linalg.document_tensor import SHORTEST_DOCUMENT, tensor_sums, tensor_weights
-from streaming_jsmf.linalg.tensor import COLUMN_BLOCK
-from streaming_jsmf.moments.partition import Shares, load_shares
+from streaming_jsmf.linalg.document_tensor import SHORTEST_DOCUMENT, Documents, tensor_sums, tensor_weights
+from streaming_jsmf.linalg.tensor import packed_size
+from streaming_jsmf.moments.partition import iter_shares
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.runtime.blas import single_blas_thread
 from streaming_jsmf.runtime.events import Event, StageFinished, StageStarted
 from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.timing import stopwatch
 from streaming_jsmf.workflow.scan import scan
 
 REPEATS = 5
+ROUNDS = 5
+
+#: Documents that slices multiply at once, as ``linalg.tensor`` did when it went by slices.
+SLICE_DOCUMENTS = 1024
+
+#: Rows and columns of the product whose rate is taken for the machine's.
+LARGE = 1024
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    """Processor seconds of one run."""
+    started = time.thread_time()
+    work()
+    return time.thread_time() - started
 
 
 def fastest(work: Callable[[], object]) -> float:
     """Processor seconds of the fastest of several runs, the first of which only warms up."""
-    seconds = []
-    for _ in range(REPEATS + 1):
-        started = time.thread_time()
-        work()
-        seconds.append(time.thread_time() - started)
-    return min(seconds[1:])
+    return min([seconds_of(work) for _ in range(REPEATS + 1)][1:])
 
 
-def slices_alone(width: int) -> float:
-    """Seconds a document of the products of all slices, float32: what the sum of cubes cannot do without."""
-    rows = np.random.default_rng(0).standard_normal((width, COLUMN_BLOCK)).astype(np.float32)
+def gaussian(rows: int, columns: int) -> NDArray[np.float32]:
+    """Numbers to multiply."""
+    return np.random.default_rng(0).standard_normal((rows, columns)).astype(np.float32)
+
+
+def slices_alone(width: int, n_documents: int) -> float:
+    """Seconds of the products of all slices for so many documents, float32."""
+    rows = gaussian(width, SLICE_DOCUMENTS)
     # Another array: of one and the same BLAS would use that the product is symmetric.
     other = rows.copy()
 
@@ -56,13 +81,23 @@ def slices_alone(width: int) -> float:
         for a in range(width):
             rows[a:] @ other[a:].T
 
-    return fastest(products) / COLUMN_BLOCK
+    products()
+    times = -(-n_documents // SLICE_DOCUMENTS)
+    return seconds_of(lambda: [products() for _ in range(times)]) / (times * SLICE_DOCUMENTS) * n_documents
 
 
-def loaded(corpus: Corpus) -> Shares:
-    """All documents of a corpus in memory."""
+def floor(width: int, n_documents: int) -> float:
+    """Seconds of the multiplications of a symmetric tensor at the rate of a large product, float32."""
+    matrix = gaussian(LARGE, LARGE)
+    other = matrix.copy()
+    return fastest(lambda: matrix @ other) / LARGE**3 * packed_size(width) * n_documents
+
+
+def loaded(corpus: Corpus) -> list[Documents]:
+    """All documents of a corpus in memory, by row groups."""
     [partition] = plan_partitions(list_units(corpus), corpus.nonzeros + 1)
-    return load_shares(partition, corpus.n_words)
+    shares = iter_shares(partition, corpus.n_words)
+    return [Documents(s.block, s.lengths, tensor_weights(s.lengths, "capped")) for s in shares]
 
 
 class TensorByScans:
@@ -70,7 +105,7 @@ class TensorByScans:
 
     Parameters
     ----------
-    shares
+    batches
         Documents.
     whitening
         W, N x k.
@@ -78,10 +113,16 @@ class TensorByScans:
         Sum of the prior.
     """
 
-    def __init__(self, shares: Shares, whitening: NDArray[np.float64], alpha0: float) -> None:
-        weights = tensor_weights(shares.lengths, "capped")
-        total, n = weights.sum(), np.maximum(shares.lengths, SHORTEST_DOCUMENT)
-        self.block, self.w, self.alpha0 = shares.block.astype(np.float64), whitening, alpha0
+    def __init__(self, batches: list[Documents], whitening: NDArray[np.float64], alpha0: float) -> None:
+        weights, lengths = (
+            np.concatenate([getattr(b, name) for b in batches]) for name in ("weights", "lengths")
+        )
+        total, n = weights.sum(), np.maximum(lengths, SHORTEST_DOCUMENT)
+        self.block, self.w, self.alpha0 = (
+            vstack([b.shares for b in batches], dtype=np.float64),
+            whitening,
+            alpha0,
+        )
         self.lengths = n
         self.pair, self.mean = weights * n / (n - 1) / total, weights / total
         self.triple = self.pair * n / (n - 2)
@@ -103,7 +144,7 @@ class TensorByScans:
         return product
 
 
-def print_tod(shares: Shares, moments: Moments, topics: int, stod_seconds: float) -> None:
+def print_tod(batches: list[Documents], moments: Moments, topics: int, stod_seconds: float) -> None:
     """One pass of TOD checked against the tensor, and what all its passes would take."""
     from streaming_jsmf.inference.stod.whitening import core_moments, whiten, whitened_tensor
 
@@ -111,7 +152,7 @@ def print_tod(shares: Shares, moments: Moments, topics: int, stod_seconds: float
     core = core_moments(read.moments, read.basis)
     whitening = whiten(core, 1.0, topics)
     tensor = whitened_tensor(core, whitening, 1.0)
-    one_pass = TensorByScans(shares, read.basis @ whitening.matrix, 1.0)
+    one_pass = TensorByScans(batches, read.basis @ whitening.matrix, 1.0)
     v = np.random.default_rng(0).standard_normal(whitening.values.size)
     v /= np.linalg.norm(v)
     exact = tensor @ v @ v
@@ -124,34 +165,71 @@ def print_tod(shares: Shares, moments: Moments, topics: int, stod_seconds: float
     )
 
 
-def measure(corpus: Corpus, topics: int, folder: Path, tod: bool) -> None:
-    """Print a row of the table for one K, and the comparison with TOD if asked for."""
+@dataclass(frozen=True)
+class Round:
+    """Processor seconds of one round: of the whole pass and its parts by the name of their span, and of the rest."""
+
+    whole: float
+    spans: dict[str, float]
+    sums: float
+    slices: float
+    floor: float
+
+
+def one_pass(corpus: Corpus, store: Path, settings: ScanSettings) -> tuple[float, dict[str, float]]:
+    """Add the third moment to a copy of ``store``: seconds of the pass, and of its spans."""
     clock: dict[type[Event], float] = {}
 
     def listen(event: Event) -> None:
-        # Of the last stage what stays is when it began and ended.
         clock[type(event)] = time.thread_time()
 
-    settings = ScanSettings(max_topics=topics, third_moment=True, scans=1, power_steps=2)
-    moments = scan(corpus.root, folder / f"m{topics}", settings, Execution("synchronous"), listen)
-    tensor_pass = clock[StageFinished] - clock[StageStarted]
-    shares, read = loaded(corpus), moments.tensor_moments()
-    basis = read.basis.astype(np.float32)
-    weights = tensor_weights(shares.lengths, "capped")
+    with tempfile.TemporaryDirectory(dir=store.parent) as name, stopwatch() as watch:
+        copy = shutil.copytree(store, Path(name) / "moments")
+        scan(corpus.root, copy, settings, Execution("synchronous"), listen)
+    return clock[StageFinished] - clock[StageStarted], watch.seconds
+
+
+def measure(corpus: Corpus, topics: int, folder: Path, tod: bool) -> None:
+    """Print a row of the table for one K, and the comparison with TOD if asked for."""
+    settings = ScanSettings(max_topics=topics, scans=1, power_steps=2)
+    store, with_tensor = folder / f"m{topics}", replace(settings, third_moment=True)
+    scan(corpus.root, store, settings, Execution("synchronous"))
+    complete = shutil.copytree(store, folder / f"complete{topics}")
+    moments = scan(corpus.root, complete, with_tensor, Execution("synchronous"))
+    read = moments.tensor_moments()
+    basis, batches = read.basis.astype(np.float32), loaded(corpus)
+    width, n = basis.shape[1], corpus.n_documents
+    rounds = []
+    for _ in range(ROUNDS):
+        whole, spans = one_pass(corpus, store, with_tensor)
+        with single_blas_thread():
+            sums = seconds_of(lambda: tensor_sums(batches, basis))
+            rounds.append(Round(whole, spans, sums, slices_alone(width, n), floor(width, n)))
     with single_blas_thread():
-        sums = fastest(lambda: tensor_sums(shares.block, shares.lengths, weights, basis))
-        alone = slices_alone(basis.shape[1])
-        started = time.thread_time()
-        tensor_topics(read.moments, read.basis, StodSettings(topics, 1.0))
-        inference = time.thread_time() - started
-    per = 1e6 / corpus.n_documents
-    whole = tensor_pass * per
-    click.echo(
-        f"| {topics} | {basis.shape[1]} | {whole:.1f} | {sums * per:.1f} | {alone * 1e6:.1f} | "
-        f"{whole / (alone * 1e6):.2f} | {sums * per / (alone * 1e6):.2f} | {inference:.1f} |"
-    )
+        inference = seconds_of(lambda: tensor_topics(read.moments, read.basis, StodSettings(topics, 1.0)))
+    print_row(topics, width, rounds, inference, n)
     if tod:
-        print_tod(shares, moments, topics, tensor_pass + inference)
+        print_tod(batches, moments, topics, min(r.whole for r in rounds) + inference)
+
+
+def print_row(topics: int, width: int, rounds: list[Round], inference: float, n_documents: int) -> None:
+    """The smallest of all rounds, and where the fastest pass spent its time."""
+    per = 1e6 / n_documents
+    whole, sums, slices, least = (
+        per * min(getattr(r, name) for r in rounds) for name in ("whole", "sums", "slices", "floor")
+    )
+    click.echo(
+        f"| {topics} | {width} | {whole:.1f} | {sums:.1f} | {slices:.1f} | {least:.1f} | {whole / slices:.2f} | "
+        f"{sums / slices:.2f} | {inference:.1f} |"
+    )
+    fast = min(rounds, key=lambda r: r.whole)
+    parts = {name: per * fast.spans[name] for name in ("read", "products", "cubes")}
+    parts["the rest"] = per * fast.whole - sum(parts.values())
+    told = ", ".join(f"{name} {seconds:.1f}" for name, seconds in parts.items())
+    ratios = ", ".join(f"{r.whole / r.slices:.2f}" for r in rounds)
+    click.echo(
+        f"  of the pass: {told}; once: {fast.spans['third moment']:.2f} s; pass / slices by rounds: {ratios}"
+    )
 
 
 @click.command(help=__doc__)
@@ -170,8 +248,8 @@ def main(topics: tuple[int, ...], documents: int, words: int, tod: bool) -> None
             f"{corpus.n_documents:,} documents, {corpus.n_words:,} words, {corpus.nonzeros:,} nonzeros"
         )
         click.echo("microseconds a document; inference in seconds, alpha0 given")
-        click.echo("| K | m | pass | sums | slices alone | pass / alone | sums / alone | inference |")
-        click.echo("|---|---|---|---|---|---|---|---|")
+        click.echo("| K | m | pass | sums | slices | floor | pass / slices | sums / slices | inference |")
+        click.echo("|---|---|---|---|---|---|---|---|---|")
         for k in topics:
             measure(corpus, k, folder, tod)
 

@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.linalg.document_tensor import (
     BasisMoments,
+    Documents,
     TensorSums,
     basis_moments,
     tensor_sums,
@@ -43,7 +44,7 @@ def sums_of(
 ) -> TensorSums:
     lengths = counts.sum(axis=1).astype(np.float64)
     shares = csr_array((counts / np.maximum(lengths, 1.0)[:, None]).astype(dtype))
-    return tensor_sums(shares, lengths, tensor_weights(lengths, scheme), basis.astype(dtype))
+    return tensor_sums([Documents(shares, lengths, tensor_weights(lengths, scheme))], basis.astype(dtype))
 
 
 def added(parts: list[TensorSums]) -> TensorSums:
@@ -171,8 +172,8 @@ def test_no_documents_are_no_weight() -> None:
 def test_packing_keeps_a_symmetric_tensor() -> None:
     rng = np.random.default_rng(7)
     rows, weights = rng.standard_normal((6, 50)), rng.standard_normal(50)
-    total = CubeSum(6)
-    total.add_cubes(rows, weights)
+    total = CubeSum(6, np.float64)
+    total.add_cubes(np.ascontiguousarray(rows.T), weights)
     packed = total.packed()
     assert packed.shape == (packed_size(6),)
     exact = np.einsum("in,jn,kn,n->ijk", rows, rows, rows, weights)

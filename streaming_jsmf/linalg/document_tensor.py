@@ -7,7 +7,7 @@ moment for repeated words leave the loop over documents: they hang on c p' and c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf.config import DocumentWeights
-from streaming_jsmf.linalg.document_kernel import add_back
+from streaming_jsmf.linalg.document_kernel import add_back, add_counts, sort_by_word
 from streaming_jsmf.linalg.products import multiply_rows
-from streaming_jsmf.linalg.tensor import COLUMN_BLOCK, CubeSum
+from streaming_jsmf.linalg.tensor import CubeSum
 from streaming_jsmf.linalg.typing import FloatArray
 from streaming_jsmf.linalg.weights import document_weights
 from streaming_jsmf.timing import span
@@ -30,6 +30,16 @@ SHORTEST_DOCUMENT = 3
 #: Documents whose products are held at once: within a cache near the core at the usual widths, and few enough that
 #: the sums of float32 stay short.
 DOCUMENT_BLOCK = 4096
+
+#: Nonzeros of these documents, at most: they are sorted by word, which takes 8 bytes for each.
+NONZERO_BLOCK = 2**20
+
+#: Columns of documents in the basis are filled up with zeros to a multiple of this: the compiler's loops take the last
+#: few one by one.
+COLUMN_STEP = 8
+
+#: Words corrected at once.
+WORD_BLOCK = 1024
 
 
 @dataclass(frozen=True)
@@ -63,50 +73,89 @@ def tensor_weights(lengths: NDArray[np.float64], scheme: DocumentWeights) -> NDA
     return np.where(lengths < SHORTEST_DOCUMENT, 0.0, document_weights(lengths, scheme))
 
 
-def tensor_sums(
-    shares: csr_array[Any], lengths: NDArray[np.float64], weights: NDArray[np.float64], basis: FloatArray
-) -> TensorSums:
-    """Add up what documents contribute. Products have the precision of ``shares`` and ``basis``, sums are float64.
+@dataclass(frozen=True)
+class Documents:
+    """Some documents as the tensor sums take them.
 
-    Shares instead of counts keep float32 far from its limits, whatever the length of a document.
+    Attributes
+    ----------
+    shares
+        c / l, documents x words (CSR). Shares instead of counts keep float32 far from its limits, whatever the length
+        of a document.
+    lengths, weights
+        Of the documents; see ``tensor_weights``.
+    """
+
+    shares: csr_array[Any]
+    lengths: NDArray[np.float64]
+    weights: NDArray[np.float64]
+
+
+def tensor_sums(batches: Iterable[Documents], basis: FloatArray) -> TensorSums:
+    """Add up what documents contribute. One pass over the batches, of which one at a time is looked at.
+
+    Products have the precision of the shares and of ``basis``, which have one type; sums are float64.
 
     Parameters
     ----------
-    shares
-        c / l, documents x words (CSR).
-    lengths, weights
-        Of the documents; see ``tensor_weights``.
+    batches
+        Documents, in the order in which they are added.
     basis
-        Q, N x m, of the type of ``shares``.
+        Q, N x m.
     """
-    n_words, width = basis.shape
     basis = np.ascontiguousarray(basis)
-    factors = _factors(lengths, weights)
-    cubes = CubeSum(width)
-    triples, pairs = np.zeros((n_words, width)), np.zeros((n_words, width))
-    counts = np.zeros((n_words, 3))
-    for rows in _blocks(shares.shape[0]):
-        part = _rows(shares, rows)
-        projected = np.empty((part.shape[0], width), basis.dtype)
-        with span("products"):
-            multiply_rows(part.indptr, part.indices, part.data, basis, projected)
-            by_word = part.tocsc()
-            scales = factors.products[rows].astype(basis.dtype)
-            csc = (by_word.data, by_word.indices, by_word.indptr)
-            add_back(*csc, projected, scales, triples, pairs, factors.counts[rows], counts)
-        with span("cubes"):
-            cubes.add_cubes(projected.T, factors.cubes[rows])
-    triple_counts, pair_counts, mean = (np.ascontiguousarray(column) for column in counts.T)
-    return TensorSums(
-        cubes.packed(),
-        triples,
-        pairs,
-        triple_counts,
-        pair_counts,
-        mean,
-        int(np.count_nonzero(weights)),
-        float(weights.sum()),
-    )
+    width = basis.shape[1]
+    cubes, words = CubeSum(width, basis.dtype), _WordSums(*basis.shape)
+    n_documents, total_weight = 0, 0.0
+    for batch in batches:
+        factors = _factors(batch.lengths, batch.weights)
+        n_documents += int(np.count_nonzero(batch.weights))
+        total_weight += float(batch.weights.sum())
+        for rows in _blocks(batch.shares.indptr):
+            block = _rows(batch.shares, rows)
+            with span("products"):
+                padded = np.empty(
+                    (block.indptr.size - 1, -(-width // COLUMN_STEP) * COLUMN_STEP), basis.dtype
+                )
+                multiply_rows(block.indptr, block.words, block.values, basis, padded)
+                words.add(block, padded, factors.products[rows], factors.counts[rows])
+            with span("cubes"):
+                cubes.add_cubes(padded[:, :width], factors.cubes[rows])
+    triple_counts, pair_counts, mean = (np.ascontiguousarray(column) for column in words.counts.T)
+    vectors = (triple_counts, pair_counts, mean)
+    return TensorSums(cubes.packed(), words.triples, words.pairs, *vectors, n_documents, total_weight)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Some documents as CSR buffers, ``indptr`` from 0."""
+
+    indptr: NDArray[Any]
+    words: NDArray[Any]
+    values: FloatArray
+
+
+class _WordSums:
+    """Sums of the words over documents: ``triples`` and ``pairs`` N x m, ``counts`` N x 3, as in ``TensorSums``."""
+
+    def __init__(self, n_words: int, width: int) -> None:
+        self.triples, self.pairs = np.zeros((n_words, width)), np.zeros((n_words, width))
+        self.counts = np.zeros((n_words, 3))
+
+    def add(
+        self,
+        block: _Block,
+        projected: FloatArray,
+        products: NDArray[np.float64],
+        counts: NDArray[np.float64],
+    ) -> None:
+        """Add the documents of a block, which are ``projected`` in the basis; the rest as in ``_Factors``."""
+        ends = np.empty(self.counts.shape[0], np.int64)
+        documents, values = np.empty(block.words.size, np.int32), np.empty_like(block.values)
+        sort_by_word(block.indptr, block.words, block.values, ends, documents, values)
+        by_word = (ends, documents, values)
+        add_back(*by_word, projected, products.astype(values.dtype), self.triples, self.pairs)
+        add_counts(*by_word, counts, self.counts)
 
 
 @dataclass(frozen=True)
@@ -133,17 +182,21 @@ def _factors(lengths: NDArray[np.float64], weights: NDArray[np.float64]) -> _Fac
     )
 
 
-def _blocks(n_documents: int) -> Iterator[slice]:
-    for start in range(0, n_documents, DOCUMENT_BLOCK):
-        yield slice(start, min(start + DOCUMENT_BLOCK, n_documents))
+def _blocks(indptr: NDArray[Any]) -> Iterator[slice]:
+    start, n_documents = 0, indptr.size - 1
+    while start < n_documents:
+        # One document at least, however long it is.
+        fitting = int(np.searchsorted(indptr, indptr[start] + NONZERO_BLOCK, side="right")) - 1
+        stop = min(max(fitting, start + 1), start + DOCUMENT_BLOCK, n_documents)
+        yield slice(start, stop)
+        start = stop
 
 
-def _rows(block: csr_array[Any], rows: slice) -> csr_array[Any]:
+def _rows(shares: csr_array[Any], rows: slice) -> _Block:
     """Some rows as views; scipy's own slicing copies them."""
-    indptr = block.indptr[rows.start : rows.stop + 1]
+    indptr = shares.indptr[rows.start : rows.stop + 1]
     values = slice(indptr[0], indptr[-1])
-    buffers = (block.data[values], block.indices[values], indptr - indptr[0])
-    return csr_array(buffers, shape=(indptr.size - 1, block.shape[1]), copy=False)
+    return _Block(indptr - indptr[0], shares.indices[values], shares.data[values])
 
 
 @dataclass(frozen=True)
@@ -184,12 +237,12 @@ def basis_moments(
     dtype
         Precision of the products over words.
     """
-    corrections, pairs = CubeSum(basis.shape[1]), sums.pairs
-    for start in range(0, basis.shape[0], COLUMN_BLOCK):
-        rows = slice(start, start + COLUMN_BLOCK)
+    corrections, pairs = CubeSum(basis.shape[1], dtype), sums.pairs
+    for start in range(0, basis.shape[0], WORD_BLOCK):
+        rows = slice(start, start + WORD_BLOCK)
         q = basis[rows]
         f = sums.triples[rows] - (2.0 / 3.0) * sums.triple_counts[rows, None] * q
-        corrections.add_mixed(q.T.astype(dtype), f.T.astype(dtype))
+        corrections.add_mixed(q.astype(dtype), f.astype(dtype))
         pairs[rows] -= sums.pair_counts[rows, None] * q
         pairs[rows] /= sums.total_weight
     third = (sums.third - corrections.packed()) / sums.total_weight

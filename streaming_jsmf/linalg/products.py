@@ -23,14 +23,26 @@ def multiply_rows(
     vectors: FloatArray,
     out: FloatArray,
 ) -> None:
-    """``out`` (rows x columns, C order) becomes H X; H is rows x words (CSR), X words x columns (C order)."""
+    """``out`` (rows x columns, C order) becomes H X; H is rows x words (CSR), X words x columns (C order).
+
+    Columns that ``out`` has more become 0. Four nonzeros are taken at once, so that a row of ``out`` goes through the
+    registers a quarter as often.
+    """
     columns = vectors.shape[1]
     for row in range(indptr.size - 1):
-        out[row, :] = 0.0
-        for k in range(indptr[row], indptr[row + 1]):
-            value, word = values[k], words[k]
+        total = out[row]
+        total[:] = 0.0
+        fours = indptr[row] + (indptr[row + 1] - indptr[row]) // 4 * 4
+        for k in range(indptr[row], fours, 4):
+            a, b, c, d = values[k], values[k + 1], values[k + 2], values[k + 3]
+            x, y, z, w = words[k], words[k + 1], words[k + 2], words[k + 3]
+            p, q, r, s = vectors[x], vectors[y], vectors[z], vectors[w]
             for column in range(columns):
-                out[row, column] += value * vectors[word, column]
+                total[column] += (a * p[column] + b * q[column]) + (c * r[column] + d * s[column])
+        for k in range(fours, indptr[row + 1]):
+            value, vector = values[k], vectors[words[k]]
+            for column in range(columns):
+                total[column] += value * vector[column]
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})  # type: ignore[untyped-decorator]

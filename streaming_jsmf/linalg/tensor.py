@@ -7,64 +7,133 @@ entries with i <= j <= k in their order, (0, 0, 0), (0, 0, 1), ...
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
+from streaming_jsmf.linalg.tensor_kernel import pair_products
 from streaming_jsmf.linalg.typing import FloatArray
 
-#: Columns multiplied at once: long enough for BLAS, short enough that a slice's operands stay in the cache.
-COLUMN_BLOCK = 1024
+#: Summands multiplied at once: long enough for BLAS, few enough that their products of pairs stay in a cache near the
+#: core at the usual widths.
+ROW_BLOCK = 512
+
+#: Larger indices of the pairs of a slab. More make fewer and larger products, and more entries that are there already.
+SLAB = 8
+
+
+@dataclass(frozen=True)
+class _Slab:
+    """Entries (i, j, k) for the pairs start <= i <= j with first <= j < last, and k from ``first`` on.
+
+    ``total`` is pairs x columns. Pairs of the second half go on with the first half behind k = m - 1.
+    """
+
+    start: int
+    first: int
+    last: int
+    total: NDArray[np.float64]
 
 
 class CubeSum:
-    """Adds up symmetric tensors slice by slice: slice a holds the entries (a, j, k) with j, k >= a.
+    """Adds up symmetric tensors slab by slab; a slab is one matrix product, of products of two columns and columns.
 
-    That is a third of the m^3 multiplications for each summand, all of them in matrix products. Products have the
-    precision of their operands, sums are float64.
+    Of three indices two are in the same half of 0, ..., m - 1. So the pairs within the halves suffice, which are half
+    of all, each with twice as many third indices as if all pairs were taken: to multiply and to pack pairs is what
+    keeps BLAS from its speed. That is a sixth of the m^3 multiplications for each summand, and a few that are there
+    already: k below j, for all j but the first of a slab. Products have the precision of their operands, sums are
+    float64.
 
     Parameters
     ----------
     width
         m.
+    dtype
+        Precision of the products.
     """
 
-    def __init__(self, width: int) -> None:
-        self._slices = [np.zeros((width - a, width - a)) for a in range(width)]
+    def __init__(self, width: int, dtype: DTypeLike) -> None:
+        self.width, self._half = width, (width + 1) // 2
+        self._slabs = [
+            *_slabs(0, self._half, width),
+            *_slabs(self._half, width, width + self._half),
+        ]
+        # Fresh memory for each product would cost as much as to fill it.
+        self._pairs = np.empty(ROW_BLOCK * max((len(slab.total) for slab in self._slabs), default=0), dtype)
+        self._product = np.empty(max((slab.total.size for slab in self._slabs), default=0), dtype)
 
-    def add_cubes(self, rows: FloatArray, weights: FloatArray) -> None:
-        """Add the sum over columns x of weights_x r_x (x) r_x (x) r_x; ``rows`` is m x n, ``weights`` (n,)."""
-        for columns in _column_blocks(rows.shape[1]):
-            r = np.ascontiguousarray(rows[:, columns])
-            weighted = r * weights[columns].astype(r.dtype)
-            # Fresh memory for each slice would cost as much as its products.
-            scaled = np.empty_like(r)
-            for a, total in enumerate(self._slices):
-                total += r[a:] @ np.multiply(r[a:], weighted[a], out=scaled[a:]).T
+    def add_cubes(self, rows: FloatArray, weights: NDArray[np.float64]) -> None:
+        """Add the sum over rows x of weights_x r_x (x) r_x (x) r_x; ``rows`` is n x m, ``weights`` (n,)."""
+        factors = weights.astype(rows.dtype)[:, None]
+        for block in _blocks(rows.shape[0]):
+            r = self._extended(rows[block])
+            self._add(rows[block] * factors[block], r, r)
 
     def add_mixed(self, rows: FloatArray, other: FloatArray) -> None:
-        """Add the sum over columns of f (x) q (x) q + q (x) f (x) q + q (x) q (x) f; q of ``rows``, f of ``other``.
+        """Add the sum over rows of f (x) q (x) q + q (x) f (x) q + q (x) q (x) f; q of ``rows``, f of ``other``.
 
-        Both are m x n and of one type.
+        Both are n x m.
         """
-        for columns in _column_blocks(rows.shape[1]):
-            q, f = (np.ascontiguousarray(part[:, columns]) for part in (rows, other))
-            half = f / 2
-            for a, total in enumerate(self._slices):
-                # q diag(f_a) q' + f diag(q_a) q' + q diag(q_a) f' is a product and its transpose.
-                product = (q[a:] @ (q[a:] * half[a] + f[a:] * q[a]).T).astype(np.float64)
-                total += product + product.T
+        for block in _blocks(rows.shape[0]):
+            q, f = self._extended(rows[block]), self._extended(other[block])
+            for three in ((f, q, q), (q, f, q), (q, q, f)):
+                self._add(*three)
+
+    def _add(self, left: FloatArray, right: FloatArray, third: FloatArray) -> None:
+        """Add the sum over rows of left_j right_i third_k, each for its slab; n x m or ``_extended``, n small."""
+        n = len(third)
+        for slab in self._slabs:
+            total = slab.total
+            pairs = self._pairs[: n * len(total)].reshape(n, len(total))
+            pair_products(left, right, slab.start, slab.first, slab.last, pairs)
+            product = self._product[: total.size].reshape(total.shape)
+            np.matmul(pairs.T, third[:, slab.first : slab.first + total.shape[1]], out=product)
+            np.add(total, product, out=total)
+
+    def _extended(self, rows: FloatArray) -> FloatArray:
+        """``rows`` with their first half once more behind, in fresh memory."""
+        return np.concatenate([rows, rows[:, : self._half]], axis=1)
 
     def packed(self) -> NDArray[np.float64]:
         """The sum, (m (m + 1) (m + 2) / 6,)."""
-        if not self._slices:
-            return np.zeros(0)
-        return np.concatenate([total[np.triu_indices(total.shape[0])] for total in self._slices])
+        m = self.width
+        packed = np.empty(packed_size(m))
+        for slab in self._slabs:
+            row = 0
+            for j in range(slab.first, slab.last):
+                i = np.arange(slab.start, j + 1)[:, None]
+                values = slab.total[row : row + i.size]
+                packed[_place(i, j, np.arange(j, m), m)] = values[:, j - slab.first : m - slab.first]
+                if slab.start:
+                    # The first half has the smaller indices.
+                    packed[_place(np.arange(slab.start), i, j, m)] = values[:, m - slab.first :]
+                row += i.size
+        return packed
 
 
-def _column_blocks(n: int) -> Iterator[slice]:
-    for start in range(0, n, COLUMN_BLOCK):
-        yield slice(start, start + COLUMN_BLOCK)
+def _slabs(start: int, end: int, columns: int) -> list[_Slab]:
+    """Slabs for the pairs within ``start`` to ``end``, with third indices up to ``columns``."""
+    slabs = []
+    for first in range(start, end, SLAB):
+        last = min(first + SLAB, end)
+        pairs = sum(range(first - start + 1, last - start + 1))
+        slabs.append(_Slab(start, first, last, np.zeros((pairs, columns - first))))
+    return slabs
+
+
+def _place(i: Any, j: Any, k: Any, width: int) -> Any:
+    """Where the entries (i, j, k), i <= j <= k, lie in the packed form; arrays are broadcast."""
+    # Before them lie all of a smaller first index, then the rows i to j - 1 of a triangle, then a part of row j.
+    rest = width - i
+    triangle = (rest * (rest + 1) - (width - j) * (width - j + 1)) // 2
+    return packed_size(width) - rest * (rest + 1) * (rest + 2) // 6 + triangle + k - j
+
+
+def _blocks(n: int) -> Iterator[slice]:
+    for start in range(0, n, ROW_BLOCK):
+        yield slice(start, start + ROW_BLOCK)
 
 
 def packed_size(width: int) -> int:

@@ -31,7 +31,7 @@ from streaming_jsmf.moments.ledger import fold_keys, key_of
 FORMAT_VERSION = 2
 
 #: Changes when the same settings would give other bits; part of the settings' fingerprint.
-ALGORITHM_VERSION = 4
+ALGORITHM_VERSION = 5
 
 #: Without one of these a manifest is damaged.
 MANIFEST_KEYS = frozenset(

@@ -17,6 +17,7 @@ from streaming_jsmf.linalg.bags import add_word_sums, row_totals, scale_rows
 from streaming_jsmf.linalg.weights import document_weights
 from streaming_jsmf.runtime.files import store_path
 from streaming_jsmf.runtime.zarr_arrays import ArrayDigest, read_array
+from streaming_jsmf.timing import span
 
 
 @dataclass(frozen=True)
@@ -168,7 +169,7 @@ def load_block(partition: Partition, n_words: int, scheme: DocumentWeights) -> c
 
 @dataclass(frozen=True)
 class Shares:
-    """A partition with each document divided by its length.
+    """A row group with each document divided by its length.
 
     Attributes
     ----------
@@ -182,15 +183,25 @@ class Shares:
     lengths: NDArray[np.float64]
 
 
-def load_shares(partition: Partition, n_words: int) -> Shares:
-    """Read a partition as shares of words: one pass over its part of the data; errors as ``read_block``."""
-    buffers = _Buffers(partition.rows, sum(unit.nonzeros for unit in partition.units))
-    lengths = [np.zeros(0)]
-    for block in _blocks(partition, n_words):
-        lengths.append(_row_totals(block))
-        # An empty document has nothing to be divided, and shorter than one it can only be of no weight.
-        buffers.append(block, 1 / np.maximum(lengths[-1], 1.0))
-    return Shares(buffers.finish(n_words), np.concatenate(lengths))
+def iter_shares(partition: Partition, n_words: int) -> Iterator[Shares]:
+    """Yield the row groups of a partition as shares of words: one pass over its part of the data.
+
+    Raises
+    ------
+    InputError, StoreError
+        As ``read_block``.
+    """
+    blocks = _blocks(partition, n_words)
+    while True:
+        with span("read"):
+            block = next(blocks, None)
+            if block is None:
+                return
+            lengths, shares = _row_totals(block), np.empty(block.nnz, np.float32)
+            # An empty document has nothing to be divided, and shorter than one it can only be of no weight.
+            scale_rows(block.indptr, block.data, 1 / np.maximum(lengths, 1.0), shares)
+            scaled = csr_array((shares, block.indices, block.indptr), shape=block.shape, copy=False)
+        yield Shares(scaled, lengths)
 
 
 def _blocks(partition: Partition, n_words: int) -> Iterator[csr_array[Any]]:

@@ -11,6 +11,7 @@ from streaming_jsmf.blocks.units import Partition, WorkUnit, list_units
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.linalg.document_tensor import NONZERO_BLOCK
 from streaming_jsmf.linalg.eigen import GUARD_VECTORS
 from streaming_jsmf.linalg.factor import ROW_BLOCK_BYTES
 from streaming_jsmf.moments.checks import require_sound
@@ -73,7 +74,8 @@ def _fixed_bytes(n_words: int, settings: ScanSettings, row_group: int) -> int:
         tall = max(tall, counting_bytes(n_words))
     if settings.third_moment:
         tall = max(tall, tensor_memory(n_words, min(settings.basis_width, n_words)))
-    return row_group * BYTES_PER_NONZERO_READ + tall + ROW_BLOCK_BYTES
+    # A block of rows in the factor's products, or of nonzeros sorted by word in the tensor's: as large as each other.
+    return row_group * BYTES_PER_NONZERO_READ + tall + max(ROW_BLOCK_BYTES, 8 * NONZERO_BLOCK)
 
 
 def fitting_settings(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,13 +18,14 @@ from streaming_jsmf.linalg.document_tensor import (
     DOCUMENT_BLOCK,
     SHORTEST_DOCUMENT,
     BasisMoments,
+    Documents,
     TensorSums,
     basis_moments,
     tensor_sums,
     tensor_weights,
 )
 from streaming_jsmf.moments.ledger import Partial
-from streaming_jsmf.moments.partition import load_shares
+from streaming_jsmf.moments.partition import iter_shares
 from streaming_jsmf.moments.stages import add_scalars, read_basis
 from streaming_jsmf.moments.store import MomentsStore
 from streaming_jsmf.runtime.files import StorePath
@@ -66,15 +67,17 @@ class ThirdMomentStage:
     name: str = "third_moment"
 
     def compute(self, partition: Partition) -> Partial:
-        """One pass over the partition's data."""
+        """One pass over the partition's data, of which a row group at a time is in memory."""
         basis = read_basis(self.store, self.basis)
-        with span("read"):
-            loaded = load_shares(partition, self.n_words)
-        weights = tensor_weights(loaded.lengths, self.settings.document_weights)
-        sums = tensor_sums(loaded.block, loaded.lengths, weights, basis)
+        sums = tensor_sums(self._documents(partition), basis)
         arrays: dict[str, NDArray[Any]] = {name: getattr(sums, name) for name in ARRAYS}
         arrays |= {name: arrays[name].astype(np.float32) for name in WIDE_ARRAYS}
         return Partial(arrays, {name: getattr(sums, name) for name in SCALARS})
+
+    def _documents(self, partition: Partition) -> Iterator[Documents]:
+        for shares in iter_shares(partition, self.n_words):
+            weights = tensor_weights(shares.lengths, self.settings.document_weights)
+            yield Documents(shares.block, shares.lengths, weights)
 
     def fold(self, folded: Partial | None, partial: Partial) -> Partial:
         """Add in float64. The sums take the place of ``folded``, which are the largest arrays of the pass."""
@@ -112,8 +115,11 @@ def final_arrays(folded: Partial, basis: NDArray[np.float64], store: str) -> Map
 
 
 def tensor_memory(n_words: int, width: int) -> int:
-    """Most bytes that the stage holds besides a partition: its sums, the basis, and the products of some documents."""
-    # Both sums in float64 and in float32, and the basis; the tensor in slices and packed.
+    """Most bytes that the stage holds besides a row group: its sums, the basis, and the products of some documents.
+
+    Without their nonzeros sorted by word, 8 bytes for each of ``linalg.document_tensor.NONZERO_BLOCK``.
+    """
+    # Both sums in float64 and in float32, and the basis; the tensor in slabs and packed.
     return 28 * n_words * width + 4 * width**3 + 16 * DOCUMENT_BLOCK * width
 
 

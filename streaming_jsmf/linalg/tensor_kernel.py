@@ -1,0 +1,27 @@
+"""Compiled products of pairs of columns, from which the tensor's slabs are made by BLAS."""
+
+from __future__ import annotations
+
+from numba import njit
+
+from streaming_jsmf.linalg.typing import FloatArray
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def pair_products(
+    left: FloatArray, right: FloatArray, start: int, first: int, last: int, out: FloatArray
+) -> None:
+    """``out`` (rows x pairs, C order) becomes left_xj right_xi, first <= j < last and start <= i <= j, in that order.
+
+    ``left`` and ``right`` are rows x m (C order).
+    """
+    for row in range(left.shape[0]):
+        place = 0
+        for j in range(first, last):
+            factor = left[row, j]
+            # Slices, because LLVM does not see that an index place + i never wraps around.
+            others = right[row, start : j + 1]
+            products = out[row, place : place + others.size]
+            for i in range(others.size):
+                products[i] = factor * others[i]
+            place += others.size
