@@ -95,6 +95,21 @@ def test_alpha0_beyond_the_range_ends_at_its_limit(factor: float, end: float) ->
     assert find_alpha0(shrunk, PLAIN) == (end, True)
 
 
+@pytest.mark.parametrize("truth", [0.03, 0.87, 12.0])
+def test_what_does_not_settle_far_away_leads_nowhere(truth: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Components of noise may have any shares: above 20 they seem too large here, and below .012 too small."""
+
+    def share_sum(_: object, alpha0: float, __: object) -> float:
+        if not 0.012 < alpha0 < 20:
+            return 3.0 if alpha0 > 1 else 0.3
+        return 1.0 - 0.1 * np.log(alpha0 / truth)
+
+    monkeypatch.setattr("streaming_jsmf.inference.stod.engine._share_sum", share_sum)
+    found, at_end = find_alpha0(None, PLAIN)  # type: ignore[arg-type]
+    assert found == pytest.approx(truth, rel=2e-3)
+    assert not at_end
+
+
 @pytest.mark.parametrize("alpha0", [0.1, 1.5, 10.0])
 def test_in_a_full_basis_stod_is_tod(counted: reference_stod.Moments, alpha0: float) -> None:
     turned = np.linalg.qr(np.random.default_rng(0).standard_normal((24, 24))).Q

@@ -17,6 +17,7 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.config import DocumentWeights
 from streaming_jsmf.linalg.document_kernel import add_back, add_counts, sort_by_word
+from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.linalg.products import multiply_rows
 from streaming_jsmf.linalg.tensor import CubeSum
 from streaming_jsmf.linalg.typing import FloatArray
@@ -238,8 +239,7 @@ def basis_moments(
         Precision of the products over words.
     """
     corrections, pairs = CubeSum(basis.shape[1], dtype), sums.pairs
-    for start in range(0, basis.shape[0], WORD_BLOCK):
-        rows = slice(start, start + WORD_BLOCK)
+    for rows in panels(basis.shape[0], WORD_BLOCK):
         q = basis[rows]
         f = sums.triples[rows] - (2.0 / 3.0) * sums.triple_counts[rows, None] * q
         corrections.add_mixed(q.astype(dtype), f.astype(dtype))

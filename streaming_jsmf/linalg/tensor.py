@@ -6,13 +6,13 @@ entries with i <= j <= k in their order, (0, 0, 0), (0, 0, 1), ...
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.linalg.tensor_kernel import pair_products
 from streaming_jsmf.linalg.typing import FloatArray
 
@@ -67,7 +67,7 @@ class CubeSum:
     def add_cubes(self, rows: FloatArray, weights: NDArray[np.float64]) -> None:
         """Add the sum over rows x of weights_x r_x (x) r_x (x) r_x; ``rows`` is n x m, ``weights`` (n,)."""
         factors = weights.astype(rows.dtype)[:, None]
-        for block in _blocks(rows.shape[0]):
+        for block in panels(rows.shape[0], ROW_BLOCK):
             r = self._extended(rows[block])
             self._add(rows[block] * factors[block], r, r)
 
@@ -76,7 +76,7 @@ class CubeSum:
 
         Both are n x m.
         """
-        for block in _blocks(rows.shape[0]):
+        for block in panels(rows.shape[0], ROW_BLOCK):
             q, f = self._extended(rows[block]), self._extended(other[block])
             for three in ((f, q, q), (q, f, q), (q, q, f)):
                 self._add(*three)
@@ -129,11 +129,6 @@ def _place(i: Any, j: Any, k: Any, width: int) -> Any:
     rest = width - i
     triangle = (rest * (rest + 1) - (width - j) * (width - j + 1)) // 2
     return packed_size(width) - rest * (rest + 1) * (rest + 2) // 6 + triangle + k - j
-
-
-def _blocks(n: int) -> Iterator[slice]:
-    for start in range(0, n, ROW_BLOCK):
-        yield slice(start, start + ROW_BLOCK)
 
 
 def packed_size(width: int) -> int:

@@ -30,6 +30,9 @@ from streaming_jsmf.linalg.document_tensor import BasisMoments
 LOWEST_ALPHA0, HIGHEST_ALPHA0, ALPHA0_TOLERANCE = 0.01, 50.0, 1e-3
 SEARCH_RESTARTS, SEARCH_POLISH = 10, 1e-4
 
+#: How far the search goes at once, in the logarithm, until it has alpha0 between two points.
+ALPHA0_STEP = math.log(4.0)
+
 #: Most evaluations of the search.
 MOST_EVALUATIONS = 30
 
@@ -122,10 +125,10 @@ def _components(core: CoreMoments, whitening: Whitening, alpha0: float, settings
 def find_alpha0(core: CoreMoments, settings: StodSettings, told: Told | None = None) -> tuple[float, bool]:
     """The alpha0 at which the shares of all components sum to 1; the sum falls as alpha0 grows.
 
-    Right only where K is. Found by bracketing its logarithm (Brent); the second value says that it lies beyond an end
-    of the range, which is then returned.
+    Right only where K is. Its logarithm is bracketed outwards from 1 and then found by Brent's method: far from the
+    right one components do not settle, and their sum says nothing. The second value says that alpha0 lies beyond an
+    end of the range, which is then returned.
     """
-    ends = math.log(LOWEST_ALPHA0), math.log(HIGHEST_ALPHA0)
 
     @cache
     def excess(logarithm: float) -> float:
@@ -134,12 +137,15 @@ def find_alpha0(core: CoreMoments, settings: StodSettings, told: Told | None = N
             told(excess.cache_info().misses, math.exp(logarithm), total)
         return total - 1.0
 
-    if excess(ends[0]) <= 0:
-        return LOWEST_ALPHA0, True
-    if excess(ends[1]) >= 0:
-        return HIGHEST_ALPHA0, True
+    up = excess(0.0) > 0
+    end = math.log(HIGHEST_ALPHA0 if up else LOWEST_ALPHA0)
+    near = far = 0.0
+    while (excess(far) > 0) == up:
+        if far == end:
+            return (HIGHEST_ALPHA0 if up else LOWEST_ALPHA0), True
+        near, far = far, min(far + ALPHA0_STEP, end) if up else max(far - ALPHA0_STEP, end)
     found: float = brentq(
-        excess, *ends, xtol=math.log1p(ALPHA0_TOLERANCE), maxiter=MOST_EVALUATIONS, disp=False
+        excess, near, far, xtol=math.log1p(ALPHA0_TOLERANCE), maxiter=MOST_EVALUATIONS, disp=False
     )
     return math.exp(found), False
 
