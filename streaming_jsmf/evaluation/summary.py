@@ -147,6 +147,14 @@ def document_metrics(top_words: Integers, counts: SelectedCounts | None) -> dict
     ------
     ValueError
         If ``counts`` lacks a top word.
+
+    Examples
+    --------
+    Of four documents two hold each word and one holds both, as chance would have it.
+
+    >>> counts = SelectedCounts(np.array([0, 1]), np.array([[2, 1], [1, 2]]), 4)
+    >>> document_metrics(np.array([[0, 1]]), counts)["npmi"]
+    {'mean': 0.0, 'per_topic': [0.0]}
     """
     if counts is None or top_words.shape[1] < 2:
         return dict.fromkeys(("coherence", "u_mass", "npmi"))

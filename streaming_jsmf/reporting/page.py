@@ -48,7 +48,7 @@ def render(contents: Contents) -> str:
 
 def _columns(contents: Contents) -> dict[str, bool]:
     """Which columns of the table of topics have something to show."""
-    names = ("label", "anchor", "alpha", "strength", "npmi", "characteristic")
+    names = ("label", "anchor", "alpha", "strength", "duplicate_of", "npmi", "characteristic")
     return {name: any(getattr(topic, name) not in (None, ()) for topic in contents.topics) for name in names}
 
 

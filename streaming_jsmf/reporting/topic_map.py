@@ -17,10 +17,13 @@ WIDTH, HEIGHT = 720.0, 440.0
 COVERED = 0.1
 
 #: Circles keep this far from the edge.
-EDGE = 6.0
+EDGE = 16.0
 
 #: An axis along which topics differ by less than this, as a share of their lengths, holds rounding only.
 FLAT = 1e-12
+
+#: Topics up to which each circle has its first word beneath it.
+MOST_NAMES = 40
 
 #: Words in the tooltip of a circle.
 TOLD_WORDS = 8
@@ -44,23 +47,28 @@ class Plane:
 
 @dataclass(frozen=True)
 class Circle:
-    """A topic on the map: centre and radius in units of the drawing, and the text of its tooltip."""
+    """A topic on the map: centre and radius in units of the drawing, its first word, the text of its tooltip."""
 
     number: int
     x: float
     y: float
     radius: float
+    name: str
     told: str
 
 
 @dataclass(frozen=True)
 class TopicMap:
-    """The circles, large ones first so that small ones lie on top; ``kept`` as in ``Plane``."""
+    """The circles, large ones first so that small ones lie on top; ``kept`` as in ``Plane``.
+
+    ``named``: there is room for their names.
+    """
 
     width: float
     height: float
     circles: tuple[Circle, ...]
     kept: float
+    named: bool
 
 
 def hellinger_plane(affinity: Floats) -> Plane:
@@ -113,11 +121,15 @@ def draw_map(contents: Contents) -> TopicMap:
     centres = (plane.points - (low + high) / 2) * scale
     circles = [
         # y grows downwards in a drawing.
-        Circle(topic.number, WIDTH / 2 + x, HEIGHT / 2 - y, radius, _told(topic))
+        Circle(topic.number, WIDTH / 2 + x, HEIGHT / 2 - y, radius, _name(topic), _told(topic))
         for topic, (x, y), radius in zip(contents.topics, centres.tolist(), radii.tolist(), strict=True)
     ]
     circles.sort(key=lambda circle: (-circle.radius, circle.number))
-    return TopicMap(WIDTH, HEIGHT, tuple(circles), plane.kept)
+    return TopicMap(WIDTH, HEIGHT, tuple(circles), plane.kept, len(circles) <= MOST_NAMES)
+
+
+def _name(topic: Topic) -> str:
+    return topic.label[0] if topic.label else topic.words[0].text
 
 
 def _told(topic: Topic) -> str:

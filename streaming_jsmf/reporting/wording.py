@@ -33,14 +33,14 @@ def exact(value: float) -> str:
 
 
 def value_text(value: Any) -> str:
-    """A JSON value in a line; None is a hyphen.
+    """A JSON value in a line; None, and a list of nothing, is a hyphen.
 
     Examples
     --------
     >>> value_text(0.000012345), value_text(True), value_text(None), value_text([["a", "b"]])
     ('1.234e-05', 'yes', '-', '[["a", "b"]]')
     """
-    if value is None:
+    if value is None or (isinstance(value, list | tuple) and not value):
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
