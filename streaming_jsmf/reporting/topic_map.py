@@ -10,7 +10,7 @@ import numpy as np
 from streaming_jsmf.reporting.contents import Contents, Floats, Topic
 from streaming_jsmf.reporting.wording import percent
 
-#: Of the drawing, in its own units; half of that on a narrow screen.
+#: Of the drawing, in its own units; a browser scales it to the width that it has.
 WIDTH, HEIGHT = 720.0, 440.0
 
 #: Share of the drawing that all circles cover together.

@@ -20,8 +20,10 @@ def percent(share: float) -> str:
     ('12%', '1.2%', '0.0012%', '100%', '0%')
     >>> percent(0.0099999), percent(0.004), percent(-0.05)
     ('1.0%', '0.40%', '-5.0%')
+    >>> percent(0.0009)
+    '0.090%'
     """
-    for least, digits in ((0.0995, 0), (0.00995, 1), (0.000995, 2)):
+    for least, digits in ((0.0995, 0), (0.00995, 1), (0.000995, 2), (0.0000995, 3)):
         if abs(share) >= least:
             return f"{share:.{digits}%}"
     return f"{100 * share:.2g}%"

@@ -44,10 +44,6 @@ def report(
         If there is no model, it lists fewer words than asked for, or the page cannot be at ``out``.
     StoreError
         If the model or its counts are damaged.
-
-    Examples
-    --------
-    ``report("nips.zarr", "nips.html")``
     """
     source, target = store_path(model, "a model"), store_path(out, "a report")
     _require_place(source, target, overwrite)
