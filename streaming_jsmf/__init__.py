@@ -27,6 +27,7 @@ _EXPORTS = {
     "open_corpus": "streaming_jsmf.corpus",
     "open_model": "streaming_jsmf.model.store",
     "open_moments": "streaming_jsmf.moments.reader",
+    "report": "streaming_jsmf.workflow.report",
     "scan": "streaming_jsmf.workflow.scan",
     "to_dask_array": "streaming_jsmf.blocks.dask_array",
 }
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from streaming_jsmf.workflow.evaluate import evaluate as evaluate
     from streaming_jsmf.workflow.fit import fit as fit
     from streaming_jsmf.workflow.infer import infer as infer
+    from streaming_jsmf.workflow.report import report as report
     from streaming_jsmf.workflow.scan import scan as scan
 
 

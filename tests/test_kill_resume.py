@@ -120,15 +120,20 @@ def resume(command: list[str]) -> str:
     return done.stderr
 
 
-def require_kept(log: str, stage: str, kept: set[int], partitions: int) -> None:
-    """The log names exactly the kept partitions as not done again, and commits the others."""
+def require_kept(log: str, stage: str, kept: set[int], partitions: int, orphans: int) -> None:
+    """The log names the kept partitions as not done again, and commits the others.
+
+    A worker process that has lost its parent ends its task, which is then one more that is kept.
+    """
     said = re.search(
         rf"^{stage}: (\d+) of {partitions} partitions were committed by an earlier run .*: (.*)$", log, re.M
     )
     assert said is not None, log
-    assert {int(index) for index in said[2].split(", ")} == kept
+    named = {int(index) for index in said[2].split(", ")}
+    assert kept <= named
+    assert len(named - kept) <= orphans
     committed = re.findall(rf"^{stage}: partition (\d+) committed", log, re.M)
-    assert sorted(map(int, committed)) == sorted(set(range(partitions)) - kept)
+    assert sorted(map(int, committed)) == sorted(set(range(partitions)) - named)
 
 
 def require_nothing_left(store: Path) -> None:
@@ -166,7 +171,7 @@ def test_a_killed_scan_is_finished_by_the_same_command(
     assert ("range" in left["missing"]) == (moment.stage == "range")
     kept = before[moment.stage]
     assert 0 < len(kept) < partitions, "killed in the middle"
-    require_kept(log, moment.stage, set(kept), partitions)
+    require_kept(log, moment.stage, set(kept), partitions, orphans=2 if scheduler == "processes" else 0)
     for stage, known in before.items():
         after = notes(store, stage)
         assert sorted(after) == list(range(partitions))

@@ -12,6 +12,7 @@ from streaming_jsmf.cli import options
 from streaming_jsmf.cli.evaluate import evaluate
 from streaming_jsmf.cli.ingest import ingest
 from streaming_jsmf.cli.observation import observed
+from streaming_jsmf.cli.report import report
 from streaming_jsmf.cli.simulate import simulate
 from streaming_jsmf.cli.tables import format_topics, topic_rows, warnings_of
 from streaming_jsmf.config import ScanSettings, StodSettings
@@ -198,4 +199,4 @@ def _print_topics(model: str, words: int | None = None) -> None:
         click.echo(f"warning: {sentence}", err=True)
 
 
-COMMANDS = (ingest, simulate, scan, infer, fit, topics, evaluate, info)
+COMMANDS = (ingest, simulate, scan, infer, fit, topics, evaluate, report, info)

@@ -43,7 +43,14 @@ import numpy as np
 from streaming_jsmf.evaluation import coherence, topic_shape
 from streaming_jsmf.evaluation.factorization import cooccurrence_rows, factorization_errors
 from streaming_jsmf.evaluation.incoherence import incoherence_in_cooccurrence, incoherence_in_documents
-from streaming_jsmf.evaluation.inputs import Cooccurrence, Estimate, Floats, SelectedCounts, TopicArrays
+from streaming_jsmf.evaluation.inputs import (
+    Cooccurrence,
+    Estimate,
+    Floats,
+    Integers,
+    SelectedCounts,
+    TopicArrays,
+)
 from streaming_jsmf.evaluation.matching import Stability, recovery_error, stability
 from streaming_jsmf.evaluation.sketch import estimated_errors
 from streaming_jsmf.evaluation.volume import anchor_points, log_relative_volume
@@ -94,7 +101,7 @@ def evaluate_topics(
     (1.0, {'2015': 0.0, '2021': None}, None)
     """
     result = _factorization(topics, cooccurrence, counts) | _shape(topics, cooccurrence)
-    result |= _counted(topics, counts) | _anchors(topics, cooccurrence, counts, seed)
+    result |= document_metrics(topics.top_words, counts) | _anchors(topics, cooccurrence, counts, seed)
     result["recovery_error"] = None if truth is None else recovery_error(topics.word_topic, truth)
     result["stability"] = _estimate(stability(topics.word_topic, replicas) if replicas else None)
     return result
@@ -133,11 +140,25 @@ def _shape(topics: TopicArrays, cooccurrence: Cooccurrence | None) -> dict[str, 
     }
 
 
-def _counted(topics: TopicArrays, counts: SelectedCounts | None) -> dict[str, Any]:
-    """Coherences of the top words."""
-    if counts is None or topics.top_words.shape[1] < 2:
+def document_metrics(top_words: Integers, counts: SelectedCounts | None) -> dict[str, Any]:
+    """The metrics ``coherence``, ``u_mass`` and ``npmi`` of top words (K, n), shaped as the module's text has it.
+
+    Raises
+    ------
+    ValueError
+        If ``counts`` lacks a top word.
+
+    Examples
+    --------
+    Of four documents two hold each word and one holds both, as chance would have it.
+
+    >>> counts = SelectedCounts(np.array([0, 1]), np.array([[2, 1], [1, 2]]), 4)
+    >>> document_metrics(np.array([[0, 1]]), counts)["npmi"]
+    {'mean': 0.0, 'per_topic': [0.0]}
+    """
+    if counts is None or top_words.shape[1] < 2:
         return dict.fromkeys(("coherence", "u_mass", "npmi"))
-    listed = topics.top_words[:, : max(words for _, words in COHERENCES.values())]
+    listed = top_words[:, : max(words for _, words in COHERENCES.values())]
     places = counts.places(listed)
     if (places < 0).any():
         raise ValueError(f"word {listed[places < 0][0]} is a top word and was not counted")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ from streaming_jsmf.runtime.zarr_arrays import (
     create_group,
     read_array,
     read_attributes,
+    read_panels,
     write_array,
     zarr_store,
 )
@@ -173,11 +174,29 @@ def read_model(
     attributes = _attributes(path)
     digests = attributes["digests"]
     wanted = tuple(digests) if names is None else (*names, *(name for name in optional if name in digests))
+    _require_arrays(path, digests, wanted)
+    arrays = {name: read_array(path, name, ArrayDigest.from_fields(digests[name])) for name in wanted}
+    return Model(arrays, attributes["settings"], attributes["metrics"], attributes["provenance"])
+
+
+def read_model_panels(path: StorePath, name: str) -> Iterator[NDArray[Any]]:
+    """The rows of an array of numbers of a model, a chunk of some MiB at a time, in order.
+
+    Raises
+    ------
+    InputError, StoreError
+        As ``read_model``; values that were altered are told when the last panel has been taken.
+    """
+    digests = _attributes(path)["digests"]
+    _require_arrays(path, digests, (name,))
+    for _, values in read_panels(path, name, ArrayDigest.from_fields(digests[name])):
+        yield values
+
+
+def _require_arrays(path: StorePath, digests: Mapping[str, Any], wanted: tuple[str, ...]) -> None:
     lacking = [name for name in wanted if name not in digests]
     if lacking:
         raise StoreError(f"{path}: this model has no {', '.join(lacking)}; run infer again")
-    arrays = {name: read_array(path, name, ArrayDigest.from_fields(digests[name])) for name in wanted}
-    return Model(arrays, attributes["settings"], attributes["metrics"], attributes["provenance"])
 
 
 def open_model(path: str | os.PathLike[str] | StorePath) -> xr.Dataset:

@@ -34,18 +34,34 @@ def fsync_directory(path: Path) -> None:
 
 
 def write_json(path: StorePath, value: Any) -> None:
-    """Write ``value`` to ``path`` in one step: beside, fsync, rename; behind a URL one write of an object."""
+    """Write ``value`` to ``path`` in one step, see ``write_bytes``."""
+    write_bytes(path, json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False).encode())
+
+
+def write_bytes(path: StorePath, data: bytes) -> None:
+    """Write a file in one step: beside, fsync, rename; behind a URL one write of an object.
+
+    What lies at ``path`` is replaced, and stays as it was on an error.
+    """
     if not isinstance(path, Path):
-        text = json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False)
-        object_store.put(path, text.encode())
+        object_store.put(path, data)
         return
     beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    with beside.open("w", encoding="utf-8") as file:
-        json.dump(value, file, indent=1, sort_keys=True, ensure_ascii=False)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
+    try:
+        with beside.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
     fsync_directory(path.parent)
+
+
+def read_bytes(path: StorePath) -> bytes:
+    """The whole of a file; errors as ``read_text``."""
+    return path.read_bytes() if isinstance(path, Path) else object_store.get(path)
 
 
 def read_text(path: StorePath) -> str:
@@ -58,7 +74,7 @@ def read_text(path: StorePath) -> str:
     StoreError
         If the object store fails.
     """
-    return path.read_text(encoding="utf-8") if isinstance(path, Path) else object_store.get(path).decode()
+    return read_bytes(path).decode()
 
 
 def exists(path: StorePath) -> bool:

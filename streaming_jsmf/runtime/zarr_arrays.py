@@ -146,7 +146,36 @@ def read_array(
         If it is missing, truncated or altered; the message names the array, and the chunk where that can be told.
         Also if an object store fails.
     """
-    place = group / name
+    array = _open_array(group / name, expected, remedy)
+    values = np.empty(array.shape, dtype=object if array.dtype.kind in "OUT" else array.dtype)
+    for panel, part in _chunk_panels(array, group / name, remedy):
+        values[panel] = part
+    if expected is not None and digest(values) != expected:
+        raise _altered(group / name, remedy)
+    return values
+
+
+def read_panels(
+    group: StorePath, name: str, expected: ArrayDigest, *, remedy: str = "make the store again"
+) -> Iterator[tuple[slice, NDArray[Any]]]:
+    """As ``read_array`` for an array of numbers, a chunk of rows at a time: the rows, and their values.
+
+    Only when the last panel has been taken is it known that the values are those of the digest.
+
+    Raises
+    ------
+    StoreError
+        As ``read_array``; for altered values after the last panel.
+    """
+    array, total = _open_array(group / name, expected, remedy), hashlib.sha256()
+    for panel, part in _chunk_panels(array, group / name, remedy):
+        total.update(np.ascontiguousarray(part).data)
+        yield panel, part
+    if ArrayDigest(total.hexdigest(), tuple(array.shape), array.dtype.name) != expected:
+        raise _altered(group / name, remedy)
+
+
+def _open_array(place: StorePath, expected: ArrayDigest | None, remedy: str) -> zarr.Array[Any]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=zarr.errors.UnstableSpecificationWarning)
         try:
@@ -157,22 +186,29 @@ def read_array(
             raise StoreError(
                 f"{place}: array is missing or its metadata is damaged ({reason}); {remedy}"
             ) from error
-        if expected is not None and tuple(array.shape) != expected.shape:
-            raise StoreError(f"{place}: has shape {array.shape}, {expected.shape} was committed; {remedy}")
-        values = np.empty(array.shape, dtype=object if array.dtype.kind in "OUT" else array.dtype)
-        step = int(array.chunks[0]) if array.ndim else 1
-        for number, start in enumerate(range(0, array.shape[0], step)):
-            panel = slice(start, start + step)
-            try:
-                values[panel] = array[panel]
-            except StoreError:
-                raise
-            except Exception as error:
-                # Each codec raises what it likes on a short buffer; every one of them means damage here.
-                chunk = "/".join(["c", str(number), *["0"] * (array.ndim - 1)])
-                raise StoreError(f"{place}/{chunk}: chunk is truncated or damaged; {remedy}") from error
-    if expected is not None and digest(values) != expected:
-        raise StoreError(
-            f"{place}: values differ from the committed digest (a chunk is missing or altered); {remedy}"
-        )
-    return values
+    if expected is not None and tuple(array.shape) != expected.shape:
+        raise StoreError(f"{place}: has shape {array.shape}, {expected.shape} was committed; {remedy}")
+    return array
+
+
+def _chunk_panels(
+    array: zarr.Array[Any], place: StorePath, remedy: str
+) -> Iterator[tuple[slice, NDArray[Any]]]:
+    step = int(array.chunks[0]) if array.ndim else 1
+    for number, start in enumerate(range(0, array.shape[0], step)):
+        panel = slice(start, start + step)
+        try:
+            part = np.asarray(array[panel])
+        except StoreError:
+            raise
+        except Exception as error:
+            # Each codec raises what it likes on a short buffer; every one of them means damage here.
+            chunk = "/".join(["c", str(number), *["0"] * (array.ndim - 1)])
+            raise StoreError(f"{place}/{chunk}: chunk is truncated or damaged; {remedy}") from error
+        yield panel, part
+
+
+def _altered(place: StorePath, remedy: str) -> StoreError:
+    return StoreError(
+        f"{place}: values differ from the committed digest (a chunk is missing or altered); {remedy}"
+    )

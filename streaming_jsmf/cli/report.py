@@ -1,0 +1,21 @@
+"""The verb ``report``."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command()
+@click.argument("model", type=click.Path())
+@click.argument("out", type=click.Path(), metavar="OUT.html")
+@click.option("--words", type=int, default=None, help="Words for each topic.  [default: 10]")
+@click.option("--overwrite", is_flag=True, help="Replace a report that exists.")
+def report(model: str, out: str, words: int | None, overwrite: bool) -> None:
+    """Write what is known of MODEL as one page of HTML that needs nothing else.
+
+    Topics, a map of them, which go together, metrics, warnings, and how the model was made. NPMI and coherence are
+    there once evaluate --corpus has counted the words.
+    """
+    from streaming_jsmf.workflow.report import report as run
+
+    click.echo(f"report: {run(model, out, words=words, overwrite=overwrite)}")

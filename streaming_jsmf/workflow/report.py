@@ -1,0 +1,73 @@
+"""Model -> one self-contained HTML page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.reporting.page import FIRST_LINES, render
+from streaming_jsmf.runtime.files import StorePath, exists, is_free, read_bytes, store_path, write_bytes
+from streaming_jsmf.workflow.report_contents import read_contents
+
+
+def report(
+    model: str | Path | StorePath,
+    out: str | Path | StorePath,
+    *,
+    words: int | None = None,
+    overwrite: bool = False,
+) -> StorePath:
+    """Write what is known of a model, of any engine, as a page of HTML. No pass over documents.
+
+    The page holds its style and drawings, and opens from a disk without a network. The same model gives the same
+    bytes. ``word_topic`` is read in panels, so that memory does not grow with N x K.
+
+    Parameters
+    ----------
+    model
+        Path or URL of a model.
+    out
+        Path or URL of the page, such as ``topics.html``; its directory is there.
+    words
+        Words of each topic. None: 10, or as many as are listed.
+    overwrite
+        Replace a report that is there; any other file stays.
+
+    Returns
+    -------
+    StorePath
+        Where the page is.
+
+    Raises
+    ------
+    InputError
+        If there is no model, it lists fewer words than asked for, or the page cannot be at ``out``.
+    StoreError
+        If the model or its counts are damaged.
+    """
+    source, target = store_path(model, "a model"), store_path(out, "a report")
+    _require_place(source, target, overwrite)
+    page = render(read_contents(source, words))
+    write_bytes(target, page.encode())
+    return target
+
+
+def _require_place(model: StorePath, target: StorePath, overwrite: bool) -> None:
+    """Refuse a place where no page can be, before any work is done for it."""
+    if isinstance(target, Path):
+        if target.is_dir():
+            raise InputError(
+                f"{target}: is a directory; give the name of a file, such as {target / 'topics.html'}"
+            )
+        if not target.parent.is_dir():
+            raise InputError(f"{target.parent}: no directory is here; make it, or give another path")
+        if isinstance(model, Path) and target.resolve().is_relative_to(model.resolve()):
+            raise InputError(f"{target}: lies inside the model; give a path outside of it")
+    if is_free(target):
+        return
+    if not overwrite:
+        raise InputError(f"{target}: exists already; give another path, or --overwrite to replace a report")
+    if not exists(target) or not read_bytes(target).startswith(FIRST_LINES.encode()):
+        raise InputError(
+            f"{target}: is not a report of ours and is not replaced; give another path, or delete it"
+        )
