@@ -14,7 +14,13 @@ from benchmarks.topic_models import LISTED, MODELS, write_corpus
 from streaming_jsmf.evaluation.matching import match_topics
 from tests.corpora import Planted, planted
 
-PACKAGES = {"gensim": "gensim", "tomotopy": "tomotopy", "scikit": "sklearn", "lr": "streaming_jsmf"}
+PACKAGES = {
+    "gensim": "gensim",
+    "tomotopy": "tomotopy",
+    "scikit": "sklearn",
+    "lr": "streaming_jsmf",
+    "stod": "streaming_jsmf",
+}
 K, N_WORDS = 3, 40
 
 

@@ -149,7 +149,12 @@ def require_nothing_left(store: Path) -> None:
 
 @pytest.mark.parametrize(
     ("scheduler", "moment"),
-    [("threads", EARLY), ("threads", LATE), ("threads", PROJECTION), ("processes", LATE)],
+    [
+        ("threads", EARLY),
+        pytest.param("threads", LATE, marks=pytest.mark.slow),
+        ("threads", PROJECTION),
+        ("processes", LATE),
+    ],
     ids=["early", "late", "projection", "processes"],
 )
 def test_a_killed_scan_is_finished_by_the_same_command(

@@ -213,7 +213,9 @@ def test_the_work_s_own_error_goes_before_that_of_a_listener() -> None:
 # --- the log in JSON
 
 
-@pytest.mark.parametrize("scheduler", ["threads", "processes", "cluster"])
+@pytest.mark.parametrize(
+    "scheduler", ["threads", pytest.param("processes", marks=pytest.mark.slow), "cluster"]
+)
 def test_the_log_of_a_scan(scheduler: str, corpus: Path, tmp_path: Path) -> None:
     log, store = tmp_path / "log.jsonl", tmp_path / "m"
     before = datetime.now(UTC)

@@ -28,13 +28,15 @@ def test_enn_is_beside_alternating_projections(tmp_path: Path) -> None:
     rows = table(corpus, tmp_path / "out")
     names = rows[0]
     lines = [dict(zip(names, row, strict=True)) for row in rows[2:]]
-    assert len(lines) == 2 * 6
+    assert len(lines) == 2 * 7
     for k in ("3", "4"):
         of_k = {line["method"]: line for line in lines if line["K"] == k}
         first, enn = of_k["AP + AW"], of_k["ENN + LAW"]
         assert (first["anchors shared"], float(first["mean L1"])) == (k, 0.0)
         assert float(enn["Y Y' off"]) < 0.01
         assert float(enn["mean L1"]) < 0.1
+        # Another choice of anchors, on the same Y.
+        assert float(of_k["ENN + SoftClique"]["Y Y' off"]) == float(enn["Y Y' off"])
         # Bare AW is what rectification is for; a table in which it looks alike compares nothing.
         assert float(of_k["no rectification, AW"]["mean L1"]) > float(enn["mean L1"])
         assert np.isfinite(

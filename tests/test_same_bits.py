@@ -24,8 +24,10 @@ SETTINGS = ("--max-topics", "40", "--partition-nonzeros", "9000")
 EXECUTIONS = [
     ("synchronous", 1),
     *(("threads", workers) for workers in (1, 2, 3)),
-    *(("processes", workers) for workers in (1, 2)),
-    *(("cluster", workers) for workers in (1, 2, 3)),
+    pytest.param("processes", 1, marks=pytest.mark.slow),
+    ("processes", 2),
+    *(pytest.param("cluster", workers, marks=pytest.mark.slow) for workers in (1, 2)),
+    ("cluster", 3),
 ]
 
 

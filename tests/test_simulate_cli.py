@@ -104,7 +104,7 @@ def test_an_existing_target_is_refused_and_kept(tmp_path: Path, capsys: pytest.C
     assert list(tmp_path.iterdir()) == [target]
 
 
-@pytest.mark.parametrize("scheduler", ["threads", "processes"])
+@pytest.mark.parametrize("scheduler", [pytest.param("threads", marks=pytest.mark.slow), "processes"])
 def test_a_killed_simulation_is_finished_by_the_same_command(scheduler: str, tmp_path: Path) -> None:
     # Many topics make small batches, here of 2000 documents, and so quick parts.
     arguments = ["--vocabulary-size", "600", "--topics", "500", "--mean-length", "10", "--zipf", "1"]
