@@ -934,11 +934,18 @@ def test_the_local_cluster_is_as_quiet_as_the_other_schedulers(corpus: Path, tmp
     assert foreign == []
 
 
+OTHER_INTERRUPTS = [("synchronous", True), ("threads", True), ("processes", False)]
+
+
 @pytest.mark.parametrize(
-    "terminal",
-    [False, True],
+    ("scheduler", "terminal"),
+    [
+        ("synchronous", False),
+        ("threads", False),
+        ("processes", True),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in OTHER_INTERRUPTS),
+    ],
 )
-@pytest.mark.parametrize("scheduler", ["synchronous", "threads", "processes"])
 def test_an_interrupt_in_the_middle_of_a_scan(
     scheduler: str, terminal: bool, many_documents: Path, tmp_path: Path
 ) -> None:

@@ -144,7 +144,7 @@ def shards(corpus: Path) -> dict[str, str]:
     return {shard.name: shard.sha256 for shard in open_corpus(corpus).shards}
 
 
-@pytest.mark.parametrize("verb", ["ingest", "simulate"])
+@pytest.mark.parametrize("verb", ["ingest", pytest.param("simulate", marks=pytest.mark.slow)])
 def test_corpora_made_over_tcp_are_the_same_bytes(verb: str, cluster: Cluster, tmp_path: Path) -> None:
     texts = tmp_path / "texts.jsonl"
     texts.write_text("".join(f'{{"text": "word{i % 9} word{i % 7} word{i % 5} tree"}}\n' for i in range(200)))
@@ -234,7 +234,7 @@ def test_a_command_that_is_killed_is_finished_on_the_same_cluster(
     ("key", "value", "said"),
     [
         ("NO_WORKERS_TIMEOUT", "1s", "had no worker for longer than"),
-        ("ALLOWED_FAILURES", "0", "1 workers of tcp://"),
+        pytest.param("ALLOWED_FAILURES", "0", "1 workers of tcp://", marks=pytest.mark.slow),
     ],
 )
 def test_a_cluster_that_gives_up_ends_the_command(

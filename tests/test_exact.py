@@ -98,6 +98,7 @@ def test_documents_multiplied_in_several_chunks(
     )
 
 
+@pytest.mark.slow
 def test_a_killed_scan_goes_on_with_the_same_bits(tmp_path: Path) -> None:
     corpus = write_corpus(
         tmp_path / "corpus", planted(600, 500, 10, length=60, seed=3).counts, row_group_rows=25

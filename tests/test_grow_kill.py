@@ -90,12 +90,12 @@ MOMENTS: dict[str, Callable[[Path, int, object], bool]] = {
 
 CASES = [
     ("added", "at once"),
-    ("added", "scan 1"),
+    pytest.param("added", "scan 1", marks=pytest.mark.slow),
     ("removed", "scan 2"),
     ("merged", "copying"),
-    ("united", "beside"),
+    pytest.param("united", "beside", marks=pytest.mark.slow),
     ("united", "scan 2"),
-    ("replaced", "beside"),
+    pytest.param("replaced", "beside", marks=pytest.mark.slow),
     ("replaced", "last"),
 ]
 

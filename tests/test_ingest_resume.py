@@ -201,6 +201,7 @@ def test_a_killed_ingest_is_finished_by_the_same_command(
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+@pytest.mark.slow
 def test_an_ingest_killed_again_and_again_ends_with_the_same_bytes(folder: Path, tmp_path: Path) -> None:
     target, partial = tmp_path / "out", tmp_path / "out.partial"
     for workers, moment in enumerate((EARLY, WRITE), start=1):

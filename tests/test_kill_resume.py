@@ -187,6 +187,7 @@ def test_a_killed_scan_is_finished_by_the_same_command(
     require_nothing_left(store)
 
 
+@pytest.mark.slow
 def test_a_scan_killed_again_and_again_ends_with_the_same_bits(
     corpus: Path, undisturbed: Path, partitions: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

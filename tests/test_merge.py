@@ -105,7 +105,9 @@ def test_a_chain_in_one_command_or_two_or_from_the_other_side(
 
 
 @pytest.mark.parametrize(
-    "execution", [Execution("threads", 3), Execution("processes", 2)], ids=lambda e: e.scheduler
+    "execution",
+    [Execution("threads", 3), pytest.param(Execution("processes", 2), marks=pytest.mark.slow)],
+    ids=lambda e: e.scheduler,
 )
 def test_the_bits_of_a_merge_do_not_depend_on_the_scheduler(
     execution: Execution, folder: Path, store: Path, tmp_path: Path

@@ -106,7 +106,9 @@ def _opened(store: Path) -> Moments:
 
 
 @pytest.mark.parametrize(
-    "execution", [Execution("threads", 3), Execution("processes", 2)], ids=lambda e: e.scheduler
+    "execution",
+    [Execution("threads", 3), pytest.param(Execution("processes", 2), marks=pytest.mark.slow)],
+    ids=lambda e: e.scheduler,
 )
 def test_the_scheduler_changes_no_bit(execution: Execution, folder: Path, tmp_path: Path) -> None:
     scanned(folder / "c", tmp_path / "m", BY_YEAR, execution=execution)

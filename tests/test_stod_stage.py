@@ -165,7 +165,7 @@ def test_merging_over_other_words(folder: Path, tmp_path: Path) -> None:
     assert not changed(folder / "a", without, merge=[tmp_path / "second1"]).settings.third_moment
 
 
-EXECUTIONS = [("threads", 3), ("processes", 2), ("cluster", 2)]
+EXECUTIONS = [("threads", 3), pytest.param("processes", 2, marks=pytest.mark.slow), ("cluster", 2)]
 
 
 @pytest.mark.parametrize(("scheduler", "workers"), EXECUTIONS)
