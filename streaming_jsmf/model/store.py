@@ -6,9 +6,8 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import xarray as xr
 import zarr
 from numpy.typing import NDArray
 
@@ -31,6 +30,10 @@ from streaming_jsmf.runtime.zarr_arrays import (
     write_array,
     zarr_store,
 )
+
+if TYPE_CHECKING:
+    # With pandas a third of the start of every command, and only two functions below need it.
+    import xarray as xr
 
 KIND, FORMAT_VERSION = "streaming_jsmf.model", 1
 
@@ -90,6 +93,8 @@ def write_model(path: StorePath, model: Model, *, overwrite: bool = False) -> No
 
 def dataset_of(model: Model) -> xr.Dataset:
     """A model in memory as ``open_model`` shows one, but for the digests of its arrays, which are not copied."""
+    import xarray as xr
+
     variables = _variables(model)
     arrays = {
         name: (variables[name].dimensions, values, _described(variables[name]))
@@ -207,6 +212,8 @@ def open_model(path: str | os.PathLike[str] | StorePath) -> xr.Dataset:
     InputError
         If there is no model at ``path``.
     """
+    import xarray as xr
+
     path = store_path(path, "a model")
     _attributes(path)
     with warnings.catch_warnings():
