@@ -168,7 +168,8 @@ def draw(number: int) -> Fault:
     return Fault(strike, str(rng.choice(schedulers)), int(rng.integers(2, 2 * PARTITIONS - 4)), number)
 
 
-ORDINARY = [Fault(strike, "threads", 12, number) for number, (strike, _) in enumerate(KINDS[:3])]
+#: That a scan is killed is tested elsewhere in every run.
+ORDINARY = [Fault(strike, "threads", 12, number) for number, (strike, _) in enumerate(KINDS[1:3], 1)]
 DRAWN = [draw(number) for number in range(20)]
 
 

@@ -150,7 +150,7 @@ def require_nothing_left(store: Path) -> None:
 @pytest.mark.parametrize(
     ("scheduler", "moment"),
     [
-        ("threads", EARLY),
+        pytest.param("threads", EARLY, marks=pytest.mark.slow),
         pytest.param("threads", LATE, marks=pytest.mark.slow),
         ("threads", PROJECTION),
         ("processes", LATE),
