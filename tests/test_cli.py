@@ -31,19 +31,13 @@ from streaming_jsmf.moments.ledger import Partial
 from streaming_jsmf.moments.stages import RangeStage
 from streaming_jsmf.moments.store import read_store
 from tests.corpora import as_lists, planted, words, write_corpus, write_lists
+from tests.outcomes import Outcome
 
 #: A scan of several partitions in one thread of this process.
 SCAN = ("--partition-nonzeros", "1200", "--scheduler", "synchronous")
 SMALL_SCAN = ("--max-topics", "5", *SCAN)
 
 N_WORDS = 40
-
-
-@dataclass(frozen=True)
-class Outcome:
-    code: int
-    out: str
-    err: str
 
 
 Command = Callable[..., Outcome]

@@ -24,6 +24,7 @@ from streaming_jsmf.workflow.infer import infer
 from streaming_jsmf.workflow.scan import scan
 from streaming_jsmf.workflow.simulate import simulate
 from tests.corpora import Planted
+from tests.outcomes import Outcome, refused
 
 ROOT = Path(__file__).parent.parent
 SCHEMA = json.loads((ROOT / "docs" / "schemas" / "evaluate.schema.json").read_text(encoding="utf-8"))
@@ -32,11 +33,7 @@ QUICK = InferSettings(5, max_iterations=3)
 
 
 @dataclass(frozen=True)
-class Outcome:
-    code: int
-    out: str
-    err: str
-
+class Evaluated(Outcome):
     def document(self) -> dict[str, Any]:
         """What ``--json`` printed, checked against the schema."""
         assert self.code == 0, self.err
@@ -46,14 +43,14 @@ class Outcome:
 
 
 @pytest.fixture
-def evaluate(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+def evaluate(capsys: pytest.CaptureFixture[str]) -> Callable[..., Evaluated]:
     """Run the verb in this process."""
 
-    def call(model: Path, *options: object) -> Outcome:
+    def call(model: Path, *options: object) -> Evaluated:
         capsys.readouterr()
         code = run(["evaluate", str(model), *map(str, options), *SYNCHRONOUS])
         shown = capsys.readouterr()
-        return Outcome(code, shown.out, shown.err)
+        return Evaluated(code, shown.out, shown.err)
 
     return call
 
@@ -106,7 +103,7 @@ def numbers_of(value: Any) -> list[float]:
 
 
 def test_a_model_alone_gives_what_its_moments_allow(
-    evaluate: Callable[..., Outcome], model_path: Path, fitted: Path
+    evaluate: Callable[..., Evaluated], model_path: Path, fitted: Path
 ) -> None:
     shown = evaluate(model_path, "--json").document()
     assert shown["moments"] == str(fitted / "moments")
@@ -122,7 +119,7 @@ def test_a_model_alone_gives_what_its_moments_allow(
 
 
 def test_a_corpus_adds_the_metrics_of_documents(
-    evaluate: Callable[..., Outcome], model_path: Path, corpus_path: Path, documents: Planted
+    evaluate: Callable[..., Evaluated], model_path: Path, corpus_path: Path, documents: Planted
 ) -> None:
     shown = evaluate(model_path, "--corpus", corpus_path, "--json").document()
     assert shown["corpus"]["training"] is True
@@ -138,7 +135,7 @@ def test_a_corpus_adds_the_metrics_of_documents(
 
 
 def test_another_corpus_is_told_from_the_training_corpus(
-    evaluate: Callable[..., Outcome], model_path: Path, corpus_path: Path, tmp_path: Path
+    evaluate: Callable[..., Evaluated], model_path: Path, corpus_path: Path, tmp_path: Path
 ) -> None:
     held_out = Path(shutil.copytree(corpus_path, tmp_path / "held-out"))
     (held_out / "part-00000.parquet").unlink()
@@ -159,7 +156,7 @@ def read_characteristic(model_path: Path) -> list[str]:
 
 @pytest.mark.parametrize("with_corpus", [False, True])
 def test_an_engine_without_anchors_and_correlations_is_evaluated(
-    with_corpus: bool, evaluate: Callable[..., Outcome], tensor_like: Path, fitted: Path, corpus_path: Path
+    with_corpus: bool, evaluate: Callable[..., Evaluated], tensor_like: Path, fitted: Path, corpus_path: Path
 ) -> None:
     options = ["--corpus", corpus_path] if with_corpus else []
     shown = evaluate(tensor_like, *options, "--moments", fitted / "moments", "--json").document()
@@ -178,7 +175,7 @@ def test_an_engine_without_anchors_and_correlations_is_evaluated(
 
 
 def test_without_its_moments_a_warning_says_what_is_missing(
-    evaluate: Callable[..., Outcome], model_path: Path, tensor_like: Path
+    evaluate: Callable[..., Evaluated], model_path: Path, tensor_like: Path
 ) -> None:
     data = json.loads((model_path / "zarr.json").read_text())
     data["attributes"]["provenance"]["moments"] = "/nowhere/m.zarr"
@@ -191,7 +188,7 @@ def test_without_its_moments_a_warning_says_what_is_missing(
 
 
 def test_moments_that_have_changed_are_not_compared_with(
-    evaluate: Callable[..., Outcome], corpus_path: Path, tmp_path: Path
+    evaluate: Callable[..., Evaluated], corpus_path: Path, tmp_path: Path
 ) -> None:
     corpus = Path(shutil.copytree(corpus_path, tmp_path / "corpus"))
     execution = Execution("synchronous")
@@ -205,7 +202,7 @@ def test_moments_that_have_changed_are_not_compared_with(
 
 
 def test_a_truth_and_kept_partitions_give_error_and_stability(
-    evaluate: Callable[..., Outcome], simulated: Path
+    evaluate: Callable[..., Evaluated], simulated: Path
 ) -> None:
     options = ("--truth", simulated / "corpus", "--json")
     shown = evaluate(simulated / "model", *options, "--replicas", 2).document()
@@ -226,7 +223,7 @@ def test_a_truth_and_kept_partitions_give_error_and_stability(
 
 
 def test_the_table_has_a_line_for_each_metric(
-    evaluate: Callable[..., Outcome], simulated: Path, tmp_path: Path
+    evaluate: Callable[..., Evaluated], simulated: Path, tmp_path: Path
 ) -> None:
     model = Path(shutil.copytree(simulated / "model", tmp_path / "model"))
     corpus = simulated / "corpus"
@@ -257,7 +254,7 @@ def test_the_lines_are_the_metrics_of_the_schema() -> None:
 
 
 def test_doubtful_topics_are_told_of_by_both_verbs(
-    evaluate: Callable[..., Outcome], model_path: Path, capsys: pytest.CaptureFixture[str]
+    evaluate: Callable[..., Evaluated], model_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = json.loads((model_path / "zarr.json").read_text())
     data["attributes"]["metrics"]["topic_topic_sum"] = 1.35
@@ -268,17 +265,8 @@ def test_doubtful_topics_are_told_of_by_both_verbs(
     assert expected in capsys.readouterr().err
 
 
-def refused(outcome: Outcome, code: int, *parts: str) -> None:
-    assert outcome.code == code, outcome.err
-    assert outcome.out == ""
-    [line] = outcome.err.splitlines()
-    assert line.startswith("error: ")
-    for part in parts:
-        assert part in line
-
-
 def test_wrong_input_ends_in_one_line(
-    evaluate: Callable[..., Outcome], model_path: Path, corpus_path: Path, simulated: Path, tmp_path: Path
+    evaluate: Callable[..., Evaluated], model_path: Path, corpus_path: Path, simulated: Path, tmp_path: Path
 ) -> None:
     refused(evaluate(tmp_path / "none"), 2, "no model is here")
     refused(evaluate(model_path, "--corpus", tmp_path / "none"), 2, "no corpus at")
@@ -295,7 +283,7 @@ def test_wrong_input_ends_in_one_line(
 
 
 def test_damage_ends_in_one_line(
-    evaluate: Callable[..., Outcome], model_path: Path, corpus_path: Path, simulated: Path, tmp_path: Path
+    evaluate: Callable[..., Evaluated], model_path: Path, corpus_path: Path, simulated: Path, tmp_path: Path
 ) -> None:
     assert evaluate(model_path, "--corpus", corpus_path).code == 0
     [chunk] = (model_path / "evaluation").glob("*/document_pairs/c/0/0")

@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +22,10 @@ from streaming_jsmf.corpus.ingest import work
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.runtime.schedulers import Execution
 from streaming_jsmf.workflow.ingest import IngestRequest, ingest
+from tests.outcomes import Outcome
 
 LOOSE = ("--stop-words", "none", "--min-distinct-words", "0", "--min-tokens", "0")
 PROGRESS = re.compile(r"^\w+: (part \d+ committed|finished in) .*\n", re.MULTILINE)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    code: int
-    out: str
-    err: str
 
 
 Command = Callable[..., Outcome]

@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +27,7 @@ from streaming_jsmf.runtime.files import store_path
 from streaming_jsmf.workflow.report_contents import read_contents
 from tests.corpora import planted, write_corpus
 from tests.html_pages import Element, parse
+from tests.outcomes import Outcome, refused
 from tests.stores import scanned
 from tests.test_report_page import HOSTILE
 
@@ -62,13 +62,6 @@ def model_path(request: pytest.FixtureRequest, stores: Path, tmp_path: Path) -> 
 @pytest.fixture
 def anchored(stores: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(stores / "lr-jsmf", tmp_path / "model"))
-
-
-@dataclass(frozen=True)
-class Outcome:
-    code: int
-    out: str
-    err: str
 
 
 @pytest.fixture
@@ -275,15 +268,6 @@ def test_more_or_fewer_words_can_be_asked_for(
         out = tmp_path / f"{words}.html"
         assert verb("report", anchored, out, "--words", words).code == 0
         assert {len(row.all("li")) for row in table_rows(page_at(out))} == {words}
-
-
-def refused(outcome: Outcome, code: int, *parts: str) -> None:
-    assert outcome.code == code, outcome.err
-    assert outcome.out == ""
-    [line] = outcome.err.splitlines()
-    assert line.startswith("error: ")
-    for part in parts:
-        assert part in line
 
 
 def test_wrong_input_ends_in_one_line(

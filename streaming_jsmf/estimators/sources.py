@@ -17,6 +17,7 @@ from streaming_jsmf.blocks.units import list_units
 from streaming_jsmf.corpus import Corpus, CorpusWriter, open_corpus
 from streaming_jsmf.corpus.documents import BATCH_NONZEROS, Documents, narrow_counts
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.linalg.panels import panels
 
 #: Counts beyond these are refused or lost where a corpus is read: below the second a float32 has no digits left.
 LARGEST_COUNT, SMALLEST_COUNT = np.iinfo(np.int32).max, np.finfo(np.float32).tiny
@@ -52,8 +53,8 @@ def matrix_blocks(X: Any) -> Iterator[csr_array[Any]]:
     """The rows of a CSR or dense matrix (documents x words), about a million nonzeros at a time."""
     nonzeros = X.size  # of a sparse matrix what it stores
     step = max(1, int(BATCH_NONZEROS * X.shape[0] / max(nonzeros, 1)))
-    for start in range(0, X.shape[0], step):
-        yield _tidy(X[start : start + step])
+    for rows in panels(X.shape[0], step):
+        yield _tidy(X[rows])
 
 
 def dask_shape(X: Any) -> tuple[float, int]:

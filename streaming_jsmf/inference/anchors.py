@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from streaming_jsmf.linalg.panels import panels
+
 Floats = NDArray[np.float64]
 #: Word ids of each anchor: one as a rule, several for a tandem anchor.
 Groups = Sequence[Sequence[int]]
@@ -205,8 +207,8 @@ def pivots_among(rows: Floats, ids: NDArray[np.int64], n_topics: int, given: Gro
                 "for; lower --topics" + (", or give other anchor words" if number < len(given) else "")
             )
         direction = remainder / length
-        for start in range(0, len(rows), BLOCK_ROWS):
-            part = rows[start : start + BLOCK_ROWS]
+        for panel in panels(len(rows), BLOCK_ROWS):
+            part = rows[panel]
             part -= np.outer(part @ direction, direction)
         pivots.append(length)
     groups = tuple(tuple(int(ids[place]) for place in group) for group in places)

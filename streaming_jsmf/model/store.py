@@ -32,7 +32,7 @@ from streaming_jsmf.runtime.zarr_arrays import (
 )
 
 if TYPE_CHECKING:
-    # With pandas a third of the start of every command, and only two functions below need it.
+    # With pandas a fifth of the start of every command, and only two functions below need it.
     import xarray as xr
 
 KIND, FORMAT_VERSION = "streaming_jsmf.model", 1

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from streaming_jsmf.linalg.panels import panels
+
 #: Rows drawn; where no more are left than that, all are taken and the answer is exact.
 SAMPLED_ROWS = 256
 
@@ -66,8 +68,7 @@ def omitted_mass(rectified: NDArray[np.float64], checked_words: int, seed: int =
 def _negative_sums(rows: NDArray[np.float64], chosen: NDArray[np.int64]) -> NDArray[np.float64]:
     """Sum of what is negative in each chosen row of Y Y', with its sign turned."""
     sums = np.empty(chosen.size)
-    for start in range(0, chosen.size, BLOCK_ROWS):
-        part = slice(start, start + BLOCK_ROWS)
+    for part in panels(chosen.size, BLOCK_ROWS):
         product = rows[chosen[part]] @ rows.T
         sums[part] = -np.minimum(product, 0.0, out=product).sum(axis=1)
     return sums
