@@ -28,8 +28,8 @@ import pyarrow.parquet as pq
 
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.documents import iter_documents
-from streaming_jsmf.runtime.memory import peak_memory
-from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.memory import peak_memory
 from streaming_jsmf.workflow.ingest import IngestRequest, ingest
 
 SAMPLE = 200  # documents counted again by hand

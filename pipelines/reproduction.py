@@ -24,11 +24,11 @@ from streaming_jsmf.evaluation.matching import match_topics, yy_error
 from streaming_jsmf.evaluation.summary import evaluate_topics
 from streaming_jsmf.inference.law import AnchorRules, AnchorWordTopics, anchor_words, low_rank_anchor_words
 from streaming_jsmf.inference.words import prominent_words
+from streaming_jsmf.jobs.events import silent
+from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.moments.manifest import load_partitions
 from streaming_jsmf.moments.partition import load_block
 from streaming_jsmf.moments.reader import Moments
-from streaming_jsmf.runtime.blas import single_blas_thread
-from streaming_jsmf.runtime.events import silent
 from streaming_jsmf.workflow.ingest import IngestRequest, ingest
 from streaming_jsmf.workflow.rectify import rectify
 

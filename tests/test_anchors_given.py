@@ -13,9 +13,9 @@ from streaming_jsmf.cli.main import run
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.inference.anchors import DegenerateAnchorsError, RejectedAnchorError
 from streaming_jsmf.inference.law import AnchorRules, anchor_words, low_rank_anchor_words
+from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.model.store import read_model
 from streaming_jsmf.moments.reader import Moments
-from streaming_jsmf.runtime.schedulers import Execution
 from tests import reference_anchors as oracle
 from tests.reference import row_normalised
 from tests.test_anchors_rows import EVERYWHERE, factor

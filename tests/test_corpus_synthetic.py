@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from streaming_jsmf.corpus import open_corpus, read_truth, simulate_lda, simulate_truth
+from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.documents import iter_documents
 from streaming_jsmf.corpus.format import read_manifest, verify_corpus
-from streaming_jsmf.corpus.simulate import documents as drawing
-from streaming_jsmf.corpus.simulate import write as writing
-from streaming_jsmf.corpus.simulate.truth import ANCHOR_PROBABILITY, Law, make_law
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.runtime.events import PartitionCommitted, StageFinished, StageStarted
-from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.jobs.events import PartitionCommitted, StageFinished, StageStarted
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.simulation import documents as drawing
+from streaming_jsmf.simulation import read_truth, simulate_lda, simulate_truth
+from streaming_jsmf.simulation import write as writing
+from streaming_jsmf.simulation.truth import ANCHOR_PROBABILITY, Law, make_law
 
 SIZES = {"n_words": 300, "n_topics": 4, "seed": 7}
 ALONE = Execution("synchronous")

@@ -9,7 +9,7 @@ import numpy as np
 from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.moments.engine import Job, Link, Part, commit_fold, commit_part
 from streaming_jsmf.moments.ledger import Ledger, Partial
-from streaming_jsmf.runtime.zarr_arrays import create_group
+from streaming_jsmf.storage.arrays import create_group
 
 
 class Adding:

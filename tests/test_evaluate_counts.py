@@ -28,6 +28,8 @@ from streaming_jsmf.config import InferSettings, ScanSettings
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.evaluation.inputs import sketch_probes
+from streaming_jsmf.jobs.events import Event, StageStarted
+from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.model.counts import (
     StoredCounts,
     counts_path,
@@ -38,9 +40,7 @@ from streaming_jsmf.model.counts import (
 from streaming_jsmf.model.store import Model, open_model, read_model, write_model
 from streaming_jsmf.moments.ledger import Partial
 from streaming_jsmf.moments.word_counts import CountStage, SketchProbes, WordSelection, WordTally
-from streaming_jsmf.runtime.events import Event, StageStarted
-from streaming_jsmf.runtime.files import store_path
-from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.workflow.count_words import counts_of
 from streaming_jsmf.workflow.infer import infer
 from streaming_jsmf.workflow.scan import scan

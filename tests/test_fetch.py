@@ -23,8 +23,8 @@ from pathlib import Path
 import pooch
 import pytest
 
-from streaming_jsmf.corpus.fetch import RemoteFile, fetch_files
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.sources.fetch import RemoteFile, fetch_files
 
 PAGE = "https://example.org/the-set"
 BODY = bytes(range(256)) * 12_000  # more than one piece of a download
@@ -294,7 +294,7 @@ def test_a_refused_request_leaves_no_connection_open(site, tmp_path, url):
 def test_a_killed_download_leaves_nothing_under_the_name(site, tmp_path, how):
     site.answers["/a"] = Answer(BODY[:-1], length=len(BODY), hold=True)
     call = f"fetch_files([RemoteFile('a', '{site.url}/a')], Path({str(tmp_path)!r}), page='', progress=False)"
-    code = f"from pathlib import Path\nfrom streaming_jsmf.corpus.fetch import *\n{call}"
+    code = f"from pathlib import Path\nfrom streaming_jsmf.sources.fetch import *\n{call}"
     child = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
     try:
         while not has_bytes(tmp_path):

@@ -24,10 +24,10 @@ from hypothesis import strategies as st
 
 from streaming_jsmf.corpus import Corpus, Curation, curation, open_corpus
 from streaming_jsmf.corpus.format import read_manifest, verify_corpus
-from streaming_jsmf.corpus.ingest import counts, repeats, run, work
 from streaming_jsmf.corpus.stop_words import load_stop_words
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.ingestion import counts, repeats, run, work
+from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.workflow.ingest import IngestRequest, ingest
 
 #: Keeps all that can be kept.
@@ -373,7 +373,7 @@ def test_small_tasks_change_no_document(tmp_path: Path, monkeypatch: pytest.Monk
     plain = make(source, tmp_path / "out", rules)
     monkeypatch.setattr(work, "GROUP_BYTES", (1, 1))
     monkeypatch.setattr(run, "TOKENS_PER_SHARD", 50)
-    monkeypatch.setattr("streaming_jsmf.corpus.sources.text_records.BATCH_BYTES", 1000)
+    monkeypatch.setattr("streaming_jsmf.sources.text.records.BATCH_BYTES", 1000)
     pieces = make(source, tmp_path / "pieces", rules, tokens_per_shard=50)
     assert len(pieces.shards) > 20
     assert rows_of(pieces) == rows_of(plain)
@@ -602,8 +602,8 @@ def test_a_repeated_id_is_put_aside_with_its_words(tmp_path: Path) -> None:
 def test_rows_of_the_quarantine_count_from_the_start_of_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streaming_jsmf.corpus.sources.text_lines.UNIT_BYTES", 100)
-    monkeypatch.setattr("streaming_jsmf.corpus.sources.text_parquet.UNIT_BYTES", 1)
+    monkeypatch.setattr("streaming_jsmf.sources.text.lines.UNIT_BYTES", 100)
+    monkeypatch.setattr("streaming_jsmf.sources.text.parquet.UNIT_BYTES", 1)
     (tmp_path / "in").mkdir()
     lines = [json.dumps({"id": f"a{i}", "text": f"word{i} is here"}) for i in range(40)]
     bad = (0, 13, 14, 39)
@@ -634,7 +634,7 @@ def test_rows_of_the_quarantine_count_from_the_start_of_the_file(
 def test_documents_without_ids_are_numbered_over_all_units(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streaming_jsmf.corpus.sources.text_lines.UNIT_BYTES", 100)
+    monkeypatch.setattr("streaming_jsmf.sources.text.lines.UNIT_BYTES", 100)
     (tmp_path / "in").mkdir()
     for name in "ab":
         lines = [json.dumps({"text": f"word{i} is here"}) for i in range(20)]

@@ -21,10 +21,10 @@ import dask
 import pytest
 
 from streaming_jsmf.cli.main import run
-from streaming_jsmf.corpus.ingest import work
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
-from streaming_jsmf.runtime.events import Event, Listener, StageStarted, silent
-from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.ingestion import work
+from streaming_jsmf.jobs.events import Event, Listener, StageStarted, silent
+from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.workflow.ingest import IngestRequest, ingest
 
 POLL_SECONDS = 0.001
@@ -33,7 +33,7 @@ N_FILES = 12
 #: The command line with a group of units for each file; else 16 MB of text would be needed to have several.
 MAIN = """
 from streaming_jsmf.cli.main import main
-from streaming_jsmf.corpus.ingest import work
+from streaming_jsmf.ingestion import work
 work.GROUP_BYTES = (1, 1)
 main()
 """

@@ -21,8 +21,8 @@ import pytest
 
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.runtime import lock as locks
-from streaming_jsmf.runtime.lock import lock_path, read_owner, sole_writer, this_process
+from streaming_jsmf.jobs import lock as locks
+from streaming_jsmf.jobs.lock import lock_path, read_owner, sole_writer, this_process
 from tests.corpora import planted, write_corpus
 
 SETTINGS = ("--max-topics", "20", "--partition-nonzeros", "2000", "--scheduler", "threads", "--workers", "1")

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.evaluation.matching import yy_error
+from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.merge import recover_store
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.store import read_store
-from streaming_jsmf.runtime.schedulers import Execution
 from tests import reference
 from tests.corpora import planted, words, write_corpus
 from tests.stores import SMALL, changed, dense, digests, half, partial_names, rename_words, scanned

@@ -14,11 +14,11 @@ import xarray as xr
 from streaming_jsmf import InferSettings, ScanSettings, fit, infer, open_model, scan
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.evaluation.matching import match_topics, yy_error
+from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.simplex import simplex_least_squares
 from streaming_jsmf.model.store import read_model, write_model
 from streaming_jsmf.model.variables import MODEL_VARIABLES
 from streaming_jsmf.moments.reader import Moments
-from streaming_jsmf.runtime.schedulers import Execution
 from tests import reference, reference_anchors
 from tests.corpora import Planted
 

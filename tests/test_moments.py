@@ -19,12 +19,12 @@ from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError, TooFewFactorsError
 from streaming_jsmf.evaluation.matching import yy_error
+from streaming_jsmf.jobs.events import Event, PartitionCommitted
+from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.partition import load_partition
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.scan import scan_corpus, scan_memory
 from streaming_jsmf.moments.stages import RangeStage
-from streaming_jsmf.runtime.events import Event, PartitionCommitted
-from streaming_jsmf.runtime.schedulers import Execution
 from streaming_jsmf.workflow.scan import scan
 from tests import reference
 from tests.corpora import Planted, planted, write_corpus

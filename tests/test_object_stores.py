@@ -26,7 +26,7 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.model.store import open_model, read_model
 from streaming_jsmf.moments.ledger import Ledger
 from streaming_jsmf.moments.store import read_store
-from streaming_jsmf.runtime.files import child_names, store_path
+from streaming_jsmf.storage.paths import child_names, store_path
 from tests.corpora import Planted, planted, words, write_corpus
 
 SETTINGS = ("--max-topics", "5", "--partition-nonzeros", "3000")

@@ -28,7 +28,7 @@ from streaming_jsmf.cli.meter import Meter
 from streaming_jsmf.cli.progress import Lines
 from streaming_jsmf.config import fingerprint
 from streaming_jsmf.errors import InputError, LogError, StoreError
-from streaming_jsmf.runtime.events import (
+from streaming_jsmf.jobs.events import (
     Commits,
     Cost,
     Event,
@@ -40,9 +40,9 @@ from streaming_jsmf.runtime.events import (
     silent,
     watch_commits,
 )
-from streaming_jsmf.runtime.performance import reported
-from streaming_jsmf.runtime.provenance import package_versions
-from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.performance import reported
+from streaming_jsmf.storage.provenance import package_versions
 from streaming_jsmf.workflow.ingest import ingest
 from tests.corpora import planted, write_corpus
 

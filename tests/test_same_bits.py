@@ -15,7 +15,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from streaming_jsmf.cli.main import run
-from streaming_jsmf.runtime.blas import single_blas_thread
+from streaming_jsmf.linalg.blas import single_blas_thread
 from tests.corpora import planted, write_corpus
 
 #: Factors wide enough for BLAS to use several threads if it may: with small matrices it never does.

@@ -22,13 +22,13 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming_jsmf.corpus.sources import docword, grouped, h5ad, npz
-from streaming_jsmf.corpus.sources.base import BadRecords, Unit
-from streaming_jsmf.corpus.sources.docword import DocwordOptions, DocwordSource
-from streaming_jsmf.corpus.sources.h5ad import H5adOptions, H5adSource
-from streaming_jsmf.corpus.sources.matrix_market import MatrixMarketOptions, MatrixMarketSource
-from streaming_jsmf.corpus.sources.npz import NpzOptions, NpzSource
 from streaming_jsmf.errors import InputError, StreamingJSMFError
+from streaming_jsmf.sources.base import BadRecords, Unit
+from streaming_jsmf.sources.counts import docword, grouped, h5ad, npz
+from streaming_jsmf.sources.counts.docword import DocwordOptions, DocwordSource
+from streaming_jsmf.sources.counts.h5ad import H5adOptions, H5adSource
+from streaming_jsmf.sources.counts.matrix_market import MatrixMarketOptions, MatrixMarketSource
+from streaming_jsmf.sources.counts.npz import NpzOptions, NpzSource
 
 WORDS = ("ant", "bee", "cat", "dog", "eel")
 # Three documents, the second one empty; the lines after the header are 4 to 8.

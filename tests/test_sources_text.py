@@ -25,16 +25,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_jsmf.corpus.sources import baskets, text_files, text_lines, text_parquet, text_records
-from streaming_jsmf.corpus.sources.base import BadRecords
-from streaming_jsmf.corpus.sources.baskets import BasketOptions, BasketSource
-from streaming_jsmf.corpus.sources.files import bare_suffix, find_files, list_files
-from streaming_jsmf.corpus.sources.guess import guess_reader
-from streaming_jsmf.corpus.sources.registry import check_options
-from streaming_jsmf.corpus.sources.text import TextOptions, TextSource
-from streaming_jsmf.corpus.sources.text_files import TextFilesOptions, TextFilesSource
-from streaming_jsmf.corpus.tokens.tokenizer import Tokenizer
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.sources.base import BadRecords
+from streaming_jsmf.sources.files import bare_suffix, find_files, list_files
+from streaming_jsmf.sources.guess import guess_reader
+from streaming_jsmf.sources.registry import check_options
+from streaming_jsmf.sources.tables import baskets
+from streaming_jsmf.sources.tables.baskets import BasketOptions, BasketSource
+from streaming_jsmf.sources.text import folder as text_files
+from streaming_jsmf.sources.text import lines as text_lines
+from streaming_jsmf.sources.text import parquet as text_parquet
+from streaming_jsmf.sources.text import records as text_records
+from streaming_jsmf.sources.text.folder import TextFilesOptions, TextFilesSource
+from streaming_jsmf.sources.text.reader import TextOptions, TextSource
+from streaming_jsmf.tokens.tokenizer import Tokenizer
 
 ACTION = (
     "mend",

@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from streaming_jsmf.corpus.hashing import hash_values
-from streaming_jsmf.corpus.sources import ratings, shuffle, tables
-from streaming_jsmf.corpus.sources.base import BadRecords, Unit
-from streaming_jsmf.corpus.sources.ratings import RatingsOptions, RatingsSource
-from streaming_jsmf.corpus.sources.shuffle import n_buckets_for
-from streaming_jsmf.corpus.sources.triples import TriplesOptions, TriplesSource
 from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.sources.base import BadRecords, Unit
+from streaming_jsmf.sources.tables import ratings, shuffle, tables
+from streaming_jsmf.sources.tables.ratings import RatingsOptions, RatingsSource
+from streaming_jsmf.sources.tables.shuffle import n_buckets_for
+from streaming_jsmf.sources.tables.triples import TriplesOptions, TriplesSource
 
 LARGEST = 2**31 - 1
 BUCKET = Unit("the bucket")
@@ -476,7 +476,7 @@ def test_buckets_grow_with_the_rows(tmp_path, monkeypatch):
 
 
 def test_row_groups_are_units_and_their_rows_have_places(tmp_path, monkeypatch):
-    monkeypatch.setattr("streaming_jsmf.corpus.sources.text_parquet.UNIT_BYTES", 1)
+    monkeypatch.setattr("streaming_jsmf.sources.text.parquet.UNIT_BYTES", 1)
     table = pa.table({**ROWS, "count": [1, 2, 0]})
     source = parquet_source(tmp_path, table, row_group_size=1)
     units = source.units()

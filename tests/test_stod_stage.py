@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.config import InferSettings, ScanSettings, StodSettings
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
+from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.tensor import unpacked
 from streaming_jsmf.moments.manifest import load_partitions
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.scan import scan_memory
 from streaming_jsmf.moments.store import read_store
-from streaming_jsmf.runtime.schedulers import Execution
 from streaming_jsmf.workflow.infer import model_fingerprint
 from tests import reference_stod
 from tests.corpora import planted, words, write_corpus

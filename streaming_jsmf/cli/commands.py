@@ -53,7 +53,7 @@ def scan(
 
     With --remove, --add, --merge or --repair a store that is there is changed; CORPUS is one of its corpora.
     """
-    from streaming_jsmf.runtime.files import exists, store_path
+    from streaming_jsmf.storage.paths import exists, store_path
     from streaming_jsmf.workflow.scan import Changes
     from streaming_jsmf.workflow.scan import scan as run
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from streaming_jsmf.corpus.storage import open_parquet
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.storage.files import open_parquet
 
 _ROW_CHECK = "reading it row by row (ingest) finds the row"
 

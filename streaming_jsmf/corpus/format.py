@@ -14,7 +14,9 @@ from typing import TypeVar
 
 from streaming_jsmf.corpus.footer import Footer, read_footer
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME, Manifest, ShardEntry, parse_manifest
-from streaming_jsmf.corpus.storage import (
+from streaming_jsmf.corpus.vocabulary import TEXT_NAMES, VOCABULARY_NAME, Vocabulary, read_vocabulary
+from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.storage.files import (
     AnyPath,
     exists,
     file_names,
@@ -25,8 +27,6 @@ from streaming_jsmf.corpus.storage import (
     read_bytes,
     sha256_of,
 )
-from streaming_jsmf.corpus.vocabulary import TEXT_NAMES, VOCABULARY_NAME, Vocabulary, read_vocabulary
-from streaming_jsmf.errors import InputError, StoreError
 
 DOCUMENTS = "documents"
 QUARANTINE_NAME = "quarantine.parquet"

@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import fingerprint
 from streaming_jsmf.errors import StoreError, StreamingJSMFError
 from streaming_jsmf.model.store import Model
-from streaming_jsmf.runtime.files import StorePath, exists, group_names, store_written
-from streaming_jsmf.runtime.provenance import package_versions, utc_now
-from streaming_jsmf.runtime.zarr_arrays import (
+from streaming_jsmf.storage.arrays import (
     ArrayDigest,
     create_group,
     digest,
@@ -26,6 +24,8 @@ from streaming_jsmf.runtime.zarr_arrays import (
     read_attributes,
     write_array,
 )
+from streaming_jsmf.storage.paths import StorePath, exists, group_names, store_written
+from streaming_jsmf.storage.provenance import package_versions, utc_now
 
 KIND, FORMAT_VERSION = "streaming_jsmf.word_counts", 1
 

@@ -13,15 +13,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.model.variables import MODEL_VARIABLES, STOD_VARIABLES, Variable
-from streaming_jsmf.runtime.files import (
-    StorePath,
-    child_names,
-    exists,
-    is_free,
-    store_path,
-    store_written,
-)
-from streaming_jsmf.runtime.zarr_arrays import (
+from streaming_jsmf.storage.arrays import (
     ArrayDigest,
     create_group,
     read_array,
@@ -29,6 +21,14 @@ from streaming_jsmf.runtime.zarr_arrays import (
     read_panels,
     write_array,
     zarr_store,
+)
+from streaming_jsmf.storage.paths import (
+    StorePath,
+    child_names,
+    exists,
+    is_free,
+    store_path,
+    store_written,
 )
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from streaming_jsmf.errors import StoreError
 from streaming_jsmf.moments.columns import read_columns
 from streaming_jsmf.moments.ledger import PARTIALS, RECORDS, Ledger, repair_remedy
 from streaming_jsmf.moments.store import MomentsStore
-from streaming_jsmf.runtime.files import StorePath
-from streaming_jsmf.runtime.zarr_arrays import ArrayDigest, read_array, read_attributes
+from streaming_jsmf.storage.arrays import ArrayDigest, read_array, read_attributes
+from streaming_jsmf.storage.paths import StorePath
 
 
 @dataclass(frozen=True)

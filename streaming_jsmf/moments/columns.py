@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.moments.ledger import repair_remedy
 from streaming_jsmf.moments.store import MomentsStore
-from streaming_jsmf.runtime.files import StorePath
-from streaming_jsmf.runtime.zarr_arrays import ArrayDigest, digest, read_array, write_array
+from streaming_jsmf.storage.arrays import ArrayDigest, digest, read_array, write_array
+from streaming_jsmf.storage.paths import StorePath
 
 
 def read_columns(store: MomentsStore, entry: Mapping[str, Any]) -> NDArray[np.int64] | None:

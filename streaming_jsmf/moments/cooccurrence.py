@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.memory import PROCESS_BYTES, machine_memory
 from streaming_jsmf.linalg.dense import PAIRS_AT_ONCE, gram_rows
 from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.moments.engine import Crew, Job, Part, run_stage
@@ -24,9 +26,7 @@ from streaming_jsmf.moments.ledger import Partial, fold_keys, key_of
 from streaming_jsmf.moments.manifest import distinct
 from streaming_jsmf.moments.partition import load_block
 from streaming_jsmf.moments.store import MomentsStore
-from streaming_jsmf.runtime.files import StorePath
-from streaming_jsmf.runtime.memory import PROCESS_BYTES, machine_memory
-from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.timing import span
 
 #: Bytes of a panel of C in float64. Not part of the bits.

@@ -13,22 +13,22 @@ from streaming_jsmf.blocks.units import Partition, list_units, plan_partitions
 from streaming_jsmf.config import ScanSettings, fingerprint
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError, StreamingJSMFError
+from streaming_jsmf.jobs.events import Listener, silent
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.memory import PROCESS_BYTES, require_memory
 from streaming_jsmf.moments.engine import Crew, Job, Part, run_stage
 from streaming_jsmf.moments.ledger import PARTIALS, RECORDS, Ledger, Partial, fold_keys, key_of
 from streaming_jsmf.moments.manifest import distinct
 from streaming_jsmf.moments.scan import BYTES_PER_NONZERO_READ
 from streaming_jsmf.moments.word_counts import CountStage, SketchProbes, WordSelection
-from streaming_jsmf.runtime.events import Listener, silent
-from streaming_jsmf.runtime.files import StorePath, exists, remove_tree, store_written
-from streaming_jsmf.runtime.memory import PROCESS_BYTES, require_memory
-from streaming_jsmf.runtime.schedulers import Execution
-from streaming_jsmf.runtime.zarr_arrays import (
+from streaming_jsmf.storage.arrays import (
     ArrayDigest,
     create_group,
     digest,
     read_attributes,
     write_array,
 )
+from streaming_jsmf.storage.paths import StorePath, exists, remove_tree, store_written
 
 logger = logging.getLogger(__name__)
 

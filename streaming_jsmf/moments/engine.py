@@ -18,12 +18,12 @@ import dask
 
 from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.errors import StoreError
+from streaming_jsmf.jobs.events import Commits, Cost, Listener, StageFinished, StageStarted, watch_commits
+from streaming_jsmf.jobs.graph import Key, TaskGraph
+from streaming_jsmf.jobs.memory import peak_memory, release_unused_memory
+from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.moments.ledger import Ledger, Partial
 from streaming_jsmf.moments.stages import Stage
-from streaming_jsmf.runtime.blas import single_blas_thread
-from streaming_jsmf.runtime.events import Commits, Cost, Listener, StageFinished, StageStarted, watch_commits
-from streaming_jsmf.runtime.memory import peak_memory, release_unused_memory
-from streaming_jsmf.runtime.task_graph import Key, TaskGraph
 from streaming_jsmf.timing import span
 
 logger = logging.getLogger(__name__)

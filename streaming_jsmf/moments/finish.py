@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.linalg.dense import symmetric_eigenpairs
 from streaming_jsmf.linalg.eigen import Eigenpairs, factor_eigenpairs, single_view_eigenpairs
 from streaming_jsmf.linalg.probes import gaussian_probes
@@ -23,7 +24,6 @@ from streaming_jsmf.moments.manifest import distinct, load_partitions
 from streaming_jsmf.moments.stages import SHARED_PROBES, SUM_ARRAYS, ProjectionStage, RangeStage, Stage
 from streaming_jsmf.moments.store import MomentsStore
 from streaming_jsmf.moments.third_moment import ThirdMomentStage, final_arrays
-from streaming_jsmf.runtime.blas import single_blas_thread
 from streaming_jsmf.timing import span
 
 #: Eigenvalues of C below this share of the first are rounding: documents are scaled in float32.

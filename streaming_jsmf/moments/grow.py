@@ -11,15 +11,15 @@ from typing import Any
 
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.jobs.events import Listener, silent
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.lock import sole_writer
 from streaming_jsmf.moments.engine import Crew
 from streaming_jsmf.moments.finish import finish_stages
 from streaming_jsmf.moments.manifest import load_partitions, with_corpus, with_third_moment, without
 from streaming_jsmf.moments.scan import require_scan_memory
 from streaming_jsmf.moments.store import MomentsStore, read_store, replace_manifest
-from streaming_jsmf.runtime.events import Listener, silent
-from streaming_jsmf.runtime.files import StorePath
-from streaming_jsmf.runtime.lock import sole_writer
-from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.storage.paths import StorePath
 
 
 def change_store(

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import fingerprint
 from streaming_jsmf.errors import StoreError
-from streaming_jsmf.runtime.files import (
+from streaming_jsmf.storage.arrays import ArrayDigest, create_group, read_array, write_array
+from streaming_jsmf.storage.paths import (
     StorePath,
     child_names,
     exists,
@@ -31,7 +32,6 @@ from streaming_jsmf.runtime.files import (
     remove_tree,
     write_json,
 )
-from streaming_jsmf.runtime.zarr_arrays import ArrayDigest, create_group, read_array, write_array
 
 PARTIALS, RECORDS = "partials", "records"
 

@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import differences
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
+from streaming_jsmf.jobs.events import Listener, silent
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.lock import sole_writer
 from streaming_jsmf.moments.columns import column_name, read_columns, write_columns
 from streaming_jsmf.moments.engine import Crew
 from streaming_jsmf.moments.finish import finish_stages
@@ -33,11 +36,8 @@ from streaming_jsmf.moments.store import (
     words_digest,
     write_empty_store,
 )
-from streaming_jsmf.runtime.events import Listener, silent
-from streaming_jsmf.runtime.files import StorePath, fsync_directory
-from streaming_jsmf.runtime.lock import sole_writer
-from streaming_jsmf.runtime.schedulers import Execution
-from streaming_jsmf.runtime.zarr_arrays import digest
+from streaming_jsmf.storage.arrays import digest
+from streaming_jsmf.storage.paths import StorePath, fsync_directory
 
 logger = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.config import DocumentWeights
 from streaming_jsmf.linalg.bags import add_word_sums, row_totals, scale_rows
 from streaming_jsmf.linalg.weights import document_weights
-from streaming_jsmf.runtime.files import store_path
-from streaming_jsmf.runtime.zarr_arrays import ArrayDigest, read_array
+from streaming_jsmf.storage.arrays import ArrayDigest, read_array
+from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.timing import span
 
 

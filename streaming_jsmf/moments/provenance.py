@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from streaming_jsmf.jobs.events import Cost
 from streaming_jsmf.moments.store import MomentsStore
-from streaming_jsmf.runtime.events import Cost
 
 
 def describe_making(store: MomentsStore) -> dict[str, Any]:

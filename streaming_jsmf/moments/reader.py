@@ -16,7 +16,7 @@ from streaming_jsmf.errors import InputError, StoreError, TooFewFactorsError
 from streaming_jsmf.linalg.eigen import Eigenpairs, nystrom_eigenpairs
 from streaming_jsmf.moments.store import MomentsStore, read_store
 from streaming_jsmf.moments.third_moment import TensorMoments, read_tensor_moments
-from streaming_jsmf.runtime.files import StorePath, store_path
+from streaming_jsmf.storage.paths import StorePath, store_path
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,9 @@ import numpy as np
 
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.errors import StoreError
+from streaming_jsmf.jobs.events import Listener, silent
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.lock import sole_writer
 from streaming_jsmf.moments.checks import (
     LedgerDamage,
     damage_of_columns,
@@ -30,10 +33,7 @@ from streaming_jsmf.moments.manifest import load_partitions
 from streaming_jsmf.moments.scan import require_scan_memory
 from streaming_jsmf.moments.stages import RangeStage
 from streaming_jsmf.moments.store import MomentsStore, read_store, words_digest
-from streaming_jsmf.runtime.events import Listener, silent
-from streaming_jsmf.runtime.files import StorePath, write_json
-from streaming_jsmf.runtime.lock import sole_writer
-from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.storage.paths import StorePath, write_json
 
 logger = logging.getLogger(__name__)
 

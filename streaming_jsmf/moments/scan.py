@@ -11,6 +11,10 @@ from streaming_jsmf.blocks.units import Partition, WorkUnit, list_units
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.jobs.events import Listener, silent
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.lock import sole_writer
+from streaming_jsmf.jobs.memory import PROCESS_BYTES, require_memory
 from streaming_jsmf.linalg.document_tensor import NONZERO_BLOCK
 from streaming_jsmf.linalg.eigen import GUARD_VECTORS
 from streaming_jsmf.linalg.factor import ROW_BLOCK_BYTES
@@ -28,11 +32,7 @@ from streaming_jsmf.moments.store import (
     words_digest,
 )
 from streaming_jsmf.moments.third_moment import tensor_memory
-from streaming_jsmf.runtime.events import Listener, silent
-from streaming_jsmf.runtime.files import StorePath, exists
-from streaming_jsmf.runtime.lock import sole_writer
-from streaming_jsmf.runtime.memory import PROCESS_BYTES, require_memory
-from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.storage.paths import StorePath, exists
 
 logger = logging.getLogger(__name__)
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.linalg.eigen import Eigenpairs, factor_eigenpairs
 from streaming_jsmf.moments.finish import normalised
 from streaming_jsmf.moments.ledger import Partial
@@ -17,7 +18,6 @@ from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.stages import RangeStage
 from streaming_jsmf.moments.store import MomentsStore
 from streaming_jsmf.moments.third_moment import TensorMoments
-from streaming_jsmf.runtime.blas import single_blas_thread
 
 Label = str | int | None
 

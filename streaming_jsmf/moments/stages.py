@@ -14,8 +14,8 @@ from streaming_jsmf.linalg.factor import apply_gram, merge_factors, partition_fa
 from streaming_jsmf.linalg.probes import gaussian_probes, uniform_probes
 from streaming_jsmf.moments.ledger import Partial, repair_remedy
 from streaming_jsmf.moments.partition import Sums, load_block, load_partition
-from streaming_jsmf.runtime.files import StorePath
-from streaming_jsmf.runtime.zarr_arrays import ArrayDigest, read_array
+from streaming_jsmf.storage.arrays import ArrayDigest, read_array
+from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.timing import span
 
 #: Additive arrays and scalars of a partition.

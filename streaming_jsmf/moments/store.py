@@ -38,16 +38,7 @@ from streaming_jsmf.moments.manifest import (
     range_fingerprint,
     range_folds,
 )
-from streaming_jsmf.runtime.files import (
-    StorePath,
-    exists,
-    is_free,
-    remove_store,
-    store_written,
-    write_json,
-)
-from streaming_jsmf.runtime.provenance import package_versions, utc_now
-from streaming_jsmf.runtime.zarr_arrays import (
+from streaming_jsmf.storage.arrays import (
     ArrayDigest,
     create_group,
     digest,
@@ -55,6 +46,15 @@ from streaming_jsmf.runtime.zarr_arrays import (
     read_attributes,
     write_array,
 )
+from streaming_jsmf.storage.paths import (
+    StorePath,
+    exists,
+    is_free,
+    remove_store,
+    store_written,
+    write_json,
+)
+from streaming_jsmf.storage.provenance import package_versions, utc_now
 
 KIND = "streaming_jsmf.moments"
 

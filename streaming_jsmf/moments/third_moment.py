@@ -28,8 +28,8 @@ from streaming_jsmf.moments.ledger import Partial
 from streaming_jsmf.moments.partition import iter_shares
 from streaming_jsmf.moments.stages import add_scalars, read_basis
 from streaming_jsmf.moments.store import MomentsStore
-from streaming_jsmf.runtime.files import StorePath
-from streaming_jsmf.runtime.zarr_arrays import ArrayDigest
+from streaming_jsmf.storage.arrays import ArrayDigest
+from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.timing import span
 
 logger = logging.getLogger(__name__)

@@ -19,8 +19,8 @@ from streaming_jsmf.linalg.probes import gaussian_probes
 from streaming_jsmf.linalg.weights import document_weights
 from streaming_jsmf.moments.ledger import Partial
 from streaming_jsmf.moments.stages import add_scalars
-from streaming_jsmf.runtime.files import StorePath
-from streaming_jsmf.runtime.zarr_arrays import ArrayDigest, read_array
+from streaming_jsmf.storage.arrays import ArrayDigest, read_array
+from streaming_jsmf.storage.paths import StorePath
 
 
 @dataclass(frozen=True)

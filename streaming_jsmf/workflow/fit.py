@@ -9,14 +9,14 @@ from pathlib import Path
 
 from streaming_jsmf.config import InferSettings, ScanSettings, StodSettings
 from streaming_jsmf.corpus.format import read_manifest
-from streaming_jsmf.corpus.spec import load_spec
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.ingestion.spec import load_spec
+from streaming_jsmf.jobs.events import Listener, silent
+from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.model.store import read_model, require_free_path
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.store import read_store
-from streaming_jsmf.runtime.events import Listener, silent
-from streaming_jsmf.runtime.files import StorePath, exists, is_free, local_path, store_path
-from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.storage.paths import StorePath, exists, is_free, local_path, store_path
 from streaming_jsmf.workflow.infer import infer, model_fingerprint
 from streaming_jsmf.workflow.ingest import ingest
 from streaming_jsmf.workflow.scan import scan

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from streaming_jsmf.corpus import open_corpus
-from streaming_jsmf.corpus.ingest.work import KIND, RECORD_NAME, Work
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.ingestion.work import KIND, RECORD_NAME, Work
 from streaming_jsmf.model.counts import read_counts, stored_corpora
 from streaming_jsmf.model.store import KIND as MODEL_KIND
 from streaming_jsmf.model.store import model_names, read_model
@@ -15,8 +15,8 @@ from streaming_jsmf.moments.checks import require_sound
 from streaming_jsmf.moments.provenance import describe_making
 from streaming_jsmf.moments.store import KIND as MOMENTS_KIND
 from streaming_jsmf.moments.store import MomentsStore, read_store
-from streaming_jsmf.runtime.files import StorePath, exists, store_path
-from streaming_jsmf.runtime.zarr_arrays import read_attributes
+from streaming_jsmf.storage.arrays import read_attributes
+from streaming_jsmf.storage.paths import StorePath, exists, store_path
 
 
 def describe(path: str | Path | StorePath) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.reporting.page import FIRST_LINES, render
-from streaming_jsmf.runtime.files import StorePath, exists, is_free, read_bytes, store_path, write_bytes
+from streaming_jsmf.storage.paths import StorePath, exists, is_free, read_bytes, store_path, write_bytes
 from streaming_jsmf.workflow.report_contents import read_contents
 
 

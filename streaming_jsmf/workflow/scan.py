@@ -9,8 +9,9 @@ from typing import Literal
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import Corpus, open_corpus
-from streaming_jsmf.corpus.storage import normalise
 from streaming_jsmf.errors import InputError, SettingsMismatchError
+from streaming_jsmf.jobs.events import Listener, silent
+from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.grow import add_third_moment, change_store, is_part
 from streaming_jsmf.moments.ledger import key_of
 from streaming_jsmf.moments.merge import merge_stores, recover_store
@@ -18,9 +19,8 @@ from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.repair import repair_store
 from streaming_jsmf.moments.scan import finish_store, scan_corpus
 from streaming_jsmf.moments.store import read_store
-from streaming_jsmf.runtime.events import Listener, silent
-from streaming_jsmf.runtime.files import StorePath, exists, store_path
-from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.storage.files import normalise
+from streaming_jsmf.storage.paths import StorePath, exists, store_path
 
 StepKind = Literal["corpora", "merge", "third moment"]
 
