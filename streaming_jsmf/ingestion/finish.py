@@ -19,7 +19,7 @@ from streaming_jsmf.corpus.shards import renumber_shard
 from streaming_jsmf.corpus.write import Origin, WordTotals, commit_directory, in_documents
 from streaming_jsmf.ingestion.read import QUARANTINE_SCHEMA
 from streaming_jsmf.ingestion.work import Work
-from streaming_jsmf.jobs.steps import Record
+from streaming_jsmf.jobs.records import Record
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ def renumber_piece(job: RenumberJob, index: int) -> dict[str, Any]:
     source = job.work.written / f"{index:05d}"
     shards = [
         renumber_shard(entry, source / entry.name, directory / entry.name, new_ids)
-        for entry in map(ShardEntry.model_validate, job.work.load_record("write", index)["shards"])
+        for entry in map(ShardEntry.model_validate, job.work.records("write").read(index)["shards"])
     ]
     return {"shards": [shard.model_dump(mode="json") for shard in shards]}
 

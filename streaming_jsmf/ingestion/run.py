@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -28,9 +28,11 @@ from streaming_jsmf.ingestion.repeats import Repeats, find_repeats, piece_files
 from streaming_jsmf.ingestion.work import Group, Piece, Work, group_units
 from streaming_jsmf.ingestion.write import REPEATED_ID, STEPS, WriteJob, save_repeated, write_piece
 from streaming_jsmf.jobs.events import Listener, silent
-from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.memory import require_memory
-from streaming_jsmf.jobs.steps import Record, Step, run_step
+from streaming_jsmf.jobs.records import Record
+from streaming_jsmf.jobs.run import run_job
+from streaming_jsmf.jobs.tasks import TaskJob
 from streaming_jsmf.sources.base import BATCH_BYTES, OnBadRecord, Source, Unit
 from streaming_jsmf.sources.files import list_files
 from streaming_jsmf.sources.tables.shuffle import ShuffledSource, n_buckets_for
@@ -105,16 +107,8 @@ def ingest_source(
     with sole_user(work.lock), ExitStack() as after:
         work.start(begun)
         after.callback(work.remove_unused)
-        with execution.runner() as arguments:
-            run = _Run(source, settings, work, arguments, listener)
-            try:
-                return run.to(path, units, origin or Origin())
-            except InputError:
-                # Mending the input makes it another source: what was done is of no use any more. Not here, where
-                # other tasks may still be writing.
-                after.pop_all()
-                after.callback(work.remove)
-                raise
+        with execution.executor(listener, on_bad_input=work.remove) as executor:
+            return _Run(source, settings, work, executor).to(path, units, origin or Origin())
 
 
 def ingest_memory(execution: Execution) -> int:
@@ -136,8 +130,7 @@ class _Run:
     source: Any
     settings: IngestSettings
     work: Work
-    arguments: Mapping[str, Any]
-    listener: Listener
+    executor: Executor
 
     def to(self, target: Path, units: Sequence[Unit], origin: Origin) -> Corpus:
         """All steps, up to the corpus at ``target``."""
@@ -165,8 +158,9 @@ class _Run:
     def _step(
         self, name: str, task: Any, job: Any, sizes: Sequence[int], unit: str = "bytes"
     ) -> list[Record]:
-        step = Step(name, task, job, sizes, self.work.records(name), unit)
-        return run_step(step, self.arguments, self.listener)
+        step = TaskJob(name, task, job, sizes, self.work.records(name), unit)
+        run_job(step, self.executor)
+        return step.result()
 
     def _read(self, units: Sequence[Unit], n_words: int | None) -> list[Record]:
         settings = self.settings
@@ -270,7 +264,7 @@ class _Run:
 
     def _document_steps(self, read: Sequence[Record], n_pieces: int, unused: int) -> list[Dropped]:
         """What was left out document by document, from the records of the second pass."""
-        records = [self.work.load_record("write", index) for index in range(n_pieces)]
+        records = [self.work.records("write").read(index) for index in range(n_pieces)]
         documents = {step: sum(record["documents"][step] for record in records) for step in STEPS}
         tokens = {step: sum(record["tokens"][step] for record in records) for step in STEPS}
         curation = self.settings.curation

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
+from streaming_jsmf.jobs.records import NumberedRecords
 from streaming_jsmf.sources.base import Unit
 from streaming_jsmf.storage.paths import write_json
 
@@ -98,13 +99,9 @@ class Work:
         """The corpus as it will be renamed onto the target."""
         return self.root / "corpus"
 
-    def records(self, step: str) -> Path:
+    def records(self, step: str) -> NumberedRecords:
         """Where the tasks of a step commit."""
-        return self.root / "records" / step
-
-    def load_record(self, step: str, index: int) -> Any:
-        """What task ``index`` of a step committed."""
-        return _load(self.records(step) / f"{index:05d}.json")
+        return NumberedRecords(self.root / "records" / step)
 
     def piece(self, group: int, number: int) -> Path:
         """Stem of the files of a piece."""

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from streaming_jsmf.errors import StoreError
+from streaming_jsmf.jobs.ledger import Ledger
+from streaming_jsmf.jobs.records import PARTIALS, RECORDS
 from streaming_jsmf.moments.columns import read_columns
-from streaming_jsmf.moments.ledger import PARTIALS, RECORDS, Ledger, repair_remedy
+from streaming_jsmf.moments.remedy import repair_remedy
 from streaming_jsmf.moments.store import MomentsStore
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array, read_attributes
 from streaming_jsmf.storage.paths import StorePath

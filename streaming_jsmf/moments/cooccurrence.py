@@ -17,14 +17,16 @@ from numpy.typing import NDArray
 from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.execution import Execution, Executor
+from streaming_jsmf.jobs.fold import FoldContext, FoldJob
+from streaming_jsmf.jobs.ledger import Partial, fold_keys, key_of
 from streaming_jsmf.jobs.memory import PROCESS_BYTES, machine_memory
+from streaming_jsmf.jobs.run import run_job
 from streaming_jsmf.linalg.dense import PAIRS_AT_ONCE, gram_rows
 from streaming_jsmf.linalg.panels import panels
-from streaming_jsmf.moments.engine import Crew, Job, Part, run_stage
-from streaming_jsmf.moments.ledger import Partial, fold_keys, key_of
 from streaming_jsmf.moments.manifest import distinct
 from streaming_jsmf.moments.partition import load_block
+from streaming_jsmf.moments.parts import partition_parts
 from streaming_jsmf.moments.store import MomentsStore
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.timing import span
@@ -85,7 +87,7 @@ def panel_keys(store: MomentsStore, rows: slice) -> tuple[str, ...]:
 
 
 def count_cooccurrences(
-    store: MomentsStore, partitions: Sequence[Partition], crew: Crew
+    store: MomentsStore, partitions: Sequence[Partition], executor: Executor
 ) -> tuple[NDArray[np.float64], list[dict[str, Any]]]:
     """C of a store, N x N, and the history of its parts. One pass over the data for each panel that is not committed.
 
@@ -94,10 +96,10 @@ def count_cooccurrences(
     ledger, last_folds, history = store.ledger("cooccurrence"), [], []
     for rows in row_panels(store.n_words):
         keys = panel_keys(store, rows)
-        parts = tuple(Part(key, p.nonzeros, p) for key, p in zip(keys, partitions, strict=True))
+        parts = partition_parts(keys, partitions)
         folds = fold_keys(keys, store.folds[-1])
         stage = CooccurrenceStage(store.n_words, store.settings, rows.start, rows.stop)
-        run_stage(Job(ledger, stage), parts, folds, crew)
+        run_job(FoldJob(FoldContext(ledger, stage), parts, folds), executor)
         last_folds.append(folds[-1])
         history += ledger.history(keys)
     matrix = np.empty((store.n_words, store.n_words))

@@ -13,14 +13,17 @@ from numpy.typing import NDArray
 from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.jobs.execution import Executor
+from streaming_jsmf.jobs.fold import FoldContext, FoldJob, Part
+from streaming_jsmf.jobs.ledger import Partial, key_of
+from streaming_jsmf.jobs.run import run_job
 from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.linalg.dense import symmetric_eigenpairs
 from streaming_jsmf.linalg.eigen import Eigenpairs, factor_eigenpairs, single_view_eigenpairs
 from streaming_jsmf.linalg.probes import gaussian_probes
 from streaming_jsmf.moments.cooccurrence import count_cooccurrences
-from streaming_jsmf.moments.engine import Crew, Job, Part, run_stage
-from streaming_jsmf.moments.ledger import Partial, fold_keys, key_of
 from streaming_jsmf.moments.manifest import distinct, load_partitions
+from streaming_jsmf.moments.parts import fold_partitions, partition_part
 from streaming_jsmf.moments.stages import SHARED_PROBES, SUM_ARRAYS, ProjectionStage, RangeStage, Stage
 from streaming_jsmf.moments.store import MomentsStore
 from streaming_jsmf.moments.third_moment import ThirdMomentStage, final_arrays
@@ -33,7 +36,7 @@ EXACT_FLOOR = 1e-7
 Partitions = Callable[[], tuple[Partition, ...]]
 
 
-def finish_stages(store: MomentsStore, crew: Crew, corpora: Sequence[Corpus] = ()) -> None:
+def finish_stages(store: MomentsStore, executor: Executor, corpora: Sequence[Corpus] = ()) -> None:
     """Run the stages that a store lacks. Corpora are opened where partitions have to be read, and only then.
 
     Parameters
@@ -51,17 +54,17 @@ def finish_stages(store: MomentsStore, crew: Crew, corpora: Sequence[Corpus] = (
     load = partitions_of(store, corpora)
     missing = store.missing_stages
     for stage in missing:
-        finish_stage(store, stage, crew, load)
+        finish_stage(store, stage, executor, load)
     if missing:
         # Only now: until the last stage is committed, a store can fall back on the fold it had before.
         store.ledger("range").clear(store.folds[-1], store.part_keys)
 
 
-def finish_stage(store: MomentsStore, stage: str, crew: Crew, load: Partitions) -> None:
+def finish_stage(store: MomentsStore, stage: str, executor: Executor, load: Partitions) -> None:
     """Run one stage if the store lacks it and has those before it; errors as in ``finish_stages``."""
     if store.outcome(stage) is None:
         with span("finish"):
-            _STEPS[stage](store, crew, load)
+            _STEPS[stage](store, executor, load)
 
 
 def partitions_of(store: MomentsStore, corpora: Sequence[Corpus] = ()) -> Partitions:
@@ -89,19 +92,20 @@ def _range_parts(store: MomentsStore, load: Partitions) -> tuple[Part, ...]:
     ledger = store.ledger("range")
     known, folded = ledger.parts(), ledger.folded(store.folds)
     if all(key in known or i < folded for i, key in enumerate(keys)):
-        return tuple(Part(key, size, None) for key, size in zip(keys, sizes, strict=True))
+        return tuple(map(Part, keys, sizes))
     partitions = load()
     return tuple(
-        Part(key, size, partitions[start] if count == 1 else None)
+        partition_part(key, partitions[start]) if count == 1 else Part(key, size)
         for key, size, start, count in zip(keys, sizes, starts, counts, strict=False)
     )
 
 
-def _range(store: MomentsStore, crew: Crew, load: Partitions) -> None:
+def _range(store: MomentsStore, executor: Executor, load: Partitions) -> None:
     ledger, keys = store.ledger("range"), store.part_keys
-    job = Job(ledger, RangeStage(store.n_words, store.settings), store.covered_fold)
-    run_stage(job, _range_parts(store, load), store.folds, crew)
-    folded = ledger.read_fold(store.folds[-1])
+    context = FoldContext(ledger, RangeStage(store.n_words, store.settings), store.covered_fold)
+    job = FoldJob(context, _range_parts(store, load), store.folds)
+    run_job(job, executor)
+    folded = job.result()
     total = folded.scalars["total_weight"]
     if not total > 0:
         where = ", ".join(entry["path"] for entry in store.manifest["corpora"])
@@ -125,8 +129,8 @@ def normalised(folded: Partial) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def _basis(store: MomentsStore, crew: Crew, load: Partitions) -> None:
-    del crew, load
+def _basis(store: MomentsStore, executor: Executor, load: Partitions) -> None:
+    del executor, load
     with single_blas_thread(), span("basis"):
         pairs = _first_eigenpairs(store)
     store.commit_stage("basis", {"basis": pairs.vectors, "basis_eigenvalues": pairs.values}, {})
@@ -147,19 +151,16 @@ def _first_eigenpairs(store: MomentsStore) -> Eigenpairs:
     return single_view_eigenpairs(sketch - diagonal[:, None] * probes, probes, min(width, sketch.shape[1]))
 
 
-def _summed(store: MomentsStore, stage: Stage, crew: Crew, load: Partitions) -> Partial:
+def _summed(store: MomentsStore, stage: Stage, executor: Executor, load: Partitions) -> Partial:
     """The sum of a stage over all partitions, given the basis. One pass over the data."""
-    ledger, keys = store.ledger(stage.name), projection_keys(store)
-    parts = tuple(Part(key, p.nonzeros, p) for key, p in zip(keys, load(), strict=True))
-    folds = fold_keys(keys, store.folds[-1])
-    run_stage(Job(ledger, stage), parts, folds, crew)
-    return ledger.read_fold(folds[-1])
+    keys = projection_keys(store)
+    return fold_partitions(store.ledger(stage.name), stage, keys, load(), store.folds[-1], executor)
 
 
-def _projection(store: MomentsStore, crew: Crew, load: Partitions) -> None:
+def _projection(store: MomentsStore, executor: Executor, load: Partitions) -> None:
     ledger, basis = store.ledger("projection"), store.array_digest("basis")
     stage = ProjectionStage(store.n_words, store.settings, store.path, basis)
-    folded = _summed(store, stage, crew, load)
+    folded = _summed(store, stage, executor, load)
     record = store.outcome("range")
     assert record is not None, "stages run in order"
     product = folded.arrays["projection"] / record["scalars"]["total_weight"]
@@ -169,16 +170,16 @@ def _projection(store: MomentsStore, crew: Crew, load: Partitions) -> None:
     ledger.clear()
 
 
-def _cooccurrence(store: MomentsStore, crew: Crew, load: Partitions) -> None:
-    matrix, history = count_cooccurrences(store, load(), crew)
+def _cooccurrence(store: MomentsStore, executor: Executor, load: Partitions) -> None:
+    matrix, history = count_cooccurrences(store, load(), executor)
     store.commit_stage("cooccurrence", {"cooccurrence": matrix}, {}, history)
     store.ledger("cooccurrence").clear()
 
 
-def _third_moment(store: MomentsStore, crew: Crew, load: Partitions) -> None:
+def _third_moment(store: MomentsStore, executor: Executor, load: Partitions) -> None:
     ledger, basis = store.ledger("third_moment"), store.array_digest("basis")
     stage = ThirdMomentStage(store.n_words, store.settings, store.path, basis)
-    folded = _summed(store, stage, crew, load)
+    folded = _summed(store, stage, executor, load)
     with single_blas_thread():
         arrays = final_arrays(folded, store.read("basis"), str(store.path))
     store.commit_stage("third_moment", arrays, folded.scalars, ledger.history(projection_keys(store)))

@@ -12,9 +12,8 @@ from typing import Any
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.jobs.events import Listener, silent
-from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.lock import sole_writer
-from streaming_jsmf.moments.engine import Crew
 from streaming_jsmf.moments.finish import finish_stages
 from streaming_jsmf.moments.manifest import load_partitions, with_corpus, with_third_moment, without
 from streaming_jsmf.moments.scan import require_scan_memory
@@ -80,15 +79,14 @@ def _change_alone(
         raise InputError(f"{path}: nothing would be left of the store; delete it instead")
     after["change"] = mark
     require_scan_memory(after, store.path, execution)
-    with execution.runner() as arguments:
-        crew = Crew(arguments, execution.tasks_at_once(arguments), listener)
+    with execution.executor(listener) as executor:
         # What was interrupted before is finished first: a change that fails falls back on a complete store.
-        finish_stages(store, crew, corpora)
-        return _switched(store, after, crew, corpora)
+        finish_stages(store, executor, corpora)
+        return _switched(store, after, executor, corpora)
 
 
 def _switched(
-    store: MomentsStore, after: Mapping[str, Any], crew: Crew, corpora: Sequence[Corpus]
+    store: MomentsStore, after: Mapping[str, Any], executor: Executor, corpora: Sequence[Corpus]
 ) -> MomentsStore:
     """Put the manifest in place and run what it lacks; the old one again if the input turns out to be bad."""
     if store.settings.reads_twice:
@@ -96,7 +94,7 @@ def _switched(
         load_partitions(after, str(store.path), corpora)
     before, store = store, replace_manifest(store, after)
     try:
-        finish_stages(store, crew, corpora)
+        finish_stages(store, executor, corpora)
     except (InputError, StoreError):
         # Once scan 1 is committed its input was good, and only the change itself can be gone on with.
         if before.outcome("range") is not None:
@@ -135,14 +133,13 @@ def add_third_moment(
         store = read_store(path)
         after = {**with_third_moment(store.manifest), "change": mark}
         require_scan_memory(after, path, execution)
-        with execution.runner() as arguments:
-            crew = Crew(arguments, execution.tasks_at_once(arguments), listener)
-            finish_stages(store, crew)
+        with execution.executor(listener) as executor:
+            finish_stages(store, executor)
             if not store.settings.third_moment:
                 # A corpus that is not where it was is better found before the store lacks anything.
                 load_partitions(after, str(path))
             store = replace_manifest(store, after)
-            finish_stages(store, crew)
+            finish_stages(store, executor)
         return store
 
 

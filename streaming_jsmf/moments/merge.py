@@ -16,11 +16,10 @@ from streaming_jsmf.config import differences
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.ledger import Partial
 from streaming_jsmf.jobs.lock import sole_writer
 from streaming_jsmf.moments.columns import column_name, read_columns, write_columns
-from streaming_jsmf.moments.engine import Crew
 from streaming_jsmf.moments.finish import finish_stages
-from streaming_jsmf.moments.ledger import Partial
 from streaming_jsmf.moments.manifest import (
     MergePlan,
     load_partitions,
@@ -118,8 +117,8 @@ def _merge_alone(
         load_partitions(manifest, str(path))
     build = _extended if union.same else _rebuilt
     merged = build(store, second, manifest, union, columns)
-    with execution.runner() as arguments:
-        finish_stages(merged, Crew(arguments, execution.tasks_at_once(arguments), listener))
+    with execution.executor(listener) as executor:
+        finish_stages(merged, executor)
     return merged
 
 

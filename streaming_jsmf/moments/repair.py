@@ -6,16 +6,17 @@ import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import compress
-from typing import Any
 
-import dask
 import numpy as np
 
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.errors import StoreError
 from streaming_jsmf.jobs.events import Listener, silent
-from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.execution import Execution, Executor
+from streaming_jsmf.jobs.fold import FoldContext, FoldJob
+from streaming_jsmf.jobs.ledger import Ledger, fold_keys
 from streaming_jsmf.jobs.lock import sole_writer
+from streaming_jsmf.jobs.records import forget_record
 from streaming_jsmf.moments.checks import (
     LedgerDamage,
     damage_of_columns,
@@ -26,10 +27,9 @@ from streaming_jsmf.moments.checks import (
 )
 from streaming_jsmf.moments.columns import read_columns, write_columns
 from streaming_jsmf.moments.cooccurrence import panel_keys, row_panels
-from streaming_jsmf.moments.engine import Crew, Job, Part, commit_part
 from streaming_jsmf.moments.finish import finish_stage, normalised, partitions_of, projection_keys
-from streaming_jsmf.moments.ledger import Ledger, fold_keys, forget_record
 from streaming_jsmf.moments.manifest import load_partitions
+from streaming_jsmf.moments.parts import partition_parts
 from streaming_jsmf.moments.scan import require_scan_memory
 from streaming_jsmf.moments.stages import RangeStage
 from streaming_jsmf.moments.store import MomentsStore, read_store, words_digest
@@ -60,12 +60,12 @@ def repair_store(
         require_scan_memory(store.manifest, path, execution)
         _mend_groups(store)
         _mend_words(store)
-        with execution.runner() as arguments:
-            crew, load = Crew(arguments, execution.tasks_at_once(arguments), listener), partitions_of(store)
+        with execution.executor(listener) as executor:
+            load = partitions_of(store)
             for stage in store.stages:
                 _TAKE_BACK[stage](store)
-                finish_stage(store, stage, crew, load)
-            _mend_kept_parts(store, crew)
+                finish_stage(store, stage, executor, load)
+            _mend_kept_parts(store, executor)
     return store
 
 
@@ -186,7 +186,7 @@ def _drop(ledger: Ledger, found: LedgerDamage) -> None:
         ledger.drop("part", key)
 
 
-def _mend_kept_parts(store: MomentsStore, crew: Crew) -> None:
+def _mend_kept_parts(store: MomentsStore, executor: Executor) -> None:
     """Parts that are folded, and so missed by no stage, but were to be kept. One pass over these partitions."""
     ledger = store.ledger("range")
     known = ledger.parts()
@@ -194,17 +194,12 @@ def _mend_kept_parts(store: MomentsStore, crew: Crew) -> None:
     if not any(missing):
         return
     partitions = compress(load_partitions(store.manifest, str(store.path)), missing)
-    parts = [
-        Part(key, partition.nonzeros, partition)
-        for key, partition in zip(compress(store.part_keys, missing), partitions, strict=True)
-    ]
+    parts = partition_parts(compress(store.part_keys, missing), partitions)
     logger.info(
         "repair: partitions computed again: %s", ", ".join(str(i) for i, lacks in enumerate(missing) if lacks)
     )
-    job = Job(ledger, RangeStage(store.n_words, store.settings), store.covered_fold)
-    make = dask.delayed(commit_part, pure=False, traverse=False)
-    tasks: list[Any] = [make(job, part, None) for part in parts]
-    dask.compute(*tasks, optimize_graph=False, **crew.arguments)
+    context = FoldContext(ledger, RangeStage(store.n_words, store.settings))
+    executor.compute(FoldJob(context, parts, store.folds).unfolded())
 
 
 def _tell(error: StoreError, what: str) -> None:

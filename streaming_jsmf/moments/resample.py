@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.moments.ledger import Partial
+from streaming_jsmf.jobs.ledger import Partial
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.select import SelectedMoments, fold_parts
 

@@ -20,7 +20,6 @@ from streaming_jsmf.linalg.eigen import GUARD_VECTORS
 from streaming_jsmf.linalg.factor import ROW_BLOCK_BYTES
 from streaming_jsmf.moments.checks import require_sound
 from streaming_jsmf.moments.cooccurrence import counting_bytes, require_exact_memory
-from streaming_jsmf.moments.engine import Crew
 from streaming_jsmf.moments.finish import finish_stages
 from streaming_jsmf.moments.manifest import load_partitions, moved, new_manifest, with_third_moment
 from streaming_jsmf.moments.store import (
@@ -162,13 +161,13 @@ def _scan_alone(
     if existing is not None:
         require_sound(existing)
     # The scheduler comes first: if it does not answer, no store is made or touched.
-    with execution.runner() as arguments:
+    with execution.executor(listener) as executor:
         if existing is None:
             store = create_store(path, manifest, words)
         else:
             store = _followed(existing, corpus, ScanSettings(**manifest["settings"]))
         try:
-            finish_stages(store, Crew(arguments, execution.tasks_at_once(arguments), listener), [corpus])
+            finish_stages(store, executor, [corpus])
             return store
         except InputError as error:
             bad_corpus = error
@@ -200,8 +199,8 @@ def finish_store(
         store = read_store(path)
         if store.missing_stages:
             require_scan_memory(store.manifest, path, execution)
-            with execution.runner() as arguments:
-                finish_stages(store, Crew(arguments, execution.tasks_at_once(arguments), listener))
+            with execution.executor(listener) as executor:
+                finish_stages(store, executor)
     return store
 
 

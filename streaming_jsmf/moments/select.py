@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.jobs.ledger import Partial
 from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.linalg.eigen import Eigenpairs, factor_eigenpairs
 from streaming_jsmf.moments.finish import normalised
-from streaming_jsmf.moments.ledger import Partial
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.stages import RangeStage
 from streaming_jsmf.moments.store import MomentsStore

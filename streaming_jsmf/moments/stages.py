@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.config import ScanSettings
+from streaming_jsmf.jobs.ledger import Partial
 from streaming_jsmf.linalg.factor import apply_gram, merge_factors, partition_factor
 from streaming_jsmf.linalg.probes import gaussian_probes, uniform_probes
-from streaming_jsmf.moments.ledger import Partial, repair_remedy
 from streaming_jsmf.moments.partition import Sums, load_block, load_partition
+from streaming_jsmf.moments.remedy import repair_remedy
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.timing import span

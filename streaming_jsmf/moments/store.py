@@ -21,16 +21,8 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import ScanSettings, differences, fingerprint
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
-from streaming_jsmf.moments.ledger import (
-    PARTIALS,
-    RECORDS,
-    Ledger,
-    forget_record,
-    key_of,
-    read_record,
-    repair_remedy,
-    write_record,
-)
+from streaming_jsmf.jobs.ledger import Ledger, key_of
+from streaming_jsmf.jobs.records import PARTIALS, RECORDS, forget_record, read_record, write_record
 from streaming_jsmf.moments.manifest import (
     FORMAT_VERSION,
     MANIFEST_KEYS,
@@ -38,6 +30,7 @@ from streaming_jsmf.moments.manifest import (
     range_fingerprint,
     range_folds,
 )
+from streaming_jsmf.moments.remedy import repair_remedy
 from streaming_jsmf.storage.arrays import (
     ArrayDigest,
     create_group,
@@ -60,6 +53,9 @@ KIND = "streaming_jsmf.moments"
 
 #: Stages whose results are sums over all partitions, given the basis.
 GIVEN_THE_BASIS = ("projection", "third_moment")
+
+#: Axes of partial results without a row for each word.
+PARTIAL_AXES = {"third": ("triple",)}
 
 #: Final arrays: dimensions, symbol of the papers, meaning.
 VARIABLES: dict[str, tuple[tuple[str, ...], str, str]] = {
@@ -136,14 +132,15 @@ class MomentsStore:
 
     def ledger(self, stage: str) -> Ledger:
         """The ledger of a stage that runs over partitions."""
-        return Ledger(self.path, stage, keep=self.keeps_partitions and stage == "range")
+        keep = self.keeps_partitions and stage == "range"
+        return Ledger(self.path, stage, repair_remedy(self.path), keep, PARTIAL_AXES)
 
     def outcome(self, stage: str) -> dict[str, Any] | None:
         """The committed record of a finished stage: digests, scalars, history; None before.
 
         A record of other partitions or words than those of the manifest is that of an earlier state of the store.
         """
-        record = read_record(self.path, stage)
+        record = read_record(self.path, stage, repair_remedy(self.path))
         return record if record is not None and record.get("covers") == self._covers(stage) else None
 
     def _covers(self, stage: str) -> str:
@@ -159,7 +156,7 @@ class MomentsStore:
     @property
     def covered_fold(self) -> str | None:
         """The fold that the committed outcome of the range stage was made of, of this manifest or an earlier one."""
-        record = read_record(self.path, "range")
+        record = read_record(self.path, "range", repair_remedy(self.path))
         return None if record is None else str(record.get("covers"))
 
     def commit_stage(

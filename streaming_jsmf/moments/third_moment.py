@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.jobs.ledger import Partial
 from streaming_jsmf.linalg.document_tensor import (
     DOCUMENT_BLOCK,
     SHORTEST_DOCUMENT,
@@ -24,7 +25,6 @@ from streaming_jsmf.linalg.document_tensor import (
     tensor_sums,
     tensor_weights,
 )
-from streaming_jsmf.moments.ledger import Partial
 from streaming_jsmf.moments.partition import iter_shares
 from streaming_jsmf.moments.stages import add_scalars, read_basis
 from streaming_jsmf.moments.store import MomentsStore

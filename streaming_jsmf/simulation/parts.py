@@ -30,7 +30,8 @@ from streaming_jsmf.corpus.format import DOCUMENTS
 from streaming_jsmf.corpus.manifest import ShardEntry
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD, ShardLimits, ShardWriter
 from streaming_jsmf.errors import StoreError
-from streaming_jsmf.jobs.steps import Record, Step
+from streaming_jsmf.jobs.records import NumberedRecords, Record
+from streaming_jsmf.jobs.tasks import TaskJob
 from streaming_jsmf.simulation.documents import batch_documents, process_sampler, simulate_batch
 from streaming_jsmf.simulation.truth import Law
 from streaming_jsmf.storage.paths import fsync_directory, write_json
@@ -103,10 +104,10 @@ class Job:
         return self.directory / CORPUS / DOCUMENTS
 
     @property
-    def step(self) -> Step:
+    def step(self) -> TaskJob:
         """The tasks, one for each part, and their records."""
-        sizes, records = self.cut.sizes, self.directory / RECORDS
-        return Step("simulate", write_part, self, sizes, records, "documents")
+        sizes, records = self.cut.sizes, NumberedRecords(self.directory / RECORDS)
+        return TaskJob("simulate", write_part, self, sizes, records, "documents")
 
     def record(self, part: int) -> PartRecord:
         """What was committed of a part.
@@ -117,7 +118,7 @@ class Job:
             If the record is missing or damaged.
         """
         try:
-            return PartRecord.model_validate(self.step.record(part))
+            return PartRecord.model_validate(self.step.records.read(part))
         except ValidationError as error:
             raise StoreError(
                 f"{self._record_path(part)} is damaged; delete it and run the same command again"

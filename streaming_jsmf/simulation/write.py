@@ -18,7 +18,7 @@ from streaming_jsmf.errors import InputError, SettingsMismatchError
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.memory import PROCESS_BYTES, require_memory
-from streaming_jsmf.jobs.steps import run_step
+from streaming_jsmf.jobs.run import run_job
 from streaming_jsmf.simulation.documents import forget_sampler, guide_cells
 from streaming_jsmf.simulation.parts import (
     CORPUS,
@@ -139,9 +139,9 @@ def _run(job: Job, path: Path, execution: Execution, listener: Listener) -> Corp
     _start(job)
     with sole_user(job.directory / LOCK):
         try:
-            with execution.runner() as arguments:
+            with execution.executor(listener) as executor:
                 _prepare(job)
-                run_step(job.step, arguments, listener)
+                run_job(job.step, executor)
             return _finish(job, path)
         except BaseException:
             # The tasks have ended with their pool, so nothing is written behind the back of this.
