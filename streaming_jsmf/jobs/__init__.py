@@ -4,7 +4,7 @@ A job is work in numbered parts. Each part is computed by a task on any Dask sch
 record, there at once or not at all; who runs the same job again, after a kill or elsewhere, does what has no record.
 Tasks get small arguments and return tokens, so that nothing large goes through the scheduler.
 
-Start reading at ``run``, which is the skeleton (started, done, watched, computed, finished), then one of the two shapes:
+Start reading at ``run``, which is the skeleton: started, done, watched, computed, finished. Then one of two shapes:
 
 ``tasks.TaskJob``
     numbered tasks that do not need each other; each writes files and commits a JSON record (``records``)

@@ -65,6 +65,10 @@ class NumberedRecords:
         """Say that task ``index`` is done; the directory is there."""
         write_json(self.path(index), {**record, _COST: cost.fields()})
 
+    def forget(self, index: int) -> None:
+        """Take the record of task ``index`` back, if it is there."""
+        remove_file(self.path(index))
+
     def _load(self, index: int) -> Record:
         path = self.path(index)
         try:

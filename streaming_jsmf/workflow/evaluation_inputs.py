@@ -17,7 +17,7 @@ from streaming_jsmf.moments.manifest import range_fingerprint
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.resample import require_parts, resampled
 from streaming_jsmf.moments.select import select_partitions
-from streaming_jsmf.simulation.truth_store import read_truth, read_truth_words
+from streaming_jsmf.simulation.truth import read_truth, read_truth_words
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.workflow.infer import fit_moments
 
