@@ -287,10 +287,10 @@ def files_in(path: Path) -> dict[str, int]:
     [
         (
             {"curation": {"stop_words": "none", "min_tokens": 6}, "tokens_per_shard": 99},
-            "curation; tokens_per_shard: stored 20000000.0, asked 99",
+            "curation; tokens_per_shard: stored 20000000, asked 99",
         ),
         ({"curation": {}}, "curation"),
-        ({"tokens_per_shard": 1000}, "tokens_per_shard: stored 20000000.0, asked 1000"),
+        ({"tokens_per_shard": 1000}, "tokens_per_shard: stored 20000000, asked 1000"),
         ({"on_bad_record": "quarantine"}, "on_bad_record: stored 'fail', asked 'quarantine'"),
         ({"read": {"ngrams": 2}}, "source"),
     ],
