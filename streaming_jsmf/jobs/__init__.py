@@ -47,7 +47,7 @@ A sequence of sums, each over all parts::
             topics = store.write(f"topics_{step}", values, ("word", "topic"))
             stage = PolishStage(store.path, f"topics_{step}", topics)  # compute(part); fold = ledger.added
             parts = [Part(key_of(content, topics.sha256), size, source) for ...]
-            job = FoldJob(FoldContext(store.ledger(stage.name), stage), parts, fold_keys([p.key for p in parts], ""))
+            job = FoldJob(store.ledger(stage.name), stage, parts, fold_keys([p.key for p in parts], ""))
             run_job(job, executor)
             values = normalised(job.result())
     write(values)                                               # the result itself, then

@@ -9,7 +9,7 @@ from typing import Any
 
 from dask.delayed import Delayed
 
-from streaming_jsmf.jobs.events import Cost
+from streaming_jsmf.jobs.events import Cost, StageStarted
 from streaming_jsmf.jobs.graph import TaskGraph
 from streaming_jsmf.jobs.memory import peak_memory, release_unused_memory
 from streaming_jsmf.jobs.records import NumberedRecords, Record
@@ -44,6 +44,10 @@ class TaskJob:
     records: NumberedRecords
     unit: str = "bytes"
     part: str = "part"
+
+    def started(self, done: frozenset[int]) -> StageStarted:
+        """The event of the start."""
+        return StageStarted(self.name, self.sizes, done, self.unit, self.part)
 
     def committed(self) -> frozenset[int]:
         """Numbers of the tasks that are done."""

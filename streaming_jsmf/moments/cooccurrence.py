@@ -18,7 +18,7 @@ from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.execution import Execution, Executor
-from streaming_jsmf.jobs.fold import FoldContext, FoldJob
+from streaming_jsmf.jobs.fold import FoldJob
 from streaming_jsmf.jobs.ledger import Partial, fold_keys, key_of
 from streaming_jsmf.jobs.memory import PROCESS_BYTES, machine_memory
 from streaming_jsmf.jobs.run import run_job
@@ -99,7 +99,7 @@ def count_cooccurrences(
         parts = partition_parts(keys, partitions)
         folds = fold_keys(keys, store.folds[-1])
         stage = CooccurrenceStage(store.n_words, store.settings, rows.start, rows.stop)
-        run_job(FoldJob(FoldContext(ledger, stage), parts, folds), executor)
+        run_job(FoldJob(ledger, stage, parts, folds), executor)
         last_folds.append(folds[-1])
         history += ledger.history(keys)
     matrix = np.empty((store.n_words, store.n_words))

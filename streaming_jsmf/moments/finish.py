@@ -14,7 +14,7 @@ from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.execution import Executor
-from streaming_jsmf.jobs.fold import FoldContext, FoldJob, Part
+from streaming_jsmf.jobs.fold import FoldJob, Part
 from streaming_jsmf.jobs.ledger import Partial, key_of
 from streaming_jsmf.jobs.run import run_job
 from streaming_jsmf.linalg.blas import single_blas_thread
@@ -102,8 +102,8 @@ def _range_parts(store: MomentsStore, load: Partitions) -> tuple[Part, ...]:
 
 def _range(store: MomentsStore, executor: Executor, load: Partitions) -> None:
     ledger, keys = store.ledger("range"), store.part_keys
-    context = FoldContext(ledger, RangeStage(store.n_words, store.settings), store.covered_fold)
-    job = FoldJob(context, _range_parts(store, load), store.folds)
+    stage = RangeStage(store.n_words, store.settings)
+    job = FoldJob(ledger, stage, _range_parts(store, load), store.folds, store.covered_fold)
     run_job(job, executor)
     folded = job.result()
     total = folded.scalars["total_weight"]

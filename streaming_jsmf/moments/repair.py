@@ -13,7 +13,7 @@ from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.errors import StoreError
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
-from streaming_jsmf.jobs.fold import FoldContext, FoldJob
+from streaming_jsmf.jobs.fold import FoldJob
 from streaming_jsmf.jobs.ledger import Ledger, fold_keys
 from streaming_jsmf.jobs.lock import sole_writer
 from streaming_jsmf.jobs.records import forget_record
@@ -198,8 +198,8 @@ def _mend_kept_parts(store: MomentsStore, executor: Executor) -> None:
     logger.info(
         "repair: partitions computed again: %s", ", ".join(str(i) for i, lacks in enumerate(missing) if lacks)
     )
-    context = FoldContext(ledger, RangeStage(store.n_words, store.settings))
-    executor.compute(FoldJob(context, parts, store.folds).unfolded())
+    job = FoldJob(ledger, RangeStage(store.n_words, store.settings), parts, store.folds)
+    executor.compute(job.unfolded())
 
 
 def _tell(error: StoreError, what: str) -> None:
