@@ -33,7 +33,7 @@ from streaming_jsmf.jobs.memory import PROCESS_BYTES, require_memory
 from streaming_jsmf.jobs.records import Record
 from streaming_jsmf.sources.base import BATCH_BYTES, Source, Unit
 from streaming_jsmf.sources.tables.shuffle import ShuffledSource
-from streaming_jsmf.storage.files import AnyPath
+from streaming_jsmf.storage.paths import AnyPath
 
 
 def ingest_source(

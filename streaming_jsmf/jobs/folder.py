@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import differences, fingerprint
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError, StreamingJSMFError
 from streaming_jsmf.jobs.ledger import Ledger
+from streaming_jsmf.jobs.lock import sole_writer
 from streaming_jsmf.jobs.records import PARTIALS, RECORDS, NumberedRecords
 from streaming_jsmf.storage.arrays import ArrayDigest, create_group, digest, read_attributes, write_array
 from streaming_jsmf.storage.paths import (
     StorePath,
-    exists,
     is_free,
+    node_exists,
     remove_tree,
-    sole_user,
     store_written,
     write_json,
 )
@@ -132,7 +132,7 @@ class WorkFolder:
             If the record of the arguments is damaged.
         """
         self._make()
-        with sole_user(self.root / LOCK):
+        with sole_writer(self.target):
             if self.is_there() and self.steps_done:
                 require_same(self.root, self.what, self.arguments(), arguments)
             else:
@@ -240,7 +240,7 @@ class WorkStore:
         remove_tree(self.path, ignore_errors=True)
 
     def _is_same(self) -> bool:
-        if not exists(self.path / "zarr.json"):
+        if not node_exists(self.path):
             return False
         try:
             stored = read_attributes(self.path)
@@ -250,7 +250,7 @@ class WorkStore:
         return (stored.get("kind"), stored.get("request")) == (self.kind, self.request)
 
     def _require_same(self) -> None:
-        stored = read_attributes(self.path) if exists(self.path / "zarr.json") else {}
+        stored = read_attributes(self.path) if node_exists(self.path) else {}
         if stored.get("kind") != self.kind:
             raise _taken(self.path)
         require_same(self.path, self.what, dict(stored["arguments"]), self.arguments)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.errors import StoreError
 from streaming_jsmf.jobs.records import PARTIALS, RECORDS, has_record, read_record, write_record
 from streaming_jsmf.storage.arrays import ArrayDigest, create_group, read_array, write_array
-from streaming_jsmf.storage.paths import StorePath, child_names, exists, group_names, remove_tree
+from streaming_jsmf.storage.paths import StorePath, child_names, group_names, node_exists, remove_tree
 
 #: Hex digits of a hash that a key keeps.
 KEY_DIGITS = 32
@@ -221,7 +221,7 @@ class Ledger:
 
     def _commit(self, kind: str, key: str, partial: Partial, note: Mapping[str, Any]) -> None:
         # A worker that outlives its scan must not bring a store back that was removed.
-        if not exists(self.store / "zarr.json"):
+        if not node_exists(self.store):
             raise StoreError(f"{self.store}: the store was removed while it was being written")
         name = self._name(kind, key)
         attempt = self.store / PARTIALS / f"{name}-{uuid.uuid4().hex}"

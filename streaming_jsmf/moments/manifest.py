@@ -26,7 +26,7 @@ from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.jobs.ledger import fold_keys, key_of
-from streaming_jsmf.storage.files import join, normalise
+from streaming_jsmf.storage.paths import join, normalise
 
 FORMAT_VERSION = 2
 

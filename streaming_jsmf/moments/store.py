@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,8 +42,8 @@ from streaming_jsmf.storage.arrays import (
 )
 from streaming_jsmf.storage.paths import (
     StorePath,
-    exists,
     is_free,
+    node_exists,
     remove_store,
     store_written,
     write_json,
@@ -261,7 +262,7 @@ def resume_store(path: StorePath, manifest: Mapping[str, Any]) -> MomentsStore |
     """
     if is_free(path):
         return None
-    if not exists(path / "zarr.json"):
+    if not node_exists(path):
         _refuse_lost_root(path)
         raise InputError(f"{path}: exists and is not a moments store; give a path that is free")
     store = read_store(path)
@@ -279,7 +280,7 @@ def read_store(path: StorePath) -> MomentsStore:
     StoreError
         If its metadata are damaged.
     """
-    if not exists(path / "zarr.json"):
+    if not node_exists(path):
         _refuse_lost_root(path)
         raise InputError(f"{path}: no moments store is here; make one with streaming-jsmf scan CORPUS {path}")
     attributes = read_attributes(path)
@@ -308,7 +309,7 @@ def read_store(path: StorePath) -> MomentsStore:
 
 def _refuse_lost_root(path: StorePath) -> None:
     """A store without its root is not free for another; and what it was made of stood there alone."""
-    if exists(path / RECORDS) and exists(path / PARTIALS):
+    if isinstance(path, Path) and (path / RECORDS).exists() and (path / PARTIALS).exists():
         raise StoreError(
             f"{path}/zarr.json is missing, and with it what the store was made of; put it back from a copy, or delete "
             "the store and scan again"
