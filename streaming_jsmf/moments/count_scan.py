@@ -19,8 +19,9 @@ from streaming_jsmf.jobs.memory import PROCESS_BYTES, require_memory
 from streaming_jsmf.moments.engine import Crew, Job, Part, run_stage
 from streaming_jsmf.moments.ledger import PARTIALS, RECORDS, Ledger, Partial, fold_keys, key_of
 from streaming_jsmf.moments.manifest import distinct
-from streaming_jsmf.moments.scan import BYTES_PER_NONZERO_READ
-from streaming_jsmf.moments.word_counts import CountStage, SketchProbes, WordSelection
+from streaming_jsmf.moments.memory import BYTES_PER_NONZERO_READ
+from streaming_jsmf.moments.stages.word_counts import CountReduction as CountStage
+from streaming_jsmf.moments.stages.word_counts import SketchProbes, WordSelection
 from streaming_jsmf.storage.arrays import (
     ArrayDigest,
     create_group,

@@ -23,7 +23,7 @@ from streaming_jsmf.jobs.graph import Key, TaskGraph
 from streaming_jsmf.jobs.memory import peak_memory, release_unused_memory
 from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.moments.ledger import Ledger, Partial
-from streaming_jsmf.moments.stages import Stage
+from streaming_jsmf.moments.stages.base import Reduction as Stage
 from streaming_jsmf.timing import span
 
 logger = logging.getLogger(__name__)
