@@ -323,10 +323,10 @@ def test_a_removal_that_leaves_no_pair_of_words_is_refused(tmp_path: Path) -> No
 def test_a_corpus_without_manifest_is_hashed_once_a_scan(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from streaming_jsmf.moments import manifest
+    from streaming_jsmf.moments import partition
 
     opened: list[str] = []
-    monkeypatch.setattr(manifest, "open_corpus", lambda path: opened.append(path) or open_corpus(path))
+    monkeypatch.setattr(partition, "open_corpus", lambda path: opened.append(path) or open_corpus(path))
     scanned(folder / "a", tmp_path / "m")
     assert opened == []
     changed(folder / "a", tmp_path / "m", add=[folder / "b"])
