@@ -229,7 +229,7 @@ def load_partition(partition: Partition, n_words: int, scheme: DocumentWeights) 
     """
     buffers = _Buffers(partition.rows, sum(unit.nonzeros for unit in partition.units))
     sums = _SumsBuilder(n_words)
-    for block in _blocks(partition, n_words):
+    for block in iter_counts(partition, n_words):
         lengths = _row_totals(block)
         weights = document_weights(lengths, scheme)
         buffers.append(block, _row_scale(lengths, weights))
@@ -240,7 +240,7 @@ def load_partition(partition: Partition, n_words: int, scheme: DocumentWeights) 
 def load_block(partition: Partition, n_words: int, scheme: DocumentWeights) -> csr_array[Any]:
     """As ``load_partition``, the scaled counts alone."""
     buffers = _Buffers(partition.rows, sum(unit.nonzeros for unit in partition.units))
-    for block in _blocks(partition, n_words):
+    for block in iter_counts(partition, n_words):
         lengths = _row_totals(block)
         buffers.append(block, _row_scale(lengths, document_weights(lengths, scheme)))
     return buffers.finish(n_words)
@@ -270,7 +270,7 @@ def iter_shares(partition: Partition, n_words: int) -> Iterator[Shares]:
     InputError, StoreError
         As ``read_block``.
     """
-    blocks = _blocks(partition, n_words)
+    blocks = iter_counts(partition, n_words)
     while True:
         with span("read"):
             block = next(blocks, None)
@@ -283,8 +283,8 @@ def iter_shares(partition: Partition, n_words: int) -> Iterator[Shares]:
         yield Shares(scaled, lengths)
 
 
-def _blocks(partition: Partition, n_words: int) -> Iterator[csr_array[Any]]:
-    """The blocks of a partition over the words of the store."""
+def iter_counts(partition: Partition, n_words: int) -> Iterator[csr_array[Any]]:
+    """Yield the row groups of a partition as counts of the words of the store; errors as ``read_block``."""
     columns = partition.columns
     if columns is None:
         yield from iter_blocks(partition.units, n_words)
