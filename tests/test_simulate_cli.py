@@ -21,11 +21,11 @@ from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.jobs.events import Event, PartitionCommitted
 from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.lock import sole_user
 from streaming_jsmf.jobs.steps import Record
 from streaming_jsmf.simulation import documents as drawing
 from streaming_jsmf.simulation import parts as parting
 from streaming_jsmf.simulation import read_truth, simulate_lda
-from streaming_jsmf.storage.paths import sole_user
 
 SMALL = ("--vocabulary-size", "300", "--topics", "4")
 

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from streaming_jsmf.corpus.footer import leaf_columns
+from streaming_jsmf.corpus.footer import leaf_columns, open_parquet
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.storage.files import open_parquet
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.footer import check_columns
+from streaming_jsmf.corpus.footer import check_columns, open_parquet
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.records import Place, checked_bags
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.storage.files import open_parquet
 
 BATCH_NONZEROS = 1_000_000
 ID_COLUMNS = ("document_id", "doc_id")

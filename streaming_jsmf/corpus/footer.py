@@ -1,15 +1,18 @@
-"""What a Parquet footer tells about a shard: sizes, and records that cannot be right. No data is read."""
+"""Shards as Parquet files, and what their footers tell: sizes, and records that cannot be right. No data is read."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from streaming_jsmf.errors import InputError
-from streaming_jsmf.storage.files import open_parquet
+from streaming_jsmf.errors import InputError, StoreError, first_line
+from streaming_jsmf.storage.paths import is_url, open_file
 
 _ROW_CHECK = "reading it row by row (ingest) finds the row"
 
@@ -24,6 +27,32 @@ class Footer:
 
     rows: int
     nonzeros: int
+
+
+@contextmanager
+def open_parquet(path: str, name: str) -> Iterator[Any]:
+    """A ``pyarrow.parquet.ParquetFile``, page checksums verified; ``name`` is what messages call the file.
+
+    Raises
+    ------
+    StoreError
+        For a file that is missing, truncated, damaged or no Parquet, also when the damage shows only while
+        the caller reads.
+    """
+    try:
+        if is_url(path):
+            with open_file(path) as stream:
+                yield pq.ParquetFile(stream, page_checksum_verification=True)
+        else:
+            with pq.ParquetFile(path, page_checksum_verification=True) as file:
+                yield file
+    except FileNotFoundError as error:
+        raise StoreError(f"{name} is missing; restore it or build the corpus again ({path})") from error
+    except (OSError, pa.ArrowException) as error:
+        raise StoreError(
+            f"{name} cannot be read as Parquet ({first_line(error)}); it is truncated or damaged: "
+            "restore it or build the corpus again"
+        ) from error
 
 
 def read_footer(path: str, name: str, n_words: int) -> Footer:

@@ -16,7 +16,7 @@ from streaming_jsmf.corpus.footer import Footer, read_footer
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME, Manifest, ShardEntry, parse_manifest
 from streaming_jsmf.corpus.vocabulary import TEXT_NAMES, VOCABULARY_NAME, Vocabulary, read_vocabulary
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.storage.files import (
+from streaming_jsmf.storage.paths import (
     AnyPath,
     exists,
     file_names,

@@ -29,7 +29,7 @@ from streaming_jsmf.corpus.manifest import (
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD, ShardLimits, ShardWriter
 from streaming_jsmf.corpus.vocabulary import VOCABULARY_NAME, make_vocabulary, write_vocabulary
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.storage.files import AnyPath, is_url, normalise, sha256_of
+from streaming_jsmf.storage.paths import AnyPath, is_url, normalise, sha256_of
 
 
 @dataclass(frozen=True)

@@ -29,13 +29,13 @@ from streaming_jsmf.ingestion.work import Group, Piece, Work, group_units
 from streaming_jsmf.ingestion.write import REPEATED_ID, STEPS, WriteJob, save_repeated, write_piece
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.lock import sole_user
 from streaming_jsmf.jobs.memory import require_memory
 from streaming_jsmf.jobs.steps import Record, Step, run_step
 from streaming_jsmf.sources.base import BATCH_BYTES, OnBadRecord, Source, Unit
 from streaming_jsmf.sources.files import list_files
 from streaming_jsmf.sources.tables.shuffle import ShuffledSource, n_buckets_for
-from streaming_jsmf.storage.files import AnyPath, file_size, is_url
-from streaming_jsmf.storage.paths import sole_user
+from streaming_jsmf.storage.paths import AnyPath, file_size, is_url
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from streaming_jsmf.corpus.stop_words import ENGLISH, NONE
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.sources.fetch import RemoteFile
 from streaming_jsmf.sources.registry import ReaderName, check_options, default_stop_words
-from streaming_jsmf.storage.files import AnyPath, normalise
+from streaming_jsmf.storage.paths import AnyPath, normalise
 from streaming_jsmf.validation import RelativeName, Sha256, Strict, explain
 
 

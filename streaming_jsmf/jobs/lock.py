@@ -133,6 +133,30 @@ def sole_writer(store: StorePath) -> Iterator[None]:
         )
 
 
+@contextmanager
+def sole_user(path: Path) -> Iterator[None]:
+    """Hold the lock file ``path`` while the block runs; the system lets go of it when the process ends, however.
+
+    Raises
+    ------
+    InputError
+        If another process holds it.
+    """
+    try:
+        import fcntl
+    except ImportError:  # no such locks there
+        yield
+        return
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InputError(
+                f"{path.parent} is in use by another process; wait until it has ended"
+            ) from error
+        yield
+
+
 class _Lock:
     """A lock and the thread that keeps it alive."""
 

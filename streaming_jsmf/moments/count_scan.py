@@ -29,7 +29,7 @@ from streaming_jsmf.storage.arrays import (
     read_attributes,
     write_array,
 )
-from streaming_jsmf.storage.paths import StorePath, exists, remove_tree, store_written
+from streaming_jsmf.storage.paths import StorePath, node_exists, remove_tree, store_written
 
 logger = logging.getLogger(__name__)
 
@@ -166,7 +166,7 @@ def _create(request: CountRequest, work: StorePath, arrays: Mapping[str, NDArray
 
 
 def _is_left_by(request: CountRequest, work: StorePath) -> bool:
-    if not exists(work / "zarr.json"):
+    if not node_exists(work):
         return False
     try:
         stored = read_attributes(work)

@@ -24,9 +24,9 @@ from streaming_jsmf.storage.arrays import ArrayDigest, create_group, read_array,
 from streaming_jsmf.storage.paths import (
     StorePath,
     child_names,
-    exists,
     group_names,
     make_directory,
+    node_exists,
     read_text,
     remove_file,
     remove_tree,
@@ -137,11 +137,11 @@ class Ledger:
 
     def is_committed(self, key: str) -> bool:
         """Whether a part has a record."""
-        return exists(self.store / RECORDS / self._name("part", key) / "zarr.json")
+        return node_exists(self.store / RECORDS / self._name("part", key))
 
     def has_fold(self, key: str) -> bool:
         """Whether a fold has a record."""
-        return exists(self.store / RECORDS / self._name("fold", key) / "zarr.json")
+        return node_exists(self.store / RECORDS / self._name("fold", key))
 
     def commit_part(self, key: str, partial: Partial, note: Mapping[str, Any]) -> None:
         """Commit the result of one part; ``note`` is kept for the history of the store."""
@@ -266,7 +266,7 @@ class Ledger:
 
     def _commit(self, kind: str, key: str, partial: Partial, note: Mapping[str, Any]) -> None:
         # A worker that outlives its scan must not bring a store back that was removed.
-        if not exists(self.store / "zarr.json"):
+        if not node_exists(self.store):
             raise StoreError(f"{self.store}: the store was removed while it was being written")
         name = self._name(kind, key)
         attempt = self.store / PARTIALS / f"{name}-{uuid.uuid4().hex}"

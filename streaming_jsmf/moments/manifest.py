@@ -19,7 +19,7 @@ from streaming_jsmf.config import ScanSettings, fingerprint
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.moments.ledger import fold_keys, key_of
-from streaming_jsmf.storage.files import join, normalise
+from streaming_jsmf.storage.paths import join, normalise
 from streaming_jsmf.validation import Strict
 
 FORMAT_VERSION = 2

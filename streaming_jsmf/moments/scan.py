@@ -27,7 +27,7 @@ from streaming_jsmf.moments.store import (
     resume_store,
     words_digest,
 )
-from streaming_jsmf.storage.paths import StorePath, exists
+from streaming_jsmf.storage.paths import StorePath, node_exists
 
 logger = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ def _scan_alone(
 
 
 def _sized(settings: ScanSettings, corpus: Corpus, path: StorePath, execution: Execution) -> ScanSettings:
-    if exists(path / "zarr.json"):
+    if node_exists(path):
         # Begun with another budget or number of workers, perhaps: they must not make it another store.
         return replace(settings, partition_nonzeros=read_store(path).settings.partition_nonzeros)
     return fitting_settings(settings, corpus.n_words, list_units(corpus), execution)

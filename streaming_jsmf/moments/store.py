@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,8 +46,8 @@ from streaming_jsmf.storage.arrays import (
 )
 from streaming_jsmf.storage.paths import (
     StorePath,
-    exists,
     is_free,
+    node_exists,
     remove_store,
     store_written,
     write_json,
@@ -275,7 +276,7 @@ def resume_store(path: StorePath, manifest: Manifest) -> MomentsStore | None:
     """
     if is_free(path):
         return None
-    if not exists(path / "zarr.json"):
+    if not node_exists(path):
         _refuse_lost_root(path)
         raise InputError(f"{path}: exists and is not a moments store; give a path that is free")
     store = read_store(path)
@@ -293,7 +294,7 @@ def read_store(path: StorePath) -> MomentsStore:
     StoreError
         If its metadata are damaged.
     """
-    if not exists(path / "zarr.json"):
+    if not node_exists(path):
         _refuse_lost_root(path)
         raise InputError(f"{path}: no moments store is here; make one with streaming-jsmf scan CORPUS {path}")
     attributes = read_attributes(path)
@@ -332,7 +333,7 @@ def _parsed(fields: dict[str, Any], path: StorePath, sha256: str) -> Manifest:
 
 def _refuse_lost_root(path: StorePath) -> None:
     """A store without its root is not free for another; and what it was made of stood there alone."""
-    if exists(path / RECORDS) and exists(path / PARTIALS):
+    if isinstance(path, Path) and (path / RECORDS).exists() and (path / PARTIALS).exists():
         raise StoreError(
             f"{path}/zarr.json is missing, and with it what the store was made of; put it back from a copy, or delete "
             "the store and scan again"

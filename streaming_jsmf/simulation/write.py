@@ -17,6 +17,7 @@ from streaming_jsmf.corpus.write import Origin, WordTotals, commit_directory, fr
 from streaming_jsmf.errors import InputError, SettingsMismatchError
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.lock import sole_user
 from streaming_jsmf.jobs.memory import PROCESS_BYTES, require_memory
 from streaming_jsmf.jobs.steps import run_step
 from streaming_jsmf.simulation.documents import forget_sampler, guide_cells
@@ -32,8 +33,7 @@ from streaming_jsmf.simulation.parts import (
 )
 from streaming_jsmf.simulation.truth import Law, make_law, truth_of, word_names
 from streaming_jsmf.simulation.truth_store import TRUTH_NAME, commit_truth
-from streaming_jsmf.storage.files import AnyPath, normalise
-from streaming_jsmf.storage.paths import directory_written_beside, sole_user
+from streaming_jsmf.storage.paths import AnyPath, directory_written_beside, normalise
 
 logger = logging.getLogger(__name__)
 

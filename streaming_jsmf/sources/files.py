@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from fsspec.compression import compr
 from fsspec.utils import infer_compression
 
-from streaming_jsmf.errors import InputError
-from streaming_jsmf.storage.files import AnyPath, first_line, is_url, normalise, open_file
+from streaming_jsmf.errors import InputError, first_line
+from streaming_jsmf.storage.paths import AnyPath, is_url, normalise, open_file
 
 _WILDCARDS = "*?["
 _MOST_NAMES = 20

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.sources.files import (
     STREAM_ERRORS,
     UnreadableError,
@@ -21,7 +21,7 @@ from streaming_jsmf.sources.files import (
 from streaming_jsmf.sources.registry import ReaderName
 from streaming_jsmf.sources.text.folder import is_archive
 from streaming_jsmf.sources.text.reader import CSV_SUFFIXES, JSON_SUFFIXES
-from streaming_jsmf.storage.files import AnyPath, exists, first_line, is_file, join, normalise
+from streaming_jsmf.storage.paths import AnyPath, exists, is_file, join, normalise
 
 _BY_SUFFIX: dict[str, ReaderName] = {".npz": "npz", ".mtx": "matrix-market", ".h5ad": "h5ad"}
 _ASK = "say which reader with --reader"

@@ -25,7 +25,7 @@ from streaming_jsmf.sources.tables.shuffle import ShuffledSource
 from streaming_jsmf.sources.tables.triples import TriplesOptions, TriplesSource
 from streaming_jsmf.sources.text.folder import TextFilesOptions, TextFilesSource, is_archive
 from streaming_jsmf.sources.text.reader import SUFFIXES, TextOptions, TextSource, TokenOptions
-from streaming_jsmf.storage.files import AnyPath, is_file, join, normalise
+from streaming_jsmf.storage.paths import AnyPath, is_file, join, normalise
 from streaming_jsmf.tokens.tokenizer import Tokenizer
 from streaming_jsmf.validation import Strict, explain
 

@@ -16,7 +16,7 @@ from streaming_jsmf.moments.soundness import require_sound
 from streaming_jsmf.moments.store import KIND as MOMENTS_KIND
 from streaming_jsmf.moments.store import MomentsStore, read_store
 from streaming_jsmf.storage.arrays import read_attributes
-from streaming_jsmf.storage.paths import StorePath, exists, store_path
+from streaming_jsmf.storage.paths import StorePath, node_exists, store_path
 
 
 def describe(path: str | Path | StorePath) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def describe(path: str | Path | StorePath) -> dict[str, Any]:
     # Corpora are ingested on a local disk only.
     if isinstance(place, Path) and (place / RECORD_NAME).exists():
         return {"kind": KIND, "complete": False, "steps_done": Work(place).steps_done}
-    if not exists(place / "zarr.json"):
+    if not node_exists(place):
         children = [place / name for name in model_names(place)]
         if children:
             return {

@@ -28,7 +28,7 @@ from streaming_jsmf.sources.registry import (
     default_stop_words,
     open_source,
 )
-from streaming_jsmf.storage.files import is_url, normalise
+from streaming_jsmf.storage.paths import is_url, normalise
 
 logger = logging.getLogger(__name__)
 

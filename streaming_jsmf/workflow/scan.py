@@ -19,8 +19,7 @@ from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.scan import finish_store, scan_corpus
 from streaming_jsmf.moments.soundness import repair_store
 from streaming_jsmf.moments.store import read_store
-from streaming_jsmf.storage.files import normalise
-from streaming_jsmf.storage.paths import StorePath, exists, store_path
+from streaming_jsmf.storage.paths import StorePath, node_exists, normalise, store_path
 
 StepKind = Literal["corpora", "merge", "third moment"]
 
@@ -124,7 +123,7 @@ def scan(
     first = _steps_begun(store, steps)
     if first:
         finish_store(store, execution, listener)
-    elif changes.any and exists(store / "zarr.json"):
+    elif changes.any and node_exists(store):
         _require_same(store, corpus, settings, changes, keep_partitions)
     else:
         wanted = settings or ScanSettings()
@@ -154,7 +153,7 @@ def _steps_begun(store: StorePath, steps: Sequence[Step]) -> int:
 
     A store that has all of them and is complete is not interrupted: doing the same again is then a new wish.
     """
-    if not steps or not exists(store / "zarr.json"):
+    if not steps or not node_exists(store):
         return 0
     found = read_store(store)
     begun = next((i + 1 for i, step in enumerate(steps) if step.mark == found.manifest.change), 0)

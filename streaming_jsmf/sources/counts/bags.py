@@ -21,7 +21,7 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.sources.base import BadRecords, SourceBatch, Unit
 from streaming_jsmf.sources.files import UnreadableError, open_parquet_source
 from streaming_jsmf.sources.text.parquet import parquet_first_row, parquet_place
-from streaming_jsmf.storage.files import exists, file_size, join, normalise
+from streaming_jsmf.storage.paths import exists, file_size, join, normalise
 from streaming_jsmf.validation import Strict
 
 #: (document, word) pairs of a unit: enough that a task is worth it, few enough that many can share the work.

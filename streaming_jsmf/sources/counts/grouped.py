@@ -18,17 +18,9 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.documents import Counts
 from streaming_jsmf.corpus.vocabulary import TEXT_NAMES, VOCABULARY_NAME, read_vocabulary
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.sources.base import BATCH_BYTES, BATCH_VALUES, BadRecords, SourceBatch, Unit
-from streaming_jsmf.storage.files import (
-    file_size,
-    first_line,
-    is_file,
-    is_url,
-    join,
-    normalise,
-    open_file,
-)
+from streaming_jsmf.storage.paths import file_size, is_file, is_url, join, normalise, open_file
 
 LONGEST_LINE = 1 << 20  # bytes; three numbers need less, and what has no line ends must not fill the memory
 LARGEST_COUNT = int(np.iinfo(np.int32).max)

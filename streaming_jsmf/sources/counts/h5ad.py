@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.sources.base import BATCH_VALUES, BadRecords, SourceBatch, Unit
 from streaming_jsmf.sources.counts.grouped import CountFiles, size_of
 from streaming_jsmf.sources.counts.npz import Rows, bags_of_rows, row_cuts, row_place, row_units
-from streaming_jsmf.storage.files import first_line, is_url, open_file
+from streaming_jsmf.storage.paths import is_url, open_file
 from streaming_jsmf.validation import Strict
 
 

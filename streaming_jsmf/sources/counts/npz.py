@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.documents import Counts
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.sources.base import BATCH_VALUES, BadRecords, SourceBatch, Unit
 from streaming_jsmf.sources.counts.grouped import (
     LARGEST_COUNT,
@@ -30,7 +30,7 @@ from streaming_jsmf.sources.counts.grouped import (
     too_large,
     word_list,
 )
-from streaming_jsmf.storage.files import first_line, open_file
+from streaming_jsmf.storage.paths import open_file
 from streaming_jsmf.validation import Strict
 
 BATCHES_PER_UNIT = 8

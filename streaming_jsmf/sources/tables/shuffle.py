@@ -19,12 +19,11 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.documents import Counts
 from streaming_jsmf.corpus.hashing import hash_values
-from streaming_jsmf.errors import StoreError
+from streaming_jsmf.errors import StoreError, first_line
 from streaming_jsmf.sources.base import BATCH_VALUES, BadRecords, SourceBatch, Unit
 from streaming_jsmf.sources.counts.grouped import LARGEST_COUNT
 from streaming_jsmf.sources.files import UnreadableError, is_compressed, open_parquet_source
 from streaming_jsmf.sources.tables.tables import is_parquet
-from streaming_jsmf.storage.files import first_line
 
 BUCKET_BYTES = 64 << 20
 MAX_BUCKETS = 4096

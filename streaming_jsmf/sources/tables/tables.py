@@ -19,7 +19,7 @@ from fsspec.compression import compr
 from numpy.typing import NDArray
 from pydantic import field_validator, model_validator
 
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.sources.base import BATCH_BYTES, BadRecords, Unit
 from streaming_jsmf.sources.files import (
     STREAM_ERRORS,
@@ -34,7 +34,7 @@ from streaming_jsmf.sources.text.parquet import (
     parquet_place,
     parquet_units,
 )
-from streaming_jsmf.storage.files import file_size, first_line, open_file
+from streaming_jsmf.storage.paths import file_size, open_file
 from streaming_jsmf.validation import Strict
 
 BATCH_ROWS = 1 << 18  # of a Parquet file that are held at once

@@ -16,13 +16,13 @@ from typing import Annotated, Any
 import pyarrow as pa
 from pydantic import AfterValidator
 
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.sources.base import BadRecords, SourceBatch, Unit
 from streaming_jsmf.sources.files import STREAM_ERRORS, SourceFile, cannot_open, find_files, is_marker
 from streaming_jsmf.sources.text.lines import cut_short
 from streaming_jsmf.sources.text.reader import Encoding, TokenOptions, words_of
 from streaming_jsmf.sources.text.records import RESERVED_NAMES, RecordBuffer, TextColumns
-from streaming_jsmf.storage.files import first_line, open_file
+from streaming_jsmf.storage.paths import open_file
 from streaming_jsmf.tokens.tokenizer import Tokenizer
 
 #: Files of a folder for one task.

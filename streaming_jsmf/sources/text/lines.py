@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from streaming_jsmf.errors import first_line
 from streaming_jsmf.sources.base import UNIT_BYTES, BadRecords, Unit
 from streaming_jsmf.sources.files import (
     STREAM_ERRORS,
@@ -31,7 +32,7 @@ from streaming_jsmf.sources.text.records import (
     is_utf8,
     require,
 )
-from streaming_jsmf.storage.files import file_size, first_line
+from streaming_jsmf.storage.paths import file_size
 
 #: Records of the first file that decide the types of JSON's metadata.
 SAMPLE_RECORDS = 1000
