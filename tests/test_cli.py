@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.moments import engine
-from streaming_jsmf.moments.ledger import Partial
+from streaming_jsmf.jobs import fold
+from streaming_jsmf.jobs.ledger import Partial
 from streaming_jsmf.moments.stages.range import RangeReduction
 from streaming_jsmf.moments.store import read_store
 from tests.corpora import as_lists, planted, words, write_corpus, write_lists
@@ -433,7 +433,7 @@ def test_a_bad_record_while_other_threads_still_commit(
 ) -> None:
     path, reason = _bad_corpus(refused.folder, counts, "null list", statistics=False)
     failed, ended = threading.Event(), threading.Event()
-    commit, compute = engine.commit_part, RangeReduction.compute
+    commit, compute = fold.commit_part, RangeReduction.compute
 
     def slow_if_good(stage: RangeReduction, partition: Partition) -> Partial:
         try:
@@ -447,15 +447,15 @@ def test_a_bad_record_while_other_threads_still_commit(
             time.sleep(0.3)
         return partial
 
-    def told(job: engine.Job, part: engine.Part, link: engine.Link, *after: str) -> str:
+    def told(context: fold.FoldContext, part: fold.Part, link: fold.Link, *after: str) -> str:
         try:
-            return commit(job, part, link, *after)
+            return commit(context, part, link, *after)
         finally:
-            if part.partition is not None and part.partition.index == 0:
+            if part.source is not None and part.source.index == 0:
                 ended.set()
 
     monkeypatch.setattr(RangeReduction, "compute", slow_if_good)
-    monkeypatch.setattr(engine, "commit_part", told)
+    monkeypatch.setattr(fold, "commit_part", told)
     before = listing(refused.folder)
     arguments = ("--max-topics", "5", "--partition-nonzeros", "1000", "--workers", "2")
     outcome = refused.command("scan", path, refused.folder / "m", *arguments)

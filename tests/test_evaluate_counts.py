@@ -30,6 +30,7 @@ from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.evaluation.inputs import sketch_probes
 from streaming_jsmf.jobs.events import Event, StageStarted
 from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.ledger import Partial
 from streaming_jsmf.model.counts import (
     StoredCounts,
     counts_path,
@@ -38,7 +39,6 @@ from streaming_jsmf.model.counts import (
     stored_corpora,
 )
 from streaming_jsmf.model.store import Model, open_model, read_model, write_model
-from streaming_jsmf.moments.ledger import Partial
 from streaming_jsmf.moments.stages.word_counts import CountReduction, SketchProbes, WordSelection, WordTally
 from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.workflow.count_words import counts_of

@@ -16,7 +16,7 @@ from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.errors import StoreError
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments.ledger import Partial
+from streaming_jsmf.jobs.ledger import Partial
 from streaming_jsmf.moments.memory import scan_memory
 from streaming_jsmf.moments.partition import iter_counts
 from streaming_jsmf.moments.soundness import require_sound

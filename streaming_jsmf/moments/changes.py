@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.jobs.events import Listener, silent
-from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.lock import sole_writer
-from streaming_jsmf.moments.engine import Crew
 from streaming_jsmf.moments.manifest import Manifest, with_corpus, with_third_moment, without
 from streaming_jsmf.moments.memory import require_scan_memory
 from streaming_jsmf.moments.partition import load_partitions
@@ -80,21 +79,22 @@ def _change_alone(
         raise InputError(f"{path}: nothing would be left of the store; delete it instead")
     after = after.changed(change=mark)
     require_scan_memory(after, store.path, execution)
-    with execution.runner() as arguments:
-        crew = Crew(arguments, execution.tasks_at_once(arguments), listener)
+    with execution.executor(listener) as executor:
         # What was interrupted before is finished first: a change that fails falls back on a complete store.
-        run_missing_stages(store, crew, corpora)
-        return _switched(store, after, crew, corpora)
+        run_missing_stages(store, executor, corpora)
+        return _switched(store, after, executor, corpora)
 
 
-def _switched(store: MomentsStore, after: Manifest, crew: Crew, corpora: Sequence[Corpus]) -> MomentsStore:
+def _switched(
+    store: MomentsStore, after: Manifest, executor: Executor, corpora: Sequence[Corpus]
+) -> MomentsStore:
     """Put the manifest in place and run what it lacks; the old one again if the input turns out to be bad."""
     if store.reads_twice:
         # A corpus that is not where it was is better found now than when scan 1 is done.
         load_partitions(after, str(store.path), corpora)
     before, store = store, replace_manifest(store, after)
     try:
-        run_missing_stages(store, crew, corpora)
+        run_missing_stages(store, executor, corpora)
     except (InputError, StoreError):
         # Once scan 1 is committed its input was good, and only the change itself can be gone on with.
         if before.outcome("range") is not None:
@@ -133,14 +133,13 @@ def add_third_moment(
         store = read_store(path)
         after = with_third_moment(store.manifest).changed(change=mark)
         require_scan_memory(after, path, execution)
-        with execution.runner() as arguments:
-            crew = Crew(arguments, execution.tasks_at_once(arguments), listener)
-            run_missing_stages(store, crew)
+        with execution.executor(listener) as executor:
+            run_missing_stages(store, executor)
             if not store.settings.third_moment:
                 # A corpus that is not where it was is better found before the store lacks anything.
                 load_partitions(after, str(path))
             store = replace_manifest(store, after)
-            run_missing_stages(store, crew)
+            run_missing_stages(store, executor)
         return store
 
 

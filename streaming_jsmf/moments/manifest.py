@@ -18,7 +18,7 @@ from streaming_jsmf.blocks.units import Partition, WorkUnit, list_units, plan_pa
 from streaming_jsmf.config import ScanSettings, fingerprint
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.moments.ledger import fold_keys, key_of
+from streaming_jsmf.jobs.ledger import fold_keys, key_of
 from streaming_jsmf.storage.paths import join, normalise
 from streaming_jsmf.validation import Strict
 

@@ -15,9 +15,8 @@ from streaming_jsmf.config import differences
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.ledger import Partial
 from streaming_jsmf.jobs.lock import sole_writer
-from streaming_jsmf.moments.engine import Crew
-from streaming_jsmf.moments.ledger import Partial
 from streaming_jsmf.moments.manifest import Manifest, MergePlan, merged_manifest
 from streaming_jsmf.moments.memory import require_scan_memory
 from streaming_jsmf.moments.partition import load_partitions
@@ -111,8 +110,8 @@ def _merge_alone(
         load_partitions(manifest, str(path))
     build = _extended if union.same else _rebuilt
     merged = build(store, second, manifest, union, word_ids)
-    with execution.runner() as arguments:
-        run_missing_stages(merged, Crew(arguments, execution.tasks_at_once(arguments), listener))
+    with execution.executor(listener) as executor:
+        run_missing_stages(merged, executor)
     return merged
 
 

@@ -13,7 +13,6 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.lock import sole_writer
-from streaming_jsmf.moments.engine import Crew
 from streaming_jsmf.moments.manifest import Manifest, moved, new_manifest, with_third_moment
 from streaming_jsmf.moments.memory import fitting_settings, require_scan_memory
 from streaming_jsmf.moments.partition import load_partitions
@@ -94,13 +93,13 @@ def _scan_alone(
     if existing is not None:
         require_sound(existing)
     # The scheduler comes first: if it does not answer, no store is made or touched.
-    with execution.runner() as arguments:
+    with execution.executor(listener) as executor:
         if existing is None:
             store = create_store(path, manifest, words)
         else:
             store = _followed(existing, corpus, manifest.scan_settings)
         try:
-            run_missing_stages(store, Crew(arguments, execution.tasks_at_once(arguments), listener), [corpus])
+            run_missing_stages(store, executor, [corpus])
             return store
         except InputError as error:
             bad_corpus = error
@@ -132,8 +131,8 @@ def finish_store(
         store = read_store(path)
         if store.missing_stages:
             require_scan_memory(store.manifest, path, execution)
-            with execution.runner() as arguments:
-                run_missing_stages(store, Crew(arguments, execution.tasks_at_once(arguments), listener))
+            with execution.executor(listener) as executor:
+                run_missing_stages(store, executor)
     return store
 
 

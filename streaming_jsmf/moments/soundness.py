@@ -11,20 +11,21 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import compress
-from typing import Any
 
-import dask
 import numpy as np
 
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.errors import StoreError
 from streaming_jsmf.jobs.events import Listener, silent
-from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.execution import Execution, Executor
+from streaming_jsmf.jobs.fold import FoldContext, FoldJob
+from streaming_jsmf.jobs.ledger import Ledger
 from streaming_jsmf.jobs.lock import sole_writer
-from streaming_jsmf.moments.engine import Crew, Job, Part, commit_part
-from streaming_jsmf.moments.ledger import PARTIALS, RECORDS, Ledger, forget_record, repair_remedy
+from streaming_jsmf.jobs.records import PARTIALS, RECORDS, forget_record
 from streaming_jsmf.moments.memory import require_scan_memory
 from streaming_jsmf.moments.partition import load_partitions, partitions_of
+from streaming_jsmf.moments.parts import partition_parts
+from streaming_jsmf.moments.remedy import repair_remedy
 from streaming_jsmf.moments.run import run_stage_of
 from streaming_jsmf.moments.stages.base import Scan, Stage
 from streaming_jsmf.moments.store import WORDS, MomentsStore, read_store, words_digest
@@ -200,15 +201,14 @@ def repair_store(
         require_scan_memory(store.manifest, path, execution)
         _mend_groups(store)
         _mend_words(store)
-        with execution.runner() as arguments:
-            crew = Crew(arguments, execution.tasks_at_once(arguments), listener)
+        with execution.executor(listener) as executor:
             load = partitions_of(store.manifest, store.path)
             for stage in store.stages:
                 _take_back(store, stage)
-                run_stage_of(store, stage, crew, load)
+                run_stage_of(store, stage, executor, load)
             for stage in store.stages:
                 if stage.keeps_fold and store.keeps_partitions:
-                    _mend_kept_parts(store, stage, crew)
+                    _mend_kept_parts(store, stage, executor)
     return store
 
 
@@ -311,25 +311,20 @@ def _drop(ledger: Ledger, found: LedgerDamage) -> None:
         ledger.drop("part", key)
 
 
-def _mend_kept_parts(store: MomentsStore, stage: Stage, crew: Crew) -> None:
+def _mend_kept_parts(store: MomentsStore, stage: Stage, executor: Executor) -> None:
     """Parts that are folded, and so missed by no stage, but were to be kept. One pass over these partitions."""
     ledger, (scan,) = store.ledger(stage.name), stage.scans(store)
     known = ledger.parts()
     missing = [key not in known for key in scan.keys]
     if not any(missing):
         return
-    partitions = compress(load_partitions(store.manifest, str(store.path)), missing)
-    parts = [
-        Part(key, partition.nonzeros, partition)
-        for key, partition in zip(compress(scan.keys, missing), partitions, strict=True)
-    ]
     logger.info(
         "repair: partitions computed again: %s", ", ".join(str(i) for i, lacks in enumerate(missing) if lacks)
     )
-    job = Job(ledger, scan.reduction, store.covered_fold)
-    make = dask.delayed(commit_part, pure=False, traverse=False)
-    tasks: list[Any] = [make(job, part, None) for part in parts]
-    dask.compute(*tasks, optimize_graph=False, **crew.arguments)
+    partitions = compress(load_partitions(store.manifest, str(store.path)), missing)
+    parts = partition_parts(compress(scan.keys, missing), partitions)
+    context = FoldContext(ledger, scan.reduction, store.covered_fold)
+    executor.compute(FoldJob(context, parts, scan.folds).unfolded())
 
 
 def _tell(error: StoreError, what: str) -> None:

@@ -23,17 +23,10 @@ from pydantic import ValidationError
 
 from streaming_jsmf.config import ScanSettings, differences, fingerprint
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
-from streaming_jsmf.moments.ledger import (
-    PARTIALS,
-    RECORDS,
-    Ledger,
-    forget_record,
-    key_of,
-    read_record,
-    repair_remedy,
-    write_record,
-)
+from streaming_jsmf.jobs.ledger import Ledger, key_of
+from streaming_jsmf.jobs.records import PARTIALS, RECORDS, forget_record, read_record, write_record
 from streaming_jsmf.moments.manifest import FORMAT_VERSION, Manifest
+from streaming_jsmf.moments.remedy import repair_remedy
 from streaming_jsmf.moments.stages.base import Stage, Variable
 from streaming_jsmf.moments.stages.registry import stage_named, stages_of
 from streaming_jsmf.storage.arrays import (
@@ -119,7 +112,9 @@ class MomentsStore:
 
     def ledger(self, stage: str) -> Ledger:
         """The ledger of a stage that runs over partitions."""
-        return Ledger(self.path, stage, keep=self.keeps_partitions and stage_named(stage).keeps_fold)
+        made = stage_named(stage)
+        keep = self.keeps_partitions and made.keeps_fold
+        return Ledger(self.path, stage, repair_remedy(self.path), keep, made.part_axes)
 
     def forget_older_folds(self) -> None:
         """Leave of scan 1 the last fold, and the parts of the manifest if they are kept."""
@@ -130,7 +125,7 @@ class MomentsStore:
 
         A record of other partitions or words than those of the manifest is that of an earlier state of the store.
         """
-        record = read_record(self.path, stage)
+        record = read_record(self.path, stage, repair_remedy(self.path))
         return record if record is not None and record.get("covers") == self._covers(stage) else None
 
     def scalars(self, stage: str) -> Mapping[str, float]:
@@ -154,7 +149,7 @@ class MomentsStore:
     @property
     def covered_fold(self) -> str | None:
         """The fold that the committed outcome of scan 1 was made of, of this manifest or an earlier one."""
-        record = read_record(self.path, "range")
+        record = read_record(self.path, "range", repair_remedy(self.path))
         return None if record is None else str(record.get("covers"))
 
     def commit_stage(

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.moments.ledger import repair_remedy
 from streaming_jsmf.moments.manifest import CorpusEntry, WordIds
+from streaming_jsmf.moments.remedy import repair_remedy
 from streaming_jsmf.moments.store import MomentsStore
 from streaming_jsmf.storage.arrays import ArrayDigest, digest, read_array, write_array
 from streaming_jsmf.storage.paths import StorePath

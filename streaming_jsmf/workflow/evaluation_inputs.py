@@ -15,7 +15,7 @@ from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.model.store import Model, read_model
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.select import require_parts, resampled, select_partitions
-from streaming_jsmf.simulation.truth_store import read_truth, read_truth_words
+from streaming_jsmf.simulation.truth import read_truth, read_truth_words
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.workflow.infer import fit_moments
 

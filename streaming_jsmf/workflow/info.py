@@ -7,7 +7,7 @@ from typing import Any
 
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.work import KIND, RECORD_NAME, Work
+from streaming_jsmf.ingestion.plan import IngestFolder
 from streaming_jsmf.model.counts import read_counts, stored_corpora
 from streaming_jsmf.model.store import KIND as MODEL_KIND
 from streaming_jsmf.model.store import model_names, read_model
@@ -33,8 +33,8 @@ def describe(path: str | Path | StorePath) -> dict[str, Any]:
     """
     place = store_path(path)
     # Corpora are ingested on a local disk only.
-    if isinstance(place, Path) and (place / RECORD_NAME).exists():
-        return {"kind": KIND, "complete": False, "steps_done": Work(place).steps_done}
+    if isinstance(place, Path) and (folder := IngestFolder(place)).is_there():
+        return {"kind": folder.kind, "complete": False, "steps_done": folder.steps_done}
     if not node_exists(place):
         children = [place / name for name in model_names(place)]
         if children:

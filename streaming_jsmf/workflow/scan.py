@@ -12,8 +12,8 @@ from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.errors import InputError, SettingsMismatchError
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.ledger import key_of
 from streaming_jsmf.moments.changes import add_third_moment, change_store, is_part
-from streaming_jsmf.moments.ledger import key_of
 from streaming_jsmf.moments.merge import merge_stores, recover_store
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.scan import finish_store, scan_corpus

@@ -10,11 +10,12 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments.ledger import Partial, fold_keys, key_of, repair_remedy
+from streaming_jsmf.jobs.fold import Reduction
+from streaming_jsmf.jobs.ledger import Partial, fold_keys, key_of
 from streaming_jsmf.moments.manifest import Manifest
+from streaming_jsmf.moments.remedy import repair_remedy
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.timing import span
@@ -60,20 +61,6 @@ class Store(Protocol):
 
     def scalars(self, stage: str) -> Mapping[str, float]:
         """Scalars of an earlier stage."""
-
-
-class Reduction(Protocol):
-    """What the tasks of a scan do. Implementations are small, frozen and travel to the workers."""
-
-    @property
-    def name(self) -> str:
-        """Of the stage, in records and messages."""
-
-    def compute(self, partition: Partition) -> Partial:
-        """Read one partition and return its contribution. Runs in a worker, with one BLAS thread."""
-
-    def fold(self, folded: Partial | None, partial: Partial) -> Partial:
-        """Return the contributions of partitions 0..i from those of 0..i-1 (None at first) and of i."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +110,8 @@ class Stage(ABC):
         What a repair says that it does if they are damaged.
     inputs
         Final arrays of earlier stages that its own hang on besides the partitions: others make its results stale.
+    part_axes
+        Axes of arrays of its parts, where they are not (word, rank).
     reads_corpora
         Whether it scans the partitions at all.
     keeps_fold
@@ -133,6 +122,7 @@ class Stage(ABC):
     variables: ClassVar[Mapping[str, Variable]]
     remedy: ClassVar[str]
     inputs: ClassVar[tuple[str, ...]] = ()
+    part_axes: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     reads_corpora: ClassVar[bool] = True
     keeps_fold: ClassVar[bool] = False
 

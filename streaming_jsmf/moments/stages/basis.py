@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from streaming_jsmf.config import ScanSettings
+from streaming_jsmf.jobs.ledger import Partial
 from streaming_jsmf.linalg.dense import symmetric_eigenpairs
 from streaming_jsmf.linalg.eigen import (
     GUARD_VECTORS,
@@ -16,7 +17,6 @@ from streaming_jsmf.linalg.eigen import (
     single_view_eigenpairs,
 )
 from streaming_jsmf.linalg.probes import gaussian_probes
-from streaming_jsmf.moments.ledger import Partial
 from streaming_jsmf.moments.stages.base import Final, Scan, Stage, Store, Variable
 from streaming_jsmf.moments.stages.range import SHARED_PROBES
 from streaming_jsmf.timing import span

@@ -17,10 +17,10 @@ from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.ledger import Partial
 from streaming_jsmf.jobs.memory import PROCESS_BYTES, machine_memory
 from streaming_jsmf.linalg.dense import PAIRS_AT_ONCE, gram_rows
 from streaming_jsmf.linalg.panels import panels
-from streaming_jsmf.moments.ledger import Partial
 from streaming_jsmf.moments.partition import load_block
 from streaming_jsmf.moments.stages.base import Final, Scan, Stage, Store, Variable
 from streaming_jsmf.storage.paths import StorePath

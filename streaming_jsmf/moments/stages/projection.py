@@ -10,8 +10,8 @@ import numpy as np
 
 from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.config import ScanSettings
+from streaming_jsmf.jobs.ledger import Partial
 from streaming_jsmf.linalg.factor import apply_gram
-from streaming_jsmf.moments.ledger import Partial
 from streaming_jsmf.moments.partition import load_block
 from streaming_jsmf.moments.stages.base import BasisReduction, Final, Store, SumStage, Variable
 from streaming_jsmf.timing import span

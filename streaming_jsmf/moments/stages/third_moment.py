@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.jobs.ledger import Partial
 from streaming_jsmf.linalg.document_tensor import (
     DOCUMENT_BLOCK,
     SHORTEST_DOCUMENT,
@@ -24,7 +25,6 @@ from streaming_jsmf.linalg.document_tensor import (
     tensor_sums,
     tensor_weights,
 )
-from streaming_jsmf.moments.ledger import Partial
 from streaming_jsmf.moments.partition import iter_shares
 from streaming_jsmf.moments.stages.base import (
     BasisReduction,
@@ -93,6 +93,7 @@ class ThirdMomentStage(SumStage):
     }
     remedy = "the pass for the third moment is repeated"
     inputs = ("basis",)
+    part_axes: ClassVar = {"third": ("triple",)}
 
     def wanted(self, settings: ScanSettings) -> bool:
         """Where it is asked for."""
