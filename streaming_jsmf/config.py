@@ -126,11 +126,6 @@ class ScanSettings:
         """Columns m of the basis Q of the second scan: 2 K, and at least K + 10."""
         return max(2 * self.max_topics, self.max_topics + 10)
 
-    @property
-    def reads_twice(self) -> bool:
-        """Whether the corpora are read after scan 1: for C Q, for C or for the third moment."""
-        return self.exact or self.scans == 2 or self.third_moment
-
     def partition_budget(self, nonzeros: int, n_words: int) -> int:
         """Nonzeros of a partition for a corpus; the number of workers plays no part."""
         if self.partition_nonzeros is not None:

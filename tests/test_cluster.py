@@ -119,7 +119,7 @@ def undisturbed(corpus: Path) -> dict[str, str]:
     """Digests of a scan on one thread of one process."""
     store = corpus.parent / "undisturbed"
     succeed("scan", corpus, store, *SETTINGS, "--scheduler", "synchronous")
-    assert len(read_store(store).manifest["partitions"]) >= PARTITIONS
+    assert len(read_store(store).manifest.partitions) >= PARTITIONS
     return digests(store)
 
 

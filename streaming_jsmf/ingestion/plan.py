@@ -24,8 +24,7 @@ from streaming_jsmf.jobs.run import run_job
 from streaming_jsmf.jobs.tasks import TaskJob
 from streaming_jsmf.sources.base import OnBadRecord, Unit
 from streaming_jsmf.sources.files import list_files
-from streaming_jsmf.storage.paths import file_size, is_url
-from streaming_jsmf.storage.paths import write_json
+from streaming_jsmf.storage.paths import file_size, is_url, write_json
 
 #: Bytes of the units that one task reads, and about how many tasks there are between these bounds.
 GROUP_BYTES = (16 << 20, 128 << 20)

@@ -27,7 +27,7 @@ from streaming_jsmf.timing import span
 WINDOW_PER_WORKER = 2
 
 
-class Stage(Protocol):
+class Reduction(Protocol):
     """What is computed of each part, and how results fold. Implementations are small, frozen and travel to workers."""
 
     @property
@@ -52,7 +52,7 @@ class Part:
     size
         Its weight, for progress.
     source
-        What ``Stage.compute`` reads, such as a partition; None where the result is committed before the job runs.
+        What ``Reduction.compute`` reads, such as a partition; None where the result is committed before the job runs.
     note
         What the ledger keeps of the part besides what it took: JSON values.
     """
@@ -92,7 +92,7 @@ class FoldJob:
     """
 
     ledger: Ledger
-    stage: Stage
+    stage: Reduction
     parts: Sequence[Part]
     folds: Sequence[str]
     protected: str | None = None
@@ -145,7 +145,7 @@ class FoldJob:
         return self.ledger.read_fold(self.folds[-1])
 
 
-def commit_part(ledger: Ledger, stage: Stage, part: Part, link: Link | None, *after: str) -> str:
+def commit_part(ledger: Ledger, stage: Reduction, part: Part, link: Link | None, *after: str) -> str:
     """Task: compute one part and commit it, nothing if it is committed; folded at once where its turn has come.
 
     ``link`` is its place in the chain of folds, if it is to be folded; ``after`` only orders tasks.
@@ -166,7 +166,7 @@ def commit_part(ledger: Ledger, stage: Stage, part: Part, link: Link | None, *af
     return token
 
 
-def _computed(ledger: Ledger, stage: Stage, part: Part) -> tuple[Partial, dict[str, Any]]:
+def _computed(ledger: Ledger, stage: Reduction, part: Part) -> tuple[Partial, dict[str, Any]]:
     """What a part contributes, and what the ledger keeps of how it was made."""
     if part.source is None:
         raise StoreError(f"{ledger.store}: the part {part.key} is missing; {ledger.remedy}")
@@ -178,7 +178,7 @@ def _computed(ledger: Ledger, stage: Stage, part: Part) -> tuple[Partial, dict[s
     return partial, {**part.note, **cost.fields()}
 
 
-def commit_fold(ledger: Ledger, stage: Stage, part: str, link: Link, *after: str) -> str:
+def commit_fold(ledger: Ledger, stage: Reduction, part: str, link: Link, *after: str) -> str:
     """Task: fold a part into those before it and commit; nothing if that is done."""
     del after
     # What was folded at once may have gone into the next fold by now, which dropped this one.
@@ -196,7 +196,7 @@ def commit_fold(ledger: Ledger, stage: Stage, part: str, link: Link, *after: str
 
 def _fold(
     ledger: Ledger,
-    stage: Stage,
+    stage: Reduction,
     part: str,
     partial: Partial,
     link: Link,

@@ -16,9 +16,9 @@ from streaming_jsmf.jobs.folder import WorkStore
 from streaming_jsmf.jobs.ledger import Partial, key_of
 from streaming_jsmf.jobs.memory import PROCESS_BYTES, require_memory
 from streaming_jsmf.moments.manifest import distinct
+from streaming_jsmf.moments.memory import BYTES_PER_NONZERO_READ
 from streaming_jsmf.moments.parts import fold_partitions
-from streaming_jsmf.moments.scan import BYTES_PER_NONZERO_READ
-from streaming_jsmf.moments.word_counts import CountStage, SketchProbes, WordSelection
+from streaming_jsmf.moments.stages.word_counts import CountReduction, SketchProbes, WordSelection
 from streaming_jsmf.storage.arrays import (
     ArrayDigest,
     digest,
@@ -121,6 +121,8 @@ def count_memory(request: CountRequest, partitions: tuple[Partition, ...], worke
     return PROCESS_BYTES + each * min(workers, len(partitions))
 
 
-def _stage(request: CountRequest, store: WorkStore, digests: Mapping[str, ArrayDigest]) -> CountStage:
+def _stage(request: CountRequest, store: WorkStore, digests: Mapping[str, ArrayDigest]) -> CountReduction:
     scheme = request.settings.document_weights
-    return CountStage(store.path, digests, request.selection.n_words, scheme, request.probes, store.remedy)
+    return CountReduction(
+        store.path, digests, request.selection.n_words, scheme, request.probes, store.remedy
+    )

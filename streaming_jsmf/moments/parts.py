@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.jobs.execution import Executor
-from streaming_jsmf.jobs.fold import FoldJob, Part, Stage
+from streaming_jsmf.jobs.fold import FoldJob, Part, Reduction
 from streaming_jsmf.jobs.ledger import Ledger, Partial, fold_keys
 from streaming_jsmf.jobs.run import run_job
 
@@ -24,7 +24,7 @@ def partition_parts(keys: Iterable[str], partitions: Iterable[Partition]) -> tup
 
 def fold_partitions(
     ledger: Ledger,
-    stage: Stage,
+    stage: Reduction,
     keys: Sequence[str],
     partitions: Sequence[Partition],
     salt: str,

@@ -47,8 +47,7 @@ from streaming_jsmf.simulation.documents import (
 )
 from streaming_jsmf.simulation.law import Law, make_law, word_names
 from streaming_jsmf.simulation.truth import TRUTH_NAME, commit_truth, truth_of
-from streaming_jsmf.storage.paths import AnyPath, normalise
-from streaming_jsmf.storage.paths import fsync_directory
+from streaming_jsmf.storage.paths import AnyPath, fsync_directory, normalise
 from streaming_jsmf.validation import Strict
 
 #: Changes with anything that gives the same arguments other documents.

@@ -24,7 +24,7 @@ from streaming_jsmf.model.counts import (
 )
 from streaming_jsmf.model.store import Model
 from streaming_jsmf.moments.count_scan import CountRequest, count_words
-from streaming_jsmf.moments.word_counts import SketchProbes, WordSelection
+from streaming_jsmf.moments.stages.word_counts import SketchProbes, WordSelection
 from streaming_jsmf.storage.paths import StorePath, remove_tree
 
 #: Prominent and approximate characteristic words of each topic that are counted.
