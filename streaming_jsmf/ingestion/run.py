@@ -29,7 +29,7 @@ from streaming_jsmf.ingestion.work import Group, Piece, Work, group_units
 from streaming_jsmf.ingestion.write import REPEATED_ID, STEPS, WriteJob, save_repeated, write_piece
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.lock import sole_user
+from streaming_jsmf.jobs.lock import sole_writer
 from streaming_jsmf.jobs.memory import require_memory
 from streaming_jsmf.jobs.steps import Record, Step, run_step
 from streaming_jsmf.sources.base import BATCH_BYTES, OnBadRecord, Source, Unit
@@ -101,8 +101,8 @@ def ingest_source(
     units = source.units()
     begun = _arguments(source, units, settings)
     work = Work.beside(path)
-    work.make()
-    with sole_user(work.lock), ExitStack() as after:
+    with sole_writer(path), ExitStack() as after:
+        work.make()
         work.start(begun)
         after.callback(work.remove_unused)
         with execution.runner() as arguments:

@@ -18,6 +18,7 @@ from streaming_jsmf.storage.paths import write_json
 
 KIND = "unfinished ingest"
 RECORD_NAME = "ingest.json"
+#: An unfinished ingest of earlier versions has it; it tells nothing.
 _LOCK_NAME = "lock"
 
 #: Bytes of the units that one task reads, and about how many tasks there are between these bounds.
@@ -141,11 +142,6 @@ class Work:
             return {}
         with np.load(path) as saved:
             return dict(saved.items())
-
-    @property
-    def lock(self) -> Path:
-        """Held by the process that works here."""
-        return self.root / _LOCK_NAME
 
     @property
     def steps_done(self) -> dict[str, int]:

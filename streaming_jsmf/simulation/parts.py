@@ -37,7 +37,7 @@ from streaming_jsmf.storage.paths import fsync_directory, write_json
 from streaming_jsmf.validation import Strict
 
 CORPUS, RECORDS, WORK = "corpus", "records", "work"
-ARGUMENTS, LOCK, COUNTS_NAME = "simulation.json", "lock", "counts.npy"
+ARGUMENTS, COUNTS_NAME = "simulation.json", "counts.npy"
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,12 @@ from streaming_jsmf.corpus.write import Origin, WordTotals, commit_directory, fr
 from streaming_jsmf.errors import InputError, SettingsMismatchError
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.lock import sole_user
+from streaming_jsmf.jobs.lock import sole_writer
 from streaming_jsmf.jobs.memory import PROCESS_BYTES, require_memory
 from streaming_jsmf.jobs.steps import run_step
 from streaming_jsmf.simulation.documents import forget_sampler, guide_cells
 from streaming_jsmf.simulation.parts import (
     CORPUS,
-    LOCK,
     RECORDS,
     WORK,
     Job,
@@ -136,8 +135,8 @@ def simulation_memory(law: Law, execution: Execution) -> int:
 
 
 def _run(job: Job, path: Path, execution: Execution, listener: Listener) -> Corpus:
-    _start(job)
-    with sole_user(job.directory / LOCK):
+    with sole_writer(path):
+        _start(job)
         try:
             with execution.runner() as arguments:
                 _prepare(job)
