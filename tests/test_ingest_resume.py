@@ -227,7 +227,7 @@ def test_of_two_at_once_one_is_refused(folder: Path, tmp_path: Path) -> None:
         first.send_signal(signal.SIGCONT)
         assert second.returncode == 2
         assert second.stderr.startswith(f"error: {target}: ")
-        assert f"process {first.pid} (streaming_jsmf ingest " in second.stderr
+        assert f"process {first.pid} (-c ingest in {target} " in second.stderr
         assert second.stderr.endswith("; wait until it has ended\n")
         assert second.stderr.count("\n") == 1
         _, log = first.communicate(timeout=60)
