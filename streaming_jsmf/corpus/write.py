@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.documents import BATCH_NONZEROS, Documents, documents_from_batch
 from streaming_jsmf.corpus.format import DOCUMENTS, Corpus, open_corpus
 from streaming_jsmf.corpus.manifest import (
     MANIFEST_NAME,
@@ -26,6 +25,7 @@ from streaming_jsmf.corpus.manifest import (
     as_number,
     dump_manifest,
 )
+from streaming_jsmf.corpus.records import BATCH_NONZEROS, Documents, documents_from_batch
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD, ShardLimits, ShardWriter
 from streaming_jsmf.corpus.vocabulary import VOCABULARY_NAME, make_vocabulary, write_vocabulary
 from streaming_jsmf.errors import InputError

@@ -17,7 +17,6 @@ from streaming_jsmf.corpus.curation import Curation, Selection, select_words
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.manifest import Dropped, Json, as_number
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD, ShardLimits
-from streaming_jsmf.corpus.stop_words import ENGLISH, NONE, load_stop_words
 from streaming_jsmf.corpus.write import Origin, WordTotals, free_target
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.counts import found_word_counts, known_word_counts
@@ -36,6 +35,7 @@ from streaming_jsmf.sources.base import BATCH_BYTES, OnBadRecord, Source, Unit
 from streaming_jsmf.sources.files import list_files
 from streaming_jsmf.sources.tables.shuffle import ShuffledSource, n_buckets_for
 from streaming_jsmf.storage.paths import AnyPath, file_size, is_url
+from streaming_jsmf.tokens.stop_words import ENGLISH, NONE, load_stop_words
 
 
 @dataclass(frozen=True)
@@ -198,12 +198,14 @@ class _Run:
         tables = [self.work.piece(piece.group, piece.number).with_suffix(".words") for piece in pieces]
         n_documents = sum(piece.documents for piece in pieces)
         curation, ngrams = self.settings.curation, self.settings.ngrams
+        stop_words = load_stop_words(curation.stop_words)
         if words is None:
             counts = found_word_counts(tables, self.work.root / "merged")
-            selection = select_words(counts, n_documents, curation, ngrams=ngrams)
+            selection = select_words(counts, n_documents, curation, stop_words, ngrams=ngrams)
             write_table(self.work.vocabulary.with_suffix(".arrow"), pa.table({"word": selection.table.words}))
             return selection
-        selection = select_words([known_word_counts(tables, words)], n_documents, curation, ngrams=ngrams)
+        known = known_word_counts(tables, words)
+        selection = select_words([known], n_documents, curation, stop_words, ngrams=ngrams)
         new_ids = np.full(len(words), -1, np.int32)
         new_ids[selection.table.ids] = np.arange(len(selection.table.ids))
         np.save(self.work.vocabulary.with_suffix(".npy"), new_ids)

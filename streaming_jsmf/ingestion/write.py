@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.curation import Curation
-from streaming_jsmf.corpus.documents import Documents
+from streaming_jsmf.corpus.records import Documents
 from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.pieces import UnitBatch, damaged, read_bags, read_table

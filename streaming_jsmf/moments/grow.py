@@ -79,7 +79,7 @@ def _change_alone(
     if not after["partitions"]:
         raise InputError(f"{path}: nothing would be left of the store; delete it instead")
     after["change"] = mark
-    require_scan_memory(after, store.path, execution)
+    require_scan_memory(after, store.path, execution, corpora)
     with execution.runner() as arguments:
         crew = Crew(arguments, execution.tasks_at_once(arguments), listener)
         # What was interrupted before is finished first: a change that fails falls back on a complete store.
