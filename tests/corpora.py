@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from streaming_jsmf.corpus import Corpus
+from streaming_jsmf.corpus.footer import open_parquet
 from streaming_jsmf.corpus.records import Documents, documents_from_batch
 
 
@@ -69,6 +70,7 @@ def write_corpus(
 def iter_documents(corpus: Corpus) -> Iterator[Documents]:
     """The documents of a corpus in the order of shards and rows, a batch at a time."""
     for shard in corpus.shards:
-        with pq.ParquetFile(corpus.shard_path(shard)) as file:
+        path = corpus.shard_path(shard)
+        with open_parquet(path, path) as file:
             for batch in file.iter_batches():
                 yield documents_from_batch(batch, corpus.n_words)

@@ -29,7 +29,7 @@ from streaming_jsmf.corpus.records import BATCH_NONZEROS, Documents, documents_f
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD, ShardLimits, ShardWriter
 from streaming_jsmf.corpus.vocabulary import VOCABULARY_NAME, make_vocabulary, write_vocabulary
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.storage.paths import AnyPath, is_url, normalise, sha256_of
+from streaming_jsmf.storage.paths import AnyPath, is_url, normalise, sha256_of, write_bytes
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ def commit_directory(
         source=dict(origin.source or {}),
         settings=dict(origin.settings or {}),
     )
-    (partial / MANIFEST_NAME).write_bytes(dump_manifest(manifest))
+    write_bytes(partial / MANIFEST_NAME, dump_manifest(manifest))
     free_target(target)
     partial.rename(target)
     return open_corpus(target)
