@@ -56,7 +56,7 @@ def new_manifest(
 ) -> dict[str, Any]:
     """Describe a scan before it starts. ``vocabulary`` is the digest of the words.
 
-    Reads the footers of the shards, and the metadata column if partitions are made by one.
+    Reads the metadata column if partitions are made by one, else nothing.
     """
     fields = settings.fields()
     budget = settings.partition_budget(corpus.nonzeros, corpus.n_words)
@@ -225,7 +225,7 @@ def range_folds(manifest: Manifest) -> tuple[str, ...]:
 
 
 def load_partitions(manifest: Manifest, store: str, corpora: Sequence[Corpus] = ()) -> tuple[Partition, ...]:
-    """The partitions with their units, as tasks read them. Reads the footers of all corpora.
+    """The partitions with their units, as tasks read them. Opens the corpora that are not.
 
     Parameters
     ----------

@@ -143,7 +143,7 @@ def scan_corpus(
             require_sound(existing)
             return existing
     planned = _asked(existing, corpus, settings) if existing else manifest
-    require_scan_memory(planned, path, execution)
+    require_scan_memory(planned, path, execution, [corpus])
     with sole_writer(path):
         return _scan_alone(path, manifest, words, corpus, execution, listener)
 
@@ -229,8 +229,10 @@ def _tell_what_else(store: MomentsStore, corpus: Corpus) -> None:
         logger.warning("%s holds %s without what was removed: %s", store.path, corpus.root, ", ".join(gone))
 
 
-def require_scan_memory(manifest: Mapping[str, Any], path: StorePath, execution: Execution) -> None:
-    """Refuse a scan that would need more memory than the budget.
+def require_scan_memory(
+    manifest: Mapping[str, Any], path: StorePath, execution: Execution, corpora: Sequence[Corpus] = ()
+) -> None:
+    """Refuse a scan that would need more memory than the budget; ``corpora`` as for ``load_partitions``.
 
     Raises
     ------
@@ -242,7 +244,7 @@ def require_scan_memory(manifest: Mapping[str, Any], path: StorePath, execution:
         require_exact_memory(int(manifest["n_words"]), path, execution)
     if execution.memory is None:
         return
-    partitions = load_partitions(manifest, str(path))
+    partitions = load_partitions(manifest, str(path), corpora)
     require_memory(
         scan_memory(int(manifest["n_words"]), settings, partitions, execution.concurrency),
         execution.memory,

@@ -47,8 +47,7 @@ from streaming_jsmf.simulation.documents import (
 )
 from streaming_jsmf.simulation.law import Law, make_law, word_names
 from streaming_jsmf.simulation.truth import TRUTH_NAME, commit_truth, truth_of
-from streaming_jsmf.storage.paths import AnyPath, normalise
-from streaming_jsmf.storage.paths import fsync_directory
+from streaming_jsmf.storage.paths import AnyPath, fsync_directory, normalise
 from streaming_jsmf.validation import Strict
 
 #: Changes with anything that gives the same arguments other documents.
@@ -118,7 +117,7 @@ def simulate_lda(
     law = make_law(n_words, n_topics, mean_length, alpha, beta, separable, zipf, seed)
     cut = plan(law, n_documents, documents_per_shard)
     path = Path(normalise(target))
-    simulation = Simulation(law, cut, WorkFolder(WorkFolder.beside(path), "simulation"))
+    simulation = Simulation(law, cut, WorkFolder.beside(path, "simulation"))
     if simulation.is_committed(path):
         simulation.folder.remove()
         return open_corpus(path)
