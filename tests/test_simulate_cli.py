@@ -21,11 +21,11 @@ from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.jobs.events import Event, PartitionCommitted
 from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.lock import sole_writer
 from streaming_jsmf.jobs.records import Record
 from streaming_jsmf.simulation import documents as drawing
 from streaming_jsmf.simulation import read_truth, simulate_lda
 from streaming_jsmf.simulation import run as simulating
-from streaming_jsmf.storage.paths import sole_user
 
 SMALL = ("--vocabulary-size", "300", "--topics", "4")
 
@@ -260,7 +260,7 @@ class TestInterruption:
     def test_two_at_once_do_not_mix(self, tmp_path: Path, stop: Callable[..., Path]) -> None:
         partial = stop(KeyboardInterrupt())
         before = committed(partial)
-        with sole_user(partial / "lock"), pytest.raises(InputError, match="in use by another process"):
+        with sole_writer(tmp_path / "a"), pytest.raises(InputError, match="has been writing it"):
             simulate_lda(tmp_path / "a", **self.ARGUMENTS)
         assert committed(partial) == before
 

@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from streaming_jsmf.corpus.hashing import hash_values
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.sources.base import BadRecords, Unit
+from streaming_jsmf.sources.hashing import hash_values
 from streaming_jsmf.sources.tables import ratings, shuffle, tables
 from streaming_jsmf.sources.tables.ratings import RatingsOptions, RatingsSource
 from streaming_jsmf.sources.tables.shuffle import n_buckets_for

@@ -30,7 +30,7 @@ Numbered tasks, then one commit::
         ...
         return {"rows": rows}
 
-    work = WorkFolder(WorkFolder.beside(target), "transform")
+    work = WorkFolder.beside(target, "transform")
     with work.held(arguments):                                  # JSON values that decide the bytes of the result
         with execution.executor(listener, on_bad_input=work.remove) as executor:
             job = TaskJob("transform", write_part, shares, sizes, work.records(), "documents")
