@@ -199,14 +199,14 @@ def arrays_of(group: zarr.Group) -> Iterator[tuple[str, dict[str, Any]]]:
 def moments_contents(store: Path) -> Observed:
     """Settings, partitions, record keys and every array of a moments store, kept parts and folds included."""
     root = zarr.open_group(store, mode="r")
-    manifest: dict[str, Any] = dict(root.attrs["manifest"])  # type: ignore[arg-type]
+    manifest: dict[str, Any] = dict(root.attrs["manifest"])
     del manifest["probes"]["numpy"]
     manifest.pop("change", None)  # of the request, with the paths in it
     for corpus in manifest["corpora"]:
         corpus["path"] = Path(corpus["path"]).name
     found = {f"manifest/{key}": exact(value) for key, value in manifest.items()}
     found |= dict(arrays_of(root))
-    records = dict(root["records"].groups())  # type: ignore[union-attr]
+    records = dict(root["records"].groups())
     found["records"] = exact(sorted(records))
     for name, record in records.items():
         steps = [[step.get("content"), step.get("rows")] for step in record.attrs.get("history", [])]
@@ -215,7 +215,7 @@ def moments_contents(store: Path) -> Observed:
             # The stages after the basis cover what the bits of the basis are.
             kind = bits if name in ("projection", "third_moment") else exact
             found[f"records/{name} covers"] = kind(record.attrs["covers"])
-    for name, part in root["partials"].groups():  # type: ignore[union-attr]
+    for name, part in root["partials"].groups():
         # What is committed has its record; its own name ends with a number drawn for the attempt.
         key = re.sub(r"-[0-9a-f]{32}$", "", name)
         assert key in records
@@ -226,7 +226,7 @@ def moments_contents(store: Path) -> Observed:
 def model_contents(model: Path) -> Observed:
     """Arrays, settings and provenance of a model."""
     root = zarr.open_group(model, mode="r")
-    provenance: dict[str, Any] = dict(root.attrs["provenance"])  # type: ignore[arg-type]
+    provenance: dict[str, Any] = dict(root.attrs["provenance"])
     same = ("engine", "corpus_fingerprints", "scan_settings", "settings_fingerprint", "partitions")
     return {
         **dict(arrays_of(root)),
@@ -358,15 +358,15 @@ class Case:
 
 
 def cases() -> list[Case]:
-    made = [Case(f"ingest {f.name}", lambda root, _, f=f: ingested(f, "", root)) for f in FORMATS]  # type: ignore[misc]
+    made = [Case(f"ingest {f.name}", lambda root, _, f=f: ingested(f, "", root)) for f in FORMATS]
     made.append(Case("ingest with a quarantine", lambda root, _: _quarantined(root)))
     made.append(Case("simulate", lambda root, _: _simulated(root)))
     for name, make in SCANS.items():
-        made.append(Case(f"scan {name}", lambda _, s, make=make: moments_contents(make(s))))  # type: ignore[misc]
+        made.append(Case(f"scan {name}", lambda _, s, make=make: moments_contents(make(s))))
     for name, fit in MODELS.items():
-        made.append(Case(f"infer {name}", lambda _, s, fit=fit: model_contents(fit(s))))  # type: ignore[misc]
+        made.append(Case(f"infer {name}", lambda _, s, fit=fit: model_contents(fit(s))))
     for model in ("lr-jsmf", "stod"):
-        made.append(Case(f"evaluate {model}", lambda _, s, m=model: evaluated(s, m)))  # type: ignore[misc]
+        made.append(Case(f"evaluate {model}", lambda _, s, m=model: evaluated(s, m)))
     return made
 
 
