@@ -19,8 +19,7 @@ from streaming_jsmf.corpus import Corpus, Curation, open_corpus
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.corpus.write import Origin
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.run import IngestSettings, ingest_source
-from streaming_jsmf.ingestion.spec import load_spec
+from streaming_jsmf.ingestion import IngestSettings, ingest_source, load_spec
 from streaming_jsmf.sources.counts.bags import BagOptions
 from streaming_jsmf.sources.registry import open_source
 from streaming_jsmf.tokens.stop_words import load_stop_words

@@ -229,3 +229,9 @@ def _keys(
     keys["high"], keys["low"] = hashes[:, 0], hashes[:, 1]
     keys["order"], keys["ordinal"], keys["unit"], keys["row"] = order, ordinal, unit, rows
     return keys
+
+
+def within(ordinals: NDArray[np.int64], first: int, count: int) -> NDArray[np.int64]:
+    """Those of sorted ordinals that fall in a batch, from the batch's start."""
+    low, high = np.searchsorted(ordinals, [first, first + count])
+    return ordinals[low:high] - first

@@ -10,7 +10,7 @@ from pathlib import Path
 from streaming_jsmf.config import InferSettings, ScanSettings, StodSettings
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.spec import load_spec
+from streaming_jsmf.ingestion import load_spec
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.model.store import read_model, require_free_path

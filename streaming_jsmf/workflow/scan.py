@@ -12,12 +12,12 @@ from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.errors import InputError, SettingsMismatchError
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments.grow import add_third_moment, change_store, is_part
-from streaming_jsmf.moments.ledger import key_of
+from streaming_jsmf.jobs.ledger import key_of
+from streaming_jsmf.moments.changes import add_third_moment, change_store, is_part
 from streaming_jsmf.moments.merge import merge_stores, recover_store
 from streaming_jsmf.moments.reader import Moments, open_moments
-from streaming_jsmf.moments.repair import repair_store
 from streaming_jsmf.moments.scan import finish_store, scan_corpus
+from streaming_jsmf.moments.soundness import repair_store
 from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.storage.paths import StorePath, node_exists, normalise, store_path
 
@@ -156,7 +156,7 @@ def _steps_begun(store: StorePath, steps: Sequence[Step]) -> int:
     if not steps or not node_exists(store):
         return 0
     found = read_store(store)
-    begun = next((i + 1 for i, step in enumerate(steps) if step.mark == found.manifest.get("change")), 0)
+    begun = next((i + 1 for i, step in enumerate(steps) if step.mark == found.manifest.change), 0)
     return begun if begun < len(steps) or found.missing_stages else 0
 
 
@@ -183,5 +183,5 @@ def _require_same(
     removed = {normalise(name) for name in changes.remove}
     place = _place(corpus)
     if place not in removed and not is_part(found, _opened(corpus)):
-        listed = ", ".join(entry["path"] for entry in found.manifest["corpora"])
+        listed = ", ".join(found.manifest.paths)
         raise SettingsMismatchError(f"{store}: was not made of {place} but of {listed}; give one of these")
