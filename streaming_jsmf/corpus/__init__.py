@@ -3,8 +3,8 @@
 Start with ``format``, which opens a corpus and checks it as far as footers tell; ``manifest``, ``vocabulary`` and
 ``footer`` know one file each. ``records`` checks documents and holds them in memory, ``shards`` writes them, ``write``
 makes a directory of shards a corpus, all at once. ``curation`` chooses words and documents from counts. Where documents
-come from is in ``sources``, how they become a corpus in ``ingestion``, how they become blocks of H in ``blocks``.
-Imports ``storage``, ``validation`` and ``errors``.
+come from is in ``sources``, how they become a corpus in ``ingestion``, and blocks of H in ``blocks``. Imports
+``storage``, ``validation`` and ``errors``.
 
 Names are imported when they are first used: a worker that reads shards needs neither curation nor the writer.
 """
