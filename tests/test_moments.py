@@ -255,7 +255,7 @@ def test_a_partial_that_was_damaged_before_its_fold_is_named(corpus_path: Path, 
     partial = RangeReduction(120, SMALL).compute(
         plan_partitions(list_units(open_corpus(corpus_path)), 3000)[0]
     )
-    key = store.part_keys[0]
+    key = store.manifest.part_keys[0]
     ledger.commit_part(key, partial, {})
     [attempt] = (tmp_path / "m" / "partials").glob(f"range-part-{key}-*")
     (attempt / "factor" / "c" / "0" / "0").unlink()

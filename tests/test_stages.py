@@ -21,7 +21,7 @@ from streaming_jsmf.moments.memory import scan_memory
 from streaming_jsmf.moments.partition import iter_counts
 from streaming_jsmf.moments.soundness import require_sound
 from streaming_jsmf.moments.stages import registry
-from streaming_jsmf.moments.stages.base import Final, Store, SumStage, Variable
+from streaming_jsmf.moments.stages.base import Store, SumStage, Variable
 from streaming_jsmf.workflow.scan import scan
 from tests.corpora import planted, words, write_corpus
 from tests.stores import SMALL, SYNCHRONOUS, changed, digests, rename_words, scanned
@@ -58,10 +58,10 @@ class LengthStage(SumStage):
     def reduction(self, store: Store) -> LengthReduction:
         return LengthReduction(store.n_words)
 
-    def final(self, store: Store, folded: Iterator[Partial]) -> Final:
+    def final(self, store: Store, folded: Iterator[Partial]) -> Partial:
         del store
         (total,) = folded
-        return Final(total.arrays)
+        return Partial(total.arrays)
 
     def task_memory(self, n_words: int, settings: ScanSettings) -> int:
         del settings

@@ -67,7 +67,7 @@ def _change_alone(
     mark: str | None,
 ) -> MomentsStore:
     store = read_store(path)
-    if names and not store.keeps_partitions:
+    if names and not store.manifest.keep_partitions:
         raise InputError(
             f"{path}: does not keep its partitions, so nothing can be taken out; scan what is to stay into another "
             "store (with --keep-partitions, to remove from that one later)"

@@ -83,7 +83,7 @@ def require_scan_memory(
     """
     settings = manifest.scan_settings
     for stage in stages_of(settings):
-        stage.require_memory(manifest.n_words, path, execution)
+        stage.require_memory(manifest.n_words, settings, path, execution)
     if execution.memory is None:
         return
     partitions = load_partitions(manifest, str(path), corpora)

@@ -98,10 +98,10 @@ def _merge_alone(
         vocabulary=words_digest(union.words),
         n_words=len(union.words),
         word_ids=[None if ids is None else describe_word_ids(ids) for ids in word_ids],
-        in_parts=union.same and store.keeps_partitions and second.keeps_partitions,
+        in_parts=union.same and store.manifest.keep_partitions and second.manifest.keep_partitions,
         same_words=union.same,
     )
-    if store.keeps_partitions and not plan.in_parts:
+    if store.manifest.keep_partitions and not plan.in_parts:
         logger.warning("%s does not keep its partitions any more: %s is one part of it", path, other)
     manifest = merged_manifest(store.manifest, second.manifest, plan).changed(change=mark)
     require_scan_memory(manifest, path, execution)

@@ -126,7 +126,7 @@ def select_partitions(moments: Moments, expression: str) -> SelectedMoments:
     """
     store, labels = moments.store, Labels(expression)
     column = store.settings.partition_by
-    if column is None or not store.keeps_partitions:
+    if column is None or not store.manifest.keep_partitions:
         raise InputError(
             f"{store.path}: partitions are selected from a store scanned with --partition-by COLUMN "
             "--keep-partitions; scan again with both"
@@ -136,7 +136,7 @@ def select_partitions(moments: Moments, expression: str) -> SelectedMoments:
             f"{store.path}: sketches of single partitions cannot be used; scan with --range factors"
         )
     known = [partition.label for partition in store.manifest.partitions]
-    chosen = [key for key, label in zip(store.part_keys, known, strict=True) if label in labels]
+    chosen = [key for key, label in zip(store.manifest.part_keys, known, strict=True) if label in labels]
     if not chosen:
         raise InputError(f"{store.path}: no partition has {column} {expression}; there are {_listed(known)}")
     return SelectedMoments(store, expression, _fold(store, chosen))
@@ -185,13 +185,13 @@ def require_parts(moments: Moments) -> None:
         If they were not kept, are too few, or are linear sketches; the message is a reason for people.
     """
     store = moments.store
-    if not store.keeps_partitions:
+    if not store.manifest.keep_partitions:
         raise InputError(f"{store.path} keeps no partitions; scan with --keep-partitions")
     if store.settings.range_finder != "factors":
         raise InputError(f"{store.path} holds sketches; scan with --range factors")
-    if len(store.part_keys) < FEWEST_PARTS:
+    if len(store.manifest.part_keys) < FEWEST_PARTS:
         raise InputError(
-            f"{store.path} has {len(store.part_keys)} partitions, {FEWEST_PARTS} are needed; "
+            f"{store.path} has {len(store.manifest.part_keys)} partitions, {FEWEST_PARTS} are needed; "
             "scan with a smaller --partition-nonzeros"
         )
 
@@ -210,10 +210,12 @@ def resampled(moments: Moments, seed: int, replica: int) -> SelectedMoments:
     """
     require_parts(moments)
     store = moments.store
-    times = drawn_parts(len(store.part_keys), seed, replica)
+    times = drawn_parts(len(store.manifest.part_keys), seed, replica)
     ledger = store.ledger("range")
     drawn = (
-        _repeated(ledger.read_part(key), int(n)) for key, n in zip(store.part_keys, times, strict=True) if n
+        _repeated(ledger.read_part(key), int(n))
+        for key, n in zip(store.manifest.part_keys, times, strict=True)
+        if n
     )
     folded = _fold_parts(store, drawn)
     assert folded is not None, "as many draws as parts"

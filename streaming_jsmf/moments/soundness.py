@@ -207,7 +207,7 @@ def repair_store(
                 _take_back(store, stage)
                 run_stage_of(store, stage, executor, load)
             for stage in store.stages:
-                if stage.keeps_fold and store.keeps_partitions:
+                if stage.keeps_fold and store.manifest.keep_partitions:
                     _mend_kept_parts(store, stage, executor)
     return store
 

@@ -90,20 +90,10 @@ class MomentsStore:
         """Whether the corpora are read after scan 1."""
         return sum(stage.reads_corpora for stage in self.stages) > 1
 
-    @property
-    def keeps_partitions(self) -> bool:
-        """Whether the results of partitions stay, so that some can be taken out or selected."""
-        return self.manifest.keep_partitions
-
     @cached_property
     def folds(self) -> tuple[str, ...]:
         """Keys of the folds of scan 1; the last one stands for all that the store is made of."""
         return self.manifest.folds
-
-    @property
-    def part_keys(self) -> tuple[str, ...]:
-        """Keys of the parts of scan 1, in order."""
-        return self.manifest.part_keys
 
     @property
     def missing_stages(self) -> tuple[str, ...]:
@@ -113,12 +103,12 @@ class MomentsStore:
     def ledger(self, stage: str) -> Ledger:
         """The ledger of a stage that runs over partitions."""
         made = stage_named(stage)
-        keep = self.keeps_partitions and made.keeps_fold
+        keep = self.manifest.keep_partitions and made.keeps_fold
         return Ledger(self.path, stage, repair_remedy(self.path), keep, made.part_axes)
 
     def forget_older_folds(self) -> None:
         """Leave of scan 1 the last fold, and the parts of the manifest if they are kept."""
-        self.ledger("range").clear(self.folds[-1], self.part_keys)
+        self.ledger("range").clear(self.folds[-1], self.manifest.part_keys)
 
     def outcome(self, stage: str) -> dict[str, Any] | None:
         """The committed record of a finished stage: digests, scalars, history; None before.

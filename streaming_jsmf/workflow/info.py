@@ -78,7 +78,7 @@ def _describe_moments(store: MomentsStore) -> dict[str, Any]:
             {"path": entry.path, "fingerprint": entry.fingerprint, "shards": len(entry.shards)}
             for entry in store.manifest.corpora
         ],
-        "keeps_partitions": store.keeps_partitions,
+        "keeps_partitions": store.manifest.keep_partitions,
         "settings": store.manifest.settings,
         "settings_fingerprint": store.manifest.settings_fingerprint,
         "digests": store.digests(),

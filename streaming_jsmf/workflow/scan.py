@@ -176,7 +176,7 @@ def _require_same(
             f"{store}: has settings of its own, which cannot change; leave the options of the scan out, or scan into "
             "another path"
         )
-    if keep_partitions and not found.keeps_partitions:
+    if keep_partitions and not found.manifest.keep_partitions:
         raise SettingsMismatchError(
             f"{store}: was begun without --keep-partitions; scan into another path to have them kept"
         )

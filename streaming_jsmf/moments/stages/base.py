@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -89,14 +89,6 @@ class Scan:
         return cls(reduction, keys, fold_keys(keys, store.folds[-1]), (1,) * len(keys))
 
 
-@dataclass(frozen=True)
-class Final:
-    """The result of a stage: its final arrays by name, and scalars for its record."""
-
-    arrays: Mapping[str, NDArray[Any]]
-    scalars: Mapping[str, float] = field(default_factory=dict)
-
-
 class Stage(ABC):
     """A stage from its scans to its final arrays, and how it is mended. Stateless; registered in ``registry.STAGES``.
 
@@ -136,8 +128,11 @@ class Stage(ABC):
         """Its scans over the partitions, in order; none if it is made of earlier stages alone."""
 
     @abstractmethod
-    def final(self, store: Store, folded: Iterator[Partial]) -> Final:
-        """The final arrays from the last fold of each scan, which is read when it is taken. One BLAS thread."""
+    def final(self, store: Store, folded: Iterator[Partial]) -> Partial:
+        """The final arrays by name, and scalars for the record, from the last fold of each scan.
+
+        A fold is read when it is taken. One BLAS thread.
+        """
 
     def task_memory(self, n_words: int, settings: ScanSettings) -> int:
         """Most bytes that a task holds besides its partition."""
@@ -149,9 +144,11 @@ class Stage(ABC):
         del n_words, settings
         return 0
 
-    def require_memory(self, n_words: int, path: StorePath, execution: Execution) -> None:
+    def require_memory(
+        self, n_words: int, settings: ScanSettings, path: StorePath, execution: Execution
+    ) -> None:
         """Refuse what fits neither the budget nor the machine, with ``InputError``."""
-        del n_words, path, execution
+        del n_words, settings, path, execution
 
 
 class SumStage(Stage):

@@ -17,7 +17,7 @@ from streaming_jsmf.linalg.eigen import (
     single_view_eigenpairs,
 )
 from streaming_jsmf.linalg.probes import gaussian_probes
-from streaming_jsmf.moments.stages.base import Final, Scan, Stage, Store, Variable
+from streaming_jsmf.moments.stages.base import Scan, Stage, Store, Variable
 from streaming_jsmf.moments.stages.range import SHARED_PROBES
 from streaming_jsmf.timing import span
 
@@ -41,12 +41,12 @@ class BasisStage(Stage):
         del store
         return ()
 
-    def final(self, store: Store, folded: Iterator[Partial]) -> Final:
+    def final(self, store: Store, folded: Iterator[Partial]) -> Partial:
         """Eigenvectors and eigenvalues."""
         del folded
         with span("basis"):
             pairs = _first_eigenpairs(store)
-        return Final({"basis": pairs.vectors, "basis_eigenvalues": pairs.values})
+        return Partial({"basis": pairs.vectors, "basis_eigenvalues": pairs.values})
 
     def final_memory(self, n_words: int, settings: ScanSettings) -> int:
         """The factor, two blocks of Davidson's in float32, and the eigenvectors thrice in float64 while sorted."""

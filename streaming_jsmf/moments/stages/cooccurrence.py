@@ -22,7 +22,7 @@ from streaming_jsmf.jobs.memory import PROCESS_BYTES, machine_memory
 from streaming_jsmf.linalg.dense import PAIRS_AT_ONCE, gram_rows
 from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.moments.partition import load_block
-from streaming_jsmf.moments.stages.base import Final, Scan, Stage, Store, Variable
+from streaming_jsmf.moments.stages.base import Scan, Stage, Store, Variable
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.timing import span
 
@@ -100,7 +100,7 @@ class CooccurrenceStage(Stage):
             for rows in row_panels(store.n_words)
         )
 
-    def final(self, store: Store, folded: Iterator[Partial]) -> Final:
+    def final(self, store: Store, folded: Iterator[Partial]) -> Partial:
         """C, N x N, from its panels.
 
         Symmetric to the bit and not negative. Entries carry the float32 rounding of the documents' scales, 1e-7.
@@ -111,14 +111,17 @@ class CooccurrenceStage(Stage):
         matrix /= store.scalars("range")["total_weight"]
         # Of a word that occurs once in each of its documents the two terms cancel, up to rounding.
         np.fill_diagonal(matrix, np.maximum(np.diagonal(matrix) - store.read("diagonal"), 0.0))
-        return Final({"cooccurrence": matrix})
+        return Partial({"cooccurrence": matrix})
 
     def task_memory(self, n_words: int, settings: ScanSettings) -> int:
-        """See ``counting_bytes``."""
+        """Two panels, and a chunk of documents multiplied."""
         del settings
-        return counting_bytes(n_words)
+        pairs = min(PAIRS_AT_ONCE, n_words**2)
+        return 2 * min(PANEL_BYTES, matrix_bytes(n_words)) + BYTES_PER_PAIR * pairs
 
-    def require_memory(self, n_words: int, path: StorePath, execution: Execution) -> None:
+    def require_memory(
+        self, n_words: int, settings: ScanSettings, path: StorePath, execution: Execution
+    ) -> None:
         """Refuse to count C where it does not fit the budget, or without one the machine.
 
         Raises
@@ -126,7 +129,7 @@ class CooccurrenceStage(Stage):
         InputError
             With both numbers and what to use instead.
         """
-        counting = execution.concurrency * counting_bytes(n_words)
+        counting = execution.concurrency * self.task_memory(n_words, settings)
         needed = PROCESS_BYTES + matrix_bytes(n_words) + counting
         budget, who = execution.memory, "--memory allows"
         if budget is None:
@@ -141,9 +144,3 @@ class CooccurrenceStage(Stage):
 def matrix_bytes(n_words: int) -> int:
     """Bytes of C."""
     return 8 * n_words**2
-
-
-def counting_bytes(n_words: int) -> int:
-    """What a task holds besides its partition while it counts: two panels, and a chunk of documents multiplied."""
-    pairs = min(PAIRS_AT_ONCE, n_words**2)
-    return 2 * min(PANEL_BYTES, matrix_bytes(n_words)) + BYTES_PER_PAIR * pairs

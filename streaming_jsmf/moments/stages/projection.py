@@ -13,7 +13,7 @@ from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.jobs.ledger import Partial
 from streaming_jsmf.linalg.factor import apply_gram
 from streaming_jsmf.moments.partition import load_block
-from streaming_jsmf.moments.stages.base import BasisReduction, Final, Store, SumStage, Variable
+from streaming_jsmf.moments.stages.base import BasisReduction, Store, SumStage, Variable
 from streaming_jsmf.timing import span
 
 
@@ -56,12 +56,12 @@ class ProjectionStage(SumStage):
         """Given the basis of the store."""
         return ProjectionReduction.of(store)
 
-    def final(self, store: Store, folded: Iterator[Partial]) -> Final:
+    def final(self, store: Store, folded: Iterator[Partial]) -> Partial:
         """The sum divided by the total weight, and the diagonal taken off."""
         (total,) = folded
         product = total.arrays["projection"] / store.scalars("range")["total_weight"]
         product -= store.read("diagonal")[:, None] * store.read("basis")
-        return Final({"projection": product})
+        return Partial({"projection": product})
 
     def task_memory(self, n_words: int, settings: ScanSettings) -> int:
         """When folding a product in float32 and float64, and the sum."""

@@ -16,7 +16,7 @@ from streaming_jsmf.jobs.ledger import Partial
 from streaming_jsmf.linalg.factor import apply_gram, merge_factors, partition_factor
 from streaming_jsmf.linalg.probes import gaussian_probes, uniform_probes
 from streaming_jsmf.moments.partition import load_partition
-from streaming_jsmf.moments.stages.base import Final, Scan, Stage, Store, Variable, add_scalars
+from streaming_jsmf.moments.stages.base import Scan, Stage, Store, Variable, add_scalars
 from streaming_jsmf.timing import span
 
 #: Additive arrays and scalars of a partition.
@@ -112,7 +112,7 @@ class RangeStage(Stage):
         reduction = RangeReduction(store.n_words, store.settings)
         return (Scan(reduction, store.manifest.part_keys, store.folds, counts),)
 
-    def final(self, store: Store, folded: Iterator[Partial]) -> Final:
+    def final(self, store: Store, folded: Iterator[Partial]) -> Partial:
         """Sums and factor divided by the total weight."""
         (total,) = folded
         if not total.scalars["total_weight"] > 0:
@@ -120,7 +120,7 @@ class RangeStage(Stage):
                 f"{', '.join(store.manifest.paths)}: no document has two tokens or more, so there are no "
                 "co-occurrences; ingest longer documents"
             )
-        return Final(normalised(total), total.scalars)
+        return Partial(normalised(total), total.scalars)
 
     def task_memory(self, n_words: int, settings: ScanSettings) -> int:
         """When folding both factors and the merged one; when multiplying X and its product."""

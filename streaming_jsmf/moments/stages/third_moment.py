@@ -28,7 +28,6 @@ from streaming_jsmf.linalg.document_tensor import (
 from streaming_jsmf.moments.partition import iter_shares
 from streaming_jsmf.moments.stages.base import (
     BasisReduction,
-    Final,
     Store,
     SumStage,
     Variable,
@@ -103,7 +102,7 @@ class ThirdMomentStage(SumStage):
         """Given the basis of the store."""
         return ThirdMomentReduction.of(store)
 
-    def final(self, store: Store, folded: Iterator[Partial]) -> Final:
+    def final(self, store: Store, folded: Iterator[Partial]) -> Partial:
         """The moments in the basis, from the sums over all partitions.
 
         All zero, with a warning, where no document is long enough: the store serves LR-JSMF all the same.
@@ -124,7 +123,7 @@ class ThirdMomentStage(SumStage):
             found = BasisMoments(sums.shares, sums.pairs, sums.third)
         names = ("word_mean", "pair_projection", "third_moment")
         arrays = dict(zip(names, (found.word_mean, found.pair_projection, found.third), strict=True))
-        return Final(arrays, total.scalars)
+        return Partial(arrays, total.scalars)
 
     def task_memory(self, n_words: int, settings: ScanSettings) -> int:
         """See ``tensor_memory``."""
