@@ -17,6 +17,7 @@ from streaming_jsmf.config import (
     DocumentWeights,
     InferSettings,
     MissingMass,
+    PolishSettings,
     RangeFinder,
     Rectifier,
     Refinement,
@@ -109,6 +110,17 @@ infer_options = _all(
     click.option("--overwrite", is_flag=True, help="Replace a model that exists."),
 )  # fmt: skip
 
+_POLISH = PolishSettings()
+
+polish_options = _all(
+    click.option("--steps", type=int, default=_POLISH.steps, show_default=True,
+                 help="polish: passes over the documents; all but the last five see a sample of a large corpus."),
+    click.option("--rounds", type=int, default=_POLISH.rounds, show_default=True,
+                 help="polish: iterations within a document at each step; 40 steps of 10 rounds are thorough."),
+    click.option("--held-out", type=int, default=_POLISH.held_out, show_default=True,
+                 help="polish: documents kept out of it, which tell the perplexity; at most a twentieth of all."),
+)  # fmt: skip
+
 _STOD = StodSettings(1)
 
 engine_options = _all(
@@ -165,6 +177,12 @@ def take_inference(
         return InferSettings(n_topics, **own[engine])
     chosen = {"seed": scan_seed, **own[engine], "alpha0": _alpha0(own[engine]["alpha0"])}
     return StodSettings(n_topics, **chosen)
+
+
+def take_polish(given: dict[str, Any], seed: int) -> PolishSettings:
+    """Take the values of ``polish_options`` out of a verb's options; ``InputError`` if the settings refuse them."""
+    own = {field.name: given.pop(field.name) for field in fields(PolishSettings) if field.name != "seed"}
+    return PolishSettings(**own, seed=seed)
 
 
 def _alpha0(text: str) -> float | str:

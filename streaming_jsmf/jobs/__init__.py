@@ -53,5 +53,5 @@ A sequence of sums, each over all parts::
     write(values)                                               # the result itself, then
     store.remove()
 
-(For partitions of a corpus ``moments.parts.fold_partitions`` does the last four lines of the loop.)
+(For partitions of a corpus ``blocks.parts.fold_partitions`` does the last four lines of the loop.)
 """
