@@ -31,8 +31,9 @@ from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.memory import require_memory
 from streaming_jsmf.jobs.steps import Record, Step, run_step
-from streaming_jsmf.sources.base import BATCH_BYTES, OnBadRecord, Source, Unit
-from streaming_jsmf.sources.files import list_files
+from streaming_jsmf.sources.base import OnBadRecord, Source, Unit
+from streaming_jsmf.sources.limits import BATCH_BYTES
+from streaming_jsmf.sources.listing import list_files
 from streaming_jsmf.sources.tables.shuffle import ShuffledSource, n_buckets_for
 from streaming_jsmf.storage.files import AnyPath, file_size, is_url
 from streaming_jsmf.storage.paths import sole_user

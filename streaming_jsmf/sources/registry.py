@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import ValidationError
 
+from streaming_jsmf.corpus.format import PARQUET_SUFFIXES
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.corpus.stop_words import ENGLISH, NONE
 from streaming_jsmf.errors import InputError
@@ -18,13 +19,14 @@ from streaming_jsmf.sources.counts.docword import DocwordOptions, DocwordSource
 from streaming_jsmf.sources.counts.h5ad import H5adOptions, H5adSource
 from streaming_jsmf.sources.counts.matrix_market import MatrixMarketOptions, MatrixMarketSource
 from streaming_jsmf.sources.counts.npz import NpzOptions, NpzSource
-from streaming_jsmf.sources.files import list_files
+from streaming_jsmf.sources.listing import list_files
 from streaming_jsmf.sources.tables.baskets import BasketOptions, BasketSource
 from streaming_jsmf.sources.tables.ratings import RatingsOptions, RatingsSource
 from streaming_jsmf.sources.tables.shuffle import ShuffledSource
 from streaming_jsmf.sources.tables.triples import TriplesOptions, TriplesSource
 from streaming_jsmf.sources.text.folder import TextFilesOptions, TextFilesSource, is_archive
-from streaming_jsmf.sources.text.reader import SUFFIXES, TextOptions, TextSource, TokenOptions
+from streaming_jsmf.sources.text.options import TextOptions, TokenOptions
+from streaming_jsmf.sources.text.reader import CSV_SUFFIXES, JSON_SUFFIXES, TextSource
 from streaming_jsmf.storage.files import AnyPath, is_file, join, normalise
 from streaming_jsmf.tokens.tokenizer import Tokenizer
 from streaming_jsmf.validation import Strict, explain
@@ -84,13 +86,14 @@ def _packed(*patterns: str) -> tuple[str, ...]:
     return tuple(f"{pattern}{suffix}" for pattern in patterns for suffix in _PACKED)
 
 
-_TABLES = ("*.parquet", *_packed("*.csv", "*.tsv", "*.dat", "*.txt"))
+_PARQUET = tuple(f"*{suffix}" for suffix in PARQUET_SUFFIXES)
+_TABLES = (*_PARQUET, *_packed("*.csv", "*.tsv", "*.dat", "*.txt"))
 
 READERS: dict[ReaderName, Reader] = {
     "text": Reader(
         TextOptions,
         lambda at, options: TextSource.open(at.files, options, at.tokenizer),
-        _packed(*(f"*{suffix}" for suffix in SUFFIXES)),
+        (*_PARQUET, *_packed(*(f"*{suffix}" for suffix in (*JSON_SUFFIXES, *CSV_SUFFIXES)))),
         ENGLISH,
     ),
     "text-files": Reader(
@@ -110,7 +113,7 @@ READERS: dict[ReaderName, Reader] = {
     "baskets": Reader(
         BasketOptions,
         lambda at, options: BasketSource(at.files, options),
-        ("*.parquet", *_packed("*.txt", "*.dat", "*.csv", "*.tsv", "*.baskets")),
+        (*_PARQUET, *_packed("*.txt", "*.dat", "*.csv", "*.tsv", "*.baskets")),
     ),
     "npz": Reader(NpzOptions, lambda at, options: NpzSource(at.files, options), ("*.npz",)),
     "matrix-market": Reader(

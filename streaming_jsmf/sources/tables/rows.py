@@ -1,47 +1,31 @@
-"""Named columns streamed out of Parquet and delimited text files, each row with its place."""
+"""Rows of named columns, streamed out of Parquet and delimited text, each with its place."""
 
 from __future__ import annotations
 
-import csv
-import json
-import zipfile
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import IO, Any, Self
+from functools import cache, partial
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
-from fsspec.compression import compr
 from numpy.typing import NDArray
 from pydantic import field_validator, model_validator
 
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.sources.base import BATCH_BYTES, BadRecords, Unit
-from streaming_jsmf.sources.files import (
-    STREAM_ERRORS,
-    UnreadableError,
-    bare_suffix,
-    codec_of,
-    open_parquet_source,
-)
-from streaming_jsmf.sources.text.parquet import (
-    is_text,
-    parquet_first_row,
-    parquet_place,
-    parquet_units,
-)
-from streaming_jsmf.storage.files import file_size, first_line, open_file
+from streaming_jsmf.sources import limits
+from streaming_jsmf.sources.base import BadRecords, Unit
+from streaming_jsmf.sources.delimited import QUOTE, split
+from streaming_jsmf.sources.lines import BYTE_ORDER_MARK, LineReader, line_units, n_lines
+from streaming_jsmf.sources.parquet import is_parquet, parquet_first_row, parquet_place, parquet_units
+from streaming_jsmf.sources.records import BadValue, as_json, require
+from streaming_jsmf.sources.streams import UnreadableError, open_parquet_source, open_raw, open_stream
 from streaming_jsmf.validation import Strict
 
-BATCH_ROWS = 1 << 18  # of a Parquet file that are held at once
-_LONGEST_LINE = 16 << 20
-_PARQUET_SUFFIXES = (".parquet", ".pq", ".parq")
 _SEPARATOR = b"\x1f"  # stands in for a delimiter of several bytes; Arrow takes one byte only
-_ARCHIVE_ERRORS = (*STREAM_ERRORS, zipfile.BadZipFile)
 
 
 class Delimited(Strict):
@@ -62,7 +46,7 @@ class Delimited(Strict):
     delimiter: str = ","
     header: bool = True
     columns: tuple[str, ...] = ()
-    quote: str = '"'
+    quote: str = QUOTE
 
     @field_validator("delimiter")
     @classmethod
@@ -87,6 +71,10 @@ class Delimited(Strict):
         """The quote in use."""
         return self.quote if len(self.delimiter.encode()) == 1 else ""
 
+    def split(self, line: bytes, encoding: str = "utf-8") -> list[str]:
+        """The fields of a line. Raises BadValue if it cannot be split."""
+        return split(line, self.delimiter, self.quotes, encoding)
+
 
 @dataclass(frozen=True, eq=False)
 class TableBatch:
@@ -107,11 +95,6 @@ class TableBatch:
     record: Callable[[int], bytes]
 
 
-def is_parquet(path: str) -> bool:
-    """Whether the name is that of a Parquet file."""
-    return bare_suffix(path) in _PARQUET_SUFFIXES
-
-
 def table_units(files: Sequence[str]) -> list[Unit]:
     """Runs of row groups of Parquet files, other files whole; those that cannot be opened too (reading tells why).
 
@@ -122,7 +105,11 @@ def table_units(files: Sequence[str]) -> list[Unit]:
     """
     if not files:
         raise InputError("there are no files to read; name at least one")
-    return [unit for path in files for unit in (parquet_units(path) if is_parquet(path) else [_whole(path)])]
+    return [
+        unit
+        for path in files
+        for unit in (parquet_units(path) if is_parquet(path) else line_units(path, splittable=False))
+    ]
 
 
 def table_place(unit: Unit, row: int, layout: Delimited) -> str:
@@ -155,112 +142,18 @@ def read_table(unit: Unit, names: Sequence[str], layout: Delimited, bad: BadReco
         bad.refuse(None, str(error))
 
 
-def check_columns(names: Sequence[str], found: Sequence[str]) -> None:
-    """Check that each name is there once.
-
-    Raises
-    ------
-    UnreadableError
-        Otherwise; says what is there.
-    """
-    for name in names:
-        if name not in found:
-            raise UnreadableError(f"there is no column {name!r}; it has {', '.join(found)[:300]}")
-        if list(found).count(name) > 1:
-            raise UnreadableError(f"there is more than one column {name!r}; rename one")
-
-
-@contextmanager
-def open_text(path: str) -> Iterator[IO[bytes]]:
-    """A binary stream, unpacked by the name of the file, which in an archive is that of the member.
-
-    Raises
-    ------
-    UnreadableError
-        For a file that is missing, cut or damaged, also when that shows only while the caller reads.
-    """
-    codec = codec_of(path)
-    try:
-        with open_file(path) as raw:
-            if codec is None:
-                yield raw  # type: ignore[misc]
-            else:
-                with compr[codec](raw, mode="rb") as stream:
-                    yield stream
-    except FileNotFoundError as error:
-        raise UnreadableError("there is no such file; check the path") from error
-    except EOFError as error:
-        raise UnreadableError("it ends early; fetch the file again") from error
-    except _ARCHIVE_ERRORS as error:
-        raise UnreadableError(
-            f"it ends early or is damaged ({first_line(error)}); fetch the file again"
-        ) from error
-
-
-def split_line(line: bytes, layout: Delimited, encoding: str = "utf-8") -> list[str]:
-    """The fields of a line.
-
-    Raises
-    ------
-    ValueError
-        If it cannot be split; the text is the reason.
-    """
-    try:
-        text = line.decode(encoding)
-    except UnicodeDecodeError as error:
-        raise ValueError(f"bytes that are not {encoding.upper()}") from error
-    if not layout.quotes:
-        return text.split(layout.delimiter)
-    try:
-        # With its line end, which shows in the last field if a quote is open.
-        fields = next(csv.reader([text + "\n"], delimiter=layout.delimiter, quotechar=layout.quotes))
-    except csv.Error as error:
-        raise ValueError(f"the line cannot be split into fields ({first_line(error)})") from error
-    if fields[-1].endswith("\n"):
-        raise ValueError("a quote is opened and not closed on its line")
-    return fields
-
-
-def _whole(path: str) -> Unit:
-    try:
-        return Unit(path, size=file_size(path))
-    except _ARCHIVE_ERRORS:
-        return Unit(path)
-
-
 def _read_parquet(unit: Unit, names: Sequence[str]) -> Iterator[TableBatch]:
     row = 0
-    with open_parquet_source(unit.path) as footer, open_file(unit.path) as stream:
-        check_columns(names, footer.schema_arrow.names)
+    with open_parquet_source(unit.path) as footer, open_raw(unit.path) as stream:
+        require(names, footer.schema_arrow.names)
         # Strings stay the codes that most writers store; it saves half of the time.
         file = pq.ParquetFile(stream, metadata=footer.metadata, read_dictionary=list(names))
         groups = list(range(unit.start, unit.stop or file.metadata.num_row_groups))
-        for batch in file.iter_batches(BATCH_ROWS, row_groups=groups, columns=list(names), use_threads=False):
+        size = limits.BATCH_ROWS
+        for batch in file.iter_batches(size, row_groups=groups, columns=list(names), use_threads=False):
             columns = {name: batch.column(name) for name in names}
-            yield TableBatch(columns, np.arange(row, row + batch.num_rows), partial(_as_json, columns))
+            yield TableBatch(columns, np.arange(row, row + batch.num_rows), partial(as_json, columns))
             row += batch.num_rows
-
-
-def _as_json(columns: Mapping[str, Any], row: int) -> bytes:
-    """A row of a table as JSON; bytes that are not UTF-8 stay as they are."""
-
-    def value(array: Any) -> Any:
-        array = array.slice(row, 1)
-        if pa.types.is_dictionary(array.type):
-            array = array.dictionary_decode()
-        if is_text(array.type):
-            raw = plain_text(array)[0].as_py()
-            return None if raw is None else raw.decode("utf-8", "surrogateescape")
-        return array[0].as_py()
-
-    record = {name: value(array) for name, array in columns.items()}
-    return json.dumps(record, ensure_ascii=False, default=str).encode("utf-8", "surrogateescape")
-
-
-def plain_text(values: Any) -> Any:
-    """A text array as bytes, not yet known to be UTF-8."""
-    text = values.cast(pa.string()) if pa.types.is_string_view(values.type) else values
-    return text.cast(pa.large_binary())
 
 
 @dataclass(frozen=True)
@@ -274,37 +167,23 @@ class _Shape:
 
 def _read_text(unit: Unit, names: Sequence[str], layout: Delimited, bad: BadRecords) -> Iterator[TableBatch]:
     shape: _Shape | None = None
-    first = 0
-    with open_text(unit.path) as stream:
-        for block in _blocks(stream):
+    with open_stream(unit.path) as stream:
+        lines = LineReader(stream)
+        for held in lines.blocks():
+            block, first = held.data, held.first - layout.header
             if shape is None:
-                shape, block = _start(block.removeprefix(b"\xef\xbb\xbf"), names, layout)
-            n_lines = block.count(b"\n") + (not block.endswith(b"\n") and bool(block))
-            columns = _parse(block, n_lines, shape) if n_lines else None
+                shape, block = _start(block.removeprefix(BYTE_ORDER_MARK), names, layout)
+                first = 0
+            columns = _parse(block, shape) if block else None
             if columns is not None:
-                rows = np.arange(first, first + n_lines)
-                yield TableBatch(columns, rows, _Lines(block, rows - first))
-            elif n_lines:
+                within = np.arange(n_lines(block))
+                yield TableBatch(columns, first + within, _Lines(block, within))
+            elif block:
                 yield _parse_by_line(block, first, shape, bad)
-            first += n_lines
+        if lines.damage:
+            raise UnreadableError(lines.damage)
     if shape is None:
         raise UnreadableError("it is empty")
-
-
-def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
-    """About BATCH_BYTES at a time, cut at line ends."""
-    rest = b""
-    while data := stream.read(BATCH_BYTES):
-        cut = data.rfind(b"\n") + 1
-        if cut:
-            yield rest + data[:cut]
-        rest = data[cut:] if cut else rest + data
-        if len(rest) > _LONGEST_LINE:
-            raise UnreadableError(
-                f"a line is longer than {_LONGEST_LINE >> 20} MB; it is not a table of lines"
-            )
-    if rest:
-        yield rest
 
 
 def _start(block: bytes, names: Sequence[str], layout: Delimited) -> tuple[_Shape, bytes]:
@@ -313,18 +192,23 @@ def _start(block: bytes, names: Sequence[str], layout: Delimited) -> tuple[_Shap
     if layout.header:
         line, _, block = block.partition(b"\n")
         try:
-            found = split_line(line.removesuffix(b"\r"), layout)
-        except ValueError as error:
+            found = layout.split(line.removesuffix(b"\r"))
+        except BadValue as error:
             raise UnreadableError(f"line 1: {error}") from error
-    check_columns(names, found)
+    require(names, found)
     return _Shape(tuple(found), tuple(names), layout), block
 
 
-def _parse(block: bytes, n_lines: int, shape: _Shape) -> dict[str, Any] | None:
-    """The wanted columns of a block as dictionary arrays; None if a line of it needs a look of its own."""
+def _parse(block: bytes, shape: _Shape) -> dict[str, Any] | None:
+    """The wanted columns of a block as dictionary arrays; None if a line of it needs a look of its own.
+
+    Much faster than ``split`` line by line, and of what it takes it gives the same fields.
+    """
     if b"\r" in block and block.count(b"\r") != block.count(b"\r\n"):
         return None
-    delimiter = shape.layout.delimiter.encode()
+    delimiter, quote = shape.layout.delimiter.encode(), shape.layout.quotes.encode()
+    if quote and quote in block and _inner_quote(delimiter, quote).search(block):
+        return None
     if len(delimiter) > 1:
         if _SEPARATOR in block:
             return None
@@ -348,9 +232,16 @@ def _parse(block: bytes, n_lines: int, shape: _Shape) -> dict[str, Any] | None:
     except pa.ArrowInvalid:
         return None
     # Arrow passes over empty lines; quotes that are open at a line end join lines.
-    if table.num_rows != n_lines:
+    if table.num_rows != n_lines(block):
         return None
     return {name: table.column(place).combine_chunks() for name, place in places.items()}
+
+
+@cache
+def _inner_quote(delimiter: bytes, quote: bytes) -> re.Pattern[bytes]:
+    """A quote with text on both sides: doubled, or one that Arrow would take where ``split`` refuses it."""
+    edges, quote = re.escape(delimiter) + rb"\r\n", re.escape(quote)
+    return re.compile(rb"[^%b]%b[^%b%b]" % (edges, quote, edges, quote))
 
 
 def _parse_by_line(block: bytes, first: int, shape: _Shape, bad: BadRecords) -> TableBatch:
@@ -362,10 +253,10 @@ def _parse_by_line(block: bytes, first: int, shape: _Shape, bad: BadRecords) -> 
         if not line:
             continue
         try:
-            fields = split_line(line, shape.layout)
+            fields = shape.layout.split(line)
             if len(fields) != len(shape.found):
-                raise ValueError(f"{len(fields)} fields, not {len(shape.found)}")
-        except ValueError as error:
+                raise BadValue(f"{len(fields)} fields, not {len(shape.found)}")
+        except BadValue as error:
             bad.refuse(first + row, str(error), line)
             continue
         kept.append(row)
