@@ -96,8 +96,10 @@ def _csv_header(path: str, delimiter: str) -> list[str]:
         if not line.strip():
             raise UnreadableError(f"the file is empty; give one with a header, or {_ASK}")
         names = split(line.decode("utf-8-sig", "replace").strip().encode(), delimiter)
-    except (UnreadableError, BadValue) as error:
+    except UnreadableError as error:
         raise InputError(f"{path}: {error}") from error
+    except BadValue as error:
+        raise InputError(f"{path}, line 1: {error}; mend the header, or {_ASK}") from error
     return [name.strip() for name in names]
 
 

@@ -30,14 +30,26 @@ class DamagedError(UnreadableError):
     """A file that cannot be opened, or ends before its time; what came before was good."""
 
 
-def _arrow(codec: str) -> Callable[[Any], Any]:
-    """Unpacks with Arrow, which brings the codecs that Python's library lacks."""
+class _ArrowStream(io.RawIOBase):
+    """Unpacks with Arrow, which brings the codecs that Python's library lacks, in small pieces: the one in which a
+    stream breaks off is lost."""
 
-    def unpack(raw: Any) -> io.BufferedReader:
-        stream = pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), codec)
-        return io.BufferedReader(stream, 1 << 18)
+    _PIECE = 1 << 16  # bytes
 
-    return unpack
+    def __init__(self, raw: Any, codec: str) -> None:
+        self._stream = pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), codec)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._stream.read(min(len(buffer), self._PIECE))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def _arrow(codec: str) -> Callable[[Any], io.BufferedReader]:
+    return lambda raw: io.BufferedReader(_ArrowStream(raw, codec), _ArrowStream._PIECE)
 
 
 def _first_member(raw: Any) -> IO[bytes]:

@@ -128,6 +128,8 @@ class BagSource:
             corpus = open_corpus(root)
             shards = tuple(corpus.shard_path(shard) for shard in corpus.shards)
             return cls(shards, corpus.vocabulary_path, _columns(shards, options.id), corpus.fingerprint)
+        if not exists(root):
+            raise InputError(f"there is nothing at {root}; check the path")
         words = join(root, options.vocabulary) if options.vocabulary else find_vocabulary(root)
         files = tuple(join(root, name) for name in find_shards(root, words))
         files = tuple(path for path in files if not only or path in only)
