@@ -87,6 +87,16 @@ def test_every_document_is_read(kind: Format, ingest: Ingest, tmp_path: Path) ->
     assert ("year" in schema.names) == kind.has_metadata
 
 
+@named([f for f in FORMATS if f.file.endswith(".parquet")])
+@pytest.mark.parametrize("suffix", [".pq", ".parq"])
+def test_parquet_has_other_names(kind: Format, suffix: str, ingest: Ingest, tmp_path: Path) -> None:
+    source = kind.write(tmp_path / "in", documents())
+    file = kind.file_at(source).rename(kind.file_at(source).with_suffix(suffix))
+    for given in {file, file.parent} - ({file} if kind.takes_folder else set()):
+        assert ingest(given, kind, out=f"of-{given.name}").code == 0
+        assert bags(tmp_path / f"of-{given.name}") == expected(kind, documents())
+
+
 @PACKED
 def test_a_packed_file_gives_the_corpus_of_the_plain_one(
     kind: Format, codec: str, ingest: Ingest, tmp_path: Path

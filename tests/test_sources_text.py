@@ -739,6 +739,15 @@ def test_a_tar_cut_at_a_header_is_not_taken_for_its_end(tmp_path, cut):
     assert read.ids == ["a.txt", "b.txt"]
 
 
+def test_a_tar_header_is_not_as_long_as_it_says(tmp_path):
+    """tarfile reads headers of names whole: a few KB in gzip may say that they are of gigabytes."""
+    long = tarfile.TarInfo("long")
+    long.type, long.size = tarfile.XHDTYPE, 3 << 30
+    data = in_tar({"a.txt": b"a"}, "w:")[:2048] + long.tobuf() + b"\0" * 4096
+    path = put(tmp_path / "a.tar.gz", gzip.compress(data))
+    assert refused(files_of(path), f"{path}, file 2", "a header of 3221225472 bytes").ids == ["a.txt"]
+
+
 def test_zip_members_that_cannot_be_unpacked(tmp_path):
     data = bytearray(in_zip({"a.txt": b"a", "b.txt": b"bee " * 50, "c.txt": b"c"}))
     at = data.index(b"b.txt") + 5

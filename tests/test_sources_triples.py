@@ -367,7 +367,9 @@ def parsed(text, n_columns, quote='"'):
 
 
 @settings(max_examples=300)
-@given(st.text(st.sampled_from('a,"\n'), min_size=1, max_size=24), st.integers(1, 3), st.sampled_from(['"', ""]))
+@given(
+    st.text(st.sampled_from('a,"\n'), min_size=1, max_size=24), st.integers(1, 3), st.sampled_from(['"', ""])
+)
 def test_what_arrow_takes_of_a_block_is_what_its_lines_hold(text, n_columns, quote):
     quick, exact, bad = parsed(text, n_columns, quote)
     if quick is not None:
