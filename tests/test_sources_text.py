@@ -491,17 +491,16 @@ def one_in_a_zip(data):
 
 
 @pytest.mark.parametrize("suffix", [*PACKERS, "zip"])
-@pytest.mark.parametrize("kind", ["jsonl", "csv", "baskets"])
+@pytest.mark.parametrize("kind", ["jsonl", "csv"])
 def test_compressed_files_whole_cut_and_damaged(tmp_path, suffix, kind):
     noise = [noise_of(30, i).hex() for i in range(6000)]
-    rows = {"jsonl": [json.dumps({"text": n}) for n in noise], "csv": ["text", *noise], "baskets": noise}
+    rows = {"jsonl": [json.dumps({"text": n}) for n in noise], "csv": ["text", *noise]}
     packed = PACKERS.get(suffix, one_in_a_zip)("\n".join(rows[kind]).encode())
     middle = len(packed) // 2
     damaged = packed[:middle] + noise_of(50) + packed[middle + 50 :]
 
     def source(name, content):
-        path = put(tmp_path / f"{name}.{kind}.{suffix}", content)
-        return BasketSource((str(path),), BasketOptions()) if kind == "baskets" else texts(path)
+        return texts(put(tmp_path / f"{name}.{kind}.{suffix}", content))
 
     whole = Read(source("whole", packed))
     assert len(whole.units) == 1

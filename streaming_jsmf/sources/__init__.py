@@ -8,7 +8,7 @@
     Which files a source is made of, and how those of a data set are brought here.
 ``streams``
     The only place where files are opened and unpacked.
-``lines``, ``parquet``, ``delimited``, ``records``, ``limits``
+``lines``, ``parquet``, ``record_files``, ``delimited``, ``records``, ``limits``
     What readers share: lines and row groups, the rule for quotes, what a record may hold, how much of anything.
 ``text``, ``counts``, ``tables``
     The readers: texts to be cut into words, bags that are counted, rows that have to come together first.

@@ -86,6 +86,10 @@ def _packed(*patterns: str) -> tuple[str, ...]:
     return tuple(f"{pattern}{suffix}" for pattern in patterns for suffix in _PACKED)
 
 
+def _on_files(source: Callable[[tuple[str, ...], Any], Any]) -> Callable[[Found, Any], Any]:
+    return lambda at, options: source(at.files, options)
+
+
 _PARQUET = tuple(f"*{suffix}" for suffix in PARQUET_SUFFIXES)
 _TABLES = (*_PARQUET, *_packed("*.csv", "*.tsv", "*.dat", "*.txt"))
 
@@ -97,31 +101,15 @@ READERS: dict[ReaderName, Reader] = {
         ENGLISH,
     ),
     "text-files": Reader(
-        TextFilesOptions,
-        lambda at, options: TextFilesSource(at.root, options, at.tokenizer),
-        (),
-        ENGLISH,
+        TextFilesOptions, lambda at, options: TextFilesSource(at.root, options, at.tokenizer), (), ENGLISH
     ),
-    "docword": Reader(
-        DocwordOptions,
-        lambda at, options: DocwordSource(at.files, options),
-        _packed("docword*.txt"),
-        ENGLISH,
-    ),
-    "triples": Reader(TriplesOptions, lambda at, options: TriplesSource(at.files, options), _TABLES),
-    "ratings": Reader(RatingsOptions, lambda at, options: RatingsSource(at.files, options), _TABLES),
-    "baskets": Reader(
-        BasketOptions,
-        lambda at, options: BasketSource(at.files, options),
-        (*_PARQUET, *_packed("*.txt", "*.dat", "*.csv", "*.tsv", "*.baskets")),
-    ),
-    "npz": Reader(NpzOptions, lambda at, options: NpzSource(at.files, options), ("*.npz",)),
-    "matrix-market": Reader(
-        MatrixMarketOptions,
-        lambda at, options: MatrixMarketSource(at.files, options),
-        _packed("*.mtx"),
-    ),
-    "h5ad": Reader(H5adOptions, lambda at, options: H5adSource(at.files, options), ("*.h5ad",)),
+    "docword": Reader(DocwordOptions, _on_files(DocwordSource), _packed("docword*.txt"), ENGLISH),
+    "triples": Reader(TriplesOptions, _on_files(TriplesSource), _TABLES),
+    "ratings": Reader(RatingsOptions, _on_files(RatingsSource), _TABLES),
+    "baskets": Reader(BasketOptions, _on_files(BasketSource), (*_TABLES, *_packed("*.baskets"))),
+    "npz": Reader(NpzOptions, _on_files(NpzSource), ("*.npz",)),
+    "matrix-market": Reader(MatrixMarketOptions, _on_files(MatrixMarketSource), _packed("*.mtx")),
+    "h5ad": Reader(H5adOptions, _on_files(H5adSource), ("*.h5ad",)),
     "bag-of-words-parquet": Reader(
         BagOptions, lambda at, options: BagSource.open(at.root, options, at.files), (), ENGLISH
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -13,14 +13,9 @@ from pydantic import Field
 
 from streaming_jsmf.sources import limits
 from streaming_jsmf.sources.base import BadRecords, SourceBatch, Unit
-from streaming_jsmf.sources.lines import line_first_row, line_place, line_units, read_lines, text_of
-from streaming_jsmf.sources.parquet import (
-    is_parquet,
-    parquet_batches,
-    parquet_first_row,
-    parquet_place,
-    parquet_units,
-)
+from streaming_jsmf.sources.lines import read_lines, text_of
+from streaming_jsmf.sources.parquet import is_parquet, parquet_batches
+from streaming_jsmf.sources.record_files import RecordFiles
 from streaming_jsmf.sources.records import is_sound, list_as_json, listed, require
 from streaming_jsmf.sources.streams import UnreadableError, open_parquet_source
 from streaming_jsmf.tokens.lists import TokenLists, count_codes
@@ -37,7 +32,7 @@ class BasketOptions(Strict):
 
 
 @dataclass(frozen=True)
-class BasketSource:
+class BasketSource(RecordFiles):
     """Documents of items: an item that is there twice counts 2. Items are taken as they stand.
 
     Attributes
@@ -53,21 +48,9 @@ class BasketSource:
     reader: str = "baskets"
     vocabulary: None = None
 
-    def units(self) -> Sequence[Unit]:
-        """Row groups of Parquet, byte ranges of lines, whole compressed files."""
-        return [
-            unit
-            for path in self.files
-            for unit in (parquet_units(path) if is_parquet(path) else line_units(path, splittable=True))
-        ]
-
-    def first_row(self, unit: Unit) -> int:
-        """Row or line of the file where the unit starts."""
-        return parquet_first_row(unit) if is_parquet(unit.path) else line_first_row(unit)
-
-    def place(self, unit: Unit, row: int) -> str:
-        """File and row, or file and line from 1."""
-        return parquet_place(unit, row) if is_parquet(unit.path) else line_place(unit, row)
+    def splittable(self, path: str) -> bool:  # noqa: ARG002
+        """Each line is a basket."""
+        return True
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
         """One pass over the unit in batches of about 8 MB."""

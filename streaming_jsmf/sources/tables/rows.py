@@ -14,12 +14,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pydantic import field_validator, model_validator
 
-from streaming_jsmf.errors import InputError
 from streaming_jsmf.sources import limits
 from streaming_jsmf.sources.base import BadRecords, Unit
 from streaming_jsmf.sources.delimited import QUOTE, split
-from streaming_jsmf.sources.lines import BYTE_ORDER_MARK, LineReader, line_units, n_lines
-from streaming_jsmf.sources.parquet import is_parquet, parquet_first_row, parquet_place, parquet_units
+from streaming_jsmf.sources.lines import BYTE_ORDER_MARK, LineReader, n_lines
+from streaming_jsmf.sources.parquet import is_parquet
 from streaming_jsmf.sources.records import BadValue, as_json, require
 from streaming_jsmf.sources.streams import UnreadableError, open_parquet_source, open_raw, open_stream
 from streaming_jsmf.validation import Strict
@@ -92,34 +91,6 @@ class TableBatch:
     columns: Mapping[str, Any]
     rows: NDArray[np.int64]
     record: Callable[[int], bytes]
-
-
-def table_units(files: Sequence[str]) -> list[Unit]:
-    """Runs of row groups of Parquet files, other files whole; those that cannot be opened too (reading tells why).
-
-    Raises
-    ------
-    InputError
-        If there are no files.
-    """
-    if not files:
-        raise InputError("there are no files to read; name at least one")
-    return [
-        unit
-        for path in files
-        for unit in (parquet_units(path) if is_parquet(path) else line_units(path, splittable=False))
-    ]
-
-
-def table_place(unit: Unit, row: int, layout: Delimited) -> str:
-    """File and line (from 1, header counted), or file, row group and row, of a row of a unit."""
-    line = f"{unit.path}, line {row + 1 + layout.header}"
-    return parquet_place(unit, row) if is_parquet(unit.path) else line
-
-
-def table_first_row(unit: Unit) -> int:
-    """Rows of the file before the unit."""
-    return parquet_first_row(unit) if is_parquet(unit.path) else 0
 
 
 def read_table(unit: Unit, names: Sequence[str], layout: Delimited, bad: BadRecords) -> Iterator[TableBatch]:

@@ -17,16 +17,10 @@ from streaming_jsmf.corpus.records import LARGEST_COUNT, SMALLEST_COUNT
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.sources.base import BadRecords, SourceBatch, Unit
 from streaming_jsmf.sources.parquet import is_parquet
+from streaming_jsmf.sources.record_files import RecordFiles
 from streaming_jsmf.sources.records import as_bytes, is_text, require, unsound_rows, value_type
 from streaming_jsmf.sources.streams import UnreadableError, open_parquet_source
-from streaming_jsmf.sources.tables.rows import (
-    Delimited,
-    TableBatch,
-    read_table,
-    table_first_row,
-    table_place,
-    table_units,
-)
+from streaming_jsmf.sources.tables.rows import Delimited, TableBatch, read_table
 from streaming_jsmf.sources.tables.shuffle import Coded, Triples, gather, write_buckets
 
 _INTEGER = r"^-?[0-9]{1,19}$"
@@ -56,7 +50,7 @@ class TriplesOptions(Delimited):
 
 
 @dataclass(frozen=True)
-class TableSource(ABC):
+class TableSource(RecordFiles, ABC):
     """Files of rows whose documents come together by ``scatter`` and ``gather`` (see ``shuffle``). Adds ``options``.
 
     Attributes
@@ -70,18 +64,21 @@ class TableSource(ABC):
 
     vocabulary: ClassVar[None] = None
 
-    def units(self) -> Sequence[Unit]:
-        """Runs of row groups, or whole text files. Raises InputError if the files differ in kind."""
-        check_kinds(self.files, [self._kind(path) for path in self.files])
-        return table_units(self.files)
+    def splittable(self, path: str) -> bool:  # noqa: ARG002
+        """A header stands at the start of each file only."""
+        return False
 
-    def first_row(self, unit: Unit) -> int:
-        """Rows of the file before the unit."""
-        return table_first_row(unit)
+    def units(self) -> Sequence[Unit]:
+        """Runs of row groups, or whole text files. Raises InputError if there are none or they differ in kind."""
+        if not self.files:
+            raise InputError("there are no files to read; name at least one")
+        check_kinds(self.files, [self._kind(path) for path in self.files])
+        return super().units()
 
     def place(self, unit: Unit, row: int) -> str:
         """File and line (from 1, header counted), or file, row group and row."""
-        return table_place(unit, row, self.options)
+        header = 0 if is_parquet(unit.path) else int(self.options.header)
+        return super().place(unit, row + header)
 
     @abstractmethod
     def scatter(self, unit: Unit, bad: BadRecords, target: Path, n_buckets: int) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.sources.base import BadRecords, SourceBatch, Unit
-from streaming_jsmf.sources.lines import line_first_row, line_place, line_units
-from streaming_jsmf.sources.parquet import is_parquet, parquet_first_row, parquet_place, parquet_units
+from streaming_jsmf.sources.parquet import is_parquet
+from streaming_jsmf.sources.record_files import RecordFiles
 from streaming_jsmf.sources.streams import UnreadableError, bare_suffix
 from streaming_jsmf.sources.text.batches import TextColumns, TextRecords
 from streaming_jsmf.sources.text.csv_texts import csv_columns, read_csv_texts
@@ -24,7 +24,7 @@ CSV_SUFFIXES = {".csv": ",", ".tsv": "\t"}
 
 
 @dataclass(frozen=True)
-class TextSource:
+class TextSource(RecordFiles):
     """Documents of raw text.
 
     Attributes
@@ -63,25 +63,9 @@ class TextSource:
                 first = first or f"{path}: {error}"
         raise InputError(f"{first}; give a file of texts, and name the column with --read text=NAME")
 
-    def units(self) -> Sequence[Unit]:
-        """Row groups of Parquet, byte ranges of JSON lines, whole CSV and compressed files."""
-        return [
-            unit
-            for path in self.files
-            for unit in (
-                parquet_units(path)
-                if is_parquet(path)
-                else line_units(path, splittable=bare_suffix(path) in JSON_SUFFIXES)
-            )
-        ]
-
-    def first_row(self, unit: Unit) -> int:
-        """Row (Parquet) or line of the file where the unit starts."""
-        return parquet_first_row(unit) if is_parquet(unit.path) else line_first_row(unit)
-
-    def place(self, unit: Unit, row: int) -> str:
-        """File and row, or file and line from 1."""
-        return parquet_place(unit, row) if is_parquet(unit.path) else line_place(unit, row)
+    def splittable(self, path: str) -> bool:
+        """JSON lines are; a record of CSV may span lines."""
+        return bare_suffix(path) in JSON_SUFFIXES
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
         """One pass over the unit, in batches of about 8 MB of text."""
