@@ -10,6 +10,8 @@
     The only place where files are opened and unpacked.
 ``lines``, ``parquet``, ``record_files``, ``delimited``, ``records``, ``limits``
     What readers share: lines and row groups, the rule for quotes, what a record may hold, how much of anything.
+``hashing``
+    128 bits of an id, a word or a bag.
 ``text``, ``counts``, ``tables``
     The readers: texts to be cut into words, bags that are counted, rows that have to come together first.
 

@@ -19,7 +19,8 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streaming_jsmf.storage.files import file_size, first_line, open_file
+from streaming_jsmf.errors import first_line
+from streaming_jsmf.storage.paths import file_size, open_file
 
 
 class UnreadableError(Exception):
@@ -34,7 +35,7 @@ class _ArrowStream(io.RawIOBase):
     """Unpacks with Arrow, which brings the codecs that Python's library lacks, in small pieces: the one in which a
     stream breaks off is lost."""
 
-    _PIECE = 1 << 16  # bytes
+    _PIECE = 1 << 14  # bytes
 
     def __init__(self, raw: Any, codec: str) -> None:
         self._stream = pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), codec)
