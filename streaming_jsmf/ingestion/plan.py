@@ -22,7 +22,7 @@ from streaming_jsmf.jobs.records import Record
 from streaming_jsmf.jobs.run import run_job
 from streaming_jsmf.jobs.tasks import TaskJob
 from streaming_jsmf.sources.base import OnBadRecord, Unit
-from streaming_jsmf.sources.files import list_files
+from streaming_jsmf.sources.listing import list_files
 from streaming_jsmf.storage.paths import file_size, is_url, write_json
 from streaming_jsmf.tokens.stop_words import ENGLISH, NONE, load_stop_words
 
