@@ -14,6 +14,8 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,9 @@ WORDS = (*(f"word{i:02d}" for i in range(20)), "naïve", "हिन्दी", "
 BAD = 5
 #: Bytes that are no UTF-8, as many as "spoilt" has, so that no length in a file changes.
 NOT_UTF8 = b"\xff" * len("spoilt")
+
+#: Documents that a test may ask for.
+MOST = 3000
 
 PLAIN = ("",)
 PACKED = ("", ".gz", ".bz2", ".xz", ".zst")
@@ -73,7 +78,7 @@ def pack(data: bytes, codec: str) -> bytes:
     return {
         "": lambda: data,
         ".gz": lambda: gzip.compress(data, mtime=0),
-        ".bz2": lambda: bz2.compress(data),
+        ".bz2": lambda: bz2.compress(data, 1),
         ".xz": lambda: lzma.compress(data),
     }[codec]()
 
@@ -108,13 +113,15 @@ class Format:
     codecs
         That the registry takes for files of this kind.
     id_of
-        What becomes the document's id; None where the format has no ids, so that documents keep their order.
+        What becomes the document's id; the number of its row or line, where the format has no ids.
     by_entry
         Whether the quarantine takes the one count, and not the document.
     has_metadata
         Whether the year of a document becomes a column of the corpus.
     takes_folder
         Whether the reader is given the folder of the file, with what lies beside it.
+    has_end
+        Whether a file that is cut can be told from a whole one, without any codec.
     """
 
     name: str
@@ -126,10 +133,11 @@ class Format:
     options: tuple[str, ...] = ()
     beside: Mapping[str, bytes] = field(default_factory=dict)
     codecs: tuple[str, ...] = PLAIN
-    id_of: Callable[[Document], Any] | None = lambda document: document.name
+    id_of: Callable[[Document], Any] = lambda document: document.name
     by_entry: bool = False
     has_metadata: bool = False
     takes_folder: bool = False
+    has_end: bool = False
 
     def write(self, folder: Path, docs: Sequence[Document], codec: str = "", *, bad: bool = False) -> Path:
         """Write the documents into a new folder; returns what is to be read."""
@@ -145,6 +153,10 @@ class Format:
         path = folder / f"{self.file}{codec}"
         path.write_bytes(data)
         return folder if self.takes_folder else path
+
+    def file_at(self, source: Path) -> Path:
+        """The file of a source that ``write`` or ``put`` has returned."""
+        return source / self.file if self.takes_folder else source
 
     def arguments(self) -> list[str]:
         return ["--reader", self.reader, *(part for option in self.options for part in ("--read", option))]
@@ -325,7 +337,21 @@ def _ratings_parquet(docs: Sequence[Document], bad: bool) -> bytes:
     return _spoil(_parquet(pa.table(columns)), bad)
 
 
-def _number(document: Document) -> int:
+def _place(document: Document) -> int:
+    return document.number
+
+
+@cache
+def _entries_before() -> list[int]:
+    return [0, *accumulate(len(document.counts) for document in documents(MOST))]
+
+
+def _first_line(document: Document) -> int:
+    """Of a document in a matrix, from 0: two lines of header, then one for each word of those before."""
+    return 2 + _entries_before()[document.number]
+
+
+def _from_one(document: Document) -> int:
     return document.number + 1
 
 
@@ -348,7 +374,16 @@ _NO_NUMBER = "is no whole number"
 _COUNT = "count -1 is not in"
 
 FORMATS = (
-    Format("text-parquet", "text", "t.parquet", _text_parquet, f", {_ROW}", _UTF8, has_metadata=True),
+    Format(
+        "text-parquet",
+        "text",
+        "t.parquet",
+        _text_parquet,
+        f", {_ROW}",
+        _UTF8,
+        has_metadata=True,
+        has_end=True,
+    ),
     Format(
         "text-json",
         "text",
@@ -392,8 +427,18 @@ FORMATS = (
         # The standard library reads zstd in tar files from Python 3.14 on.
         codecs=("", ".gz", ".bz2", ".xz"),
         id_of=_member,
+        has_end=True,
     ),
-    Format("zip", "text-files", "t.zip", _zip, f", file {BAD + 1}: ", _UTF8, id_of=_member),
+    Format(
+        "zip",
+        "text-files",
+        "t.zip",
+        _zip,
+        f", file {BAD + 1}: ",
+        _UTF8,
+        id_of=_member,
+        has_end=True,
+    ),
     Format(
         "docword",
         "docword",
@@ -403,8 +448,9 @@ FORMATS = (
         _NO_NUMBER,
         beside={"vocab.t.txt": _LIST},
         codecs=PACKED,
-        id_of=_number,
+        id_of=_from_one,
         by_entry=True,
+        has_end=True,
     ),
     Format(
         "matrix-market",
@@ -415,8 +461,9 @@ FORMATS = (
         _NO_NUMBER,
         beside={"vocab.txt": _LIST},
         codecs=PACKED,
-        id_of=None,
+        id_of=_first_line,
         by_entry=True,
+        has_end=True,
     ),
     Format(
         "npz",
@@ -426,7 +473,8 @@ FORMATS = (
         f", row {BAD} from 0: ",
         _COUNT,
         beside={"vocab.txt": _LIST},
-        id_of=None,
+        id_of=_place,
+        has_end=True,
     ),
     Format(
         "h5ad",
@@ -437,6 +485,7 @@ FORMATS = (
         _COUNT,
         options=("metadata=year",),
         has_metadata=True,
+        has_end=True,
     ),
     Format(
         "bags-parquet",
@@ -448,6 +497,7 @@ FORMATS = (
         beside={"vocab.txt": _LIST},
         has_metadata=True,
         takes_folder=True,
+        has_end=True,
     ),
     Format(
         "baskets",
@@ -457,9 +507,18 @@ FORMATS = (
         f", line {BAD + 1}: ",
         _UTF8,
         codecs=PACKED,
-        id_of=None,
+        id_of=_place,
     ),
-    Format("baskets-parquet", "baskets", "t.parquet", _basket_parquet, f", {_ROW}", _UTF8, id_of=None),
+    Format(
+        "baskets-parquet",
+        "baskets",
+        "t.parquet",
+        _basket_parquet,
+        f", {_ROW}",
+        _UTF8,
+        id_of=_place,
+        has_end=True,
+    ),
     Format(
         "triples",
         "triples",
@@ -470,7 +529,16 @@ FORMATS = (
         codecs=PACKED,
         by_entry=True,
     ),
-    Format("triples-parquet", "triples", "t.parquet", _triples_parquet, f", {_TRIPLE}", _UTF8, by_entry=True),
+    Format(
+        "triples-parquet",
+        "triples",
+        "t.parquet",
+        _triples_parquet,
+        f", {_TRIPLE}",
+        _UTF8,
+        by_entry=True,
+        has_end=True,
+    ),
     Format(
         "ratings",
         "ratings",
@@ -479,7 +547,7 @@ FORMATS = (
         f", line {_AT + 2}: ",
         _UTF8,
         codecs=PACKED,
-        id_of=_number,
+        id_of=_from_one,
         by_entry=True,
     ),
     Format(
@@ -489,8 +557,9 @@ FORMATS = (
         _ratings_parquet,
         f", {_TRIPLE}",
         _UTF8,
-        id_of=_number,
+        id_of=_from_one,
         by_entry=True,
+        has_end=True,
     ),
 )
 BY_NAME = {each.name: each for each in FORMATS}

@@ -27,7 +27,7 @@ from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs import fold
-from streaming_jsmf.jobs.ledger import Partial
+from streaming_jsmf.jobs.ledger import Ledger, Partial
 from streaming_jsmf.moments.stages.range import RangeReduction
 from streaming_jsmf.moments.store import read_store
 from tests.corpora import as_lists, planted, words, write_corpus, write_lists
@@ -447,9 +447,9 @@ def test_a_bad_record_while_other_threads_still_commit(
             time.sleep(0.3)
         return partial
 
-    def told(context: fold.FoldContext, part: fold.Part, link: fold.Link, *after: str) -> str:
+    def told(ledger: Ledger, stage: fold.Reduction, part: fold.Part, link: fold.Link, *after: str) -> str:
         try:
-            return commit(context, part, link, *after)
+            return commit(ledger, stage, part, link, *after)
         finally:
             if part.source is not None and part.source.index == 0:
                 ended.set()

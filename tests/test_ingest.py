@@ -24,10 +24,10 @@ from hypothesis import strategies as st
 
 from streaming_jsmf.corpus import Corpus, Curation, curation, open_corpus
 from streaming_jsmf.corpus.format import read_manifest, verify_corpus
-from streaming_jsmf.corpus.stop_words import load_stop_words
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion import choose, plan, read
 from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.tokens.stop_words import load_stop_words
 from streaming_jsmf.workflow.ingest import IngestRequest, ingest
 
 #: Keeps all that can be kept.

@@ -21,7 +21,6 @@ from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion import plan
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.folder import WorkFolder
 from streaming_jsmf.workflow.ingest import IngestRequest, ingest
 from tests.outcomes import Outcome
 
@@ -258,7 +257,7 @@ def test_the_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_info_of_an_ingest_that_was_cut_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    partial = plan.IngestFolder(WorkFolder.beside(tmp_path / "out"))
+    partial = plan.IngestFolder.beside(tmp_path / "out")
     with partial.held({}):
         assert run(["info", str(partial.root)]) == 0
         expected = {"kind": "unfinished ingest", "complete": False, "steps_done": {}}

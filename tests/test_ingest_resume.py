@@ -226,7 +226,10 @@ def test_of_two_at_once_one_is_refused(folder: Path, tmp_path: Path) -> None:
         second = subprocess.run(command(target), cwd=folder, capture_output=True, text=True, check=False)
         first.send_signal(signal.SIGCONT)
         assert second.returncode == 2
-        assert second.stderr == f"error: {partial} is in use by another process; wait until it has ended\n"
+        assert second.stderr.startswith(f"error: {partial}: ")
+        assert f"process {first.pid} (-c ingest in {target} " in second.stderr
+        assert second.stderr.endswith("; wait until it has ended\n")
+        assert second.stderr.count("\n") == 1
         _, log = first.communicate(timeout=60)
         assert first.returncode == 0, log
     same_files(folder / "undisturbed", target)
@@ -287,10 +290,10 @@ def files_in(path: Path) -> dict[str, int]:
     [
         (
             {"curation": {"stop_words": "none", "min_tokens": 6}, "tokens_per_shard": 99},
-            "curation; tokens_per_shard: stored 20000000.0, asked 99",
+            "curation; tokens_per_shard: stored 20000000, asked 99",
         ),
         ({"curation": {}}, "curation"),
-        ({"tokens_per_shard": 1000}, "tokens_per_shard: stored 20000000.0, asked 1000"),
+        ({"tokens_per_shard": 1000}, "tokens_per_shard: stored 20000000, asked 1000"),
         ({"on_bad_record": "quarantine"}, "on_bad_record: stored 'fail', asked 'quarantine'"),
         ({"read": {"ngrams": 2}}, "source"),
     ],

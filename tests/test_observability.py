@@ -15,7 +15,6 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -172,10 +171,9 @@ class Parts:
     """A job whose parts are done when the test says so."""
 
     done: set[int]
-    name: str = "range"
-    sizes: Sequence[int] = (1, 1)
-    unit: str = "nonzeros"
-    part: str = "part"
+
+    def started(self, done: frozenset[int]) -> StageStarted:
+        return StageStarted("range", [1, 1], done)
 
     def committed(self) -> frozenset[int]:
         return frozenset(self.done)
@@ -198,8 +196,10 @@ def test_a_listener_that_fails_ends_the_stage_after_its_work() -> None:
     done: set[int] = set()
     listener = Failing(InputError("no room"))
 
+    parts = Parts(done)
+
     def work() -> None:
-        with watched(Parts(done), frozenset(), listener):
+        with watched(parts, parts.started(frozenset()), listener):
             done.add(0)
             while len(listener.heard) < 2:
                 time.sleep(0.01)
@@ -222,7 +222,8 @@ def test_the_work_s_own_error_goes_before_that_of_a_listener() -> None:
             time.sleep(0.01)
         raise StoreError("damaged")
 
-    with pytest.raises(StoreError, match="damaged"), watched(Parts(done), frozenset(), listener):
+    parts = Parts(done)
+    with pytest.raises(StoreError, match="damaged"), watched(parts, parts.started(frozenset()), listener):
         work()
 
 

@@ -21,7 +21,7 @@ from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.jobs.events import Event, PartitionCommitted
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.lock import sole_user
+from streaming_jsmf.jobs.lock import sole_writer
 from streaming_jsmf.jobs.records import Record
 from streaming_jsmf.simulation import documents as drawing
 from streaming_jsmf.simulation import read_truth, simulate_lda
@@ -260,7 +260,7 @@ class TestInterruption:
     def test_two_at_once_do_not_mix(self, tmp_path: Path, stop: Callable[..., Path]) -> None:
         partial = stop(KeyboardInterrupt())
         before = committed(partial)
-        with sole_user(partial / "lock"), pytest.raises(InputError, match="in use by another process"):
+        with sole_writer(partial), pytest.raises(InputError, match="has been writing it"):
             simulate_lda(tmp_path / "a", **self.ARGUMENTS)
         assert committed(partial) == before
 

@@ -18,8 +18,16 @@ _ROW_CHECK = "reading it row by row (ingest) finds the row"
 
 
 @dataclass(frozen=True)
+class RowGroup:
+    """Rows of a row group and its (document, word) pairs, an empty document counted as one."""
+
+    rows: int
+    nonzeros: int
+
+
+@dataclass(frozen=True)
 class Footer:
-    """Rows of a file and its (document, word) pairs.
+    """Rows of a file and its (document, word) pairs, as a whole and by row group.
 
     ``nonzeros`` is exact where the writer stored null counts (Arrow, Spark and DuckDB do): an empty list is one
     null value of its column. Without them each empty list is counted as one, which makes it an upper bound.
@@ -27,6 +35,7 @@ class Footer:
 
     rows: int
     nonzeros: int
+    row_groups: tuple[RowGroup, ...]
 
 
 @contextmanager
@@ -70,13 +79,15 @@ def read_footer(path: str, name: str, n_words: int) -> Footer:
         schema, metadata = file.schema_arrow, file.metadata
     check_columns(schema, name)
     leaves = leaf_columns(metadata)
-    nonzeros = 0
+    nonzeros, row_groups = 0, []
     for g in range(metadata.num_row_groups):
         group = metadata.row_group(g)
-        _check_ids(group.column(leaves["ids"]).statistics, n_words, f"{name}, row group {g}")
+        ids = group.column(leaves["ids"])
+        _check_ids(ids.statistics, n_words, f"{name}, row group {g}")
         _check_counts(group.column(leaves["counts"]).statistics, f"{name}, row group {g}")
-        nonzeros += _values(group.column(leaves["ids"]))
-    return Footer(int(metadata.num_rows), nonzeros)
+        nonzeros += _values(ids)
+        row_groups.append(RowGroup(int(group.num_rows), int(ids.num_values)))
+    return Footer(int(metadata.num_rows), nonzeros, tuple(row_groups))
 
 
 def check_columns(schema: Any, name: str) -> None:

@@ -19,6 +19,7 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.pieces import KEY, read_table, within, write_table
 from streaming_jsmf.ingestion.plan import Ingest, Piece
 from streaming_jsmf.ingestion.read import QUARANTINE_SCHEMA, piece_batches
+from streaming_jsmf.tokens.stop_words import load_stop_words
 
 #: Rows of all tables held at once while they are merged.
 MERGE_ROWS = 1_000_000
@@ -36,12 +37,14 @@ def choose_words(ingest: Ingest, pieces: Sequence[Piece], words: Sequence[str] |
     folder, curation, ngrams = ingest.folder, ingest.settings.curation, ingest.settings.ngrams
     tables = [folder.piece(piece.group, piece.number).with_suffix(".words") for piece in pieces]
     n_documents = sum(piece.documents for piece in pieces)
+    stop_words = load_stop_words(curation.stop_words)
     if words is None:
         counts = found_word_counts(tables, folder.root / "merged")
-        selection = select_words(counts, n_documents, curation, ngrams=ngrams)
+        selection = select_words(counts, n_documents, curation, stop_words, ngrams=ngrams)
         write_table(folder.vocabulary.with_suffix(".arrow"), pa.table({"word": selection.table.words}))
     else:
-        selection = select_words([known_word_counts(tables, words)], n_documents, curation, ngrams=ngrams)
+        known = known_word_counts(tables, words)
+        selection = select_words([known], n_documents, curation, stop_words, ngrams=ngrams)
         new_ids = np.full(len(words), -1, np.int32)
         new_ids[selection.table.ids] = np.arange(len(selection.table.ids))
         np.save(folder.vocabulary.with_suffix(".npy"), new_ids)

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.hashing import hash_bags, hash_values
 from streaming_jsmf.errors import StoreError
 from streaming_jsmf.sources.base import SourceBatch
+from streaming_jsmf.sources.hashing import hash_bags, hash_values
 
 #: One entry of a file of keys: 128 bits of hash, what decides between equal ones, and which document it is: its number
 #: in the piece, its unit, its row there.

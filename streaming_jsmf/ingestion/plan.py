@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from streaming_jsmf.corpus.curation import Curation
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
-from streaming_jsmf.corpus.stop_words import ENGLISH, NONE, load_stop_words
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.folder import WorkFolder
@@ -25,6 +24,7 @@ from streaming_jsmf.jobs.tasks import TaskJob
 from streaming_jsmf.sources.base import OnBadRecord, Unit
 from streaming_jsmf.sources.files import list_files
 from streaming_jsmf.storage.paths import file_size, is_url, write_json
+from streaming_jsmf.tokens.stop_words import ENGLISH, NONE, load_stop_words
 
 #: Bytes of the units that one task reads, and about how many tasks there are between these bounds.
 GROUP_BYTES = (16 << 20, 128 << 20)

@@ -28,7 +28,6 @@ from streaming_jsmf.ingestion.read import QUARANTINE_SCHEMA, read_source
 from streaming_jsmf.ingestion.write import STEPS, renumber_shards, sum_counts, write_shards
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.folder import WorkFolder
 from streaming_jsmf.jobs.memory import PROCESS_BYTES, require_memory
 from streaming_jsmf.jobs.records import Record
 from streaming_jsmf.sources.base import BATCH_BYTES, Source, Unit
@@ -75,7 +74,7 @@ def ingest_source(
         ingest_memory(execution), execution.memory, "the ingest", "lower --workers or raise --memory"
     )
     units = source.units()
-    folder = IngestFolder(WorkFolder.beside(path))
+    folder = IngestFolder.beside(path)
     with (
         folder.held(arguments_of(source, units, settings)),
         execution.executor(listener, on_bad_input=folder.remove) as executor,

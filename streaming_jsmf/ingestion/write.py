@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.curation import Curation
-from streaming_jsmf.corpus.documents import Documents
 from streaming_jsmf.corpus.manifest import ShardEntry
+from streaming_jsmf.corpus.records import Documents
 from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter, renumber_shard
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.pieces import damaged, read_table, within

@@ -30,7 +30,7 @@ Numbered tasks, then one commit::
         ...
         return {"rows": rows}
 
-    work = WorkFolder(WorkFolder.beside(target), "transform")
+    work = WorkFolder.beside(target, "transform")
     with work.held(arguments):                                  # JSON values that decide the bytes of the result
         with execution.executor(listener, on_bad_input=work.remove) as executor:
             job = TaskJob("transform", write_part, shares, sizes, work.records(), "documents")
@@ -47,7 +47,7 @@ A sequence of sums, each over all parts::
             topics = store.write(f"topics_{step}", values, ("word", "topic"))
             stage = PolishStage(store.path, f"topics_{step}", topics)  # compute(part); fold = ledger.added
             parts = [Part(key_of(content, topics.sha256), size, source) for ...]
-            job = FoldJob(FoldContext(store.ledger(stage.name), stage), parts, fold_keys([p.key for p in parts], ""))
+            job = FoldJob(store.ledger(stage.name), stage, parts, fold_keys([p.key for p in parts], ""))
             run_job(job, executor)
             values = normalised(job.result())
     write(values)                                               # the result itself, then

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from dask.delayed import Delayed
 
 from streaming_jsmf.errors import StoreError
-from streaming_jsmf.jobs.events import Cost
+from streaming_jsmf.jobs.events import Cost, StageStarted
 from streaming_jsmf.jobs.graph import Key, TaskGraph
 from streaming_jsmf.jobs.ledger import Ledger, Partial
 from streaming_jsmf.jobs.memory import peak_memory, release_unused_memory
@@ -65,20 +65,12 @@ class Part:
 
 @dataclass(frozen=True)
 class Link:
-    """A place in the chain of folds: the key of the fold before it (None at its start) and its own."""
+    """A place in the chain of folds: the key of the fold before it (None at its start) and its own; whether the one
+    before must not be dropped, because the store as it was before hangs on it."""
 
     before: str | None
     fold: str
-
-
-@dataclass(frozen=True)
-class FoldContext:
-    """What every task needs: where to commit, what to compute, and the fold that must not be dropped, because the
-    store as it was before hangs on it."""
-
-    ledger: Ledger
-    stage: Reduction
-    protected: str | None = None
+    protects: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,84 +79,86 @@ class FoldJob:
 
     Attributes
     ----------
-    context
-        What every task needs.
+    ledger, stage
+        Where tasks commit, and what they compute.
     parts
         In the order in which they are folded.
     folds
         Key of the fold of the first part, of the first two, and so on: ``ledger.fold_keys``.
+    protected
+        A fold that is not dropped when the next is committed.
     unit, part
         What sizes of parts count, and what a part is, for progress.
     """
 
-    context: FoldContext
+    ledger: Ledger
+    stage: Reduction
     parts: Sequence[Part]
     folds: Sequence[str]
+    protected: str | None = None
     unit: str = "nonzeros"
     part: str = "partition"
 
-    @property
-    def name(self) -> str:
-        """Of the stage."""
-        return self.context.stage.name
-
-    @property
-    def sizes(self) -> Sequence[int]:
-        """Of the parts."""
-        return [part.size for part in self.parts]
+    def started(self, done: frozenset[int]) -> StageStarted:
+        """The event of the start."""
+        sizes = [part.size for part in self.parts]
+        return StageStarted(self.stage.name, sizes, done, self.unit, self.part)
 
     def committed(self) -> frozenset[int]:
         """Numbers of the parts that are committed or folded."""
-        ledger = self.context.ledger
-        known, folded = ledger.parts(), ledger.folded(self.folds)
+        known, folded = self.ledger.parts(), self.ledger.folded(self.folds)
         return frozenset(i for i, part in enumerate(self.parts) if i < folded or part.key in known)
 
     def cost(self, index: int) -> Cost | None:
         """What a committed part took, if the ledger tells."""
-        return Cost.from_fields(self.context.ledger.note(self.parts[index].key))
+        return Cost.from_fields(self.ledger.note(self.parts[index].key))
 
     def graph(self, done: frozenset[int], at_once: int) -> Delayed | None:
         """The chain, from the first fold that the ledger lacks."""
         del done
-        context, parts, folds = self.context, self.parts, self.folds
-        committed, folded = context.ledger.parts(), context.ledger.folded(folds)
+        committed, folded = self.ledger.parts(), self.ledger.folded(self.folds)
         window = WINDOW_PER_WORKER * at_once
         graph = TaskGraph()
         made: dict[int, Key] = {}
-        for index in range(folded, len(parts)):
-            part, link = parts[index], Link(folds[index - 1] if index else None, folds[index])
+        for index in range(folded, len(self.parts)):
+            part, link = self.parts[index], self._link(index)
             inputs = [made[index - 1]] if index - 1 in made else []
             if part.key not in committed:
                 after = [made[index - window]] if index - window in made else []
-                inputs.append(graph.add(commit_part, context, part, link, after=after))
-            made[index] = graph.add(commit_fold, context, part.key, link, after=inputs)
-        return graph.delayed([made[len(parts) - 1]]) if made else None
+                inputs.append(graph.add(commit_part, self.ledger, self.stage, part, link, after=after))
+            made[index] = graph.add(commit_fold, self.ledger, self.stage, part.key, link, after=inputs)
+        return graph.delayed([made[len(self.parts) - 1]]) if made else None
+
+    def _link(self, index: int) -> Link:
+        before = self.folds[index - 1] if index else None
+        return Link(before, self.folds[index], protects=before is not None and before == self.protected)
 
     def unfolded(self) -> Delayed:
         """Instead of ``graph``: the parts alone, for a ledger that keeps them and has their folds."""
         graph = TaskGraph()
-        return graph.delayed([graph.add(commit_part, self.context, part, None) for part in self.parts])
+        return graph.delayed(
+            [graph.add(commit_part, self.ledger, self.stage, part, None) for part in self.parts]
+        )
 
     def result(self) -> Partial:
         """The last fold, read back and verified; ``StoreError`` if it is damaged."""
-        return self.context.ledger.read_fold(self.folds[-1])
+        return self.ledger.read_fold(self.folds[-1])
 
 
-def commit_part(context: FoldContext, part: Part, link: Link | None, *after: str) -> str:
+def commit_part(ledger: Ledger, stage: Reduction, part: Part, link: Link | None, *after: str) -> str:
     """Task: compute one part and commit it, nothing if it is committed; folded at once where its turn has come.
 
     ``link`` is its place in the chain of folds, if it is to be folded; ``after`` only orders tasks.
     """
     del after
-    token = f"{context.stage.name}-part-{part.key}"
-    ledger = context.ledger
+    token = f"{stage.name}-part-{part.key}"
     if ledger.is_committed(part.key) or (link is not None and ledger.has_fold(link.fold)):
         return token
-    partial, note = _computed(context, part)
+    partial, note = _computed(ledger, stage, part)
     if link is not None and not ledger.keep and (link.before is None or ledger.has_fold(link.before)):
         # A factor weighs more than its Parquet: one that need not wait is neither written nor read again.
         with suppress(StoreError, OSError):
-            _fold(context, part.key, partial, link, note)
+            _fold(ledger, stage, part.key, partial, link, note)
             return token
         # What was computed is kept; the fold is tried again in its own task, and fails there.
     with span("commit"):
@@ -172,43 +166,46 @@ def commit_part(context: FoldContext, part: Part, link: Link | None, *after: str
     return token
 
 
-def _computed(context: FoldContext, part: Part) -> tuple[Partial, dict[str, Any]]:
+def _computed(ledger: Ledger, stage: Reduction, part: Part) -> tuple[Partial, dict[str, Any]]:
     """What a part contributes, and what the ledger keeps of how it was made."""
-    ledger = context.ledger
     if part.source is None:
         raise StoreError(f"{ledger.store}: the part {part.key} is missing; {ledger.remedy}")
     started = time.perf_counter()
     with single_blas_thread():
-        partial = context.stage.compute(part.source)
+        partial = stage.compute(part.source)
     release_unused_memory()
     cost = Cost(round(time.perf_counter() - started, 3), peak_memory())
     return partial, {**part.note, **cost.fields()}
 
 
-def commit_fold(context: FoldContext, part: str, link: Link, *after: str) -> str:
+def commit_fold(ledger: Ledger, stage: Reduction, part: str, link: Link, *after: str) -> str:
     """Task: fold a part into those before it and commit; nothing if that is done."""
     del after
     # What was folded at once may have gone into the next fold by now, which dropped this one.
-    if not (context.ledger.has_fold(link.fold) or context.ledger.was_folded_at_once(part)):
+    if not (ledger.has_fold(link.fold) or ledger.was_folded_at_once(part)):
         try:
             with span("commit"):
-                partial = context.ledger.read_part(part)
-            _fold(context, part, partial, link)
+                partial = ledger.read_part(part)
+            _fold(ledger, stage, part, partial, link)
         except StoreError:
             # A worker that was given up for lost may have folded the same, and dropped what it was made from.
-            if not context.ledger.has_fold(link.fold):
+            if not ledger.has_fold(link.fold):
                 raise
-    return f"{context.stage.name}-fold-{link.fold}"
+    return f"{stage.name}-fold-{link.fold}"
 
 
 def _fold(
-    context: FoldContext, part: str, partial: Partial, link: Link, note: Mapping[str, Any] | None = None
+    ledger: Ledger,
+    stage: Reduction,
+    part: str,
+    partial: Partial,
+    link: Link,
+    note: Mapping[str, Any] | None = None,
 ) -> None:
     """``note`` is that of a part which was not committed by itself."""
     with single_blas_thread():
         with span("commit"):
-            folded = None if link.before is None else context.ledger.read_fold(link.before)
-        result = context.stage.fold(folded, partial)
+            folded = None if link.before is None else ledger.read_fold(link.before)
+        result = stage.fold(folded, partial)
         with span("commit"):
-            dropped = None if link.before == context.protected else link.before
-            context.ledger.commit_fold(link.fold, result, part, dropped, note)
+            ledger.commit_fold(link.fold, result, part, None if link.protects else link.before, note)

@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import differences, fingerprint
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError, StreamingJSMFError
 from streaming_jsmf.jobs.ledger import Ledger
-from streaming_jsmf.jobs.lock import sole_user
+from streaming_jsmf.jobs.lock import sole_writer
 from streaming_jsmf.jobs.records import PARTIALS, RECORDS, NumberedRecords
 from streaming_jsmf.storage.arrays import ArrayDigest, create_group, digest, read_attributes, write_array
 from streaming_jsmf.storage.paths import (
@@ -31,7 +31,10 @@ from streaming_jsmf.storage.paths import (
 
 logger = logging.getLogger(__name__)
 
-LOCK = "lock"
+SUFFIX = ".partial"
+
+#: In a directory that an earlier release has left.
+OLD_LOCK = "lock"
 
 
 def require_same(place: StorePath, what: str, begun: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
@@ -59,8 +62,8 @@ def _taken(place: StorePath) -> InputError:
 class WorkFolder:
     """A local directory in which tasks write, and find what an interrupted run has done.
 
-    It holds ``<what>.json`` with the arguments, a ``lock``, and the numbered records of tasks under ``records``; all
-    else is its user's.
+    It holds ``<what>.json`` with the arguments and the numbered records of tasks under ``records``; all else is its
+    user's.
 
     Parameters
     ----------
@@ -73,10 +76,15 @@ class WorkFolder:
     root: Path
     what: str
 
-    @staticmethod
-    def beside(target: Path) -> Path:
-        """Where the work for a target is done."""
-        return target.with_name(f"{target.name}.partial")
+    @classmethod
+    def beside(cls, target: Path, *what: str) -> Self:
+        """The directory ``<target>.partial``, where the work for a target is done."""
+        return cls(target.with_name(f"{target.name}{SUFFIX}"), *what)
+
+    @property
+    def target(self) -> Path:
+        """Where the result will be."""
+        return self.root.with_name(self.root.name.removesuffix(SUFFIX))
 
     @property
     def kind(self) -> str:
@@ -125,14 +133,14 @@ class WorkFolder:
         Raises
         ------
         InputError
-            If another process works here, or something else is in the place: it would be removed in the end.
+            If another process writes the target, or something else is in the place: it would be removed in the end.
         SettingsMismatchError
             If tasks of other arguments are committed; names those that differ.
         StoreError
             If the record of the arguments is damaged.
         """
-        self._make()
-        with sole_user(self.root / LOCK):
+        with sole_writer(self.target):
+            self._make()
             if self.is_there() and self.steps_done:
                 require_same(self.root, self.what, self.arguments(), arguments)
             else:
@@ -147,18 +155,18 @@ class WorkFolder:
     def _make(self) -> None:
         names = {path.name for path in self.root.iterdir()} if self.root.is_dir() else set()
         begun = f".{self._record.name}."  # what a kill leaves of a record being written
-        foreign = any(name != LOCK and not name.startswith(begun) for name in names)
+        foreign = any(name != OLD_LOCK and not name.startswith(begun) for name in names)
         taken = not self.root.is_dir() and (self.root.exists() or self.root.is_symlink())
         if taken or (foreign and self._record.name not in names):
             raise _taken(self.root)
         self.root.mkdir(parents=True, exist_ok=True)
 
     def _clear(self) -> None:
-        """Remove all but the record, by which it can be told whose the directory is, and the lock."""
+        """Remove all but the record, by which it can be told whose the directory is."""
         for path in self.root.iterdir() if self.root.is_dir() else ():
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
-            elif path not in (self._record, self.root / LOCK):
+            elif path != self._record:
                 path.unlink(missing_ok=True)
 
     def remove(self) -> None:

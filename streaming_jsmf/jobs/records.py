@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from streaming_jsmf.config import fingerprint
@@ -12,7 +13,6 @@ from streaming_jsmf.errors import StoreError
 from streaming_jsmf.jobs.events import Cost
 from streaming_jsmf.storage.paths import (
     StorePath,
-    child_names,
     make_directory,
     node_exists,
     read_text,
@@ -34,24 +34,15 @@ _COST = "cost"
 class NumberedRecords:
     """Records of tasks 0, 1, ...: ``00000.json``, ... in a directory of their own."""
 
-    directory: StorePath
+    directory: Path
 
-    def path(self, index: int) -> StorePath:
+    def path(self, index: int) -> Path:
         """Where the record of task ``index`` is, or will be."""
         return self.directory / f"{index:05d}.json"
 
     def committed(self) -> frozenset[int]:
         """Numbers of the tasks that are done."""
-        names = [name.removesuffix(".json") for name in child_names(self.directory) if name.endswith(".json")]
-        return frozenset(int(name) for name in names if name.isdecimal())
-
-    def has(self, index: int) -> bool:
-        """Whether task ``index`` is done."""
-        try:
-            read_text(self.path(index))
-        except FileNotFoundError:
-            return False
-        return True
+        return frozenset(int(path.stem) for path in self.directory.glob("[0-9]*.json"))
 
     def read(self, index: int) -> Record:
         """What task ``index`` committed.
@@ -75,12 +66,12 @@ class NumberedRecords:
 
     def forget(self, index: int) -> None:
         """Take the record of task ``index`` back, if it is there."""
-        remove_file(self.path(index))
+        self.path(index).unlink(missing_ok=True)
 
     def _load(self, index: int) -> Record:
         path = self.path(index)
         try:
-            return dict(json.loads(read_text(path)))
+            return dict(json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError) as error:
             raise StoreError(f"{path} is missing or damaged; remove {path.parent} and run again") from error
 

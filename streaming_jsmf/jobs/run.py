@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -30,21 +30,8 @@ class Job(Protocol):
     are folded in order.
     """
 
-    @property
-    def name(self) -> str:
-        """Of the stage, in events."""
-
-    @property
-    def sizes(self) -> Sequence[int]:
-        """Weight of each part in ``unit``."""
-
-    @property
-    def unit(self) -> str:
-        """What ``sizes`` counts."""
-
-    @property
-    def part(self) -> str:
-        """What the stage calls a part."""
+    def started(self, done: frozenset[int]) -> StageStarted:
+        """The event of the start: name of the stage, sizes of the parts, and those that are done."""
 
     def committed(self) -> frozenset[int]:
         """Numbers of the parts that are done, by this run or another."""
@@ -65,32 +52,32 @@ def run_job(job: Job, executor: Executor) -> None:
         What a task met.
     """
     began = time.perf_counter()
-    done = job.committed()
-    if done:
+    started = job.started(job.committed())
+    if started.done:
         logger.info(
             "%s: %d of %d %ss were committed by an earlier run and are not done again: %s",
-            job.name,
-            len(done),
-            len(job.sizes),
-            job.part,
-            ", ".join(map(str, sorted(done))),
+            started.stage,
+            len(started.done),
+            len(started.sizes),
+            started.part,
+            ", ".join(map(str, sorted(started.done))),
         )
-    with watched(job, done, executor.listener):
-        lacking = job.graph(done, executor.tasks_at_once)
+    with watched(job, started, executor.listener):
+        lacking = job.graph(started.done, executor.tasks_at_once)
         if lacking is not None:
             executor.compute(lacking)
-    executor.listener(StageFinished(job.name, time.perf_counter() - began))
+    executor.listener(StageFinished(started.stage, time.perf_counter() - began))
 
 
 @contextmanager
-def watched(job: Job, done: frozenset[int], listener: Listener) -> Iterator[None]:
+def watched(job: Job, started: StageStarted, listener: Listener) -> Iterator[None]:
     """Tell ``listener`` that the job has started, and of parts as they are committed while the block runs.
 
     One look at the records serves every scheduler: local threads, processes and a cluster commit alike. A listener
     that fails does not stop the work of the block; what it raised first is raised after it.
     """
     stop = threading.Event()
-    watch = _Watch(job, done, listener)
+    watch = _Watch(job, started, listener)
 
     def loop() -> None:
         pause = POLL_SECONDS
@@ -100,8 +87,8 @@ def watched(job: Job, done: frozenset[int], listener: Listener) -> Iterator[None
             # Looking into an object store costs time and money: a tenth of the time at most.
             pause = max(POLL_SECONDS, POLL_SHARE * (time.perf_counter() - before))
 
-    listener(StageStarted(job.name, job.sizes, done, job.unit, job.part))
-    thread = threading.Thread(target=loop, name=f"watch-{job.name}", daemon=True)
+    listener(started)
+    thread = threading.Thread(target=loop, name=f"watch-{started.stage}", daemon=True)
     thread.start()
     try:
         yield
@@ -119,10 +106,10 @@ class _Watch:
     In a thread a failure would end as a traceback on the terminal, and the job as if nothing were wrong.
     """
 
-    def __init__(self, job: Job, done: frozenset[int], listener: Listener) -> None:
+    def __init__(self, job: Job, started: StageStarted, listener: Listener) -> None:
         self.failure: Exception | None = None
-        self._job, self._listener = job, listener
-        self._seen = set(done)
+        self._job, self._started, self._listener = job, started, listener
+        self._seen = set(started.done)
 
     def look(self) -> None:
         """Tell of what was committed since the last look."""
@@ -134,7 +121,7 @@ class _Watch:
         for index in fresh:
             self._seen.add(index)
             try:
-                job = self._job
-                self._listener(PartitionCommitted(job.name, index, job.sizes[index], job.cost(index)))
+                stage, size = self._started.stage, self._started.sizes[index]
+                self._listener(PartitionCommitted(stage, index, size, self._job.cost(index)))
             except Exception as error:
                 self.failure = self.failure or error

@@ -9,11 +9,10 @@ from typing import Any
 
 from dask.delayed import Delayed
 
-from streaming_jsmf.jobs.events import Cost
+from streaming_jsmf.jobs.events import Cost, StageStarted
 from streaming_jsmf.jobs.graph import TaskGraph
 from streaming_jsmf.jobs.memory import peak_memory, release_unused_memory
 from streaming_jsmf.jobs.records import NumberedRecords, Record
-from streaming_jsmf.storage.paths import make_directory
 
 
 @dataclass(frozen=True)
@@ -45,6 +44,10 @@ class TaskJob:
     unit: str = "bytes"
     part: str = "part"
 
+    def started(self, done: frozenset[int]) -> StageStarted:
+        """The event of the start."""
+        return StageStarted(self.name, self.sizes, done, self.unit, self.part)
+
     def committed(self) -> frozenset[int]:
         """Numbers of the tasks that are done."""
         return self.records.committed()
@@ -56,7 +59,7 @@ class TaskJob:
     def graph(self, done: frozenset[int], at_once: int) -> Delayed | None:
         """The tasks that are not done, all ready at once."""
         del at_once
-        make_directory(self.records.directory)
+        self.records.directory.mkdir(parents=True, exist_ok=True)
         graph = TaskGraph()
         missing = [graph.add(commit_task, self, i) for i in range(len(self.sizes)) if i not in done]
         return graph.delayed(missing) if missing else None
@@ -68,7 +71,7 @@ class TaskJob:
 
 def commit_task(job: TaskJob, index: int) -> str:
     """Task: do one, commit its record, return a token; nothing if it is committed already."""
-    if not job.records.has(index):
+    if not job.records.path(index).exists():
         started = time.perf_counter()
         record = job.task(job.context, index)
         release_unused_memory()

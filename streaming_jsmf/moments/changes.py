@@ -78,7 +78,7 @@ def _change_alone(
     if not after.partitions:
         raise InputError(f"{path}: nothing would be left of the store; delete it instead")
     after = after.changed(change=mark)
-    require_scan_memory(after, store.path, execution)
+    require_scan_memory(after, store.path, execution, corpora)
     with execution.executor(listener) as executor:
         # What was interrupted before is finished first: a change that fails falls back on a complete store.
         run_missing_stages(store, executor, corpora)

@@ -124,7 +124,7 @@ def new_manifest(
 ) -> Manifest:
     """Describe a scan before it starts. ``vocabulary`` is the digest of the words.
 
-    Reads the footers of the shards, and the metadata column if partitions are made by one.
+    Reads the metadata column if partitions are made by one, else nothing.
     """
     fields = settings.fields()
     empty = Manifest(

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from streaming_jsmf.blocks.units import Partition, WorkUnit
 from streaming_jsmf.config import ScanSettings
+from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.memory import PROCESS_BYTES, require_memory
 from streaming_jsmf.linalg.document_tensor import NONZERO_BLOCK
@@ -70,8 +71,10 @@ def fitting_settings(
     return replace(settings, partition_nonzeros=size)
 
 
-def require_scan_memory(manifest: Manifest, path: StorePath, execution: Execution) -> None:
-    """Refuse a scan that would need more memory than the budget.
+def require_scan_memory(
+    manifest: Manifest, path: StorePath, execution: Execution, corpora: Sequence[Corpus] = ()
+) -> None:
+    """Refuse a scan that would need more memory than the budget; ``corpora`` as for ``load_partitions``.
 
     Raises
     ------
@@ -83,7 +86,7 @@ def require_scan_memory(manifest: Manifest, path: StorePath, execution: Executio
         stage.require_memory(manifest.n_words, settings, path, execution)
     if execution.memory is None:
         return
-    partitions = load_partitions(manifest, str(path))
+    partitions = load_partitions(manifest, str(path), corpora)
     require_memory(
         scan_memory(manifest.n_words, settings, partitions, execution.concurrency),
         execution.memory,

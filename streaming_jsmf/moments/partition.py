@@ -39,7 +39,7 @@ def partitions_of(manifest: Manifest, store: StorePath, corpora: Sequence[Corpus
 
 
 def load_partitions(manifest: Manifest, store: str, corpora: Sequence[Corpus] = ()) -> tuple[Partition, ...]:
-    """The partitions with their units, as tasks read them. Reads the footers of all corpora.
+    """The partitions with their units, as tasks read them. Opens the corpora that are not.
 
     Parameters
     ----------

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.jobs.execution import Executor
-from streaming_jsmf.jobs.fold import FoldContext, FoldJob, Part, Reduction
+from streaming_jsmf.jobs.fold import FoldJob, Part, Reduction
 from streaming_jsmf.jobs.ledger import Ledger, Partial, fold_keys
 from streaming_jsmf.jobs.run import run_job
 
@@ -45,6 +45,6 @@ def fold_partitions(
         What a task met in the corpus or the store.
     """
     parts = partition_parts(keys, partitions)
-    job = FoldJob(FoldContext(ledger, stage), parts, fold_keys(keys, salt))
+    job = FoldJob(ledger, stage, parts, fold_keys(keys, salt))
     run_job(job, executor)
     return job.result()

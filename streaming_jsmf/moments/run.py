@@ -7,7 +7,7 @@ from itertools import accumulate, pairwise
 
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.jobs.execution import Executor
-from streaming_jsmf.jobs.fold import FoldContext, FoldJob, Part
+from streaming_jsmf.jobs.fold import FoldJob, Part
 from streaming_jsmf.jobs.ledger import Ledger
 from streaming_jsmf.jobs.run import run_job
 from streaming_jsmf.linalg.blas import single_blas_thread
@@ -53,8 +53,9 @@ def run_stage_of(store: MomentsStore, stage: Stage, executor: Executor, load: Pa
     with span("finish"):
         ledger, scans = store.ledger(stage.name), stage.scans(store)
         for scan in scans:
-            context = FoldContext(ledger, scan.reduction, store.covered_fold if stage.keeps_fold else None)
-            run_job(FoldJob(context, _parts(store.manifest, scan, ledger, load), scan.folds), executor)
+            parts = _parts(store.manifest, scan, ledger, load)
+            protected = store.covered_fold if stage.keeps_fold else None
+            run_job(FoldJob(ledger, scan.reduction, parts, scan.folds, protected), executor)
         with single_blas_thread():
             final = stage.final(store, (ledger.read_fold(scan.folds[-1]) for scan in scans))
         history = [note for scan in scans for note in ledger.history(scan.keys)]

@@ -75,7 +75,7 @@ def scan_corpus(
             require_sound(existing)
             return existing
     planned = _asked(existing, corpus, settings) if existing else manifest
-    require_scan_memory(planned, path, execution)
+    require_scan_memory(planned, path, execution, [corpus])
     with sole_writer(path):
         return _scan_alone(path, manifest, words, corpus, execution, listener)
 

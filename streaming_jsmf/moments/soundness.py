@@ -18,7 +18,7 @@ from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.errors import StoreError
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
-from streaming_jsmf.jobs.fold import FoldContext, FoldJob
+from streaming_jsmf.jobs.fold import FoldJob
 from streaming_jsmf.jobs.ledger import Ledger
 from streaming_jsmf.jobs.lock import sole_writer
 from streaming_jsmf.jobs.records import PARTIALS, RECORDS, forget_record
@@ -323,8 +323,7 @@ def _mend_kept_parts(store: MomentsStore, stage: Stage, executor: Executor) -> N
     )
     partitions = compress(load_partitions(store.manifest, str(store.path)), missing)
     parts = partition_parts(compress(scan.keys, missing), partitions)
-    context = FoldContext(ledger, scan.reduction, store.covered_fold)
-    executor.compute(FoldJob(context, parts, scan.folds).unfolded())
+    executor.compute(FoldJob(ledger, scan.reduction, parts, scan.folds).unfolded())
 
 
 def _tell(error: StoreError, what: str) -> None:

@@ -117,7 +117,7 @@ def simulate_lda(
     law = make_law(n_words, n_topics, mean_length, alpha, beta, separable, zipf, seed)
     cut = plan(law, n_documents, documents_per_shard)
     path = Path(normalise(target))
-    simulation = Simulation(law, cut, WorkFolder(WorkFolder.beside(path), "simulation"))
+    simulation = Simulation(law, cut, WorkFolder.beside(path, "simulation"))
     if simulation.is_committed(path):
         simulation.folder.remove()
         return open_corpus(path)

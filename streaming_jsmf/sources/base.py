@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.documents import Counts
+from streaming_jsmf.corpus.records import Counts
 from streaming_jsmf.errors import InputError
 
 BATCH_BYTES = 8 << 20  # of text or lines that a reader holds at once

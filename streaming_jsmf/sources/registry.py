@@ -10,7 +10,6 @@ from typing import Any, Literal, get_args
 from pydantic import ValidationError
 
 from streaming_jsmf.corpus.manifest import Json
-from streaming_jsmf.corpus.stop_words import ENGLISH, NONE
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.sources.base import Source
 from streaming_jsmf.sources.counts.bags import BagOptions, BagSource
@@ -26,6 +25,7 @@ from streaming_jsmf.sources.tables.triples import TriplesOptions, TriplesSource
 from streaming_jsmf.sources.text.folder import TextFilesOptions, TextFilesSource, is_archive
 from streaming_jsmf.sources.text.reader import SUFFIXES, TextOptions, TextSource, TokenOptions
 from streaming_jsmf.storage.paths import AnyPath, is_file, join, normalise
+from streaming_jsmf.tokens.stop_words import ENGLISH, NONE
 from streaming_jsmf.tokens.tokenizer import Tokenizer
 from streaming_jsmf.validation import Strict, explain
 

@@ -11,11 +11,19 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.documents import BATCH_NONZEROS, ID_COLUMNS, document_ids, narrow_counts
 from streaming_jsmf.corpus.footer import check_columns, leaf_columns
 from streaming_jsmf.corpus.format import find_shards, find_vocabulary, open_corpus
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME
-from streaming_jsmf.corpus.records import Bags, Place, RecordError, checked_bags
+from streaming_jsmf.corpus.records import (
+    BATCH_NONZEROS,
+    ID_COLUMNS,
+    Bags,
+    Place,
+    RecordError,
+    checked_bags,
+    document_ids,
+    narrow_counts,
+)
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.sources.base import BadRecords, SourceBatch, Unit

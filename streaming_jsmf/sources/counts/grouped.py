@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.documents import Counts
+from streaming_jsmf.corpus.records import Counts
 from streaming_jsmf.corpus.vocabulary import TEXT_NAMES, VOCABULARY_NAME, read_vocabulary
 from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.sources.base import BATCH_BYTES, BATCH_VALUES, BadRecords, SourceBatch, Unit

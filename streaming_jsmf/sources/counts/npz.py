@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.documents import Counts
+from streaming_jsmf.corpus.records import Counts
 from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.sources.base import BATCH_VALUES, BadRecords, SourceBatch, Unit
 from streaming_jsmf.sources.counts.grouped import (

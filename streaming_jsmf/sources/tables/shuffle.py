@@ -17,12 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.documents import Counts
-from streaming_jsmf.corpus.hashing import hash_values
+from streaming_jsmf.corpus.records import Counts
 from streaming_jsmf.errors import StoreError, first_line
 from streaming_jsmf.sources.base import BATCH_VALUES, BadRecords, SourceBatch, Unit
 from streaming_jsmf.sources.counts.grouped import LARGEST_COUNT
 from streaming_jsmf.sources.files import UnreadableError, is_compressed, open_parquet_source
+from streaming_jsmf.sources.hashing import hash_values
 from streaming_jsmf.sources.tables.tables import is_parquet
 
 BUCKET_BYTES = 64 << 20
