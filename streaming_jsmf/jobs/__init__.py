@@ -45,13 +45,14 @@ A sequence of sums, each over all parts::
         store.start({})
         for step in range(steps):
             topics = store.write(f"topics_{step}", values, ("word", "topic"))
-            stage = PolishStage(store.path, f"topics_{step}", topics)  # compute(part); fold = ledger.added
+            reduction = Polish(store.path, f"topics_{step}", topics)   # compute(source), fold = ledger.added
             parts = [Part(key_of(content, topics.sha256), size, source) for ...]
-            job = FoldJob(store.ledger(stage.name), stage, parts, fold_keys([p.key for p in parts], ""))
+            keys = [part.key for part in parts]
+            job = FoldJob(store.ledger("polish"), reduction, parts, fold_keys(keys, ""))
             run_job(job, executor)
             values = normalised(job.result())
     write(values)                                               # the result itself, then
     store.remove()
 
-(For partitions of a corpus ``moments.parts.fold_partitions`` does the last four lines of the loop.)
+(Of a corpus ``moments.parts.fold_partitions`` makes parts of partitions, runs the job and gives its result.)
 """
