@@ -13,11 +13,10 @@ from streaming_jsmf.jobs.events import Event, PartitionCommitted
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.fold import FoldJob, Part
 from streaming_jsmf.jobs.folder import WorkFolder, WorkStore
-from streaming_jsmf.jobs.ledger import Partial, added, fold_keys, key_of
+from streaming_jsmf.jobs.ledger import Ledger, Partial, added, fold_keys, key_of
 from streaming_jsmf.jobs.records import Record
-from streaming_jsmf.jobs.run import run_job
+from streaming_jsmf.jobs.run import run_job, run_steps
 from streaming_jsmf.jobs.tasks import TaskJob
-from streaming_jsmf.storage.arrays import ArrayDigest, read_array
 
 ALONE = Execution("synchronous")
 KIND = "tests.unfinished"
@@ -112,55 +111,64 @@ def test_what_a_kill_left_before_the_first_commit_is_cleared(tmp_path: Path) -> 
 
 @dataclass(frozen=True)
 class Scaled:
-    """Each part contributes its number times an array of the store; counts how often, in a file."""
+    """Each part contributes its number times the result before; it is said in a file that it was computed."""
 
-    store: Path
-    array: str
-    digest: ArrayDigest
+    results: Ledger
+    before: str
+    said: Path
     name: str = "scaled"
 
     def compute(self, number: int) -> Partial:
-        with (self.store.parent / "computed").open("a") as file:
-            file.write(f"{self.array} {number}\n")
-        factor = read_array(self.store, self.array, self.digest)
-        return Partial({"total": number * factor}, {"parts": 1})
+        with self.said.open("a") as file:
+            file.write(f"{self.before} {number}\n")
+        return Partial({"total": number * self.results.read_fold(self.before).arrays["total"]}, {"parts": 1})
 
     def fold(self, folded: Partial | None, partial: Partial) -> Partial:
         return added(folded, partial)
 
 
-def steps(path: Path, number: int, last: int = 3, seed: float = 1.0) -> np.ndarray:
-    """Each step multiplies by 0 + 1 + 2; ``number`` of ``last`` steps are done."""
-    store = WorkStore(path, KIND, "test", {"seed": seed, "steps": last})
+def multiply(path: Path, *, interrupted: bool = False, seed: float = 1.0) -> list[float]:
+    """Three steps, of which each multiplies by 0 + 1 + 2; or an interruption in the third."""
+    store = WorkStore(path / "w", KIND, "test", {"seed": seed})
     with ALONE.executor(on_bad_input=store.remove) as executor:
         store.start({})
-        values = np.array([seed, 2 * seed])
-        for step in range(number):
-            digest = store.write(f"values_{step}", values, ("word",))
-            reduction = Scaled(path, f"values_{step}", digest)
-            keys = [key_of(str(i), digest.sha256) for i in range(3)]
-            parts = [Part(key, 1, i) for i, key in enumerate(keys)]
-            job = FoldJob(store.ledger(reduction.name), reduction, parts, fold_keys(keys, ""))
+        results, sums = store.ledger("results"), store.ledger("scaled")
+
+        def step(number: int, key: str, before: Partial) -> Partial:
+            assert before.arrays["total"].tolist() == [seed * 3**number]
+            keys = [key_of(str(i), key) for i in range(3)]
+            parts = [Part(part, 1, i) for i, part in enumerate(keys)]
+            job = FoldJob(sums, Scaled(results, key, path / "said"), parts, fold_keys(keys, ""))
             run_job(job, executor)
-            assert job.result().scalars == {"parts": 3}
-            values = job.result().arrays["total"]
-    return values
+            if interrupted and number == 2:
+                raise KeyboardInterrupt
+            total = job.result()
+            assert total.scalars == {"parts": 3}
+            sums.clear()
+            return total
+
+        total = run_steps(results, Partial({"total": np.array([seed])}), 3, step).arrays["total"]
+    assert len(results.folds()) == 1
+    return [float(value) for value in total]
 
 
-def test_steps_that_are_committed_are_not_done_again(tmp_path: Path) -> None:
-    steps(tmp_path / "w", 2)
-    assert steps(tmp_path / "w", 3).tolist() == [27, 54]
-    computed = (tmp_path / "computed").read_text().splitlines()
-    assert sorted(computed) == [f"values_{step} {i}" for step in range(3) for i in range(3)]
+def test_steps_and_parts_that_are_committed_are_not_done_again(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        multiply(tmp_path, interrupted=True)
+    assert multiply(tmp_path) == [27]
+    said = (tmp_path / "said").read_text().splitlines()
+    assert len(said) == len(set(said)) == 9
+    assert multiply(tmp_path) == [27]
+    assert (tmp_path / "said").read_text().splitlines() == said
 
 
 def test_unfinished_sums_of_other_arguments_are_refused(tmp_path: Path) -> None:
-    steps(tmp_path / "w", 1)
+    multiply(tmp_path)
     with pytest.raises(SettingsMismatchError, match=r"unfinished test that differs in seed: stored 1.0, ask"):
-        steps(tmp_path / "w", 1, seed=5.0)
+        multiply(tmp_path, seed=5.0)
     other = WorkStore(tmp_path / "w", KIND, "test", {"seed": 5.0})
     other.start({}, replace=True)
-    assert not other.ledger("scaled").folds()
+    assert not other.ledger("results").folds()
 
 
 def test_what_is_somebody_elses_is_left_alone(tmp_path: Path) -> None:

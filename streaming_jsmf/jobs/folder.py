@@ -229,10 +229,6 @@ class WorkStore:
             self._require_same()
         return {name: digest(values) for name, values in arrays.items()}
 
-    def write(self, name: str, values: NDArray[Any], axes: tuple[str, ...]) -> ArrayDigest:
-        """Write a further array that tasks read; the same values may be written again."""
-        return write_array(self.path, name, values, axes)
-
     def ledger(self, stage: str) -> Ledger:
         """Where the tasks of a stage commit."""
         return Ledger(self.path, stage, self.remedy)
