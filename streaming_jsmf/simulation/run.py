@@ -14,7 +14,6 @@ second with the same part puts the same bytes in the same places, so a lost work
 
 from __future__ import annotations
 
-import os
 import shutil
 import uuid
 from collections.abc import Sequence
@@ -46,7 +45,7 @@ from streaming_jsmf.simulation.documents import (
 )
 from streaming_jsmf.simulation.law import Law, make_law, word_names
 from streaming_jsmf.simulation.truth import TRUTH_NAME, commit_truth, truth_of
-from streaming_jsmf.storage.paths import AnyPath, fsync_directory, normalise
+from streaming_jsmf.storage.paths import AnyPath, fsync_directory, fsync_file, normalise
 
 #: Changes with anything that gives the same arguments other documents.
 ALGORITHM_VERSION = 1
@@ -348,10 +347,5 @@ def _write_shards(simulation: Simulation, part: int, attempt: Path) -> tuple[Sha
         writer.abort()
     np.save(attempt / COUNTS_NAME, np.stack([writer.document_frequency, writer.term_count]))
     for path in sorted(attempt.iterdir()):
-        _fsync(path)
+        fsync_file(path)
     return shards
-
-
-def _fsync(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())

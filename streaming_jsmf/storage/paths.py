@@ -206,6 +206,12 @@ def fsync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
+def fsync_file(path: Path) -> None:
+    """Make what another library has written survive a crash of the machine."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
 def write_json(path: StorePath, value: Any) -> None:
     """Write ``value`` to ``path`` in one step, see ``write_bytes``."""
     write_bytes(path, json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False).encode())
