@@ -245,10 +245,10 @@ def node_exists(path: StorePath) -> bool:
 
 
 def is_free(path: StorePath) -> bool:
-    """Whether a store can be made at ``path``: nothing is there, or rests of ours in an object store."""
+    """Whether a store can be made at ``path``: nothing is there, or leftovers of ours in an object store."""
     if isinstance(path, Path):
         return not path.exists()
-    return not object_store.found(path) or object_store.is_rest(path)
+    return not object_store.found(path) or object_store.is_leftover(path)
 
 
 def make_directory(path: StorePath) -> None:
@@ -294,7 +294,7 @@ def remove_tree(path: StorePath, *, ignore_errors: bool = False) -> None:
 
 
 def remove_store(path: StorePath) -> None:
-    """Delete a store; one in an object store first ceases to be one, then its rests go."""
+    """Delete a store; one in an object store first ceases to be one, then the leftovers go."""
     if isinstance(path, Path):
         shutil.rmtree(path)
     else:
