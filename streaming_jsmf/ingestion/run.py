@@ -30,7 +30,8 @@ from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.memory import PROCESS_BYTES, require_memory
 from streaming_jsmf.jobs.records import Record
-from streaming_jsmf.sources.base import BATCH_BYTES, Source, Unit
+from streaming_jsmf.sources.base import Source, Unit
+from streaming_jsmf.sources.limits import BATCH_BYTES
 from streaming_jsmf.sources.tables.shuffle import ShuffledSource
 from streaming_jsmf.storage.paths import AnyPath
 
