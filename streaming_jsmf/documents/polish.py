@@ -35,7 +35,8 @@ from streaming_jsmf.documents.polish_steps import (
     block_of,
 )
 from streaming_jsmf.documents.topics import GivenTopics, require_known_words
-from streaming_jsmf.inference.polish.schedule import SAMPLE_NONZEROS, Step, plan_steps
+from streaming_jsmf.inference.polish import schedule
+from streaming_jsmf.inference.polish.schedule import Step, plan_steps
 from streaming_jsmf.inference.polish.step import first_topics, next_topics
 from streaming_jsmf.jobs.events import Iteration, Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
@@ -154,7 +155,7 @@ def polish_topics(
     Parameters
     ----------
     watch
-        Asked at the start, after the sampled steps, and after each full one.
+        Asked after the sampled steps and after each full one.
 
     Raises
     ------
@@ -174,6 +175,7 @@ def polish_topics(
     )
     places = require_known_words(request.topics, request.corpus)
     store = WorkStore(work, KIND, "polish", request.arguments)
+    store.require_same()
     # The scheduler comes first: if it does not answer, nothing is made.
     with execution.executor(listener, on_bad_input=store.remove) as executor:
         digests = store.start({"places": places, "prior": request.topics.prior})
@@ -194,7 +196,7 @@ def polish_memory(request: PolishRequest, partitions: Sequence[Partition], worke
     n_words, n_topics = (int(n) for n in request.topics.word_topic.shape)
     row_group = max(unit.nonzeros for partition in partitions for unit in partition.units)
     each = TALL_ARRAYS * 8 * n_words * n_topics + row_group * BYTES_PER_NONZERO_READ
-    sample = 2 * BYTES_PER_SAMPLED * min(SAMPLE_NONZEROS, request.corpus.nonzeros)
+    sample = 2 * BYTES_PER_SAMPLED * min(schedule.SAMPLE_NONZEROS, request.corpus.nonzeros)
     return PROCESS_BYTES + each * min(workers, len(partitions)) + sample
 
 
@@ -236,8 +238,10 @@ class _Run:
                 found = self._full(before.arrays["log_likelihood"].size + 1, before_it, taken[0], last=last)
             return self._after(before, found, held_out)
 
-        first = self._looked(Partial({"word_topic": start, "log_likelihood": np.zeros(0)}), held_out, 0)
-        end = run_steps(state, first, len(moves), move)
+        # The start is not looked at: it may have been made of the documents held out.
+        end = run_steps(
+            state, Partial({"word_topic": start, "log_likelihood": np.zeros(0)}), len(moves), move
+        )
         n_documents = max(int(end.scalars["n_documents"]), 1)
         return PolishedTopics(
             end.arrays["word_topic"],
@@ -251,7 +255,9 @@ class _Run:
     def _in_memory(self) -> tuple[Step, ...]:
         """The steps on the sample: all, where the corpus is no larger."""
         steps, nonzeros = self.request.steps, self.request.corpus.nonzeros
-        return steps if nonzeros <= SAMPLE_NONZEROS else tuple(step for step in steps if step.share < 1)
+        return (
+            steps if nonzeros <= schedule.SAMPLE_NONZEROS else tuple(step for step in steps if step.share < 1)
+        )
 
     def _after(self, before: Partial, found: Partial, held_out: csr_array[Any]) -> Partial:
         """The topics after a move, with what was told on the way."""
@@ -259,15 +265,10 @@ class _Run:
         for number in range(before.arrays["log_likelihood"].size, told.size):
             measures = {"log_likelihood": float(told[number])}
             self.executor.listener(Iteration("polish", number + 1, len(self.request.steps), measures))
-        arrays = {**found.arrays, "log_likelihood": told, "watched": before.arrays["watched"]}
-        return self._looked(Partial(arrays, found.scalars), held_out, told.size)
-
-    def _looked(self, state: Partial, held_out: csr_array[Any], steps: int) -> Partial:
-        """The state with one more row of what the watch says of it."""
-        row = np.array([[steps, *self.watch(state.arrays["word_topic"], held_out)]])
-        seen = state.arrays.get("watched")
-        rows = row if seen is None else np.concatenate([seen, row])
-        return Partial({**state.arrays, "watched": rows}, state.scalars)
+        row = np.array([[told.size, *self.watch(found.arrays["word_topic"], held_out)]])
+        seen = before.arrays.get("watched")
+        watched = row if seen is None else np.concatenate([seen, row])
+        return Partial({**found.arrays, "log_likelihood": told, "watched": watched}, found.scalars)
 
     def _draw(self, share: float) -> Committed:
         reduction = DrawReduction(self.counts, share)

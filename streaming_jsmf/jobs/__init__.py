@@ -41,6 +41,7 @@ Numbered tasks, then one commit::
 A sequence of sums, each over all parts, from what the one before gave::
 
     store = WorkStore(beside, "streaming_jsmf.polish.unfinished", "polish", arguments)
+    store.require_same()                                        # work of other arguments is refused, and stays
     with execution.executor(listener, on_bad_input=store.remove) as executor:
         store.start({})
         topics, sums = store.ledger("topics"), store.ledger("polish")
