@@ -22,8 +22,8 @@ from dask.utils import format_bytes
 
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.simulation.truth import make_law
-from streaming_jsmf.simulation.write import simulation_memory
+from streaming_jsmf.simulation.law import make_law
+from streaming_jsmf.simulation.run import simulation_memory
 
 SAMPLE_SECONDS = 0.1
 

@@ -16,7 +16,8 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.eigen import with_fixed_signs
 from streaming_jsmf.rectification.enn import epsilon_nonnegative
 from streaming_jsmf.simulation.documents import make_sampler, n_batches, simulate_batch
-from streaming_jsmf.simulation.truth import make_law, truth_of
+from streaming_jsmf.simulation.law import make_law
+from streaming_jsmf.simulation.truth import truth_of
 from tests import reference
 from tests.corpora import planted, write_corpus
 

@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.moments import engine
-from streaming_jsmf.moments.ledger import Partial
-from streaming_jsmf.moments.stages import RangeStage
+from streaming_jsmf.jobs import fold
+from streaming_jsmf.jobs.ledger import Ledger, Partial
+from streaming_jsmf.moments.stages.range import RangeReduction
 from streaming_jsmf.moments.store import read_store
 from tests.corpora import as_lists, planted, words, write_corpus, write_lists
 from tests.outcomes import Outcome
@@ -292,7 +292,7 @@ def test_scan_of_a_complete_store_computes_and_changes_nothing(
         return {name: (moments / name).stat().st_mtime_ns for name in listing(moments)}
 
     before = times()
-    monkeypatch.setattr(RangeStage, "compute", lambda *_: pytest.fail("a partition was computed"))
+    monkeypatch.setattr(RangeReduction, "compute", lambda *_: pytest.fail("a partition was computed"))
     again = command("scan", corpus, moments, *SMALL_SCAN)
     assert (again.code, again.out) == (0, f"moments: {moments}\n")
     assert times() == before
@@ -433,9 +433,9 @@ def test_a_bad_record_while_other_threads_still_commit(
 ) -> None:
     path, reason = _bad_corpus(refused.folder, counts, "null list", statistics=False)
     failed, ended = threading.Event(), threading.Event()
-    commit, compute = engine.commit_part, RangeStage.compute
+    commit, compute = fold.commit_part, RangeReduction.compute
 
-    def slow_if_good(stage: RangeStage, partition: Partition) -> Partial:
+    def slow_if_good(stage: RangeReduction, partition: Partition) -> Partial:
         try:
             partial = compute(stage, partition)
         except InputError:
@@ -447,15 +447,15 @@ def test_a_bad_record_while_other_threads_still_commit(
             time.sleep(0.3)
         return partial
 
-    def told(job: engine.Job, part: engine.Part, link: engine.Link, *after: str) -> str:
+    def told(ledger: Ledger, stage: fold.Reduction, part: fold.Part, link: fold.Link, *after: str) -> str:
         try:
-            return commit(job, part, link, *after)
+            return commit(ledger, stage, part, link, *after)
         finally:
-            if part.partition is not None and part.partition.index == 0:
+            if part.source is not None and part.source.index == 0:
                 ended.set()
 
-    monkeypatch.setattr(RangeStage, "compute", slow_if_good)
-    monkeypatch.setattr(engine, "commit_part", told)
+    monkeypatch.setattr(RangeReduction, "compute", slow_if_good)
+    monkeypatch.setattr(fold, "commit_part", told)
     before = listing(refused.folder)
     arguments = ("--max-topics", "5", "--partition-nonzeros", "1000", "--workers", "2")
     outcome = refused.command("scan", path, refused.folder / "m", *arguments)
@@ -871,15 +871,15 @@ def test_a_parquet_file_truncated_while_it_is_scanned(
     counts: NDArray[np.int64], refused: Refusals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_corpus(refused.folder / "c", counts, row_group_rows=25)
-    shard, compute = path / "part-00002.parquet", RangeStage.compute
+    shard, compute = path / "part-00002.parquet", RangeReduction.compute
     whole = shard.read_bytes()
 
-    def compute_then_truncate(stage: RangeStage, partition: Any) -> Any:
+    def compute_then_truncate(stage: RangeReduction, partition: Any) -> Any:
         partial = compute(stage, partition)
         shard.write_bytes(whole[: len(whole) // 2])
         return partial
 
-    monkeypatch.setattr(RangeStage, "compute", compute_then_truncate)
+    monkeypatch.setattr(RangeReduction, "compute", compute_then_truncate)
     outcome = refused.command("scan", path, refused.folder / "m", *SMALL_SCAN)
     require_one_line(outcome, 3, str(shard), "row group 0", "truncated")
     assert _info(refused.command, refused.folder / "m")["range_partitions_done"] > 0, "what is done is kept"

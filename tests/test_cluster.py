@@ -119,7 +119,7 @@ def undisturbed(corpus: Path) -> dict[str, str]:
     """Digests of a scan on one thread of one process."""
     store = corpus.parent / "undisturbed"
     succeed("scan", corpus, store, *SETTINGS, "--scheduler", "synchronous")
-    assert len(read_store(store).manifest["partitions"]) >= PARTITIONS
+    assert len(read_store(store).manifest.partitions) >= PARTITIONS
     return digests(store)
 
 
@@ -167,11 +167,11 @@ def test_as_many_tasks_are_made_ready_as_the_cluster_has_threads(cluster: Cluste
         client.wait_for_workers(2, timeout=60)
     for workers, expected in ((None, 2), (1, 2), (7, 7)):
         execution = Execution(cluster.address, workers)
-        with execution.runner() as arguments:
-            assert execution.tasks_at_once(arguments) == expected
+        with execution.executor() as executor:
+            assert executor.tasks_at_once == expected
     local = Execution("threads", 3)
-    with local.runner() as arguments:
-        assert local.tasks_at_once(arguments) == 3
+    with local.executor() as executor:
+        assert executor.tasks_at_once == 3
 
 
 # -- the cluster is lost, or a part of it -----------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.evaluation.inputs import sketch_probes
 from streaming_jsmf.jobs.events import Event, StageStarted
 from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.ledger import Partial
 from streaming_jsmf.model.counts import (
     StoredCounts,
     counts_path,
@@ -38,8 +39,7 @@ from streaming_jsmf.model.counts import (
     stored_corpora,
 )
 from streaming_jsmf.model.store import Model, open_model, read_model, write_model
-from streaming_jsmf.moments.ledger import Partial
-from streaming_jsmf.moments.word_counts import CountStage, SketchProbes, WordSelection, WordTally
+from streaming_jsmf.moments.stages.word_counts import CountReduction, SketchProbes, WordSelection, WordTally
 from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.workflow.count_words import counts_of
 from streaming_jsmf.workflow.infer import infer
@@ -148,7 +148,7 @@ def test_counts_do_not_depend_on_how_documents_are_split(seed: int, cuts: list[i
 
     def tally(parts: Sequence[NDArray[np.int64]]) -> Partial:
         probes = SketchProbes(3, 0, "test")
-        stage = CountStage(Path("unused"), {}, 9, "capped", probes, "")
+        stage = CountReduction(Path("unused"), {}, 9, "capped", probes, "")
         folded = None
         for part in parts:
             one = WordTally(selection, "capped", probes.draw(9))

@@ -114,7 +114,7 @@ def test_a_killed_change_is_finished_by_the_same_command(
     names = [{name.rsplit("-", 1)[0] for name in partial_names(path, "")} for path in (store, folder / wish)]
     assert names[0] == names[1]
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
-    assert read_store(store).manifest["corpora"] == read_store(folder / wish).manifest["corpora"]
+    assert read_store(store).manifest.corpora == read_store(folder / wish).manifest.corpora
 
 
 def test_a_change_that_is_done_is_not_done_again(folder: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments.grow import add_third_moment
+from streaming_jsmf.moments.changes import add_third_moment
 from streaming_jsmf.moments.reader import open_moments
 from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.workflow.scan import Changes, scan

@@ -24,10 +24,10 @@ from hypothesis import strategies as st
 
 from streaming_jsmf.corpus import Corpus, Curation, curation, open_corpus
 from streaming_jsmf.corpus.format import read_manifest, verify_corpus
-from streaming_jsmf.corpus.stop_words import load_stop_words
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion import counts, repeats, run, work
+from streaming_jsmf.ingestion import choose, plan, read
 from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.tokens.stop_words import load_stop_words
 from streaming_jsmf.workflow.ingest import IngestRequest, ingest
 
 #: Keeps all that can be kept.
@@ -285,7 +285,7 @@ def write_sample(folder: Path, texts: Mapping[str, str], names: Sequence[str]) -
 @pytest.fixture
 def many_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """A group of units for each file."""
-    monkeypatch.setattr(work, "GROUP_BYTES", (1, 1))
+    monkeypatch.setattr(plan, "GROUP_BYTES", (1, 1))
 
 
 STRICT: Mapping[str, Any] = {
@@ -347,9 +347,9 @@ def test_shuffled_shards_are_the_same_corpus(scheduler: Execution, tmp_path: Pat
 
 
 BOUNDS = [
-    (counts, "MERGE_ROWS", 7),
-    (counts, "MERGE_TABLES", 2),
-    (repeats, "BUCKET_KEYS", 3),
+    (choose, "MERGE_ROWS", 7),
+    (choose, "MERGE_TABLES", 2),
+    (choose, "BUCKET_KEYS", 3),
     (curation, "_SLACK", 0),
 ]
 
@@ -371,8 +371,8 @@ def test_small_tasks_change_no_document(tmp_path: Path, monkeypatch: pytest.Monk
     source = write_sample(tmp_path / "in", sample(120), "abc")
     rules = {**STRICT, "duplicates": "drop"}
     plain = make(source, tmp_path / "out", rules)
-    monkeypatch.setattr(work, "GROUP_BYTES", (1, 1))
-    monkeypatch.setattr(run, "TOKENS_PER_SHARD", 50)
+    monkeypatch.setattr(plan, "GROUP_BYTES", (1, 1))
+    monkeypatch.setattr(read, "TOKENS_PER_SHARD", 50)
     monkeypatch.setattr("streaming_jsmf.sources.limits.BATCH_BYTES", 1000)
     pieces = make(source, tmp_path / "pieces", rules, tokens_per_shard=50)
     assert len(pieces.shards) > 20

@@ -22,7 +22,7 @@ import pytest
 
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
-from streaming_jsmf.ingestion import work
+from streaming_jsmf.ingestion import plan
 from streaming_jsmf.jobs.events import Event, Listener, StageStarted, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.workflow.ingest import IngestRequest, ingest
@@ -33,8 +33,8 @@ N_FILES = 12
 #: The command line with a group of units for each file; else 16 MB of text would be needed to have several.
 MAIN = """
 from streaming_jsmf.cli.main import main
-from streaming_jsmf.ingestion import work
-work.GROUP_BYTES = (1, 1)
+from streaming_jsmf.ingestion import plan
+plan.GROUP_BYTES = (1, 1)
 main()
 """
 
@@ -152,7 +152,7 @@ def finish(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[[list[str]], dict[str, list[int]]]:
     """Run a command to its end in this process, which saves the start of one; returns what it committed."""
-    monkeypatch.setattr(work, "GROUP_BYTES", (1, 1))
+    monkeypatch.setattr(plan, "GROUP_BYTES", (1, 1))
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(folder)
 
@@ -226,7 +226,10 @@ def test_of_two_at_once_one_is_refused(folder: Path, tmp_path: Path) -> None:
         second = subprocess.run(command(target), cwd=folder, capture_output=True, text=True, check=False)
         first.send_signal(signal.SIGCONT)
         assert second.returncode == 2
-        assert second.stderr == f"error: {partial} is in use by another process; wait until it has ended\n"
+        assert second.stderr.startswith(f"error: {partial}: ")
+        assert f"process {first.pid} (-c ingest in {target} " in second.stderr
+        assert second.stderr.endswith("; wait until it has ended\n")
+        assert second.stderr.count("\n") == 1
         _, log = first.communicate(timeout=60)
         assert first.returncode == 0, log
     same_files(folder / "undisturbed", target)
@@ -265,7 +268,7 @@ class Job:
 
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
-    monkeypatch.setattr(work, "GROUP_BYTES", (1, 1))
+    monkeypatch.setattr(plan, "GROUP_BYTES", (1, 1))
     return Job(write_source(tmp_path / "in", 3), tmp_path / "out")
 
 
@@ -287,11 +290,11 @@ def files_in(path: Path) -> dict[str, int]:
     [
         (
             {"curation": {"stop_words": "none", "min_tokens": 6}, "tokens_per_shard": 99},
-            "curation, tokens_per_shard",
+            "curation; tokens_per_shard: stored 20000000, asked 99",
         ),
         ({"curation": {}}, "curation"),
-        ({"tokens_per_shard": 1000}, "tokens_per_shard"),
-        ({"on_bad_record": "quarantine"}, "on_bad_record"),
+        ({"tokens_per_shard": 1000}, "tokens_per_shard: stored 20000000, asked 1000"),
+        ({"on_bad_record": "quarantine"}, "on_bad_record: stored 'fail', asked 'quarantine'"),
         ({"read": {"ngrams": 2}}, "source"),
     ],
 )
@@ -318,7 +321,7 @@ def test_a_changed_source_is_refused(interrupted: Job) -> None:
     changed.write_text(text)
     os.utime(changed, ns=(kept.st_atime_ns, kept.st_mtime_ns))
     (interrupted.source / "99.jsonl").write_text(text)
-    with pytest.raises(SettingsMismatchError, match="differs in files, source, units; finish it"):
+    with pytest.raises(SettingsMismatchError, match="differs in files; source; units; finish it"):
         interrupted()
     (interrupted.source / "99.jsonl").unlink()
     interrupted()

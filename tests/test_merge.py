@@ -213,7 +213,7 @@ def test_a_store_that_stood_aside_for_the_merged_one_comes_back(folder: Path, st
     assert digests(store) == digests(folder / "of-a")
     store.rename(store.with_name(f".{store.name}.before-merge"))
     changed(folder / "a", store, merge=[folder / "of-b"])
-    assert len(read_store(store).manifest["corpora"]) == 2
+    assert len(read_store(store).manifest.corpora) == 2
     assert list(store.parent.glob(".*")) == []
 
 
@@ -241,5 +241,5 @@ def test_few_factors_lie_on_the_disk_while_a_scan_runs(workers: int, tmp_path: P
     finally:
         stop.set()
         watcher.join()
-    assert len(read_store(store).manifest["partitions"]) > 50
+    assert len(read_store(store).manifest.partitions) > 50
     assert 2 < max(seen) <= 1 + 3 * workers

@@ -171,8 +171,8 @@ def test_a_model_of_an_unknown_version_is_refused(model_path: Path) -> None:
 
 def test_provenance_says_what_made_it(model_path: Path, moments: Moments) -> None:
     model = read_model(model_path)
-    [corpus] = moments.store.manifest["corpora"]
-    assert model.provenance["corpus_fingerprints"] == [corpus["fingerprint"]]
+    [corpus] = moments.store.manifest.corpora
+    assert model.provenance["corpus_fingerprints"] == [corpus.fingerprint]
     assert model.provenance["versions"]["numpy"] == np.__version__
     assert set(model.provenance["stages"]) == {"eigenpairs", "rectification", "anchor_words", "words"}
     assert all(stage["peak_memory"] > 0 for stage in model.provenance["stages"].values())

@@ -16,6 +16,7 @@ import termios
 import threading
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,6 @@ from streaming_jsmf.cli.progress import Lines
 from streaming_jsmf.config import fingerprint
 from streaming_jsmf.errors import InputError, LogError, StoreError
 from streaming_jsmf.jobs.events import (
-    Commits,
     Cost,
     Event,
     Iteration,
@@ -38,10 +38,10 @@ from streaming_jsmf.jobs.events import (
     StageStarted,
     combine,
     silent,
-    watch_commits,
 )
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.performance import reported
+from streaming_jsmf.jobs.run import watched
 from streaming_jsmf.storage.provenance import package_versions
 from streaming_jsmf.workflow.ingest import ingest
 from tests.corpora import planted, write_corpus
@@ -166,6 +166,25 @@ class Failing:
             raise self.error
 
 
+@dataclass
+class Parts:
+    """A job whose parts are done when the test says so."""
+
+    done: set[int]
+
+    def started(self, done: frozenset[int]) -> StageStarted:
+        return StageStarted("range", [1, 1], done)
+
+    def committed(self) -> frozenset[int]:
+        return frozenset(self.done)
+
+    def cost(self, index: int) -> Cost:
+        return Cost(0.5, index)
+
+    def graph(self, done: frozenset[int], at_once: int) -> None:
+        """Nothing is lacking."""
+
+
 def test_all_listeners_are_told_before_one_of_them_fails() -> None:
     first, second = Failing(InputError("first")), Failing(InputError("second"))
     with pytest.raises(InputError, match="first"):
@@ -176,10 +195,11 @@ def test_all_listeners_are_told_before_one_of_them_fails() -> None:
 def test_a_listener_that_fails_ends_the_stage_after_its_work() -> None:
     done: set[int] = set()
     listener = Failing(InputError("no room"))
-    commits = Commits(lambda: frozenset(done), lambda index: Cost(0.5, index))
+
+    parts = Parts(done)
 
     def work() -> None:
-        with watch_commits(commits, StageStarted("range", [1, 1], frozenset()), listener):
+        with watched(parts, parts.started(frozenset()), listener):
             done.add(0)
             while len(listener.heard) < 2:
                 time.sleep(0.01)
@@ -202,11 +222,8 @@ def test_the_work_s_own_error_goes_before_that_of_a_listener() -> None:
             time.sleep(0.01)
         raise StoreError("damaged")
 
-    commits = Commits(lambda: frozenset(done), lambda _: None)
-    with (
-        pytest.raises(StoreError, match="damaged"),
-        watch_commits(commits, StageStarted("range", [1], frozenset()), listener),
-    ):
+    parts = Parts(done)
+    with pytest.raises(StoreError, match="damaged"), watched(parts, parts.started(frozenset()), listener):
         work()
 
 

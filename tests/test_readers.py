@@ -15,7 +15,7 @@ import pytest
 from streaming_jsmf.cli.main import run
 from tests.golden import corpus_contents
 from tests.outcomes import Outcome, refused
-from tests.readers import BAD, FORMATS, NOT_UTF8, Document, Format, documents, pack
+from tests.readers import BAD, FORMATS, MOST, NOT_UTF8, Document, Format, documents, pack
 
 LOOSE = ("--stop-words", "none", "--min-distinct-words", "0", "--min-tokens", "0")
 PROGRESS = re.compile(r"^\w+: (part \d+ committed|finished in) .*\n", re.MULTILINE)
@@ -71,10 +71,14 @@ def named(kinds: list[Format]) -> pytest.MarkDecorator:
 
 
 EACH = named(list(FORMATS))
-#: Every format with every codec that it can be packed with.
-PACKED = pytest.mark.parametrize(
-    ("kind", "codec"), [pytest.param(f, c, id=f"{f.name}{c}") for f in FORMATS for c in f.codecs[1:]]
-)
+
+
+def packed(without: tuple[str, ...] = ()) -> pytest.MarkDecorator:
+    """Every format with every codec that it can be packed with, but those ``without``."""
+    kinds = [f for f in FORMATS if f.name not in without]
+    return pytest.mark.parametrize(
+        ("kind", "codec"), [pytest.param(f, c, id=f"{f.name}{c}") for f in kinds for c in f.codecs[1:]]
+    )
 
 
 @EACH
@@ -97,7 +101,7 @@ def test_parquet_has_other_names(kind: Format, suffix: str, ingest: Ingest, tmp_
         assert bags(tmp_path / f"of-{given.name}") == expected(kind, documents())
 
 
-@PACKED
+@packed()
 def test_a_packed_file_gives_the_corpus_of_the_plain_one(
     kind: Format, codec: str, ingest: Ingest, tmp_path: Path
 ) -> None:
@@ -113,7 +117,7 @@ def test_a_packed_file_gives_the_corpus_of_the_plain_one(
         assert corpus_contents(tmp_path / "of-the-folder") == contents
 
 
-@PACKED
+@packed()
 def test_a_packed_file_that_is_cut_is_named(kind: Format, codec: str, ingest: Ingest, tmp_path: Path) -> None:
     whole = pack(kind.content(documents(), False), codec)
     # Behind the last file of a tar archive there are only zeros, which may be lost.
@@ -121,6 +125,51 @@ def test_a_packed_file_that_is_cut_is_named(kind: Format, codec: str, ingest: In
     for length in lengths:
         path = kind.put(tmp_path / f"{length}", whole[:length], codec)
         refused(ingest(path, kind), 2, str(path), "fetch")
+
+
+# A block of a table is read as a whole: of a small one nothing comes before the cut.
+@packed(without=("triples", "ratings"))
+def test_what_comes_before_a_cut_is_kept(kind: Format, codec: str, ingest: Ingest, tmp_path: Path) -> None:
+    docs = documents(MOST)
+    whole = pack(kind.content(docs, False), codec)
+    path = kind.put(tmp_path / "in", whole[: len(whole) * 3 // 4], codec)
+    outcome = ingest(path, kind, *QUARANTINE)
+    assert (outcome.code, outcome.err) == (0, "")
+    found, true = bags(tmp_path / "out"), expected(kind, docs)
+    assert (
+        0 < sum(sum(bag.values()) for bag in found.values()) < sum(sum(bag.values()) for bag in true.values())
+    )
+    unlike = [key for key, bag in found.items() if bag != true[key]]
+    assert all(found[key].items() <= true[key].items() for key in unlike)
+    assert list(found) == list(true)[: len(found)]
+    assert unlike in ([], [list(found)[-1]])
+    bad = pq.read_table(tmp_path / "out" / "quarantine.parquet").to_pylist()
+    assert {Path(each["file"]) for each in bad} == {path}
+    assert any("fetch" in each["reason"] for each in bad)
+
+
+def _flipped_of(_: bytes, data: bytes) -> bytes:
+    middle = len(data) // 2
+    return data[:middle] + bytes(255 - byte for byte in data[middle : middle + 40]) + data[middle + 40 :]
+
+
+DAMAGES: dict[str, Callable[[bytes, bytes], bytes]] = {
+    "the start only": lambda _, data: data[:6],
+    "the middle changed": _flipped_of,
+    "not packed at all": lambda plain, _: plain,
+}
+
+
+# Of tar archives the standard library finds out for itself how they are packed.
+@packed(without=("tar",))
+def test_a_packed_file_that_is_damaged_is_named(
+    kind: Format, codec: str, ingest: Ingest, tmp_path: Path
+) -> None:
+    plain = kind.content(documents(), False)
+    for name, damage in DAMAGES.items():
+        path = kind.put(tmp_path / name.replace(" ", "-"), damage(plain, pack(plain, codec)), codec)
+        # What is unpacked from changed bytes may be a bad record before it is found to be damaged.
+        refused(ingest(path, kind), 2, str(path), "" if damage is _flipped_of else "fetch")
 
 
 @named([f for f in FORMATS if f.has_end])
@@ -213,9 +262,16 @@ def test_a_word_list_that_is_not_utf8_is_named(kind: Format, ingest: Ingest, tmp
     refused(ingest(source, kind), 2, str(path), "UTF-8")
 
 
+LONG_LINE = pack(b"1" * (65 << 20), ".gz")
+
+
 @named([f for f in FORMATS if ".gz" in f.codecs and f.reader != "text-files"])
-def test_a_line_without_an_end_is_refused(kind: Format, ingest: Ingest, tmp_path: Path) -> None:
-    """A few kilobytes that unpack to a line of 65 MiB, which no reader takes."""
-    bomb = kind.content(documents(), False) + b"1" * (65 << 20)
-    path = kind.put(tmp_path / "in", pack(bomb, ".gz"), ".gz")
+def test_a_line_without_an_end_is_put_aside(kind: Format, ingest: Ingest, tmp_path: Path) -> None:
+    """A few kilobytes that unpack to a line of 65 MiB, which no reader takes for a record."""
+    docs = documents()
+    path = kind.put(tmp_path / "in", pack(kind.content(docs, False), ".gz") + LONG_LINE, ".gz")
     refused(ingest(path, kind), 2, str(path), "longer than")
+    assert ingest(path, kind, *QUARANTINE).code == 0
+    assert bags(tmp_path / "out") == expected(kind, docs)
+    for bad in pq.read_table(tmp_path / "out" / "quarantine.parquet").to_pylist():
+        assert len(bad["record"] or b"") <= 1 << 20

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from streaming_jsmf.cli.main import run
-from streaming_jsmf.moments.stages import ProjectionStage, RangeStage
+from streaming_jsmf.moments.stages.projection import ProjectionReduction
+from streaming_jsmf.moments.stages.range import RangeReduction
 from tests.corpora import planted, write_lists
 
 SETTINGS = ("--max-topics", "5", "--partition-nonzeros", "700", "--scheduler", "synchronous")
@@ -64,7 +65,7 @@ def made(corpus: Path) -> dict[str, Path]:
     stores = {name: corpus.parent / name for name in ("plain", "kept", "range", "projection")}
     assert run(["scan", str(corpus), str(stores["plain"]), *SETTINGS]) == 0
     assert run(["scan", str(corpus), str(stores["kept"]), *SETTINGS, "--keep-partitions"]) == 0
-    for name, stage in (("range", RangeStage), ("projection", ProjectionStage)):
+    for name, stage in (("range", RangeReduction), ("projection", ProjectionReduction)):
         _fail_after(
             stage, COMPUTED, lambda name=name: run(["scan", str(corpus), str(stores[name]), *SETTINGS])
         )  # type: ignore[misc]

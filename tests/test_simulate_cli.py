@@ -21,11 +21,11 @@ from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.jobs.events import Event, PartitionCommitted
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.steps import Record
+from streaming_jsmf.jobs.lock import sole_writer
+from streaming_jsmf.jobs.records import Record
 from streaming_jsmf.simulation import documents as drawing
-from streaming_jsmf.simulation import parts as parting
 from streaming_jsmf.simulation import read_truth, simulate_lda
-from streaming_jsmf.storage.paths import sole_user
+from streaming_jsmf.simulation import run as simulating
 
 SMALL = ("--vocabulary-size", "300", "--topics", "4")
 
@@ -158,16 +158,16 @@ class TestInterruption:
     @pytest.fixture
     def stop(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
         def stop(error: BaseException, after: int = 2) -> Path:
-            def failing(job: parting.Job, part: int) -> Record:
-                if len(job.step.committed()) == after:
+            def failing(simulation: simulating.Simulation, part: int) -> Record:
+                if len(simulation.job.committed()) == after:
                     raise error
-                return task(job, part)
+                return task(simulation, part)
 
-            task = parting.write_part
-            monkeypatch.setattr(parting, "write_part", failing)
+            task = simulating.write_part
+            monkeypatch.setattr(simulating, "write_part", failing)
             with pytest.raises(type(error)):
                 simulate_lda(tmp_path / "a", **self.ARGUMENTS)
-            monkeypatch.setattr(parting, "write_part", task)
+            monkeypatch.setattr(simulating, "write_part", task)
             assert not (tmp_path / "a").exists()
             return tmp_path / "a.partial"
 
@@ -260,24 +260,24 @@ class TestInterruption:
     def test_two_at_once_do_not_mix(self, tmp_path: Path, stop: Callable[..., Path]) -> None:
         partial = stop(KeyboardInterrupt())
         before = committed(partial)
-        with sole_user(partial / "lock"), pytest.raises(InputError, match="in use by another process"):
+        with sole_writer(partial), pytest.raises(InputError, match="has been writing it"):
             simulate_lda(tmp_path / "a", **self.ARGUMENTS)
         assert committed(partial) == before
 
     def test_a_foreign_directory_is_left_alone(self, tmp_path: Path) -> None:
         (tmp_path / "a.partial").mkdir()
         (tmp_path / "a.partial" / "thesis.txt").write_text("mine")
-        with pytest.raises(InputError, match="no interrupted simulation"):
+        with pytest.raises(InputError, match="holds something else"):
             simulate_lda(tmp_path / "a", **self.ARGUMENTS)
         assert (tmp_path / "a.partial" / "thesis.txt").exists()
 
     def test_a_worker_that_comes_late_does_not_bring_the_directory_back(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        jobs: list[parting.Job] = []
-        task = parting.write_part
-        monkeypatch.setattr(parting, "write_part", lambda job, part: jobs.append(job) or task(job, part))
+        made: list[simulating.Simulation] = []
+        task = simulating.write_part
+        monkeypatch.setattr(simulating, "write_part", lambda job, part: made.append(job) or task(job, part))
         simulate_lda(tmp_path / "a", **self.ARGUMENTS)
         with pytest.raises(StoreError, match="was removed"):
-            task(jobs[0], 0)
+            task(made[0], 0)
         assert [path.name for path in tmp_path.iterdir()] == ["a"]

@@ -6,10 +6,8 @@ import contextlib
 import gzip
 import io
 import pickle
-import re
 import sys
 import zipfile
-import zlib
 
 import anndata
 import fsspec
@@ -438,72 +436,6 @@ def test_headers_of_matrix_market_that_are_refused(tmp_path, lines, reason):
     assert (read.bags, [record.row for record in read.bad]) == ([], [None])
 
 
-@pytest.mark.parametrize("name", ["docword.x.txt", "docword.x.txt.gz"])
-def test_an_empty_file_is_named(tmp_path, name):
-    source = docword_file(tmp_path, DOCWORD, name)
-    (tmp_path / name).write_bytes(b"")
-    with pytest.raises(InputError, match=rf"{re.escape(name)}: it is empty"):
-        Read(source)
-    assert Read(source, "quarantine").reasons[0][0] is None
-
-
-@pytest.mark.parametrize("size", [50, 8 << 20])
-def test_a_gzip_file_that_was_cut_keeps_its_whole_lines(tmp_path, size):
-    rng = np.random.default_rng(1)
-    dense = rng.poisson(0.7, (1000, 5))
-    lines = [f"{d} {w} {c}" for d, w, c in triples(dense.tolist())]
-    source = docword_file(tmp_path, ["1000", "5", str(len(lines)), *lines], "docword.x.txt.gz")
-    path = tmp_path / "docword.x.txt.gz"
-    data = path.read_bytes()
-    path.write_bytes(data[: len(data) // 2])
-    # What a plain decompressor gets out of the same bytes.
-    expected = zlib.decompressobj(wbits=31).decompress(data[: len(data) // 2])
-    n_lines = expected.count(b"\n")
-    with small_blocks(size, 100):
-        with pytest.raises(
-            InputError,
-            match=rf"line {n_lines + 1}: the file ends early or is damaged here .*; fetch it again",
-        ):
-            Read(source)
-        read = Read(source, "quarantine")
-    [(row, reason, kept)] = read.reasons
-    assert (row, kept) == (n_lines, expected.rpartition(b"\n")[2] or None)
-    assert "ends early" in reason
-    last = int(expected.split(b"\n")[n_lines - 1].split()[0])
-    assert read.bags[: last - 1] == dense[: last - 1].tolist()
-    assert len(read.bags) == last  # of documents after the cut nothing is known
-    kept = sum(int(line.split()[2]) for line in expected.split(b"\n")[3:n_lines])
-    assert np.sum(read.bags) == kept
-
-
-def test_other_damage_of_a_gzip_file_is_named(tmp_path):
-    source = docword_file(tmp_path, DOCWORD, "docword.x.txt.gz")
-    path = tmp_path / "docword.x.txt.gz"
-    data = path.read_bytes()
-    path.write_bytes(data[:-6] + b"\0\0\0\0\0\0")
-    with pytest.raises(InputError, match=r"line 9: the file ends early or is damaged here .*; fetch it"):
-        Read(source)
-    assert Read(source, "quarantine").bags == TRUTH
-    path.write_bytes(data[:6])
-    with pytest.raises(InputError, match="line 1: the file ends early"):
-        Read(source)
-    assert len(Read(source, "quarantine").bad) == 1
-    path.write_bytes(b"3\n5\n0\n")
-    with pytest.raises(InputError, match=r"the file ends early or is damaged here .*Not a gzipped file"):
-        Read(source)
-
-
-def test_a_file_without_line_ends_does_not_fill_the_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(limits, "LONGEST_LINE", 1000)
-    source = docword_file(tmp_path, [*DOCWORD, "9" * 50_000])
-    with small_blocks(500, 10):
-        with pytest.raises(InputError, match="line 9: the line is longer than"):
-            Read(source)
-        read = Read(source, "quarantine")
-    assert len(read.bad[0].record) <= 1000
-    assert read.bags[0] == TRUTH[0]
-
-
 def test_little_is_held_at_once(tmp_path):
     n = 60_000
     lines = [f"{i // 4 + 1} {i % 4 + 1} 1" for i in range(n)]
@@ -566,14 +498,6 @@ def test_the_word_list_is_found_or_missed(tmp_path):
     (tmp_path / "x.vocab.txt").write_text("\n".join(WORDS))
     (tmp_path / "vocab.txt").write_text("of another file\n")
     assert Read(NpzSource((str(tmp_path / "x.npz"),))).bags == TRUTH
-
-
-@pytest.mark.parametrize("source", [DocwordSource, MatrixMarketSource, NpzSource, H5adSource])
-def test_a_missing_file_is_named(tmp_path, source):
-    for name in ("vocab.txt", "vocab.x.txt"):
-        (tmp_path / name).write_text("\n".join(WORDS))
-    with pytest.raises(InputError, match=r"docword\.x\.txt.*cannot be .*No such file.*check the path"):
-        source((str(tmp_path / "docword.x.txt"),)).units()
 
 
 def test_files_behind_urls_are_read(tmp_path):

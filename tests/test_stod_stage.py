@@ -20,9 +20,9 @@ from streaming_jsmf.config import InferSettings, ScanSettings, StodSettings
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.tensor import unpacked
-from streaming_jsmf.moments.manifest import load_partitions
+from streaming_jsmf.moments.memory import scan_memory
+from streaming_jsmf.moments.partition import load_partitions
 from streaming_jsmf.moments.reader import Moments, open_moments
-from streaming_jsmf.moments.scan import scan_memory
 from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.workflow.infer import model_fingerprint
 from tests import reference_stod
@@ -73,7 +73,7 @@ def test_a_store_holds_the_moments_of_its_documents(folder: Path, tmp_path: Path
         max_topics=5, scans=1, partition_nonzeros=300, document_weights="uniform", third_moment=True
     )
     store = scanned(write_corpus(tmp_path / "short", counts), tmp_path / "m", settings)
-    assert len(store.store.manifest["partitions"]) > 1
+    assert len(store.store.manifest.partitions) > 1
     require_moments(store, counts)
     assert store.store.outcome("third_moment")["scalars"]["n_documents"] == (counts.sum(axis=1) >= 3).sum()  # type: ignore[index]
 

@@ -1,8 +1,10 @@
-"""Corpora on disk: the format of a corpus, what reads and writes it, its vocabulary, and its curation.
+"""Corpora on disk: Parquet shards of bags of words, a vocabulary, and a manifest that tells what they hold.
 
-``format`` opens a corpus, ``write`` makes one, ``shards`` and ``footer`` know the Parquet files, ``records`` checks
-what they hold. Where documents come from is in ``sources``, how they become a corpus in ``ingestion``. Imports ``jobs``
-and below.
+Start with ``format``, which opens a corpus and checks it as far as footers tell; ``manifest``, ``vocabulary`` and
+``footer`` know one file each. ``records`` checks documents and holds them in memory, ``shards`` writes them, ``write``
+makes a directory of shards a corpus, all at once. ``curation`` chooses words and documents from counts. Where documents
+come from is in ``sources``, how they become a corpus in ``ingestion``, and blocks of H in ``blocks``. Imports
+``storage``, ``validation`` and ``errors``.
 
 Names are imported when they are first used: a worker that reads shards needs neither curation nor the writer.
 """

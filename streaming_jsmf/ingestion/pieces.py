@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.hashing import hash_bags, hash_values
 from streaming_jsmf.errors import StoreError
 from streaming_jsmf.sources.base import SourceBatch
+from streaming_jsmf.sources.hashing import hash_bags, hash_values
 
 #: One entry of a file of keys: 128 bits of hash, what decides between equal ones, and which document it is: its number
 #: in the piece, its unit, its row there.
@@ -229,3 +229,9 @@ def _keys(
     keys["high"], keys["low"] = hashes[:, 0], hashes[:, 1]
     keys["order"], keys["ordinal"], keys["unit"], keys["row"] = order, ordinal, unit, rows
     return keys
+
+
+def within(ordinals: NDArray[np.int64], first: int, count: int) -> NDArray[np.int64]:
+    """Those of sorted ordinals that fall in a batch, from the batch's start."""
+    low, high = np.searchsorted(ordinals, [first, first + count])
+    return ordinals[low:high] - first

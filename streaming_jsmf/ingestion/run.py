@@ -2,63 +2,38 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, replace
+import os
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from streaming_jsmf.corpus.curation import Curation, Selection, select_words
-from streaming_jsmf.corpus.format import Corpus
-from streaming_jsmf.corpus.manifest import Dropped, Json, as_number
-from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD, ShardLimits
-from streaming_jsmf.corpus.stop_words import ENGLISH, NONE, load_stop_words
-from streaming_jsmf.corpus.write import Origin, WordTotals, free_target
+from streaming_jsmf.corpus.format import DOCUMENTS, QUARANTINE_NAME, Corpus
+from streaming_jsmf.corpus.manifest import Dropped, Json, ShardEntry, as_number
+from streaming_jsmf.corpus.shards import ShardLimits
+from streaming_jsmf.corpus.write import Origin, WordTotals, commit_directory, free_target, in_documents
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.counts import found_word_counts, known_word_counts
-from streaming_jsmf.ingestion.finish import RenumberJob, commit, renumber_piece, sum_counts
-from streaming_jsmf.ingestion.pieces import write_table
-from streaming_jsmf.ingestion.read import ReadJob, is_shuffled, read_group, scatter_unit
-from streaming_jsmf.ingestion.repeats import Repeats, find_repeats, piece_files
-from streaming_jsmf.ingestion.work import Group, Piece, Work, group_units
-from streaming_jsmf.ingestion.write import REPEATED_ID, STEPS, WriteJob, save_repeated, write_piece
+from streaming_jsmf.ingestion.choose import Repeats, choose_words, find_repeated_documents
+from streaming_jsmf.ingestion.plan import (
+    Ingest,
+    IngestFolder,
+    IngestSettings,
+    Piece,
+    arguments_of,
+    curation_fields,
+)
+from streaming_jsmf.ingestion.read import QUARANTINE_SCHEMA, read_source
+from streaming_jsmf.ingestion.write import STEPS, renumber_shards, sum_counts, write_shards
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.memory import require_memory
-from streaming_jsmf.jobs.steps import Record, Step, run_step
-from streaming_jsmf.sources.base import OnBadRecord, Source, Unit
-from streaming_jsmf.sources.limits import BATCH_BYTES
-from streaming_jsmf.sources.listing import list_files
-from streaming_jsmf.sources.tables.shuffle import ShuffledSource, n_buckets_for
-from streaming_jsmf.storage.files import AnyPath, file_size, is_url
-from streaming_jsmf.storage.paths import sole_user
-
-
-@dataclass(frozen=True)
-class IngestSettings:
-    """How a source becomes a corpus.
-
-    Attributes
-    ----------
-    curation
-        What to keep.
-    tokens_per_shard
-        A shard ends with the document that brings it to this many tokens.
-    on_bad_record
-        "fail" ends with the first bad record, "quarantine" keeps them aside in ``quarantine.parquet``.
-    ngrams
-        Whether the source's words may be runs of words.
-    """
-
-    curation: Curation = field(default_factory=Curation)
-    tokens_per_shard: float = TOKENS_PER_SHARD
-    on_bad_record: OnBadRecord = "fail"
-    ngrams: bool = False
+from streaming_jsmf.jobs.memory import PROCESS_BYTES, require_memory
+from streaming_jsmf.jobs.records import Record
+from streaming_jsmf.sources import limits
+from streaming_jsmf.sources.base import Source, Unit
+from streaming_jsmf.sources.tables.shuffle import ShuffledSource
+from streaming_jsmf.storage.paths import AnyPath
 
 
 def ingest_source(
@@ -100,22 +75,12 @@ def ingest_source(
         ingest_memory(execution), execution.memory, "the ingest", "lower --workers or raise --memory"
     )
     units = source.units()
-    begun = _arguments(source, units, settings)
-    work = Work.beside(path)
-    work.make()
-    with sole_user(work.lock), ExitStack() as after:
-        work.start(begun)
-        after.callback(work.remove_unused)
-        with execution.runner() as arguments:
-            run = _Run(source, settings, work, arguments, listener)
-            try:
-                return run.to(path, units, origin or Origin())
-            except InputError:
-                # Mending the input makes it another source: what was done is of no use any more. Not here, where
-                # other tasks may still be writing.
-                after.pop_all()
-                after.callback(work.remove)
-                raise
+    folder = IngestFolder.beside(path)
+    with (
+        folder.held(arguments_of(source, units, settings)),
+        execution.executor(listener, on_bad_input=folder.remove) as executor,
+    ):
+        return _ingest(Ingest(source, settings, folder, executor), path, units, origin or Origin())
 
 
 def ingest_memory(execution: Execution) -> int:
@@ -123,180 +88,42 @@ def ingest_memory(execution: Execution) -> int:
     batch in all its forms and the words and keys of a piece. Items and words of a list are held besides, in the parent
     (100 bytes each)."""
     processes = execution.concurrency + 1 if execution.scheduler in ("processes", "cluster") else 1
-    return processes * _IMPORTED_BYTES + execution.concurrency * _FORMS_OF_A_BATCH * BATCH_BYTES
+    return processes * PROCESS_BYTES + execution.concurrency * _FORMS_OF_A_BATCH * limits.BATCH_BYTES
 
 
-_IMPORTED_BYTES = 330 << 20
 _FORMS_OF_A_BATCH = 20
 
 
-@dataclass(frozen=True)
-class _Run:
-    """The steps of one ingest, in order."""
-
-    source: Any
-    settings: IngestSettings
-    work: Work
-    arguments: Mapping[str, Any]
-    listener: Listener
-
-    def to(self, target: Path, units: Sequence[Unit], origin: Origin) -> Corpus:
-        """All steps, up to the corpus at ``target``."""
-        words = self.source.vocabulary
-        read = self._read(units, None if words is None else len(words))
-        pieces = _pieces(read)
-        if not pieces:
-            raise InputError(f"{target} would be an empty corpus: there is no good document in the source")
-        self.work.save_list("pieces", pieces)
-        selection = self._select(pieces, words)
-        if not len(selection.table.ids):
-            raise InputError("no word of the source is left after the curation; loosen its settings")
-        job = WriteJob(
-            self.source,
-            self.work,
-            self.settings.curation,
-            ShardLimits(self.settings.tokens_per_shard),
-            len(selection.table.ids),
-            words is not None,
-        )
-        repeats = self._repeats(job, pieces)
-        written = self._step("write", write_piece, job, [piece.nonzeros for piece in pieces], "nonzeros")
-        return self._finish(target, pieces, selection, read, written, repeats, origin)
-
-    def _step(
-        self, name: str, task: Any, job: Any, sizes: Sequence[int], unit: str = "bytes"
-    ) -> list[Record]:
-        step = Step(name, task, job, sizes, self.work.records(name), unit)
-        return run_step(step, self.arguments, self.listener)
-
-    def _read(self, units: Sequence[Unit], n_words: int | None) -> list[Record]:
-        settings = self.settings
-        tokens = max(TOKENS_PER_SHARD, settings.tokens_per_shard)
-        job = ReadJob(self.source, self.work, n_words, tokens, settings.on_bad_record)
-        if not is_shuffled(self.source):
-            return self._read_groups(job, units, group_units(units))
-        buckets = n_buckets_for(self.source)
-        job = replace(job, buckets=buckets)
-        self.work.scattered.mkdir(exist_ok=True)
-        self.work.save_list("sources", units)
-        scattered = self._step("scatter", scatter_unit, job, [unit.size for unit in units])
-        size = sum(unit.size for unit in units) // buckets
-        gathered = [Unit(units[0].path, b, b + 1, size) for b in range(buckets)]
-        groups = [Group(b, b + 1, size) for b in range(buckets)]
-        read = self._read_groups(job, gathered, groups)
-        return [*read, *({"pieces": [], "rows": [], "bad": record["bad"]} for record in scattered)]
-
-    def _read_groups(self, job: ReadJob, units: Sequence[Unit], groups: Sequence[Group]) -> list[Record]:
-        self.work.save_list("units", units)
-        self.work.save_list("groups", groups)
-        read = self._step("read", read_group, job, [group.size for group in groups])
-        rows = [count for record in read for count in record["rows"]]
-        np.save(self.work.root / "first_rows.npy", np.concatenate([[0], np.cumsum(rows)]).astype(np.int64))
-        return read
-
-    def _select(self, pieces: Sequence[Piece], words: Sequence[str] | None) -> Selection:
-        """Choose the words, and leave them where the tasks find them."""
-        tables = [self.work.piece(piece.group, piece.number).with_suffix(".words") for piece in pieces]
-        n_documents = sum(piece.documents for piece in pieces)
-        curation, ngrams = self.settings.curation, self.settings.ngrams
-        if words is None:
-            counts = found_word_counts(tables, self.work.root / "merged")
-            selection = select_words(counts, n_documents, curation, ngrams=ngrams)
-            write_table(self.work.vocabulary.with_suffix(".arrow"), pa.table({"word": selection.table.words}))
-            return selection
-        selection = select_words([known_word_counts(tables, words)], n_documents, curation, ngrams=ngrams)
-        new_ids = np.full(len(words), -1, np.int32)
-        new_ids[selection.table.ids] = np.arange(len(selection.table.ids))
-        np.save(self.work.vocabulary.with_suffix(".npy"), new_ids)
-        return selection
-
-    def _repeats(self, job: WriteJob, pieces: Sequence[Piece]) -> tuple[Repeats, Repeats]:
-        """Documents that repeat an id, and of the others those that repeat contents; saved for the tasks."""
-        stems = [self.work.piece(piece.group, piece.number) for piece in pieces]
-        identities = find_repeats(piece_files(stems, "identities"))
-        if identities.total:
-            self._refuse_repeated(job, pieces, identities)
-        contents = find_repeats(piece_files(stems, "contents"), without=identities)
-        dropped = contents.ordinals if self.settings.curation.duplicates == "drop" else {}
-        for piece in {*identities.ordinals, *dropped}:
-            left_out = {"repeated_id": identities.of(piece)}
-            if piece in dropped:
-                left_out["duplicates"] = dropped[piece]
-            self.work.save_repeats(piece, left_out)
-        return identities, contents
-
-    def _refuse_repeated(self, job: WriteJob, pieces: Sequence[Piece], repeats: Repeats) -> None:
-        for index, ordinals in repeats.ordinals.items():
-            if self.settings.on_bad_record == "fail":
-                unit = self.work.load_units(pieces[index].group)[int(repeats.units[index][0])]
-                where = self.source.place(unit, int(repeats.rows[index][0]))
-                raise InputError(f"{where}: {REPEATED_ID}; mend the record or use --on-bad-record quarantine")
-            save_repeated(job, index, ordinals)
-
-    def _finish(
-        self,
-        target: Path,
-        pieces: Sequence[Piece],
-        selection: Selection,
-        read: Sequence[Record],
-        written: list[Record],
-        repeats: tuple[Repeats, Repeats],
-        origin: Origin,
-    ) -> Corpus:
-        words = selection.table.words
-        totals = sum_counts(self.work, len(pieces), len(words))
-        used, directory, unused = totals.document_frequency > 0, self.work.written, 0
-        if used.any() and not used.all():
-            unused = int((~used).sum())
-            np.save(self.work.root / "renumber.npy", (np.cumsum(used) - 1).astype(np.int32))
-            sizes = [piece.nonzeros for piece in pieces]
-            written = self._step("renumber", renumber_piece, RenumberJob(self.work), sizes, "nonzeros")
-            directory = self.work.renumbered
-            words = words.filter(pa.array(used))
-            totals = totals.take(used)
-        steps = self._document_steps(read, len(pieces), unused)
-        return commit(
-            self.work,
-            directory,
-            written,
-            WordTotals(words.to_pylist(), totals.document_frequency, totals.term_count),
-            Origin(
-                (*selection.dropped, *steps),
-                origin.attribution,
-                origin.source,
-                {**(origin.settings or {}), **_settings(self.settings.curation), **_seen(read, repeats[1])},
-            ),
-            target,
-        )
-
-    def _document_steps(self, read: Sequence[Record], n_pieces: int, unused: int) -> list[Dropped]:
-        """What was left out document by document, from the records of the second pass."""
-        records = [self.work.load_record("write", index) for index in range(n_pieces)]
-        documents = {step: sum(record["documents"][step] for record in records) for step in STEPS}
-        tokens = {step: sum(record["tokens"][step] for record in records) for step in STEPS}
-        curation = self.settings.curation
-
-        def dropped(step: str, reason: str) -> Dropped:
-            return Dropped(
-                step=step, reason=reason, documents=documents[step], tokens=as_number(tokens[step])
-            )
-
-        steps = []
-        bad = sum(record["bad"] for record in read)
-        if self.settings.on_bad_record == "quarantine":
-            steps.append(Dropped(step="bad_records", reason="in quarantine.parquet", documents=bad))
-            steps.append(dropped("repeated_id", "in quarantine.parquet: the id of an earlier document"))
-        if curation.duplicates == "drop":
-            steps.append(dropped("duplicates", "documents with the words of another"))
-        if curation.min_distinct_words:
-            least = curation.min_distinct_words
-            steps.append(
-                dropped("min_distinct_words", f"documents with fewer than {least} distinct kept words")
-            )
-        if curation.min_tokens:
-            least = curation.min_tokens
-            steps.append(dropped("min_tokens", f"documents with fewer than {least} tokens of kept words"))
-        return [*steps, Dropped(step="unused_words", reason="in none of the documents kept", words=unused)]
+def _ingest(ingest: Ingest, target: Path, units: Sequence[Unit], origin: Origin) -> Corpus:
+    """All steps, up to the corpus at ``target``."""
+    words = ingest.source.vocabulary
+    read = read_source(ingest, units, None if words is None else len(words))
+    pieces = _pieces(read)
+    if not pieces:
+        raise InputError(f"{target} would be an empty corpus: there is no good document in the source")
+    ingest.folder.save_list("pieces", pieces)
+    selection = choose_words(ingest, pieces, words)
+    _, copies = find_repeated_documents(ingest, pieces, words)
+    written = write_shards(ingest, pieces, len(selection.table.ids), knows_words=words is not None)
+    totals = sum_counts(ingest.folder, len(pieces), len(selection.table.ids))
+    chosen, used = selection.table.words, totals.document_frequency > 0
+    shards, directory, unused = written, ingest.folder.written, int((~used).sum())
+    if unused and used.any():
+        shards, directory = renumber_shards(ingest, pieces, used), ingest.folder.renumbered
+        chosen, totals = chosen.filter(pa.array(used)), totals.take(used)
+    dropped = (*selection.dropped, *_left_out(ingest.settings, read, written, unused))
+    made = {
+        **(origin.settings or {}),
+        **curation_fields(ingest.settings.curation),
+        **_seen(read, copies),
+    }
+    return _commit(
+        ingest.folder,
+        target,
+        _gathered(ingest.folder, directory, shards),
+        WordTotals(chosen.to_pylist(), totals.document_frequency, totals.term_count),
+        Origin(dropped, origin.attribution, origin.source, made),
+    )
 
 
 def _pieces(read: Sequence[Record]) -> list[Piece]:
@@ -307,15 +134,31 @@ def _pieces(read: Sequence[Record]) -> list[Piece]:
     ]
 
 
-def _settings(curation: Curation) -> dict[str, Json]:
-    """What was asked for, without paths: the stop words by hash."""
-    listed = "\n".join(sorted(load_stop_words(curation.stop_words)))
-    known = curation.stop_words if curation.stop_words in (ENGLISH, NONE) else "file"
-    return {
-        **asdict(curation),
-        "stop_words": known,
-        "stop_words_sha256": hashlib.sha256(listed.encode()).hexdigest(),
-    }
+def _left_out(
+    settings: IngestSettings, read: Sequence[Record], written: Sequence[Record], unused: int
+) -> list[Dropped]:
+    """What was left out document by document, and the words that no document kept has, for the manifest."""
+    documents = {step: sum(record["documents"][step] for record in written) for step in STEPS}
+    tokens = {step: sum(record["tokens"][step] for record in written) for step in STEPS}
+    curation = settings.curation
+
+    def dropped(step: str, reason: str) -> Dropped:
+        return Dropped(step=step, reason=reason, documents=documents[step], tokens=as_number(tokens[step]))
+
+    steps = []
+    bad = sum(record["bad"] for record in read)
+    if settings.on_bad_record == "quarantine":
+        steps.append(Dropped(step="bad_records", reason="in quarantine.parquet", documents=bad))
+        steps.append(dropped("repeated_id", "in quarantine.parquet: the id of an earlier document"))
+    if curation.duplicates == "drop":
+        steps.append(dropped("duplicates", "documents with the words of another"))
+    if curation.min_distinct_words:
+        least = curation.min_distinct_words
+        steps.append(dropped("min_distinct_words", f"documents with fewer than {least} distinct kept words"))
+    if curation.min_tokens:
+        least = curation.min_tokens
+        steps.append(dropped("min_tokens", f"documents with fewer than {least} tokens of kept words"))
+    return [*steps, Dropped(step="unused_words", reason="in none of the documents kept", words=unused)]
 
 
 def _seen(read: Sequence[Record], contents: Repeats) -> dict[str, Json]:
@@ -329,33 +172,47 @@ def _seen(read: Sequence[Record], contents: Repeats) -> dict[str, Json]:
     }
 
 
-def _arguments(source: Any, units: Sequence[Unit], settings: IngestSettings) -> dict[str, Any]:
-    """What decides the bytes of the corpus, to tell whether an unfinished ingest is of the same."""
-    files = sorted({unit.path for unit in units})
-    words = source.vocabulary
-    return {
-        "source": hashlib.sha256(repr(source).encode()).hexdigest(),
-        "units": hashlib.sha256(json.dumps([asdict(unit) for unit in units]).encode()).hexdigest(),
-        "files": hashlib.sha256(json.dumps([_state(path) for path in files]).encode()).hexdigest(),
-        "words": None if words is None else hashlib.sha256("\n".join(words).encode()).hexdigest(),
-        "curation": _settings(settings.curation),
-        "tokens_per_shard": settings.tokens_per_shard,
-        "on_bad_record": settings.on_bad_record,
-    }
+def _gathered(folder: IngestFolder, directory: Path, records: Sequence[Record]) -> list[ShardEntry]:
+    """The shards of all pieces, numbered through, in the directory that becomes the corpus."""
+    shutil.rmtree(folder.corpus, ignore_errors=True)
+    documents = folder.corpus / DOCUMENTS
+    documents.mkdir(parents=True)
+    entries: list[ShardEntry] = []
+    for piece, record in enumerate(records):
+        for shard in map(ShardEntry.model_validate, record["shards"]):
+            name = f"part-{len(entries):05d}.parquet"
+            _link(directory / f"{piece:05d}" / shard.name, documents / name)
+            entries.append(in_documents(shard, name))
+    return entries
 
 
-def _state(path: str) -> list[Any]:
-    """Enough to notice that a file, or one in a directory, was changed since."""
+def _commit(
+    folder: IngestFolder, target: Path, shards: Sequence[ShardEntry], counts: WordTotals, origin: Origin
+) -> Corpus:
+    """Rename what is gathered onto the target; then the directory goes."""
+    _write_quarantine(folder)
+    corpus = commit_directory(folder.corpus, target, shards, counts, origin)
+    folder.remove()
+    return corpus
+
+
+def _write_quarantine(folder: IngestFolder) -> None:
+    """All bad records in the order of units, if there are any; one file of them in memory at a time."""
+    paths = [
+        *sorted(folder.scattered.glob("*.bad")),
+        *sorted(folder.read.glob("*/*.bad")),
+        *sorted(folder.root.glob("repeated-*.bad")),
+    ]
+    if not paths:
+        return
+    with pq.ParquetWriter(folder.corpus / QUARANTINE_NAME, QUARANTINE_SCHEMA, compression="zstd") as writer:
+        for path in paths:
+            writer.write_table(pq.read_table(path, schema=QUARANTINE_SCHEMA))
+
+
+def _link(source: Path, target: Path) -> None:
+    """The same file under another name, so that an interruption loses nothing; a copy where there are no links."""
     try:
-        path.encode()
-    except UnicodeEncodeError as error:
-        raise InputError(f"{path!a}: the name of the file is not UTF-8; rename it") from error
-    if not is_url(path) and Path(path).is_dir():
-        return [_state(name) for name in list_files(path)]
-    if not is_url(path) and Path(path).exists():
-        found = Path(path).stat()
-        return [path, found.st_size, found.st_mtime_ns]
-    try:
-        return [path, file_size(path)]
-    except (OSError, TypeError):
-        return [path]
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)

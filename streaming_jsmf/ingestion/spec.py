@@ -11,11 +11,11 @@ from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError
 from streaming_jsmf.corpus.curation import CURATION_KEYS, Curation
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
-from streaming_jsmf.corpus.stop_words import ENGLISH, NONE
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.sources.fetch import RemoteFile
 from streaming_jsmf.sources.registry import ReaderName, check_options, default_stop_words
-from streaming_jsmf.storage.files import AnyPath, normalise
+from streaming_jsmf.storage.paths import AnyPath, normalise
+from streaming_jsmf.tokens.stop_words import ENGLISH, NONE
 from streaming_jsmf.validation import RelativeName, Sha256, Strict, explain
 
 

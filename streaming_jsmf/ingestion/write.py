@@ -2,43 +2,40 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.curation import Curation
-from streaming_jsmf.corpus.documents import Documents
-from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter
+from streaming_jsmf.corpus.manifest import ShardEntry
+from streaming_jsmf.corpus.records import Documents
+from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter, renumber_shard
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.pieces import UnitBatch, damaged, read_bags, read_table
-from streaming_jsmf.ingestion.read import QUARANTINE_SCHEMA
-from streaming_jsmf.ingestion.work import Piece, Work
-from streaming_jsmf.sources.base import BadRecords, Source, SourceBatch
+from streaming_jsmf.ingestion.pieces import damaged, read_table, within
+from streaming_jsmf.ingestion.plan import Ingest, IngestFolder, Piece
+from streaming_jsmf.ingestion.read import piece_batches, rereads
+from streaming_jsmf.jobs.records import Record
+from streaming_jsmf.sources.base import Source, SourceBatch
 
 #: Why documents are left out, in the order in which they are asked; 0 is for those that stay.
 STEPS = ("kept", "repeated_id", "duplicates", "min_distinct_words", "min_tokens")
 
 
-REPEATED_ID = "its document id is that of an earlier document"
-
-
 @dataclass(frozen=True)
-class WriteJob:
+class WriteContext:
     """What the tasks of the second pass need.
 
     Attributes
     ----------
     source
-        Read again if it ``rereads``, else not touched.
-    work
+        Read again if that is as cheap as its bags (``read.rereads``), else not touched.
+    folder
         Where bags and choices are, and shards go.
     curation
         Rules for documents.
@@ -51,16 +48,11 @@ class WriteJob:
     """
 
     source: Source
-    work: Work
+    folder: IngestFolder
     curation: Curation
     limits: ShardLimits
     n_words: int
     knows_words: bool
-
-    @property
-    def rereads(self) -> bool:
-        """Whether bags come from the source itself."""
-        return bool(getattr(self.source, "rereads", False))
 
 
 @dataclass
@@ -71,28 +63,49 @@ class _Tally:
     tokens: NDArray[np.float64] = field(default_factory=lambda: np.zeros(len(STEPS)))
 
 
-def write_piece(job: WriteJob, index: int) -> dict[str, Any]:
+def write_shards(ingest: Ingest, pieces: Sequence[Piece], n_words: int, *, knows_words: bool) -> list[Record]:
+    """The step: pieces become shards over the words chosen, without the documents that are left out."""
+    settings = ingest.settings
+    context = WriteContext(
+        ingest.source,
+        ingest.folder,
+        settings.curation,
+        ShardLimits(settings.tokens_per_shard),
+        n_words,
+        knows_words,
+    )
+    return ingest.run("write", write_piece, context, [piece.nonzeros for piece in pieces], "nonzeros")
+
+
+def renumber_shards(ingest: Ingest, pieces: Sequence[Piece], used: NDArray[np.bool_]) -> list[Record]:
+    """The step that follows if some words are in no document kept: the shards again, over the ``used`` ones."""
+    np.save(ingest.folder.new_ids, (np.cumsum(used) - 1).astype(np.int32))
+    sizes = [piece.nonzeros for piece in pieces]
+    return ingest.run("renumber", renumber_piece, ingest.folder, sizes, "nonzeros")
+
+
+def write_piece(context: WriteContext, index: int) -> Record:
     """Task: write the shards of a piece. One pass over its bags."""
-    piece = job.work.load_piece(index)
-    directory = job.work.written / f"{index:05d}"
+    piece = context.folder.load_piece(index)
+    directory = context.folder.written / f"{index:05d}"
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    new_ids = _new_ids(job, piece)
-    writer = ShardWriter(directory, job.n_words, job.limits)
+    new_ids = _new_ids(context, piece)
+    writer = ShardWriter(directory, context.n_words, context.limits)
     tally, ordinal = _Tally(), 0
-    repeats = job.work.load_repeats(index)
+    repeats = context.folder.load_repeats(index)
     try:
-        first_rows = np.load(job.work.root / "first_rows.npy", mmap_mode="r")
-        for held in piece_batches(job, piece):
+        first_rows = np.load(context.folder.first_rows, mmap_mode="r")
+        for held in piece_batches(context.source, context.folder, piece):
             batch = held.batch
             steps = np.zeros(batch.n_documents, np.int8)
             for step, ordinals in repeats.items():
-                steps[_within(ordinals, ordinal, batch.n_documents)] = STEPS.index(step)
-            documents = _documents(batch, new_ids, steps, int(first_rows[held.unit]), job.curation, tally)
+                steps[within(ordinals, ordinal, batch.n_documents)] = STEPS.index(step)
+            documents = _documents(batch, new_ids, steps, int(first_rows[held.unit]), context.curation, tally)
             if documents.n_documents:
                 writer.write(documents)
             ordinal += batch.n_documents
-        _require_all(job, piece, ordinal)
+        _require_all(context, piece, ordinal)
         shards = writer.close()
     finally:
         writer.abort()
@@ -110,68 +123,23 @@ def write_piece(job: WriteJob, index: int) -> dict[str, Any]:
     }
 
 
-def _require_all(job: WriteJob, piece: Piece, seen: int) -> None:
+def _require_all(context: WriteContext, piece: Piece, seen: int) -> None:
     """A stream of bags that was cut between two batches looks whole."""
     if seen == piece.documents:
         return
-    if not job.rereads:
-        raise damaged(job.work.piece(piece.group, piece.number).with_suffix(".bags"))
-    path = next(iter(job.work.load_units(piece.group).values())).path
+    if not rereads(context.source):
+        raise damaged(context.folder.piece(piece.group, piece.number).with_suffix(".bags"))
+    path = next(iter(context.folder.load_units(piece.group).values())).path
     raise InputError(f"{path}: it was changed while it was read; run the same command again")
 
 
-def piece_batches(job: WriteJob, piece: Piece) -> Iterator[UnitBatch]:
-    """The good documents of a piece, as the first pass saw them."""
-    if not job.rereads:
-        yield from read_bags(job.work.piece(piece.group, piece.number))
-        return
-    for number, unit in job.work.load_units(piece.group).items():
-        for batch in job.source.read(unit, BadRecords("quarantine", unit, job.source.place)):
-            if batch.n_documents:
-                yield UnitBatch(number, batch)
-
-
-def save_repeated(job: WriteJob, index: int, ordinals: NDArray[np.int64]) -> None:
-    """Keep aside the documents of a piece that repeat an id.
-
-    What is kept of such a document is its id and its words with their counts, before any are left out.
-    """
-    piece = job.work.load_piece(index)
-    units = job.work.load_units(piece.group)
-    words = _words(job, piece)
-    rows, first = [], 0
-    for held in piece_batches(job, piece):
-        batch, unit = held.batch, units[held.unit]
-        for i in _within(ordinals, first, batch.n_documents).tolist():
-            low, high = batch.indptr[i], batch.indptr[i + 1]
-            names = words.take(pa.array(batch.codes[low:high].astype(np.int64))).to_pylist()
-            bag = dict(zip(names, batch.counts[low:high].tolist(), strict=True))
-            record = {"document_id": batch.document_id[i].as_py(), "words": bag}
-            data = json.dumps(record, ensure_ascii=False).encode()
-            row = job.source.first_row(unit) + int(batch.rows[i])
-            rows.append({"file": unit.path, "row": row, "reason": REPEATED_ID, "record": data})
-        first += batch.n_documents
-    target = job.work.root / f"repeated-{index:05d}.bad"
-    pq.write_table(pa.Table.from_pylist(rows, QUARANTINE_SCHEMA), target)
-
-
-def _words(job: WriteJob, piece: Piece) -> Any:
-    """Arrow array of the words by code."""
-    if job.knows_words:
-        return pa.array(job.source.vocabulary, pa.string())
-    table = read_table(job.work.piece(piece.group, piece.number).with_suffix(".words"))
-    words = np.full(int(pc.max(table.column("code")).as_py() or 0) + 1, "", object)
-    words[np.asarray(table.column("code"))] = table.column("word").to_pylist()
-    return pa.array(words, pa.string())
-
-
-def _new_ids(job: WriteJob, piece: Piece) -> NDArray[np.int32]:
+def _new_ids(context: WriteContext, piece: Piece) -> NDArray[np.int32]:
     """New word id by code, -1 for words left out."""
-    if job.knows_words:
-        known: NDArray[np.int32] = np.load(job.work.vocabulary.with_suffix(".npy"), mmap_mode="r")
+    if context.knows_words:
+        known: NDArray[np.int32] = np.load(context.folder.vocabulary.with_suffix(".npy"), mmap_mode="r")
         return known
-    table = read_table(job.work.piece(piece.group, piece.number).with_suffix(".words"))
-    chosen = read_table(job.work.vocabulary.with_suffix(".arrow")).column("word").combine_chunks()
+    table = read_table(context.folder.piece(piece.group, piece.number).with_suffix(".words"))
+    chosen = read_table(context.folder.vocabulary.with_suffix(".arrow")).column("word").combine_chunks()
     found = pc.index_in(table.column("word").combine_chunks(), value_set=chosen).fill_null(-1)
     codes = np.asarray(table.column("code"))
     new_ids = np.full(int(codes.max(initial=-1)) + 1, -1, np.int32)
@@ -230,7 +198,37 @@ def _order(rows: NDArray[Any], ids: NDArray[np.int32]) -> NDArray[np.int64] | No
     return order
 
 
-def _within(ordinals: NDArray[np.int64], first: int, count: int) -> NDArray[np.int64]:
-    """Those of sorted ordinals that fall in a batch, from the batch's start."""
-    low, high = np.searchsorted(ordinals, [first, first + count])
-    return ordinals[low:high] - first
+@dataclass(frozen=True, eq=False)
+class Totals:
+    """(N,) document frequencies (int64) and term counts (float64) over the documents kept."""
+
+    document_frequency: NDArray[np.int64]
+    term_count: NDArray[np.float64]
+
+    def take(self, used: NDArray[np.bool_]) -> Totals:
+        """Those of the masked words."""
+        return Totals(self.document_frequency[used], self.term_count[used])
+
+
+def sum_counts(folder: IngestFolder, n_pieces: int, n_words: int) -> Totals:
+    """Counts over all pieces, added in their order."""
+    document_frequency, term_count = np.zeros(n_words, np.int64), np.zeros(n_words)
+    for index in range(n_pieces):
+        with np.load(folder.written / f"{index:05d}" / "counts.npz") as counts:
+            document_frequency[counts["ids"]] += counts["document_frequency"]
+            term_count[counts["ids"]] += counts["term_count"]
+    return Totals(document_frequency, term_count)
+
+
+def renumber_piece(folder: IngestFolder, index: int) -> Record:
+    """Task: write the shards of a piece again with ids that leave no gap for unused words."""
+    new_ids = np.load(folder.new_ids, mmap_mode="r")
+    directory = folder.renumbered / f"{index:05d}"
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    source = folder.written / f"{index:05d}"
+    shards = [
+        renumber_shard(entry, source / entry.name, directory / entry.name, new_ids)
+        for entry in map(ShardEntry.model_validate, folder.records("write").read(index)["shards"])
+    ]
+    return {"shards": [shard.model_dump(mode="json") for shard in shards]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,13 +14,38 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import dask
+from dask.delayed import Delayed
 
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.jobs.cluster import losses_in_one_line, running_scheduler, worker_threads
+from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.performance import LOCAL_SCHEDULERS, reported, require_report
 
 #: Of addresses that distributed understands.
 ADDRESS_SCHEMES = ("tcp", "tls", "ucx", "ws", "wss")
+
+
+@dataclass(frozen=True)
+class Executor:
+    """A scheduler at work: it runs what is given to it until the block that it lives for ends.
+
+    Attributes
+    ----------
+    arguments
+        Of ``dask.compute``.
+    tasks_at_once
+        How many it runs at a time.
+    listener
+        Told how the work goes on.
+    """
+
+    arguments: Mapping[str, Any]
+    tasks_at_once: int
+    listener: Listener = silent
+
+    def compute(self, tasks: Delayed) -> None:
+        """Run tasks. Their order is the graph's own: fusing a chain would hide parts from other workers."""
+        dask.compute(tasks, optimize_graph=False, **self.arguments)
 
 
 @dataclass(frozen=True)
@@ -78,27 +103,47 @@ class Execution:
             return 1
         return self.workers or os.cpu_count() or 1
 
-    def tasks_at_once(self, arguments: Mapping[str, Any]) -> int:
-        """Tasks that run at once on what ``runner`` gave: threads of a cluster's workers, or ``workers`` if more.
-
-        A cluster that is to grow has few workers when a job begins.
-        """
-        if isinstance(arguments["scheduler"], str):
-            return self.concurrency
-        return max(self.workers or 1, worker_threads(arguments["scheduler"]))
-
     @contextmanager
-    def runner(self) -> Iterator[dict[str, Any]]:
-        """Yield the keyword arguments for ``dask.compute``; pools and clusters live for the block.
+    def executor(
+        self, listener: Listener = silent, *, on_bad_input: Callable[[], None] | None = None
+    ) -> Iterator[Executor]:
+        """Yield what runs jobs for the block; its pools and clusters end with it.
+
+        Parameters
+        ----------
+        listener
+            Told how the jobs go on.
+        on_bad_input
+            Called after an ``InputError`` of the block, when no task runs any more: mending the input makes it another
+            one, so what was done of this one is of no use, and is removed here.
 
         Raises
         ------
         InputError
             If a running scheduler does not answer, has no workers, or they have other versions (see
-            ``running_scheduler``), or a performance report cannot be had of it.
+            ``running_scheduler``), or a performance report cannot be had of it; without ``on_bad_input``.
         StoreError
             If worker processes or the cluster are lost; what is committed stays.
         """
+        ready = False
+        try:
+            with self._arguments() as arguments:
+                ready = True
+                yield Executor(arguments, self._tasks_at_once(arguments), listener)
+        except InputError:
+            if ready and on_bad_input is not None:
+                on_bad_input()
+            raise
+
+    def _tasks_at_once(self, arguments: Mapping[str, Any]) -> int:
+        """On a cluster the threads of its workers, or ``workers`` if more: one that is to grow has few at first."""
+        if isinstance(arguments["scheduler"], str):
+            return self.concurrency
+        return max(self.workers or 1, worker_threads(arguments["scheduler"]))
+
+    @contextmanager
+    def _arguments(self) -> Iterator[dict[str, Any]]:
+        """Those of ``dask.compute``."""
         if self.scheduler == "synchronous":
             yield {"scheduler": "synchronous"}
         elif self.scheduler == "threads":

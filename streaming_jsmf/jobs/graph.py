@@ -14,7 +14,7 @@ Key: TypeAlias = tuple[str, int]
 
 
 class TaskGraph:
-    """Tasks that return tokens and wait for each other.
+    """Tasks that return tokens and may wait for each other.
 
     Keys are unique, so that two jobs on one scheduler do not take each other's results for their own. On a Dask
     dashboard tasks are grouped by the names of their functions.
@@ -23,10 +23,6 @@ class TaskGraph:
     def __init__(self) -> None:
         self._token = uuid.uuid4().hex
         self._tasks: dict[Key, Task] = {}
-
-    def __len__(self) -> int:
-        """Number of tasks."""
-        return len(self._tasks)
 
     def add(self, function: Callable[..., str], *arguments: Any, after: Sequence[Key] = ()) -> Key:
         """Add the call ``function(*arguments, *tokens)`` and return its key.
@@ -44,7 +40,13 @@ class TaskGraph:
         self._tasks[key] = Task(key, function, *arguments, *map(TaskRef, after))
         return key
 
-    def delayed(self, key: Key) -> Delayed:
-        """The token of a task, to be computed with all tasks that it waits for."""
+    def delayed(self, keys: Sequence[Key]) -> Delayed:
+        """What ends when all of these tasks have, to be computed with all that they wait for."""
         layer = f"graph-{self._token}"
-        return Delayed(key, HighLevelGraph({layer: self._tasks}, {layer: set()}), layer=layer)
+        end = keys[0] if len(keys) == 1 else self.add(_ended, after=keys)
+        return Delayed(end, HighLevelGraph({layer: self._tasks}, {layer: set()}), layer=layer)
+
+
+def _ended(*tokens: str) -> str:
+    """One result to compute: thousands at once would take Dask seconds to put together."""
+    return str(len(tokens))

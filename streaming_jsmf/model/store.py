@@ -25,8 +25,8 @@ from streaming_jsmf.storage.arrays import (
 from streaming_jsmf.storage.paths import (
     StorePath,
     child_names,
-    exists,
     is_free,
+    node_exists,
     store_path,
     store_written,
 )
@@ -130,12 +130,12 @@ def _write(
 
 def model_names(path: StorePath) -> list[str]:
     """Names (``k=5``, ...) of the models that ``fit`` wrote below ``path`` for several numbers of topics."""
-    names = [name for name in child_names(path, "k=") if exists(path / name / "zarr.json")]
+    names = [name for name in child_names(path, "k=") if node_exists(path / name)]
     return sorted(names, key=lambda name: (len(name), name))
 
 
 def _attributes(path: StorePath) -> dict[str, Any]:
-    if not exists(path / "zarr.json"):
+    if not node_exists(path):
         children = model_names(path)
         hint = f"; it holds models {', '.join(children)}" if children else ""
         raise InputError(f"{path}: no model is here{hint}")

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.documents import Documents
-from streaming_jsmf.simulation.truth import BATCHES, Law, generator, topic_rows
+from streaming_jsmf.corpus.records import Documents
+from streaming_jsmf.simulation.law import BATCHES, Law, generator, topic_rows
 
 BATCH_TOKENS = 1_000_000
 

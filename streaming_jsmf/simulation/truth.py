@@ -1,93 +1,42 @@
-"""The law that a simulated corpus is drawn from: its parameters, checked, and the topics drawn from them."""
+"""The truth of a simulated corpus: its topics, and ``truth.zarr``, a Zarr group that xarray opens with labels."""
 
 from __future__ import annotations
 
+import os
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import zarr
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.manifest import Json
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.simulation.law import Law, anchor_words, make_law, topic_rows, word_names
+from streaming_jsmf.storage.arrays import (
+    ArrayDigest,
+    create_group,
+    read_array,
+    read_attributes,
+    write_array,
+)
+from streaming_jsmf.storage.paths import fsync_directory, local_path
 
-DIRICHLET_MASS = 200.0  # sum of the topics' Dirichlet parameters where beta is not given
-ANCHOR_PROBABILITY = 0.01
-LONGEST_MEAN = 1_000_000
-MOST_WORDS = 2**31 - 1  # word ids are int32
+TRUTH_NAME = "truth.zarr"
+KIND, FORMAT_VERSION = "streaming_jsmf.truth", 1
 
-# Streams of random numbers under one seed: topics, anchors and batches never share one.
-TOPICS, ANCHORS, BATCHES = 0, 1, 2
-
-
-@dataclass(frozen=True)
-class Law:
-    """Parameters of latent Dirichlet allocation: small, picklable, and all that the documents depend on.
-
-    Parameters
-    ----------
-    n_words, n_topics
-        N and K.
-    mean_length
-        Mean of the Poisson law of document lengths.
-    alpha
-        K Dirichlet parameters of the topic shares of a document.
-    beta
-        Mean Dirichlet parameter of the topics; None: 200/N.
-    separable
-        Whether each topic has an anchor, a word of its own.
-    zipf
-        Exponent s with which the topics' parameters fall as 1 / rank^s; None: all are equal.
-    seed
-        Of all draws.
-
-    Raises
-    ------
-    InputError
-        For a parameter out of range.
-    """
-
-    n_words: int
-    n_topics: int
-    mean_length: float
-    alpha: tuple[float, ...]
-    beta: float | None
-    separable: bool
-    zipf: float | None
-    seed: int
-
-    def __post_init__(self) -> None:
-        fewest = self.n_topics + 1 if self.separable else 1
-        _require(
-            fewest <= self.n_words <= MOST_WORDS,
-            f"n_words is {self.n_words}; it must be at least 1, above n_topics when separable, below 2^31",
-        )
-        _require(
-            0 < self.mean_length <= LONGEST_MEAN,
-            f"mean_length is {self.mean_length}; it must be positive and at most a million",
-        )
-        _require(
-            self.beta is None or 0 < self.beta < np.inf,
-            f"beta is {self.beta}; it must be positive and finite",
-        )
-        _require(
-            self.zipf is None or 0 <= self.zipf < np.inf,
-            f"zipf is {self.zipf}; it must be finite and not negative",
-        )
-        _require(0 <= self.seed < 2**64, f"seed is {self.seed}; it must be in 0..2^64-1")
-
-    def settings(self) -> dict[str, Json]:
-        """The parameters as a flat table, for a manifest."""
-        return {
-            "simulated": "lda",
-            "n_topics": self.n_topics,
-            "mean_length": self.mean_length,
-            "alpha": " ".join(repr(value) for value in self.alpha),
-            "beta": self.beta,
-            "separable": self.separable,
-            "zipf": self.zipf,
-            "seed": self.seed,
-        }
+#: Dimensions and meaning of each array; the names are those of a model store.
+_VARIABLES = {
+    "word": (("word",), "vocabulary"),
+    "topic": (("topic",), "topic number"),
+    "topic_": (("topic_",), "topic number, second axis of topic_topic"),
+    "word_topic": (("word", "topic"), "p(word | topic); columns sum to 1"),
+    "alpha": (("topic",), "Dirichlet prior of the topic shares of a document"),
+    "topic_topic": (("topic", "topic_"), "E[theta theta'] of the prior; entries sum to 1"),
+    "anchors": (("topic",), "word id that only this topic uses"),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,27 +113,6 @@ def simulate_truth(
     return truth_of(make_law(n_words, n_topics, mean_length, alpha, beta, separable, zipf, seed))
 
 
-def make_law(
-    n_words: int,
-    n_topics: int,
-    mean_length: float,
-    alpha: float | Sequence[float] | None,
-    beta: float | None,
-    separable: bool,
-    zipf: float | None,
-    seed: int,
-) -> Law:
-    """The law for the arguments of ``simulate_truth``.
-
-    Raises
-    ------
-    InputError
-        For sizes and parameters out of range.
-    """
-    prior = _prior(n_topics, alpha)
-    return Law(n_words, n_topics, float(mean_length), prior, beta, separable, zipf, seed)
-
-
 def truth_of(law: Law) -> Truth:
     """Draw the topics of a law. Memory: 16 N K bytes."""
     by_topic = topic_rows(law)
@@ -192,54 +120,97 @@ def truth_of(law: Law) -> Truth:
     return Truth(np.ascontiguousarray(by_topic.T), np.array(law.alpha), anchors, law.seed, law.mean_length)
 
 
-def topic_rows(law: Law) -> NDArray[np.float64]:
-    """(K, N) float64; p(word given topic), rows sum to 1. Memory: 8 N K bytes."""
-    ranks = np.arange(1, law.n_words + 1, dtype=np.float64)
-    weight = np.ones(law.n_words) if law.zipf is None else ranks**-law.zipf
-    mass = DIRICHLET_MASS if law.beta is None else law.beta * law.n_words
-    by_topic = generator(law.seed, TOPICS).standard_gamma(
-        weight * (mass / weight.sum()), size=(law.n_topics, law.n_words)
+def write_truth(path: Path, truth: Truth) -> None:
+    """Write a truth store at ``path``, whose parent exists; the same bytes for the same truth.
+
+    The attributes hold seed, mean length and the digest of each array. Memory: one chunk of 16 MiB, and N words.
+    """
+    create_group(path, {})
+    digests = {}
+    for name, values in _arrays(truth).items():
+        dimensions, meaning = _VARIABLES[name]
+        written = write_array(path, name, values, dimensions, {"long_name": meaning}, compress=True)
+        digests[name] = written.fields()
+    # Last: a store whose attributes name its arrays is whole.
+    attributes = {
+        "kind": KIND,
+        "format_version": FORMAT_VERSION,
+        "seed": truth.seed,
+        "mean_length": truth.mean_length,
+        "digests": digests,
+    }
+    zarr.open_group(store=str(path), mode="r+").update_attributes(attributes)
+
+
+def commit_truth(work: Path, path: Path, truth: Truth) -> None:
+    """Write a truth store in ``work`` and rename it to ``path``, on the same disk: all of it or nothing."""
+    attempt = work / f"truth-{uuid.uuid4().hex}"
+    write_truth(attempt, truth)
+    attempt.rename(path)
+    fsync_directory(path.parent)
+
+
+def read_truth(corpus: str | os.PathLike[str]) -> Truth:
+    """The truth of a simulated corpus, each array compared with its digest.
+
+    Parameters
+    ----------
+    corpus
+        Local directory of the corpus; its ``truth.zarr`` is read.
+
+    Raises
+    ------
+    InputError
+        If the directory holds no truth, or one of an unknown format version.
+    StoreError
+        If an array is missing, truncated or altered; the message names it.
+    """
+    path = local_path(corpus, "a simulated corpus") / TRUTH_NAME
+    attributes = _checked_attributes(path)
+    digests = attributes["digests"]
+    wanted = [name for name in ("word_topic", "alpha", "anchors") if name in digests]
+    arrays = {name: read_array(path, name, ArrayDigest.from_fields(digests[name])) for name in wanted}
+    return Truth(
+        arrays["word_topic"],
+        arrays["alpha"],
+        arrays.get("anchors"),
+        int(attributes["seed"]),
+        float(attributes["mean_length"]),
     )
-    # With a tiny beta all gammas of a topic can round to 0; the smallest float keeps it a distribution.
-    by_topic += np.finfo(np.float64).tiny
-    if law.separable:
-        by_topic[:, anchor_words(law)] = 0
-    by_topic /= by_topic.sum(axis=1, keepdims=True)
-    if law.separable:
-        by_topic *= 1 - ANCHOR_PROBABILITY
-        by_topic[np.arange(law.n_topics), anchor_words(law)] = ANCHOR_PROBABILITY
-    return by_topic
 
 
-def anchor_words(law: Law) -> NDArray[np.int64]:
-    """(K,) int64; the word of each topic of a separable law that no other topic uses."""
-    drawn = generator(law.seed, ANCHORS).choice(law.n_words, size=law.n_topics, replace=False)
-    return np.sort(drawn)
+def read_truth_words(corpus: str | os.PathLike[str]) -> NDArray[Any]:
+    """The words of the rows of ``word_topic`` of a truth, (N,) strings; errors as ``read_truth``."""
+    path = local_path(corpus, "a simulated corpus") / TRUTH_NAME
+    digests = _checked_attributes(path)["digests"]
+    return read_array(path, "word", ArrayDigest.from_fields(digests["word"]) if "word" in digests else None)
 
 
-def generator(seed: int, stream: int) -> np.random.Generator:
-    """A counter-based generator of its own for each seed and stream."""
-    return np.random.Generator(np.random.Philox(key=np.array([seed, stream], np.uint64)))
+def _arrays(truth: Truth) -> dict[str, NDArray[Any]]:
+    n_words, n_topics = truth.word_topic.shape
+    numbers = np.arange(n_topics, dtype=np.int64)
+    arrays: dict[str, NDArray[Any]] = {
+        "word": np.array(word_names(n_words), dtype=object),
+        "topic": numbers,
+        "topic_": numbers,
+        "word_topic": truth.word_topic,
+        "alpha": truth.alpha,
+        "topic_topic": truth.topic_topic,
+    }
+    return arrays if truth.anchors is None else {**arrays, "anchors": truth.anchors}
 
 
-def word_names(n_words: int) -> list[str]:
-    """The N words: w0, w1, ... with leading zeros, so that their order is that of the ids."""
-    width = len(str(n_words - 1))
-    return [f"w{i:0{width}d}" for i in range(n_words)]
-
-
-def _prior(n_topics: int, alpha: float | Sequence[float] | None) -> tuple[float, ...]:
-    _require(n_topics >= 1, f"n_topics is {n_topics}; it must be at least 1")
-    given = np.asarray(1.0 / n_topics if alpha is None else alpha, dtype=np.float64)
-    if given.ndim > 1 or given.size not in (1, n_topics):
+def _checked_attributes(path: Path) -> dict[str, Any]:
+    if not (path / "zarr.json").exists():
+        raise InputError(f"{path}: no truth is here; give the directory of a corpus that simulate wrote")
+    attributes = read_attributes(path)
+    missing = {"kind", "format_version", "seed", "mean_length", "digests"} - attributes.keys()
+    if missing or not {"word_topic", "alpha"} <= set(attributes["digests"]):
+        lacking = ", ".join(sorted(missing)) or "arrays"
+        raise StoreError(f"{path}/zarr.json: metadata lack {lacking}; simulate the corpus again")
+    if (attributes["kind"], attributes["format_version"]) != (KIND, FORMAT_VERSION):
         raise InputError(
-            f"alpha has {given.size} values; give one number or one for each of {n_topics} topics"
+            f"{path}: {attributes['kind']} of format version {attributes['format_version']}; "
+            f"this release reads {KIND} of version {FORMAT_VERSION}"
         )
-    prior = np.broadcast_to(given, (n_topics,))
-    _require(bool((np.isfinite(prior) & (prior > 0)).all()), "alpha must be positive and finite")
-    return tuple(prior.tolist())
-
-
-def _require(holds: bool, message: str) -> None:
-    if not holds:
-        raise InputError(message)
+    return attributes

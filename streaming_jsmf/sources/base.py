@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.documents import Counts
+from streaming_jsmf.corpus.records import Counts
 from streaming_jsmf.errors import InputError
 
 OnBadRecord = Literal["fail", "quarantine"]

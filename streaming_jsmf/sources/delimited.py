@@ -9,9 +9,9 @@ import csv
 from collections.abc import Iterable
 from typing import Any
 
+from streaming_jsmf.errors import first_line
 from streaming_jsmf.sources import limits
 from streaming_jsmf.sources.records import BadValue, decode
-from streaming_jsmf.storage.files import first_line
 
 QUOTE = '"'
 

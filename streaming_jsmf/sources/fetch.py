@@ -19,8 +19,8 @@ from urllib.parse import urlsplit
 import pooch
 import requests
 
-from streaming_jsmf.errors import InputError
-from streaming_jsmf.storage.files import first_line, normalise, sha256_of
+from streaming_jsmf.errors import InputError, first_line
+from streaming_jsmf.storage.paths import normalise, sha256_of
 
 TIMEOUT = pooch.downloaders.DEFAULT_TIMEOUT  # seconds without a byte from the server; ftp has none of itself
 _CHUNK = 1 << 20  # bytes

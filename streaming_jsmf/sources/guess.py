@@ -17,7 +17,7 @@ from streaming_jsmf.sources.registry import ReaderName
 from streaming_jsmf.sources.streams import UnreadableError, bare_suffix, open_parquet_source, open_stream
 from streaming_jsmf.sources.text.folder import is_archive
 from streaming_jsmf.sources.text.reader import CSV_SUFFIXES, JSON_SUFFIXES
-from streaming_jsmf.storage.files import AnyPath, exists, is_file, join, normalise
+from streaming_jsmf.storage.paths import AnyPath, exists, is_file, join, normalise
 
 _BY_SUFFIX: dict[str, ReaderName] = {".npz": "npz", ".mtx": "matrix-market", ".h5ad": "h5ad"}
 _ASK = "say which reader with --reader"

@@ -7,8 +7,8 @@ from typing import Any
 
 import fsspec
 
-from streaming_jsmf.errors import InputError
-from streaming_jsmf.storage.files import AnyPath, first_line, is_url, normalise
+from streaming_jsmf.errors import InputError, first_line
+from streaming_jsmf.storage.paths import AnyPath, is_url, normalise
 
 _WILDCARDS = "*?["
 

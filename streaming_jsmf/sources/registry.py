@@ -11,7 +11,6 @@ from pydantic import ValidationError
 
 from streaming_jsmf.corpus.format import PARQUET_SUFFIXES
 from streaming_jsmf.corpus.manifest import Json
-from streaming_jsmf.corpus.stop_words import ENGLISH, NONE
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.sources.base import Source
 from streaming_jsmf.sources.counts.bags import BagOptions, BagSource
@@ -27,7 +26,8 @@ from streaming_jsmf.sources.tables.triples import TriplesOptions, TriplesSource
 from streaming_jsmf.sources.text.folder import TextFilesOptions, TextFilesSource, is_archive
 from streaming_jsmf.sources.text.options import TextOptions, TokenOptions
 from streaming_jsmf.sources.text.reader import CSV_SUFFIXES, JSON_SUFFIXES, TextSource
-from streaming_jsmf.storage.files import AnyPath, is_file, join, normalise
+from streaming_jsmf.storage.paths import AnyPath, is_file, join, normalise
+from streaming_jsmf.tokens.stop_words import ENGLISH, NONE
 from streaming_jsmf.tokens.tokenizer import Tokenizer
 from streaming_jsmf.validation import Strict, explain
 

@@ -19,7 +19,8 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streaming_jsmf.storage.files import file_size, first_line, open_file
+from streaming_jsmf.errors import first_line
+from streaming_jsmf.storage.paths import file_size, open_file
 
 
 class UnreadableError(Exception):

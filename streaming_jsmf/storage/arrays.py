@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,13 @@ from typing import Any
 import numpy as np
 import zarr
 from numpy.typing import NDArray
+from upath import UPath
+from zarr.abc.store import ByteRequest
+from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
+from zarr.storage import FsspecStore
 
-from streaming_jsmf.errors import StoreError
-from streaming_jsmf.storage.objects import ObjectStore
+from streaming_jsmf.errors import StoreError, first_line
+from streaming_jsmf.storage.objects import reaching
 from streaming_jsmf.storage.paths import StorePath
 
 #: Bytes of a chunk before compression: large enough for object stores, small enough to read a panel of words.
@@ -212,3 +217,40 @@ def _altered(place: StorePath, remedy: str) -> StoreError:
     return StoreError(
         f"{place}: values differ from the committed digest (a chunk is missing or altered); {remedy}"
     )
+
+
+class ObjectStore(FsspecStore):
+    """Zarr's store on fsspec; a failing file system is told from a damaged array."""
+
+    @classmethod
+    def at(cls, path: UPath) -> ObjectStore:
+        """The store whose root is ``path``."""
+        # By the URL: zarr needs an instance of the file system that belongs to its own event loop.
+        return cls.from_url(str(path), storage_options={**path.storage_options})  # type: ignore[return-value]
+
+    async def get(
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """Read an object, or None."""
+        with reaching(f"{self.path}/{key}"):
+            return await super().get(key, prototype, byte_range)
+
+    async def set(self, key: str, value: Buffer, byte_range: tuple[int, int] | None = None) -> None:
+        """Write an object."""
+        try:
+            with reaching(f"{self.path}/{key}"):
+                await super().set(key, value, byte_range)
+        except FileNotFoundError as error:
+            raise StoreError(f"{self.path}/{key}: cannot be written ({first_line(error)})") from error
+
+    async def exists(self, key: str) -> bool:
+        """Whether there is an object; Zarr asks for metadata only, and one small read is cheaper than a listing."""
+        return await self.get(key, default_buffer_prototype()) is not None
+
+    async def delete_dir(self, prefix: str) -> None:
+        """Delete all objects below a prefix: a listing, and a request if there are any."""
+        place = f"{self.path}/{prefix}".rstrip("/")
+        with suppress(FileNotFoundError), reaching(place):
+            names = await self.fs._find(place)
+            if names:
+                await self.fs._rm(names)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from os import PathLike
+from typing import Any
 
+import fsspec
 from upath import UPath
-from zarr.abc.store import ByteRequest
-from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
-from zarr.storage import FsspecStore
 
-from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError
+from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError, first_line
 
 #: Its presence without a ``zarr.json`` beside it means: begun by us, never finished.
 MARK = ".unfinished"
@@ -26,6 +26,23 @@ ROOT = "zarr.json"
 
 #: The option of every fsspec file system that makes it ask again each time.
 _UNCACHED = "use_listings_cache"
+
+
+def file_system(path: str | PathLike[str] | UPath) -> tuple[Any, str]:
+    """fsspec's file system of a URL, with the options of a ``UPath``, and the path inside it.
+
+    Raises
+    ------
+    InputError
+        If the scheme is unknown or its package missing.
+    """
+    if isinstance(path, UPath):
+        return path.fs, path.path
+    try:
+        fs, inner = fsspec.core.url_to_fs(str(path))
+    except (ValueError, ImportError) as error:
+        raise InputError(f"cannot open {path}: {first_line(error)}") from error
+    return fs, str(inner)
 
 
 def open_url(place: str | UPath, what: str) -> UPath:
@@ -54,14 +71,14 @@ def open_url(place: str | UPath, what: str) -> UPath:
         # Made when first asked for, and only then the package of the scheme is looked for.
         _ = path.fs
     except (ValueError, ImportError, NotImplementedError, TypeError) as error:
-        raise InputError(f"{url}: cannot be opened ({_line(error)})") from error
+        raise InputError(f"{url}: cannot be opened ({first_line(error)})") from error
     if not path.name:
         raise InputError(f"{url}: names no more than a bucket; give {what} a name in it")
     try:
         path.exists()
     except Exception as error:
         raise InputError(
-            f"{url}: does not answer ({_line(error)}); check address, credentials and network"
+            f"{url}: does not answer ({first_line(error)}); check address, credentials and network"
         ) from error
     return path
 
@@ -82,7 +99,7 @@ def reaching(place: object) -> Iterator[None]:
     except Exception as error:
         # Each package has errors of its own; the store itself is sound, so the same command goes on later.
         raise StoreError(
-            f"{place}: the object store failed ({_line(error)}); run the same command again once it answers"
+            f"{place}: the object store failed ({first_line(error)}); run the same command again once it answers"
         ) from error
 
 
@@ -98,14 +115,15 @@ def put(path: UPath, data: bytes) -> None:
         with reaching(path):
             path.fs.pipe_file(path.path, data)
     except FileNotFoundError as error:
-        raise StoreError(f"{path}: cannot be written ({_line(error)}); is the bucket there?") from error
+        raise StoreError(f"{path}: cannot be written ({first_line(error)}); is the bucket there?") from error
 
 
-def get(path: UPath) -> bytes:
+def get(path: str | PathLike[str] | UPath) -> bytes:
     """Read one object; ``FileNotFoundError`` if there is none, ``StoreError`` if it cannot be read."""
+    fs, inner = file_system(path)
     with reaching(path):
         # From its first byte: without a range some packages ask for the size before.
-        return bytes(path.fs.cat_file(path.path, start=0))
+        return bytes(fs.cat_file(inner, start=0))
 
 
 def has(path: UPath) -> bool:
@@ -190,7 +208,9 @@ def written_in_place(target: UPath, *, overwrite: bool) -> Iterator[UPath]:
         with reaching(target):
             target.fs.pipe_file((target / MARK).path, b"")
     except FileNotFoundError as error:
-        raise InputError(f"{target}: cannot be written ({_line(error)}); make the bucket first") from error
+        raise InputError(
+            f"{target}: cannot be written ({first_line(error)}); make the bucket first"
+        ) from error
     try:
         yield target
         delete(target / MARK)
@@ -199,44 +219,3 @@ def written_in_place(target: UPath, *, overwrite: bool) -> Iterator[UPath]:
         with suppress(StoreError):
             delete_store(target)
         raise
-
-
-class ObjectStore(FsspecStore):
-    """Zarr's store on fsspec; a failing file system is told from a damaged array."""
-
-    @classmethod
-    def at(cls, path: UPath) -> ObjectStore:
-        """The store whose root is ``path``."""
-        # By the URL: zarr needs an instance of the file system that belongs to its own event loop.
-        return cls.from_url(str(path), storage_options={**path.storage_options})  # type: ignore[return-value]
-
-    async def get(
-        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
-    ) -> Buffer | None:
-        """Read an object, or None."""
-        with reaching(f"{self.path}/{key}"):
-            return await super().get(key, prototype, byte_range)
-
-    async def set(self, key: str, value: Buffer, byte_range: tuple[int, int] | None = None) -> None:
-        """Write an object."""
-        try:
-            with reaching(f"{self.path}/{key}"):
-                await super().set(key, value, byte_range)
-        except FileNotFoundError as error:
-            raise StoreError(f"{self.path}/{key}: cannot be written ({_line(error)})") from error
-
-    async def exists(self, key: str) -> bool:
-        """Whether there is an object; Zarr asks for metadata only, and one small read is cheaper than a listing."""
-        return await self.get(key, default_buffer_prototype()) is not None
-
-    async def delete_dir(self, prefix: str) -> None:
-        """Delete all objects below a prefix: a listing, and a request if there are any."""
-        place = f"{self.path}/{prefix}".rstrip("/")
-        with suppress(FileNotFoundError), reaching(place):
-            names = await self.fs._find(place)
-            if names:
-                await self.fs._rm(names)
-
-
-def _line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,13 +1,22 @@
-"""Writing so that a reader sees all of it or nothing: local directories, and stores behind URLs."""
+"""Local files and objects behind URLs: how they are named, opened, listed, read and written.
+
+What is read only, a source or a corpus, is named by a string (``normalise``): an absolute local path or any URL that
+fsspec knows, also a chain such as ``zip://a.csv::b.zip``; so it stands in manifests, messages and tasks. A store, which
+is written, too, is a ``StorePath`` (``store_path``), which knows ``/``. All that reads takes both.
+
+A reader of a store sees all of a write or nothing, and what does not answer is an error. Of a source it is not there.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedIOBase
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import unquote
@@ -17,9 +26,173 @@ from upath import UPath
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.storage import objects as object_store
 
+#: How a user names a file or directory: a local path, or a URL as a string.
+AnyPath: TypeAlias = str | os.PathLike[str]
+
 #: Where a store is: a local directory, or what a URL stands for. One that is not a ``Path`` has no directories and
 #: no rename; its files go through the functions here.
 StorePath: TypeAlias = Path | UPath
+
+_LOCAL_SCHEMES = ("file://", "local://")
+
+
+def is_url(path: AnyPath | UPath) -> bool:
+    """Whether ``path`` is reached through fsspec rather than on the local disk."""
+    text = str(path)
+    return "://" in text and not text.startswith(_LOCAL_SCHEMES)
+
+
+def normalise(path: AnyPath) -> str:
+    """An absolute local path, or the URL without its last slash.
+
+    Absolute, so that a task on another process or with another working directory opens the same file.
+    """
+    text = _without_scheme(os.fspath(path))
+    return text.rstrip("/") if is_url(text) else str(Path(text).expanduser().absolute())
+
+
+def join(root: str, name: str) -> str:
+    """Path of ``name`` (posix, relative) under ``root``, a path made by ``normalise``."""
+    return f"{root}/{name}" if is_url(root) else str(Path(root) / name)
+
+
+def store_path(path: AnyPath | UPath, what: str = "a store") -> StorePath:
+    """Where a user's path or URL of a store points to. A URL is asked once whether it answers.
+
+    Raises
+    ------
+    InputError
+        If it is a URL that cannot be opened or does not answer, or names no more than a bucket.
+    """
+    if isinstance(path, Path):
+        return path
+    text = str(path)
+    if is_url(text):
+        return object_store.open_url(path if isinstance(path, UPath) else text.rstrip("/"), what)
+    if text.startswith("file:") and not text.startswith(_LOCAL_SCHEMES):
+        raise InputError(f"{text}: {what} must be a path or a URL; write file:///...")
+    return Path(_without_scheme(text))
+
+
+def local_path(path: AnyPath | UPath, what: str) -> Path:
+    """As ``store_path``, for what cannot be behind a URL.
+
+    Raises
+    ------
+    InputError
+        If it is a URL.
+    """
+    if is_url(path):
+        raise InputError(f"{path}: {what} must be a local directory; give a path without a scheme")
+    local = store_path(path, what)
+    assert isinstance(local, Path), "no URL"
+    return local
+
+
+def _without_scheme(text: str) -> str:
+    for scheme in _LOCAL_SCHEMES:
+        if text.startswith(scheme):
+            return unquote(text.removeprefix(scheme))
+    return text
+
+
+def _on_disk(path: AnyPath | UPath) -> Path | None:
+    """The local path; None for what is behind a URL."""
+    if isinstance(path, Path):
+        return path
+    return None if is_url(path) else Path(_without_scheme(str(path)))
+
+
+@contextmanager
+def open_file(path: AnyPath | UPath) -> Iterator[BufferedIOBase]:
+    """A binary stream on a local file, without Python code in between, or on what a URL stands for.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is none; other errors of reading as the system or the package of the URL raises them.
+    InputError
+        If the scheme of a URL is unknown or its package missing.
+    """
+    local = _on_disk(path)
+    if local is not None:
+        with local.open("rb") as stream:
+            yield stream
+    else:
+        fs, inner = object_store.file_system(path)
+        with fs.open(inner, "rb") as stream:
+            yield stream
+
+
+def read_bytes(path: AnyPath | UPath) -> bytes:
+    """The whole of a file; errors as ``read_text``."""
+    local = _on_disk(path)
+    return local.read_bytes() if local is not None else object_store.get(path)
+
+
+def read_text(path: AnyPath | UPath) -> str:
+    """The whole of a small file, as UTF-8.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is none.
+    StoreError
+        If the object store fails.
+    """
+    return read_bytes(path).decode()
+
+
+def sha256_of(path: AnyPath) -> str:
+    """Hex SHA-256 of a file; reads it once, in pieces."""
+    with open_file(path) as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def exists(path: AnyPath) -> bool:
+    """Whether there is a file or a directory at ``path``."""
+    local = _on_disk(path)
+    if local is not None:
+        return local.exists()
+    fs, inner = object_store.file_system(path)
+    return bool(fs.exists(inner))
+
+
+def is_file(path: AnyPath) -> bool:
+    """Whether ``path`` is a file."""
+    local = _on_disk(path)
+    if local is not None:
+        return local.is_file()
+    fs, inner = object_store.file_system(path)
+    return bool(fs.isfile(inner))
+
+
+def file_size(path: AnyPath) -> int:
+    """Bytes of the file.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is none.
+    """
+    local = _on_disk(path)
+    if local is not None:
+        return local.stat().st_size
+    fs, inner = object_store.file_system(path)
+    return int(fs.info(inner)["size"])
+
+
+def file_names(directory: AnyPath) -> list[str]:
+    """Sorted names of the files right in a directory; empty when there is no such directory."""
+    folder = _on_disk(directory)
+    if folder is not None:
+        return sorted(p.name for p in folder.iterdir() if p.is_file()) if folder.is_dir() else []
+    fs, inner = object_store.file_system(directory)
+    if not fs.isdir(inner):
+        return []
+    fs.invalidate_cache(inner)  # a cached listing would hide shards written since
+    entries = fs.ls(inner, detail=True)
+    return sorted(e["name"].rstrip("/").rsplit("/", 1)[-1] for e in entries if e["type"] == "file")
 
 
 def fsync_directory(path: Path) -> None:
@@ -59,27 +232,10 @@ def write_bytes(path: StorePath, data: bytes) -> None:
     fsync_directory(path.parent)
 
 
-def read_bytes(path: StorePath) -> bytes:
-    """The whole of a file; errors as ``read_text``."""
-    return path.read_bytes() if isinstance(path, Path) else object_store.get(path)
-
-
-def read_text(path: StorePath) -> str:
-    """The whole of a small file of a store, as UTF-8.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is none.
-    StoreError
-        If the object store fails.
-    """
-    return read_bytes(path).decode()
-
-
-def exists(path: StorePath) -> bool:
-    """Whether a file is at ``path``, such as a ``zarr.json``; ``StoreError`` if an object store does not answer."""
-    return path.exists() if isinstance(path, Path) else object_store.has(path)
+def node_exists(path: StorePath) -> bool:
+    """Whether a Zarr group or array is at ``path``; ``StoreError`` if an object store does not answer."""
+    node = path / object_store.ROOT
+    return node.exists() if isinstance(node, Path) else object_store.has(node)
 
 
 def is_free(path: StorePath) -> bool:
@@ -139,48 +295,6 @@ def remove_store(path: StorePath) -> None:
         object_store.delete_store(path)
 
 
-def is_url(path: str | os.PathLike[str] | UPath) -> bool:
-    """Whether ``path`` is reached through fsspec."""
-    text = str(path)
-    return "://" in text and not text.startswith(("file://", "local://"))
-
-
-def store_path(path: str | os.PathLike[str] | UPath, what: str = "a store") -> StorePath:
-    """Where a user's path or URL points to. A URL is asked once whether it answers.
-
-    Raises
-    ------
-    InputError
-        If it is a URL that cannot be opened or does not answer, or names no more than a bucket.
-    """
-    if isinstance(path, Path):
-        return path
-    text = str(path)
-    if is_url(text):
-        return object_store.open_url(path if isinstance(path, UPath) else text.rstrip("/"), what)
-    for scheme in ("file://", "local://"):
-        if text.startswith(scheme):
-            return Path(unquote(text.removeprefix(scheme)))
-    if text.startswith("file:"):
-        raise InputError(f"{text}: {what} must be a path or a URL; write file:///...")
-    return Path(text)
-
-
-def local_path(path: str | os.PathLike[str] | UPath, what: str) -> Path:
-    """As ``store_path``, for what cannot be behind a URL.
-
-    Raises
-    ------
-    InputError
-        If it is a URL.
-    """
-    if is_url(path):
-        raise InputError(f"{path}: {what} must be a local directory; give a path without a scheme")
-    local = store_path(path, what)
-    assert isinstance(local, Path), "no URL"
-    return local
-
-
 @contextmanager
 def directory_written_beside(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """Yield an empty directory beside ``target`` that takes its place when the block ends well.
@@ -224,27 +338,3 @@ def store_written(target: StorePath, *, overwrite: bool = False) -> Iterator[Sto
     else:
         with object_store.written_in_place(target, overwrite=overwrite) as place:
             yield place
-
-
-@contextmanager
-def sole_user(path: Path) -> Iterator[None]:
-    """Hold the lock file ``path`` while the block runs; the system lets go of it when the process ends, however.
-
-    Raises
-    ------
-    InputError
-        If another process holds it.
-    """
-    try:
-        import fcntl
-    except ImportError:  # no such locks there
-        yield
-        return
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise InputError(
-                f"{path.parent} is in use by another process; wait until it has ended"
-            ) from error
-        yield

@@ -13,11 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming_jsmf.corpus.stop_words import NONE, load_stop_words
-from streaming_jsmf.errors import InputError
-from streaming_jsmf.storage.files import first_line
+from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.tokens.lists import TokenLists, with_ngrams
 from streaming_jsmf.tokens.split import split_words
+from streaming_jsmf.tokens.stop_words import NONE, load_stop_words
 
 BuiltIn = Literal["arrow", "sklearn"]
 BUILT_IN: tuple[BuiltIn, ...] = ("arrow", "sklearn")

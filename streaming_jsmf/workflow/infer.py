@@ -21,7 +21,6 @@ from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.linalg.eigen import Eigenpairs
 from streaming_jsmf.linalg.simplex import HAVE_NUMBA
 from streaming_jsmf.model.store import Model, require_free_path, write_model
-from streaming_jsmf.moments.manifest import range_fingerprint
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.select import SelectedMoments, select_partitions
 from streaming_jsmf.rectification.result import Rectification
@@ -107,9 +106,9 @@ def _provenance(
         "engine": settings.engine,
         "moments": str(moments.path),
         "fingerprint": model_fingerprint(moments, settings),
-        "corpus_fingerprints": [entry["fingerprint"] for entry in moments.store.manifest["corpora"]],
-        "scan_settings": moments.store.manifest["settings"],
-        "settings_fingerprint": range_fingerprint(moments.store.manifest),
+        "corpus_fingerprints": [entry.fingerprint for entry in moments.store.manifest.corpora],
+        "scan_settings": moments.store.manifest.settings,
+        "settings_fingerprint": moments.store.manifest.range_key,
         "partitions": moments.partitions if isinstance(moments, SelectedMoments) else None,
         "versions": package_versions(),
         "stages": watch.stages,

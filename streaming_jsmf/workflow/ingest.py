@@ -11,11 +11,10 @@ from typing import Any
 from streaming_jsmf.corpus.curation import Curation
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
-from streaming_jsmf.corpus.stop_words import NONE
 from streaming_jsmf.corpus.write import Origin, free_target
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.run import IngestSettings, ingest_source
-from streaming_jsmf.ingestion.spec import CorpusSpec, load_spec
+from streaming_jsmf.ingestion import IngestSettings, ingest_source, load_spec
+from streaming_jsmf.ingestion.spec import CorpusSpec
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.sources.base import OnBadRecord
@@ -28,7 +27,8 @@ from streaming_jsmf.sources.registry import (
     default_stop_words,
     open_source,
 )
-from streaming_jsmf.storage.files import is_url, normalise
+from streaming_jsmf.storage.paths import is_url, normalise
+from streaming_jsmf.tokens.stop_words import NONE
 
 logger = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.events import Iteration, Listener
 from streaming_jsmf.jobs.memory import machine_memory
 from streaming_jsmf.linalg.eigen import Eigenpairs
-from streaming_jsmf.moments.cooccurrence import matrix_bytes
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.select import SelectedMoments
+from streaming_jsmf.moments.stages.cooccurrence import matrix_bytes
 from streaming_jsmf.rectification.alternating import alternating_projection, dykstra_projection
 from streaming_jsmf.rectification.diagonal import diagonal_completion
 from streaming_jsmf.rectification.enn import ENNOptions, epsilon_nonnegative

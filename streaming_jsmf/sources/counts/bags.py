@@ -10,18 +10,26 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.documents import BATCH_NONZEROS, ID_COLUMNS, document_ids, narrow_counts
 from streaming_jsmf.corpus.footer import check_columns, leaf_columns
 from streaming_jsmf.corpus.format import find_shards, find_vocabulary, open_corpus
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME
-from streaming_jsmf.corpus.records import Bags, Place, RecordError, checked_bags
+from streaming_jsmf.corpus.records import (
+    BATCH_NONZEROS,
+    ID_COLUMNS,
+    Bags,
+    Place,
+    RecordError,
+    checked_bags,
+    document_ids,
+    narrow_counts,
+)
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.sources.base import BadRecords, SourceBatch, Unit
 from streaming_jsmf.sources.parquet import parquet_first_row, parquet_place
 from streaming_jsmf.sources.records import as_json
 from streaming_jsmf.sources.streams import UnreadableError, open_parquet_source, size_of
-from streaming_jsmf.storage.files import exists, join, normalise
+from streaming_jsmf.storage.paths import exists, join, normalise
 from streaming_jsmf.validation import Strict
 
 #: (document, word) pairs of a unit: enough that a task is worth it, few enough that many can share the work.

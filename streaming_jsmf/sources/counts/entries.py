@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.documents import narrow_counts
-from streaming_jsmf.corpus.records import LARGEST_COUNT
+from streaming_jsmf.corpus.records import LARGEST_COUNT, narrow_counts
 from streaming_jsmf.sources import limits
 from streaming_jsmf.sources.base import BadRecords, SourceBatch
 from streaming_jsmf.sources.streams import UnreadableError

@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.sources import limits
 from streaming_jsmf.sources.base import BadRecords, SourceBatch, Unit
 from streaming_jsmf.sources.counts.matrix_rows import Rows, bags_of_rows, row_cuts, row_place, row_units
 from streaming_jsmf.sources.counts.word_lists import CountFiles, whole_file
 from streaming_jsmf.sources.streams import UnreadableError, open_raw
-from streaming_jsmf.storage.files import first_line, is_url
+from streaming_jsmf.storage.paths import is_url
 from streaming_jsmf.validation import Strict
 
 

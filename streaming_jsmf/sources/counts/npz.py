@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.sources import limits
 from streaming_jsmf.sources.base import BadRecords, SourceBatch, Unit
 from streaming_jsmf.sources.counts.matrix_rows import Rows, bags_of_rows, row_cuts, row_place, row_units
@@ -29,7 +29,6 @@ from streaming_jsmf.sources.counts.word_lists import (
     word_list,
 )
 from streaming_jsmf.sources.streams import DamagedError, UnreadableError, open_raw
-from streaming_jsmf.storage.files import first_line
 from streaming_jsmf.validation import Strict
 
 

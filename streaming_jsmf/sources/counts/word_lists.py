@@ -13,7 +13,7 @@ from streaming_jsmf.corpus.vocabulary import TEXT_NAMES, VOCABULARY_NAME, read_v
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.sources.base import Unit
 from streaming_jsmf.sources.streams import DamagedError, size_of
-from streaming_jsmf.storage.files import is_file, is_url, join, normalise
+from streaming_jsmf.storage.paths import is_file, is_url, join, normalise
 
 WORD_LISTS = (*TEXT_NAMES, VOCABULARY_NAME)
 

@@ -36,7 +36,7 @@ from streaming_jsmf.sources.tables.triples import (
     parquet_kind,
     word_keys,
 )
-from streaming_jsmf.storage.files import exists, is_url
+from streaming_jsmf.storage.paths import exists, is_url
 
 
 class RatingsOptions(Delimited):

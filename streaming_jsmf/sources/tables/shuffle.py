@@ -17,15 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.documents import Counts
-from streaming_jsmf.corpus.hashing import hash_values
-from streaming_jsmf.corpus.records import LARGEST_COUNT
-from streaming_jsmf.errors import StoreError
+from streaming_jsmf.corpus.records import LARGEST_COUNT, Counts
+from streaming_jsmf.errors import StoreError, first_line
 from streaming_jsmf.sources import limits
 from streaming_jsmf.sources.base import BadRecords, SourceBatch, Unit
+from streaming_jsmf.sources.hashing import hash_values
 from streaming_jsmf.sources.parquet import is_parquet
 from streaming_jsmf.sources.streams import UnreadableError, is_compressed, open_parquet_source
-from streaming_jsmf.storage.files import first_line
 
 BUCKET_BYTES = 64 << 20
 MAX_BUCKETS = 4096

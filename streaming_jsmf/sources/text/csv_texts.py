@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from streaming_jsmf.errors import first_line
 from streaming_jsmf.sources import limits
 from streaming_jsmf.sources.base import BadRecords, Unit
 from streaming_jsmf.sources.delimited import records_of
@@ -20,7 +21,6 @@ from streaming_jsmf.sources.streams import DamagedError, UnreadableError, open_s
 from streaming_jsmf.sources.text.batches import RecordBuffer, TextColumns, TextRecords, chosen_columns
 from streaming_jsmf.sources.text.json_texts import sound
 from streaming_jsmf.sources.text.options import TextOptions
-from streaming_jsmf.storage.files import first_line
 
 
 def csv_columns(path: str, delimiter: str, options: TextOptions) -> TextColumns:

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import pyarrow as pa
 from pydantic import AfterValidator
 
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.sources import limits
 from streaming_jsmf.sources.base import BadRecords, SourceBatch, Unit
 from streaming_jsmf.sources.listing import SourceFile, find_files, is_marker
@@ -25,7 +25,6 @@ from streaming_jsmf.sources.streams import DamagedError, open_raw, open_stream, 
 from streaming_jsmf.sources.text.batches import RESERVED_NAMES, RecordBuffer, TextColumns
 from streaming_jsmf.sources.text.options import Encoding, TokenOptions
 from streaming_jsmf.sources.text.reader import words_of
-from streaming_jsmf.storage.files import first_line
 from streaming_jsmf.tokens.tokenizer import Tokenizer
 
 #: Files of a folder for one task.

@@ -10,13 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from streaming_jsmf.errors import first_line
 from streaming_jsmf.sources.base import BadRecords, Unit
 from streaming_jsmf.sources.lines import BYTE_ORDER_MARK, lines_of, read_lines, text_of
 from streaming_jsmf.sources.records import BadValue, is_utf8
 from streaming_jsmf.sources.streams import DamagedError, UnreadableError, open_stream
 from streaming_jsmf.sources.text.batches import RecordBuffer, TextColumns, TextRecords, chosen_columns
 from streaming_jsmf.sources.text.options import TextOptions
-from streaming_jsmf.storage.files import first_line
 
 #: Records of the first file that decide the types of JSON's metadata.
 SAMPLE_RECORDS = 1000

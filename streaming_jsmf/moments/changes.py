@@ -6,18 +6,17 @@ interruption. So an interrupted change is finished by finishing the store.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.jobs.events import Listener, silent
-from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.lock import sole_writer
-from streaming_jsmf.moments.engine import Crew
-from streaming_jsmf.moments.finish import finish_stages
-from streaming_jsmf.moments.manifest import load_partitions, with_corpus, with_third_moment, without
-from streaming_jsmf.moments.scan import require_scan_memory
+from streaming_jsmf.moments.manifest import Manifest, with_corpus, with_third_moment, without
+from streaming_jsmf.moments.memory import require_scan_memory
+from streaming_jsmf.moments.partition import load_partitions
+from streaming_jsmf.moments.run import run_missing_stages
 from streaming_jsmf.moments.store import MomentsStore, read_store, replace_manifest
 from streaming_jsmf.storage.paths import StorePath
 
@@ -68,41 +67,40 @@ def _change_alone(
     mark: str | None,
 ) -> MomentsStore:
     store = read_store(path)
-    if names and not store.keeps_partitions:
+    if names and not store.manifest.keep_partitions:
         raise InputError(
             f"{path}: does not keep its partitions, so nothing can be taken out; scan what is to stay into another "
             "store (with --keep-partitions, to remove from that one later)"
         )
-    after = without(store.manifest, names) if names else dict(store.manifest)
+    after = without(store.manifest, names) if names else store.manifest
     for corpus in corpora:
         after = _added(store, after, corpus)
-    if not after["partitions"]:
+    if not after.partitions:
         raise InputError(f"{path}: nothing would be left of the store; delete it instead")
-    after["change"] = mark
-    require_scan_memory(after, store.path, execution)
-    with execution.runner() as arguments:
-        crew = Crew(arguments, execution.tasks_at_once(arguments), listener)
+    after = after.changed(change=mark)
+    require_scan_memory(after, store.path, execution, corpora)
+    with execution.executor(listener) as executor:
         # What was interrupted before is finished first: a change that fails falls back on a complete store.
-        finish_stages(store, crew, corpora)
-        return _switched(store, after, crew, corpora)
+        run_missing_stages(store, executor, corpora)
+        return _switched(store, after, executor, corpora)
 
 
 def _switched(
-    store: MomentsStore, after: Mapping[str, Any], crew: Crew, corpora: Sequence[Corpus]
+    store: MomentsStore, after: Manifest, executor: Executor, corpora: Sequence[Corpus]
 ) -> MomentsStore:
     """Put the manifest in place and run what it lacks; the old one again if the input turns out to be bad."""
-    if store.settings.reads_twice:
+    if store.reads_twice:
         # A corpus that is not where it was is better found now than when scan 1 is done.
         load_partitions(after, str(store.path), corpora)
     before, store = store, replace_manifest(store, after)
     try:
-        finish_stages(store, crew, corpora)
+        run_missing_stages(store, executor, corpora)
     except (InputError, StoreError):
         # Once scan 1 is committed its input was good, and only the change itself can be gone on with.
         if before.outcome("range") is not None:
             replace_manifest(before, before.manifest)
             # Parts that are folded have lost their arrays, and would be missed in another order.
-            before.ledger("range").clear(before.folds[-1], before.part_keys)
+            before.forget_older_folds()
         raise
     return store
 
@@ -133,20 +131,19 @@ def add_third_moment(
     execution = execution or Execution()
     with sole_writer(path):
         store = read_store(path)
-        after = {**with_third_moment(store.manifest), "change": mark}
+        after = with_third_moment(store.manifest).changed(change=mark)
         require_scan_memory(after, path, execution)
-        with execution.runner() as arguments:
-            crew = Crew(arguments, execution.tasks_at_once(arguments), listener)
-            finish_stages(store, crew)
+        with execution.executor(listener) as executor:
+            run_missing_stages(store, executor)
             if not store.settings.third_moment:
                 # A corpus that is not where it was is better found before the store lacks anything.
                 load_partitions(after, str(path))
             store = replace_manifest(store, after)
-            finish_stages(store, crew)
+            run_missing_stages(store, executor)
         return store
 
 
-def _added(store: MomentsStore, manifest: Mapping[str, Any], corpus: Corpus) -> dict[str, Any]:
+def _added(store: MomentsStore, manifest: Manifest, corpus: Corpus) -> Manifest:
     if tuple(corpus.vocabulary().words) != tuple(str(word) for word in store.read("word")):
         raise InputError(
             f"{corpus.root} has other words than {store.path}; scan it into a store of its own and merge the two "
@@ -157,4 +154,4 @@ def _added(store: MomentsStore, manifest: Mapping[str, Any], corpus: Corpus) -> 
 
 def is_part(store: MomentsStore, corpus: Corpus) -> bool:
     """Whether a corpus, as it is, is one that the store was made of."""
-    return any(entry["fingerprint"] == corpus.fingerprint for entry in store.manifest["corpora"])
+    return any(entry.fingerprint == corpus.fingerprint for entry in store.manifest.corpora)

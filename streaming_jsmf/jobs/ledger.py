@@ -10,7 +10,6 @@ that comes back) writes elsewhere and repeats the same record, so it harms nothi
 from __future__ import annotations
 
 import hashlib
-import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,28 +17,16 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import fingerprint
 from streaming_jsmf.errors import StoreError
+from streaming_jsmf.jobs.records import PARTIALS, RECORDS, has_record, read_record, write_record
 from streaming_jsmf.storage.arrays import ArrayDigest, create_group, read_array, write_array
-from streaming_jsmf.storage.paths import (
-    StorePath,
-    child_names,
-    exists,
-    group_names,
-    make_directory,
-    read_text,
-    remove_file,
-    remove_tree,
-    write_json,
-)
-
-PARTIALS, RECORDS = "partials", "records"
+from streaming_jsmf.storage.paths import StorePath, child_names, group_names, node_exists, remove_tree
 
 #: Hex digits of a hash that a key keeps.
 KEY_DIGITS = 32
 
-#: Arrays of partial results that have no row for each word, with their axes.
-OTHER_AXES: Mapping[str, tuple[str, ...]] = {"third": ("triple",)}
+#: Axes of arrays of partial results that no other axes are given for.
+AXES = ("word", "rank")
 
 
 @dataclass(frozen=True)
@@ -48,6 +35,15 @@ class Partial:
 
     arrays: Mapping[str, NDArray[Any]]
     scalars: Mapping[str, float] = field(default_factory=dict)
+
+
+def added(folded: Partial | None, partial: Partial) -> Partial:
+    """``partial`` added to what is folded (None at first): the fold of a stage whose results are sums."""
+    if folded is None:
+        return partial
+    arrays = {name: folded.arrays[name] + values for name, values in partial.arrays.items()}
+    scalars = {name: folded.scalars[name] + value for name, value in partial.scalars.items()}
+    return Partial(arrays, scalars)
 
 
 def key_of(*texts: str) -> str:
@@ -64,67 +60,30 @@ def fold_keys(keys: Sequence[str], salt: str) -> tuple[str, ...]:
     return tuple(folds)
 
 
-def repair_remedy(store: StorePath) -> str:
-    """The end of a message about damage that can be mended."""
-    return f"mend it with streaming-jsmf scan CORPUS {store} --repair"
-
-
-def write_record(store: StorePath, name: str, attributes: Mapping[str, Any]) -> None:
-    """Commit a record: an attributes-only Zarr group under ``records/``, there at once or not at all.
-
-    It carries the sha256 of itself: a flipped bit in a sum would look like another sum.
-    """
-    record = {**attributes, "sha256": fingerprint(attributes)}
-    directory = store / RECORDS / name
-    make_directory(directory)
-    write_json(directory / "zarr.json", {"zarr_format": 3, "node_type": "group", "attributes": record})
-
-
-def read_record(store: StorePath, name: str, remedy: str | None = None) -> dict[str, Any] | None:
-    """Return the attributes of a record, or None if it was never committed; ``StoreError`` if it is damaged.
-
-    ``remedy`` ends the message; None: that of a moments store.
-    """
-    path = store / RECORDS / name / "zarr.json"
-    try:
-        attributes = dict(json.loads(read_text(path))["attributes"])
-        if not {"arrays", "scalars"} <= attributes.keys():
-            raise KeyError("arrays, scalars")
-        if attributes.pop("sha256") != fingerprint(attributes):
-            raise ValueError("its contents differ from its sha256")
-        return attributes
-    except FileNotFoundError:
-        return None
-    except (ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"{path}: record is damaged ({error}); {remedy or repair_remedy(store)}") from error
-
-
-def forget_record(store: StorePath, name: str) -> None:
-    """Take a record back, if it is there."""
-    remove_file(store / RECORDS / name / "zarr.json")
-
-
 @dataclass(frozen=True)
 class Ledger:
-    """Records and partial results of one stage of one moments store.
+    """Records and partial results of one stage of one Zarr store.
 
     Parameters
     ----------
     store
-        Root of the moments store.
+        Root of the store, which holds the groups ``partials`` and ``records``.
     stage
         Name of the stage, such as ``range``.
+    remedy
+        The end of a message about damage.
     keep
         Whether results of parts stay when they are folded; the weight of a factor for each, but then parts can be
         taken out again.
-    remedy
-        The end of a message about damage; None: that of a moments store.
+    axes
+        Names of the axes of arrays, where they are not ``AXES``.
     """
 
     store: StorePath
     stage: str
+    remedy: str
     keep: bool = False
-    remedy: str | None = None
+    axes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def parts(self) -> frozenset[str]:
         """Keys of the parts that have a record."""
@@ -137,11 +96,11 @@ class Ledger:
 
     def is_committed(self, key: str) -> bool:
         """Whether a part has a record."""
-        return exists(self.store / RECORDS / self._name("part", key) / "zarr.json")
+        return has_record(self.store, self._name("part", key))
 
     def has_fold(self, key: str) -> bool:
         """Whether a fold has a record."""
-        return exists(self.store / RECORDS / self._name("fold", key) / "zarr.json")
+        return has_record(self.store, self._name("fold", key))
 
     def commit_part(self, key: str, partial: Partial, note: Mapping[str, Any]) -> None:
         """Commit the result of one part; ``note`` is kept for the history of the store."""
@@ -249,10 +208,6 @@ class Ledger:
             if leftover not in attempts:
                 remove_tree(self.store / PARTIALS / leftover, ignore_errors=True)
 
-    @property
-    def _remedy(self) -> str:
-        return self.remedy or repair_remedy(self.store)
-
     def _record(self, name: str) -> dict[str, Any] | None:
         return read_record(self.store, name, self.remedy)
 
@@ -266,13 +221,13 @@ class Ledger:
 
     def _commit(self, kind: str, key: str, partial: Partial, note: Mapping[str, Any]) -> None:
         # A worker that outlives its scan must not bring a store back that was removed.
-        if not exists(self.store / "zarr.json"):
+        if not node_exists(self.store):
             raise StoreError(f"{self.store}: the store was removed while it was being written")
         name = self._name(kind, key)
         attempt = self.store / PARTIALS / f"{name}-{uuid.uuid4().hex}"
         create_group(attempt, {})
         digests = {
-            array: write_array(attempt, array, values, _dimensions(array, values)).fields()
+            array: write_array(attempt, array, values, self.axes.get(array, AXES[: values.ndim])).fields()
             for array, values in partial.arrays.items()
         }
         record = {
@@ -287,12 +242,12 @@ class Ledger:
         name = self._name(kind, key)
         record = self._record(name)
         if record is None:
-            raise StoreError(f"{self.store}: record {name} is missing; {self._remedy}")
+            raise StoreError(f"{self.store}: record {name} is missing; {self.remedy}")
         if not record["attempt"]:
-            raise StoreError(f"{self.store}: {name} was folded and not kept; {self._remedy}")
+            raise StoreError(f"{self.store}: {name} was folded and not kept; {self.remedy}")
         group = self.store / PARTIALS / str(record["attempt"])
         arrays = {
-            array: read_array(group, array, ArrayDigest.from_fields(fields), remedy=self._remedy)
+            array: read_array(group, array, ArrayDigest.from_fields(fields), remedy=self.remedy)
             for array, fields in record["arrays"].items()
         }
         return Partial(arrays, record["scalars"])
@@ -309,7 +264,3 @@ class Ledger:
         if record is not None:
             remove_tree(self.store / RECORDS / self._name(kind, key), ignore_errors=True)
             remove_tree(self.store / PARTIALS / str(record["attempt"]), ignore_errors=True)
-
-
-def _dimensions(name: str, values: NDArray[Any]) -> tuple[str, ...]:
-    return OTHER_AXES.get(name, ("word", "rank")[: values.ndim])

@@ -40,7 +40,7 @@ def load_stop_words(choice: str) -> frozenset[str]:
 
 @cache
 def _english() -> frozenset[str]:
-    package = files("streaming_jsmf.corpus")
+    package = files("streaming_jsmf.tokens")
     return _parse(package.joinpath(_ENGLISH_FILE).read_text(encoding="utf-8"))
 
 

@@ -14,11 +14,11 @@ from scipy.sparse import csr_array
 from streaming_jsmf.blocks.csr import iter_blocks
 from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.config import DocumentWeights
+from streaming_jsmf.jobs.ledger import Partial
 from streaming_jsmf.linalg.factor import apply_gram
 from streaming_jsmf.linalg.probes import gaussian_probes
 from streaming_jsmf.linalg.weights import document_weights
-from streaming_jsmf.moments.ledger import Partial
-from streaming_jsmf.moments.stages import add_scalars
+from streaming_jsmf.moments.stages.base import add_scalars
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array
 from streaming_jsmf.storage.paths import StorePath
 
@@ -164,7 +164,7 @@ def _entries(
 
 
 @dataclass(frozen=True)
-class CountStage:
+class CountReduction:
     """One pass: what ``WordTally`` gathers of each partition, added in manifest order.
 
     Parameters

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.jobs.ledger import Partial
 from streaming_jsmf.linalg.document_tensor import (
     DOCUMENT_BLOCK,
     SHORTEST_DOCUMENT,
@@ -24,12 +25,14 @@ from streaming_jsmf.linalg.document_tensor import (
     tensor_sums,
     tensor_weights,
 )
-from streaming_jsmf.moments.ledger import Partial
 from streaming_jsmf.moments.partition import iter_shares
-from streaming_jsmf.moments.stages import add_scalars, read_basis
-from streaming_jsmf.moments.store import MomentsStore
-from streaming_jsmf.storage.arrays import ArrayDigest
-from streaming_jsmf.storage.paths import StorePath
+from streaming_jsmf.moments.stages.base import (
+    BasisReduction,
+    Store,
+    SumStage,
+    Variable,
+    add_scalars,
+)
 from streaming_jsmf.timing import span
 
 logger = logging.getLogger(__name__)
@@ -45,31 +48,14 @@ _OPTIONS = {"range_finder": "range"}
 
 
 @dataclass(frozen=True)
-class ThirdMomentStage:
-    """The sums of ``TensorSums`` in the basis of the store, additive given the basis.
+class ThirdMomentReduction(BasisReduction):
+    """The sums of ``TensorSums`` in the basis of the store, additive given the basis."""
 
-    Parameters
-    ----------
-    n_words
-        N.
-    settings
-        Of the scan.
-    store
-        Root of the moments store, where each worker reads the basis.
-    basis
-        Digest that the basis must have.
-    """
-
-    n_words: int
-    settings: ScanSettings
-    store: StorePath
-    basis: ArrayDigest
     name: str = "third_moment"
 
     def compute(self, partition: Partition) -> Partial:
         """One pass over the partition's data, of which a row group at a time is in memory."""
-        basis = read_basis(self.store, self.basis)
-        sums = tensor_sums(self._documents(partition), basis)
+        sums = tensor_sums(self._documents(partition), self.read_basis())
         arrays: dict[str, NDArray[Any]] = {name: getattr(sums, name) for name in ARRAYS}
         arrays |= {name: arrays[name].astype(np.float32) for name in WIDE_ARRAYS}
         return Partial(arrays, {name: getattr(sums, name) for name in SCALARS})
@@ -91,27 +77,57 @@ class ThirdMomentStage:
         return Partial(folded.arrays, add_scalars(folded, partial))
 
 
-def final_arrays(folded: Partial, basis: NDArray[np.float64], store: str) -> Mapping[str, NDArray[Any]]:
-    """The final arrays of the stage from the sums over all partitions, which are overwritten.
+class ThirdMomentStage(SumStage):
+    """One scan given the basis; it can come to a complete store later, and changes nothing else there."""
 
-    All zero, with a warning, where no document is long enough: the store serves LR-JSMF all the same.
-    """
-    values: dict[str, Any] = {**folded.arrays, **folded.scalars}
-    sums = TensorSums(**values)
-    if not sums.total_weight > 0:
-        logger.warning(
-            "%s: no document has %d tokens or more, so there is no third moment to infer topics from",
-            store,
-            SHORTEST_DOCUMENT,
-        )
-        return {"word_mean": sums.shares, "pair_projection": sums.pairs, "third_moment": sums.third}
-    with span("third moment"):
-        moments = basis_moments(sums, basis, np.float32)
-    return {
-        "word_mean": moments.word_mean,
-        "pair_projection": moments.pair_projection,
-        "third_moment": moments.third,
+    name = "third_moment"
+    variables: ClassVar = {
+        "word_mean": Variable(("word",), "mean of h / n over documents of three tokens or more", "M1"),
+        "pair_projection": Variable(
+            ("word", "component"), "as C Q, over documents of three tokens or more", "E2 Q"
+        ),
+        "third_moment": Variable(
+            ("triple",), "of the symmetric tensor the entries i <= j <= k in order", "E3(Q, Q, Q)"
+        ),
     }
+    remedy = "the pass for the third moment is repeated"
+    inputs = ("basis",)
+    part_axes: ClassVar = {"third": ("triple",)}
+
+    def wanted(self, settings: ScanSettings) -> bool:
+        """Where it is asked for."""
+        return settings.third_moment
+
+    def reduction(self, store: Store) -> ThirdMomentReduction:
+        """Given the basis of the store."""
+        return ThirdMomentReduction.of(store)
+
+    def final(self, store: Store, folded: Iterator[Partial]) -> Partial:
+        """The moments in the basis, from the sums over all partitions.
+
+        All zero, with a warning, where no document is long enough: the store serves LR-JSMF all the same.
+        """
+        (total,) = folded
+        values: dict[str, Any] = {**total.arrays, **total.scalars}
+        sums = TensorSums(**values)
+        if sums.total_weight > 0:
+            with span("third moment"):
+                # The sums are overwritten.
+                found = basis_moments(sums, store.read("basis"), np.float32)
+        else:
+            logger.warning(
+                "%s: no document has %d tokens or more, so there is no third moment to infer topics from",
+                store.path,
+                SHORTEST_DOCUMENT,
+            )
+            found = BasisMoments(sums.shares, sums.pairs, sums.third)
+        names = ("word_mean", "pair_projection", "third_moment")
+        arrays = dict(zip(names, (found.word_mean, found.pair_projection, found.third), strict=True))
+        return Partial(arrays, total.scalars)
+
+    def task_memory(self, n_words: int, settings: ScanSettings) -> int:
+        """See ``tensor_memory``."""
+        return tensor_memory(n_words, min(settings.basis_width, n_words))
 
 
 def tensor_memory(n_words: int, width: int) -> int:
@@ -131,7 +147,7 @@ class TensorMoments:
     moments: BasisMoments
 
 
-def read_tensor_moments(store: MomentsStore) -> TensorMoments:
+def read_tensor_moments(store: Store) -> TensorMoments:
     """Read the moments of a complete store.
 
     Raises
@@ -145,9 +161,7 @@ def read_tensor_moments(store: MomentsStore) -> TensorMoments:
         raise InputError(
             f"{store.path}: has no third moment, which --engine stod needs; add it with {adding_command(store)}"
         )
-    record = store.outcome("third_moment")
-    assert record is not None, "the store is complete"
-    if not record["scalars"]["total_weight"] > 0:
+    if not store.scalars("third_moment")["total_weight"] > 0:
         raise InputError(
             f"{store.path}: no document has {SHORTEST_DOCUMENT} tokens or more, so there is no third moment; use "
             "--engine lr-jsmf, or ingest longer documents"
@@ -156,11 +170,11 @@ def read_tensor_moments(store: MomentsStore) -> TensorMoments:
     return TensorMoments(store.read("basis"), BasisMoments(*arrays))
 
 
-def adding_command(store: MomentsStore) -> str:
+def adding_command(store: Store) -> str:
     """The command that adds the third moment to a store as it is."""
     usual, given = ScanSettings().fields(), store.settings.fields()
     options = [_option(name, value) for name, value in given.items() if value != usual.get(name)]
-    corpus = shlex.quote(str(store.manifest["corpora"][0]["path"]))
+    corpus = shlex.quote(store.manifest.paths[0])
     return " ".join(["streaming-jsmf scan", corpus, shlex.quote(str(store.path)), *options, "--third-moment"])
 
 
