@@ -130,7 +130,7 @@ def test_a_packed_file_that_is_cut_is_named(kind: Format, codec: str, ingest: In
 # A block of a table is read as a whole: of a small one nothing comes before the cut.
 @packed(without=("triples", "ratings"))
 def test_what_comes_before_a_cut_is_kept(kind: Format, codec: str, ingest: Ingest, tmp_path: Path) -> None:
-    docs = documents(MOST)
+    docs = documents(MOST if codec == ".zst" else MOST // 4)  # zstd unpacks whole blocks of 128 KB
     whole = pack(kind.content(docs, False), codec)
     path = kind.put(tmp_path / "in", whole[: len(whole) * 3 // 4], codec)
     outcome = ingest(path, kind, *QUARANTINE)

@@ -8,9 +8,10 @@
     Which files a source is made of, and how those of a data set are brought here.
 ``streams``
     The only place where files are opened and unpacked.
-``lines``, ``parquet``, ``record_files``, ``delimited``, ``records``, ``limits``, ``hashing``
-    What readers share: lines and row groups, the rule for quotes, what a record may hold, how much of anything, and
-    hashes of ids and words that are the same on every machine.
+``lines``, ``parquet``, ``record_files``, ``delimited``, ``records``, ``limits``
+    What readers share: lines and row groups, the rule for quotes, what a record may hold, how much of anything.
+``hashing``
+    128 bits of an id, a word or a bag.
 ``text``, ``counts``, ``tables``
     The readers: texts to be cut into words, bags that are counted, rows that have to come together first.
 

@@ -35,7 +35,7 @@ class _ArrowStream(io.RawIOBase):
     """Unpacks with Arrow, which brings the codecs that Python's library lacks, in small pieces: the one in which a
     stream breaks off is lost."""
 
-    _PIECE = 1 << 16  # bytes
+    _PIECE = 1 << 14  # bytes
 
     def __init__(self, raw: Any, codec: str) -> None:
         self._stream = pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), codec)
