@@ -30,7 +30,7 @@ BAD = 5
 NOT_UTF8 = b"\xff" * len("spoilt")
 
 #: Documents that a test may ask for.
-MOST = 12_000
+MOST = 3000
 
 PLAIN = ("",)
 PACKED = ("", ".gz", ".bz2", ".xz", ".zst")
