@@ -226,7 +226,7 @@ def test_of_two_at_once_one_is_refused(folder: Path, tmp_path: Path) -> None:
         second = subprocess.run(command(target), cwd=folder, capture_output=True, text=True, check=False)
         first.send_signal(signal.SIGCONT)
         assert second.returncode == 2
-        assert second.stderr.startswith(f"error: {partial}: ")
+        assert second.stderr.startswith(f"error: {target}: ")
         assert f"process {first.pid} (-c ingest in {target} " in second.stderr
         assert second.stderr.endswith("; wait until it has ended\n")
         assert second.stderr.count("\n") == 1
