@@ -173,13 +173,13 @@ def _find_shares(
         gather(words, first, last, topics, rows)
         counts[:] = 0.0
         counts[: last - first] = numbers[first:last]
-        tokens = scale_rows(rows, counts, per_words[0])
+        single_area = single_space[: per_word * size].reshape((per_word, size))
+        tokens = scale_rows(rows, counts, per_words[0], single_area[:width])
         if tokens == 0.0:
             shares[document] = mean
             continue
         weight = tokens + prior.sum()
-        single_area = single_space[: per_word * size].reshape((per_word, size))
-        single_area[: width + 1] = area[: width + 1]
+        single_area[width] = counts
         single[:n_topics] = mean
         taken, _ = climb(
             single_area[:width], single_area[width], single_prior, np.float32(weight), single,

@@ -36,7 +36,7 @@ Integers = NDArray[np.int64]
 #: Topics and words are padded to multiples of these, so that no loop has a remainder.
 TOPIC_STEP, WORD_STEP = 4, 16
 #: Steps of expectation-maximisation before the first of Newton.
-FIRST_STEPS = 3
+FIRST_STEPS = 2
 #: Conjugate gradients stop at this share of the first residual, or after so many steps.
 SOLVED, MOST_SOLVES = 0.1, 30
 #: Below this largest relative change of a share a Newton step is taken whole, without a search.
@@ -45,6 +45,10 @@ NEAR = 0.1
 TO_ZERO = 0.95
 #: Largest relative change of a share after which single precision has no more to give.
 SINGLE_DONE = 1e-3
+
+#: Probabilities below this part of a word's sum over topics are 0 in single precision, where products with them would
+#: leave the range of normal numbers, which slows a processor down many times over.
+NOTHING = 1e-15
 
 #: Rows of the two work arrays.
 WORD_WORK, TOPIC_WORK = 5, 8
@@ -106,8 +110,8 @@ def collect(rows: Numbers, weights: Numbers, out: Numbers) -> None:
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST)
-def scale_rows(rows: Floats, counts: Floats, sums: Floats) -> float:
-    """Let each word's probabilities sum to one, which the shares do not feel; returns the tokens of known words.
+def scale_rows(rows: Floats, counts: Floats, sums: Floats, single: NDArray[np.float32]) -> float:
+    """Let each word's probabilities sum to one, which shares do not feel, and copy them; the tokens of known words.
 
     Words that no topic has get a count of 0 and the same probability in all topics, like the padding.
     """
@@ -124,7 +128,9 @@ def scale_rows(rows: Floats, counts: Floats, sums: Floats) -> float:
         sums[w] = 1.0 / sums[w] if known else 0.0
     for k in range(rows.shape[0]):
         for w in range(sums.size):
-            rows[k, w] = rows[k, w] * sums[w] if sums[w] > 0.0 else 1.0
+            scaled = rows[k, w] * sums[w] if sums[w] > 0.0 else 1.0
+            rows[k, w] = scaled
+            single[k, w] = scaled if scaled > NOTHING else 0.0
     return tokens
 
 
@@ -149,13 +155,18 @@ def error_bound(prior: Numbers, shares: Numbers, residual: Numbers) -> float:
     if not lead > 0.0:
         return np.inf
     half = 0.5 * (a * d + b * c)
-    bound: float = (half + np.sqrt(half * half + lead * a * c)) / lead
-    return bound
+    return float((half + np.sqrt(half * half + lead * a * c)) / lead)
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST)
 def explain(
-    rows: Numbers, counts: Numbers, prior: Numbers, weight: float, shares: Numbers, words: Numbers, topics: Numbers
+    rows: Numbers,
+    counts: Numbers,
+    prior: Numbers,
+    weight: float,
+    shares: Numbers,
+    words: Numbers,
+    topics: Numbers,
 ) -> None:
     """p, c / p, n and r at the shares; ``weight`` is lam."""
     expected, ratio, tokens, residual = words[0], words[1], topics[0], topics[1]
@@ -169,43 +180,52 @@ def explain(
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST)
-def newton(rows: Numbers, prior: Numbers, weight: float, shares: Numbers, words: Numbers, topics: Numbers) -> None:
-    """Relative changes y of the shares, and the change B (theta y) of p, after ``explain``, whose residual is spent."""
-    curvature, image, change, pulled = words[1], words[2], words[3], words[4]
+def start_solve(prior: Numbers, weight: float, shares: Numbers, words: Numbers, topics: Numbers) -> Any:
+    """Curvature, barrier and first direction after ``explain``; the residual's size in the norm of ``front``."""
     tokens, residual, barrier, front = topics[0], topics[1], topics[2], topics[3]
-    y, direction, product, moved = topics[4], topics[5], topics[6], topics[7]
-    zero = rows.dtype.type(0)
-    for w in range(change.size):
-        curvature[w] /= words[0, w]
-        change[w] = zero
-    size = zero
+    y, direction, moved = topics[4], topics[5], topics[7]
+    size = words.dtype.type(0)
+    for w in range(words.shape[1]):
+        words[1, w] /= words[0, w]
+        words[3, w] = 0.0
     for k in range(prior.size):
         front[k] = max(prior[k] + tokens[k], weight * shares[k])
         barrier[k] = front[k] - tokens[k]
-        y[k] = zero
+        y[k] = 0.0
         direction[k] = residual[k] / front[k]
         moved[k] = shares[k] * direction[k]
         size += residual[k] * direction[k]
+    return size
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)
+def newton(
+    rows: Numbers, prior: Numbers, weight: float, shares: Numbers, words: Numbers, topics: Numbers
+) -> None:
+    """Relative changes y of the shares, and B (theta y), that of p, after ``explain``, whose residual is spent."""
+    curvature, image, change, pulled = words[1], words[2], words[3], words[4]
+    residual, barrier, front = topics[1], topics[2], topics[3]
+    y, direction, product, moved = topics[4], topics[5], topics[6], topics[7]
+    zero = rows.dtype.type(0)
+    size = start_solve(prior, weight, shares, words, topics)
     enough = rows.dtype.type(SOLVED * SOLVED) * size
     for _ in range(MOST_SOLVES):
         mix(rows, moved, image)
         for w in range(change.size):
             pulled[w] = curvature[w] * image[w]
         collect(rows, pulled, product)
-        along = zero
+        along, left = zero, zero
         for k in range(prior.size):
             product[k] = shares[k] * product[k] + barrier[k] * direction[k]
             along += product[k] * direction[k]
-        if not along > zero:
-            break
-        step, left = size / along, zero
+        step = size / along if along > zero else zero
         for w in range(change.size):
             change[w] += step * image[w]
         for k in range(prior.size):
             y[k] += step * direction[k]
             residual[k] -= step * product[k]
             left += residual[k] * residual[k] / front[k]
-        if left <= enough:
+        if left <= enough or step == zero:
             break
         ratio, size = left / size, left
         for k in range(prior.size):
@@ -215,8 +235,14 @@ def newton(rows: Numbers, prior: Numbers, weight: float, shares: Numbers, words:
 
 @njit(cache=True, nogil=True, fastmath=_FAST)
 def slope(
-    counts: Numbers, prior: Numbers, weight: float, shares: Numbers, words: Numbers, topics: Numbers, step: float
-) -> float:
+    counts: Numbers,
+    prior: Numbers,
+    weight: float,
+    shares: Numbers,
+    words: Numbers,
+    topics: Numbers,
+    step: float,
+) -> Any:
     """Derivative of f along the Newton step, at ``step``."""
     expected, change, y = words[0], words[3], topics[4]
     one = counts.dtype.type(1)
@@ -231,7 +257,7 @@ def slope(
 @njit(cache=True, nogil=True, fastmath=_FAST)
 def step_length(
     counts: Numbers, prior: Numbers, weight: float, shares: Numbers, words: Numbers, topics: Numbers
-) -> float:
+) -> Any:
     """A step along y after which f is lower: 1, or the largest that keeps shares positive, or one found between.
 
     f is convex along the step; at the lower end of the bracket it still falls, so it has fallen all the way.
