@@ -21,13 +21,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import click
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array
+from scipy.sparse import coo_array, csr_array, vstack
 from sklearn.decomposition import LatentDirichletAllocation
 
+from streaming_jsmf import LRJSMF
+from streaming_jsmf.blocks.csr import iter_blocks
+from streaming_jsmf.blocks.units import list_units
+from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.inference.document_topics import DocumentTopics, document_topics
 
 Floats = NDArray[np.float64]
@@ -178,8 +183,7 @@ def hard(n_documents: int) -> None:
 def real(path: str, n_peer: int, repeats: int) -> None:
     """Speeds on the documents of a corpus, in memory, with topics and prior of LR-JSMF."""
     model, corpus = LRJSMF(N_TOPICS, workers=1).fit(path), open_corpus(path)
-    blocks = [read_block(corpus, unit, np.float64) for unit in list_units(corpus)]
-    counts = csr_array(vstack(blocks))
+    counts = csr_array(vstack(list(iter_blocks(list_units(corpus), corpus.n_words))), dtype=np.float64)
     drawn = Drawn(counts, np.ascontiguousarray(model.components_.T), model.alpha_, np.empty((0, N_TOPICS)))
     click.echo("| corpus | words | documents/s | scikit-learn | ratio |\n|---|---:|---:|---:|---:|")
     click.echo(f"| {Path(path).name} | {speeds(drawn, min(n_peer, counts.shape[0]), repeats)} |")
@@ -190,14 +194,17 @@ def real(path: str, n_peer: int, repeats: int) -> None:
 @click.option("--documents", default=20_000, show_default=True)
 @click.option("--peer-documents", default=2_000, show_default=True)
 @click.option("--repeats", default=5, show_default=True)
-def main(documents: int, peer_documents: int, repeats: int) -> None:
+@click.option("--corpus", default=None, help="Path of a corpus; instead of what is simulated.")
+def main(documents: int, peer_documents: int, repeats: int, corpus: str | None) -> None:
+    if corpus is not None:
+        return real(corpus, peer_documents, repeats)
     click.echo(
         "| alpha, beta | words | documents/s | scikit-learn | ratio | L1 | scikit-learn | KL | scikit-learn "
         "| largest bound | not converged |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
     )
     for alpha, beta in LAWS:
         compare(alpha, beta, documents, min(peer_documents, documents), repeats)
-    hard(documents)
+    return hard(documents)
 
 
 if __name__ == "__main__":
