@@ -27,6 +27,20 @@ def shares_by_steps(counts: Floats, word_topic: Floats, prior: Floats, steps: in
     return shares
 
 
+def shares_by_rounds(counts: Floats, word_topic: Floats, prior: Floats, rounds: int) -> Floats:
+    """Rounds of CVB0 for one document, with the tokens' shares of topics written out; means of the posterior."""
+    known = (word_topic.sum(axis=1) > 0) & (counts > 0)
+    B, c = word_topic[known], counts[known]
+    tokens = counts.sum() * prior / prior.sum()
+    own = np.zeros_like(B)
+    for _ in range(rounds):
+        joint = B * np.maximum(tokens + prior - np.minimum(c, 1)[:, None] * own, 1e-6)
+        own = joint / joint.sum(axis=1, keepdims=True)
+        tokens = c @ own
+    mean: Floats = (tokens + prior) / (tokens + prior).sum()
+    return mean
+
+
 def best_shares(counts: Floats, word_topic: Floats, prior: Floats) -> Floats:
     """The maximum by dense Newton steps, halved until the posterior rises, on positive numbers without a constraint.
 
