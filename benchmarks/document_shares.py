@@ -202,8 +202,8 @@ def main(documents: int, peer_documents: int, repeats: int, corpus: str | None) 
     if corpus is not None:
         return real(corpus, peer_documents, repeats)
     click.echo(
-        "| alpha, beta | words | map/s | scikit-learn/s | ratio | cvb0/s | L1 map / cvb0 / scikit-learn | KL | map, largest "
-        "bound | not converged, map and cvb0 |\n|---|---:|---:|---:|---:|---:|---|---|---:|---:|"
+        "| alpha, beta | words | map/s | scikit-learn/s | ratio | cvb0/s | L1 map / cvb0 / scikit-learn | KL | largest "
+        "bound of map | not converged, map and cvb0 |\n|---|---:|---:|---:|---:|---:|---|---|---:|---:|"
     )
     for alpha, beta in LAWS:
         compare(alpha, beta, documents, min(peer_documents, documents), repeats)
