@@ -37,6 +37,9 @@ CAPPED_LENGTH = 200
 #: Characters of a value that a message about settings still shows; a digest has more.
 LONGEST_VALUE = 60
 
+#: Share of its row sum that an anchor keeps at least after rectification.
+ANCHOR_ROW_SUM = 0.1
+
 #: Bounds of the default partition size, in nonzeros.
 SMALLEST_PARTITION, LARGEST_PARTITION, DEFAULT_PARTITIONS = 8_000_000, 64_000_000, 64
 
@@ -153,9 +156,10 @@ class InferSettings:
         K.
     rectify
         ``enn``: epsilon non-negative rectification (LR-JSMF, Algorithm 3). ``palm``, ``ipalm``: a non-negative Y
-        (Algorithm 4), plain and inertial. ``none``: the eigenpairs as they are. Of the whole C, which the scan must
-        have counted (``ScanSettings.exact``): ``ap``, alternating projections (Algorithm 2); ``dykstra``, the same
-        with Dykstra's corrections; ``dc``, diagonal completion.
+        (Algorithm 4), plain and inertial. ``none``: the eigenpairs as they are, which is not the papers' baseline (AW on
+        all of C as counted). Of the whole C, which the scan must have counted (``ScanSettings.exact``): ``ap``,
+        alternating projections (Algorithm 2); ``dykstra``, the same with Dykstra's corrections; ``dc``, diagonal
+        completion.
     max_iterations, tolerance
         Rectification stops when a step changes C* by less than ``tolerance``, relative, or after ``max_iterations``.
     acceleration
@@ -176,6 +180,9 @@ class InferSettings:
     anchor_shrinkage
         In documents: how strongly pivoting prefers words of many documents, see ``inference.anchors.shrunken_rows``.
         0: not at all (the papers). None: twice the square root of the number of documents.
+    anchor_row_sum
+        Share of its row sum in C that a word must keep in C* to be an anchor. Rows that keep hardly any are noise over
+        almost nothing, which pivoting takes for corners. 0: any word whose row sum is positive (the papers).
     anchor_words
         Anchors given by the user, at most K; several words make one tandem anchor. The others are found.
     simplex
@@ -204,6 +211,7 @@ class InferSettings:
     anchors: AnchorMethod = "pivoted-qr"
     anchor_shrinkage: float | None = None
     anchor_words: tuple[tuple[str, ...], ...] = ()
+    anchor_row_sum: float = ANCHOR_ROW_SUM
     simplex: SimplexMethod = "auto"
     correlations: CorrelationMethod = "diagonal"
 
@@ -225,6 +233,8 @@ class InferSettings:
             shrinkage,
             "a number of at least 0",
         )
+        kept = self.anchor_row_sum
+        _require(0 <= kept < 1, "anchor_row_sum", kept, "a number from 0 to below 1")
         _require_choice("anchors", self.anchors, get_args(AnchorMethod))
         _require_choice("simplex", self.simplex, get_args(SimplexMethod))
         _require_choice("correlations", self.correlations, get_args(CorrelationMethod))
@@ -262,7 +272,11 @@ class InferSettings:
 
     def fields(self) -> dict[str, Any]:
         """The settings as plain JSON values, in the order of the definition."""
-        return asdict(self)
+        fields = asdict(self)
+        if self.anchor_row_sum == ANCHOR_ROW_SUM:
+            # Models older than the setting have no such field.
+            del fields["anchor_row_sum"]
+        return fields
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import click
 
 from streaming_jsmf.cli.anchor_words import anchor_word_groups
 from streaming_jsmf.config import (
+    ANCHOR_ROW_SUM,
     Acceleration,
     AnchorMethod,
     CorrelationMethod,
@@ -99,6 +100,8 @@ infer_options = _all(
     click.option("--anchor-shrinkage", type=float, default=None, metavar="DOCUMENTS",
                  help="How strongly words of many documents are preferred as anchors; 0 not at all.  "
                       "[default: twice the square root of all documents]"),
+    click.option("--anchor-row-sum", type=float, default=ANCHOR_ROW_SUM, show_default=True, metavar="SHARE",
+                 help="Share of its row sum that an anchor must keep in the rectified matrix; 0 no guard."),
     click.option("--anchor-words", default=None, metavar="FILE|W1,W2,...", callback=anchor_word_groups,
                  help="Words to be anchors, one for a topic; of a FILE a line for each topic, where several "
                       "words with commas between count as one. Topics without one get theirs as usual."),

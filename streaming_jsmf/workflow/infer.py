@@ -148,6 +148,7 @@ def _anchor_word_topics(
         settings.anchor_floor(moments.n_documents),
         settings.shrinkage(moments.n_documents),
         _word_ids(moments, settings.anchor_words),
+        settings.anchor_row_sum,
     )
     try:
         return low_rank_anchor_words(
