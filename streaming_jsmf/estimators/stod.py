@@ -19,7 +19,8 @@ class STOD(TopicEstimator):
     n_topics
         K. Fewer topics are found where the corpus holds no more: ``components_`` tells.
     alpha0
-        Sum of the Dirichlet prior of the topic shares of documents. ``auto``: found from the moments.
+        Sum of the Dirichlet prior of the topic shares of documents. ``auto`` and ``shares`` find it, see
+        ``StodSettings``.
     restarts, iterations, threshold, refine
         Of the inference, see ``StodSettings``.
     scans, document_weights, partition_nonzeros, power_steps, exact

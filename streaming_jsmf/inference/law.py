@@ -97,6 +97,13 @@ class AnchorWordTopics:
     words_without_mass: int
     correlation_gap: float = 0.0
 
+    @property
+    def topic_probability(self) -> Floats:
+        """(K,) share of each topic in the rectified co-occurrences; sums to 1."""
+        d = self.rectified_row_sum
+        mass: Floats = np.where(d > 0, d, 0.0) @ self.topic_given_word
+        return mass / mass.sum()
+
 
 def low_rank_anchor_words(
     rectified: Floats,

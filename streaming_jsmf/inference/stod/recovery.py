@@ -1,4 +1,4 @@
-"""From components of the whitened tensor to topics and their Dirichlet prior."""
+"""From components of the whitened tensor to topics, their shares of the corpus, and the words that stand for them."""
 
 from __future__ import annotations
 
@@ -9,32 +9,49 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.inference.stod.power import Components
 
+Floats = NDArray[np.float64]
+
 #: Topics whose word distributions have a cosine above this are the same topic twice.
 DUPLICATE_COSINE = 0.9
 
 #: Rounding that a component of the whole corpus, whose eigenvalue is 1, may fall short of it.
 SHARE_ROUNDING = 1e-9
 
+#: Steps to the weights with which topics mix to the corpus. The likelihood hardly rises after ten; in the limit some
+#: topics of real corpora would end with no weight at all, for no gain in perplexity.
+MIXING_STEPS = 50
+
 
 @dataclass(frozen=True)
 class Recovered:
-    """Topics by falling share.
+    """Topics by falling probability.
 
     Attributes
     ----------
     word_topic
-        phi, N x k; columns sum to 1.
+        phi, N x k; columns sum to 1. With ``probability`` they mix to the word probabilities of the corpus exactly,
+        so that every word of the corpus has a topic.
+    probability
+        (k,) share of each topic in the corpus; sums to 1.
     eigenvalues
-        lambda* of each topic's component, (k,): its share of the corpus is 1 / lambda*^2.
+        lambda* of each topic's component, (k,).
     shares
-        (k,) these shares as they come; they sum to about 1.
+        1 / lambda*^2, (k,): the paper's shares of the topics. They sum to 1 where K and alpha0 are those of the
+        corpus; components of noise have large ones.
+    noise
+        (k,) size of the noise in each topic: that of a word is this times the square root of its probability M1.
+    mass_without_topic
+        Share of the corpus' tokens that are of words which no component had.
     discarded
-        Components that are no topic: of a share above 1, or with nothing above the noise.
+        Components that are no topic: of a share above 1, or without a positive entry.
     """
 
-    word_topic: NDArray[np.float64]
-    eigenvalues: NDArray[np.float64]
-    shares: NDArray[np.float64]
+    word_topic: Floats
+    probability: Floats
+    eigenvalues: Floats
+    shares: Floats
+    noise: Floats
+    mass_without_topic: float
     discarded: int
 
     @property
@@ -45,7 +62,7 @@ class Recovered:
         return np.where(close.any(axis=1), close.argmax(axis=1), -1).astype(np.int64)
 
 
-def shares_of(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def shares_of(values: Floats) -> Floats:
     """1 / lambda*^2; infinite for a component of no strength."""
     squares = values * values
     shares = np.full(values.size, np.inf)
@@ -54,9 +71,9 @@ def shares_of(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def recover(
-    product: NDArray[np.float64], components: Components, word_mean: NDArray[np.float64], threshold: float
+    product: Floats, components: Components, word_mean: Floats, word_probability: Floats
 ) -> Recovered:
-    """phi_t = lambda*_t M2 W v_t (line 1.13, mended), cleaned of noise and normalised.
+    """phi_t = lambda*_t M2 W v_t (line 1.13, mended), without negative entries, and made to mix to the corpus.
 
     Parameters
     ----------
@@ -65,37 +82,92 @@ def recover(
     components
         Of M3(W, W, W).
     word_mean
-        M1, (N,): the noise of a word grows with the square root of its frequency.
-    threshold
-        Times the noise that is taken off; see ``soft_threshold``.
+        M1, (N,): the noise of a word grows with the square root of it.
+    word_probability
+        (N,) share of each word in the tokens. It stands for M1 where that is 0: words of documents that are too short
+        for the moments.
     """
     values = components.values
-    # The strongest components come first out of the power method, and are the rarest topics.
-    order = np.argsort(values, kind="stable")
-    if values.size > 1:
-        order = order[values[order] >= 1.0 - SHARE_ROUNDING]
-    topics = soft_threshold(product @ (components.vectors[:, order] * values[order]), word_mean, threshold)
+    # Where there is one component only, its eigenvalue is 1 up to noise.
+    kept = np.flatnonzero(values >= 1.0 - SHARE_ROUNDING) if values.size > 1 else np.arange(values.size)
+    topics = product @ (components.vectors[:, kept] * values[kept])
+    topics[word_mean <= 0.0] = 0.0
+    noise = noise_of(topics, word_mean)
+    np.maximum(topics, 0.0, out=topics)
     sums = topics.sum(axis=0)
-    there = sums > 0
-    order = order[there]
+    there = np.flatnonzero(sums > 0)
+    kept, noise, topics = kept[there], noise[there] / sums[there], topics[:, there] / sums[there]
+    without = ~topics.any(axis=1)
+    probability = mix(topics, np.where(word_mean > 0, word_mean, word_probability), shares_of(values[kept]))
+    order = np.argsort(-probability, kind="stable")
+    kept = kept[order]
     return Recovered(
-        topics[:, there] / sums[there], values[order], shares_of(values[order]), values.size - order.size
+        topics[:, order],
+        probability[order],
+        values[kept],
+        shares_of(values[kept]),
+        noise[order],
+        float(word_probability[without].sum()),
+        values.size - kept.size,
     )
 
 
-def soft_threshold(
-    topics: NDArray[np.float64], word_mean: NDArray[np.float64], times: float
-) -> NDArray[np.float64]:
-    """Take ``times`` s sqrt(M1) off each entry, and no more than there is; s is the noise of the topic.
+def noise_of(topics: Floats, word_mean: Floats) -> Floats:
+    """(k,) root mean square of (negative entry / sqrt(M1)) of each topic: negative entries are noise alone."""
+    scale = np.sqrt(np.where(word_mean > 0, word_mean, 1.0))
+    return np.array([_root_mean_square((column / scale)[column < 0]) for column in topics.T])
 
-    Negative entries are noise alone, so s is the root mean square of (negative entry / sqrt(M1)), for each topic.
-    Words of no weight get nothing. Takes the place of ``topics`` (N x k).
+
+def _root_mean_square(values: Floats) -> float:
+    return float(np.sqrt(np.mean(values * values))) if values.size else 0.0
+
+
+def mix(topics: Floats, word_probability: Floats, start: Floats) -> Floats:
+    """Weights of topics, (k,), sum 1; the topics (N x k, changed in place) then mix to the words of the corpus exactly.
+
+    Steps of expectation-maximisation from the weights ``start`` on: under p(t | w) = p_t phi_wt / sum of these over t,
+    the weight of a topic is the mean of p(t | w) over the words of the corpus. The last step takes the topics along,
+    phi_wt ~ p(w) p(t | w). A word that no topic has is shared out as the topics are, p(t | w) = p_t.
     """
-    noise = np.sqrt(np.maximum(word_mean, 0.0))
-    topics[noise == 0.0] = 0.0
-    scale = np.where(noise > 0, noise, 1.0)
-    for column in topics.T:
-        below = column < 0
-        s = np.sqrt(np.mean((column[below] / scale[below]) ** 2)) if below.any() else 0.0
-        column -= times * s * noise
-    return np.maximum(topics, 0.0, out=topics)
+    if not topics.shape[1]:
+        return np.zeros(0)
+    wanted = word_probability / word_probability.sum()
+    ratio, weights = np.zeros_like(wanted), start / start.sum()
+    for _ in range(MIXING_STEPS):
+        weights = _next_weights(topics, wanted, weights, ratio)
+    mixture = topics @ weights
+    np.divide(wanted, mixture, out=ratio, where=mixture > 0)
+    topics *= ratio[:, None]
+    orphans = mixture <= 0
+    topics[orphans] = wanted[orphans, None]
+    sums = topics.sum(axis=0)
+    topics /= sums
+    weights = weights * sums
+    return weights / weights.sum()
+
+
+def _next_weights(topics: Floats, wanted: Floats, weights: Floats, ratio: Floats) -> Floats:
+    """One step; words that no topic has say nothing. ``ratio`` is room for N numbers, 0 where it stays 0."""
+    mixture = topics @ weights
+    np.divide(wanted, mixture, out=ratio, where=mixture > 0)
+    following: Floats = weights * (topics.T @ ratio)
+    return following / following.sum()
+
+
+def listing_scores(topics: Floats, noise: Floats, word_mean: Floats, times: float) -> Floats:
+    """N x k, to list the words of a topic by: what of a probability is above ``times`` its noise, largest first.
+
+    The noise of a frequent word is larger, so that this lists fewer of them. Words that are not above the noise follow,
+    by their probability.
+
+    Parameters
+    ----------
+    topics, noise
+        N x k and (k,), of ``Recovered``.
+    word_mean
+        M1, (N,).
+    times
+        0: by probability alone.
+    """
+    above = topics - times * np.sqrt(np.maximum(word_mean, 0.0))[:, None] * noise
+    return np.where(above > 0, 1.0 + above, topics)
