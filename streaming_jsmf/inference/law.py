@@ -101,8 +101,8 @@ class AnchorWordTopics:
     def topic_probability(self) -> Floats:
         """(K,) share of each topic in the rectified co-occurrences; sums to 1."""
         d = self.rectified_row_sum
-        mass: Floats = np.where(d > 0, d, 0.0) @ self.topic_given_word
-        return mass / mass.sum()
+        mass = np.where(d > 0, d, 0.0) @ self.topic_given_word
+        return np.asarray(mass / mass.sum())
 
 
 def low_rank_anchor_words(

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 
 from streaming_jsmf.config import InferSettings, StodSettings, fingerprint
 from streaming_jsmf.errors import InputError, TooFewFactorsError

@@ -142,16 +142,18 @@ def mix(topics: Floats, word_probability: Floats, start: Floats) -> Floats:
     topics[orphans] = wanted[orphans, None]
     sums = topics.sum(axis=0)
     topics /= sums
-    weights = weights * sums
-    return weights / weights.sum()
+    return _over_sum(weights * sums)
 
 
 def _next_weights(topics: Floats, wanted: Floats, weights: Floats, ratio: Floats) -> Floats:
     """One step; words that no topic has say nothing. ``ratio`` is room for N numbers, 0 where it stays 0."""
     mixture = topics @ weights
     np.divide(wanted, mixture, out=ratio, where=mixture > 0)
-    following: Floats = weights * (topics.T @ ratio)
-    return following / following.sum()
+    return _over_sum(weights * (topics.T @ ratio))
+
+
+def _over_sum(weights: Floats) -> Floats:
+    return np.asarray(weights / weights.sum())
 
 
 def listing_scores(topics: Floats, noise: Floats, word_mean: Floats, times: float) -> Floats:
