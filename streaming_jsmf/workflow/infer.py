@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-
 from streaming_jsmf.config import InferSettings, StodSettings, fingerprint
 from streaming_jsmf.errors import InputError, TooFewFactorsError
 from streaming_jsmf.inference.anchors import DegenerateAnchorsError, RejectedAnchorError
