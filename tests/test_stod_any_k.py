@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from benchmarks.stod_any_k import above_noise, halves, perplexity
+from benchmarks.stod_any_k import halves, perplexity
 from streaming_jsmf import LRJSMF, STOD, InferSettings, ScanSettings, StodSettings
 from streaming_jsmf.cli.tables import warnings_of
 from streaming_jsmf.errors import TooFewFactorsError
@@ -84,7 +84,6 @@ def test_topics_predict_documents_nearly_as_anchor_words_do(
     model = fit_moments(moments, StodSettings(n_topics), threads=1)
     found = perplexity(known, asked, model.arrays["word_topic"], model.arrays["alpha"], unigram)
     assert found < 1.1 * anchored < alone
-    assert found < perplexity(known, asked, above_noise(model), model.arrays["alpha"], unigram)
 
 
 def test_the_threshold_changes_word_lists_alone(moments: Moments) -> None:
@@ -96,8 +95,6 @@ def test_the_threshold_changes_word_lists_alone(moments: Moments) -> None:
     for name in plain.arrays.keys() - lists:
         np.testing.assert_array_equal(plain.arrays[name], usual.arrays[name], err_msg=name)
     assert not np.array_equal(plain.arrays["prominent_words"], usual.arrays["prominent_words"])
-    by_probability = np.argsort(-plain.arrays["word_topic"].T, axis=1, kind="stable")
-    np.testing.assert_array_equal(plain.arrays["prominent_words"], by_probability[:, :20])
 
 
 def test_words_of_short_documents_get_their_share_and_are_told(tmp_path: Path) -> None:
@@ -129,4 +126,3 @@ def test_without_anchor_words_alpha0_is_asked_for(tmp_path: Path) -> None:
     assert "0 words may be anchors and 4 topics were asked for" in said
     assert said.endswith("give --alpha0 a number or shares, or use fewer topics")
     assert "\n" not in said
-    assert fit_moments(moments, StodSettings(4, alpha0=1.0), threads=1).metrics["topics_found"]

@@ -210,14 +210,14 @@ def components(*values: float) -> Components:
 
 def test_components_that_are_no_topics_are_left_out() -> None:
     product, even = np.random.default_rng(5).uniform(0.1, 1, size=(8, 3)), np.full(8, 1 / 8)
-    found = recover(product, components(3.0, 0.9, 1.5), even, even)
+    found = recover(product, components(3.0, 0.9, 1.5), even, even, 2.0)
     assert found.discarded == 1
     assert sorted(found.eigenvalues) == [1.5, 3.0]
     assert found.probability[0] > found.probability[1], "larger topics first"
     product[:, 0] *= -1
-    assert sorted(recover(product, components(3.0, 2.9, 1.5), even, even).eigenvalues) == [1.5, 2.9]
+    assert sorted(recover(product, components(3.0, 2.9, 1.5), even, even, 2.0).eigenvalues) == [1.5, 2.9]
     # The only topic there is has a share of one, up to noise, and is the corpus.
-    only = recover(product[:, 1:2], components(0.98), even, even)
+    only = recover(product[:, 1:2], components(0.98), even, even, 2.0)
     assert list(only.eigenvalues) == [0.98]
     np.testing.assert_allclose(only.word_topic[:, 0], even)
 
@@ -250,7 +250,7 @@ def test_topics_mix_to_the_corpus_and_leave_no_word_out() -> None:
 def test_words_of_no_component_are_told() -> None:
     product = np.array([[0.5, 0.2, -0.1, 0.0], [0.1, 0.4, -0.2, 0.0]]).T
     mean, tokens = np.array([0.6, 0.3, 0.1, 0.0]), np.array([0.5, 0.3, 0.1, 0.1])
-    found = recover(product, components(1.2, 1.3), mean, tokens)
+    found = recover(product, components(1.2, 1.3), mean, tokens, 2.0)
     assert found.mass_without_topic == pytest.approx(0.2)
     assert (found.word_topic > 0).all()
     # The last word is in no document that the moments count, and has its share of the tokens.
@@ -261,31 +261,23 @@ def test_topics_with_the_same_words_are_told() -> None:
     topics = np.random.default_rng(6).dirichlet(np.full(30, 0.2), size=4).T
     topics[:, 2] = 0.99 * topics[:, 0] + 0.01 * topics[:, 1]
     topics[:, 3] = topics[:, 0]
-    found = Recovered(topics, np.full(4, 0.25), np.ones(4), np.ones(4), np.zeros(4), 0.0, 0)
+    found = Recovered(topics, np.full(4, 0.25), np.ones(4), np.ones(4), topics.astype(np.float32), 0.0, 0)
     assert list(found.duplicate_of) == [-1, -1, 0, 0]
 
 
 def test_words_are_listed_by_what_is_above_the_noise() -> None:
     mean = np.array([0.25, 0.25, 0.04, 0.0, 0.46])
-    raw = np.array([[0.5, -0.1, -0.04, 0.0, 0.3], [0.5, 0.1, 0.04, 0.0, 0.3]]).T
-    noise = noise_of(raw, mean)
+    topics = np.array([[0.5, -0.1, -0.04, 0.0, 0.3], [0.1, 0.5, 0.04, 0.0, 0.3]]).T
     # The noise of the first topic is 0.2 sqrt(M1); the second has no negative entry, and so none.
-    np.testing.assert_allclose(noise, [0.2, 0.0])
-    topics = np.array([[0.13, 0.1, 0.05, 0.02, 0.7], [0.13, 0.1, 0.05, 0.02, 0.7]]).T
-    scores = listing_scores(topics, noise, mean, 1.0)
-    # Above are 0.13 - 0.1, 0.05 - 0.04, 0.02 (no noise) and 0.7 - 0.136; 0.1 is just the noise.
-    assert prominent_words(scores, 5).tolist() == [[4, 0, 3, 2, 1], [4, 0, 1, 2, 3]]
-    np.testing.assert_array_equal(
-        prominent_words(listing_scores(topics, noise, mean, 0.0), 5), [[4, 0, 1, 2, 3]] * 2
+    scores = listing_scores(topics, mean, 1.0)
+    np.testing.assert_allclose(scores[:, 0], [0.4, -1, -1, -1, 0.3 - 0.2 * np.sqrt(0.46)], rtol=1e-6)
+    np.testing.assert_allclose(scores[:, 1], [0.1, 0.5, 0.04, -1, 0.3], rtol=1e-6)
+    assert prominent_words(scores, 5).tolist() == [[0, 4, 1, 2, 3], [1, 4, 0, 2, 3]]
+    # At four times the noise nothing is above but the first word; the last follows by its probability.
+    np.testing.assert_allclose(
+        listing_scores(topics, mean, 4.0)[:, 0], [0.1, -1, -1, -1, 0.3 / 0.8 - 1], rtol=1e-6
     )
-    # What is not above the noise follows by its probability.
-    assert prominent_words(listing_scores(topics, np.array([9.0, 9.0]), mean, 1.0), 5)[0].tolist() == [
-        3,
-        4,
-        0,
-        1,
-        2,
-    ]
+    np.testing.assert_allclose(listing_scores(topics, mean, 0.0)[:, 0], [0.5, -1, -1, -1, 0.3], rtol=1e-6)
 
 
 def test_the_same_moments_and_seed_give_the_same_bits(counted: reference_stod.Moments) -> None:

@@ -65,7 +65,6 @@ STOD_VARIABLES: dict[str, Variable] = {
         "lambda*",
         "strength of the topic's component; 1 / lambda*^2 is its share in exact moments",
     ),
-    "noise": Variable(("topic",), "s", "noise of p(word | topic), over the square root of word_mean"),
     "duplicate_of": Variable(("topic",), "", "a larger topic with nearly the same words, or -1"),
     "eigenvalues": Variable(("component",), "sigma", "leading algebraic eigenvalues of M2"),
     "eigengap": Variable(

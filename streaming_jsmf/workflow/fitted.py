@@ -28,7 +28,7 @@ class Fitted:
 
 
 def word_lists(
-    moments: Moments, scores: NDArray[np.float64], anchors: NDArray[np.int64] | None = None
+    moments: Moments, scores: NDArray[np.floating[Any]], anchors: NDArray[np.int64] | None = None
 ) -> dict[str, NDArray[Any]]:
     """The vocabulary, the words listed for each topic and their counts, by the names of a model's variables.
 

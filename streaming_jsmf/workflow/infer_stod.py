@@ -18,7 +18,6 @@ from streaming_jsmf.inference.stod.engine import (
     find_alpha0,
     tensor_topics,
 )
-from streaming_jsmf.inference.stod.recovery import listing_scores
 from streaming_jsmf.inference.stod.whitening import core_moments
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.third_moment import TensorMoments
@@ -58,7 +57,7 @@ def fit_tensor_topics(
             f"{moments.path}: {error}; the corpus is too small or has one subject only, or give another --alpha0"
         ) from error
     lap("tensor")
-    arrays = _arrays(moments, read, settings, found)
+    arrays = _arrays(moments, read, found)
     lap("words")
     return Fitted(arrays, _metrics(moments, settings, found))
 
@@ -90,19 +89,15 @@ def _require_width(moments: Moments, read: TensorMoments, n_topics: int) -> None
         )
 
 
-def _arrays(
-    moments: Moments, read: TensorMoments, settings: StodSettings, found: TensorTopics
-) -> dict[str, NDArray[Any]]:
+def _arrays(moments: Moments, read: TensorMoments, found: TensorTopics) -> dict[str, NDArray[Any]]:
     topics, whitening = found.recovered, found.whitening
-    scores = listing_scores(topics.word_topic, topics.noise, read.moments.word_mean, settings.threshold)
     return {
-        **word_lists(moments, scores),
+        **word_lists(moments, topics.listing),
         "component": np.arange(whitening.values.size, dtype=np.int64),
         "word_topic": topics.word_topic,
         "topic_probability": topics.probability,
         "alpha": found.alpha,
         "lambda": topics.eigenvalues,
-        "noise": topics.noise,
         "duplicate_of": topics.duplicate_of,
         "eigenvalues": whitening.values,
         "eigengap": whitening.gaps,

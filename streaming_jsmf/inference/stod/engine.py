@@ -109,7 +109,7 @@ def tensor_topics(
     components = _components(core, whitening, alpha0, settings)
     product = whitened_product(moments, core, whitening, alpha0)
     residuals = ritz_residuals(product, basis, whitening)
-    recovered = recover(product, components, moments.word_mean, word_probability)
+    recovered = recover(product, components, moments.word_mean, word_probability, settings.threshold)
     if not recovered.eigenvalues.size:
         raise NoTopicsError(f"no component is a topic at alpha0 = {alpha0:g}")
     return TensorTopics(recovered, alpha0, whitening, residuals, components)

@@ -38,8 +38,8 @@ class Recovered:
     shares
         1 / lambda*^2, (k,): the paper's shares of the topics. They sum to 1 where K and alpha0 are those of the
         corpus; components of noise have large ones.
-    noise
-        (k,) size of the noise in each topic: that of a word is this times the square root of its probability M1.
+    listing
+        N x k, float32, to list words by; see ``listing_scores``.
     mass_without_topic
         Share of the corpus' tokens that are of words which no component had.
     discarded
@@ -50,7 +50,7 @@ class Recovered:
     probability: Floats
     eigenvalues: Floats
     shares: Floats
-    noise: Floats
+    listing: NDArray[np.float32]
     mass_without_topic: float
     discarded: int
 
@@ -71,7 +71,11 @@ def shares_of(values: Floats) -> Floats:
 
 
 def recover(
-    product: Floats, components: Components, word_mean: Floats, word_probability: Floats
+    product: Floats,
+    components: Components,
+    word_mean: Floats,
+    word_probability: Floats,
+    threshold: float,
 ) -> Recovered:
     """phi_t = lambda*_t M2 W v_t (line 1.13, mended), without negative entries, and made to mix to the corpus.
 
@@ -86,17 +90,19 @@ def recover(
     word_probability
         (N,) share of each word in the tokens. It stands for M1 where that is 0: words of documents that are too short
         for the moments.
+    threshold
+        Times the noise that a word must be above to lead the list of a topic.
     """
     values = components.values
     # Where there is one component only, its eigenvalue is 1 up to noise.
     kept = np.flatnonzero(values >= 1.0 - SHARE_ROUNDING) if values.size > 1 else np.arange(values.size)
     topics = product @ (components.vectors[:, kept] * values[kept])
     topics[word_mean <= 0.0] = 0.0
-    noise = noise_of(topics, word_mean)
+    listing = listing_scores(topics, word_mean, threshold)
     np.maximum(topics, 0.0, out=topics)
     sums = topics.sum(axis=0)
     there = np.flatnonzero(sums > 0)
-    kept, noise, topics = kept[there], noise[there] / sums[there], topics[:, there] / sums[there]
+    kept, topics = kept[there], topics[:, there] / sums[there]
     without = ~topics.any(axis=1)
     probability = mix(topics, np.where(word_mean > 0, word_mean, word_probability), shares_of(values[kept]))
     order = np.argsort(-probability, kind="stable")
@@ -106,20 +112,29 @@ def recover(
         probability[order],
         values[kept],
         shares_of(values[kept]),
-        noise[order],
+        listing[:, there[order]],
         float(word_probability[without].sum()),
         values.size - kept.size,
     )
 
 
-def noise_of(topics: Floats, word_mean: Floats) -> Floats:
-    """(k,) root mean square of (negative entry / sqrt(M1)) of each topic: negative entries are noise alone."""
-    scale = np.sqrt(np.where(word_mean > 0, word_mean, 1.0))
-    return np.array([_root_mean_square((column / scale)[column < 0]) for column in topics.T])
+def listing_scores(topics: Floats, word_mean: Floats, times: float) -> NDArray[np.float32]:
+    """Scores of words in topics as they come out of the tensor, N x k: by what is above ``times`` s sqrt(M1).
 
-
-def _root_mean_square(values: Floats) -> float:
-    return float(np.sqrt(np.mean(values * values))) if values.size else 0.0
+    s is the noise of a topic: negative entries are noise alone, so it is the root mean square of (negative entry /
+    sqrt(M1)). The noise of a frequent word is larger, so that lists by these scores have fewer of them. Words that are
+    not above the noise follow, below 0, by their probability.
+    """
+    deviation = np.sqrt(np.maximum(word_mean, 0.0))
+    scale = np.where(deviation > 0, deviation, 1.0)
+    scores = np.empty(topics.shape, dtype=np.float32)
+    for topic, column in enumerate(topics.T):
+        below = column < 0
+        s = np.sqrt(np.mean((column[below] / scale[below]) ** 2)) if below.any() else 0.0
+        above = column - times * s * deviation
+        positive = np.maximum(column, 0.0)
+        scores[:, topic] = np.where(above > 0, above, positive / (positive.sum() or 1.0) - 1.0)
+    return scores
 
 
 def mix(topics: Floats, word_probability: Floats, start: Floats) -> Floats:
@@ -154,22 +169,3 @@ def _next_weights(topics: Floats, wanted: Floats, weights: Floats, ratio: Floats
 
 def _over_sum(weights: Floats) -> Floats:
     return np.asarray(weights / weights.sum())
-
-
-def listing_scores(topics: Floats, noise: Floats, word_mean: Floats, times: float) -> Floats:
-    """N x k, to list the words of a topic by: what of a probability is above ``times`` its noise, largest first.
-
-    The noise of a frequent word is larger, so that this lists fewer of them. Words that are not above the noise follow,
-    by their probability.
-
-    Parameters
-    ----------
-    topics, noise
-        N x k and (k,), of ``Recovered``.
-    word_mean
-        M1, (N,).
-    times
-        0: by probability alone.
-    """
-    above = topics - times * np.sqrt(np.maximum(word_mean, 0.0))[:, None] * noise
-    return np.where(above > 0, 1.0 + above, topics)
