@@ -303,7 +303,7 @@ class StodSettings:
     alpha0: float | Literal["auto", "shares"] = "auto"
     restarts: int = 30
     iterations: int = 30
-    threshold: float = 2.0
+    threshold: float = 6.0
     refine: Refinement = "none"
     seed: int = 0
 

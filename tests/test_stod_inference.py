@@ -23,7 +23,6 @@ from streaming_jsmf.inference.stod.recovery import (
     Recovered,
     listing_scores,
     mix,
-    noise_of,
     recover,
 )
 from streaming_jsmf.inference.stod.whitening import (

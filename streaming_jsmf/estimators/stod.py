@@ -69,7 +69,7 @@ class STOD(TopicEstimator):
     _: KW_ONLY
     restarts: int = 30
     iterations: int = 30
-    threshold: float = 2.0
+    threshold: float = 6.0
     refine: Refinement = "none"
 
     _settings_class: ClassVar[type[StodSettings]] = StodSettings
