@@ -21,8 +21,10 @@ from streaming_jsmf.inference.stod.power import Components, decompose, refine
 from streaming_jsmf.inference.stod.recovery import (
     MIXING_STEPS,
     Recovered,
+    best_multiple,
     listing_scores,
     mix,
+    noise_of,
     recover,
 )
 from streaming_jsmf.inference.stod.whitening import (
@@ -127,7 +129,9 @@ def test_in_a_full_basis_stod_is_tod(counted: reference_stod.Moments, alpha0: fl
     turned = np.linalg.qr(np.random.default_rng(0).standard_normal((24, 24))).Q
     exact = reference_stod.tod(counted, 4, alpha0)
     shares = exact.alpha / exact.alpha.sum()
-    topics, weights = reference_stod.mixed(exact.word_topic, counted.first, shares, MIXING_STEPS)
+    topics, weights = reference_stod.mixed(
+        reference_stod.less_noise(exact.word_topic, counted.first), counted.first, shares, MIXING_STEPS
+    )
     order = np.argsort(-weights, kind="stable")
     assert (exact.word_topic < 0).any()
     for basis in (np.eye(24), turned):
@@ -247,7 +251,7 @@ def test_topics_mix_to_the_corpus_and_leave_no_word_out() -> None:
 
 
 def test_words_of_no_component_are_told() -> None:
-    product = np.array([[0.5, 0.2, -0.1, 0.0], [0.1, 0.4, -0.2, 0.0]]).T
+    product = np.array([[0.5, 0.2, -0.001, 0.0], [0.1, 0.4, -0.002, 0.0]]).T
     mean, tokens = np.array([0.6, 0.3, 0.1, 0.0]), np.array([0.5, 0.3, 0.1, 0.1])
     found = recover(product, components(1.2, 1.3), mean, tokens, 2.0)
     assert found.mass_without_topic == pytest.approx(0.2)
@@ -260,23 +264,44 @@ def test_topics_with_the_same_words_are_told() -> None:
     topics = np.random.default_rng(6).dirichlet(np.full(30, 0.2), size=4).T
     topics[:, 2] = 0.99 * topics[:, 0] + 0.01 * topics[:, 1]
     topics[:, 3] = topics[:, 0]
-    found = Recovered(topics, np.full(4, 0.25), np.ones(4), np.ones(4), topics.astype(np.float32), 0.0, 0)
+    found = Recovered(
+        topics, np.full(4, 0.25), np.ones(4), np.ones(4), topics.astype(np.float32), 0.0, 0.0, 0
+    )
     assert list(found.duplicate_of) == [-1, -1, 0, 0]
 
 
 def test_words_are_listed_by_what_is_above_the_noise() -> None:
     mean = np.array([0.25, 0.25, 0.04, 0.0, 0.46])
     topics = np.array([[0.5, -0.1, -0.04, 0.0, 0.3], [0.1, 0.5, 0.04, 0.0, 0.3]]).T
-    # The noise of the first topic is 0.2 sqrt(M1); the second has no negative entry, and so none.
-    scores = listing_scores(topics, mean, 1.0)
+    deviation, noise = np.sqrt(mean), noise_of(topics, mean)
+    np.testing.assert_allclose(noise, [0.2, 0.0], err_msg="the second topic has no negative entry")
+    scores = listing_scores(topics, deviation, noise)
     np.testing.assert_allclose(scores[:, 0], [0.4, -1, -1, -1, 0.3 - 0.2 * np.sqrt(0.46)], rtol=1e-6)
     np.testing.assert_allclose(scores[:, 1], [0.1, 0.5, 0.04, -1, 0.3], rtol=1e-6)
     assert prominent_words(scores, 5).tolist() == [[0, 4, 1, 2, 3], [1, 4, 0, 2, 3]]
     # At four times the noise nothing is above but the first word; the last follows by its probability.
+    scores = listing_scores(topics, deviation, 4.0 * noise)
+    np.testing.assert_allclose(scores[:, 0], [0.1, -1, -1, -1, 0.3 / 0.8 - 1], rtol=1e-6)
     np.testing.assert_allclose(
-        listing_scores(topics, mean, 4.0)[:, 0], [0.1, -1, -1, -1, 0.3 / 0.8 - 1], rtol=1e-6
+        listing_scores(topics, deviation, 0.0 * noise)[:, 0], [0.5, -1, -1, -1, 0.3], rtol=1e-6
     )
-    np.testing.assert_allclose(listing_scores(topics, mean, 0.0)[:, 0], [0.5, -1, -1, -1, 0.3], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("sparsity", "least", "most"), [(0.02, 0.3, 2.0), (5.0, 0.0, 0.2)])
+def test_as_much_noise_is_taken_off_as_lowers_the_error(sparsity: float, least: float, most: float) -> None:
+    random = np.random.default_rng(8)
+    truth = random.dirichlet(np.full(400, sparsity), size=4).T
+    mean = truth.mean(axis=1) + 1e-6
+    deviation = np.sqrt(mean)
+    raw = truth + 0.02 * deviation[:, None] * random.standard_normal(truth.shape)
+    noise = np.full(4, 0.02)
+    multiple = best_multiple(raw, deviation, noise)
+    assert least <= multiple <= most
+
+    def distance(times: float) -> float:
+        return float(np.sum((np.maximum(raw - times * deviation[:, None] * noise, 0.0) - truth) ** 2))
+
+    assert distance(multiple) < 1.02 * min(distance(0.1 * step) for step in range(31))
 
 
 def test_the_same_moments_and_seed_give_the_same_bits(counted: reference_stod.Moments) -> None:

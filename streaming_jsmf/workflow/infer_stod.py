@@ -118,6 +118,7 @@ def _metrics(moments: Moments, settings: StodSettings, found: TensorTopics) -> d
         "alpha0": found.alpha0,
         "alpha0_at_end": isinstance(settings.alpha0, str) and found.alpha0 in (LOWEST_SUM, HIGHEST_SUM),
         "share_sum": float(topics.shares.sum()),
+        "noise_taken_off": topics.noise_taken_off,
         "mass_without_topic": topics.mass_without_topic,
         "eigengap": gap if np.isfinite(gap) else None,
         "ritz_residual": float(found.residuals.max()),

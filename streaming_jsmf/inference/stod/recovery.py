@@ -17,6 +17,9 @@ DUPLICATE_COSINE = 0.9
 #: Rounding that a component of the whole corpus, whose eigenvalue is 1, may fall short of it.
 SHARE_ROUNDING = 1e-9
 
+#: Multiples of the noise of topics among which the best to take off is found; the largest is far above any.
+NOISE_STEP, NOISE_STEPS = 0.1, 30
+
 #: Steps to the weights with which topics mix to the corpus. The likelihood hardly rises after ten; in the limit some
 #: topics of real corpora would end with no weight at all, for no gain in perplexity.
 MIXING_STEPS = 50
@@ -40,6 +43,8 @@ class Recovered:
         corpus; components of noise have large ones.
     listing
         N x k, float32, to list words by; see ``listing_scores``.
+    noise_taken_off
+        Multiple of its noise that was taken off each entry of ``word_topic``; see ``best_multiple``.
     mass_without_topic
         Share of the corpus' tokens that are of words which no component had.
     discarded
@@ -51,6 +56,7 @@ class Recovered:
     eigenvalues: Floats
     shares: Floats
     listing: NDArray[np.float32]
+    noise_taken_off: float
     mass_without_topic: float
     discarded: int
 
@@ -77,7 +83,7 @@ def recover(
     word_probability: Floats,
     threshold: float,
 ) -> Recovered:
-    """phi_t = lambda*_t M2 W v_t (line 1.13, mended), without negative entries, and made to mix to the corpus.
+    """phi_t = lambda*_t M2 W v_t (line 1.13, mended), less its noise, not negative, and made to mix to the corpus.
 
     Parameters
     ----------
@@ -98,8 +104,11 @@ def recover(
     kept = np.flatnonzero(values >= 1.0 - SHARE_ROUNDING) if values.size > 1 else np.arange(values.size)
     topics = product @ (components.vectors[:, kept] * values[kept])
     topics[word_mean <= 0.0] = 0.0
-    listing = listing_scores(topics, word_mean, threshold)
-    np.maximum(topics, 0.0, out=topics)
+    deviation, noise = np.sqrt(np.maximum(word_mean, 0.0)), noise_of(topics, word_mean)
+    listing = listing_scores(topics, deviation, threshold * noise)
+    multiple = best_multiple(topics, deviation, noise)
+    for column, s in zip(topics.T, noise, strict=True):
+        np.maximum(column - multiple * s * deviation, 0.0, out=column)
     sums = topics.sum(axis=0)
     there = np.flatnonzero(sums > 0)
     kept, topics = kept[there], topics[:, there] / sums[there]
@@ -113,26 +122,75 @@ def recover(
         values[kept],
         shares_of(values[kept]),
         listing[:, there[order]],
+        multiple,
         float(word_probability[without].sum()),
         values.size - kept.size,
     )
 
 
-def listing_scores(topics: Floats, word_mean: Floats, times: float) -> NDArray[np.float32]:
-    """Scores of words in topics as they come out of the tensor, N x k: by what is above ``times`` s sqrt(M1).
+def noise_of(topics: Floats, word_mean: Floats) -> Floats:
+    """s of each topic as it comes out of the tensor, (k,): the noise of a word is s sqrt(M1).
 
-    s is the noise of a topic: negative entries are noise alone, so it is the root mean square of (negative entry /
-    sqrt(M1)). The noise of a frequent word is larger, so that lists by these scores have fewer of them. Words that are
-    not above the noise follow, below 0, by their probability.
+    Negative entries are noise alone: s is the root mean square of (negative entry / sqrt(M1)), 0 where there is none.
     """
-    deviation = np.sqrt(np.maximum(word_mean, 0.0))
-    scale = np.where(deviation > 0, deviation, 1.0)
-    scores = np.empty(topics.shape, dtype=np.float32)
+    scale = np.sqrt(np.where(word_mean > 0, word_mean, 1.0))
+    found = np.zeros(topics.shape[1])
     for topic, column in enumerate(topics.T):
         below = column < 0
-        s = np.sqrt(np.mean((column[below] / scale[below]) ** 2)) if below.any() else 0.0
-        above = column - times * s * deviation
-        positive = np.maximum(column, 0.0)
+        if below.any():
+            found[topic] = np.sqrt(np.mean((column[below] / scale[below]) ** 2))
+    return found
+
+
+def best_multiple(topics: Floats, deviation: Floats, noise: Floats) -> float:
+    """The multiple of the noise to take off the entries of all topics, by Stein's unbiased estimate of the error.
+
+    With z an entry over its noise, max(z - c, 0) has the squared error z^2 - 1 where z is not above c, and 1 + c^2
+    where it is (SureShrink, Donoho and Johnstone 1995, of one sign). Summed over words and topics, words by M1: the
+    squared error of the topics, each in units of its noise. Large where topics have few words among many, nearly 0
+    where they have many, as in text.
+
+    Parameters
+    ----------
+    topics
+        N x k, as they come out of the tensor.
+    deviation
+        sqrt(M1), (N,).
+    noise
+        (k,), see ``noise_of``.
+    """
+    there, bins = deviation > 0, NOISE_STEPS + 2
+    weight = deviation[there] ** 2
+    kept, dropped = np.zeros(bins), np.zeros(bins)
+    for column, s in zip(topics.T, noise, strict=True):
+        if s == 0.0:
+            continue
+        z = column[there] / (s * deviation[there])
+        # Bin i holds what the i-th multiple drops and the one before keeps.
+        place = np.ceil(np.clip(z / NOISE_STEP, 0.0, bins - 1)).astype(np.int64)
+        kept += np.bincount(place, weight, minlength=bins)
+        dropped += np.bincount(place, weight * (z * z - 1.0), minlength=bins)
+    multiples = NOISE_STEP * np.arange(NOISE_STEPS + 1)
+    error = np.cumsum(dropped)[:-1] + (kept.sum() - np.cumsum(kept)[:-1]) * (1.0 + multiples**2)
+    return float(multiples[error.argmin()])
+
+
+def listing_scores(topics: Floats, deviation: Floats, noise: Floats) -> NDArray[np.float32]:
+    """Scores of words in topics as they come out of the tensor, N x k: by what is above the noise.
+
+    The noise of a frequent word is larger, so that lists by these scores have fewer of them. Words that are not above
+    it follow, below 0, by their probability.
+
+    Parameters
+    ----------
+    topics, deviation
+        As in ``best_multiple``.
+    noise
+        (k,); that of a word is this times its ``deviation``.
+    """
+    scores = np.empty(topics.shape, dtype=np.float32)
+    for topic, column in enumerate(topics.T):
+        above, positive = column - noise[topic] * deviation, np.maximum(column, 0.0)
         scores[:, topic] = np.where(above > 0, above, positive / (positive.sum() or 1.0) - 1.0)
     return scores
 
