@@ -129,7 +129,7 @@ def test_attributes(engine: type, models: dict[type, Any]) -> None:
     assert found.metrics_["n_documents"] == 500
     assert (found.model_["word_topic"].sel(word="word0003").to_numpy() == found.components_[:, 3]).all()
     if engine is STOD:
-        np.testing.assert_allclose(found.alpha_, found.alpha0_ / found.lambda_**2)
+        np.testing.assert_allclose(found.alpha_, found.alpha0_ * found.topic_probability_)
         assert found.duplicate_of_.tolist() == [-1] * K
     else:
         assert (found.components_[:, found.anchors_].argmax(axis=0) == np.arange(K)).all()

@@ -100,6 +100,13 @@ class AnchorWordTopics:
     words_without_mass: int
     correlation_gap: float = 0.0
 
+    @property
+    def topic_probability(self) -> Floats:
+        """(K,) share of each topic in the rectified co-occurrences; sums to 1."""
+        d = self.rectified_row_sum
+        mass = np.where(d > 0, d, 0.0) @ self.topic_given_word
+        return np.asarray(mass / mass.sum())
+
 
 def low_rank_anchor_words(
     rectified: Floats,
