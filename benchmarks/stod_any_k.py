@@ -17,7 +17,6 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from streaming_jsmf.corpus.simulate.truth_store import read_truth
 
 from benchmarks.bags import read_counts
 from benchmarks.quality import split
@@ -27,6 +26,7 @@ from streaming_jsmf.evaluation.matching import recovery_error
 from streaming_jsmf.inference.document_topics import document_topics
 from streaming_jsmf.inference.prior import dirichlet_prior, prior_sum
 from streaming_jsmf.moments.reader import Moments
+from streaming_jsmf.simulation import read_truth
 from streaming_jsmf.workflow.infer import fit_moments
 from streaming_jsmf.workflow.simulate import simulate
 
