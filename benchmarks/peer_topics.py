@@ -5,7 +5,7 @@
 Every fifth document is held out, as in ``benchmarks.quality``; each peer fits the others, in one thread. For each
 corpus, K and peer, ``OUT/<corpus>-k<K>-<peer>.npz`` has ``word_topic`` (N x K, columns sum to 1; words that no fitted
 document has are 0), ``prior`` (K,) and the CPU and wall seconds of the fit. What is there already is not fitted again.
-One run of tomotopy gives two files, after 200 and after 1,000 sweeps. NMF has no prior: its topics' shares are stored.
+One run of tomotopy gives two files, after 200 and after 1,000 sweeps. NMF has no prior: its shares are stored.
 """
 
 from __future__ import annotations

@@ -117,9 +117,10 @@ _POLISH = PolishSettings()
 
 polish_options = _all(
     click.option("--steps", type=int, default=_POLISH.steps, show_default=True,
-                 help="polish: passes over the documents; all but the last five see a sample of a large corpus."),
+                 help="polish: passes over the documents, all but the last five over a sample of a large corpus; "
+                      "40 are thorough."),
     click.option("--rounds", type=int, default=_POLISH.rounds, show_default=True,
-                 help="polish: iterations within a document at each step; 40 steps of 10 rounds are thorough."),
+                 help="polish: iterations within a document at each step."),
     click.option("--held-out", type=int, default=_POLISH.held_out, show_default=True,
                  help="polish: documents kept out of it, which tell the perplexity; at most a twentieth of all."),
 )  # fmt: skip
