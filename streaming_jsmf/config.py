@@ -158,8 +158,8 @@ class InferSettings:
         K.
     rectify
         ``enn``: epsilon non-negative rectification (LR-JSMF, Algorithm 3). ``palm``, ``ipalm``: a non-negative Y
-        (Algorithm 4), plain and inertial. ``none``: the eigenpairs as they are, which is not the papers' baseline (AW on
-        all of C as counted). Of the whole C, which the scan must have counted (``ScanSettings.exact``): ``ap``,
+        (Algorithm 4), plain and inertial. ``none``: the eigenpairs as they are, which is not the papers' baseline
+        (AW on all of C as counted). Of the whole C, which the scan must have counted (``ScanSettings.exact``): ``ap``,
         alternating projections (Algorithm 2); ``dykstra``, the same with Dykstra's corrections; ``dc``, diagonal
         completion.
     max_iterations, tolerance
