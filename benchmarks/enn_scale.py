@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import InferSettings
 from streaming_jsmf.inference.law import AnchorRules, low_rank_anchor_words
+from streaming_jsmf.jobs.memory import peak_memory
+from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.linalg.eigen import Eigenpairs
 from streaming_jsmf.linalg.gram import gram
 from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.rectification.enn import ENNOptions, epsilon_nonnegative
-from streaming_jsmf.runtime.blas import single_blas_thread
-from streaming_jsmf.runtime.memory import peak_memory
 
 #: Random directions of the tail, documents that it stands for, tokens of each.
 TAIL, DOCUMENTS, LENGTH = 40, 200_000, 100

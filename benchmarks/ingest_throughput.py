@@ -27,9 +27,8 @@ import click
 import pyarrow.parquet as pq
 
 from streaming_jsmf.corpus import open_corpus
-from streaming_jsmf.corpus.documents import iter_documents
-from streaming_jsmf.runtime.memory import peak_memory
-from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.memory import peak_memory
 from streaming_jsmf.workflow.ingest import IngestRequest, ingest
 
 SAMPLE = 200  # documents counted again by hand
@@ -120,11 +119,10 @@ def _check(source: Path, target: Path) -> None:
     words = corpus.vocabulary().words
     known = set(words)
     found = {}
-    for block in iter_documents(corpus):
-        for i, identity in enumerate(block.document_id.to_pylist()):
-            pairs = slice(block.indptr[i], block.indptr[i + 1])
-            counts = zip(block.ids[pairs].tolist(), block.counts[pairs].tolist(), strict=True)
-            found[identity] = {words[j]: count for j, count in counts}
+    for shard in corpus.shards:
+        for row in pq.read_table(corpus.shard_path(shard)).to_pylist():
+            counts = zip(row["ids"], row["counts"], strict=True)
+            found[row["document_id"]] = {words[j]: count for j, count in counts}
     table = [
         row
         for path in sorted(source.glob("*.parquet"))

@@ -31,16 +31,17 @@ from scipy.sparse import vstack
 
 from streaming_jsmf.blocks.units import list_units, plan_partitions
 from streaming_jsmf.config import ScanSettings, StodSettings
-from streaming_jsmf.corpus import open_corpus, simulate_lda
+from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.inference.stod.engine import tensor_topics
+from streaming_jsmf.jobs.events import Event, StageFinished, StageStarted
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.linalg.document_tensor import SHORTEST_DOCUMENT, Documents, tensor_sums, tensor_weights
 from streaming_jsmf.linalg.tensor import packed_size
 from streaming_jsmf.moments.partition import iter_shares
 from streaming_jsmf.moments.reader import Moments
-from streaming_jsmf.runtime.blas import single_blas_thread
-from streaming_jsmf.runtime.events import Event, StageFinished, StageStarted
-from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.simulation import simulate_lda
 from streaming_jsmf.timing import stopwatch
 from streaming_jsmf.workflow.scan import scan
 

@@ -25,11 +25,10 @@ from streaming_jsmf.evaluation.summary import evaluate_topics
 from streaming_jsmf.evaluation.topic_shape import DISSIMILARITY_WORDS
 from streaming_jsmf.inference.law import AnchorRules, AnchorWordTopics, anchor_words, low_rank_anchor_words
 from streaming_jsmf.inference.words import prominent_words
-from streaming_jsmf.moments.manifest import load_partitions
-from streaming_jsmf.moments.partition import load_block
+from streaming_jsmf.jobs.events import silent
+from streaming_jsmf.linalg.blas import single_blas_thread
+from streaming_jsmf.moments.partition import load_block, load_partitions
 from streaming_jsmf.moments.reader import Moments
-from streaming_jsmf.runtime.blas import single_blas_thread
-from streaming_jsmf.runtime.events import silent
 from streaming_jsmf.workflow.ingest import IngestRequest, ingest
 from streaming_jsmf.workflow.rectify import rectify
 
@@ -87,11 +86,9 @@ def prepare(corpus: Path, out: Path, settings: ScanSettings, words: int | None) 
 def scaled_documents(moments: Moments) -> NDArray[np.float32]:
     """H^' / sqrt(total weight), N x M, dense."""
     store = moments.store
-    record = store.outcome("range")
-    assert record is not None
     partitions = load_partitions(store.manifest, str(store.path))
     blocks = [load_block(p, store.n_words, store.settings.document_weights).toarray() for p in partitions]
-    return (np.vstack(blocks).T / np.sqrt(record["scalars"]["total_weight"])).astype(np.float32)
+    return (np.vstack(blocks).T / np.sqrt(store.scalars("range")["total_weight"])).astype(np.float32)
 
 
 def fitted(

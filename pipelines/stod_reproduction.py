@@ -27,8 +27,9 @@ from numpy.typing import NDArray
 from streaming_jsmf import Execution, ScanSettings, StodSettings, fit, open_corpus, open_model
 from streaming_jsmf.blocks.csr import iter_blocks
 from streaming_jsmf.blocks.units import list_units
-from streaming_jsmf.corpus import Corpus, read_truth, simulate_lda
+from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.evaluation.matching import match_topics
+from streaming_jsmf.simulation import read_truth, simulate_lda
 
 Floats = NDArray[np.float64]
 

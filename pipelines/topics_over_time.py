@@ -49,7 +49,7 @@ class Period:
 
 def ranges(moments: Moments, span: int) -> list[str]:
     """Expressions for the periods of ``span`` years that have documents, from multiples of ``span``."""
-    labels = {partition["label"] for partition in moments.store.manifest["partitions"]} - {None}
+    labels = {partition.label for partition in moments.store.manifest.partitions} - {None}
     if not all(isinstance(label, int) for label in labels):
         raise InputError(
             f"--by: periods are made of whole numbers, not of values such as {sorted(labels, key=str)[0]!r}"

@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 
 _EXPORTS = {
     "EvaluationRequest": "streaming_jsmf.workflow.evaluate",
-    "Execution": "streaming_jsmf.runtime.schedulers",
+    "Execution": "streaming_jsmf.jobs.execution",
     "InferSettings": "streaming_jsmf.config",
     "InputError": "streaming_jsmf.errors",
     "LRJSMF": "streaming_jsmf.estimators",
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from streaming_jsmf.errors import StreamingJSMFError as StreamingJSMFError
     from streaming_jsmf.estimators import LRJSMF as LRJSMF
     from streaming_jsmf.estimators import STOD as STOD
+    from streaming_jsmf.jobs.execution import Execution as Execution
     from streaming_jsmf.model.store import open_model as open_model
     from streaming_jsmf.moments.reader import open_moments as open_moments
-    from streaming_jsmf.runtime.schedulers import Execution as Execution
     from streaming_jsmf.workflow.evaluate import EvaluationRequest as EvaluationRequest
     from streaming_jsmf.workflow.evaluate import evaluate as evaluate
     from streaming_jsmf.workflow.fit import fit as fit

@@ -37,6 +37,9 @@ CAPPED_LENGTH = 200
 #: Share of its row sum that an anchor keeps at least after rectification.
 ANCHOR_ROW_SUM = 0.1
 
+#: Characters of a value that a message about settings still shows; a digest has more.
+LONGEST_VALUE = 60
+
 #: Bounds of the default partition size, in nonzeros.
 SMALLEST_PARTITION, LARGEST_PARTITION, DEFAULT_PARTITIONS = 8_000_000, 64_000_000, 64
 
@@ -125,11 +128,6 @@ class ScanSettings:
     def basis_width(self) -> int:
         """Columns m of the basis Q of the second scan: 2 K, and at least K + 10."""
         return max(2 * self.max_topics, self.max_topics + 10)
-
-    @property
-    def reads_twice(self) -> bool:
-        """Whether the corpora are read after scan 1: for C Q, for C or for the third moment."""
-        return self.exact or self.scans == 2 or self.third_moment
 
     def partition_budget(self, nonzeros: int, n_words: int) -> int:
         """Nonzeros of a partition for a corpus; the number of workers plays no part."""
@@ -337,11 +335,14 @@ class StodSettings:
 
 
 def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    """Name the fields that differ, with both values; empty when none does."""
-    keys = sorted({*stored, *wanted})
+    """Name the fields that differ, with both values where these are short; empty when none does."""
     missing = object()
-    return "; ".join(
-        f"{key}: stored {stored.get(key)!r}, asked {wanted.get(key)!r}"
-        for key in keys
-        if stored.get(key, missing) != wanted.get(key, missing)
+    differing = (
+        key for key in sorted({*stored, *wanted}) if stored.get(key, missing) != wanted.get(key, missing)
     )
+    return "; ".join(_difference(key, stored.get(key), wanted.get(key)) for key in differing)
+
+
+def _difference(key: str, stored: Any, wanted: Any) -> str:
+    short = max(len(repr(stored)), len(repr(wanted))) <= LONGEST_VALUE
+    return f"{key}: stored {stored!r}, asked {wanted!r}" if short else key

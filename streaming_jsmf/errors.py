@@ -36,3 +36,8 @@ class StoreError(StreamingJSMFError):
     """A store is incomplete or damaged; the message names the part. Exit code 3."""
 
     exit_code = 3
+
+
+def first_line(error: BaseException) -> str:
+    """First line of an error's text, so that our messages stay on one line."""
+    return (str(error).splitlines() or [type(error).__name__])[0]

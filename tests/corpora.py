@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+
+from streaming_jsmf.corpus import Corpus
+from streaming_jsmf.corpus.footer import open_parquet
+from streaming_jsmf.corpus.records import Documents, documents_from_batch
 
 
 @dataclass(frozen=True)
@@ -61,3 +65,12 @@ def write_corpus(
         write_lists(directory / f"part-{number:05d}.parquet", *as_lists(rows), row_group_rows=row_group_rows)
     (directory / "vocab.txt").write_text("\n".join(words(counts.shape[1])) + "\n", encoding="utf-8")
     return directory
+
+
+def iter_documents(corpus: Corpus) -> Iterator[Documents]:
+    """The documents of a corpus in the order of shards and rows, a batch at a time."""
+    for shard in corpus.shards:
+        path = corpus.shard_path(shard)
+        with open_parquet(path, path) as file:
+            for batch in file.iter_batches():
+                yield documents_from_batch(batch, corpus.n_words)

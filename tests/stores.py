@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import ScanSettings
+from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.store import read_store
-from streaming_jsmf.runtime.schedulers import Execution
 from streaming_jsmf.workflow.scan import Changes, scan
 from tests import reference
 

@@ -15,20 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming_jsmf.corpus import (
-    Corpus,
-    Curation,
-    IngestSettings,
-    ingest_source,
-    load_spec,
-    open_corpus,
-    open_source,
-)
+from streaming_jsmf.corpus import Corpus, Curation, open_corpus
 from streaming_jsmf.corpus.format import read_manifest
-from streaming_jsmf.corpus.sources.bags import BagOptions
-from streaming_jsmf.corpus.stop_words import load_stop_words
 from streaming_jsmf.corpus.write import Origin
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.ingestion import IngestSettings, ingest_source, load_spec
+from streaming_jsmf.sources.counts.bags import BagOptions
+from streaming_jsmf.sources.registry import open_source
+from streaming_jsmf.tokens.stop_words import load_stop_words
 from streaming_jsmf.workflow.ingest import IngestRequest, ingest
 
 ROOT = Path(__file__).parent.parent
@@ -206,7 +200,7 @@ def test_stop_words(tmp_path):
     } <= english
     assert all(word == word.lower().strip() and word[0] != "#" for word in english)
     assert not english & {"cell", "neuron", "model", "data", "network", "game", "result", "president"}
-    lines = (ROOT / "streaming_jsmf" / "corpus" / "stop_words_english.txt").read_text().splitlines()
+    lines = (ROOT / "streaming_jsmf" / "tokens" / "stop_words_english.txt").read_text().splitlines()
     body = [line for line in lines if not line.startswith("#")]
     assert lines[0].startswith("#")
     assert body == sorted(set(body))

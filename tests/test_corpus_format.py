@@ -15,11 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streaming_jsmf.blocks.csr import iter_blocks
+from streaming_jsmf.blocks.units import list_units
 from streaming_jsmf.corpus import Corpus, CorpusWriter, open_corpus
-from streaming_jsmf.corpus.documents import Documents, iter_documents
 from streaming_jsmf.corpus.format import read_manifest, verify_corpus
+from streaming_jsmf.corpus.records import Documents
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.errors import InputError, StoreError
+from tests.corpora import iter_documents
 
 SHIPPED = Path(__file__).parent.parent / "data_specs" / "uci_nips"
 WORDS = ("ant", "bee", "cat", "dog", "eel")
@@ -277,8 +280,9 @@ def test_reading_names_the_bad_row(tmp_path, ids, counts, message):
         writer.write_table(good)
         writer.write_table(bad)
     (root / "vocab.txt").write_text("\n".join(WORDS))
+    corpus = open_corpus(root)
     with pytest.raises(InputError, match=message):
-        list(iter_documents(open_corpus(root)))
+        list(iter_blocks(list_units(corpus), corpus.n_words))
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from streaming_jsmf.corpus import open_corpus, read_truth, simulate_lda, simulate_truth
-from streaming_jsmf.corpus.documents import iter_documents
+from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.format import read_manifest, verify_corpus
-from streaming_jsmf.corpus.simulate import documents as drawing
-from streaming_jsmf.corpus.simulate import write as writing
-from streaming_jsmf.corpus.simulate.truth import ANCHOR_PROBABILITY, Law, make_law
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.runtime.events import PartitionCommitted, StageFinished, StageStarted
-from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.jobs.events import PartitionCommitted, StageFinished, StageStarted
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.simulation import documents as drawing
+from streaming_jsmf.simulation import read_truth, simulate_lda, simulate_truth
+from streaming_jsmf.simulation import run as simulating
+from streaming_jsmf.simulation.law import ANCHOR_PROBABILITY, Law, make_law
+from tests.corpora import iter_documents
 
 SIZES = {"n_words": 300, "n_topics": 4, "seed": 7}
 ALONE = Execution("synchronous")
@@ -328,10 +329,10 @@ def test_a_small_budget_is_refused_before_anything_is_written(tmp_path):
     assert list(tmp_path.iterdir()) == []
     law = law_of(**sizes)
     needed = [
-        writing.simulation_memory(law, Execution(scheduler, workers))
+        simulating.simulation_memory(law, Execution(scheduler, workers))
         for scheduler, workers in (("synchronous", None), ("threads", 2), ("processes", 2))
     ]
     assert needed == sorted(needed)
     assert needed[1] < 1_500_000_000
-    needed_by_one = writing.simulation_memory(law, Execution("threads", 1))
+    needed_by_one = simulating.simulation_memory(law, Execution("threads", 1))
     assert needed[0] == needed_by_one

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 from streaming_jsmf.linalg import document_tensor
 from streaming_jsmf.linalg.document_tensor import Documents, basis_moments, tensor_sums, tensor_weights
 from streaming_jsmf.linalg.tensor import SLAB, unpacked
-from streaming_jsmf.moments.third_moment import tensor_memory
+from streaming_jsmf.moments.stages.third_moment import tensor_memory
 from tests import reference_stod
 
 N_WORDS = 4 * SLAB + 3

@@ -1,4 +1,4 @@
-"""Tasks of the engine in an order that only some schedulers take."""
+"""Tasks of a chain of folds in an order that only some schedulers take."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from streaming_jsmf.blocks.units import Partition
-from streaming_jsmf.moments.engine import Job, Link, Part, commit_fold, commit_part
-from streaming_jsmf.moments.ledger import Ledger, Partial
-from streaming_jsmf.runtime.zarr_arrays import create_group
+from streaming_jsmf.jobs.fold import Link, Part, commit_fold, commit_part
+from streaming_jsmf.jobs.ledger import Ledger, Partial, added
+from streaming_jsmf.storage.arrays import create_group
 
 
 class Adding:
@@ -17,23 +16,22 @@ class Adding:
 
     name = "adding"
 
-    def compute(self, partition: Partition) -> Partial:
-        return Partial({"total": np.array([partition.index])})
+    def compute(self, number: int) -> Partial:
+        return Partial({"total": np.array([number])})
 
     def fold(self, folded: Partial | None, partial: Partial) -> Partial:
-        before = 0 if folded is None else folded.arrays["total"]
-        return Partial({"total": before + partial.arrays["total"]})
+        return added(folded, partial)
 
 
 def test_a_fold_that_the_next_one_has_dropped_is_not_looked_for(tmp_path: Path) -> None:
     create_group(tmp_path, {})
-    job = Job(Ledger(tmp_path, "adding"), Adding())
-    parts = [Part(f"part{i}", 1, Partition(i, ())) for i in range(3)]
+    ledger, stage = Ledger(tmp_path, "adding", "make it again"), Adding()
+    parts = [Part(f"part{i}", 1, i) for i in range(3)]
     links = [Link(None, "fold0"), Link("fold0", "fold1"), Link("fold1", "fold2")]
     for part, link in zip(parts, links, strict=True):
-        commit_part(job, part, link)
+        commit_part(ledger, stage, part, link)
     # All folded at once; now come the tasks that would have folded them.
     for part, link in zip(parts, links, strict=True):
-        commit_fold(job, part.key, link)
-    assert job.ledger.folds() == {"fold2"}
-    assert job.ledger.read_fold("fold2").arrays["total"].tolist() == [3]
+        commit_fold(ledger, stage, part.key, link)
+    assert ledger.folds() == {"fold2"}
+    assert ledger.read_fold("fold2").arrays["total"].tolist() == [3]

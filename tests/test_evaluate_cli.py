@@ -16,10 +16,10 @@ import pytest
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.cli.metrics_table import LINES
 from streaming_jsmf.config import InferSettings, ScanSettings
-from streaming_jsmf.corpus.simulate.truth_store import read_truth
 from streaming_jsmf.evaluation.coherence import npmi
+from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.model.store import Model, read_model, write_model
-from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.simulation.truth import read_truth
 from streaming_jsmf.workflow.infer import infer
 from streaming_jsmf.workflow.scan import scan
 from streaming_jsmf.workflow.simulate import simulate

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +23,9 @@ from streaming_jsmf.config import InferSettings, ScanSettings
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.evaluation.inputs import sketch_probes
+from streaming_jsmf.jobs.events import Event, StageStarted
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.ledger import Partial
 from streaming_jsmf.model.counts import (
     StoredCounts,
     counts_path,
@@ -36,16 +34,14 @@ from streaming_jsmf.model.counts import (
     stored_corpora,
 )
 from streaming_jsmf.model.store import Model, open_model, read_model, write_model
-from streaming_jsmf.moments.ledger import Partial
-from streaming_jsmf.moments.word_counts import CountStage, SketchProbes, WordSelection, WordTally
-from streaming_jsmf.runtime.events import Event, StageStarted
-from streaming_jsmf.runtime.files import store_path
-from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.moments.stages.word_counts import CountReduction, SketchProbes, WordSelection, WordTally
+from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.workflow.count_words import counts_of
 from streaming_jsmf.workflow.infer import infer
 from streaming_jsmf.workflow.scan import scan
 from tests import reference
 from tests.corpora import Planted, words, write_corpus, write_lists
+from tests.processes import command, killed
 
 SYNCHRONOUS = Execution("synchronous")
 
@@ -148,7 +144,7 @@ def test_counts_do_not_depend_on_how_documents_are_split(seed: int, cuts: list[i
 
     def tally(parts: Sequence[NDArray[np.int64]]) -> Partial:
         probes = SketchProbes(3, 0, "test")
-        stage = CountStage(Path("unused"), {}, 9, "capped", probes, "")
+        stage = CountReduction(Path("unused"), {}, 9, "capped", probes, "")
         folded = None
         for part in parts:
             one = WordTally(selection, "capped", probes.draw(9))
@@ -345,39 +341,28 @@ def test_counts_lie_behind_a_url_as_well(fitted: Path, corpus_path: Path, tmp_pa
         file_system.rm(f"/{tmp_path.name}", recursive=True)
 
 
-def killed_when(command: list[str], now: Callable[[], bool]) -> None:
-    with subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    ) as process:
-        while process.poll() is None and not now():
-            time.sleep(0.002)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        assert process.returncode == -signal.SIGKILL, "it ended before it could be killed"
-
-
+@pytest.mark.slow
 def test_a_killed_count_is_finished_by_the_same_command(
     fitted: Path, tmp_path: Path, documents: Planted, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # Small partitions: enough time between the first commit and the last.
     corpus = write_corpus(tmp_path / "corpus", documents.counts, shards=2, row_group_rows=25)
-    killed, undisturbed = (shutil.copytree(fitted, tmp_path / name) for name in ("killed", "undisturbed"))
-    for copy in (killed, undisturbed):
+    struck, undisturbed = (shutil.copytree(fitted, tmp_path / name) for name in ("struck", "undisturbed"))
+    for copy in (struck, undisturbed):
         root = copy / "zarr.json"
         data = json.loads(root.read_text())
         data["attributes"]["provenance"]["scan_settings"]["partition_nonzeros"] = 100
         root.write_text(json.dumps(data))
-    arguments = ["evaluate", str(killed), "--corpus", str(corpus)]
-    records = killed / "evaluation"
+    arguments = ["evaluate", str(struck), "--corpus", str(corpus)]
+    records = struck / "evaluation"
 
     def committed() -> int:
         return len(list(records.glob("*.partial/records/counts-part-*/zarr.json")))
 
-    killed_when(
-        [sys.executable, "-m", "streaming_jsmf", *arguments, "--workers", "1"], lambda: committed() > 3
-    )
+    with killed(command(*arguments, "--workers", "1"), lambda: committed() > 3):
+        pass
     kept = committed()
-    assert run(["info", str(killed)]) == 0
+    assert run(["info", str(struck)]) == 0
     assert json.loads(capsys.readouterr().out)["counted_corpora"] == [], "not committed"
     assert run(arguments) == 0
     log = capsys.readouterr().err
@@ -388,5 +373,5 @@ def test_a_killed_count_is_finished_by_the_same_command(
     assert done in (kept, kept + 1)
     assert len(re.findall(r"^counts: partition \d+ committed", log, re.MULTILINE)) == 24 - done
     counted(undisturbed, corpus)
-    assert array_digests(killed) == array_digests(undisturbed)
+    assert array_digests(struck) == array_digests(undisturbed)
     assert list(records.glob("*.partial")) == []

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from streaming_jsmf.config import ScanSettings
-from streaming_jsmf.corpus.simulate.truth_store import read_truth, read_truth_words
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.summary import evaluate_topics
+from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.model.store import Model
-from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.simulation.truth import read_truth, read_truth_words
 from streaming_jsmf.workflow.evaluate import NEEDS
 from streaming_jsmf.workflow.evaluation_inputs import cooccurrence_of, topic_arrays, truth_of
 from streaming_jsmf.workflow.scan import scan

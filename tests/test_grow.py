@@ -12,9 +12,9 @@ import pytest
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
+from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.reader import open_moments
 from streaming_jsmf.moments.store import read_store
-from streaming_jsmf.runtime.schedulers import Execution
 from streaming_jsmf.workflow.scan import Changes, scan
 from tests.corpora import as_lists, planted, words, write_corpus, write_lists
 from tests.stores import SYNCHRONOUS, changed, digests, partial_names, rename_words, scanned
@@ -157,8 +157,8 @@ def by_shard(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_lists(path / "part-00002.parquet", *as_lists(COUNTS[200:500]), row_group_rows=100)
     nonzeros = int((COUNTS[:120] > 0).sum() + (COUNTS[200:500] > 0).sum())
     scanned(path, root / "m", ScanSettings(max_topics=5, partition_nonzeros=-(-nonzeros // 3)))
-    first = read_store(root / "m").manifest["partitions"][0]
-    assert [name for name, _ in first["units"]] == ["part-00000.parquet", "part-00001.parquet"]
+    first = read_store(root / "m").manifest.partitions[0]
+    assert [name for name, _ in first.units] == ["part-00000.parquet", "part-00001.parquet"]
     return root
 
 
@@ -171,7 +171,7 @@ def test_a_shard_that_fills_its_partitions_can_go(by_shard: Path, tmp_path: Path
     scanned(rest, tmp_path / "never", budget)
     assert digests(store) == digests(tmp_path / "never")
     # The store is told from one of the whole corpus.
-    assert list(read_store(store).manifest["corpora"][0]["shards"]) == [
+    assert list(read_store(store).manifest.corpora[0].shards) == [
         "part-00000.parquet",
         "part-00001.parquet",
     ]
@@ -235,7 +235,7 @@ def test_a_bad_corpus_leaves_the_store_as_it_was(kind: str, keep: bool, folder: 
         changed(folder / "a", store, add=[bad])
     one_line(error)
     require_untouched(store, digests(folder / "of-a"))
-    assert read_store(store).manifest["corpora"] == read_store(folder / "of-a").manifest["corpora"]
+    assert read_store(store).manifest.corpora == read_store(folder / "of-a").manifest.corpora
     assert partial_names(store) == before
     changed(folder / "a", store, add=[folder / "b"])
     assert digests(store) == digests(folder / "of-both")
@@ -323,10 +323,10 @@ def test_a_removal_that_leaves_no_pair_of_words_is_refused(tmp_path: Path) -> No
 def test_a_corpus_without_manifest_is_hashed_once_a_scan(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from streaming_jsmf.moments import manifest
+    from streaming_jsmf.moments import partition
 
     opened: list[str] = []
-    monkeypatch.setattr(manifest, "open_corpus", lambda path: opened.append(path) or open_corpus(path))
+    monkeypatch.setattr(partition, "open_corpus", lambda path: opened.append(path) or open_corpus(path))
     scanned(folder / "a", tmp_path / "m")
     assert opened == []
     changed(folder / "a", tmp_path / "m", add=[folder / "b"])

@@ -24,10 +24,10 @@ from hypothesis import strategies as st
 
 from streaming_jsmf.corpus import Corpus, Curation, curation, open_corpus
 from streaming_jsmf.corpus.format import read_manifest, verify_corpus
-from streaming_jsmf.corpus.ingest import counts, repeats, run, work
-from streaming_jsmf.corpus.stop_words import load_stop_words
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.ingestion import choose, plan, read
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.tokens.stop_words import load_stop_words
 from streaming_jsmf.workflow.ingest import IngestRequest, ingest
 
 #: Keeps all that can be kept.
@@ -285,7 +285,7 @@ def write_sample(folder: Path, texts: Mapping[str, str], names: Sequence[str]) -
 @pytest.fixture
 def many_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """A group of units for each file."""
-    monkeypatch.setattr(work, "GROUP_BYTES", (1, 1))
+    monkeypatch.setattr(plan, "GROUP_BYTES", (1, 1))
 
 
 STRICT: Mapping[str, Any] = {
@@ -311,7 +311,7 @@ def test_a_sample_equals_the_reference(tmp_path: Path) -> None:
     assert not (tmp_path / "out.partial").exists()
 
 
-EXECUTIONS = [("threads", 1), ("threads", 3), ("processes", 2)]
+EXECUTIONS = [("threads", 3), ("processes", 2)]
 
 
 @pytest.mark.usefixtures("many_groups")
@@ -347,9 +347,9 @@ def test_shuffled_shards_are_the_same_corpus(scheduler: Execution, tmp_path: Pat
 
 
 BOUNDS = [
-    (counts, "MERGE_ROWS", 7),
-    (counts, "MERGE_TABLES", 2),
-    (repeats, "BUCKET_KEYS", 3),
+    (choose, "MERGE_ROWS", 7),
+    (choose, "MERGE_TABLES", 2),
+    (choose, "BUCKET_KEYS", 3),
     (curation, "_SLACK", 0),
 ]
 
@@ -371,9 +371,9 @@ def test_small_tasks_change_no_document(tmp_path: Path, monkeypatch: pytest.Monk
     source = write_sample(tmp_path / "in", sample(120), "abc")
     rules = {**STRICT, "duplicates": "drop"}
     plain = make(source, tmp_path / "out", rules)
-    monkeypatch.setattr(work, "GROUP_BYTES", (1, 1))
-    monkeypatch.setattr(run, "TOKENS_PER_SHARD", 50)
-    monkeypatch.setattr("streaming_jsmf.corpus.sources.text_records.BATCH_BYTES", 1000)
+    monkeypatch.setattr(plan, "GROUP_BYTES", (1, 1))
+    monkeypatch.setattr(read, "TOKENS_PER_SHARD", 50)
+    monkeypatch.setattr("streaming_jsmf.sources.limits.BATCH_BYTES", 1000)
     pieces = make(source, tmp_path / "pieces", rules, tokens_per_shard=50)
     assert len(pieces.shards) > 20
     assert rows_of(pieces) == rows_of(plain)
@@ -602,8 +602,7 @@ def test_a_repeated_id_is_put_aside_with_its_words(tmp_path: Path) -> None:
 def test_rows_of_the_quarantine_count_from_the_start_of_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streaming_jsmf.corpus.sources.text_lines.UNIT_BYTES", 100)
-    monkeypatch.setattr("streaming_jsmf.corpus.sources.text_parquet.UNIT_BYTES", 1)
+    monkeypatch.setattr("streaming_jsmf.sources.limits.UNIT_BYTES", 100)
     (tmp_path / "in").mkdir()
     lines = [json.dumps({"id": f"a{i}", "text": f"word{i} is here"}) for i in range(40)]
     bad = (0, 13, 14, 39)
@@ -634,7 +633,7 @@ def test_rows_of_the_quarantine_count_from_the_start_of_the_file(
 def test_documents_without_ids_are_numbered_over_all_units(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streaming_jsmf.corpus.sources.text_lines.UNIT_BYTES", 100)
+    monkeypatch.setattr("streaming_jsmf.sources.limits.UNIT_BYTES", 100)
     (tmp_path / "in").mkdir()
     for name in "ab":
         lines = [json.dumps({"text": f"word{i} is here"}) for i in range(20)]
@@ -703,7 +702,7 @@ def test_rows_in_any_order_and_files_give_the_same_bytes(tmp_path: Path) -> None
     for target, source, scheduler in (
         ("out", "0", Execution("synchronous")),
         ("other", "1", Execution("threads", 3)),
-        ("third", "2", Execution("processes", 1)),
+        ("third", "2", Execution("synchronous")),
     ):
         corpus = make(tmp_path / source, tmp_path / target, scheduler=scheduler)
         require_equal(corpus, reference(bags, Curation(**LOOSE)))

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,11 +16,12 @@ import pytest
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.corpus.format import read_manifest
-from streaming_jsmf.corpus.ingest import work
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.ingestion import plan
+from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.workflow.ingest import IngestRequest, ingest
 from tests.outcomes import Outcome
+from tests.processes import finished
 
 LOOSE = ("--stop-words", "none", "--min-distinct-words", "0", "--min-tokens", "0")
 PROGRESS = re.compile(r"^\w+: (part \d+ committed|finished in) .*\n", re.MULTILINE)
@@ -159,18 +158,13 @@ TOKENIZER = "def split(text):\n    return [word.upper() for word in text.split()
 
 
 @pytest.mark.usefixtures("texts")
-@pytest.mark.parametrize("scheduler", ["threads", "processes"])
+@pytest.mark.parametrize("scheduler", [pytest.param("threads", marks=pytest.mark.slow), "processes"])
 def test_a_tokenizer_of_the_current_directory(scheduler: str, tmp_path: Path) -> None:
     (tmp_path / "ours_to_try.py").write_text(TOKENIZER)
     options = ["--tokenizer", "ours_to_try:split", "--scheduler", scheduler, *LOOSE]
     arguments = [sys.executable, "-P", "-m", "streaming_jsmf", "ingest", "in", "out", *options]
     # -P: that Python itself adds the current directory would prove nothing.
-    package = str(Path(__file__).parent.parent)
-    environment = {**os.environ, "PYTHONPATH": package}
-    done = subprocess.run(
-        arguments, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    finished(arguments, folder=tmp_path)
     assert words(tmp_path / "out") == ["AND", "MOON", "RAIN", "SNOW", "STARS", "SUN", "SUN,", "SUN;", "THE"]
     assert read_manifest(tmp_path / "out").settings["read_tokenizer"] == "ours_to_try:split"
 
@@ -257,13 +251,13 @@ def test_the_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_info_of_an_ingest_that_was_cut_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    partial = work.Work.beside(tmp_path / "out")
-    partial.make()
-    partial.start({})
-    assert run(["info", str(partial.root)]) == 0
-    expected = {"kind": "unfinished ingest", "complete": False, "steps_done": {}}
-    assert json.loads(capsys.readouterr().out) == expected
-    assert run(["scan", str(partial.root), str(tmp_path / "m")]) == 2
+    partial = plan.IngestFolder.beside(tmp_path / "out")
+    with partial.held({}):
+        assert run(["info", str(partial.root)]) == 0
+        expected = {"kind": "unfinished ingest", "complete": False, "steps_done": {}}
+        assert json.loads(capsys.readouterr().out) == expected
+        assert run(["scan", str(partial.root), str(tmp_path / "m")]) == 2
+    assert not partial.root.exists(), "nothing was committed"
 
 
 # -- bags of words that are there already -----------------------------------------------------------------------------
@@ -368,7 +362,7 @@ def test_a_batch_of_bad_bags_does_not_take_forever(tmp_path: Path, monkeypatch: 
     source = write_bags(tmp_path / "in", [([0, 9], [1.0, 1.0])] * 512 + [GOOD], files=1)
     table = pq.read_table(source / "0.parquet")
     pq.write_table(table, source / "0.parquet")
-    from streaming_jsmf.corpus.sources import bags
+    from streaming_jsmf.sources.counts import bags
 
     calls = []
     looked = bags.checked_bags
@@ -395,7 +389,7 @@ def test_a_batch_of_bad_bags_does_not_take_forever(tmp_path: Path, monkeypatch: 
 def test_a_file_with_other_columns_is_named(
     column: str, other: Any, named: str, group_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(work, "GROUP_BYTES", (group_bytes, group_bytes))
+    monkeypatch.setattr(plan, "GROUP_BYTES", (group_bytes, group_bytes))
     source = write_bags(tmp_path / "in", [GOOD] * 4)
     table = pq.read_table(source / "1.parquet").slice(0, 1)
     odd = table.set_column(table.schema.get_field_index(column), column, other)

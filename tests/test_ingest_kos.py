@@ -11,10 +11,10 @@ import pytest
 
 from streaming_jsmf import InferSettings, fit, open_model
 from streaming_jsmf.corpus import open_corpus
-from streaming_jsmf.corpus.documents import iter_documents
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.workflow.ingest import IngestRequest, ingest
+from tests.corpora import iter_documents
 
 ROOT = Path(__file__).parent.parent
 KOS = Path(__file__).parent / "data" / "uci_kos"

@@ -14,11 +14,11 @@ import xarray as xr
 from streaming_jsmf import InferSettings, ScanSettings, fit, infer, open_model, scan
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.evaluation.matching import match_topics, yy_error
+from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.simplex import simplex_least_squares
 from streaming_jsmf.model.store import read_model, write_model
 from streaming_jsmf.model.variables import MODEL_VARIABLES
 from streaming_jsmf.moments.reader import Moments
-from streaming_jsmf.runtime.schedulers import Execution
 from tests import reference, reference_anchors
 from tests.corpora import Planted
 
@@ -171,8 +171,8 @@ def test_a_model_of_an_unknown_version_is_refused(model_path: Path) -> None:
 
 def test_provenance_says_what_made_it(model_path: Path, moments: Moments) -> None:
     model = read_model(model_path)
-    [corpus] = moments.store.manifest["corpora"]
-    assert model.provenance["corpus_fingerprints"] == [corpus["fingerprint"]]
+    [corpus] = moments.store.manifest.corpora
+    assert model.provenance["corpus_fingerprints"] == [corpus.fingerprint]
     assert model.provenance["versions"]["numpy"] == np.__version__
     assert set(model.provenance["stages"]) == {"eigenpairs", "rectification", "anchor_words", "words"}
     assert all(stage["peak_memory"] > 0 for stage in model.provenance["stages"].values())

@@ -19,12 +19,13 @@ from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError, TooFewFactorsError
 from streaming_jsmf.evaluation.matching import yy_error
+from streaming_jsmf.jobs.events import Event, PartitionCommitted
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.moments.memory import scan_memory
 from streaming_jsmf.moments.partition import load_partition
 from streaming_jsmf.moments.reader import Moments, open_moments
-from streaming_jsmf.moments.scan import scan_corpus, scan_memory
-from streaming_jsmf.moments.stages import RangeStage
-from streaming_jsmf.runtime.events import Event, PartitionCommitted
-from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.moments.scan import scan_corpus
+from streaming_jsmf.moments.stages.range import RangeReduction
 from streaming_jsmf.workflow.scan import scan
 from tests import reference
 from tests.corpora import Planted, planted, write_corpus
@@ -137,7 +138,7 @@ def test_the_order_of_shards_changes_rounding_only(documents: Planted, tmp_path:
 
 def test_a_partition_gives_the_same_bits_wherever_it_stands(corpus_path: Path) -> None:
     corpus = open_corpus(corpus_path)
-    stage = RangeStage(corpus.n_words, SMALL)
+    stage = RangeReduction(corpus.n_words, SMALL)
     partition = plan_partitions(list_units(corpus), 3000)[1]
     again = Partition(17, partition.units)
     np.testing.assert_array_equal(
@@ -147,7 +148,7 @@ def test_a_partition_gives_the_same_bits_wherever_it_stands(corpus_path: Path) -
 
 def test_folding_leaves_its_inputs_alone(corpus_path: Path) -> None:
     corpus = open_corpus(corpus_path)
-    stage = RangeStage(corpus.n_words, SMALL)
+    stage = RangeReduction(corpus.n_words, SMALL)
     a, b = (stage.compute(p) for p in plan_partitions(list_units(corpus), 6000)[:2])
     before = {name: values.copy() for name, values in a.arrays.items()}
     stage.fold(a, b)
@@ -159,7 +160,7 @@ def test_every_partition_is_told_once_and_a_second_scan_tells_none(corpus_path: 
     events: list[Event] = []
     scan(corpus_path, tmp_path / "m", SMALL, SYNCHRONOUS, events.append)
     told = [(event.stage, event.index) for event in events if isinstance(event, PartitionCommitted)]
-    partitions = len(open_moments(tmp_path / "m").store.manifest["partitions"])
+    partitions = len(open_moments(tmp_path / "m").store.manifest.partitions)
     assert sorted(told) == [(stage, i) for stage in ("projection", "range") for i in range(partitions)]
     again: list[Event] = []
     scan(corpus_path, tmp_path / "m", SMALL, SYNCHRONOUS, again.append)
@@ -251,8 +252,10 @@ def test_damage_to_a_final_array_is_named(fault: str, corpus_path: Path, tmp_pat
 def test_a_partial_that_was_damaged_before_its_fold_is_named(corpus_path: Path, tmp_path: Path) -> None:
     store = scan_corpus(open_corpus(corpus_path), tmp_path / "m", replace(SMALL, scans=1), SYNCHRONOUS)
     ledger = store.ledger("range")
-    partial = RangeStage(120, SMALL).compute(plan_partitions(list_units(open_corpus(corpus_path)), 3000)[0])
-    key = store.part_keys[0]
+    partial = RangeReduction(120, SMALL).compute(
+        plan_partitions(list_units(open_corpus(corpus_path)), 3000)[0]
+    )
+    key = store.manifest.part_keys[0]
     ledger.commit_part(key, partial, {})
     [attempt] = (tmp_path / "m" / "partials").glob(f"range-part-{key}-*")
     (attempt / "factor" / "c" / "0" / "0").unlink()

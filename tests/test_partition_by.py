@@ -19,11 +19,11 @@ from streaming_jsmf.config import InferSettings
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.matching import yy_error
+from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.partition import load_partition
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.select import Labels, select_partitions
 from streaming_jsmf.moments.store import read_store
-from streaming_jsmf.runtime.schedulers import Execution
 from streaming_jsmf.workflow.infer import infer
 from tests.corpora import as_lists, planted, words
 from tests.stores import SMALL, changed, digests, half, scanned

@@ -23,7 +23,7 @@ from streaming_jsmf.evaluation.glossary import LINES
 from streaming_jsmf.evaluation.topic_shape import dominancy
 from streaming_jsmf.model.store import Model, read_model, write_model
 from streaming_jsmf.reporting.page import FIRST_LINES
-from streaming_jsmf.runtime.files import store_path
+from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.workflow.report_contents import read_contents
 from tests.corpora import planted, write_corpus
 from tests.html_pages import Element, parse
@@ -150,7 +150,7 @@ def test_panels_give_what_the_whole_matrix_gives(
 ) -> None:
     whole = read_contents(anchored)
     # Seven words a chunk.
-    monkeypatch.setattr("streaming_jsmf.runtime.zarr_arrays.CHUNK_BYTES", 7 * 8 * K)
+    monkeypatch.setattr("streaming_jsmf.storage.arrays.CHUNK_BYTES", 7 * 8 * K)
     write_model(tmp_path / "panels", read_model(anchored))
     assert zarr.open_array(tmp_path / "panels" / "word_topic", mode="r").chunks == (7, K)
     panels = read_contents(tmp_path / "panels")

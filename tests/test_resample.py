@@ -9,9 +9,9 @@ import pytest
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.reader import Moments
-from streaming_jsmf.moments.resample import drawn_parts, resampled
-from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.moments.select import drawn_parts, resampled
 from streaming_jsmf.workflow.scan import scan
 from tests import reference
 from tests.corpora import Planted, planted, write_corpus
@@ -39,7 +39,7 @@ def scanned(corpus: Path, name: str, *, keep: bool = True, **settings: object) -
 @pytest.fixture(scope="module")
 def moments(corpus: Path) -> Moments:
     found = scanned(corpus, "kept")
-    assert len(found.store.part_keys) == PARTS
+    assert len(found.store.manifest.part_keys) == PARTS
     return found
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streaming_jsmf import Execution, ScanSettings, open_corpus, scan
-from streaming_jsmf.blocks.units import WorkUnit, plan_partitions
+from streaming_jsmf.blocks.units import WorkUnit, list_units, plan_partitions
+from streaming_jsmf.corpus import footer as footer_module
+from streaming_jsmf.corpus import format as format_module
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.moments import scan as scan_module
-from streaming_jsmf.moments.scan import fitting_settings, scan_memory
+from streaming_jsmf.moments import memory as planning
+from streaming_jsmf.moments.memory import fitting_settings, scan_memory
 from tests.corpora import planted, write_corpus
 
 #: A corpus of 300 M nonzeros in row groups of 1 M, as its footers describe it.
@@ -48,19 +52,19 @@ def test_memory_to_spare_a_size_of_ones_own_and_no_hope_change_nothing() -> None
 def test_the_chosen_size_is_a_setting_of_the_store_and_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scan_module, "PARTITION_STEP", 1000)
+    monkeypatch.setattr(planning, "PARTITION_STEP", 1000)
     corpus = write_corpus(tmp_path / "c", planted(600, 120, 4, length=60, seed=1).counts, row_group_rows=20)
     nonzeros, settings = open_corpus(corpus).nonzeros, ScanSettings(max_topics=4)
 
     def budget(size: int) -> int:
-        parts = plan_partitions(scan_module.list_units(open_corpus(corpus)), size)
-        return scan_memory(120, settings, parts, 1) + 2000 * scan_module.BYTES_PER_NONZERO
+        parts = plan_partitions(list_units(open_corpus(corpus)), size)
+        return scan_memory(120, settings, parts, 1) + 2000 * planning.BYTES_PER_NONZERO
 
     small, large = (Execution("synchronous", memory=budget(size)) for size in (nonzeros // 4, nonzeros // 2))
     first = scan(corpus, tmp_path / "m", settings, small)
     size = first.settings.partition_nonzeros
     assert size is not None
-    assert len(first.store.manifest["partitions"]) > 2
+    assert len(first.store.manifest.partitions) > 2
     again = scan(corpus, tmp_path / "m", settings, large)
     assert again.digests() == first.digests()
     assert again.settings.partition_nonzeros == size
@@ -68,3 +72,30 @@ def test_the_chosen_size_is_a_setting_of_the_store_and_stays(
     assert same.digests() == first.digests()
     with pytest.raises(InputError, match="partition_nonzeros"):
         scan(corpus, tmp_path / "m", settings)
+
+
+@pytest.mark.parametrize("budget", ["--memory", None])
+def test_a_corpus_in_place_is_hashed_once_and_each_footer_read_once(
+    budget: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = planted(300, 60, 4, length=60, seed=1).counts
+    corpus = write_corpus(tmp_path / "c", counts, row_group_rows=50, shards=3)
+    row_groups = len(list_units(open_corpus(corpus)))
+    hashed, opened = Counter[str](), Counter[str]()
+    sha256_of, parquet_file = format_module.sha256_of, footer_module.pq.ParquetFile
+
+    def hash_and_count(path: str) -> str:
+        hashed[path] += 1
+        return sha256_of(path)
+
+    def open_and_count(path: str, **options: Any) -> Any:
+        opened[path] += 1
+        return parquet_file(path, **options)
+
+    monkeypatch.setattr(format_module, "sha256_of", hash_and_count)
+    monkeypatch.setattr(footer_module.pq, "ParquetFile", open_and_count)
+    execution = Execution("synchronous", memory=None if budget is None else 4000 * MIB)
+    scan(corpus, tmp_path / "m", ScanSettings(max_topics=4, scans=1), execution)
+    assert sorted(hashed.values()) == [1, 1, 1]
+    # Once to know the row groups, and once for each to read it.
+    assert sum(opened.values()) == 3 + row_groups

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
 from streaming_jsmf.cli.main import run
-from streaming_jsmf.corpus import open_corpus, read_truth, simulate_lda
+from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.format import read_manifest
-from streaming_jsmf.corpus.simulate import documents as drawing
-from streaming_jsmf.corpus.simulate import parts as parting
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
-from streaming_jsmf.runtime.committed_steps import Record
-from streaming_jsmf.runtime.events import Event, PartitionCommitted
-from streaming_jsmf.runtime.files import sole_user
-from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.jobs.events import Event, PartitionCommitted
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.lock import sole_writer
+from streaming_jsmf.jobs.records import Record
+from streaming_jsmf.simulation import documents as drawing
+from streaming_jsmf.simulation import read_truth, simulate_lda
+from streaming_jsmf.simulation import run as simulating
+from tests.processes import command, killed
 
 SMALL = ("--vocabulary-size", "300", "--topics", "4")
 
@@ -104,24 +100,16 @@ def test_an_existing_target_is_refused_and_kept(tmp_path: Path, capsys: pytest.C
     assert list(tmp_path.iterdir()) == [target]
 
 
-@pytest.mark.parametrize("scheduler", [pytest.param("threads", marks=pytest.mark.slow), "processes"])
+@pytest.mark.slow
+@pytest.mark.parametrize("scheduler", ["threads", "processes"])
 def test_a_killed_simulation_is_finished_by_the_same_command(scheduler: str, tmp_path: Path) -> None:
     # Many topics make small batches, here of 2000 documents, and so quick parts.
     arguments = ["--vocabulary-size", "600", "--topics", "500", "--mean-length", "10", "--zipf", "1"]
     arguments += ["--alpha", "0.2", "--documents", "24000", "--documents-per-shard", "2000"]
     target, partial = tmp_path / "a", tmp_path / "a.partial"
-    simulate = [sys.executable, "-m", "streaming_jsmf", "simulate"]
-    command = [*simulate, str(target), *arguments, "--scheduler", scheduler, "--workers", "2"]
-    quiet = subprocess.DEVNULL
-    with subprocess.Popen(command, stdout=quiet, stderr=quiet, start_new_session=True) as process:
-        try:
-            while process.poll() is None and len(list(partial.glob("records/*.json"))) < 2:
-                time.sleep(0.002)
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    assert process.returncode == -signal.SIGKILL, "it ended before it could be killed"
+    line = command("simulate", target, *arguments, "--scheduler", scheduler, "--workers", "2")
+    with killed(line, lambda: len(list(partial.glob("records/*.json"))) >= 2):
+        pass
     assert not target.exists()
     kept = [f"part-{path.stem}.parquet" for path in partial.glob("records/*.json")]
     assert 2 <= len(kept) < 12
@@ -157,16 +145,16 @@ class TestInterruption:
     @pytest.fixture
     def stop(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
         def stop(error: BaseException, after: int = 2) -> Path:
-            def failing(job: parting.Job, part: int) -> Record:
-                if len(job.step.committed()) == after:
+            def failing(simulation: simulating.Simulation, part: int) -> Record:
+                if len(simulation.job.committed()) == after:
                     raise error
-                return task(job, part)
+                return task(simulation, part)
 
-            task = parting.write_part
-            monkeypatch.setattr(parting, "write_part", failing)
+            task = simulating.write_part
+            monkeypatch.setattr(simulating, "write_part", failing)
             with pytest.raises(type(error)):
                 simulate_lda(tmp_path / "a", **self.ARGUMENTS)
-            monkeypatch.setattr(parting, "write_part", task)
+            monkeypatch.setattr(simulating, "write_part", task)
             assert not (tmp_path / "a").exists()
             return tmp_path / "a.partial"
 
@@ -259,24 +247,24 @@ class TestInterruption:
     def test_two_at_once_do_not_mix(self, tmp_path: Path, stop: Callable[..., Path]) -> None:
         partial = stop(KeyboardInterrupt())
         before = committed(partial)
-        with sole_user(partial / "lock"), pytest.raises(InputError, match="in use by another process"):
+        with sole_writer(tmp_path / "a"), pytest.raises(InputError, match="has been writing it"):
             simulate_lda(tmp_path / "a", **self.ARGUMENTS)
         assert committed(partial) == before
 
     def test_a_foreign_directory_is_left_alone(self, tmp_path: Path) -> None:
         (tmp_path / "a.partial").mkdir()
         (tmp_path / "a.partial" / "thesis.txt").write_text("mine")
-        with pytest.raises(InputError, match="no interrupted simulation"):
+        with pytest.raises(InputError, match="holds something else"):
             simulate_lda(tmp_path / "a", **self.ARGUMENTS)
         assert (tmp_path / "a.partial" / "thesis.txt").exists()
 
     def test_a_worker_that_comes_late_does_not_bring_the_directory_back(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        jobs: list[parting.Job] = []
-        task = parting.write_part
-        monkeypatch.setattr(parting, "write_part", lambda job, part: jobs.append(job) or task(job, part))
+        made: list[simulating.Simulation] = []
+        task = simulating.write_part
+        monkeypatch.setattr(simulating, "write_part", lambda job, part: made.append(job) or task(job, part))
         simulate_lda(tmp_path / "a", **self.ARGUMENTS)
         with pytest.raises(StoreError, match="was removed"):
-            task(jobs[0], 0)
+            task(made[0], 0)
         assert [path.name for path in tmp_path.iterdir()] == ["a"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bz2
 import contextlib
 import datetime
 import decimal
@@ -10,12 +9,10 @@ import gzip
 import io
 import itertools
 import json
-import lzma
 import pickle
 import tarfile
 import zipfile
 from collections import Counter
-from pathlib import Path
 
 import fsspec
 import numpy as np
@@ -25,16 +22,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_jsmf.corpus.sources import baskets, text_files, text_lines, text_parquet, text_records
-from streaming_jsmf.corpus.sources.base import BadRecords
-from streaming_jsmf.corpus.sources.baskets import BasketOptions, BasketSource
-from streaming_jsmf.corpus.sources.files import bare_suffix, find_files, list_files
-from streaming_jsmf.corpus.sources.guess import guess_reader
-from streaming_jsmf.corpus.sources.registry import check_options
-from streaming_jsmf.corpus.sources.text import TextOptions, TextSource
-from streaming_jsmf.corpus.sources.text_files import TextFilesOptions, TextFilesSource
-from streaming_jsmf.corpus.tokens.tokenizer import Tokenizer
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.sources import limits
+from streaming_jsmf.sources.base import BadRecords
+from streaming_jsmf.sources.guess import guess_reader
+from streaming_jsmf.sources.listing import find_files, list_files
+from streaming_jsmf.sources.registry import check_options
+from streaming_jsmf.sources.streams import bare_suffix
+from streaming_jsmf.sources.tables.baskets import BasketOptions, BasketSource
+from streaming_jsmf.sources.text import folder, json_texts
+from streaming_jsmf.sources.text.folder import TextFilesOptions, TextFilesSource
+from streaming_jsmf.sources.text.options import TextOptions
+from streaming_jsmf.sources.text.reader import TextSource
+from streaming_jsmf.tokens.tokenizer import Tokenizer
 
 ACTION = (
     "mend",
@@ -146,11 +146,9 @@ def raw_strings(values, kind=None):
 def small(unit=None, batch=None):
     with pytest.MonkeyPatch.context() as patch:
         if unit is not None:
-            patch.setattr(text_lines, "UNIT_BYTES", unit)
-            patch.setattr(text_parquet, "UNIT_BYTES", unit)
+            patch.setattr(limits, "UNIT_BYTES", unit)
         if batch is not None:
-            for module in (text_records, text_parquet, baskets):
-                patch.setattr(module, "BATCH_BYTES", batch)
+            patch.setattr(limits, "BATCH_BYTES", batch)
         yield
 
 
@@ -266,7 +264,6 @@ def test_parquet_files_that_cannot_be_read(tmp_path):
     files = {
         "b_cut.parquet": (data[:-20], "cannot be read as Parquet"),
         "c_text.parquet": (b"no parquet at all", "cannot be read as Parquet"),
-        "d_empty.parquet": (b"", "cannot be read as Parquet"),
         "e_page.parquet": (data[:at] + noise_of(60) + data[at + 60 :], ""),
     }
     for name, (content, reason) in files.items():
@@ -385,7 +382,7 @@ def test_a_line_that_is_too_long_is_one_bad_record(tmp_path_factory, lengths, un
     good = [i for i, line in enumerate(made) if len(line) <= 40]
     baskets_path = put(path.with_suffix(".txt"), "\n".join(made))
     with small(unit=unit), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text_lines, "LONGEST_LINE", 40)
+        patch.setattr(limits, "LONGEST_LINE", 40)
         read = Read(texts(path), "quarantine")
         lines = Read(BasketSource((str(baskets_path),), BasketOptions(separator="|")), "quarantine")
     assert read.rows == lines.rows == good
@@ -459,75 +456,52 @@ def test_json_records_that_are_bad(tmp_path, line):
     path = put(tmp_path / "a.jsonl", f"{json.dumps(first)}\n\n{line}\n" + '{"text": "z", "id": 9}')
     # The sample of types ends before the bad record.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text_lines, "SAMPLE_RECORDS", 1)
+        patch.setattr(json_texts, "SAMPLE_RECORDS", 1)
         read = refused(texts(path), f"{path}, line 3: ", BAD_JSON[line])
     assert read.ids == [1, 9]
     assert read.records[0] == line.split("\n")[0].encode()
 
 
-def test_json_bytes_that_are_not_of_the_encoding(tmp_path):
-    path = put(tmp_path / "a.jsonl", b'{"text": "a"}\n{"text": "caf\xe9"}\n')
-    read = refused(texts(path), f"{path}, line 2: ", "byte 13 of the line is not UTF-8")
-    assert read.records == [b'{"text": "caf\xe9"}']
+def test_an_encoding_holds_ascii():
     with pytest.raises(InputError, match=r"encoding: .*utf-8 or latin-1"):
         check_options("text", {"encoding": "utf-16"}, "here")
-
-
-PACKERS = {"gz": gzip.compress, "bz2": lambda data: bz2.compress(data, 1), "xz": lzma.compress}
 
 
 def one_in_a_zip(data):
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("a.txt", data)
+        archive.writestr("a.jsonl", data)
     return stream.getvalue()
 
 
-@pytest.mark.parametrize("suffix", [*PACKERS, "zip"])
-@pytest.mark.parametrize("kind", ["jsonl", "csv", "baskets"])
-def test_compressed_files_whole_cut_and_damaged(tmp_path, suffix, kind):
-    noise = [noise_of(30, i).hex() for i in range(6000)]
-    rows = {"jsonl": [json.dumps({"text": n}) for n in noise], "csv": ["text", *noise], "baskets": noise}
-    packed = PACKERS.get(suffix, one_in_a_zip)("\n".join(rows[kind]).encode())
-    middle = len(packed) // 2
-    damaged = packed[:middle] + noise_of(50) + packed[middle + 50 :]
-
-    def source(name, content):
-        path = put(tmp_path / f"{name}.{kind}.{suffix}", content)
-        return BasketSource((str(path),), BasketOptions()) if kind == "baskets" else texts(path)
-
-    whole = Read(source("whole", packed))
-    assert len(whole.units) == 1
-    assert whole.words == noise
-    for name, content in {"cut": packed[:middle], "damaged": damaged}.items():
-        if suffix == "zip" and name == "cut":
-            continue  # its directory is at the end: nothing can be read
-        made = source(name, content)
-        found = message(lambda made=made: Read(made))
-        assert f"{name}.{kind}.{suffix}, line " in found
-        read = Read(made, "quarantine")
-        assert "damaged" in read.bad[-1][2]
-        # What comes before the damage is kept.
-        sound = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(read.words, noise)))  # noqa: B905
-        assert sound > (1500 if suffix in ("gz", "zip") else -1)
+# What readers unpack, but do not look for in a folder.
+RARE_PACKERS = {"zip": one_in_a_zip, "lz4": lambda data: pa.compress(data, "lz4", asbytes=True)}
 
 
-def test_files_that_are_empty_or_gone(tmp_path):
+@pytest.mark.parametrize("suffix", RARE_PACKERS)
+def test_a_file_in_a_zip_of_its_name_or_in_lz4(tmp_path, suffix):
+    data = b"".join(b'{"text": "word%d"}\n' % i for i in range(5000))
+    packed = RARE_PACKERS[suffix](data)
+    source = texts(put(tmp_path / f"a.jsonl.{suffix}", packed))
+    assert Read(source).words == [f"word{i}" for i in range(5000)]
+    cut = tmp_path / "cut"
+    cut.mkdir()
+    path = put(cut / f"a.jsonl.{suffix}", packed[: len(packed) // 2])
+    assert f"{path}" in (found := message(lambda: Read(texts(path))))
+    assert "ends early or is damaged" in found
+
+
+def test_files_that_hold_nothing_or_are_gone(tmp_path):
     good = put(tmp_path / "a.jsonl", '{"text": "a"}\n')
-    for name, content in {"b.jsonl": b"", "c.jsonl": b"\n \n", "d.jsonl.gz": gzip.compress(b"")}.items():
-        path = put(tmp_path / name, content)
-        assert f"{path}: it holds no JSON objects" in message(lambda path=path: texts(path))
-        read = refused(texts(good, path), f"{path}: ", "the file is empty")
-        assert (read.words, len(read.bad)) == (["a"], 1)
-    cut = put(tmp_path / "e.jsonl.gz", gzip.compress(b"x" * 100)[:15])
-    read = refused(texts(good, cut), f"{cut}, line 1: ", "ends early or is damaged")
-    assert len(read.bad) == 1
+    blank = put(tmp_path / "c.jsonl", b"\n \n")
+    assert f"{blank}: it holds no JSON objects" in message(lambda: texts(blank))
+    read = refused(texts(good, blank), f"{blank}: ", "the file is empty")
+    assert (read.words, len(read.bad)) == (["a"], 1)
     header = put(tmp_path / "a.csv", "text,id\n")
     assert Read(texts(header)).bags == []
-    for name, content in {"b.csv": b"", "c.csv": b"\n", "d.csv.gz": gzip.compress(b"")}.items():
-        path = put(tmp_path / name, content)
-        assert f"{path}: the file is empty" in message(lambda path=path: texts(path))
-        assert refused(texts(header, path), str(path), "the file is empty").bad[0][1]
+    blank = put(tmp_path / "c.csv", b"\n")
+    assert f"{blank}: the file is empty" in message(lambda: texts(blank))
+    assert refused(texts(header, blank), str(blank), "the file is empty").bad[0][1]
     for kind in ("jsonl", "csv", "txt"):
         gone = put(tmp_path / f"gone.{kind}", {"jsonl": '{"text": "a"}', "csv": "text\na"}.get(kind, "a"))
         source = BasketSource((str(gone),), BasketOptions()) if kind == "txt" else texts(gone)
@@ -596,7 +570,7 @@ def test_csv_that_breaks_off_or_has_no_end(tmp_path):
     missing = put(tmp_path / "c.csv", "text,key\na,1\n")
     assert Read(texts(path, missing), "quarantine").bad[-1][2] == "there is no column 'id'; it has text, key"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text_lines, "LONGEST_LINE", 30)
+        patch.setattr(limits, "LONGEST_LINE", 30)
         wide = put(tmp_path / "d.csv", "text\na\n" + "b" * 31 + "\nc\n")
         assert refused(texts(wide), str(wide), "the line is longer than").words == ["a"]
         open_quote = put(tmp_path / "e.csv", 'text\na\n"b\n' + "c\n" * 40 + "d\n")
@@ -670,7 +644,7 @@ ARCHIVES = ["docs.tar", "docs.tar.gz", "docs.tgz", "docs.tar.bz2", "docs.tar.xz"
 
 @pytest.mark.parametrize("kind", ["folder", *ARCHIVES])
 def test_text_files(tmp_path, kind, monkeypatch):
-    monkeypatch.setattr(text_files, "UNIT_FILES", 3)
+    monkeypatch.setattr(folder, "UNIT_FILES", 3)
     root = laid_out(tmp_path / "_work", kind, FILES)
     read = Read(files_of(root))
     assert len(read.units) == (2 if kind == "folder" else 1)
@@ -693,28 +667,15 @@ def test_text_files_in_another_encoding(tmp_path, kind):
     assert Read(files_of(root, encoding="latin-1")).words == ["skip me", "a", "café", "c"]
     source = files_of(root, members="*.txt")
     place = f"{root}/b.txt: " if kind == "folder" else f"{root}, file 2: b.txt"
-    read = refused(source, place, "b.txt: byte 3 is not UTF-8 (--read encoding=latin-1")
+    read = refused(source, place, "b.txt: byte 3 of the file is not UTF-8 (--read encoding=latin-1")
     assert (read.ids, read.bad[0][0], read.records) == (["a.txt", "c.txt"], 1, [b"caf\xe9"])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text_files, "LARGEST_FILE", 2)
+        patch.setattr(limits, "LARGEST_FILE", 2)
         read = refused(files_of(root, encoding="latin-1", members="?.txt"), "b.txt", "larger than")
     assert read.ids == ["a.txt", "c.txt"]
 
 
 NOISE = {f"{i:03d}.txt": noise_of(300, i).hex().encode() for i in range(60)}
-
-
-@pytest.mark.parametrize("kind", ARCHIVES)
-def test_archives_that_are_cut_or_damaged(tmp_path, kind):
-    data = Path(laid_out(tmp_path / "whole", kind, NOISE)).read_bytes()
-    for number, stop in enumerate([10, len(data) // 3, len(data) // 2 + 512, len(data) * 3 // 4]):
-        path = put(tmp_path / f"{number}_{kind}", data[:stop])
-        read = refused(files_of(path), str(path), "ends early or is damaged")
-        assert len(read.bad) == 1
-        assert read.ids == list(NOISE)[: len(read.ids)]
-        assert read.words == [NOISE[name].decode() for name in read.ids]
-    if kind in ("docs.tar", "docs.tar.gz"):
-        assert 30 < len(read.ids) < 60
 
 
 @pytest.mark.parametrize("cut", [0, 1, 100, 511])
@@ -729,6 +690,15 @@ def test_a_tar_cut_at_a_header_is_not_taken_for_its_end(tmp_path, cut):
     flipped[at + 150] ^= 1
     read = refused(files_of(put(tmp_path / "b.tar", bytes(flipped))), "b.tar, file 3", "damaged")
     assert read.ids == ["a.txt", "b.txt"]
+
+
+def test_a_tar_header_is_not_as_long_as_it_says(tmp_path):
+    """tarfile reads headers of names whole: a few KB in gzip may say that they are of gigabytes."""
+    long = tarfile.TarInfo("long")
+    long.type, long.size = tarfile.XHDTYPE, 3 << 30
+    data = in_tar({"a.txt": b"a"}, "w:")[:2048] + long.tobuf() + b"\0" * 4096
+    path = put(tmp_path / "a.tar.gz", gzip.compress(data))
+    assert refused(files_of(path), f"{path}, file 2", "a header of 3221225472 bytes").ids == ["a.txt"]
 
 
 def test_zip_members_that_cannot_be_unpacked(tmp_path):
@@ -783,13 +753,6 @@ def test_baskets_of_lines(tmp_path):
         assert read.bags[0] == (first or read.bags[0])
         assert len(read.bags) == 3
     assert Read(BasketSource((str(path),), BasketOptions(separator=";"))).bags[1:] == [{}, {"x": 1}]
-    bad = put(tmp_path / "c.dat", b"a\nb \xff\nc\n")
-    read = refused(
-        BasketSource((str(bad),), BasketOptions()), f"{bad}, line 2: ", "byte 2 of the line is not UTF-8"
-    )
-    assert (read.words, read.rows, read.records) == (["a", "c"], [0, 2], [b"b \xff"])
-    empty = put(tmp_path / "d.dat", "")
-    refused(BasketSource((str(empty),), BasketOptions()), str(empty), "the file is empty")
     with pytest.raises(InputError, match="separator: "):
         check_options("baskets", {"separator": ""}, "here")
 
@@ -829,11 +792,6 @@ def test_baskets_of_parquet_lists(tmp_path, kind, make):
 
 
 def test_baskets_of_parquet_that_are_bad(tmp_path):
-    items = raw_strings([b"a", b"\xff", b"b", b""])
-    path = parquet(tmp_path / "a.parquet", {"items": pa.ListArray.from_arrays([0, 1, 3, 4], items)})
-    source = BasketSource((str(path),), BasketOptions())
-    read = refused(source, f"{path}, row group 0, row 1 from 0", "the list holds bytes that are not UTF-8")
-    assert (read.bags, read.records) == ([{"a": 1}, {}], [b'["\xff", "b"]'])
     tables = [
         (
             {"basket": [["a"]]},
@@ -845,8 +803,6 @@ def test_baskets_of_parquet_that_are_bad(tmp_path):
     for number, (columns, reason) in enumerate(tables):
         path = parquet(tmp_path / f"b{number}.parquet", columns)
         refused(BasketSource((str(path),), BasketOptions()), f"{path}: ", reason)
-    cut = put(tmp_path / "c.parquet", path.read_bytes()[:-9])
-    refused(BasketSource((str(cut),), BasketOptions()), f"{cut}: ", "cannot be read as Parquet")
 
 
 # Which files, and which reader
@@ -910,15 +866,6 @@ def test_files_behind_urls(tmp_path):
     assert bare_suffix("simplecache::memory://t_src/b.csv.gz") == ".csv"
 
 
-def test_zstd_without_its_package(tmp_path, monkeypatch):
-    from fsspec import utils
-
-    monkeypatch.delitem(utils.compressions, "zst", raising=False)
-    path = put(tmp_path / "a.txt.zst", b"\x28\xb5\x2f\xfd")
-    with pytest.raises(InputError, match=r"a.txt.zst needs a package for zstd; pip install zstandard"):
-        Read(BasketSource((str(path),), BasketOptions()))
-
-
 GUESSES = {
     "a.jsonl": ("text", '{"text": "a"}'),
     "a.ndjson.gz": ("text", b""),
@@ -971,9 +918,10 @@ def test_readers_that_are_asked_for(tmp_path):
         "a.txt": ("a b\n", "could be texts, baskets or a table"),
         "a.dat": ("1 2\n", "could be texts, baskets or a table"),
         "noext": ("1 2\n", "could be texts, baskets or a table"),
-        "a.csv": ('body,"x\n', "has the columns body, x"),
+        "a.csv": ('body,"x"\n', "has the columns body, x"),
+        "e.csv": ('body,"x\n', ", line 1: a quote is opened and not closed"),
         "b.csv": ("", "the file is empty"),
-        "c.csv.gz": (gzip.compress(b"text\n")[:5], "cannot be read"),
+        "c.csv.gz": (gzip.compress(b"text\n")[:5], "ends early"),
         "d.csv": ("\x1b[31m,b\n", r"has the columns '\x1b[31m', b"),
         "a.parquet": (b"broken", "cannot be read as Parquet"),
         "vocab.txt": ("a\n", "holds no files but a word list"),

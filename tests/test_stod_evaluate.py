@@ -12,9 +12,9 @@ import pytest
 
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.config import InferSettings, ScanSettings, StodSettings
-from streaming_jsmf.corpus.simulate.truth_store import read_truth
 from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.model.store import read_model
+from streaming_jsmf.simulation.truth import read_truth
 from streaming_jsmf.workflow.evaluate import evaluate
 from streaming_jsmf.workflow.infer import infer
 from streaming_jsmf.workflow.simulate import simulate

@@ -14,9 +14,9 @@ from streaming_jsmf.cli.main import run
 from streaming_jsmf.config import ScanSettings, StodSettings
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.matching import match_topics
-from streaming_jsmf.moments.manifest import load_partitions
+from streaming_jsmf.moments.memory import scan_memory
+from streaming_jsmf.moments.partition import load_partitions
 from streaming_jsmf.moments.reader import open_moments
-from streaming_jsmf.moments.scan import scan_memory
 from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.workflow.infer import fit_moments
 from tests.corpora import write_corpus
@@ -38,7 +38,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_moments_lie_beside_the_whole_matrix(folder: Path) -> None:
     moments = open_moments(folder / "exact")
-    assert moments.store.stages == ("range", "cooccurrence", "basis", "third_moment")
+    names = [stage.name for stage in moments.store.stages]
+    assert names == ["range", "cooccurrence", "basis", "third_moment"]
     require_moments(moments, COUNTS[:300])
     assert moments.cooccurrence().shape == (60, 60)
 

@@ -12,8 +12,8 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.blocks.sizeof import register_sizeof
 from streaming_jsmf.blocks.units import WorkUnit, read_labels
+from streaming_jsmf.corpus.footer import open_parquet
 from streaming_jsmf.corpus.records import Place, checked_bags
-from streaming_jsmf.corpus.storage import open_parquet
 
 register_sizeof(sizeof)
 

@@ -21,11 +21,6 @@ def to_dask_array(corpus: Corpus) -> Any:
 
     Nothing is read yet. Use ``map_blocks`` with ``meta=`` on it: array operators such as ``@`` and ``.sum``
     are not defined for sparse blocks in Dask, and some fail silently.
-
-    Raises
-    ------
-    StoreError
-        If a shard's footer cannot be read.
     """
     units = list_units(corpus)
     name = f"corpus-{tokenize(corpus.fingerprint, corpus.root)}"

@@ -1,4 +1,4 @@
-"""The units of work of a scan, and how they are grouped. Planning reads footers and decides with integers only."""
+"""The units of work of a scan, and how they are grouped. Planning takes integers and gives ranges."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from streaming_jsmf.corpus.footer import leaf_columns
+from streaming_jsmf.corpus.footer import open_parquet
 from streaming_jsmf.corpus.format import Corpus
-from streaming_jsmf.corpus.storage import open_parquet
 from streaming_jsmf.errors import InputError
 
 
@@ -104,32 +103,20 @@ class Partition:
 def list_units(corpus: Corpus) -> tuple[WorkUnit, ...]:
     """Return the work units of a corpus in the order (shard name, row group); empty row groups are left out.
 
-    Reads the footers, no data.
-
-    Raises
-    ------
-    StoreError
-        If a shard cannot be read; the message names it.
+    Nothing is read: a corpus that is open knows its row groups.
     """
-    units = []
-    for shard in corpus.shards:
-        path = corpus.shard_path(shard)
-        with open_parquet(path, path) as file:
-            metadata = file.metadata
-            column = leaf_columns(metadata)["ids"]
-            for group in range(metadata.num_row_groups):
-                row_group = metadata.row_group(group)
-                if row_group.num_rows:
-                    units.append(
-                        WorkUnit(
-                            path,
-                            group,
-                            int(row_group.num_rows),
-                            int(row_group.column(column).num_values),
-                            hashlib.sha256(f"{shard.sha256}:{group}".encode()).hexdigest(),
-                        )
-                    )
-    return tuple(units)
+    return tuple(
+        WorkUnit(
+            corpus.shard_path(shard),
+            number,
+            group.rows,
+            group.nonzeros,
+            hashlib.sha256(f"{shard.sha256}:{number}".encode()).hexdigest(),
+        )
+        for shard in corpus.shards
+        for number, group in enumerate(shard.row_groups)
+        if group.rows
+    )
 
 
 def partition_units(sizes: Sequence[int], budget: int) -> list[range]:

@@ -53,7 +53,7 @@ def scan(
 
     With --remove, --add, --merge or --repair a store that is there is changed; CORPUS is one of its corpora.
     """
-    from streaming_jsmf.runtime.files import exists, store_path
+    from streaming_jsmf.storage.paths import node_exists, store_path
     from streaming_jsmf.workflow.scan import Changes
     from streaming_jsmf.workflow.scan import scan as run
 
@@ -64,7 +64,7 @@ def scan(
     with observed(log_json) as listener:
         execution = options.take_execution(settings)
         given = options.were_given(context, settings)
-        there = exists(store_path(moments, "a moments store") / "zarr.json")
+        there = node_exists(store_path(moments, "a moments store"))
         as_it_is = (changes.any or repair) and not given and there
         run(
             corpus,

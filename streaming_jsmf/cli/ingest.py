@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _readers() -> list[str]:
-    from streaming_jsmf.corpus.sources.registry import ReaderName
+    from streaming_jsmf.sources.registry import ReaderName
 
     return list(get_args(ReaderName))
 

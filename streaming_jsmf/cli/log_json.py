@@ -14,9 +14,9 @@ from typing import Any, BinaryIO
 
 from streaming_jsmf.cli.meter import Clock, Meter
 from streaming_jsmf.errors import LogError
-from streaming_jsmf.runtime.events import Event, Iteration, PartitionCommitted, StageFinished, StageStarted
-from streaming_jsmf.runtime.memory import peak_memory
-from streaming_jsmf.runtime.provenance import utc_now
+from streaming_jsmf.jobs.events import Event, Iteration, PartitionCommitted, StageFinished, StageStarted
+from streaming_jsmf.jobs.memory import peak_memory
+from streaming_jsmf.storage.provenance import utc_now
 
 #: Instead of a file: standard error.
 STANDARD_ERROR = "-"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from streaming_jsmf.runtime.events import Event, Iteration, PartitionCommitted, StageStarted
+from streaming_jsmf.jobs.events import Event, Iteration, PartitionCommitted, StageStarted
 
 Clock = Callable[[], float]
 

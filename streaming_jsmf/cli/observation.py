@@ -14,8 +14,8 @@ from streaming_jsmf.cli.log_json import STANDARD_ERROR, JsonLog, MessageLog
 from streaming_jsmf.cli.outcome import Outcome, outcome_of
 from streaming_jsmf.cli.progress import progress_listener
 from streaming_jsmf.errors import LogError
-from streaming_jsmf.runtime.events import Listener, combine
-from streaming_jsmf.runtime.provenance import package_versions
+from streaming_jsmf.jobs.events import Listener, combine
+from streaming_jsmf.storage.provenance import package_versions
 
 logger = logging.getLogger(__name__)
 

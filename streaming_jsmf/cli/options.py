@@ -26,8 +26,8 @@ from streaming_jsmf.config import (
     StodSettings,
 )
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.runtime.memory import parse_memory
-from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.memory import parse_memory
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

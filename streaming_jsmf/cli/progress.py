@@ -11,7 +11,7 @@ from dask.utils import format_bytes
 from tqdm import tqdm
 
 from streaming_jsmf.cli.meter import Clock, Meter
-from streaming_jsmf.runtime.events import Event, Iteration, PartitionCommitted, StageFinished, StageStarted
+from streaming_jsmf.jobs.events import Event, Iteration, PartitionCommitted, StageFinished, StageStarted
 
 logger = logging.getLogger("streaming_jsmf.progress")
 

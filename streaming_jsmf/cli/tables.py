@@ -10,7 +10,7 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.model.certificates import warnings_of as certificate_warnings
 from streaming_jsmf.model.counts import read_training_counts
 from streaming_jsmf.model.store import Model, read_model
-from streaming_jsmf.runtime.files import store_path
+from streaming_jsmf.storage.paths import store_path
 
 #: Words of a topic that people read.
 DEFAULT_WORDS = 10

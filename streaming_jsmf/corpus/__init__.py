@@ -1,7 +1,12 @@
-"""Corpora on disk: specs, readers, vocabulary, manifest, curation, and simulated ones.
+"""Corpora on disk: Parquet shards of bags of words, a vocabulary, and a manifest that tells what they hold.
 
-Names are imported when they are first used: whoever reads shards, as each worker of a scan does, needs neither the
-readers of other sources nor what fetches them.
+Start with ``format``, which opens a corpus and checks it as far as footers tell; ``manifest``, ``vocabulary`` and
+``footer`` know one file each. ``records`` checks documents and holds them in memory, ``shards`` writes them, ``write``
+makes a directory of shards a corpus, all at once. ``curation`` chooses words and documents from counts. Where documents
+come from is in ``sources``, how they become a corpus in ``ingestion``, and blocks of H in ``blocks``. Imports
+``storage``, ``validation`` and ``errors``.
+
+Names are imported when they are first used: a worker that reads shards needs neither curation nor the writer.
 """
 
 from __future__ import annotations
@@ -13,17 +18,9 @@ _EXPORTS = {
     "Corpus": "streaming_jsmf.corpus.format",
     "CorpusWriter": "streaming_jsmf.corpus.write",
     "Curation": "streaming_jsmf.corpus.curation",
-    "IngestSettings": "streaming_jsmf.corpus.ingest.run",
     "Shard": "streaming_jsmf.corpus.format",
-    "Truth": "streaming_jsmf.corpus.simulate",
     "Vocabulary": "streaming_jsmf.corpus.vocabulary",
-    "ingest_source": "streaming_jsmf.corpus.ingest.run",
-    "load_spec": "streaming_jsmf.corpus.spec",
     "open_corpus": "streaming_jsmf.corpus.format",
-    "open_source": "streaming_jsmf.corpus.sources.registry",
-    "read_truth": "streaming_jsmf.corpus.simulate",
-    "simulate_lda": "streaming_jsmf.corpus.simulate",
-    "simulate_truth": "streaming_jsmf.corpus.simulate",
 }
 
 __all__ = [*sorted(_EXPORTS)]
@@ -33,14 +30,6 @@ if TYPE_CHECKING:
     from streaming_jsmf.corpus.format import Corpus as Corpus
     from streaming_jsmf.corpus.format import Shard as Shard
     from streaming_jsmf.corpus.format import open_corpus as open_corpus
-    from streaming_jsmf.corpus.ingest.run import IngestSettings as IngestSettings
-    from streaming_jsmf.corpus.ingest.run import ingest_source as ingest_source
-    from streaming_jsmf.corpus.simulate import Truth as Truth
-    from streaming_jsmf.corpus.simulate import read_truth as read_truth
-    from streaming_jsmf.corpus.simulate import simulate_lda as simulate_lda
-    from streaming_jsmf.corpus.simulate import simulate_truth as simulate_truth
-    from streaming_jsmf.corpus.sources.registry import open_source as open_source
-    from streaming_jsmf.corpus.spec import load_spec as load_spec
     from streaming_jsmf.corpus.vocabulary import Vocabulary as Vocabulary
     from streaming_jsmf.corpus.write import CorpusWriter as CorpusWriter
 

@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.manifest import Dropped, as_number
-from streaming_jsmf.corpus.stop_words import load_stop_words
 from streaming_jsmf.corpus.vocabulary import tf_idf
 from streaming_jsmf.errors import InputError
 
@@ -30,7 +29,7 @@ class Curation:
     Attributes
     ----------
     stop_words
-        "english", "none", or the path of a list (see ``load_stop_words``).
+        "english", "none", or the path of a list (see ``tokens.stop_words``).
     min_word_length
         Characters a word must have.
     min_document_frequency, max_document_frequency
@@ -117,7 +116,12 @@ class Selection:
 
 
 def select_words(
-    tables: Iterable[WordTable], n_documents: int, curation: Curation, *, ngrams: bool = False
+    tables: Iterable[WordTable],
+    n_documents: int,
+    curation: Curation,
+    stop_words: frozenset[str],
+    *,
+    ngrams: bool = False,
 ) -> Selection:
     """Choose the vocabulary. Tables come in order of ids, and no word twice.
 
@@ -133,12 +137,14 @@ def select_words(
         M, the documents counted.
     curation
         The rules.
+    stop_words
+        The words of ``curation.stop_words``, in lower case.
     ngrams
         Whether a word with spaces is a run of words, to be left out if one of them is a stop word.
 
     Memory: the words kept so far, twice at most, and one table.
     """
-    rules = _Rules(n_documents, curation, ngrams)
+    rules = _Rules(n_documents, curation, stop_words, ngrams)
     kept: list[WordTable] = []
     n_kept = 0
     for table in tables:
@@ -158,12 +164,14 @@ _SLACK = 200_000
 class _Rules:
     """The rules in their order, each counting what it took."""
 
-    def __init__(self, n_documents: int, curation: Curation, ngrams: bool) -> None:
+    def __init__(
+        self, n_documents: int, curation: Curation, stop_words: frozenset[str], ngrams: bool
+    ) -> None:
         self._n_documents = n_documents
         self._curation = curation
         self._ngrams = ngrams
-        self._stop_words = load_stop_words(curation.stop_words)
-        self._stop_array = pa.array(sorted(self._stop_words), pa.string())
+        self._n_stop_words = len(stop_words)
+        self._stop_array = pa.array(sorted(stop_words), pa.string())
         self._least = _documents(curation.min_document_frequency, n_documents, math.ceil)
         most = curation.max_document_frequency
         self._most = None if most is None else _documents(most, n_documents, math.floor)
@@ -220,7 +228,7 @@ class _Rules:
 
     def _reasons(self) -> dict[str, str]:
         curation, least = self._curation, self._least
-        reasons = {"stop_words": f"in the list of {len(self._stop_words)} stop words"}
+        reasons = {"stop_words": f"in the list of {self._n_stop_words} stop words"}
         length = curation.min_word_length
         reasons["min_word_length"] = f"shorter than {length} characters" if length > 1 else "empty"
         reasons["min_document_frequency"] = (

@@ -1,22 +1,33 @@
-"""What a Parquet footer tells about a shard: sizes, and records that cannot be right. No data is read."""
+"""Shards as Parquet files, and what their footers tell: sizes, and records that cannot be right. No data is read."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from streaming_jsmf.corpus.storage import open_parquet
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, StoreError, first_line
+from streaming_jsmf.storage.paths import is_url, open_file
 
 _ROW_CHECK = "reading it row by row (ingest) finds the row"
 
 
 @dataclass(frozen=True)
+class RowGroup:
+    """Rows of a row group and its (document, word) pairs, an empty document counted as one."""
+
+    rows: int
+    nonzeros: int
+
+
+@dataclass(frozen=True)
 class Footer:
-    """Rows of a file and its (document, word) pairs.
+    """Rows of a file and its (document, word) pairs, as a whole and by row group.
 
     ``nonzeros`` is exact where the writer stored null counts (Arrow, Spark and DuckDB do): an empty list is one
     null value of its column. Without them each empty list is counted as one, which makes it an upper bound.
@@ -24,6 +35,33 @@ class Footer:
 
     rows: int
     nonzeros: int
+    row_groups: tuple[RowGroup, ...]
+
+
+@contextmanager
+def open_parquet(path: str, name: str) -> Iterator[Any]:
+    """A ``pyarrow.parquet.ParquetFile``, page checksums verified; ``name`` is what messages call the file.
+
+    Raises
+    ------
+    StoreError
+        For a file that is missing, truncated, damaged or no Parquet, also when the damage shows only while
+        the caller reads.
+    """
+    try:
+        if is_url(path):
+            with open_file(path) as stream:
+                yield pq.ParquetFile(stream, page_checksum_verification=True)
+        else:
+            with pq.ParquetFile(path, page_checksum_verification=True) as file:
+                yield file
+    except FileNotFoundError as error:
+        raise StoreError(f"{name} is missing; restore it or build the corpus again ({path})") from error
+    except (OSError, pa.ArrowException) as error:
+        raise StoreError(
+            f"{name} cannot be read as Parquet ({first_line(error)}); it is truncated or damaged: "
+            "restore it or build the corpus again"
+        ) from error
 
 
 def read_footer(path: str, name: str, n_words: int) -> Footer:
@@ -41,13 +79,15 @@ def read_footer(path: str, name: str, n_words: int) -> Footer:
         schema, metadata = file.schema_arrow, file.metadata
     check_columns(schema, name)
     leaves = leaf_columns(metadata)
-    nonzeros = 0
+    nonzeros, row_groups = 0, []
     for g in range(metadata.num_row_groups):
         group = metadata.row_group(g)
-        _check_ids(group.column(leaves["ids"]).statistics, n_words, f"{name}, row group {g}")
+        ids = group.column(leaves["ids"])
+        _check_ids(ids.statistics, n_words, f"{name}, row group {g}")
         _check_counts(group.column(leaves["counts"]).statistics, f"{name}, row group {g}")
-        nonzeros += _values(group.column(leaves["ids"]))
-    return Footer(int(metadata.num_rows), nonzeros)
+        nonzeros += _values(ids)
+        row_groups.append(RowGroup(int(group.num_rows), int(ids.num_values)))
+    return Footer(int(metadata.num_rows), nonzeros, tuple(row_groups))
 
 
 def check_columns(schema: Any, name: str) -> None:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
-from streaming_jsmf.corpus.footer import Footer, read_footer
+from streaming_jsmf.corpus.footer import Footer, RowGroup, read_footer
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME, Manifest, ShardEntry, parse_manifest
-from streaming_jsmf.corpus.storage import (
+from streaming_jsmf.corpus.vocabulary import TEXT_NAMES, VOCABULARY_NAME, Vocabulary, read_vocabulary
+from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.storage.paths import (
     AnyPath,
     exists,
     file_names,
@@ -25,11 +27,10 @@ from streaming_jsmf.corpus.storage import (
     read_bytes,
     sha256_of,
 )
-from streaming_jsmf.corpus.vocabulary import TEXT_NAMES, VOCABULARY_NAME, Vocabulary, read_vocabulary
-from streaming_jsmf.errors import InputError, StoreError
 
 DOCUMENTS = "documents"
 QUARANTINE_NAME = "quarantine.parquet"
+PARQUET_SUFFIXES = (".parquet", ".pq", ".parq")  # of files that others wrote; ours are .parquet
 
 _FILE_THREADS = 8  # files are waited for, not computed on; the order of results does not depend on it
 
@@ -53,6 +54,8 @@ class Shard:
         Size of the file.
     sha256
         Hex hash of the file.
+    row_groups
+        What its footer tells of each.
     """
 
     name: str
@@ -60,6 +63,7 @@ class Shard:
     nonzeros: int
     bytes: int
     sha256: str
+    row_groups: tuple[RowGroup, ...] = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -199,8 +203,11 @@ def _open_committed(root: str, manifest: Manifest) -> Corpus:
     vocabulary_path = join(root, VOCABULARY_NAME)
     if not exists(vocabulary_path):
         raise StoreError(f"{vocabulary_path} is missing; restore it or build the corpus again")
-    _in_threads(lambda entry: _check_entry(root, entry, n_words), entries)
-    shards = tuple(Shard(e.name, e.rows, e.nonzeros, e.bytes, e.sha256) for e in entries)
+    footers = _in_threads(lambda entry: _check_entry(root, entry, n_words), entries)
+    shards = tuple(
+        Shard(entry.name, entry.rows, entry.nonzeros, entry.bytes, entry.sha256, footer.row_groups)
+        for entry, footer in zip(entries, footers, strict=True)
+    )
     return Corpus(root, shards, n_words, manifest.vocabulary.sha256, vocabulary_path)
 
 
@@ -214,7 +221,7 @@ def _check_unknown_files(root: str, known: set[str]) -> None:
         )
 
 
-def _check_entry(root: str, entry: ShardEntry, n_words: int) -> None:
+def _check_entry(root: str, entry: ShardEntry, n_words: int) -> Footer:
     path = join(root, entry.name)
     try:
         size = file_size(path)
@@ -230,6 +237,7 @@ def _check_entry(root: str, entry: ShardEntry, n_words: int) -> None:
             f"{path} has {footer.rows} documents and {footer.nonzeros} nonzeros, its manifest says "
             f"{entry.rows} and {entry.nonzeros}; build the corpus again"
         )
+    return footer
 
 
 def _open_in_place(root: str, vocabulary: str | None) -> Corpus:
@@ -244,7 +252,7 @@ def _open_in_place(root: str, vocabulary: str | None) -> Corpus:
     _check_not_empty(root, footers)
     sizes = _in_threads(lambda path: (file_size(path), sha256_of(path)), tuple(paths.values()))
     shards = tuple(
-        Shard(name, footer.rows, footer.nonzeros, size, digest)
+        Shard(name, footer.rows, footer.nonzeros, size, digest, footer.row_groups)
         for name, footer, (size, digest) in zip(paths, footers, sizes, strict=True)
     )
     return Corpus(root, shards, n_words, vocabulary_sha256, vocabulary_path)
@@ -283,7 +291,7 @@ def _shard_names(directory: str, prefix: str) -> list[str]:
     return [
         f"{prefix}{name}"
         for name in file_names(directory)
-        if name.endswith(".parquet") and name not in reserved and name[0] not in "._"
+        if name.endswith(PARQUET_SUFFIXES) and name not in reserved and name[0] not in "._"
     ]
 
 

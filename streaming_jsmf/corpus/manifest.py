@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError
 
-from streaming_jsmf.corpus.validation import RelativeName, Sha256, Strict, explain, is_unsafe
 from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.validation import RelativeName, Sha256, Strict, explain, is_unsafe
 
 MANIFEST_NAME = "manifest.json"
 FORMAT_VERSION: Literal[1] = 1

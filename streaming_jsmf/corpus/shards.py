@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.documents import BATCH_NONZEROS, Documents
 from streaming_jsmf.corpus.manifest import ShardEntry, as_number
-from streaming_jsmf.corpus.storage import sha256_of
+from streaming_jsmf.corpus.records import BATCH_NONZEROS, Documents
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.storage.paths import sha256_of
 
 TOKENS_PER_SHARD = 20_000_000
 

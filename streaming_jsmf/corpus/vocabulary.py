@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.storage import first_line, read_bytes
-from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.errors import InputError, StoreError, first_line
+from streaming_jsmf.storage.paths import read_bytes
 
 VOCABULARY_NAME = "vocabulary.parquet"
 TEXT_NAMES = ("vocab.txt", "vocabulary.txt")

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.documents import BATCH_NONZEROS, Documents, documents_from_batch
 from streaming_jsmf.corpus.format import DOCUMENTS, Corpus, open_corpus
 from streaming_jsmf.corpus.manifest import (
     MANIFEST_NAME,
@@ -26,10 +25,11 @@ from streaming_jsmf.corpus.manifest import (
     as_number,
     dump_manifest,
 )
+from streaming_jsmf.corpus.records import BATCH_NONZEROS, Documents, documents_from_batch
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD, ShardLimits, ShardWriter
-from streaming_jsmf.corpus.storage import AnyPath, is_url, normalise, sha256_of
 from streaming_jsmf.corpus.vocabulary import VOCABULARY_NAME, make_vocabulary, write_vocabulary
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.storage.paths import AnyPath, is_url, normalise, sha256_of, write_bytes
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ def commit_directory(
         source=dict(origin.source or {}),
         settings=dict(origin.settings or {}),
     )
-    (partial / MANIFEST_NAME).write_bytes(dump_manifest(manifest))
+    write_bytes(partial / MANIFEST_NAME, dump_manifest(manifest))
     free_target(target)
     partial.rename(target)
     return open_corpus(target)

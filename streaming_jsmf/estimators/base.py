@@ -23,10 +23,10 @@ from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.estimators import sources
 from streaming_jsmf.inference.document_topics import MAX_ITERATIONS, TOLERANCE, document_topics
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.memory import parse_memory
 from streaming_jsmf.model.store import Model, dataset_of, write_model
-from streaming_jsmf.runtime.files import store_path
-from streaming_jsmf.runtime.memory import parse_memory
-from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.workflow.infer import fit_moments
 from streaming_jsmf.workflow.scan import scan
 

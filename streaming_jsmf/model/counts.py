@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import fingerprint
 from streaming_jsmf.errors import StoreError, StreamingJSMFError
 from streaming_jsmf.model.store import Model
-from streaming_jsmf.runtime.files import StorePath, exists, group_names, store_written
-from streaming_jsmf.runtime.provenance import package_versions, utc_now
-from streaming_jsmf.runtime.zarr_arrays import (
+from streaming_jsmf.storage.arrays import (
     ArrayDigest,
     create_group,
     digest,
@@ -26,6 +24,8 @@ from streaming_jsmf.runtime.zarr_arrays import (
     read_attributes,
     write_array,
 )
+from streaming_jsmf.storage.paths import StorePath, group_names, node_exists, store_written
+from streaming_jsmf.storage.provenance import package_versions, utc_now
 
 KIND, FORMAT_VERSION = "streaming_jsmf.word_counts", 1
 
@@ -111,7 +111,7 @@ def write_counts(path: StorePath, counts: StoredCounts, model: Model) -> None:
         "sketch": counts.sketch,
         "row_sum": counts.row_sum,
     }
-    with store_written(path, overwrite=exists(path / "zarr.json")) as beside:
+    with store_written(path, overwrite=node_exists(path)) as beside:
         digests = {
             name: _write(beside, name, values) for name, values in arrays.items() if values is not None
         }
@@ -129,7 +129,7 @@ def write_counts(path: StorePath, counts: StoredCounts, model: Model) -> None:
 
 def make_evaluation_group(model: StorePath) -> None:
     """Make the group that counts are kept in: without metadata Zarr would wonder what it is."""
-    if not exists(model / EVALUATION / "zarr.json"):
+    if not node_exists(model / EVALUATION):
         create_group(model / EVALUATION, {})
 
 
@@ -154,7 +154,7 @@ def read_counts(
         If they are damaged: names the array and what to do.
     """
     path = counts_path(model_path, corpus_fingerprint)
-    if not exists(path / "zarr.json"):
+    if not node_exists(path):
         return None
     attributes = _attributes(path)
     if attributes["selection"] != selection_digest(model):

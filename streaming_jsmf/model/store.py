@@ -13,15 +13,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.model.variables import MODEL_VARIABLES, STOD_VARIABLES, Variable
-from streaming_jsmf.runtime.files import (
-    StorePath,
-    child_names,
-    exists,
-    is_free,
-    store_path,
-    store_written,
-)
-from streaming_jsmf.runtime.zarr_arrays import (
+from streaming_jsmf.storage.arrays import (
     ArrayDigest,
     create_group,
     read_array,
@@ -29,6 +21,14 @@ from streaming_jsmf.runtime.zarr_arrays import (
     read_panels,
     write_array,
     zarr_store,
+)
+from streaming_jsmf.storage.paths import (
+    StorePath,
+    child_names,
+    is_free,
+    node_exists,
+    store_path,
+    store_written,
 )
 
 if TYPE_CHECKING:
@@ -130,12 +130,12 @@ def _write(
 
 def model_names(path: StorePath) -> list[str]:
     """Names (``k=5``, ...) of the models that ``fit`` wrote below ``path`` for several numbers of topics."""
-    names = [name for name in child_names(path, "k=") if exists(path / name / "zarr.json")]
+    names = [name for name in child_names(path, "k=") if node_exists(path / name)]
     return sorted(names, key=lambda name: (len(name), name))
 
 
 def _attributes(path: StorePath) -> dict[str, Any]:
-    if not exists(path / "zarr.json"):
+    if not node_exists(path):
         children = model_names(path)
         hint = f"; it holds models {', '.join(children)}" if children else ""
         raise InputError(f"{path}: no model is here{hint}")

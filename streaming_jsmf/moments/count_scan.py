@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from numpy.typing import NDArray
-
 from streaming_jsmf.blocks.units import Partition, list_units, plan_partitions
-from streaming_jsmf.config import ScanSettings, fingerprint
+from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.format import Corpus
-from streaming_jsmf.errors import InputError, StreamingJSMFError
-from streaming_jsmf.moments.engine import Crew, Job, Part, run_stage
-from streaming_jsmf.moments.ledger import PARTIALS, RECORDS, Ledger, Partial, fold_keys, key_of
+from streaming_jsmf.jobs.events import Listener, silent
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.folder import WorkStore
+from streaming_jsmf.jobs.ledger import Partial, key_of
+from streaming_jsmf.jobs.memory import PROCESS_BYTES, require_memory
 from streaming_jsmf.moments.manifest import distinct
-from streaming_jsmf.moments.scan import BYTES_PER_NONZERO_READ
-from streaming_jsmf.moments.word_counts import CountStage, SketchProbes, WordSelection
-from streaming_jsmf.runtime.events import Listener, silent
-from streaming_jsmf.runtime.files import StorePath, exists, remove_tree, store_written
-from streaming_jsmf.runtime.memory import PROCESS_BYTES, require_memory
-from streaming_jsmf.runtime.schedulers import Execution
-from streaming_jsmf.runtime.zarr_arrays import (
-    ArrayDigest,
-    create_group,
-    digest,
-    read_attributes,
-    write_array,
-)
-
-logger = logging.getLogger(__name__)
+from streaming_jsmf.moments.memory import BYTES_PER_NONZERO_READ
+from streaming_jsmf.moments.parts import fold_partitions
+from streaming_jsmf.moments.stages.word_counts import CountReduction, SketchProbes, WordSelection
+from streaming_jsmf.storage.arrays import digest
+from streaming_jsmf.storage.paths import StorePath
 
 KIND = "streaming_jsmf.word_counts.unfinished"
 
@@ -51,20 +39,18 @@ class CountRequest:
     settings: ScanSettings
 
     @property
-    def key(self) -> str:
-        """Tells it from any request with other counts."""
+    def arguments(self) -> dict[str, Any]:
+        """What tells it from any request with other counts: JSON values."""
         arrays = self.selection.arrays()
-        return fingerprint(
-            {
-                "algorithm": ALGORITHM_VERSION,
-                "corpus": self.corpus.fingerprint,
-                "n_words": self.selection.n_words,
-                "document_weights": self.settings.document_weights,
-                "partition_budget": self.budget,
-                "probes": asdict(self.probes),
-                "arrays": {name: digest(values).sha256 for name, values in arrays.items()},
-            }
-        )
+        return {
+            "algorithm": ALGORITHM_VERSION,
+            "corpus": self.corpus.fingerprint,
+            "n_words": self.selection.n_words,
+            "document_weights": self.settings.document_weights,
+            "partition_budget": self.budget,
+            "probes": asdict(self.probes),
+            "arrays": {name: digest(values).sha256 for name, values in arrays.items()},
+        }
 
     @property
     def budget(self) -> int:
@@ -105,19 +91,16 @@ def count_words(
         "counting words",
         "lower --workers, or raise --memory",
     )
-    parts, folds = _parts(request, partitions)
+    keys = [key_of(name) for name in distinct([partition.content for partition in partitions])]
+    store = WorkStore(work, KIND, "count", request.arguments)
     # The scheduler comes first: if it does not answer, nothing is made.
-    with execution.runner() as arguments:
-        job = _job(request, work)
-        try:
-            run_stage(job, parts, folds, Crew(arguments, execution.tasks_at_once(arguments), listener))
-        except InputError as error:
-            bad_corpus = error
-        else:
-            return job.ledger.read_fold(folds[-1])
-    # Mending the corpus makes it another one, so what is counted of this one is of no use.
-    remove_tree(work, ignore_errors=True)
-    raise bad_corpus
+    with execution.executor(listener, on_bad_input=store.remove) as executor:
+        # What another request has left here is of no use: the model's counts of a corpus are those of this one.
+        digests = store.start(request.selection.arrays(), replace=True)
+        n_words, weights = request.selection.n_words, request.settings.document_weights
+        reduction = CountReduction(work, digests, n_words, weights, request.probes, store.remedy)
+        ledger = store.ledger(reduction.name)
+        return fold_partitions(ledger, reduction, keys, partitions, store.request, executor)
 
 
 def count_memory(request: CountRequest, partitions: tuple[Partition, ...], workers: int) -> int:
@@ -132,44 +115,3 @@ def count_memory(request: CountRequest, partitions: tuple[Partition, ...], worke
     # Beside what a read takes: entries chosen for pairs and for rows.
     each = 3 * row_group * BYTES_PER_NONZERO_READ + sums
     return PROCESS_BYTES + each * min(workers, len(partitions))
-
-
-def _parts(
-    request: CountRequest, partitions: tuple[Partition, ...]
-) -> tuple[tuple[Part, ...], tuple[str, ...]]:
-    names = distinct([partition.content for partition in partitions])
-    keys = tuple(key_of(name) for name in names)
-    parts = tuple(Part(key, p.nonzeros, p) for key, p in zip(keys, partitions, strict=True))
-    return parts, fold_keys(keys, request.key)
-
-
-def _job(request: CountRequest, work: StorePath) -> Job:
-    """The job of a new directory, or of one that an interrupted run of the same request left."""
-    arrays, remedy = request.selection.arrays(), f"remove {work} and run the same command again"
-    if not _is_left_by(request, work):
-        remove_tree(work, ignore_errors=True)
-        _create(request, work, arrays)
-    expected: Mapping[str, ArrayDigest] = {name: digest(values) for name, values in arrays.items()}
-    scheme = request.settings.document_weights
-    stage = CountStage(work, expected, request.selection.n_words, scheme, request.probes, remedy)
-    return Job(Ledger(work, stage.name, remedy=remedy), stage)
-
-
-def _create(request: CountRequest, work: StorePath, arrays: Mapping[str, NDArray[Any]]) -> None:
-    with store_written(work) as beside:
-        for name, values in arrays.items():
-            write_array(beside, name, values, [name])
-        for part in (PARTIALS, RECORDS):
-            create_group(beside / part, {})
-        create_group(beside, {"kind": KIND, "request": request.key})
-
-
-def _is_left_by(request: CountRequest, work: StorePath) -> bool:
-    if not exists(work / "zarr.json"):
-        return False
-    try:
-        stored = read_attributes(work)
-    except StreamingJSMFError:
-        logger.warning("%s: cannot be read and is made again", work)
-        return False
-    return (stored.get("kind"), stored.get("request")) == (KIND, request.key)

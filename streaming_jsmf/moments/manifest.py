@@ -12,68 +12,135 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from pydantic import Field
 
-from streaming_jsmf.blocks.units import (
-    ColumnMap,
-    Partition,
-    WorkUnit,
-    list_units,
-    plan_partitions,
-    split_by_value,
-)
+from streaming_jsmf.blocks.units import Partition, WorkUnit, list_units, plan_partitions
 from streaming_jsmf.config import ScanSettings, fingerprint
-from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.format import Corpus
-from streaming_jsmf.corpus.storage import join, normalise
-from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.moments.ledger import fold_keys, key_of
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.jobs.ledger import fold_keys, key_of
+from streaming_jsmf.storage.paths import join, normalise
+from streaming_jsmf.validation import Strict
 
 FORMAT_VERSION = 2
 
 #: Changes when the same settings would give other bits; part of the settings' fingerprint.
 ALGORITHM_VERSION = 5
 
-#: Without one of these a manifest is damaged.
-MANIFEST_KEYS = frozenset(
-    (
-        "settings",
-        "settings_fingerprint",
-        "partition_budget",
-        "keep_partitions",
-        "corpora",
-        "n_words",
-        "vocabulary",
-        "partitions",
-        "parts",
-    )
-)
 
-Manifest = Mapping[str, Any]
+class WordIds(Strict):
+    """An array of the store: the id that each word of a corpus has there (see ``moments.word_ids``)."""
+
+    name: str
+    sha256: str
+    n_words: int
+
+
+class CorpusEntry(Strict):
+    """A corpus that the store was made of; ``shards`` are the sha256 of those with documents, by name.
+
+    ``word_ids`` says which ids its words have in the store; None: their own.
+    """
+
+    path: str
+    fingerprint: str
+    shards: dict[str, str]
+    word_ids: WordIds | None = Field(alias="columns")
+
+
+class PartitionEntry(Strict):
+    """A partition: sha256 of what it holds, number of its corpus, and its units as (shard, row group)."""
+
+    content: str
+    corpus: int
+    label: str | int | None
+    rows: int
+    nonzeros: int
+    units: tuple[tuple[str, int], ...]
+
+
+class Manifest(Strict):
+    """What a moments store was made of. Keys with a default are missing in stores of earlier releases.
+
+    ``vocabulary`` is the digest of the words. ``parts`` are what is folded at once, in order: what is known of its
+    contents, and how many partitions it stands for. ``change`` marks the last request for a change.
+    """
+
+    format_version: int
+    settings: dict[str, Any]
+    settings_fingerprint: str
+    range_fingerprint: str | None = None
+    partition_budget: int
+    keep_partitions: bool
+    corpora: tuple[CorpusEntry, ...]
+    n_words: int
+    vocabulary: str
+    probes: dict[str, Any]
+    partitions: tuple[PartitionEntry, ...]
+    parts: tuple[tuple[str, int], ...]
+    change: str | None = None
+
+    @property
+    def scan_settings(self) -> ScanSettings:
+        """Settings of the scan."""
+        return ScanSettings(**self.settings)
+
+    @property
+    def range_key(self) -> str:
+        """Fingerprint of the settings that scan 1 and the basis hang on: all but whether there is a third moment."""
+        return self.range_fingerprint or self.settings_fingerprint
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Where the corpora are."""
+        return tuple(entry.path for entry in self.corpora)
+
+    @property
+    def contents(self) -> tuple[str, ...]:
+        """What the partitions hold, each name once."""
+        return distinct([partition.content for partition in self.partitions])
+
+    @property
+    def part_keys(self) -> tuple[str, ...]:
+        """Keys of the parts of scan 1, in order."""
+        return tuple(key_of(name) for name in distinct([content for content, _ in self.parts]))
+
+    @property
+    def folds(self) -> tuple[str, ...]:
+        """Keys of the folds of scan 1: other words, settings or order give other keys."""
+        return fold_keys(self.part_keys, f"{self.range_key}\n{self.vocabulary}")
+
+    def changed(self, **fields: Any) -> Manifest:
+        """The manifest with other values of some fields."""
+        return self.model_copy(update=fields)
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain JSON values: the keys that it was read or made with."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
 def new_manifest(
     corpus: Corpus, settings: ScanSettings, vocabulary: str, *, keep_partitions: bool = False
-) -> dict[str, Any]:
+) -> Manifest:
     """Describe a scan before it starts. ``vocabulary`` is the digest of the words.
 
-    Reads the footers of the shards, and the metadata column if partitions are made by one.
+    Reads the metadata column if partitions are made by one, else nothing.
     """
     fields = settings.fields()
-    budget = settings.partition_budget(corpus.nonzeros, corpus.n_words)
-    empty: dict[str, Any] = {
-        "format_version": FORMAT_VERSION,
-        "settings": fields,
-        "settings_fingerprint": _settings_fingerprint(fields),
-        "range_fingerprint": _settings_fingerprint(replace(settings, third_moment=False).fields()),
-        "partition_budget": budget,
-        "keep_partitions": keep_partitions,
-        "corpora": [],
-        "n_words": corpus.n_words,
-        "vocabulary": vocabulary,
-        "probes": {"generator": "philox", "seed": settings.seed, "numpy": np.__version__},
-        "partitions": [],
-        "parts": [],
-    }
+    empty = Manifest(
+        format_version=FORMAT_VERSION,
+        settings=fields,
+        settings_fingerprint=_settings_fingerprint(fields),
+        range_fingerprint=_settings_fingerprint(replace(settings, third_moment=False).fields()),
+        partition_budget=settings.partition_budget(corpus.nonzeros, corpus.n_words),
+        keep_partitions=keep_partitions,
+        corpora=(),
+        n_words=corpus.n_words,
+        vocabulary=vocabulary,
+        probes={"generator": "philox", "seed": settings.seed, "numpy": np.__version__},
+        partitions=(),
+        parts=(),
+    )
     return with_corpus(empty, corpus)
 
 
@@ -81,24 +148,17 @@ def _settings_fingerprint(fields: Mapping[str, Any]) -> str:
     return fingerprint({**fields, "algorithm": ALGORITHM_VERSION})
 
 
-def range_fingerprint(manifest: Manifest) -> str:
-    """Of the settings that scan 1 and the basis hang on: all but whether there is a third moment."""
-    # Stores of before the third moment have none.
-    return str(manifest.get("range_fingerprint", manifest["settings_fingerprint"]))
-
-
-def with_third_moment(manifest: Manifest) -> dict[str, Any]:
+def with_third_moment(manifest: Manifest) -> Manifest:
     """The manifest of a store that is to have the third moment too; of one that has it the same."""
-    settings = replace(ScanSettings(**manifest["settings"]), third_moment=True).fields()
-    return {
-        **manifest,
-        "settings": settings,
-        "settings_fingerprint": _settings_fingerprint(settings),
-        "range_fingerprint": range_fingerprint(manifest),
-    }
+    fields = replace(manifest.scan_settings, third_moment=True).fields()
+    return manifest.changed(
+        settings=fields,
+        settings_fingerprint=_settings_fingerprint(fields),
+        range_fingerprint=manifest.range_key,
+    )
 
 
-def with_corpus(manifest: Manifest, corpus: Corpus) -> dict[str, Any]:
+def with_corpus(manifest: Manifest, corpus: Corpus) -> Manifest:
     """The manifest with the partitions of a corpus behind those that are there.
 
     Raises
@@ -107,26 +167,24 @@ def with_corpus(manifest: Manifest, corpus: Corpus) -> dict[str, Any]:
         If a shard is in the store already; names both.
     """
     _refuse_known_shards(manifest, corpus)
-    number = len(manifest["corpora"])
-    planned = _plan(corpus, manifest)
-    entry = {
-        "path": corpus.root,
-        "fingerprint": corpus.fingerprint,
+    by = manifest.settings.get("partition_by")
+    planned = plan_partitions(list_units(corpus), manifest.partition_budget, by)
+    entry = CorpusEntry(
+        path=corpus.root,
+        fingerprint=corpus.fingerprint,
         # Empty shards are alike wherever they come from, and nothing is counted twice with them.
-        "shards": {shard.name: shard.sha256 for shard in corpus.shards if shard.rows},
-        "columns": None,
-    }
-    partitions = [_describe(partition, corpus, number) for partition in planned]
-    parts = [[partition.content, 1] for partition in planned]
-    return {
-        **manifest,
-        "corpora": [*manifest["corpora"], entry],
-        "partitions": [*manifest["partitions"], *partitions],
-        "parts": [*manifest["parts"], *parts],
-    }
+        shards={shard.name: shard.sha256 for shard in corpus.shards if shard.rows},
+        columns=None,
+    )
+    number = len(manifest.corpora)
+    return manifest.changed(
+        corpora=(*manifest.corpora, entry),
+        partitions=(*manifest.partitions, *(_describe(p, corpus, number) for p in planned)),
+        parts=(*manifest.parts, *((partition.content, 1) for partition in planned)),
+    )
 
 
-def without(manifest: Manifest, names: Sequence[str]) -> dict[str, Any]:
+def without(manifest: Manifest, names: Sequence[str]) -> Manifest:
     """The manifest without the corpora and shards of these names (paths of corpora, names or hashes of shards).
 
     Raises
@@ -138,21 +196,21 @@ def without(manifest: Manifest, names: Sequence[str]) -> dict[str, Any]:
     for name in names:
         found = shards_named(manifest, name)
         if not found:
-            raise InputError(f"{name} is not in the store; it has {', '.join(_known(manifest))}")
+            raise InputError(f"{name} is not in the store; it has {', '.join(manifest.paths)}")
         gone |= found
-    staying = [not _is_gone(partition, gone, name=", ".join(names)) for partition in manifest["partitions"]]
-    keys, first = [], 0
-    for key, count in manifest["parts"]:
+    staying = [not _is_gone(partition, gone, name=", ".join(names)) for partition in manifest.partitions]
+    parts, first = [], 0
+    for content, count in manifest.parts:
         held = staying[first : first + count]
         if any(held) and not all(held):
             raise InputError(
                 f"{', '.join(names)} was merged with other partitions into one factor; scan again"
             )
         if all(held):
-            keys.append([key, count])
+            parts.append((content, count))
         first += count
-    kept = [partition for partition, stays in zip(manifest["partitions"], staying, strict=True) if stays]
-    return _renumbered({**manifest, "partitions": kept, "parts": keys})
+    kept = tuple(p for p, stays in zip(manifest.partitions, staying, strict=True) if stays)
+    return _renumbered(manifest.changed(partitions=kept, parts=tuple(parts)))
 
 
 @dataclass(frozen=True)
@@ -163,8 +221,8 @@ class MergePlan:
     ----------
     vocabulary, n_words
         Digest and number of the words of both.
-    columns
-        For each corpus of the second, where its words are among those of both; None where they are the same.
+    word_ids
+        For each corpus of the second, the ids of its words among those of both; None where they are the same.
     in_parts
         Whether the parts of both are folded one by one; else the second's folded factor is one part.
     same_words
@@ -173,34 +231,34 @@ class MergePlan:
 
     vocabulary: str
     n_words: int
-    columns: Sequence[Mapping[str, Any] | None]
+    word_ids: Sequence[WordIds | None]
     in_parts: bool
     same_words: bool
 
 
-def merged_manifest(first: Manifest, second: Manifest, plan: MergePlan) -> dict[str, Any]:
+def merged_manifest(first: Manifest, second: Manifest, plan: MergePlan) -> Manifest:
     """The manifest of the first store with the corpora, partitions and parts of the second behind its own."""
-    shift = len(first["corpora"])
-    theirs = [
-        {**entry, "columns": columns} for entry, columns in zip(second["corpora"], plan.columns, strict=True)
-    ]
-    moved = [{**partition, "corpus": partition["corpus"] + shift} for partition in second["partitions"]]
-    return {
-        **first,
-        "vocabulary": plan.vocabulary,
-        "n_words": plan.n_words,
-        "keep_partitions": plan.in_parts,
-        "corpora": [*first["corpora"], *theirs],
-        "partitions": [*first["partitions"], *moved],
-        "parts": [
-            *(first["parts"] if plan.same_words else _as_one_part(first)),
-            *(second["parts"] if plan.in_parts else _as_one_part(second)),
-        ],
-    }
+    shift = len(first.corpora)
+    theirs = (
+        entry.model_copy(update={"word_ids": ids})
+        for entry, ids in zip(second.corpora, plan.word_ids, strict=True)
+    )
+    moved = (p.model_copy(update={"corpus": p.corpus + shift}) for p in second.partitions)
+    return first.changed(
+        vocabulary=plan.vocabulary,
+        n_words=plan.n_words,
+        keep_partitions=plan.in_parts,
+        corpora=(*first.corpora, *theirs),
+        partitions=(*first.partitions, *moved),
+        parts=(
+            *(first.parts if plan.same_words else _as_one_part(first)),
+            *(second.parts if plan.in_parts else _as_one_part(second)),
+        ),
+    )
 
 
-def _as_one_part(manifest: Manifest) -> list[list[Any]]:
-    return [[f"fold {range_folds(manifest)[-1]}", len(manifest["partitions"])]]
+def _as_one_part(manifest: Manifest) -> list[tuple[str, int]]:
+    return [(f"fold {manifest.folds[-1]}", len(manifest.partitions))]
 
 
 def distinct(contents: Sequence[str]) -> tuple[str, ...]:
@@ -213,115 +271,36 @@ def distinct(contents: Sequence[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def part_keys(manifest: Manifest) -> tuple[str, ...]:
-    """Keys of the parts of the range stage, in order."""
-    return tuple(key_of(name) for name in distinct([str(content) for content, _ in manifest["parts"]]))
-
-
-def range_folds(manifest: Manifest) -> tuple[str, ...]:
-    """Keys of the folds of the range stage: other words, settings or order give other keys."""
-    salt = f"{range_fingerprint(manifest)}\n{manifest['vocabulary']}"
-    return fold_keys(part_keys(manifest), salt)
-
-
-def load_partitions(manifest: Manifest, store: str, corpora: Sequence[Corpus] = ()) -> tuple[Partition, ...]:
-    """The partitions with their units, as tasks read them. Reads the footers of all corpora.
-
-    Parameters
-    ----------
-    corpora
-        Those that are open already: opening a corpus without manifest hashes its files.
-
-    Raises
-    ------
-    InputError
-        If a corpus is not where it was; says which, and what to do.
-    StoreError
-        If a corpus has other contents than the store was made of.
-    """
-    by = manifest["settings"].get("partition_by")
-    opened = {corpus.root: corpus for corpus in corpora}
-    units = [_units_of(entry, opened.get(entry["path"]), by, store) for entry in manifest["corpora"]]
-    partitions = []
-    for index, described in enumerate(manifest["partitions"]):
-        entry, label = manifest["corpora"][described["corpus"]], described["label"]
-        keys = [(str(name), int(group), label) for name, group in described["units"]]
-        known = units[described["corpus"]]
-        columns = None if entry["columns"] is None else ColumnMap(store, **entry["columns"])
-        held = tuple(known[key] for key in keys if key in known)
-        partition = Partition(index, held, label, columns)
-        if len(held) < len(keys) or partition.content != described["content"]:
-            raise StoreError(
-                f"{entry['path']} has other contents than the store was made of; put the corpus back or scan again"
-            )
-        partitions.append(partition)
-    return tuple(partitions)
-
-
-def _units_of(
-    entry: Mapping[str, Any], corpus: Corpus | None, partition_by: str | None, store: str
-) -> dict[tuple[str, int, str | int | None], WorkUnit]:
-    """Units of the shards that a store has of a corpus, by shard, row group and label."""
-    if corpus is None:
-        corpus = _reopened(str(entry["path"]), store)
-    present = set(entry["shards"].values())
-    shards = tuple(shard for shard in corpus.shards if shard.sha256 in present)
-    units = list_units(replace(corpus, shards=shards))
-    if partition_by is not None:
-        units = tuple(part for unit in units for part in split_by_value(unit, partition_by))
-    return {
-        (_shard_name(unit, corpus.root), unit.row_group, None if unit.only is None else unit.only.value): unit
-        for unit in units
-    }
-
-
-def _reopened(path: str, store: str) -> Corpus:
-    try:
-        return open_corpus(path)
-    except InputError as error:
-        raise InputError(
-            f"{store} was made of a corpus at {path} that has to be read again ({error}); put it back, or scan it "
-            "from where it is now into the same store"
-        ) from error
-
-
-def moved(manifest: Manifest, corpus: Corpus) -> dict[str, Any]:
+def moved(manifest: Manifest, corpus: Corpus) -> Manifest:
     """The manifest with a corpus at the place where it is now, if its shards have kept their names."""
     shards = {(shard.name, shard.sha256) for shard in corpus.shards}
 
-    def is_same(entry: Mapping[str, Any]) -> bool:
-        return bool(entry["fingerprint"] == corpus.fingerprint) and entry["shards"].items() <= shards
+    def now(entry: CorpusEntry) -> CorpusEntry:
+        same = entry.fingerprint == corpus.fingerprint and entry.shards.items() <= shards
+        return entry.model_copy(update={"path": corpus.root}) if same else entry
 
-    corpora = [{**e, "path": corpus.root} if is_same(e) else e for e in manifest["corpora"]]
-    return {**manifest, "corpora": corpora}
-
-
-def _plan(corpus: Corpus, manifest: Manifest) -> tuple[Partition, ...]:
-    by = manifest["settings"].get("partition_by")
-    return plan_partitions(list_units(corpus), int(manifest["partition_budget"]), by)
+    return manifest.changed(corpora=tuple(map(now, manifest.corpora)))
 
 
-def _describe(partition: Partition, corpus: Corpus, number: int) -> dict[str, Any]:
-    return {
-        "content": partition.content,
-        "corpus": number,
-        "label": partition.label,
-        "rows": partition.rows,
-        "nonzeros": partition.nonzeros,
-        "units": [[_shard_name(unit, corpus.root), unit.row_group] for unit in partition.units],
-    }
+def _describe(partition: Partition, corpus: Corpus, number: int) -> PartitionEntry:
+    return PartitionEntry(
+        content=partition.content,
+        corpus=number,
+        label=partition.label,
+        rows=partition.rows,
+        nonzeros=partition.nonzeros,
+        units=tuple((shard_name(unit, corpus.root), unit.row_group) for unit in partition.units),
+    )
 
 
-def _shard_name(unit: WorkUnit, root: str) -> str:
+def shard_name(unit: WorkUnit, root: str) -> str:
     """Name of a unit's shard, relative to its corpus."""
     return unit.path.removeprefix(root).lstrip("/")
 
 
 def _refuse_known_shards(manifest: Manifest, corpus: Corpus) -> None:
     known = {
-        digest: f"{entry['path']}/{name}"
-        for entry in manifest["corpora"]
-        for name, digest in entry["shards"].items()
+        digest: f"{entry.path}/{name}" for entry in manifest.corpora for name, digest in entry.shards.items()
     }
     for shard in corpus.shards:
         if shard.rows and shard.sha256 in known:
@@ -341,10 +320,10 @@ def shards_named(manifest: Manifest, name: str) -> set[tuple[int, str]]:
     """
     path = normalise(name)
     found, named = set(), []
-    for number, entry in enumerate(manifest["corpora"]):
-        whole = path == entry["path"] or name == entry["fingerprint"]
-        for shard, digest in entry["shards"].items():
-            place = join(entry["path"], shard)
+    for number, entry in enumerate(manifest.corpora):
+        whole = path == entry.path or name == entry.fingerprint
+        for shard, digest in entry.shards.items():
+            place = join(entry.path, shard)
             if whole or name == digest or path == place:
                 found.add((number, shard))
             elif name in (shard, shard.rsplit("/", 1)[-1]):
@@ -355,13 +334,9 @@ def shards_named(manifest: Manifest, name: str) -> set[tuple[int, str]]:
     return found or {(number, shard) for number, shard, _ in named}
 
 
-def _known(manifest: Manifest) -> list[str]:
-    return [str(entry["path"]) for entry in manifest["corpora"]]
-
-
-def _is_gone(partition: Mapping[str, Any], gone: set[tuple[int, str]], name: str) -> bool:
-    shards = {str(unit[0]) for unit in partition["units"]}
-    leaving = {shard for shard in shards if (int(partition["corpus"]), shard) in gone}
+def _is_gone(partition: PartitionEntry, gone: set[tuple[int, str]], name: str) -> bool:
+    shards = {shard for shard, _ in partition.units}
+    leaving = {shard for shard in shards if (partition.corpus, shard) in gone}
     if leaving and leaving != shards:
         together = ", ".join(sorted(shards - leaving))
         raise InputError(
@@ -371,17 +346,16 @@ def _is_gone(partition: Mapping[str, Any], gone: set[tuple[int, str]], name: str
     return bool(leaving)
 
 
-def _renumbered(manifest: dict[str, Any]) -> dict[str, Any]:
+def _renumbered(manifest: Manifest) -> Manifest:
     """Corpora of which nothing is left go, and the shards that have left."""
-    used = sorted({partition["corpus"] for partition in manifest["partitions"]})
-    numbers = {old: new for new, old in enumerate(used)}
-    shards: dict[int, set[str]] = {old: set() for old in used}
-    for partition in manifest["partitions"]:
-        shards[partition["corpus"]] |= {str(unit[0]) for unit in partition["units"]}
+    shards: dict[int, set[str]] = {}
+    for partition in manifest.partitions:
+        shards.setdefault(partition.corpus, set()).update(shard for shard, _ in partition.units)
+    used = sorted(shards)
     corpora = []
     for old in used:
-        entry = manifest["corpora"][old]
-        staying = {name: digest for name, digest in entry["shards"].items() if name in shards[old]}
-        corpora.append({**entry, "shards": staying})
-    partitions = [{**p, "corpus": numbers[p["corpus"]]} for p in manifest["partitions"]]
-    return {**manifest, "corpora": corpora, "partitions": partitions}
+        entry = manifest.corpora[old]
+        staying = {name: digest for name, digest in entry.shards.items() if name in shards[old]}
+        corpora.append(entry.model_copy(update={"shards": staying}))
+    partitions = (p.model_copy(update={"corpus": used.index(p.corpus)}) for p in manifest.partitions)
+    return manifest.changed(corpora=tuple(corpora), partitions=tuple(partitions))

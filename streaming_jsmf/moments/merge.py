@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import differences
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
-from streaming_jsmf.moments.columns import column_name, read_columns, write_columns
-from streaming_jsmf.moments.engine import Crew
-from streaming_jsmf.moments.finish import finish_stages
-from streaming_jsmf.moments.ledger import Partial
-from streaming_jsmf.moments.manifest import (
-    MergePlan,
-    load_partitions,
-    merged_manifest,
-    part_keys,
-    range_fingerprint,
-)
-from streaming_jsmf.moments.scan import require_scan_memory
+from streaming_jsmf.jobs.events import Listener, silent
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.ledger import Partial
+from streaming_jsmf.jobs.lock import sole_writer
+from streaming_jsmf.moments.manifest import Manifest, MergePlan, merged_manifest
+from streaming_jsmf.moments.memory import require_scan_memory
+from streaming_jsmf.moments.partition import load_partitions
+from streaming_jsmf.moments.run import run_missing_stages
 from streaming_jsmf.moments.store import (
     MomentsStore,
     read_store,
@@ -33,26 +28,23 @@ from streaming_jsmf.moments.store import (
     words_digest,
     write_empty_store,
 )
-from streaming_jsmf.runtime.events import Listener, silent
-from streaming_jsmf.runtime.files import StorePath, fsync_directory
-from streaming_jsmf.runtime.lock import sole_writer
-from streaming_jsmf.runtime.schedulers import Execution
-from streaming_jsmf.runtime.zarr_arrays import digest
+from streaming_jsmf.moments.word_ids import describe_word_ids, read_word_ids, write_word_ids
+from streaming_jsmf.storage.paths import StorePath, fsync_directory
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
 class Union:
-    """Words of two stores: those of the first, then those that only the second has; new ids by old of the second."""
+    """Words of two stores: those of the first, then those that only the second has; ids of the second's words there."""
 
     words: tuple[str, ...]
-    columns: NDArray[np.int64]
+    word_ids: NDArray[np.int64]
 
     @property
     def same(self) -> bool:
         """Whether both have the same words in the same order."""
-        return len(self.columns) == len(self.words) and bool((np.diff(self.columns) == 1).all())
+        return len(self.word_ids) == len(self.words) and bool((np.diff(self.word_ids) == 1).all())
 
 
 def merge_stores(
@@ -101,47 +93,47 @@ def _merge_alone(
     if not union.same:
         _require_local(path)
     _require_same_probes(store, second, union)
-    columns = _columns(second, union)
+    word_ids = _word_ids(second, union)
     plan = MergePlan(
         vocabulary=words_digest(union.words),
         n_words=len(union.words),
-        columns=[None if array is None else _column_entry(array) for array in columns],
-        in_parts=union.same and store.keeps_partitions and second.keeps_partitions,
+        word_ids=[None if ids is None else describe_word_ids(ids) for ids in word_ids],
+        in_parts=union.same and store.manifest.keep_partitions and second.manifest.keep_partitions,
         same_words=union.same,
     )
-    if store.keeps_partitions and not plan.in_parts:
+    if store.manifest.keep_partitions and not plan.in_parts:
         logger.warning("%s does not keep its partitions any more: %s is one part of it", path, other)
-    manifest = {**merged_manifest(store.manifest, second.manifest, plan), "change": mark}
+    manifest = merged_manifest(store.manifest, second.manifest, plan).changed(change=mark)
     require_scan_memory(manifest, path, execution)
-    if store.settings.reads_twice:
+    if store.reads_twice:
         # A corpus that is not where it was is better found before anything changes.
         load_partitions(manifest, str(path))
     build = _extended if union.same else _rebuilt
-    merged = build(store, second, manifest, union, columns)
-    with execution.runner() as arguments:
-        finish_stages(merged, Crew(arguments, execution.tasks_at_once(arguments), listener))
+    merged = build(store, second, manifest, union, word_ids)
+    with execution.executor(listener) as executor:
+        run_missing_stages(merged, executor)
     return merged
 
 
 def _is_merged(store: MomentsStore, second: MomentsStore) -> bool:
-    known = {partition["content"] for partition in store.manifest["partitions"]}
-    return all(partition["content"] in known for partition in second.manifest["partitions"])
+    known = {partition.content for partition in store.manifest.partitions}
+    return all(partition.content in known for partition in second.manifest.partitions)
 
 
 def _require_mergeable(store: MomentsStore, second: MomentsStore) -> None:
     ours, theirs = store.manifest, second.manifest
     # A third moment is computed anew for the merged store, if that is to have one.
-    if range_fingerprint(ours) != range_fingerprint(theirs):
-        detail = differences(ours["settings"], theirs["settings"]) or "algorithm version"
+    if ours.range_key != theirs.range_key:
+        detail = differences(ours.settings, theirs.settings) or "algorithm version"
         raise SettingsMismatchError(
             f"{second.path}: was made with other settings than {store.path} ({detail}); scan one of them again"
         )
-    known = {content for entry in ours["corpora"] for content in entry["shards"].values()}
-    for entry in theirs["corpora"]:
-        for name, content in entry["shards"].items():
+    known = {content for entry in ours.corpora for content in entry.shards.values()}
+    for entry in theirs.corpora:
+        for name, content in entry.shards.items():
             if content in known:
                 raise InputError(
-                    f"{entry['path']}/{name} is in both stores; a document counts once: scan one of them without it"
+                    f"{entry.path}/{name} is in both stores; a document counts once: scan one of them without it"
                 )
 
 
@@ -187,23 +179,21 @@ def _unite(first: tuple[str, ...], second: tuple[str, ...]) -> Union:
 def _extended(
     store: MomentsStore,
     second: MomentsStore,
-    manifest: Mapping[str, Any],
+    manifest: Manifest,
     union: Union,
-    columns: Sequence[NDArray[np.int64] | None],
+    word_ids: Sequence[NDArray[np.int64] | None],
 ) -> MomentsStore:
     """The first store with the parts of the second, which has the same words."""
     del union
-    write_columns(store.path, columns)
-    _copy_parts(store, second, manifest, in_parts=bool(manifest["keep_partitions"]))
+    write_word_ids(store.path, word_ids)
+    _copy_parts(store, second, manifest, in_parts=manifest.keep_partitions)
     return replace_manifest(store, manifest)
 
 
-def _copy_parts(
-    store: MomentsStore, second: MomentsStore, manifest: Mapping[str, Any], *, in_parts: bool
-) -> None:
+def _copy_parts(store: MomentsStore, second: MomentsStore, manifest: Manifest, *, in_parts: bool) -> None:
     """Commit the second store's parts in the first; without a manifest that names them they are not looked at."""
     ours, theirs = store.ledger("range"), second.ledger("range")
-    keys = part_keys(manifest)[len(store.manifest["parts"]) :]
+    keys = manifest.part_keys[len(store.manifest.parts) :]
     if not in_parts:
         ours.commit_part(keys[0], theirs.read_fold(second.folds[-1]), {"merged": str(second.path)})
         return
@@ -215,9 +205,9 @@ def _copy_parts(
 def _rebuilt(
     store: MomentsStore,
     second: MomentsStore,
-    manifest: Mapping[str, Any],
+    manifest: Manifest,
     union: Union,
-    columns: Sequence[NDArray[np.int64] | None],
+    word_ids: Sequence[NDArray[np.int64] | None],
 ) -> MomentsStore:
     """A store over the union of the words, written beside and put in the place of the first."""
     path = _require_local(store.path)
@@ -228,10 +218,11 @@ def _rebuilt(
     beside.mkdir()
     try:
         made = write_empty_store(beside, manifest, union.words)
-        write_columns(beside, [*(read_columns(store, entry) for entry in _entries(store)), *columns])
-        ledger, keys = made.ledger("range"), part_keys(manifest)
+        own_ids = (read_word_ids(store, entry) for entry in store.manifest.corpora)
+        write_word_ids(beside, [*own_ids, *word_ids])
+        ledger, keys = made.ledger("range"), manifest.part_keys
         own = np.arange(store.n_words)
-        for key, source, rows in ((keys[0], store, own), (keys[1], second, union.columns)):
+        for key, source, rows in ((keys[0], store, own), (keys[1], second, union.word_ids)):
             fold = source.ledger("range").read_fold(source.folds[-1])
             ledger.commit_part(key, _spread(fold, rows, len(union.words)), {"merged": str(source.path)})
         path.rename(old)
@@ -268,22 +259,7 @@ def _spread(partial: Partial, rows: NDArray[np.int64], n_words: int) -> Partial:
     return Partial(arrays, partial.scalars)
 
 
-def _entries(store: MomentsStore) -> list[Mapping[str, Any]]:
-    return list(store.manifest["corpora"])
-
-
-def _columns(second: MomentsStore, union: Union) -> list[NDArray[np.int64] | None]:
-    """For each corpus of the second store where its words are in the union; None where they are the same."""
-    columns: list[NDArray[np.int64] | None] = []
-    for entry in _entries(second):
-        own = read_columns(second, entry)
-        if union.same:
-            columns.append(own)
-        else:
-            columns.append(union.columns if own is None else union.columns[own])
-    return columns
-
-
-def _column_entry(columns: NDArray[np.int64]) -> dict[str, Any]:
-    found = digest(columns)
-    return {"name": column_name(found), "sha256": found.sha256, "n_words": len(columns)}
+def _word_ids(second: MomentsStore, union: Union) -> list[NDArray[np.int64] | None]:
+    """For each corpus of the second store the ids of its words in the union; None where they are its own."""
+    known = [read_word_ids(second, entry) for entry in second.manifest.corpora]
+    return known if union.same else [union.word_ids if ids is None else union.word_ids[ids] for ids in known]

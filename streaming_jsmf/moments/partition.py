@@ -1,9 +1,10 @@
-"""A partition in memory: its scaled counts, ready to be multiplied, and its exact sums."""
+"""A partition: found again by what the manifest says of it, and read: its scaled counts, and its exact sums."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,91 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf.blocks.csr import iter_blocks
-from streaming_jsmf.blocks.units import Partition
+from streaming_jsmf.blocks.units import ColumnMap, Partition, WorkUnit, list_units, split_by_value
 from streaming_jsmf.config import DocumentWeights
+from streaming_jsmf.corpus import open_corpus
+from streaming_jsmf.corpus.format import Corpus
+from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.linalg.bags import add_word_sums, row_totals, scale_rows
 from streaming_jsmf.linalg.weights import document_weights
-from streaming_jsmf.runtime.files import store_path
-from streaming_jsmf.runtime.zarr_arrays import ArrayDigest, read_array
+from streaming_jsmf.moments.manifest import CorpusEntry, Manifest, shard_name
+from streaming_jsmf.storage.arrays import ArrayDigest, read_array
+from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.timing import span
+
+#: Looks up the partitions of a store when they have to be read, and once.
+Partitions = Callable[[], tuple[Partition, ...]]
+
+
+def partitions_of(manifest: Manifest, store: StorePath, corpora: Sequence[Corpus] = ()) -> Partitions:
+    """What looks up the partitions of a store when they are asked for; ``corpora`` are open already."""
+
+    @cache
+    def partitions() -> tuple[Partition, ...]:
+        return load_partitions(manifest, str(store), corpora)
+
+    return partitions
+
+
+def load_partitions(manifest: Manifest, store: str, corpora: Sequence[Corpus] = ()) -> tuple[Partition, ...]:
+    """The partitions with their units, as tasks read them. Opens the corpora that are not.
+
+    Parameters
+    ----------
+    corpora
+        Those that are open already: opening a corpus without manifest hashes its files.
+
+    Raises
+    ------
+    InputError
+        If a corpus is not where it was; says which, and what to do.
+    StoreError
+        If a corpus has other contents than the store was made of.
+    """
+    by = manifest.settings.get("partition_by")
+    opened = {corpus.root: corpus for corpus in corpora}
+    units = [_units_of(entry, opened.get(entry.path), by, store) for entry in manifest.corpora]
+    partitions = []
+    for index, described in enumerate(manifest.partitions):
+        entry, label, known = manifest.corpora[described.corpus], described.label, units[described.corpus]
+        keys = [(name, group, label) for name, group in described.units]
+        ids = entry.word_ids
+        columns = None if ids is None else ColumnMap(store, ids.name, ids.sha256, ids.n_words)
+        held = tuple(known[key] for key in keys if key in known)
+        partition = Partition(index, held, label, columns)
+        if len(held) < len(keys) or partition.content != described.content:
+            raise StoreError(
+                f"{entry.path} has other contents than the store was made of; put the corpus back or scan again"
+            )
+        partitions.append(partition)
+    return tuple(partitions)
+
+
+def _units_of(
+    entry: CorpusEntry, corpus: Corpus | None, partition_by: str | None, store: str
+) -> dict[tuple[str, int, str | int | None], WorkUnit]:
+    """Units of the shards that a store has of a corpus, by shard, row group and label."""
+    if corpus is None:
+        corpus = _reopened(entry.path, store)
+    present = set(entry.shards.values())
+    shards = tuple(shard for shard in corpus.shards if shard.sha256 in present)
+    units = list_units(replace(corpus, shards=shards))
+    if partition_by is not None:
+        units = tuple(part for unit in units for part in split_by_value(unit, partition_by))
+    return {
+        (shard_name(unit, corpus.root), unit.row_group, None if unit.only is None else unit.only.value): unit
+        for unit in units
+    }
+
+
+def _reopened(path: str, store: str) -> Corpus:
+    try:
+        return open_corpus(path)
+    except InputError as error:
+        raise InputError(
+            f"{store} was made of a corpus at {path} that has to be read again ({error}); put it back, or scan it "
+            "from where it is now into the same store"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -150,7 +229,7 @@ def load_partition(partition: Partition, n_words: int, scheme: DocumentWeights) 
     """
     buffers = _Buffers(partition.rows, sum(unit.nonzeros for unit in partition.units))
     sums = _SumsBuilder(n_words)
-    for block in _blocks(partition, n_words):
+    for block in iter_counts(partition, n_words):
         lengths = _row_totals(block)
         weights = document_weights(lengths, scheme)
         buffers.append(block, _row_scale(lengths, weights))
@@ -161,7 +240,7 @@ def load_partition(partition: Partition, n_words: int, scheme: DocumentWeights) 
 def load_block(partition: Partition, n_words: int, scheme: DocumentWeights) -> csr_array[Any]:
     """As ``load_partition``, the scaled counts alone."""
     buffers = _Buffers(partition.rows, sum(unit.nonzeros for unit in partition.units))
-    for block in _blocks(partition, n_words):
+    for block in iter_counts(partition, n_words):
         lengths = _row_totals(block)
         buffers.append(block, _row_scale(lengths, document_weights(lengths, scheme)))
     return buffers.finish(n_words)
@@ -191,7 +270,7 @@ def iter_shares(partition: Partition, n_words: int) -> Iterator[Shares]:
     InputError, StoreError
         As ``read_block``.
     """
-    blocks = _blocks(partition, n_words)
+    blocks = iter_counts(partition, n_words)
     while True:
         with span("read"):
             block = next(blocks, None)
@@ -204,8 +283,8 @@ def iter_shares(partition: Partition, n_words: int) -> Iterator[Shares]:
         yield Shares(scaled, lengths)
 
 
-def _blocks(partition: Partition, n_words: int) -> Iterator[csr_array[Any]]:
-    """The blocks of a partition over the words of the store."""
+def iter_counts(partition: Partition, n_words: int) -> Iterator[csr_array[Any]]:
+    """Yield the row groups of a partition as counts of the words of the store; errors as ``read_block``."""
     columns = partition.columns
     if columns is None:
         yield from iter_blocks(partition.units, n_words)

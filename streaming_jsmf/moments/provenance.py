@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from streaming_jsmf.jobs.events import Cost
 from streaming_jsmf.moments.store import MomentsStore
-from streaming_jsmf.runtime.events import Cost
 
 
 def describe_making(store: MomentsStore) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def describe_making(store: MomentsStore) -> dict[str, Any]:
     StoreError
         If a record is damaged.
     """
-    records = [record for stage in ("words", *store.stages) if (record := store.outcome(stage))]
+    records = [record for name in store.record_names if (record := store.outcome(name))]
     notes = [note for record in records for note in record.get("history", ())]
     for stage in store.missing_stages:
         ledger = store.ledger(stage)

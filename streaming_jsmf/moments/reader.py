@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import InputError, StoreError, TooFewFactorsError
 from streaming_jsmf.linalg.eigen import Eigenpairs, nystrom_eigenpairs
+from streaming_jsmf.moments.stages.third_moment import TensorMoments, read_tensor_moments
 from streaming_jsmf.moments.store import MomentsStore, read_store
-from streaming_jsmf.moments.third_moment import TensorMoments, read_tensor_moments
-from streaming_jsmf.runtime.files import StorePath, store_path
+from streaming_jsmf.storage.paths import StorePath, store_path
 
 
 @dataclass(frozen=True)
@@ -78,10 +78,7 @@ class Moments:
 
     @property
     def _scalars(self) -> Mapping[str, float]:
-        record = self.store.outcome("range")
-        assert record is not None, "a Moments is made of a complete store"
-        scalars: Mapping[str, float] = record["scalars"]
-        return scalars
+        return self.store.scalars("range")
 
     @cached_property
     def _all_eigenpairs(self) -> Eigenpairs:
@@ -89,7 +86,7 @@ class Moments:
 
     def _eigenpairs(self) -> Eigenpairs:
         basis = self.store.read("basis")
-        if "projection" in self.store.stages:
+        if any(stage.name == "projection" for stage in self.store.stages):
             return nystrom_eigenpairs(basis, self.store.read("projection"))
         return Eigenpairs(self.store.read("basis_eigenvalues"), basis)
 
@@ -103,7 +100,7 @@ class Moments:
         """
         widest = self.settings.max_topics
         if n_topics > widest:
-            corpus, *more = (entry["path"] for entry in self.store.manifest["corpora"])
+            corpus, *more = self.store.manifest.paths
             added = f", then --add {', '.join(more)}" if more else ""
             raise TooFewFactorsError(
                 f"{self.path}: this scan carries up to {widest} topics, {n_topics} were asked for; run streaming-jsmf "

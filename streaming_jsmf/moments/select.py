@@ -1,4 +1,4 @@
-"""A part of a store as moments of its own: topics over time or per class, without a scan."""
+"""Some parts of a store, or a bootstrap sample of them, as moments of their own: without a scan."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.jobs.ledger import Partial
+from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.linalg.eigen import Eigenpairs, factor_eigenpairs
-from streaming_jsmf.moments.finish import normalised
-from streaming_jsmf.moments.ledger import Partial
 from streaming_jsmf.moments.reader import Moments
-from streaming_jsmf.moments.stages import RangeStage
+from streaming_jsmf.moments.stages.range import RangeReduction, normalised
+from streaming_jsmf.moments.stages.third_moment import TensorMoments
 from streaming_jsmf.moments.store import MomentsStore
-from streaming_jsmf.moments.third_moment import TensorMoments
-from streaming_jsmf.runtime.blas import single_blas_thread
 
 Label = str | int | None
 
 #: What stands for documents whose metadata column is null.
 NULL = "null"
+
+#: With fewer parts two draws of a bootstrap sample are too often the same.
+FEWEST_PARTS = 4
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ def select_partitions(moments: Moments, expression: str) -> SelectedMoments:
     """
     store, labels = moments.store, Labels(expression)
     column = store.settings.partition_by
-    if column is None or not store.keeps_partitions:
+    if column is None or not store.manifest.keep_partitions:
         raise InputError(
             f"{store.path}: partitions are selected from a store scanned with --partition-by COLUMN "
             "--keep-partitions; scan again with both"
@@ -133,8 +135,8 @@ def select_partitions(moments: Moments, expression: str) -> SelectedMoments:
         raise InputError(
             f"{store.path}: sketches of single partitions cannot be used; scan with --range factors"
         )
-    known = [partition["label"] for partition in store.manifest["partitions"]]
-    chosen = [key for key, label in zip(store.part_keys, known, strict=True) if label in labels]
+    known = [partition.label for partition in store.manifest.partitions]
+    chosen = [key for key, label in zip(store.manifest.part_keys, known, strict=True) if label in labels]
     if not chosen:
         raise InputError(f"{store.path}: no partition has {column} {expression}; there are {_listed(known)}")
     return SelectedMoments(store, expression, _fold(store, chosen))
@@ -142,18 +144,18 @@ def select_partitions(moments: Moments, expression: str) -> SelectedMoments:
 
 def _fold(store: MomentsStore, keys: Sequence[str]) -> Partial:
     ledger = store.ledger("range")
-    folded = fold_parts(store, (ledger.read_part(key) for key in keys))
+    folded = _fold_parts(store, (ledger.read_part(key) for key in keys))
     if folded is None or not folded.scalars["total_weight"] > 0:
         raise StoreError(f"{store.path}: the selected partitions hold no document of two tokens; select more")
     return folded
 
 
-def fold_parts(store: MomentsStore, parts: Iterable[Partial]) -> Partial | None:
+def _fold_parts(store: MomentsStore, parts: Iterable[Partial]) -> Partial | None:
     """Fold what parts of scan 1 left, in their order and in memory; None of none."""
-    stage, folded = RangeStage(store.n_words, store.settings), None
+    reduction, folded = RangeReduction(store.n_words, store.settings), None
     with single_blas_thread():
         for part in parts:
-            folded = stage.fold(folded, part)
+            folded = reduction.fold(folded, part)
     return folded
 
 
@@ -165,3 +167,65 @@ def _listed(labels: Sequence[Label]) -> str:
         return f"{len(distinct)} from {numbers.min()} to {numbers.max()}"
     shown = ", ".join(NULL if label is None else str(label) for label in distinct[:12])
     return shown if len(distinct) <= 12 else f"{shown} and {len(distinct) - 12} more"
+
+
+def drawn_parts(n_parts: int, seed: int, replica: int) -> NDArray[np.int64]:
+    """How often each part is drawn in a bootstrap sample of all, (n_parts,); a function of its arguments alone."""
+    key = np.array([seed, replica], dtype=np.uint64)
+    draws = np.random.Generator(np.random.Philox(key=key)).integers(n_parts, size=n_parts)
+    return np.bincount(draws, minlength=n_parts)
+
+
+def require_parts(moments: Moments) -> None:
+    """Refuse moments whose parts cannot be drawn again.
+
+    Raises
+    ------
+    InputError
+        If they were not kept, are too few, or are linear sketches; the message is a reason for people.
+    """
+    store = moments.store
+    if not store.manifest.keep_partitions:
+        raise InputError(f"{store.path} keeps no partitions; scan with --keep-partitions")
+    if store.settings.range_finder != "factors":
+        raise InputError(f"{store.path} holds sketches; scan with --range factors")
+    if len(store.manifest.part_keys) < FEWEST_PARTS:
+        raise InputError(
+            f"{store.path} has {len(store.manifest.part_keys)} partitions, {FEWEST_PARTS} are needed; "
+            "scan with a smaller --partition-nonzeros"
+        )
+
+
+def resampled(moments: Moments, seed: int, replica: int) -> SelectedMoments:
+    """The moments of a bootstrap sample of the kept parts. No pass over the corpus; memory: two factors.
+
+    A part drawn twice counts as two of the same documents would.
+
+    Raises
+    ------
+    InputError
+        See ``require_parts``.
+    StoreError
+        If a part is damaged.
+    """
+    require_parts(moments)
+    store = moments.store
+    times = drawn_parts(len(store.manifest.part_keys), seed, replica)
+    ledger = store.ledger("range")
+    drawn = (
+        _repeated(ledger.read_part(key), int(n))
+        for key, n in zip(store.manifest.part_keys, times, strict=True)
+        if n
+    )
+    folded = _fold_parts(store, drawn)
+    assert folded is not None, "as many draws as parts"
+    return SelectedMoments(store, f"bootstrap {seed} {replica}", folded)
+
+
+def _repeated(part: Partial, times: int) -> Partial:
+    """What ``times`` copies of the documents of a part would leave: sums as often, and F F' as much."""
+    arrays: dict[str, NDArray[Any]] = {
+        name: values * np.float32(np.sqrt(times)) if name == "factor" else values * times
+        for name, values in part.arrays.items()
+    }
+    return Partial(arrays, {name: value * times for name, value in part.scalars.items()})

@@ -14,40 +14,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
 from streaming_jsmf.config import ScanSettings, differences, fingerprint
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
-from streaming_jsmf.moments.ledger import (
-    PARTIALS,
-    RECORDS,
-    Ledger,
-    forget_record,
-    key_of,
-    read_record,
-    repair_remedy,
-    write_record,
-)
-from streaming_jsmf.moments.manifest import (
-    FORMAT_VERSION,
-    MANIFEST_KEYS,
-    part_keys,
-    range_fingerprint,
-    range_folds,
-)
-from streaming_jsmf.runtime.files import (
-    StorePath,
-    exists,
-    is_free,
-    remove_store,
-    store_written,
-    write_json,
-)
-from streaming_jsmf.runtime.provenance import package_versions, utc_now
-from streaming_jsmf.runtime.zarr_arrays import (
+from streaming_jsmf.jobs.ledger import Ledger, key_of
+from streaming_jsmf.jobs.records import PARTIALS, RECORDS, forget_record, read_record, write_record
+from streaming_jsmf.moments.manifest import FORMAT_VERSION, Manifest
+from streaming_jsmf.moments.remedy import repair_remedy
+from streaming_jsmf.moments.stages.base import Stage, Variable
+from streaming_jsmf.moments.stages.registry import stage_named, stages_of
+from streaming_jsmf.storage.arrays import (
     ArrayDigest,
     create_group,
     digest,
@@ -55,29 +37,22 @@ from streaming_jsmf.runtime.zarr_arrays import (
     read_attributes,
     write_array,
 )
+from streaming_jsmf.storage.paths import (
+    StorePath,
+    is_free,
+    node_exists,
+    remove_store,
+    store_written,
+    write_json,
+)
+from streaming_jsmf.storage.provenance import package_versions, utc_now
+from streaming_jsmf.validation import explain
 
 KIND = "streaming_jsmf.moments"
 
-#: Stages whose results are sums over all partitions, given the basis.
-GIVEN_THE_BASIS = ("projection", "third_moment")
-
-#: Final arrays: dimensions, symbol of the papers, meaning.
-VARIABLES: dict[str, tuple[tuple[str, ...], str, str]] = {
-    "word": (("word",), "", "vocabulary"),
-    "row_sum": (("word",), "u", "row sums of C, exact; mean of h / n over weighted documents"),
-    "diagonal": (("word",), "D", "diagonal correction of Eq. 1, exact"),
-    "term_count": (("word",), "", "tokens of the word in the documents kept"),
-    "document_frequency": (("word",), "", "documents kept that hold the word"),
-    "factor": (("word", "rank"), "F", "F F' ~ C + diag(D)"),
-    "sketch": (("word", "probe"), "Y", "(C + diag(D)) Omega"),
-    "basis": (("word", "component"), "Q", "leading algebraic eigenvectors after scan 1"),
-    "basis_eigenvalues": (("component",), "", "their eigenvalues"),
-    "projection": (("word", "component"), "C Q", "C times the basis, from scan 2"),
-    "cooccurrence": (("word", "word_"), "C", "the whole matrix of Eq. 1, counted by scan 2 with --exact"),
-    "word_mean": (("word",), "M1", "mean of h / n over documents of three tokens or more"),
-    "pair_projection": (("word", "component"), "E2 Q", "as C Q, over documents of three tokens or more"),
-    "third_moment": (("triple",), "E3(Q, Q, Q)", "of the symmetric tensor the entries i <= j <= k in order"),
-}
+#: The vocabulary is written with the store itself; it has a record like a stage's.
+WORDS = "words"
+VOCABULARY = {"word": Variable(("word",), "vocabulary")}
 
 
 @dataclass(frozen=True)
@@ -93,73 +68,78 @@ class MomentsStore:
     """
 
     path: StorePath
-    manifest: Mapping[str, Any]
+    manifest: Manifest
 
     @cached_property
     def settings(self) -> ScanSettings:
         """Settings of the scan."""
-        return ScanSettings(**self.manifest["settings"])
+        return self.manifest.scan_settings
 
     @property
     def n_words(self) -> int:
         """N."""
-        return int(self.manifest["n_words"])
+        return self.manifest.n_words
 
-    @property
-    def stages(self) -> tuple[str, ...]:
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
         """Stages that make the store complete, in order."""
-        third_moment = ("third_moment",) if self.settings.third_moment else ()
-        if self.settings.exact:
-            return ("range", "cooccurrence", "basis", *third_moment)
-        projection = ("projection",) if self.settings.scans == 2 else ()
-        return ("range", "basis", *projection, *third_moment)
+        return stages_of(self.settings)
 
     @property
-    def keeps_partitions(self) -> bool:
-        """Whether the results of partitions stay, so that some can be taken out or selected."""
-        return bool(self.manifest["keep_partitions"])
+    def reads_twice(self) -> bool:
+        """Whether the corpora are read after scan 1."""
+        return sum(stage.reads_corpora for stage in self.stages) > 1
 
     @cached_property
     def folds(self) -> tuple[str, ...]:
-        """Keys of the folds of the range stage; the last one stands for all that the store is made of."""
-        return range_folds(self.manifest)
-
-    @property
-    def part_keys(self) -> tuple[str, ...]:
-        """Keys of the parts of the range stage, in order."""
-        return part_keys(self.manifest)
+        """Keys of the folds of scan 1; the last one stands for all that the store is made of."""
+        return self.manifest.folds
 
     @property
     def missing_stages(self) -> tuple[str, ...]:
-        """Stages that are not committed yet."""
-        return tuple(stage for stage in self.stages if self.outcome(stage) is None)
+        """Names of the stages that are not committed yet."""
+        return tuple(stage.name for stage in self.stages if self.outcome(stage.name) is None)
 
     def ledger(self, stage: str) -> Ledger:
         """The ledger of a stage that runs over partitions."""
-        return Ledger(self.path, stage, keep=self.keeps_partitions and stage == "range")
+        made = stage_named(stage)
+        keep = self.manifest.keep_partitions and made.keeps_fold
+        return Ledger(self.path, stage, repair_remedy(self.path), keep, made.part_axes)
+
+    def forget_older_folds(self) -> None:
+        """Leave of scan 1 the last fold, and the parts of the manifest if they are kept."""
+        self.ledger("range").clear(self.folds[-1], self.manifest.part_keys)
 
     def outcome(self, stage: str) -> dict[str, Any] | None:
         """The committed record of a finished stage: digests, scalars, history; None before.
 
         A record of other partitions or words than those of the manifest is that of an earlier state of the store.
         """
-        record = read_record(self.path, stage)
+        record = read_record(self.path, stage, repair_remedy(self.path))
         return record if record is not None and record.get("covers") == self._covers(stage) else None
+
+    def scalars(self, stage: str) -> Mapping[str, float]:
+        """Scalars of a finished stage."""
+        record = self.outcome(stage)
+        assert record is not None, "stages run in order"
+        scalars: Mapping[str, float] = record["scalars"]
+        return scalars
 
     def _covers(self, stage: str) -> str:
         """What the outcome of a stage is made of, as a key."""
-        if stage == "words":
-            return str(self.manifest["vocabulary"])
-        if stage not in GIVEN_THE_BASIS:
+        if stage == WORDS:
+            return self.manifest.vocabulary
+        inputs = stage_named(stage).inputs
+        if not inputs:
             return self.folds[-1]
         # Another basis, such as one that another processor computed in a repair, needs results of its own.
-        basis = self.outcome("basis")
-        return key_of(self.folds[-1], "" if basis is None else basis["arrays"]["basis"]["sha256"])
+        found = (self._fields_of(name) for name in inputs)
+        return key_of(self.folds[-1], *("" if fields is None else fields["sha256"] for fields in found))
 
     @property
     def covered_fold(self) -> str | None:
-        """The fold that the committed outcome of the range stage was made of, of this manifest or an earlier one."""
-        record = read_record(self.path, "range")
+        """The fold that the committed outcome of scan 1 was made of, of this manifest or an earlier one."""
+        record = read_record(self.path, "range", repair_remedy(self.path))
         return None if record is None else str(record.get("covers"))
 
     def commit_stage(
@@ -174,7 +154,8 @@ class MomentsStore:
         Arrays of an earlier state are written over, so its record goes first.
         """
         forget_record(self.path, stage)
-        digests = {name: self._write(name, values).fields() for name, values in arrays.items()}
+        variables = _variables_of(stage)
+        digests = {name: self._write(name, variables[name], a).fields() for name, a in arrays.items()}
         record = {
             "covers": self._covers(stage),
             "arrays": digests,
@@ -185,18 +166,29 @@ class MomentsStore:
         }
         write_record(self.path, stage, record)
 
-    def _write(self, name: str, values: NDArray[Any]) -> ArrayDigest:
-        dimensions, symbol, meaning = VARIABLES[name]
-        attributes = {"long_name": meaning, **({"symbol": symbol} if symbol else {})}
-        return write_array(self.path, name, values, dimensions, attributes)
+    def _write(self, name: str, variable: Variable, values: NDArray[Any]) -> ArrayDigest:
+        symbol = {"symbol": variable.symbol} if variable.symbol else {}
+        attributes = {"long_name": variable.meaning, **symbol}
+        return write_array(self.path, name, values, variable.dimensions, attributes)
+
+    @property
+    def record_names(self) -> tuple[str, ...]:
+        """Names of the records of a complete store, in order."""
+        return (WORDS, *(stage.name for stage in self.stages))
+
+    def _fields_of(self, name: str) -> dict[str, Any] | None:
+        """The committed digest of a final array as its record has it; None before."""
+        maker = next((stage for stage in self.record_names if name in _variables_of(stage)), None)
+        record = None if maker is None else self.outcome(maker)
+        fields: dict[str, Any] | None = None if record is None else record["arrays"].get(name)
+        return fields
 
     def array_digest(self, name: str) -> ArrayDigest:
         """Digest of a final array, as committed; ``StoreError`` if its stage is not complete."""
-        for stage in ("words", *self.stages):
-            record = self.outcome(stage)
-            if record and name in record["arrays"]:
-                return ArrayDigest.from_fields(record["arrays"][name])
-        raise StoreError(f"{self.path}: {name} is not committed; run the same scan again to finish it")
+        fields = self._fields_of(name)
+        if fields is None:
+            raise StoreError(f"{self.path}: {name} is not committed; run the same scan again to finish it")
+        return ArrayDigest.from_fields(fields)
 
     def read(self, name: str) -> NDArray[Any]:
         """Read a final array, verified against its digest; ``StoreError`` names what is damaged."""
@@ -204,7 +196,7 @@ class MomentsStore:
 
     def digests(self, *, without: Sequence[str] = ()) -> dict[str, str]:
         """sha256 of every committed array, by name, but for the arrays of some stages."""
-        records = [self.outcome(stage) for stage in ("words", *self.stages) if stage not in without]
+        records = [self.outcome(stage) for stage in self.record_names if stage not in without]
         return {
             name: str(fields["sha256"])
             for record in records
@@ -217,32 +209,37 @@ class MomentsStore:
         remove_store(self.path)
 
 
-def create_store(path: StorePath, manifest: Mapping[str, Any], words: Sequence[str]) -> MomentsStore:
+def _variables_of(stage: str) -> Mapping[str, Variable]:
+    return VOCABULARY if stage == WORDS else stage_named(stage).variables
+
+
+def create_store(path: StorePath, manifest: Manifest, words: Sequence[str]) -> MomentsStore:
     """Make a new store; it appears with its manifest and vocabulary at once."""
     with store_written(path) as beside:
         write_empty_store(beside, manifest, words)
     return MomentsStore(path, manifest)
 
 
-def write_empty_store(path: StorePath, manifest: Mapping[str, Any], words: Sequence[str]) -> MomentsStore:
+def write_empty_store(path: StorePath, manifest: Manifest, words: Sequence[str]) -> MomentsStore:
     """Write vocabulary and manifest into an empty directory; the root comes last, since it makes this a store."""
     for part in (PARTIALS, RECORDS):
         create_group(path / part, {})
     made = MomentsStore(path, manifest)
-    made.commit_stage("words", {"word": np.array(words, dtype=object)}, {})
+    made.commit_stage(WORDS, {"word": np.array(words, dtype=object)}, {})
     create_group(path, _attributes(manifest))
     return made
 
 
-def replace_manifest(store: MomentsStore, manifest: Mapping[str, Any]) -> MomentsStore:
+def replace_manifest(store: MomentsStore, manifest: Manifest) -> MomentsStore:
     """Give a store another manifest, in one step; stages that cover another state become missing."""
     root = {"zarr_format": 3, "node_type": "group", "attributes": _attributes(manifest)}
     write_json(store.path / "zarr.json", root)
     return MomentsStore(store.path, manifest)
 
 
-def _attributes(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    return {"kind": KIND, "manifest": dict(manifest), "manifest_sha256": fingerprint(manifest)}
+def _attributes(manifest: Manifest) -> dict[str, Any]:
+    plain = manifest.as_json()
+    return {"kind": KIND, "manifest": plain, "manifest_sha256": fingerprint(plain)}
 
 
 def words_digest(words: Sequence[str]) -> str:
@@ -250,7 +247,7 @@ def words_digest(words: Sequence[str]) -> str:
     return digest(np.array(words, dtype=object)).sha256
 
 
-def resume_store(path: StorePath, manifest: Mapping[str, Any]) -> MomentsStore | None:
+def resume_store(path: StorePath, manifest: Manifest) -> MomentsStore | None:
     """Return the store at ``path``, complete or not; None if nothing is there.
 
     Raises
@@ -264,7 +261,7 @@ def resume_store(path: StorePath, manifest: Mapping[str, Any]) -> MomentsStore |
     """
     if is_free(path):
         return None
-    if not exists(path / "zarr.json"):
+    if not node_exists(path):
         _refuse_lost_root(path)
         raise InputError(f"{path}: exists and is not a moments store; give a path that is free")
     store = read_store(path)
@@ -282,7 +279,7 @@ def read_store(path: StorePath) -> MomentsStore:
     StoreError
         If its metadata are damaged.
     """
-    if not exists(path / "zarr.json"):
+    if not node_exists(path):
         _refuse_lost_root(path)
         raise InputError(f"{path}: no moments store is here; make one with streaming-jsmf scan CORPUS {path}")
     attributes = read_attributes(path)
@@ -297,46 +294,56 @@ def read_store(path: StorePath) -> MomentsStore:
         raise InputError(
             f"{path}: format version {manifest['format_version']} is unknown; this release reads {FORMAT_VERSION}"
         )
-    missing = MANIFEST_KEYS - manifest.keys()
+    return MomentsStore(path, _parsed(manifest, path, str(attributes.get("manifest_sha256"))))
+
+
+def _parsed(fields: dict[str, Any], path: StorePath, sha256: str) -> Manifest:
+    needed = {name for name, field in Manifest.model_fields.items() if field.is_required()}
+    missing = needed - fields.keys()
     if missing:
         raise StoreError(
             f"{path}/zarr.json: the manifest lacks {', '.join(sorted(missing))}; delete the store and scan again"
         )
-    if attributes.get("manifest_sha256") != fingerprint(manifest):
+    if sha256 != fingerprint(fields):
         raise StoreError(
             f"{path}/zarr.json: the manifest differs from its sha256; delete the store and scan again"
         )
-    return MomentsStore(path, manifest)
+    try:
+        return Manifest.model_validate(fields)
+    except ValidationError as error:
+        raise StoreError(
+            f"{path}/zarr.json: the manifest is damaged ({explain(error, Manifest)}); delete the store and scan again"
+        ) from error
 
 
 def _refuse_lost_root(path: StorePath) -> None:
     """A store without its root is not free for another; and what it was made of stood there alone."""
-    if exists(path / RECORDS) and exists(path / PARTIALS):
+    if isinstance(path, Path) and (path / RECORDS).exists() and (path / PARTIALS).exists():
         raise StoreError(
             f"{path}/zarr.json is missing, and with it what the store was made of; put it back from a copy, or delete "
             "the store and scan again"
         )
 
 
-def _require_same(store: MomentsStore, wanted: Mapping[str, Any]) -> None:
+def _require_same(store: MomentsStore, wanted: Manifest) -> None:
     stored = store.manifest
     # A third moment more or less makes no other store: it is added, or there.
-    if range_fingerprint(stored) != range_fingerprint(wanted):
-        ours, asked_for = ({**m["settings"], "third_moment": None} for m in (stored, wanted))
+    if stored.range_key != wanted.range_key:
+        ours, asked_for = ({**m.settings, "third_moment": None} for m in (stored, wanted))
         detail = differences(ours, asked_for) or "algorithm version"
         raise SettingsMismatchError(
             f"{store.path}: made with another settings ({detail}; fingerprint stored "
-            f"{range_fingerprint(stored)[:12]}, asked {range_fingerprint(wanted)[:12]}); give another "
+            f"{stored.range_key[:12]}, asked {wanted.range_key[:12]}); give another "
             "path or delete it"
         )
-    asked = wanted["corpora"][0]
-    if all(entry["fingerprint"] != asked["fingerprint"] for entry in stored["corpora"]):
+    asked = wanted.corpora[0]
+    if all(entry.fingerprint != asked.fingerprint for entry in stored.corpora):
         raise SettingsMismatchError(
-            f"{store.path}: made with another corpus ({', '.join(e['path'] for e in stored['corpora'])}; "
-            f"fingerprint stored {stored['corpora'][0]['fingerprint'][:12]}, asked {asked['fingerprint'][:12]}); "
+            f"{store.path}: made with another corpus ({', '.join(stored.paths)}; "
+            f"fingerprint stored {stored.corpora[0].fingerprint[:12]}, asked {asked.fingerprint[:12]}); "
             "give another path or delete it, or add the corpus with --add"
         )
-    if wanted["keep_partitions"] and not stored["keep_partitions"]:
+    if wanted.keep_partitions and not stored.keep_partitions:
         raise SettingsMismatchError(
             f"{store.path}: was begun without --keep-partitions; scan into another path to have them kept"
         )

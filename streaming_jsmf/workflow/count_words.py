@@ -10,6 +10,10 @@ from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.inputs import SKETCH_LABEL, SKETCH_PROBES
 from streaming_jsmf.inference.words import characteristic_words
+from streaming_jsmf.jobs.events import Listener, silent
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.ledger import Partial
+from streaming_jsmf.jobs.lock import sole_writer
 from streaming_jsmf.model.counts import (
     UNFINISHED,
     StoredCounts,
@@ -20,12 +24,8 @@ from streaming_jsmf.model.counts import (
 )
 from streaming_jsmf.model.store import Model
 from streaming_jsmf.moments.count_scan import CountRequest, count_words
-from streaming_jsmf.moments.ledger import Partial
-from streaming_jsmf.moments.word_counts import SketchProbes, WordSelection
-from streaming_jsmf.runtime.events import Listener, silent
-from streaming_jsmf.runtime.files import StorePath, remove_tree
-from streaming_jsmf.runtime.lock import sole_writer
-from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.moments.stages.word_counts import SketchProbes, WordSelection
+from streaming_jsmf.storage.paths import StorePath, remove_tree
 
 #: Prominent and approximate characteristic words of each topic that are counted.
 COUNTED_PROMINENT, COUNTED_CHARACTERISTIC = 20, 10

@@ -14,14 +14,14 @@ from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.inputs import RowSketch, SelectedCounts
 from streaming_jsmf.evaluation.summary import evaluate_topics
+from streaming_jsmf.jobs.events import Listener, silent
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.model.certificates import warnings_of
 from streaming_jsmf.model.counts import StoredCounts, read_training_counts, training_fingerprint
 from streaming_jsmf.model.store import Model
 from streaming_jsmf.moments.reader import Moments
-from streaming_jsmf.runtime.blas import single_blas_thread
-from streaming_jsmf.runtime.events import Listener, silent
-from streaming_jsmf.runtime.files import StorePath, store_path
-from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.workflow.count_words import PROBES, counts_of
 from streaming_jsmf.workflow.evaluation_inputs import (
     Replicas,

@@ -9,16 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import InferSettings
-from streaming_jsmf.corpus.simulate.truth_store import read_truth, read_truth_words
 from streaming_jsmf.errors import InputError, StreamingJSMFError
 from streaming_jsmf.evaluation.inputs import Cooccurrence, TopicArrays
+from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.model.store import Model, read_model
-from streaming_jsmf.moments.manifest import range_fingerprint
 from streaming_jsmf.moments.reader import Moments, open_moments
-from streaming_jsmf.moments.resample import require_parts, resampled
-from streaming_jsmf.moments.select import select_partitions
-from streaming_jsmf.runtime.events import Listener, silent
-from streaming_jsmf.runtime.files import StorePath, store_path
+from streaming_jsmf.moments.select import require_parts, resampled, select_partitions
+from streaming_jsmf.simulation.truth import read_truth, read_truth_words
+from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.workflow.infer import fit_moments
 
 #: Arrays that every engine writes, and those that some do.
@@ -118,8 +116,8 @@ def _require_same_contents(model: Model, moments: Moments) -> None:
     """A store may have gained or lost documents, or have been made anew, since the model was inferred."""
     manifest, made = moments.store.manifest, model.provenance
     # A third moment that was added since changes nothing else.
-    settings = range_fingerprint(manifest)
-    fingerprints = [entry["fingerprint"] for entry in manifest["corpora"]]
+    settings = manifest.range_key
+    fingerprints = [entry.fingerprint for entry in manifest.corpora]
     documents = model.metrics.get("n_documents")
     same = (
         made.get("corpus_fingerprints", fingerprints) == fingerprints

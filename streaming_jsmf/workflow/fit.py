@@ -9,14 +9,14 @@ from pathlib import Path
 
 from streaming_jsmf.config import InferSettings, ScanSettings, StodSettings
 from streaming_jsmf.corpus.format import read_manifest
-from streaming_jsmf.corpus.spec import load_spec
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.ingestion import load_spec
+from streaming_jsmf.jobs.events import Listener, silent
+from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.model.store import read_model, require_free_path
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.store import read_store
-from streaming_jsmf.runtime.events import Listener, silent
-from streaming_jsmf.runtime.files import StorePath, exists, is_free, local_path, store_path
-from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.storage.paths import StorePath, is_free, local_path, node_exists, store_path
 from streaming_jsmf.workflow.infer import infer, model_fingerprint
 from streaming_jsmf.workflow.ingest import ingest
 from streaming_jsmf.workflow.scan import scan
@@ -132,7 +132,7 @@ def _ingested(
 
 def _refuse_taken_paths(model: StorePath, targets: tuple[StorePath, ...], overwrite: bool) -> None:
     """Refuse before the scan what cannot end well; of several models some may be there from an earlier run."""
-    if len(targets) > 1 and exists(model / "zarr.json"):
+    if len(targets) > 1 and node_exists(model):
         raise InputError(f"{model}: is a store itself; several models need a directory of their own")
     if not any(is_free(path) for path in targets):
         for path in targets:
@@ -144,7 +144,7 @@ def _serving(path: StorePath, wanted: ScanSettings) -> ScanSettings:
 
     A third moment is added where it is wanted, and harms nobody where it is there.
     """
-    if not exists(path / "zarr.json"):
+    if not node_exists(path):
         return wanted
     stored = replace(read_store(path).settings, third_moment=wanted.third_moment)
     if stored.max_topics <= wanted.max_topics or replace(stored, max_topics=wanted.max_topics) != wanted:

@@ -15,18 +15,17 @@ from streaming_jsmf.errors import InputError, TooFewFactorsError
 from streaming_jsmf.inference.anchors import DegenerateAnchorsError, RejectedAnchorError
 from streaming_jsmf.inference.correlations import reconstruction_error
 from streaming_jsmf.inference.law import AnchorRules, AnchorWordTopics, low_rank_anchor_words
+from streaming_jsmf.jobs.events import Listener, silent
+from streaming_jsmf.jobs.memory import peak_memory
+from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.linalg.eigen import Eigenpairs
 from streaming_jsmf.linalg.simplex import HAVE_NUMBA
 from streaming_jsmf.model.store import Model, require_free_path, write_model
-from streaming_jsmf.moments.manifest import range_fingerprint
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.select import SelectedMoments, select_partitions
 from streaming_jsmf.rectification.result import Rectification
-from streaming_jsmf.runtime.blas import single_blas_thread
-from streaming_jsmf.runtime.events import Listener, silent
-from streaming_jsmf.runtime.files import StorePath, store_path
-from streaming_jsmf.runtime.memory import peak_memory
-from streaming_jsmf.runtime.provenance import package_versions
+from streaming_jsmf.storage.paths import StorePath, store_path
+from streaming_jsmf.storage.provenance import package_versions
 from streaming_jsmf.workflow.certificates import rectification_certificates, spectral_certificates
 from streaming_jsmf.workflow.fitted import Fitted, word_lists
 from streaming_jsmf.workflow.infer_stod import fit_tensor_topics
@@ -107,9 +106,9 @@ def _provenance(
         "engine": settings.engine,
         "moments": str(moments.path),
         "fingerprint": model_fingerprint(moments, settings),
-        "corpus_fingerprints": [entry["fingerprint"] for entry in moments.store.manifest["corpora"]],
-        "scan_settings": moments.store.manifest["settings"],
-        "settings_fingerprint": range_fingerprint(moments.store.manifest),
+        "corpus_fingerprints": [entry.fingerprint for entry in moments.store.manifest.corpora],
+        "scan_settings": moments.store.manifest.settings,
+        "settings_fingerprint": moments.store.manifest.range_key,
         "partitions": moments.partitions if isinstance(moments, SelectedMoments) else None,
         "versions": package_versions(),
         "stages": watch.stages,

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import StodSettings
 from streaming_jsmf.errors import TooFewFactorsError
 from streaming_jsmf.inference.stod.engine import MOST_EVALUATIONS, NoTopicsError, TensorTopics, tensor_topics
+from streaming_jsmf.jobs.events import Iteration, Listener
 from streaming_jsmf.moments.reader import Moments
-from streaming_jsmf.moments.third_moment import TensorMoments
-from streaming_jsmf.runtime.events import Iteration, Listener
+from streaming_jsmf.moments.stages.third_moment import TensorMoments
 from streaming_jsmf.workflow.fitted import Fitted, word_lists
 
 

@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from streaming_jsmf.corpus import open_corpus
-from streaming_jsmf.corpus.ingest.work import KIND, RECORD_NAME, Work
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.ingestion.plan import IngestFolder
 from streaming_jsmf.model.counts import read_counts, stored_corpora
 from streaming_jsmf.model.store import KIND as MODEL_KIND
 from streaming_jsmf.model.store import model_names, read_model
-from streaming_jsmf.moments.checks import require_sound
 from streaming_jsmf.moments.provenance import describe_making
+from streaming_jsmf.moments.soundness import require_sound
 from streaming_jsmf.moments.store import KIND as MOMENTS_KIND
 from streaming_jsmf.moments.store import MomentsStore, read_store
-from streaming_jsmf.runtime.files import StorePath, exists, store_path
-from streaming_jsmf.runtime.zarr_arrays import read_attributes
+from streaming_jsmf.storage.arrays import read_attributes
+from streaming_jsmf.storage.paths import StorePath, node_exists, store_path
 
 
 def describe(path: str | Path | StorePath) -> dict[str, Any]:
@@ -33,9 +33,9 @@ def describe(path: str | Path | StorePath) -> dict[str, Any]:
     """
     place = store_path(path)
     # Corpora are ingested on a local disk only.
-    if isinstance(place, Path) and (place / RECORD_NAME).exists():
-        return {"kind": KIND, "complete": False, "steps_done": Work(place).steps_done}
-    if not exists(place / "zarr.json"):
+    if isinstance(place, Path) and (folder := IngestFolder(place)).is_there():
+        return {"kind": folder.kind, "complete": False, "steps_done": folder.steps_done}
+    if not node_exists(place):
         children = [place / name for name in model_names(place)]
         if children:
             return {
@@ -67,7 +67,7 @@ def _describe_corpus(path: str) -> dict[str, Any]:
 
 def _describe_moments(store: MomentsStore) -> dict[str, Any]:
     missing = store.missing_stages
-    partitions = len(store.manifest["partitions"])
+    partitions = len(store.manifest.partitions)
     described = {
         "kind": "moments",
         "complete": not missing,
@@ -75,12 +75,12 @@ def _describe_moments(store: MomentsStore) -> dict[str, Any]:
         "partitions": partitions,
         "words": store.n_words,
         "corpora": [
-            {"path": entry["path"], "fingerprint": entry["fingerprint"], "shards": len(entry["shards"])}
-            for entry in store.manifest["corpora"]
+            {"path": entry.path, "fingerprint": entry.fingerprint, "shards": len(entry.shards)}
+            for entry in store.manifest.corpora
         ],
-        "keeps_partitions": store.keeps_partitions,
-        "settings": store.manifest["settings"],
-        "settings_fingerprint": store.manifest["settings_fingerprint"],
+        "keeps_partitions": store.manifest.keep_partitions,
+        "settings": store.manifest.settings,
+        "settings_fingerprint": store.manifest.settings_fingerprint,
         "digests": store.digests(),
         "provenance": describe_making(store),
     }

@@ -9,26 +9,26 @@ from pathlib import Path
 from typing import Any
 
 from streaming_jsmf.corpus.curation import Curation
-from streaming_jsmf.corpus.fetch import fetch_files
 from streaming_jsmf.corpus.format import Corpus
-from streaming_jsmf.corpus.ingest.run import IngestSettings, ingest_source
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
-from streaming_jsmf.corpus.sources.base import OnBadRecord
-from streaming_jsmf.corpus.sources.guess import guess_reader
-from streaming_jsmf.corpus.sources.registry import (
+from streaming_jsmf.corpus.write import Origin, free_target
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.ingestion import IngestSettings, ingest_source, load_spec
+from streaming_jsmf.ingestion.spec import CorpusSpec
+from streaming_jsmf.jobs.events import Listener, silent
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.sources.base import OnBadRecord
+from streaming_jsmf.sources.fetch import fetch_files
+from streaming_jsmf.sources.guess import guess_reader
+from streaming_jsmf.sources.registry import (
     OpenedSource,
     ReaderName,
     check_options,
     default_stop_words,
     open_source,
 )
-from streaming_jsmf.corpus.spec import CorpusSpec, load_spec
-from streaming_jsmf.corpus.stop_words import NONE
-from streaming_jsmf.corpus.storage import is_url, normalise
-from streaming_jsmf.corpus.write import Origin, free_target
-from streaming_jsmf.errors import InputError
-from streaming_jsmf.runtime.events import Listener, silent
-from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.storage.paths import is_url, normalise
+from streaming_jsmf.tokens.stop_words import NONE
 
 logger = logging.getLogger(__name__)
 

@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import InferSettings, Rectifier
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.jobs.events import Iteration, Listener
+from streaming_jsmf.jobs.memory import machine_memory
 from streaming_jsmf.linalg.eigen import Eigenpairs
-from streaming_jsmf.moments.cooccurrence import matrix_bytes
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.select import SelectedMoments
+from streaming_jsmf.moments.stages.cooccurrence import matrix_bytes
 from streaming_jsmf.rectification.alternating import alternating_projection, dykstra_projection
 from streaming_jsmf.rectification.diagonal import diagonal_completion
 from streaming_jsmf.rectification.enn import ENNOptions, epsilon_nonnegative
@@ -27,8 +29,6 @@ from streaming_jsmf.rectification.palm import (
     palm,
 )
 from streaming_jsmf.rectification.result import OnIteration, Rectification, unrectified
-from streaming_jsmf.runtime.events import Iteration, Listener
-from streaming_jsmf.runtime.memory import machine_memory
 
 #: How many N x N matrices each rectification of the whole C holds at once.
 MATRICES: Mapping[Rectifier, int] = {"ap": 1, "dykstra": 2, "dc": 2, "palm": 1, "ipalm": 1}

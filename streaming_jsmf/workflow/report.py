@@ -6,7 +6,7 @@ from pathlib import Path
 
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.reporting.page import FIRST_LINES, render
-from streaming_jsmf.runtime.files import StorePath, exists, is_free, read_bytes, store_path, write_bytes
+from streaming_jsmf.storage.paths import StorePath, is_free, read_bytes, store_path, write_bytes
 from streaming_jsmf.workflow.report_contents import read_contents
 
 
@@ -67,7 +67,14 @@ def _require_place(model: StorePath, target: StorePath, overwrite: bool) -> None
         return
     if not overwrite:
         raise InputError(f"{target}: exists already; give another path, or --overwrite to replace a report")
-    if not exists(target) or not read_bytes(target).startswith(FIRST_LINES.encode()):
+    if not _is_report(target):
         raise InputError(
             f"{target}: is not a report of ours and is not replaced; give another path, or delete it"
         )
+
+
+def _is_report(target: StorePath) -> bool:
+    try:
+        return read_bytes(target).startswith(FIRST_LINES.encode())
+    except FileNotFoundError:  # behind a URL there may be objects below it only
+        return False

@@ -14,14 +14,14 @@ from streaming_jsmf.evaluation import coherence, topic_shape
 from streaming_jsmf.evaluation.glossary import LINES, lookup, number_text
 from streaming_jsmf.evaluation.inputs import SelectedCounts
 from streaming_jsmf.evaluation.summary import TOP_WORDS, document_metrics
+from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.linalg.gram import gram
 from streaming_jsmf.model.certificates import warnings_of
 from streaming_jsmf.model.counts import StoredCounts, read_training_counts, training_fingerprint
 from streaming_jsmf.model.store import Model, read_model, read_model_panels
 from streaming_jsmf.reporting.contents import Contents, Fact, Metric, Section, Stage, Topic, Word
 from streaming_jsmf.reporting.wording import facts_of
-from streaming_jsmf.runtime.blas import single_blas_thread
-from streaming_jsmf.runtime.files import StorePath
+from streaming_jsmf.storage.paths import StorePath
 
 #: Arrays that every engine writes, and those that some do; ``word_topic`` comes in panels.
 NEEDED = ("word", "prominent_words", "topic_probability")

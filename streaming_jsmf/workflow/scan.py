@@ -9,18 +9,17 @@ from typing import Literal
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import Corpus, open_corpus
-from streaming_jsmf.corpus.storage import normalise
 from streaming_jsmf.errors import InputError, SettingsMismatchError
-from streaming_jsmf.moments.grow import add_third_moment, change_store, is_part
-from streaming_jsmf.moments.ledger import key_of
+from streaming_jsmf.jobs.events import Listener, silent
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.ledger import key_of
+from streaming_jsmf.moments.changes import add_third_moment, change_store, is_part
 from streaming_jsmf.moments.merge import merge_stores, recover_store
 from streaming_jsmf.moments.reader import Moments, open_moments
-from streaming_jsmf.moments.repair import repair_store
 from streaming_jsmf.moments.scan import finish_store, scan_corpus
+from streaming_jsmf.moments.soundness import repair_store
 from streaming_jsmf.moments.store import read_store
-from streaming_jsmf.runtime.events import Listener, silent
-from streaming_jsmf.runtime.files import StorePath, exists, store_path
-from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.storage.paths import StorePath, node_exists, normalise, store_path
 
 StepKind = Literal["corpora", "merge", "third moment"]
 
@@ -124,7 +123,7 @@ def scan(
     first = _steps_begun(store, steps)
     if first:
         finish_store(store, execution, listener)
-    elif changes.any and exists(store / "zarr.json"):
+    elif changes.any and node_exists(store):
         _require_same(store, corpus, settings, changes, keep_partitions)
     else:
         wanted = settings or ScanSettings()
@@ -154,10 +153,10 @@ def _steps_begun(store: StorePath, steps: Sequence[Step]) -> int:
 
     A store that has all of them and is complete is not interrupted: doing the same again is then a new wish.
     """
-    if not steps or not exists(store / "zarr.json"):
+    if not steps or not node_exists(store):
         return 0
     found = read_store(store)
-    begun = next((i + 1 for i, step in enumerate(steps) if step.mark == found.manifest.get("change")), 0)
+    begun = next((i + 1 for i, step in enumerate(steps) if step.mark == found.manifest.change), 0)
     return begun if begun < len(steps) or found.missing_stages else 0
 
 
@@ -177,12 +176,12 @@ def _require_same(
             f"{store}: has settings of its own, which cannot change; leave the options of the scan out, or scan into "
             "another path"
         )
-    if keep_partitions and not found.keeps_partitions:
+    if keep_partitions and not found.manifest.keep_partitions:
         raise SettingsMismatchError(
             f"{store}: was begun without --keep-partitions; scan into another path to have them kept"
         )
     removed = {normalise(name) for name in changes.remove}
     place = _place(corpus)
     if place not in removed and not is_part(found, _opened(corpus)):
-        listed = ", ".join(entry["path"] for entry in found.manifest["corpora"])
+        listed = ", ".join(found.manifest.paths)
         raise SettingsMismatchError(f"{store}: was not made of {place} but of {listed}; give one of these")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from streaming_jsmf.corpus import Corpus, simulate_lda
-from streaming_jsmf.runtime.events import Listener, silent
-from streaming_jsmf.runtime.schedulers import Execution
+from streaming_jsmf.corpus import Corpus
+from streaming_jsmf.jobs.events import Listener, silent
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.simulation import simulate_lda
 
 
 def simulate(

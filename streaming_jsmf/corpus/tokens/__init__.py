@@ -1,1 +1,0 @@
-"""Texts into words: splitting, n-grams, stems, counts. Whole Arrow arrays at a time."""

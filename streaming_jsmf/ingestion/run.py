@@ -1,0 +1,218 @@
+"""Source -> corpus: read once, choose, write once. Same source and settings give the same bytes on any scheduler."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streaming_jsmf.corpus.format import DOCUMENTS, QUARANTINE_NAME, Corpus
+from streaming_jsmf.corpus.manifest import Dropped, Json, ShardEntry, as_number
+from streaming_jsmf.corpus.shards import ShardLimits
+from streaming_jsmf.corpus.write import Origin, WordTotals, commit_directory, free_target, in_documents
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.ingestion.choose import Repeats, choose_words, find_repeated_documents
+from streaming_jsmf.ingestion.plan import (
+    Ingest,
+    IngestFolder,
+    IngestSettings,
+    Piece,
+    arguments_of,
+    curation_fields,
+)
+from streaming_jsmf.ingestion.read import QUARANTINE_SCHEMA, read_source
+from streaming_jsmf.ingestion.write import STEPS, renumber_shards, sum_counts, write_shards
+from streaming_jsmf.jobs.events import Listener, silent
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.memory import PROCESS_BYTES, require_memory
+from streaming_jsmf.jobs.records import Record
+from streaming_jsmf.sources import limits
+from streaming_jsmf.sources.base import Source, Unit
+from streaming_jsmf.sources.tables.shuffle import ShuffledSource
+from streaming_jsmf.storage.paths import AnyPath
+
+
+def ingest_source(
+    source: Source | ShuffledSource,
+    target: AnyPath,
+    settings: IngestSettings | None = None,
+    *,
+    origin: Origin | None = None,
+    execution: Execution | None = None,
+    listener: Listener = silent,
+) -> Corpus:
+    """Write the corpus of a source at ``target`` (local, new), or finish an interrupted ingest of the same arguments.
+
+    One pass over the source (a second where that is as cheap as reading a copy of its bags), one over the bags; if
+    words turn out to be in no document kept, the shards are copied without them. Works in ``<target>.partial``, which
+    an error in the input removes again and an interruption leaves, to be taken up by the same call.
+
+    The order of documents is that of the source. Words that a source knows keep their order, words found are sorted.
+    Counts that choose the words are over all good documents of the source; those of the vocabulary written are over
+    the documents kept. The manifest's ``dropped`` adds up: tokens read = tokens kept + tokens dropped, step by step.
+
+    Memory: for each worker a batch and the words and keys of a piece (``tokens_per_shard`` tokens); in the parent
+    the words kept, and arrays of N where the source knows its words.
+
+    Raises
+    ------
+    InputError
+        For a bad record (under "fail"), a source or target that cannot be used, or nothing left.
+    SettingsMismatchError
+        If ``target`` has an unfinished ingest of other arguments.
+    StoreError
+        If an unfinished ingest is damaged.
+    """
+    settings = settings or IngestSettings()
+    path = free_target(target)
+    ShardLimits(settings.tokens_per_shard)
+    execution = execution or Execution()
+    require_memory(
+        ingest_memory(execution), execution.memory, "the ingest", "lower --workers or raise --memory"
+    )
+    units = source.units()
+    folder = IngestFolder.beside(path)
+    with (
+        folder.held(arguments_of(source, units, settings)),
+        execution.executor(listener, on_bad_input=folder.remove) as executor,
+    ):
+        return _ingest(Ingest(source, settings, folder, executor), path, units, origin or Origin())
+
+
+def ingest_memory(execution: Execution) -> int:
+    """Bytes that an ingest of text needs, about: a few hundred MB for what is imported, and for each worker the
+    batch in all its forms and the words and keys of a piece. Items and words of a list are held besides, in the parent
+    (100 bytes each)."""
+    processes = execution.concurrency + 1 if execution.scheduler in ("processes", "cluster") else 1
+    return processes * PROCESS_BYTES + execution.concurrency * _FORMS_OF_A_BATCH * limits.BATCH_BYTES
+
+
+_FORMS_OF_A_BATCH = 20
+
+
+def _ingest(ingest: Ingest, target: Path, units: Sequence[Unit], origin: Origin) -> Corpus:
+    """All steps, up to the corpus at ``target``."""
+    words = ingest.source.vocabulary
+    read = read_source(ingest, units, None if words is None else len(words))
+    pieces = _pieces(read)
+    if not pieces:
+        raise InputError(f"{target} would be an empty corpus: there is no good document in the source")
+    ingest.folder.save_list("pieces", pieces)
+    selection = choose_words(ingest, pieces, words)
+    _, copies = find_repeated_documents(ingest, pieces, words)
+    written = write_shards(ingest, pieces, len(selection.table.ids), knows_words=words is not None)
+    totals = sum_counts(ingest.folder, len(pieces), len(selection.table.ids))
+    chosen, used = selection.table.words, totals.document_frequency > 0
+    shards, directory, unused = written, ingest.folder.written, int((~used).sum())
+    if unused and used.any():
+        shards, directory = renumber_shards(ingest, pieces, used), ingest.folder.renumbered
+        chosen, totals = chosen.filter(pa.array(used)), totals.take(used)
+    dropped = (*selection.dropped, *_left_out(ingest.settings, read, written, unused))
+    made = {
+        **(origin.settings or {}),
+        **curation_fields(ingest.settings.curation),
+        **_seen(read, copies),
+    }
+    return _commit(
+        ingest.folder,
+        target,
+        _gathered(ingest.folder, directory, shards),
+        WordTotals(chosen.to_pylist(), totals.document_frequency, totals.term_count),
+        Origin(dropped, origin.attribution, origin.source, made),
+    )
+
+
+def _pieces(read: Sequence[Record]) -> list[Piece]:
+    return [
+        Piece(group, number, piece["documents"], piece["nonzeros"])
+        for group, record in enumerate(read)
+        for number, piece in enumerate(record["pieces"])
+    ]
+
+
+def _left_out(
+    settings: IngestSettings, read: Sequence[Record], written: Sequence[Record], unused: int
+) -> list[Dropped]:
+    """What was left out document by document, and the words that no document kept has, for the manifest."""
+    documents = {step: sum(record["documents"][step] for record in written) for step in STEPS}
+    tokens = {step: sum(record["tokens"][step] for record in written) for step in STEPS}
+    curation = settings.curation
+
+    def dropped(step: str, reason: str) -> Dropped:
+        return Dropped(step=step, reason=reason, documents=documents[step], tokens=as_number(tokens[step]))
+
+    steps = []
+    bad = sum(record["bad"] for record in read)
+    if settings.on_bad_record == "quarantine":
+        steps.append(Dropped(step="bad_records", reason="in quarantine.parquet", documents=bad))
+        steps.append(dropped("repeated_id", "in quarantine.parquet: the id of an earlier document"))
+    if curation.duplicates == "drop":
+        steps.append(dropped("duplicates", "documents with the words of another"))
+    if curation.min_distinct_words:
+        least = curation.min_distinct_words
+        steps.append(dropped("min_distinct_words", f"documents with fewer than {least} distinct kept words"))
+    if curation.min_tokens:
+        least = curation.min_tokens
+        steps.append(dropped("min_tokens", f"documents with fewer than {least} tokens of kept words"))
+    return [*steps, Dropped(step="unused_words", reason="in none of the documents kept", words=unused)]
+
+
+def _seen(read: Sequence[Record], contents: Repeats) -> dict[str, Json]:
+    """Sizes of the source, before anything was left out but bad records."""
+    pieces = [piece for record in read for piece in record["pieces"]]
+    return {
+        "documents_read": sum(piece["documents"] for piece in pieces),
+        "nonzeros_read": sum(piece["nonzeros"] for piece in pieces),
+        "tokens_read": as_number(sum(piece["tokens"] for piece in pieces)),
+        "duplicate_documents": contents.total,
+    }
+
+
+def _gathered(folder: IngestFolder, directory: Path, records: Sequence[Record]) -> list[ShardEntry]:
+    """The shards of all pieces, numbered through, in the directory that becomes the corpus."""
+    shutil.rmtree(folder.corpus, ignore_errors=True)
+    documents = folder.corpus / DOCUMENTS
+    documents.mkdir(parents=True)
+    entries: list[ShardEntry] = []
+    for piece, record in enumerate(records):
+        for shard in map(ShardEntry.model_validate, record["shards"]):
+            name = f"part-{len(entries):05d}.parquet"
+            _link(directory / f"{piece:05d}" / shard.name, documents / name)
+            entries.append(in_documents(shard, name))
+    return entries
+
+
+def _commit(
+    folder: IngestFolder, target: Path, shards: Sequence[ShardEntry], counts: WordTotals, origin: Origin
+) -> Corpus:
+    """Rename what is gathered onto the target; then the directory goes."""
+    _write_quarantine(folder)
+    corpus = commit_directory(folder.corpus, target, shards, counts, origin)
+    folder.remove()
+    return corpus
+
+
+def _write_quarantine(folder: IngestFolder) -> None:
+    """All bad records in the order of units, if there are any; one file of them in memory at a time."""
+    paths = [
+        *sorted(folder.scattered.glob("*.bad")),
+        *sorted(folder.read.glob("*/*.bad")),
+        *sorted(folder.root.glob("repeated-*.bad")),
+    ]
+    if not paths:
+        return
+    with pq.ParquetWriter(folder.corpus / QUARANTINE_NAME, QUARANTINE_SCHEMA, compression="zstd") as writer:
+        for path in paths:
+            writer.write_table(pq.read_table(path, schema=QUARANTINE_SCHEMA))
+
+
+def _link(source: Path, target: Path) -> None:
+    """The same file under another name, so that an interruption loses nothing; a copy where there are no links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)

@@ -1,0 +1,153 @@
+"""A data set described in a small TOML file. Nothing in a spec is executed."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError
+
+from streaming_jsmf.corpus.curation import CURATION_KEYS, Curation
+from streaming_jsmf.corpus.manifest import Json
+from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.sources.fetch import RemoteFile
+from streaming_jsmf.sources.registry import ReaderName, check_options, default_stop_words
+from streaming_jsmf.storage.paths import AnyPath, normalise
+from streaming_jsmf.tokens.stop_words import ENGLISH, NONE
+from streaming_jsmf.validation import RelativeName, Sha256, Strict, explain
+
+
+class FileEntry(Strict):
+    """[source.files]: where a file is fetched from, and what it must be; both may be left out."""
+
+    url: str | None = None
+    sha256: Sha256 | None = None
+
+
+class SourceTable(Strict):
+    """[source]: where the files are from and what their licence asks for; ``files`` by relative name."""
+
+    url: str
+    doi: str | None = None
+    licence: str
+    attribution: str
+    files: Annotated[dict[RelativeName, FileEntry], Field(min_length=1)]
+
+
+class CurationTable(Strict):
+    """[curation]: the fields of ``Curation``; a path of stop words is relative to the spec."""
+
+    stop_words: str | None = None
+    min_word_length: PositiveInt = Curation.min_word_length
+    min_document_frequency: Annotated[float, Field(gt=0)] = Curation.min_document_frequency
+    max_document_frequency: Annotated[float, Field(gt=0)] | None = Curation.max_document_frequency
+    vocabulary_size: PositiveInt | None = Curation.vocabulary_size
+    duplicates: Literal["keep", "drop"] = Curation.duplicates
+    min_distinct_words: NonNegativeInt = Curation.min_distinct_words
+    min_tokens: NonNegativeInt = Curation.min_tokens
+
+
+class OutputTable(Strict):
+    """[output]: how the corpus is cut."""
+
+    tokens_per_shard: PositiveInt = TOKENS_PER_SHARD
+
+
+class CorpusSpec(Strict):
+    """A whole spec. ``note`` says what was changed, for the attribution.
+
+    ``read`` holds the options of the reader; besides, ``path`` names one file of the source or of its zip archive.
+    """
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
+    title: str
+    note: str = ""
+    reader: ReaderName
+    source: SourceTable
+    read: dict[str, Any] = Field(default_factory=dict)
+    curation: CurationTable = CurationTable()
+    output: OutputTable = OutputTable()
+
+    @property
+    def remote_files(self) -> list[RemoteFile]:
+        """The files to have."""
+        return [RemoteFile(name, entry.url, entry.sha256) for name, entry in self.source.files.items()]
+
+    @property
+    def path(self) -> str | None:
+        """The file meant, when it is not all of them."""
+        value = self.read.get("path")
+        return None if value is None else str(value)
+
+    @property
+    def options(self) -> Strict:
+        """Checked options of the reader."""
+        given = {key: value for key, value in self.read.items() if key != "path"}
+        return check_options(self.reader, given, f"[read] of the spec {self.name}")
+
+    def curation_with(self, changes: dict[str, Any]) -> Curation:
+        """The curation, with those of ``changes`` that are not None in place of the spec's own."""
+        values = {key: getattr(self.curation, key) for key in CURATION_KEYS}
+        values["stop_words"] = values["stop_words"] or default_stop_words(self.reader)
+        return Curation(**{**values, **{key: value for key, value in changes.items() if value is not None}})
+
+    def origin(self, found: dict[str, str]) -> dict[str, Json]:
+        """Where the corpus is from, for its manifest; ``found`` are the hashes of the files."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "url": self.source.url,
+            "doi": self.source.doi,
+            "licence": self.source.licence,
+            "note": self.note,
+            **{f"sha256 {name}": digest for name, digest in found.items()},
+        }
+
+
+def load_spec(path: AnyPath) -> CorpusSpec:
+    """Read and check a spec.
+
+    Raises
+    ------
+    InputError
+        If the spec is bad; the message names the key and what is allowed there.
+    """
+    where = Path(normalise(path))
+    try:
+        raw = tomllib.loads(where.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot read the spec {where} ({type(error).__name__}); check the path") from error
+    except ValueError as error:
+        raise InputError(f"the spec {where} is not valid TOML: {error}") from error
+    try:
+        spec = CorpusSpec.model_validate(raw)
+    except ValidationError as error:
+        raise InputError(f"the spec {where}: {explain(error, CorpusSpec)}") from error
+    _check_path(spec, where)
+    _ = spec.options
+    spec.curation_with({})
+    return _with_stop_words_beside(spec, where.parent)
+
+
+def _check_path(spec: CorpusSpec, where: Path) -> None:
+    """Files that options name stay inside the source, as the listed ones do."""
+    for key in ("path", "vocabulary", "names"):
+        value = spec.read.get(key)
+        if value is None:
+            continue
+        parts = str(value).split("/")
+        if "://" in str(value) or "\\" in str(value) or any(part in ("", ".", "..") for part in parts):
+            raise InputError(
+                f"the spec {where}: read.{key}: {value!r} leaves the source; give a relative name"
+            )
+
+
+def _with_stop_words_beside(spec: CorpusSpec, directory: Path) -> CorpusSpec:
+    """A list of stop words is found beside its spec, wherever the command was started."""
+    choice = spec.curation.stop_words
+    if choice in (ENGLISH, NONE, None):
+        return spec
+    curation = spec.curation.model_copy(update={"stop_words": str(directory / str(choice))})
+    return spec.model_copy(update={"curation": curation})

@@ -1,0 +1,60 @@
+"""One skeleton for every long job: ingest, simulation, scans, counts, and whatever comes next.
+
+A job is work in numbered parts. Each part is computed by a task on any Dask scheduler and *committed* by one small
+record, there at once or not at all; who runs the same job again, after a kill or elsewhere, does what has no record.
+Tasks get small arguments and return tokens, so that nothing large goes through the scheduler.
+
+Start reading at ``run``, which is the skeleton: started, done, watched, computed, finished. Then one of two shapes:
+
+``tasks.TaskJob``
+    numbered tasks that do not need each other; each writes files and commits a JSON record (``records``)
+``fold.FoldJob``
+    parts and a chain of folds: each part is computed to arrays, and these are folded in order into one result, with a
+    bound on what lies unfolded on the disk; commits are those of a ``ledger.Ledger`` in a Zarr store
+
+Around them: ``folder`` (where a job works until its result is committed, and the refusal of unfinished work that
+differs), ``execution`` (``Execution``: which scheduler, how many workers; ``Executor``: one at work), ``cluster``,
+``graph``, ``events``, ``memory``, ``performance``, ``lock``.
+
+Knows ``storage``, ``linalg.blas`` (one BLAS thread in a task), ``config``; nothing of documents, corpora or models.
+
+Numbered tasks, then one commit::
+
+    @dataclass(frozen=True)
+    class Shares:
+        model: str
+        corpus: Corpus
+        folder: Path
+
+    def write_part(shares: Shares, index: int) -> Record:       # over what its first run left, if it was killed
+        ...
+        return {"rows": rows}
+
+    work = WorkFolder.beside(target, "transform")
+    with work.held(arguments):                                  # JSON values that decide the bytes of the result
+        with execution.executor(listener, on_bad_input=work.remove) as executor:
+            job = TaskJob("transform", write_part, shares, sizes, work.records(), "documents")
+            run_job(job, executor)
+        commit(job.result())                                    # rename onto the target
+        work.remove()
+
+A sequence of sums, each over all parts, from what the one before gave::
+
+    store = WorkStore(beside, "streaming_jsmf.polish.unfinished", "polish", arguments)
+    with execution.executor(listener, on_bad_input=store.remove) as executor:
+        store.start({})
+        topics, sums = store.ledger("topics"), store.ledger("polish")
+
+        def step(number: int, key: str, before: Partial) -> Partial:
+            reduction = Polish(topics, key)                     # compute: topics.read_fold(key), then a partition
+            keys = [key_of(content, key) for content in contents]
+            total = fold_partitions(sums, reduction, keys, partitions, "", executor)
+            sums.clear()                                        # fold: ledger.added
+            return normalised(total)
+
+        result = run_steps(topics, Partial({"word_topic": start}), steps, step)
+    write(result)                                               # the result itself, then
+    store.remove()
+
+``moments.parts.fold_partitions`` runs a ``FoldJob`` whose parts are partitions of a corpus, and gives its result.
+"""

@@ -1,0 +1,232 @@
+"""Which scheduler runs the tasks. It changes the time, never a bit."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import dask
+from dask.delayed import Delayed
+
+from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.jobs.cluster import losses_in_one_line, running_scheduler, worker_threads
+from streaming_jsmf.jobs.events import Listener, silent
+from streaming_jsmf.jobs.performance import LOCAL_SCHEDULERS, reported, require_report
+
+#: Of addresses that distributed understands.
+ADDRESS_SCHEMES = ("tcp", "tls", "ucx", "ws", "wss")
+
+
+@dataclass(frozen=True)
+class Executor:
+    """A scheduler at work: it runs what is given to it until the block that it lives for ends.
+
+    Attributes
+    ----------
+    arguments
+        Of ``dask.compute``.
+    tasks_at_once
+        How many it runs at a time.
+    listener
+        Told how the work goes on.
+    """
+
+    arguments: Mapping[str, Any]
+    tasks_at_once: int
+    listener: Listener = silent
+
+    def compute(self, tasks: Delayed) -> None:
+        """Run tasks. Their order is the graph's own: fusing a chain would hide parts from other workers."""
+        dask.compute(tasks, optimize_graph=False, **self.arguments)
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How a job runs.
+
+    Parameters
+    ----------
+    scheduler
+        ``threads``, ``processes``, ``synchronous``, ``cluster`` (a LocalCluster of worker processes that ends
+        with the job) or the address of a running Dask scheduler, such as ``tcp://host:8786``.
+    workers
+        Threads or processes; None: one for each core. A running scheduler has its own; if more are to join them,
+        so many tasks are made ready.
+    memory
+        Bytes that all workers together may use; None: not checked.
+    performance_report
+        HTML file of Dask's plots of the job, written when it ends, also with an error; replaced if it exists. Only
+        for a cluster or a running scheduler, and it needs bokeh there.
+
+    Raises
+    ------
+    InputError
+        If the scheduler is unknown, ``workers`` is below 1, or there can be no report.
+    """
+
+    scheduler: str = "threads"
+    workers: int | None = None
+    memory: int | None = None
+    performance_report: Path | None = None
+
+    def __post_init__(self) -> None:
+        known = (*LOCAL_SCHEDULERS, "cluster")
+        if self.scheduler not in known and not _is_address(self.scheduler):
+            raise InputError(
+                f"scheduler is {self.scheduler!r}; give one of {', '.join(known)}, or an address such as "
+                "tcp://HOST:8786"
+            )
+        if self.workers is not None and self.workers < 1:
+            raise InputError(f"workers is {self.workers}; give a whole number of at least 1")
+        if self.performance_report is not None:
+            require_report(self.performance_report, self.scheduler)
+
+    def reporting_on(self, step: str) -> Execution:
+        """The same, with the performance report in a file of its own: ``report-STEP.html`` for ``report.html``."""
+        report = self.performance_report
+        if report is None:
+            return self
+        return replace(self, performance_report=report.with_name(f"{report.stem}-{step}{report.suffix}"))
+
+    @property
+    def concurrency(self) -> int:
+        """Tasks that run at once, as far as is known before a cluster answers."""
+        if self.scheduler == "synchronous":
+            return 1
+        return self.workers or os.cpu_count() or 1
+
+    @contextmanager
+    def executor(
+        self, listener: Listener = silent, *, on_bad_input: Callable[[], None] | None = None
+    ) -> Iterator[Executor]:
+        """Yield what runs jobs for the block; its pools and clusters end with it.
+
+        Parameters
+        ----------
+        listener
+            Told how the jobs go on.
+        on_bad_input
+            Called after an ``InputError`` of the block, when no task runs any more: mending the input makes it another
+            one, so what was done of this one is of no use, and is removed here.
+
+        Raises
+        ------
+        InputError
+            If a running scheduler does not answer, has no workers, or they have other versions (see
+            ``running_scheduler``), or a performance report cannot be had of it; without ``on_bad_input``.
+        StoreError
+            If worker processes or the cluster are lost; what is committed stays.
+        """
+        ready = False
+        try:
+            with self._arguments() as arguments:
+                ready = True
+                yield Executor(arguments, self._tasks_at_once(arguments), listener)
+        except InputError:
+            if ready and on_bad_input is not None:
+                on_bad_input()
+            raise
+
+    def _tasks_at_once(self, arguments: Mapping[str, Any]) -> int:
+        """On a cluster the threads of its workers, or ``workers`` if more: one that is to grow has few at first."""
+        if isinstance(arguments["scheduler"], str):
+            return self.concurrency
+        return max(self.workers or 1, worker_threads(arguments["scheduler"]))
+
+    @contextmanager
+    def _arguments(self) -> Iterator[dict[str, Any]]:
+        """Those of ``dask.compute``."""
+        if self.scheduler == "synchronous":
+            yield {"scheduler": "synchronous"}
+        elif self.scheduler == "threads":
+            with _thread_pool(self.concurrency) as pool:
+                yield {"scheduler": "threads", "pool": pool}
+        elif self.scheduler == "processes":
+            # One task at a time for each process: a task is a whole partition, batches would starve the others.
+            arguments = {
+                "scheduler": "processes",
+                "num_workers": self.concurrency,
+                "chunksize": 1,
+                "initializer": _leave_interrupts_to_the_parent,
+            }
+            with _lost_processes_in_one_line():
+                yield arguments
+        else:
+            with self._client() as client, reported(client, self.performance_report):
+                yield {"scheduler": client}
+
+    @contextmanager
+    def _client(self) -> Iterator[Any]:
+        from distributed import Client, LocalCluster
+
+        if self.scheduler == "cluster":
+            # One thread for each worker process; a dashboard on any free port, so that none can be in the way.
+            with (
+                losses_in_one_line("the local cluster"),
+                dask.config.set({"distributed.worker.daemon": True}),
+                LocalCluster(
+                    n_workers=self.concurrency,
+                    threads_per_worker=1,
+                    dashboard_address=":0",
+                    silence_logs=logging.CRITICAL,
+                    memory_limit=self.memory // self.concurrency if self.memory else "auto",
+                ) as cluster,
+                Client(cluster, set_as_default=False) as client,
+            ):
+                yield client
+            return
+        with running_scheduler(self.scheduler) as client:
+            yield client
+
+
+@contextmanager
+def _lost_processes_in_one_line() -> Iterator[None]:
+    """Worker processes that are killed leave a store that is incomplete and can be finished.
+
+    Raises
+    ------
+    StoreError
+        That says so.
+    """
+    try:
+        yield
+    except BrokenExecutor as error:
+        raise StoreError(
+            "worker processes were killed; run the same command again to go on from what is committed"
+        ) from error
+
+
+def _is_address(text: str) -> bool:
+    """Whether ``text`` is scheme://host:port; a client of anything else would linger half made."""
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ADDRESS_SCHEMES and bool(parts.hostname) and parts.port is not None
+    except ValueError:
+        return False
+
+
+@contextmanager
+def _thread_pool(workers: int) -> Iterator[ThreadPoolExecutor]:
+    """A pool whose tasks have all ended when the block has.
+
+    Dask raises the error of one task while others still run in its own pool; they would go on committing into a
+    store that is being closed.
+    """
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="scan")
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _leave_interrupts_to_the_parent() -> None:
+    """Ctrl-C reaches the whole process group; one process answers it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,0 +1,263 @@
+"""Where a job works until its result is committed, beside the target; unfinished work of other arguments is refused."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from numpy.typing import NDArray
+
+from streaming_jsmf.config import differences, fingerprint
+from streaming_jsmf.errors import InputError, SettingsMismatchError, StreamingJSMFError
+from streaming_jsmf.jobs.ledger import Ledger
+from streaming_jsmf.jobs.lock import sole_writer
+from streaming_jsmf.jobs.records import PARTIALS, RECORDS, NumberedRecords, read_json
+from streaming_jsmf.storage.arrays import ArrayDigest, create_group, digest, read_attributes, write_array
+from streaming_jsmf.storage.paths import (
+    StorePath,
+    is_free,
+    node_exists,
+    remove_tree,
+    store_written,
+    write_json,
+)
+
+logger = logging.getLogger(__name__)
+
+SUFFIX = ".partial"
+
+#: In a directory that an earlier release has left.
+OLD_LOCK = "lock"
+
+
+def require_same(place: StorePath, what: str, begun: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+    """Refuse to go on with unfinished work of other arguments.
+
+    Raises
+    ------
+    SettingsMismatchError
+        Names what differs, and how to get on.
+    """
+    if differing := differences(begun, asked):
+        raise SettingsMismatchError(
+            f"{place} holds an unfinished {what} that differs in {differing}; finish it with its own command, or "
+            "remove that directory"
+        )
+
+
+def _taken(place: StorePath) -> InputError:
+    return InputError(
+        f"{place} is needed to work in and holds something else; move it away or choose another target"
+    )
+
+
+@dataclass(frozen=True)
+class WorkFolder:
+    """A local directory in which tasks write, and find what an interrupted run has done.
+
+    It holds ``<what>.json`` with the arguments and the numbered records of tasks under ``records``; all else is its
+    user's.
+
+    Parameters
+    ----------
+    root
+        The directory; see ``beside``.
+    what
+        What is unfinished here, such as an ingest.
+    """
+
+    root: Path
+    what: str
+
+    @classmethod
+    def beside(cls, target: Path, *what: str) -> Self:
+        """The directory ``<target>.partial``, where the work for a target is done."""
+        return cls(target.with_name(f"{target.name}{SUFFIX}"), *what)
+
+    @property
+    def target(self) -> Path:
+        """Where the result will be."""
+        return self.root.with_name(self.root.name.removesuffix(SUFFIX))
+
+    @property
+    def kind(self) -> str:
+        """What it is called in its record, and to a user."""
+        return f"unfinished {self.what}"
+
+    @property
+    def _record(self) -> Path:
+        return self.root / f"{self.what}.json"
+
+    def is_there(self) -> bool:
+        """Whether the directory is one of this kind."""
+        return self._record.exists()
+
+    def records(self, step: str = "") -> NumberedRecords:
+        """Where the tasks of a step commit; a job of one step need not name it."""
+        return NumberedRecords(self.root / RECORDS / step)
+
+    @property
+    def steps_done(self) -> dict[str, int]:
+        """Tasks that are committed, by step."""
+        found = Counter(path.parent.name for path in (self.root / RECORDS).rglob("[0-9]*.json"))
+        return dict(sorted(found.items()))
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments that the work was begun with.
+
+        Raises
+        ------
+        StoreError
+            If they are damaged.
+        """
+        return dict(read_json(self._record, dict, self.root).get("arguments", {}))
+
+    @contextmanager
+    def held(self, arguments: Mapping[str, Any]) -> Iterator[None]:
+        """Begin the work, or take over an interrupted one of the same arguments (JSON values), for the block.
+
+        If no task is committed when the block ends, the directory goes, and so it does in the end by ``remove``.
+
+        Raises
+        ------
+        InputError
+            If another process writes the target, or something else is in the place: it would be removed in the end.
+        SettingsMismatchError
+            If tasks of other arguments are committed; names those that differ.
+        StoreError
+            If the record of the arguments is damaged.
+        """
+        with sole_writer(self.target):
+            self._make()
+            if self.is_there() and self.steps_done:
+                require_same(self.root, self.what, self.arguments(), arguments)
+            else:
+                self._clear()
+                write_json(self._record, {"kind": self.kind, "arguments": arguments})
+            try:
+                yield
+            finally:
+                if not self.steps_done:
+                    self.remove()
+
+    def _make(self) -> None:
+        names = {path.name for path in self.root.iterdir()} if self.root.is_dir() else set()
+        begun = f".{self._record.name}."  # what a kill leaves of a record being written
+        foreign = any(name != OLD_LOCK and not name.startswith(begun) for name in names)
+        taken = not self.root.is_dir() and (self.root.exists() or self.root.is_symlink())
+        if taken or (foreign and self._record.name not in names):
+            raise _taken(self.root)
+        self.root.mkdir(parents=True, exist_ok=True)
+
+    def _clear(self) -> None:
+        """Remove all but the record, by which it can be told whose the directory is."""
+        for path in self.root.iterdir() if self.root.is_dir() else ():
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path != self._record:
+                path.unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        """Remove the directory, its record last."""
+        self._clear()
+        shutil.rmtree(self.root, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class WorkStore:
+    """A Zarr group in which chains of folds work: arrays that their tasks read, and ledgers. Local or behind a URL.
+
+    Its user holds the lock of the target.
+
+    Parameters
+    ----------
+    path
+        Where it is.
+    kind
+        In its attributes.
+    what
+        What is unfinished here, such as a polish.
+    arguments
+        What decides the bits of the results: JSON values.
+    """
+
+    path: StorePath
+    kind: str
+    what: str
+    arguments: Mapping[str, Any]
+
+    @property
+    def request(self) -> str:
+        """Tells the work from any with other results."""
+        return fingerprint(self.arguments)
+
+    @property
+    def remedy(self) -> str:
+        """The end of a message about damage."""
+        return f"remove {self.path} and run the same command again"
+
+    def start(self, arrays: Mapping[str, NDArray[Any]], *, replace: bool = False) -> dict[str, ArrayDigest]:
+        """Make the store, or take over what an interrupted run of the same arguments left; the digests of ``arrays``.
+
+        Parameters
+        ----------
+        arrays
+            One-dimensional arrays that tasks are to read (``storage.arrays.read_array``).
+        replace
+            Whether whatever else is in the place is removed rather than refused.
+
+        Raises
+        ------
+        InputError
+            If something else is in the place.
+        SettingsMismatchError
+            If unfinished work of other arguments is.
+        StoreError
+            If its attributes are damaged.
+        """
+        if replace and not self._is_same():
+            remove_tree(self.path, ignore_errors=True)
+        if is_free(self.path):
+            self._create(arrays)
+        elif not replace:
+            self._require_same()
+        return {name: digest(values) for name, values in arrays.items()}
+
+    def ledger(self, stage: str) -> Ledger:
+        """Where the tasks of a stage commit."""
+        return Ledger(self.path, stage, self.remedy)
+
+    def remove(self) -> None:
+        """Remove it, once its results are kept elsewhere."""
+        remove_tree(self.path, ignore_errors=True)
+
+    def _is_same(self) -> bool:
+        if not node_exists(self.path):
+            return False
+        try:
+            stored = read_attributes(self.path)
+        except StreamingJSMFError:
+            logger.warning("%s: cannot be read and is made again", self.path)
+            return False
+        return (stored.get("kind"), stored.get("request")) == (self.kind, self.request)
+
+    def _require_same(self) -> None:
+        stored = read_attributes(self.path) if node_exists(self.path) else {}
+        if stored.get("kind") != self.kind:
+            raise _taken(self.path)
+        require_same(self.path, self.what, dict(stored["arguments"]), self.arguments)
+
+    def _create(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        with store_written(self.path) as beside:
+            for name, values in arrays.items():
+                write_array(beside, name, values, [name])
+            for group in (PARTIALS, RECORDS):
+                create_group(beside / group, {})
+            root = {"kind": self.kind, "request": self.request, "arguments": dict(self.arguments)}
+            create_group(beside, root)

@@ -1,0 +1,189 @@
+"""One writer at a time: a file beside a store that the system locks for as long as the process lives.
+
+The file lies beside the store and not within, so that it is there before the store is, and stays when the store is
+deleted or swapped for another. What is written in it names its owner to others, and decides nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import getpass
+import logging
+import os
+import socket
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from dask.utils import format_time
+from filelock import FileLock, Timeout
+from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
+
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.storage.paths import StorePath
+
+logger = logging.getLogger(__name__)
+
+#: Seconds to try: of one who is just letting go, the file that was opened is none any more.
+PATIENCE = 0.1
+
+COMMAND_LENGTH = 200
+
+#: More than any owner takes.
+_MOST_BYTES = 4096
+
+_NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
+
+
+class Owner(BaseModel):
+    """Who holds a lock, as it stands in the file; ``started`` is in seconds since 1970, by the clock of the owner."""
+
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    user: str
+    host: str
+    pid: int
+    command: str
+    started: FiniteFloat
+
+    def __str__(self) -> str:
+        # Anybody may have written the file; a message is one line.
+        return " ".join(f"{self.user}@{self.host}, process {self.pid} ({self.command})".split())
+
+
+def this_process() -> Owner:
+    """Return this process as an owner from now on."""
+    words = " ".join([_program(), *sys.argv[1:]]).split()
+    return Owner(
+        user=_as_unicode(_user()),
+        host=_as_unicode(socket.gethostname()),
+        pid=os.getpid(),
+        command=_as_unicode(" ".join(words))[:COMMAND_LENGTH],
+        started=time.time(),
+    )
+
+
+def lock_path(store: Path) -> Path:
+    """Where the lock of a local store lies, whatever the way to it."""
+    place = Path(os.path.realpath(store))
+    return place.with_name(f".{place.name}.lock.json")
+
+
+def read_owner(place: Path) -> Owner | None:
+    """Return who wrote the lock file at ``place``; None if there is none, or it does not tell."""
+    try:
+        with place.open("rb") as file:
+            return _parse(file.read(_MOST_BYTES))
+    except OSError:
+        return None
+
+
+@contextmanager
+def sole_writer(store: StorePath) -> Iterator[None]:
+    """Hold the lock of ``store`` while the block runs; there is none for a store behind a URL.
+
+    The system lets go of it when the process ends, however it ends. A line in the log tells of a file that an ended
+    process has left, and of a file system that has no locks, where none is held.
+
+    Raises
+    ------
+    InputError
+        If another process holds it: says who, and for how long.
+    """
+    if not isinstance(store, Path):
+        # An object store has no locks; two writers there commit the same and harm nothing but time.
+        yield
+        return
+    place = lock_path(store)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    _remove_what_is_no_file(place)
+    file = _LockFile(store)
+    lock = FileLock(place, PATIENCE, thread_local=False, fallback_to_soft=False, on_acquired=file.take)
+    try:
+        lock.acquire(poll_interval=PATIENCE / 4)
+    except Timeout:
+        raise InputError(_refusal(store, read_owner(place))) from None
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        logger.warning("%s: no locks on this file system; let no other process write there", store)
+    try:
+        yield
+    finally:
+        # First deleted, then let go: who has opened it meanwhile sees that it is no more, and makes another.
+        file.remove(place)
+        lock.release()
+
+
+class _LockFile:
+    """The file of a lock: ours from ``take`` on, if the system has locks."""
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+        self._status: os.stat_result | None = None
+
+    def take(self, descriptor: int) -> None:
+        """Write our name over what an ended process has left."""
+        self._status = os.fstat(descriptor)
+        left = os.read(descriptor, _MOST_BYTES)
+        if left:
+            owner = _parse(left) or "a process that cannot be read"
+            logger.warning("%s: the lock of %s is broken: its process has ended", self._store, owner)
+        with suppress(OSError):  # a full disk; it is but for the others to read
+            os.ftruncate(descriptor, 0)
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            os.write(descriptor, this_process().model_dump_json(indent=1).encode())
+
+    def remove(self, place: Path) -> None:
+        """Delete the file, if it is still the one that was locked, or nothing could be."""
+        with suppress(OSError):  # gone already; or open, which Windows does not delete
+            if self._status is None or os.path.samestat(place.lstat(), self._status):
+                place.unlink()
+
+
+def _remove_what_is_no_file(place: Path) -> None:
+    """A link or a pipe is no lock of ours, and would lead elsewhere or block."""
+    try:
+        mode = place.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if stat.S_ISDIR(mode):
+        raise InputError(f"{place}: a directory is in the place of a lock; move it away")
+    if not stat.S_ISREG(mode):
+        logger.warning("%s: is no file, so no lock, and is deleted", place)
+        place.unlink(missing_ok=True)
+
+
+def _parse(data: bytes) -> Owner | None:
+    try:
+        return Owner.model_validate_json(data)
+    except ValidationError:
+        return None
+
+
+def _refusal(store: Path, owner: Owner | None) -> str:
+    if owner is None:
+        return f"{store}: another process is writing it; wait until it has ended"
+    seconds = format_time(max(time.time() - owner.started, 0))
+    return f"{store}: {owner} has been writing it for {seconds}; wait until it has ended"
+
+
+def _program() -> str:
+    """Name of what was started; of ``python -m PACKAGE`` the package."""
+    path = Path(sys.argv[0])
+    return path.parent.name if path.name == "__main__.py" else path.name
+
+
+def _as_unicode(text: str) -> str:
+    """Bytes of a path that are no UTF-8 are spelled out."""
+    return text.encode(errors="backslashreplace").decode()
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container's user without a name
+        return "unknown"

@@ -1,0 +1,136 @@
+"""Commits: small JSON records that are there at once or not at all. Whoever goes on trusts them and no other file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from streaming_jsmf.config import fingerprint
+from streaming_jsmf.errors import StoreError
+from streaming_jsmf.jobs.events import Cost
+from streaming_jsmf.storage.paths import (
+    StorePath,
+    make_directory,
+    node_exists,
+    read_text,
+    remove_file,
+    write_json,
+)
+
+#: What a task says of what it made: JSON values.
+Record: TypeAlias = dict[str, Any]
+
+#: Groups of a store that a ledger writes: results on their way into a fold, and the records that make them count.
+PARTIALS, RECORDS = "partials", "records"
+
+#: Key under which a numbered record also keeps what its task took.
+_COST = "cost"
+
+
+def read_json(path: Path, kind: type[Any], remove: Path) -> Any:
+    """A JSON object (``dict``) or array (``list``) that an earlier step has written.
+
+    Raises
+    ------
+    StoreError
+        If it is missing or damaged, as only a crash of the machine or a person leaves it; names what to ``remove``.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(value, kind):
+            return value
+    except (OSError, ValueError):
+        pass
+    raise StoreError(f"{path} is missing or damaged; remove {remove} and run again")
+
+
+@dataclass(frozen=True)
+class NumberedRecords:
+    """Records of tasks 0, 1, ...: ``00000.json``, ... in a directory of their own."""
+
+    directory: Path
+
+    def path(self, index: int) -> Path:
+        """Where the record of task ``index`` is, or will be."""
+        return self.directory / f"{index:05d}.json"
+
+    def committed(self) -> frozenset[int]:
+        """Numbers of the tasks that are done."""
+        return frozenset(int(path.stem) for path in self.directory.glob("[0-9]*.json"))
+
+    def read(self, index: int) -> Record:
+        """What task ``index`` committed.
+
+        Raises
+        ------
+        StoreError
+            If the record is missing or damaged.
+        """
+        record = self._load(index)
+        record.pop(_COST, None)
+        return record
+
+    def cost(self, index: int) -> Cost | None:
+        """What task ``index`` took, if its record tells; errors as ``read``."""
+        return Cost.from_fields(self._load(index).get(_COST))
+
+    def commit(self, index: int, record: Record, cost: Cost) -> None:
+        """Say that task ``index`` is done; the directory is there."""
+        write_json(self.path(index), {**record, _COST: cost.fields()})
+
+    def forget(self, index: int) -> None:
+        """Take the record of task ``index`` back, if it is there."""
+        self.path(index).unlink(missing_ok=True)
+
+    def _load(self, index: int) -> Record:
+        path = self.path(index)
+        record: Record = read_json(path, dict, path.parent)
+        return record
+
+
+def write_record(store: StorePath, name: str, attributes: Mapping[str, Any]) -> None:
+    """Commit a record of a Zarr store: a group without arrays under ``records/``, there at once or not at all.
+
+    It carries the sha256 of itself: a flipped bit in a sum would look like another sum.
+    """
+    record = {**attributes, "sha256": fingerprint(attributes)}
+    directory = store / RECORDS / name
+    make_directory(directory)
+    write_json(directory / "zarr.json", {"zarr_format": 3, "node_type": "group", "attributes": record})
+
+
+def read_record(store: StorePath, name: str, remedy: str) -> dict[str, Any] | None:
+    """Return the attributes of a record of a Zarr store, or None if it was never committed.
+
+    ``remedy`` ends the message about damage.
+
+    Raises
+    ------
+    StoreError
+        If the record is damaged.
+    """
+    path = store / RECORDS / name / "zarr.json"
+    try:
+        attributes = dict(json.loads(read_text(path))["attributes"])
+        if not {"arrays", "scalars"} <= attributes.keys():
+            raise KeyError("arrays, scalars")
+        if attributes.pop("sha256") != fingerprint(attributes):
+            raise ValueError("its contents differ from its sha256")
+        return attributes
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{path}: record is damaged ({error}); {remedy}") from error
+
+
+def has_record(store: StorePath, name: str) -> bool:
+    """Whether a record of a Zarr store is committed."""
+    return node_exists(store / RECORDS / name)
+
+
+def forget_record(store: StorePath, name: str) -> None:
+    """Take a record of a Zarr store back, if it is there."""
+    remove_file(store / RECORDS / name / "zarr.json")

@@ -1,0 +1,50 @@
+"""Partitions as the parts of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from streaming_jsmf.blocks.units import Partition
+from streaming_jsmf.jobs.execution import Executor
+from streaming_jsmf.jobs.fold import FoldJob, Part, Reduction
+from streaming_jsmf.jobs.ledger import Ledger, Partial, fold_keys
+from streaming_jsmf.jobs.run import run_job
+
+
+def partition_part(key: str, partition: Partition) -> Part:
+    """The part of a partition; what it held is kept in the history of the store."""
+    note = {"nonzeros": partition.nonzeros, "rows": partition.rows, "content": partition.content}
+    return Part(key, partition.nonzeros, partition, note)
+
+
+def partition_parts(keys: Iterable[str], partitions: Iterable[Partition]) -> tuple[Part, ...]:
+    """The parts of partitions under their keys."""
+    return tuple(partition_part(key, partition) for key, partition in zip(keys, partitions, strict=True))
+
+
+def fold_partitions(
+    ledger: Ledger,
+    reduction: Reduction,
+    keys: Sequence[str],
+    partitions: Sequence[Partition],
+    salt: str,
+    executor: Executor,
+) -> Partial:
+    """What a reduction makes of all partitions, folded in their order. One pass over those that are not committed.
+
+    Parameters
+    ----------
+    keys
+        Of the partitions in the ledger, all different: they change with whatever changes a partition's result.
+    salt
+        Changes with whatever else changes a fold, see ``fold_keys``.
+
+    Raises
+    ------
+    InputError, StoreError
+        What a task met in the corpus or the store.
+    """
+    parts = partition_parts(keys, partitions)
+    job = FoldJob(ledger, reduction, parts, fold_keys(keys, salt))
+    run_job(job, executor)
+    return job.result()

@@ -1,0 +1,78 @@
+"""Runs the stages that a store lacks, from the partitions of its manifest to its final arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+
+from streaming_jsmf.corpus.format import Corpus
+from streaming_jsmf.jobs.execution import Executor
+from streaming_jsmf.jobs.fold import FoldJob, Part
+from streaming_jsmf.jobs.ledger import Ledger
+from streaming_jsmf.jobs.run import run_job
+from streaming_jsmf.linalg.blas import single_blas_thread
+from streaming_jsmf.moments.manifest import Manifest
+from streaming_jsmf.moments.partition import Partitions, partitions_of
+from streaming_jsmf.moments.parts import partition_part
+from streaming_jsmf.moments.stages.base import Scan, Stage
+from streaming_jsmf.moments.store import MomentsStore
+from streaming_jsmf.timing import span
+
+
+def run_missing_stages(store: MomentsStore, executor: Executor, corpora: Sequence[Corpus] = ()) -> None:
+    """Run the stages that a store lacks. Corpora are opened where partitions have to be read, and only then.
+
+    Parameters
+    ----------
+    corpora
+        Those that are open already.
+
+    Raises
+    ------
+    InputError
+        If a corpus holds a bad record or is not where it was.
+    StoreError
+        If a shard or the store is damaged.
+    """
+    load = partitions_of(store.manifest, store.path, corpora)
+    missing = [stage for stage in store.stages if store.outcome(stage.name) is None]
+    for stage in missing:
+        run_stage_of(store, stage, executor, load)
+    if missing:
+        # Only now: until the last stage is committed, a store can fall back on the fold it had before.
+        store.forget_older_folds()
+
+
+def run_stage_of(store: MomentsStore, stage: Stage, executor: Executor, load: Partitions) -> None:
+    """Run one stage if the store lacks it and has those before it; errors as in ``run_missing_stages``.
+
+    One pass over the data for each of its scans, without the parts that are committed.
+    """
+    if store.outcome(stage.name) is not None:
+        return
+    with span("finish"):
+        ledger, scans = store.ledger(stage.name), stage.scans(store)
+        for scan in scans:
+            parts = _parts(store.manifest, scan, ledger, load)
+            protected = store.covered_fold if stage.keeps_fold else None
+            run_job(FoldJob(ledger, scan.reduction, parts, scan.folds, protected), executor)
+        with single_blas_thread():
+            final = stage.final(store, (ledger.read_fold(scan.folds[-1]) for scan in scans))
+        history = [note for scan in scans for note in ledger.history(scan.keys)]
+        store.commit_stage(stage.name, final.arrays, final.scalars, history)
+        if not stage.keeps_fold:
+            ledger.clear()
+
+
+def _parts(manifest: Manifest, scan: Scan, ledger: Ledger, load: Partitions) -> tuple[Part, ...]:
+    """Parts of a scan; their partitions are looked up if some have to be read."""
+    starts = list(accumulate(scan.counts, initial=0))
+    sizes = [sum(p.nonzeros for p in manifest.partitions[a:b]) for a, b in pairwise(starts)]
+    known, folded = ledger.parts(), ledger.folded(scan.folds)
+    if all(key in known or i < folded for i, key in enumerate(scan.keys)):
+        return tuple(map(Part, scan.keys, sizes))
+    partitions = load()
+    return tuple(
+        partition_part(key, partitions[start]) if count == 1 else Part(key, size)
+        for key, size, start, count in zip(scan.keys, sizes, starts, scan.counts, strict=False)
+    )

@@ -1,0 +1,331 @@
+"""Is what a store has committed still there and as it was written? And if not: mended, with the same bits.
+
+Every record and array is read. What is damaged is taken back stage by stage, and made again from what is sound, or from
+the corpora if it must be.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import compress
+
+import numpy as np
+
+from streaming_jsmf.corpus import open_corpus
+from streaming_jsmf.errors import StoreError
+from streaming_jsmf.jobs.events import Listener, silent
+from streaming_jsmf.jobs.execution import Execution, Executor
+from streaming_jsmf.jobs.fold import FoldJob
+from streaming_jsmf.jobs.ledger import Ledger
+from streaming_jsmf.jobs.lock import sole_writer
+from streaming_jsmf.jobs.records import PARTIALS, RECORDS, forget_record
+from streaming_jsmf.moments.memory import require_scan_memory
+from streaming_jsmf.moments.partition import load_partitions, partitions_of
+from streaming_jsmf.moments.parts import partition_parts
+from streaming_jsmf.moments.remedy import repair_remedy
+from streaming_jsmf.moments.run import run_stage_of
+from streaming_jsmf.moments.stages.base import Scan, Stage
+from streaming_jsmf.moments.store import WORDS, MomentsStore, read_store, words_digest
+from streaming_jsmf.moments.word_ids import read_word_ids, write_word_ids
+from streaming_jsmf.storage.arrays import ArrayDigest, read_array, read_attributes
+from streaming_jsmf.storage.paths import StorePath, write_json
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class OutcomeDamage:
+    """What is wrong with a finished stage; ``in_record`` if its digests and scalars are lost too."""
+
+    error: StoreError
+    in_record: bool
+
+
+@dataclass(frozen=True)
+class LedgerDamage:
+    """What is wrong with the results on their way into a stage's final arrays.
+
+    Attributes
+    ----------
+    folds, parts
+        Errors by key.
+    folded
+        How many leading parts the longest sound fold holds.
+    """
+
+    folds: Mapping[str, StoreError]
+    parts: Mapping[str, StoreError]
+    folded: int
+
+
+def damage_of_outcome(store: MomentsStore, stage: str) -> OutcomeDamage | None:
+    """What is wrong with a finished stage, if anything. Reads its arrays, one at a time."""
+    try:
+        record = store.outcome(stage)
+    except StoreError as error:
+        return OutcomeDamage(error, in_record=True)
+    remedy = repair_remedy(store.path)
+    for name, fields in record["arrays"].items() if record else ():
+        read = partial(read_array, store.path, name, ArrayDigest.from_fields(fields), remedy=remedy)
+        damage = _raised(read)
+        if damage is not None:
+            return OutcomeDamage(damage, in_record=False)
+    return None
+
+
+def damage_of_words(store: MomentsStore) -> StoreError | None:
+    """What is wrong with the vocabulary, if anything; a store is made with it, so it may not be missing."""
+    found = damage_of_outcome(store, WORDS)
+    if found is not None:
+        return found.error
+    if store.outcome(WORDS) is None:
+        return StoreError(f"{store.path}/{RECORDS}/words is missing; {repair_remedy(store.path)}")
+    return None
+
+
+def damage_of_word_ids(store: MomentsStore) -> Mapping[int, StoreError]:
+    """What is wrong with the ids of the words of each corpus, by its number."""
+    errors = {
+        number: _raised(partial(read_word_ids, store, entry))
+        for number, entry in enumerate(store.manifest.corpora)
+    }
+    return {number: error for number, error in errors.items() if error is not None}
+
+
+def damage_of_groups(store: MomentsStore) -> Mapping[StorePath, StoreError]:
+    """Directories whose own Zarr metadata are damaged: they say that these are groups, for other readers of Zarr."""
+    errors = {
+        place: _raised(partial(read_attributes, place))
+        for place in (store.path / PARTIALS, store.path / RECORDS)
+    }
+    remedy = repair_remedy(store.path)
+    return {
+        place: StoreError(f"{place}/zarr.json: metadata are damaged; {remedy}")
+        for place, error in errors.items()
+        if error is not None
+    }
+
+
+def damage_of_scan(ledger: Ledger, scan: Scan, *, finished: bool) -> LedgerDamage:
+    """What is wrong with parts and folds of a scan. Reads all their arrays, one result at a time.
+
+    ``finished``: whether the stage is committed, so that the last fold must be there.
+    """
+    keys, folds, there = scan.keys, scan.folds, ledger.folds()
+    bad_folds = _damages(ledger, "fold", there)
+    if finished and folds[-1] not in there:
+        bad_folds[folds[-1]] = _missing(ledger, "the last fold")
+    sound = there - bad_folds.keys()
+    folded = max((i + 1 for i, key in enumerate(folds) if key in sound), default=0)
+    parts, done = ledger.parts(), set() if ledger.keep else set(keys[:folded])
+    # Of a part that is folded and not kept the record alone is left; so it is with parts of an earlier state.
+    bad_parts = _damages(ledger, "part", parts & (set(keys) - done))
+    bad_parts |= _damages(ledger, "part", parts - (set(keys) - done), arrays=False)
+    if ledger.keep:
+        for key in keys[:folded]:
+            if key not in parts:
+                bad_parts[key] = _missing(ledger, f"the kept part {key}")
+    return LedgerDamage(bad_folds, bad_parts, folded)
+
+
+def require_sound(store: MomentsStore) -> None:
+    """Read all that is committed for good: of a complete store everything, of one on its way the finished stages.
+
+    Raises
+    ------
+    StoreError
+        If something is damaged: names it, and says how to mend it.
+    """
+    for error in _errors(store):
+        if error is not None:
+            raise error
+
+
+def _errors(store: MomentsStore) -> Iterator[StoreError | None]:
+    yield from damage_of_groups(store).values()
+    yield damage_of_words(store)
+    yield from damage_of_word_ids(store).values()
+    for stage in store.stages:
+        found = damage_of_outcome(store, stage.name)
+        yield None if found is None else found.error
+    if not store.missing_stages:
+        for stage in (stage for stage in store.stages if stage.keeps_fold):
+            for scan in stage.scans(store):
+                kept = damage_of_scan(store.ledger(stage.name), scan, finished=True)
+                yield from (*kept.folds.values(), *kept.parts.values())
+
+
+def _damages(
+    ledger: Ledger, kind: str, keys: frozenset[str] | set[str], *, arrays: bool = True
+) -> dict[str, StoreError]:
+    found = {key: ledger.damage(kind, key, arrays=arrays) for key in sorted(keys)}
+    # A worker of an earlier run may still fold: what it takes away is not damaged.
+    still = ledger.parts() if kind == "part" else ledger.folds()
+    return {key: error for key, error in found.items() if error is not None and key in still}
+
+
+def _missing(ledger: Ledger, what: str) -> StoreError:
+    return StoreError(f"{ledger.store}: the record of {what} is missing; {repair_remedy(ledger.store)}")
+
+
+def _raised(read: Callable[[], object]) -> StoreError | None:
+    try:
+        read()
+    except StoreError as error:
+        return error
+    return None
+
+
+def repair_store(
+    path: StorePath, execution: Execution | None = None, listener: Listener = silent
+) -> MomentsStore:
+    """Read all that a store has committed, make again what is damaged, and finish the store. The bits are the same.
+
+    A final array comes from the merged factor, the merged factor from the parts if they are kept, and all else
+    from the corpora: then scan 1 reads what was not kept, and scan 2 all. The log says which.
+
+    Raises
+    ------
+    InputError
+        If there is no store, or a corpus that has to be read is not where it was.
+    StoreError
+        If the root, or a factor that came from another store in a merge, is damaged: nothing makes them again.
+        Nothing is taken back then.
+    """
+    execution = execution or Execution()
+    with sole_writer(path):
+        store = read_store(path)
+        require_scan_memory(store.manifest, path, execution)
+        _mend_groups(store)
+        _mend_words(store)
+        with execution.executor(listener) as executor:
+            load = partitions_of(store.manifest, store.path)
+            for stage in store.stages:
+                _take_back(store, stage)
+                run_stage_of(store, stage, executor, load)
+            for stage in store.stages:
+                if stage.keeps_fold and store.manifest.keep_partitions:
+                    _mend_kept_parts(store, stage, executor)
+    return store
+
+
+def _mend_groups(store: MomentsStore) -> None:
+    for place, error in damage_of_groups(store).items():
+        _tell(error, "is written again")
+        place.mkdir(exist_ok=True)
+        write_json(place / "zarr.json", {"zarr_format": 3, "node_type": "group", "attributes": {}})
+
+
+def _mend_words(store: MomentsStore) -> None:
+    """The words are those of the corpora, and the ids of a corpus's words are known from both."""
+    error = damage_of_words(store)
+    if error is not None:
+        _tell(error, "the words are read from the corpora")
+        words = _words_of_corpora(store)
+        store.commit_stage(WORDS, {"word": np.array(words, dtype=object)}, {})
+    for number, error in damage_of_word_ids(store).items():
+        _tell(error, "the words of the corpus are looked up again")
+        places = {str(word): i for i, word in enumerate(store.read("word"))}
+        entry = store.manifest.corpora[number]
+        own = open_corpus(entry.path).vocabulary().words
+        write_word_ids(store.path, [np.array([places.get(word, -1) for word in own], np.int64)])
+        read_word_ids(store, entry)
+
+
+def _words_of_corpora(store: MomentsStore) -> list[str]:
+    words = [""] * store.n_words
+    for entry in store.manifest.corpora:
+        own, ids = open_corpus(entry.path).vocabulary().words, read_word_ids(store, entry)
+        places = range(len(own)) if ids is None else ids.tolist()
+        if len(places) == len(own) <= store.n_words:
+            for place, word in zip(places, own, strict=True):
+                words[place] = word
+    if words_digest(words) != store.manifest.vocabulary:
+        raise StoreError(
+            f"{store.path}/word: the corpora have other words now; put them back as they were and repair again"
+        )
+    return words
+
+
+def _take_back(store: MomentsStore, stage: Stage) -> None:
+    """Take back what is damaged of a stage, so that running it makes that again."""
+    if stage.keeps_fold:
+        _take_back_kept(store, stage)
+        return
+    found = damage_of_outcome(store, stage.name)
+    if found is not None:
+        _tell(found.error, stage.remedy)
+        forget_record(store.path, stage.name)
+    if store.outcome(stage.name) is None:
+        for scan in stage.scans(store):
+            ledger = store.ledger(stage.name)
+            _drop(ledger, damage_of_scan(ledger, scan, finished=False))
+
+
+def _take_back_kept(store: MomentsStore, stage: Stage) -> None:
+    """Of a stage whose last fold stays: its final arrays come from that, and the fold from parts if they are kept."""
+    ledger, final, (scan,) = (
+        store.ledger(stage.name),
+        damage_of_outcome(store, stage.name),
+        stage.scans(store),
+    )
+    record = None if final is not None and final.in_record else store.outcome(stage.name)
+    found = damage_of_scan(ledger, scan, finished=record is not None)
+    _refuse_lost_merges(store, scan, ledger.parts() - found.parts.keys(), found.folded)
+    _drop(ledger, found)
+    folded = found.folded == len(scan.keys)
+    if record is not None and not folded:
+        parts = "the kept parts are folded again" if ledger.keep else "scan 1 is repeated for all partitions"
+        logger.warning("repair: %s: the merged factor is lost; %s", store.path, parts)
+    elif final is not None:
+        _tell(final.error, stage.remedy)
+    else:
+        return
+    if record is not None and folded:
+        # The record would come again without the history of its parts, which are gone.
+        made = stage.final(store, iter([ledger.read_fold(scan.folds[-1])]))
+        store.commit_stage(stage.name, made.arrays, made.scalars, record["history"])
+    else:
+        forget_record(store.path, stage.name)
+
+
+def _refuse_lost_merges(store: MomentsStore, scan: Scan, sound: frozenset[str], folded: int) -> None:
+    """A part that was another store's factor is in no corpus. Nothing has been taken back yet."""
+    for key, count in list(zip(scan.keys, scan.counts, strict=True))[folded:]:
+        if count > 1 and key not in sound:
+            raise StoreError(
+                f"{store.path}: the merged factor is damaged, and {count} partitions of it came from another store as "
+                "one; delete the store and merge its sources again"
+            )
+
+
+def _drop(ledger: Ledger, found: LedgerDamage) -> None:
+    for key, error in found.folds.items():
+        _tell(error, "the fold is taken back")
+        ledger.drop("fold", key)
+    for key, error in found.parts.items():
+        _tell(error, "the part is taken back")
+        ledger.drop("part", key)
+
+
+def _mend_kept_parts(store: MomentsStore, stage: Stage, executor: Executor) -> None:
+    """Parts that are folded, and so missed by no stage, but were to be kept. One pass over these partitions."""
+    ledger, (scan,) = store.ledger(stage.name), stage.scans(store)
+    known = ledger.parts()
+    missing = [key not in known for key in scan.keys]
+    if not any(missing):
+        return
+    logger.info(
+        "repair: partitions computed again: %s", ", ".join(str(i) for i, lacks in enumerate(missing) if lacks)
+    )
+    partitions = compress(load_partitions(store.manifest, str(store.path)), missing)
+    parts = partition_parts(compress(scan.keys, missing), partitions)
+    executor.compute(FoldJob(ledger, scan.reduction, parts, scan.folds).unfolded())
+
+
+def _tell(error: StoreError, what: str) -> None:
+    place, _, _ = str(error).rpartition("; ")
+    logger.warning("repair: %s; %s", place or error, what)

@@ -1,0 +1,13 @@
+"""The stages of a moments store, one module for each: the whole of it from its scan to its final arrays.
+
+A module has a *reduction*, which travels to the workers (``compute`` a partition, ``fold`` two results), and a *stage*:
+which settings ask for it, its scans with the keys of their parts and folds, its final arrays with their axes, the
+memory that it needs and how it is mended. ``base`` says what each of these is; read ``projection`` first, the shortest.
+
+What runs, checks, mends or describes a store walks ``registry.STAGES`` and names none of them. So another stage is a
+module here and a line there. ``word_counts`` is no stage of a store: its ledger lies beside a model, and it has a
+reduction only.
+
+A stage sees its store through ``base.Store`` alone; it may import what lies below the moments, and of them
+``ledger``, ``manifest`` and ``partition``.
+"""

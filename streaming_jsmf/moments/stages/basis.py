@@ -1,0 +1,70 @@
+"""The basis Q: leading eigenvectors of C as scan 1, or the whole C, tells them. No scan of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+import numpy as np
+
+from streaming_jsmf.config import ScanSettings
+from streaming_jsmf.jobs.ledger import Partial
+from streaming_jsmf.linalg.dense import symmetric_eigenpairs
+from streaming_jsmf.linalg.eigen import (
+    GUARD_VECTORS,
+    Eigenpairs,
+    factor_eigenpairs,
+    single_view_eigenpairs,
+)
+from streaming_jsmf.linalg.probes import gaussian_probes
+from streaming_jsmf.moments.stages.base import Scan, Stage, Store, Variable
+from streaming_jsmf.moments.stages.range import SHARED_PROBES
+from streaming_jsmf.timing import span
+
+#: Eigenvalues of C below this share of the first are rounding: documents are scaled in float32.
+EXACT_FLOOR = 1e-7
+
+
+class BasisStage(Stage):
+    """Eigenpairs of the factor, of the sketch, or of C itself."""
+
+    name = "basis"
+    variables: ClassVar = {
+        "basis": Variable(("word", "component"), "leading algebraic eigenvectors after scan 1", "Q"),
+        "basis_eigenvalues": Variable(("component",), "their eigenvalues"),
+    }
+    remedy = "is computed again from the final arrays of scan 1"
+    reads_corpora = False
+
+    def scans(self, store: Store) -> tuple[Scan, ...]:
+        """None."""
+        del store
+        return ()
+
+    def final(self, store: Store, folded: Iterator[Partial]) -> Partial:
+        """Eigenvectors and eigenvalues."""
+        del folded
+        with span("basis"):
+            pairs = _first_eigenpairs(store)
+        return Partial({"basis": pairs.vectors, "basis_eigenvalues": pairs.values})
+
+    def final_memory(self, n_words: int, settings: ScanSettings) -> int:
+        """The factor, two blocks of Davidson's in float32, and the eigenvectors thrice in float64 while sorted."""
+        factor, basis = (min(width, n_words) for width in (settings.factor_width, settings.basis_width))
+        block = max(factor, 2 * (basis + GUARD_VECTORS))
+        return 4 * n_words * (factor + 2 * block) + 24 * n_words * basis
+
+
+def _first_eigenpairs(store: Store) -> Eigenpairs:
+    diagonal, settings = store.read("diagonal"), store.settings
+    width = min(settings.basis_width, store.n_words)
+    if settings.exact:
+        pairs = symmetric_eigenpairs(store.read("cooccurrence"), width)
+        # Eigenvalues at the level of the rounding of C would count as positive or not by chance.
+        noise = np.abs(pairs.values) < EXACT_FLOOR * pairs.values[0]
+        return Eigenpairs(np.where(noise, 0.0, pairs.values), pairs.vectors)
+    if settings.range_finder == "factors":
+        return factor_eigenpairs(store.read("factor"), diagonal, width)
+    sketch = store.read("sketch")
+    probes = gaussian_probes(store.n_words, sketch.shape[1], settings.seed, SHARED_PROBES)
+    return single_view_eigenpairs(sketch - diagonal[:, None] * probes, probes, min(width, sketch.shape[1]))

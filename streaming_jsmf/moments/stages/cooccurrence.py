@@ -1,0 +1,146 @@
+"""Scan 2 of an exact store: the whole C, counted partition by partition in panels of rows.
+
+A panel bounds what a worker holds. Each panel has parts and folds of its own in one ledger, and is one pass over the
+partitions; vocabularies of up to 5,700 words have a single panel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from dask.utils import format_bytes
+
+from streaming_jsmf.blocks.units import Partition
+from streaming_jsmf.config import ScanSettings
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.ledger import Partial
+from streaming_jsmf.jobs.memory import PROCESS_BYTES, machine_memory
+from streaming_jsmf.linalg.dense import PAIRS_AT_ONCE, gram_rows
+from streaming_jsmf.linalg.panels import panels
+from streaming_jsmf.moments.partition import load_block
+from streaming_jsmf.moments.stages.base import Scan, Stage, Store, Variable
+from streaming_jsmf.storage.paths import StorePath
+from streaming_jsmf.timing import span
+
+#: Bytes of a panel of C in float64. Not part of the bits.
+PANEL_BYTES = 256 * 2**20
+
+#: Bytes that a pair of words takes while a chunk of documents is multiplied: product, places and sorted copies.
+BYTES_PER_PAIR = 40
+
+
+@dataclass(frozen=True)
+class PanelReduction:
+    """Rows ``first`` to ``last - 1`` of H'H for each partition, additive; the diagonal is taken off at the end.
+
+    Parameters
+    ----------
+    n_words
+        N.
+    settings
+        Of the scan.
+    first, last
+        Rows of the panel.
+    """
+
+    n_words: int
+    settings: ScanSettings
+    first: int
+    last: int
+    name: str = "cooccurrence"
+
+    def compute(self, partition: Partition) -> Partial:
+        """One pass over the partition's data."""
+        with span("read"):
+            block = load_block(partition, self.n_words, self.settings.document_weights)
+        with span("products"):
+            return Partial({"cooccurrence": gram_rows(block, slice(self.first, self.last))})
+
+    def fold(self, folded: Partial | None, partial: Partial) -> Partial:
+        """Add."""
+        if folded is None:
+            return partial
+        total = folded.arrays["cooccurrence"]
+        total += partial.arrays["cooccurrence"]
+        return Partial({"cooccurrence": total})
+
+
+def row_panels(n_words: int) -> Iterator[slice]:
+    """Rows of the panels of a vocabulary, in order."""
+    return panels(n_words, max(1, PANEL_BYTES // (8 * n_words)))
+
+
+class CooccurrenceStage(Stage):
+    """Scan 2 of an exact store: a scan for each panel."""
+
+    name = "cooccurrence"
+    variables: ClassVar = {
+        "cooccurrence": Variable(
+            ("word", "word_"), "the whole matrix of Eq. 1, counted by scan 2 with --exact", "C"
+        ),
+    }
+    remedy = "scan 2 is repeated"
+
+    def wanted(self, settings: ScanSettings) -> bool:
+        """Where the whole C is asked for."""
+        return settings.exact
+
+    def scans(self, store: Store) -> tuple[Scan, ...]:
+        """One for each panel. Keys hold its rows and the words."""
+        return tuple(
+            Scan.of_partitions(
+                PanelReduction(store.n_words, store.settings, rows.start, rows.stop),
+                store,
+                f"{store.manifest.vocabulary} rows {rows.start} to {rows.stop}",
+            )
+            for rows in row_panels(store.n_words)
+        )
+
+    def final(self, store: Store, folded: Iterator[Partial]) -> Partial:
+        """C, N x N, from its panels.
+
+        Symmetric to the bit and not negative. Entries carry the float32 rounding of the documents' scales, 1e-7.
+        """
+        matrix = np.empty((store.n_words, store.n_words))
+        for rows, panel in zip(row_panels(store.n_words), folded, strict=True):
+            matrix[rows] = panel.arrays["cooccurrence"]
+        matrix /= store.scalars("range")["total_weight"]
+        # Of a word that occurs once in each of its documents the two terms cancel, up to rounding.
+        np.fill_diagonal(matrix, np.maximum(np.diagonal(matrix) - store.read("diagonal"), 0.0))
+        return Partial({"cooccurrence": matrix})
+
+    def task_memory(self, n_words: int, settings: ScanSettings) -> int:
+        """Two panels, and a chunk of documents multiplied."""
+        del settings
+        pairs = min(PAIRS_AT_ONCE, n_words**2)
+        return 2 * min(PANEL_BYTES, matrix_bytes(n_words)) + BYTES_PER_PAIR * pairs
+
+    def require_memory(
+        self, n_words: int, settings: ScanSettings, path: StorePath, execution: Execution
+    ) -> None:
+        """Refuse to count C where it does not fit the budget, or without one the machine.
+
+        Raises
+        ------
+        InputError
+            With both numbers and what to use instead.
+        """
+        counting = execution.concurrency * self.task_memory(n_words, settings)
+        needed = PROCESS_BYTES + matrix_bytes(n_words) + counting
+        budget, who = execution.memory, "--memory allows"
+        if budget is None:
+            budget, who = machine_memory(), "this machine has"
+        if budget is not None and needed > budget:
+            raise InputError(
+                f"{path}: --exact needs about {format_bytes(needed)} for {n_words:,} x {n_words:,} co-occurrences "
+                f"and {who} {format_bytes(budget)}; scan without --exact, which is enough for --rectify enn and palm"
+            )
+
+
+def matrix_bytes(n_words: int) -> int:
+    """Bytes of C."""
+    return 8 * n_words**2

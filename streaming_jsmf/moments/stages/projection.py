@@ -1,0 +1,68 @@
+"""Scan 2: C Q for the basis Q of the store, with which eigenpairs are twice as exact as after scan 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from streaming_jsmf.blocks.units import Partition
+from streaming_jsmf.config import ScanSettings
+from streaming_jsmf.jobs.ledger import Partial
+from streaming_jsmf.linalg.factor import apply_gram
+from streaming_jsmf.moments.partition import load_block
+from streaming_jsmf.moments.stages.base import BasisReduction, Store, SumStage, Variable
+from streaming_jsmf.timing import span
+
+
+@dataclass(frozen=True)
+class ProjectionReduction(BasisReduction):
+    """H'(H Q) of each partition, additive given Q."""
+
+    name: str = "projection"
+
+    def compute(self, partition: Partition) -> Partial:
+        """One pass over the partition's data."""
+        basis = self.read_basis()
+        with span("read"):
+            block = load_block(partition, self.n_words, self.settings.document_weights)
+        return Partial({"projection": apply_gram(block, basis)})
+
+    def fold(self, folded: Partial | None, partial: Partial) -> Partial:
+        """Add in float64."""
+        product = partial.arrays["projection"].astype(np.float64)
+        if folded is not None:
+            product += folded.arrays["projection"]
+        return Partial({"projection": product})
+
+
+class ProjectionStage(SumStage):
+    """Scan 2 of a store without the whole C."""
+
+    name = "projection"
+    variables: ClassVar = {
+        "projection": Variable(("word", "component"), "C times the basis, from scan 2", "C Q"),
+    }
+    remedy = "scan 2 is repeated"
+    inputs = ("basis",)
+
+    def wanted(self, settings: ScanSettings) -> bool:
+        """With two scans, unless the second counts the whole C."""
+        return settings.scans == 2 and not settings.exact
+
+    def reduction(self, store: Store) -> ProjectionReduction:
+        """Given the basis of the store."""
+        return ProjectionReduction.of(store)
+
+    def final(self, store: Store, folded: Iterator[Partial]) -> Partial:
+        """The sum divided by the total weight, and the diagonal taken off."""
+        (total,) = folded
+        product = total.arrays["projection"] / store.scalars("range")["total_weight"]
+        product -= store.read("diagonal")[:, None] * store.read("basis")
+        return Partial({"projection": product})
+
+    def task_memory(self, n_words: int, settings: ScanSettings) -> int:
+        """When folding a product in float32 and float64, and the sum."""
+        return 20 * n_words * min(settings.basis_width, n_words)

@@ -1,0 +1,182 @@
+"""The third moment as a stage: what STOD needs besides the basis, in one more pass, for any K and alpha0."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streaming_jsmf.blocks.units import Partition
+from streaming_jsmf.config import ScanSettings
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.jobs.ledger import Partial, add_scalars
+from streaming_jsmf.linalg.document_tensor import (
+    DOCUMENT_BLOCK,
+    SHORTEST_DOCUMENT,
+    BasisMoments,
+    Documents,
+    TensorSums,
+    basis_moments,
+    tensor_sums,
+    tensor_weights,
+)
+from streaming_jsmf.moments.partition import iter_shares
+from streaming_jsmf.moments.stages.base import (
+    BasisReduction,
+    Store,
+    SumStage,
+    Variable,
+)
+from streaming_jsmf.timing import span
+
+logger = logging.getLogger(__name__)
+
+#: Arrays of a result, as in ``TensorSums``; those with a row for each word and a column for each component lie in
+#: float32 until they are folded, like the products that they are sums of.
+ARRAYS = ("third", "triples", "pairs", "triple_counts", "pair_counts", "shares")
+WIDE_ARRAYS = ("triples", "pairs")
+SCALARS = ("n_documents", "total_weight")
+
+#: Options of ``scan`` that are not named like their setting.
+_OPTIONS = {"range_finder": "range"}
+
+
+@dataclass(frozen=True)
+class ThirdMomentReduction(BasisReduction):
+    """The sums of ``TensorSums`` in the basis of the store, additive given the basis."""
+
+    name: str = "third_moment"
+
+    def compute(self, partition: Partition) -> Partial:
+        """One pass over the partition's data, of which a row group at a time is in memory."""
+        sums = tensor_sums(self._documents(partition), self.read_basis())
+        arrays: dict[str, NDArray[Any]] = {name: getattr(sums, name) for name in ARRAYS}
+        arrays |= {name: arrays[name].astype(np.float32) for name in WIDE_ARRAYS}
+        return Partial(arrays, {name: getattr(sums, name) for name in SCALARS})
+
+    def _documents(self, partition: Partition) -> Iterator[Documents]:
+        for shares in iter_shares(partition, self.n_words):
+            weights = tensor_weights(shares.lengths, self.settings.document_weights)
+            yield Documents(shares.block, shares.lengths, weights)
+
+    def fold(self, folded: Partial | None, partial: Partial) -> Partial:
+        """Add in float64. The sums take the place of ``folded``, which are the largest arrays of the pass."""
+        if folded is None:
+            return Partial(
+                {name: a.astype(np.float64) for name, a in partial.arrays.items()}, partial.scalars
+            )
+        for name, values in partial.arrays.items():
+            total = folded.arrays[name]
+            total += values
+        return Partial(folded.arrays, add_scalars(folded, partial))
+
+
+class ThirdMomentStage(SumStage):
+    """One scan given the basis; it can come to a complete store later, and changes nothing else there."""
+
+    name = "third_moment"
+    variables: ClassVar = {
+        "word_mean": Variable(("word",), "mean of h / n over documents of three tokens or more", "M1"),
+        "pair_projection": Variable(
+            ("word", "component"), "as C Q, over documents of three tokens or more", "E2 Q"
+        ),
+        "third_moment": Variable(
+            ("triple",), "of the symmetric tensor the entries i <= j <= k in order", "E3(Q, Q, Q)"
+        ),
+    }
+    remedy = "the pass for the third moment is repeated"
+    inputs = ("basis",)
+    part_axes: ClassVar = {"third": ("triple",)}
+
+    def wanted(self, settings: ScanSettings) -> bool:
+        """Where it is asked for."""
+        return settings.third_moment
+
+    def reduction(self, store: Store) -> ThirdMomentReduction:
+        """Given the basis of the store."""
+        return ThirdMomentReduction.of(store)
+
+    def final(self, store: Store, folded: Iterator[Partial]) -> Partial:
+        """The moments in the basis, from the sums over all partitions.
+
+        All zero, with a warning, where no document is long enough: the store serves LR-JSMF all the same.
+        """
+        (total,) = folded
+        values: dict[str, Any] = {**total.arrays, **total.scalars}
+        sums = TensorSums(**values)
+        if sums.total_weight > 0:
+            with span("third moment"):
+                # The sums are overwritten.
+                found = basis_moments(sums, store.read("basis"), np.float32)
+        else:
+            logger.warning(
+                "%s: no document has %d tokens or more, so there is no third moment to infer topics from",
+                store.path,
+                SHORTEST_DOCUMENT,
+            )
+            found = BasisMoments(sums.shares, sums.pairs, sums.third)
+        names = ("word_mean", "pair_projection", "third_moment")
+        arrays = dict(zip(names, (found.word_mean, found.pair_projection, found.third), strict=True))
+        return Partial(arrays, total.scalars)
+
+    def task_memory(self, n_words: int, settings: ScanSettings) -> int:
+        """See ``tensor_memory``."""
+        return tensor_memory(n_words, min(settings.basis_width, n_words))
+
+
+def tensor_memory(n_words: int, width: int) -> int:
+    """Most bytes that the stage holds besides a row group: its sums, the basis, and the products of some documents.
+
+    Without their nonzeros sorted by word, 8 bytes for each of ``linalg.document_tensor.NONZERO_BLOCK``.
+    """
+    # Both sums in float64 and in float32, and the basis; the tensor in slabs and packed.
+    return 28 * n_words * width + 4 * width**3 + 16 * DOCUMENT_BLOCK * width
+
+
+@dataclass(frozen=True)
+class TensorMoments:
+    """What the tensor engine reads of a store: the basis (Q, N x m) and the moments in it."""
+
+    basis: NDArray[np.float64]
+    moments: BasisMoments
+
+
+def read_tensor_moments(store: Store) -> TensorMoments:
+    """Read the moments of a complete store.
+
+    Raises
+    ------
+    InputError
+        If it lacks the third moment: with the command that adds it. If no document has three tokens.
+    StoreError
+        If an array is damaged.
+    """
+    if not store.settings.third_moment:
+        raise InputError(
+            f"{store.path}: has no third moment, which --engine stod needs; add it with {adding_command(store)}"
+        )
+    if not store.scalars("third_moment")["total_weight"] > 0:
+        raise InputError(
+            f"{store.path}: no document has {SHORTEST_DOCUMENT} tokens or more, so there is no third moment; use "
+            "--engine lr-jsmf, or ingest longer documents"
+        )
+    arrays = (store.read(name) for name in ("word_mean", "pair_projection", "third_moment"))
+    return TensorMoments(store.read("basis"), BasisMoments(*arrays))
+
+
+def adding_command(store: Store) -> str:
+    """The command that adds the third moment to a store as it is."""
+    usual, given = ScanSettings().fields(), store.settings.fields()
+    options = [_option(name, value) for name, value in given.items() if value != usual.get(name)]
+    corpus = shlex.quote(store.manifest.paths[0])
+    return " ".join(["streaming-jsmf scan", corpus, shlex.quote(str(store.path)), *options, "--third-moment"])
+
+
+def _option(name: str, value: object) -> str:
+    option = f"--{_OPTIONS.get(name, name.replace('_', '-'))}"
+    return option if value is True else f"{option} {shlex.quote(str(value))}"

@@ -1,0 +1,207 @@
+"""What a pass over a corpus gathers for metrics: documents of selected words, rows of C, and a sketch of C."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from streaming_jsmf.blocks.csr import iter_blocks
+from streaming_jsmf.blocks.units import Partition
+from streaming_jsmf.config import DocumentWeights
+from streaming_jsmf.jobs.ledger import Partial, added
+from streaming_jsmf.linalg.factor import apply_gram
+from streaming_jsmf.linalg.probes import gaussian_probes
+from streaming_jsmf.linalg.weights import document_weights
+from streaming_jsmf.storage.arrays import ArrayDigest, read_array
+from streaming_jsmf.storage.paths import StorePath
+
+
+@dataclass(frozen=True)
+class WordSelection:
+    """Which words are counted, by their ids in a model.
+
+    Attributes
+    ----------
+    words
+        (P,) int64, sorted, distinct.
+    row_words
+        (R,) int64, sorted, distinct: words whose exact rows of C are gathered.
+    columns
+        (words of the corpus,) int64: id in the model, -1 for a word that it lacks.
+    n_words
+        N, words of the model.
+    """
+
+    words: NDArray[np.int64]
+    row_words: NDArray[np.int64]
+    columns: NDArray[np.int64]
+    n_words: int
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The arrays that tasks read, by name."""
+        return {"words": self.words, "row_words": self.row_words, "columns": self.columns}
+
+
+@dataclass(frozen=True)
+class SketchProbes:
+    """Standard normal probes G of the sketch C G, drawn where they are needed (``linalg.probes.gaussian_probes``)."""
+
+    width: int
+    seed: int
+    label: str
+
+    def draw(self, n_words: int) -> NDArray[np.float32]:
+        """G, (n_words, width)."""
+        return gaussian_probes(n_words, self.width, self.seed, self.label)
+
+
+class WordTally:
+    """Adds up counts of selected words, rows of C, its row sums and C G over blocks of documents.
+
+    Words that the model lacks are dropped first, then documents below two tokens: what is left is what the model's
+    own scan would have taken of the corpus.
+
+    Parameters
+    ----------
+    selection
+        Words to count.
+    scheme
+        Document weights of C.
+    probes
+        G, (N, s), float32.
+    """
+
+    def __init__(
+        self, selection: WordSelection, scheme: DocumentWeights, probes: NDArray[np.float32]
+    ) -> None:
+        self.selection, self.scheme, self.probes = selection, scheme, probes
+        self._all_known = bool((selection.columns >= 0).all())
+        self._places = _places(selection.words, selection.n_words)
+        self.pairs = np.zeros((selection.words.size, selection.words.size), dtype=np.int64)
+        self._row_places = _places(selection.row_words, selection.n_words)
+        self.rows = np.zeros((selection.row_words.size, selection.n_words))
+        self.products = np.zeros(probes.shape)
+        # Columns: w h / n, w h / (n (n - 1)).
+        self.sums = np.zeros((selection.n_words, 2))
+        self.n_documents, self.total_weight = 0, 0.0
+
+    def append(self, block: csr_array[Any]) -> None:
+        """Count the documents of a block (documents x words of the corpus, CSR); the block stays as it is."""
+        counts = self._known_words(block)
+        lengths = np.asarray(counts.sum(axis=1), dtype=np.float64).ravel()
+        weights = document_weights(lengths, self.scheme)
+        kept = weights > 0
+        self.n_documents += int(np.count_nonzero(kept))
+        self.total_weight += float(weights.sum())
+        self._append_pairs(counts, kept)
+        n = np.maximum(lengths, 2.0)
+        scale = weights / (n * (n - 1))
+        self._append_rows(counts, scale)
+        self._append_products(counts, scale)
+        self.sums += counts.T @ np.stack([weights / n, scale], axis=1)
+
+    def partial(self) -> Partial:
+        """The sums, without the division by ``total_weight``."""
+        scalars = {"n_documents": self.n_documents, "total_weight": self.total_weight}
+        sketch = self.products - self.sums[:, 1:] * self.probes
+        row_sum = np.ascontiguousarray(self.sums[:, 0])
+        arrays = {"pairs": self.pairs, "rows": self.rows, "sketch": sketch, "row_sum": row_sum}
+        return Partial(arrays, scalars)
+
+    def _known_words(self, block: csr_array[Any]) -> csr_array[Any]:
+        """The block in float64 over the words of the model."""
+        words = self.selection.columns[block.indices]
+        shape = (block.shape[0], self.selection.n_words)
+        whole = csr_array((block.data.astype(np.float64), words, block.indptr), shape=shape)
+        return whole if self._all_known else _entries(whole, words >= 0, words, shape[1])
+
+    def _append_pairs(self, counts: csr_array[Any], kept: NDArray[np.bool_]) -> None:
+        places = self._places[counts.indices]
+        chosen = (places >= 0) & np.repeat(kept, np.diff(counts.indptr))
+        present = _entries(counts, chosen, places, self.selection.words.size)
+        present.data = np.ones(present.nnz, dtype=np.int32)
+        self.pairs += (present.T @ present).toarray()
+
+    def _append_rows(self, counts: csr_array[Any], scale: NDArray[np.float64]) -> None:
+        """Add rows of sum s (h h' - diag h): LR-JSMF Eq. 1 before the division by the weights."""
+        places = self._row_places[counts.indices]
+        held = _entries(counts, places >= 0, places, self.rows.shape[0])
+        held.data *= np.repeat(scale, np.diff(held.indptr))
+        product = csr_array(held.T @ counts)
+        for row, (start, end) in enumerate(pairwise(product.indptr.tolist())):
+            self.rows[row, product.indices[start:end]] += product.data[start:end]
+        diagonal = np.asarray(held.sum(axis=0)).ravel()
+        self.rows[np.arange(self.rows.shape[0]), self.selection.row_words] -= diagonal
+
+    def _append_products(self, counts: csr_array[Any], scale: NDArray[np.float64]) -> None:
+        """Add H'(H G); the diagonal of Eq. 1 is taken off at the end."""
+        values = counts.data * np.repeat(np.sqrt(scale), np.diff(counts.indptr))
+        parts = (values.astype(np.float32), counts.indices, counts.indptr)
+        self.products += apply_gram(csr_array(parts, shape=counts.shape, copy=False), self.probes)
+
+
+def _places(ids: NDArray[np.int64], n_words: int) -> NDArray[np.int64]:
+    """Where each of the N words is among ``ids``; -1 where it is not."""
+    places = np.full(n_words, -1, dtype=np.int64)
+    places[ids] = np.arange(ids.size)
+    return places
+
+
+def _entries(
+    counts: csr_array[Any], chosen: NDArray[np.bool_], columns: NDArray[np.int64], width: int
+) -> csr_array[Any]:
+    """The chosen entries of a CSR matrix in new columns."""
+    before = np.concatenate([[0], np.cumsum(chosen)])
+    parts = (counts.data[chosen], columns[chosen], before[counts.indptr])
+    return csr_array(parts, shape=(counts.shape[0], width))
+
+
+@dataclass(frozen=True)
+class CountReduction:
+    """One pass: what ``WordTally`` gathers of each partition, added in manifest order.
+
+    Parameters
+    ----------
+    store
+        Where each worker reads the selection, see ``WordSelection.arrays``.
+    digests
+        That these arrays must have.
+    n_words
+        N, words of the model.
+    scheme
+        Document weights of C.
+    probes
+        Of the sketch.
+    remedy
+        The end of a message about damage.
+    """
+
+    store: StorePath
+    digests: Mapping[str, ArrayDigest]
+    n_words: int
+    scheme: DocumentWeights
+    probes: SketchProbes
+    remedy: str
+    name: str = "counts"
+
+    def compute(self, partition: Partition) -> Partial:
+        """One pass over the partition's data, a row group in memory at a time."""
+        arrays = {
+            name: read_array(self.store, name, expected, remedy=self.remedy)
+            for name, expected in self.digests.items()
+        }
+        selection = WordSelection(arrays["words"], arrays["row_words"], arrays["columns"], self.n_words)
+        tally = WordTally(selection, self.scheme, self.probes.draw(self.n_words))
+        for block in iter_blocks(partition.units, selection.columns.size):
+            tally.append(block)
+        return tally.partial()
+
+    def fold(self, folded: Partial | None, partial: Partial) -> Partial:
+        """Add: whole numbers exactly, the others in float64."""
+        return added(folded, partial)

@@ -1,0 +1,47 @@
+"""Ids that the words of a corpus have in a store that other words were merged into."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streaming_jsmf.moments.manifest import CorpusEntry, WordIds
+from streaming_jsmf.moments.remedy import repair_remedy
+from streaming_jsmf.moments.store import MomentsStore
+from streaming_jsmf.storage.arrays import ArrayDigest, digest, read_array, write_array
+from streaming_jsmf.storage.paths import StorePath
+
+
+def read_word_ids(store: MomentsStore, entry: CorpusEntry) -> NDArray[np.int64] | None:
+    """The id in the store of each word of a corpus; None: its own.
+
+    Raises
+    ------
+    StoreError
+        If the array is damaged.
+    """
+    described = entry.word_ids
+    if described is None:
+        return None
+    expected = ArrayDigest(described.sha256, (described.n_words,), "int64")
+    ids: NDArray[np.int64] = read_array(
+        store.path, described.name, expected, remedy=repair_remedy(store.path)
+    )
+    return ids
+
+
+def describe_word_ids(ids: NDArray[np.int64]) -> WordIds:
+    """What the manifest says of an array of ids; its values give it its name."""
+    sha256 = digest(ids).sha256
+    return WordIds(name=f"columns-{sha256[:16]}", sha256=sha256, n_words=len(ids))
+
+
+def write_word_ids(path: StorePath, arrays: Sequence[NDArray[np.int64] | None]) -> None:
+    """Write arrays for ``read_word_ids`` into the store at ``path``; None is of a corpus that needs none."""
+    for ids in arrays:
+        if ids is not None:
+            # Corpora have different numbers of words; xarray wants one length for each dimension.
+            name = describe_word_ids(ids).name
+            write_array(path, name, ids, [f"{name}-word"])

@@ -1,0 +1,164 @@
+"""The law that a simulated corpus is drawn from: its parameters, checked, and the topics drawn from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streaming_jsmf.corpus.manifest import Json
+from streaming_jsmf.errors import InputError
+
+DIRICHLET_MASS = 200.0  # sum of the topics' Dirichlet parameters where beta is not given
+ANCHOR_PROBABILITY = 0.01
+LONGEST_MEAN = 1_000_000
+MOST_WORDS = 2**31 - 1  # word ids are int32
+
+# Streams of random numbers under one seed: topics, anchors and batches never share one.
+TOPICS, ANCHORS, BATCHES = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Law:
+    """Parameters of latent Dirichlet allocation: small, picklable, and all that the documents depend on.
+
+    Parameters
+    ----------
+    n_words, n_topics
+        N and K.
+    mean_length
+        Mean of the Poisson law of document lengths.
+    alpha
+        K Dirichlet parameters of the topic shares of a document.
+    beta
+        Mean Dirichlet parameter of the topics; None: 200/N.
+    separable
+        Whether each topic has an anchor, a word of its own.
+    zipf
+        Exponent s with which the topics' parameters fall as 1 / rank^s; None: all are equal.
+    seed
+        Of all draws.
+
+    Raises
+    ------
+    InputError
+        For a parameter out of range.
+    """
+
+    n_words: int
+    n_topics: int
+    mean_length: float
+    alpha: tuple[float, ...]
+    beta: float | None
+    separable: bool
+    zipf: float | None
+    seed: int
+
+    def __post_init__(self) -> None:
+        fewest = self.n_topics + 1 if self.separable else 1
+        _require(
+            fewest <= self.n_words <= MOST_WORDS,
+            f"n_words is {self.n_words}; it must be at least 1, above n_topics when separable, below 2^31",
+        )
+        _require(
+            0 < self.mean_length <= LONGEST_MEAN,
+            f"mean_length is {self.mean_length}; it must be positive and at most a million",
+        )
+        _require(
+            self.beta is None or 0 < self.beta < np.inf,
+            f"beta is {self.beta}; it must be positive and finite",
+        )
+        _require(
+            self.zipf is None or 0 <= self.zipf < np.inf,
+            f"zipf is {self.zipf}; it must be finite and not negative",
+        )
+        _require(0 <= self.seed < 2**64, f"seed is {self.seed}; it must be in 0..2^64-1")
+
+    def settings(self) -> dict[str, Json]:
+        """The parameters as a flat table, for a manifest."""
+        return {
+            "simulated": "lda",
+            "n_topics": self.n_topics,
+            "mean_length": self.mean_length,
+            "alpha": " ".join(repr(value) for value in self.alpha),
+            "beta": self.beta,
+            "separable": self.separable,
+            "zipf": self.zipf,
+            "seed": self.seed,
+        }
+
+
+def make_law(
+    n_words: int,
+    n_topics: int,
+    mean_length: float,
+    alpha: float | Sequence[float] | None,
+    beta: float | None,
+    separable: bool,
+    zipf: float | None,
+    seed: int,
+) -> Law:
+    """The law for the arguments of ``truth.simulate_truth``.
+
+    Raises
+    ------
+    InputError
+        For sizes and parameters out of range.
+    """
+    prior = _prior(n_topics, alpha)
+    return Law(n_words, n_topics, float(mean_length), prior, beta, separable, zipf, seed)
+
+
+def topic_rows(law: Law) -> NDArray[np.float64]:
+    """(K, N) float64; p(word given topic), rows sum to 1. Memory: 8 N K bytes."""
+    ranks = np.arange(1, law.n_words + 1, dtype=np.float64)
+    weight = np.ones(law.n_words) if law.zipf is None else ranks**-law.zipf
+    mass = DIRICHLET_MASS if law.beta is None else law.beta * law.n_words
+    by_topic = generator(law.seed, TOPICS).standard_gamma(
+        weight * (mass / weight.sum()), size=(law.n_topics, law.n_words)
+    )
+    # With a tiny beta all gammas of a topic can round to 0; the smallest float keeps it a distribution.
+    by_topic += np.finfo(np.float64).tiny
+    if law.separable:
+        by_topic[:, anchor_words(law)] = 0
+    by_topic /= by_topic.sum(axis=1, keepdims=True)
+    if law.separable:
+        by_topic *= 1 - ANCHOR_PROBABILITY
+        by_topic[np.arange(law.n_topics), anchor_words(law)] = ANCHOR_PROBABILITY
+    return by_topic
+
+
+def anchor_words(law: Law) -> NDArray[np.int64]:
+    """(K,) int64; the word of each topic of a separable law that no other topic uses."""
+    drawn = generator(law.seed, ANCHORS).choice(law.n_words, size=law.n_topics, replace=False)
+    return np.sort(drawn)
+
+
+def generator(seed: int, stream: int) -> np.random.Generator:
+    """A counter-based generator of its own for each seed and stream."""
+    return np.random.Generator(np.random.Philox(key=np.array([seed, stream], np.uint64)))
+
+
+def word_names(n_words: int) -> list[str]:
+    """The N words: w0, w1, ... with leading zeros, so that their order is that of the ids."""
+    width = len(str(n_words - 1))
+    return [f"w{i:0{width}d}" for i in range(n_words)]
+
+
+def _prior(n_topics: int, alpha: float | Sequence[float] | None) -> tuple[float, ...]:
+    _require(n_topics >= 1, f"n_topics is {n_topics}; it must be at least 1")
+    given = np.asarray(1.0 / n_topics if alpha is None else alpha, dtype=np.float64)
+    if given.ndim > 1 or given.size not in (1, n_topics):
+        raise InputError(
+            f"alpha has {given.size} values; give one number or one for each of {n_topics} topics"
+        )
+    prior = np.broadcast_to(given, (n_topics,))
+    _require(bool((np.isfinite(prior) & (prior > 0)).all()), "alpha must be positive and finite")
+    return tuple(prior.tolist())
+
+
+def _require(holds: bool, message: str) -> None:
+    if not holds:
+        raise InputError(message)

@@ -1,0 +1,146 @@
+"""What every reader promises: units that can be read alone, batches of bags, and bad records that have a place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from numpy.typing import NDArray
+
+from streaming_jsmf.corpus.records import Counts
+from streaming_jsmf.errors import InputError
+
+OnBadRecord = Literal["fail", "quarantine"]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What one task reads. The cut depends on the files alone, not on workers.
+
+    Attributes
+    ----------
+    path
+        Local path or URL of the file.
+    start, stop
+        The part of it: row groups, bytes or rows, as the reader says; 0 and 0 for a whole file.
+    size
+        Bytes, about; for progress.
+    """
+
+    path: str
+    start: int = 0
+    stop: int = 0
+    size: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class SourceBatch:
+    """m documents as they come from a source.
+
+    Attributes
+    ----------
+    indptr
+        (m + 1,) int64, starts at 0.
+    codes
+        (nonzeros,) int32; places in ``dictionary``, or word ids of the source's vocabulary where that is None.
+        Each at most once in a document, in any order.
+    counts
+        (nonzeros,) int32 or float32; positive and finite.
+    rows
+        (m,) int64; the record's number within its unit, from 0, bad records counted too.
+    document_id
+        Arrow array of m int64 or strings without nulls; None where the source has no ids.
+    metadata
+        Further Arrow arrays of length m, by column name; the same names and types in all batches of a source.
+    dictionary
+        Arrow array of distinct strings, or None.
+    """
+
+    indptr: NDArray[Any]
+    codes: NDArray[Any]
+    counts: Counts
+    rows: NDArray[Any]
+    document_id: Any = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    dictionary: Any = None
+
+    @property
+    def n_documents(self) -> int:
+        """m."""
+        return len(self.rows)
+
+
+@dataclass(frozen=True)
+class BadRecord:
+    """A record left out: where it was, why, and what it held (None where it could not be read)."""
+
+    path: str
+    row: int | None
+    reason: str
+    record: bytes | None
+
+
+class BadRecords:
+    """What becomes of bad records: the first one ends the run, or all are kept aside.
+
+    Parameters
+    ----------
+    policy
+        "fail" or "quarantine".
+    unit
+        What is being read.
+    place
+        Gives the words for a row of the unit, such as "FILE, row group 2, row 7 from 0"; called on failure only.
+    """
+
+    def __init__(self, policy: OnBadRecord, unit: Unit, place: Callable[[Unit, int], str]) -> None:
+        self.policy = policy
+        self.records: list[BadRecord] = []
+        self._unit = unit
+        self._place = place
+
+    def refuse(self, row: int | None, reason: str, record: bytes | str | None = None) -> None:
+        """Take note of a bad record: ``row`` within the unit from 0, or None when it is the file as a whole.
+
+        Raises
+        ------
+        InputError
+            Under the policy "fail".
+        """
+        if self.policy == "fail":
+            where = self._unit.path if row is None else self._place(self._unit, row)
+            what = "file" if row is None else "record"
+            raise InputError(f"{where}: {reason}; mend the {what} or use --on-bad-record quarantine")
+        data = record.encode("utf-8", "surrogateescape") if isinstance(record, str) else record
+        self.records.append(BadRecord(self._unit.path, row, reason, data))
+
+
+class Source(Protocol):
+    """A reader with its settings: picklable, and the same batches from a unit every time it is read."""
+
+    @property
+    def reader(self) -> str:
+        """Its name in specs and on the command line."""
+
+    @property
+    def vocabulary(self) -> Sequence[str] | None:
+        """The words, where the source says them; None where they are found while reading."""
+
+    def units(self) -> Sequence[Unit]:
+        """All units, in the order of the corpus. Raises InputError if there is nothing to read."""
+
+    def first_row(self, unit: Unit) -> int:
+        """Number, within its file and from 0, of the unit's first record. May read; called for messages only."""
+
+    def place(self, unit: Unit, row: int) -> str:
+        """Where a record of a unit is, for messages."""
+
+    def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
+        """Stream the documents of a unit in bounded memory; bad records go to ``bad``.
+
+        Raises
+        ------
+        InputError
+            For what cannot be read at all, and under "fail" for the first bad record.
+        """

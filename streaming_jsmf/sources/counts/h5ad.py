@@ -1,0 +1,253 @@
+"""Cells by genes: AnnData files (.h5ad), read in slices of rows. Needs the optional package anndata."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from streaming_jsmf.errors import InputError, first_line
+from streaming_jsmf.sources import limits
+from streaming_jsmf.sources.base import BadRecords, SourceBatch, Unit
+from streaming_jsmf.sources.counts.matrix_rows import Rows, bags_of_rows, row_cuts, row_place, row_units
+from streaming_jsmf.sources.counts.word_lists import CountFiles, whole_file
+from streaming_jsmf.sources.streams import UnreadableError, open_raw
+from streaming_jsmf.storage.paths import is_url
+from streaming_jsmf.validation import Strict
+
+
+class H5adOptions(Strict):
+    """Keys of the reader.
+
+    Attributes
+    ----------
+    layer
+        Name of the layer that holds the counts; X when not given.
+    metadata
+        Columns of ``obs`` to keep; categories become strings.
+    """
+
+    layer: str | None = None
+    metadata: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class H5adSource(CountFiles):
+    """AnnData files with counts in X or a layer, CSR or dense; genes are the words and cells the documents.
+
+    ``document_id`` is the name of the cell. A cell with a bad count is put aside as a whole. Units are rows, read
+    once and in slices; of ``obs`` only the columns asked for are read.
+
+    Attributes
+    ----------
+    files
+        Absolute local paths or URLs; all with the same genes.
+    options
+        The keys.
+    """
+
+    reader: ClassVar[str] = "h5ad"
+    options: H5adOptions = field(default_factory=H5adOptions)
+
+    def words_of(self, path: str) -> tuple[str, ...]:
+        """Names of the genes of one file. Reads the index of ``var``.
+
+        Raises
+        ------
+        InputError
+            If the file cannot be read, or a name is empty or there twice.
+        """
+        try:
+            with _open_cells(path, self.options) as cells:
+                names = tuple(cells.names("var", 0, None).to_pylist())
+        except UnreadableError as error:
+            raise InputError(f"{path}: {error}") from error
+        name, times = Counter(names).most_common(1)[0] if names else ("", 1)
+        if times > 1:
+            raise InputError(
+                f"{path} has the gene {name!r} {times} times; call adata.var_names_make_unique() and write it again"
+            )
+        if not all(names) or not names:
+            raise InputError(
+                f"{path} has no genes, or one without a name; set adata.var_names and write it again"
+            )
+        return names
+
+    def units(self) -> list[Unit]:
+        """Rows of each file. Reads ``indptr``: 16 bytes a cell.
+
+        Raises
+        ------
+        InputError
+            For a missing or damaged file, a matrix that is not in rows, a missing layer or column, and files that
+            differ in their genes.
+        """
+        whole = [whole_file(path) for path in self.files]
+        _ = self.vocabulary
+        units = []
+        for path, unit in zip(self.files, whole, strict=True):
+            try:
+                with _open_cells(path, self.options) as cells:
+                    units += row_units(path, cells.indptr(0, cells.n_cells))
+            except UnreadableError:
+                units.append(unit)  # reading it tells
+        return units
+
+    def place(self, unit: Unit, row: int) -> str:
+        """File and row, from 0, of a cell."""
+        return row_place(unit, row)
+
+    def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
+        """Stream the cells of a unit. Memory: a slice of the matrix, and the names and columns of the unit.
+
+        Raises
+        ------
+        InputError
+            If the file is no AnnData file in rows, and under "fail" for the first bad cell.
+        """
+        try:
+            with _open_cells(unit.path, self.options) as cells:
+                stop = unit.stop or cells.n_cells
+                identity = cells.names("obs", unit.start, stop)
+                metadata = {name: cells.column(name, unit.start, stop) for name in self.options.metadata}
+                for rows in cells.rows(unit.start, stop):
+                    batch = bags_of_rows(rows, cells.n_genes, bad)
+                    if not batch.n_documents:
+                        continue
+                    kept = pa.array(batch.rows)
+                    columns = {name: column.take(kept) for name, column in metadata.items()}
+                    yield replace(batch, document_id=identity.take(kept), metadata=columns)
+        except UnreadableError as error:
+            bad.refuse(None, str(error))
+
+
+@contextmanager
+def _open_cells(path: str, options: H5adOptions) -> Iterator[_Cells]:
+    """The matrix and tables of a file. Raises UnreadableError, also while the caller reads."""
+    try:
+        # Not at the top: only those who read such files need it.
+        sparse_dataset = import_module("anndata.io").sparse_dataset
+        hdf5 = import_module("h5py")
+    except ImportError as error:
+        raise InputError("reading .h5ad needs anndata; pip install 'streaming-jsmf[anndata]'") from error
+    try:
+        with ExitStack() as stack:
+            source = stack.enter_context(open_raw(path)) if is_url(path) else path
+            file = stack.enter_context(hdf5.File(source, "r"))
+            yield _Cells(path, file, options, _Packages(sparse_dataset, hdf5.check_string_dtype))
+    except FileNotFoundError as error:
+        raise InputError(f"{path} cannot be read ({first_line(error)}); check the path") from error
+    except (OSError, RuntimeError, KeyError, UnicodeDecodeError) as error:
+        raise UnreadableError(
+            f"it cannot be read as HDF5 ({first_line(error)}); it is truncated or damaged: fetch it again"
+        ) from error
+
+
+@dataclass(frozen=True)
+class _Packages:
+    """Functions of anndata and h5py."""
+
+    sparse_dataset: Any
+    check_string_dtype: Any
+
+
+class _Cells:
+    """An open AnnData file. The matrix stays on disk; anndata gives slices of it."""
+
+    def __init__(self, path: str, file: Any, options: H5adOptions, packages: _Packages) -> None:
+        self._path, self._file, self._packages = path, file, packages
+        name = "X" if options.layer is None else f"layers/{options.layer}"
+        if name not in file:
+            layers = ", ".join(file["layers"]) if "layers" in file else ""
+            raise InputError(
+                f"{path} has no {name}; set the option layer to one of its layers ({layers or 'none'})"
+            )
+        for column in options.metadata:
+            if "obs" not in file or column not in file["obs"]:
+                raise InputError(f"{path} has no column {column!r} in obs; see adata.obs.columns")
+        self._stored = file[name]
+        self._dense = not hasattr(self._stored, "keys")
+        self._matrix = self._stored if self._dense else self._sparse(name)
+        values = self._stored if self._dense else self._stored["data"]
+        if len(self._matrix.shape) != 2 or values.dtype.kind not in "iubf":
+            raise InputError(f"{path} has {name} of type {values.dtype}; it must be a matrix of numbers")
+        self._n_values = values.size
+        self.n_cells, self.n_genes = (int(size) for size in self._matrix.shape)
+
+    def _sparse(self, name: str) -> Any:
+        kind = str(self._stored.attrs.get("encoding-type", "of an unknown kind"))
+        if kind != "csr_matrix":
+            where = "adata.X" if name == "X" else f"adata.layers[{name.removeprefix('layers/')!r}]"
+            raise InputError(
+                f"{self._path} has {name} as {kind}, which cannot be read by cells; write it again with "
+                f"{where} = {where}.tocsr()"
+            )
+        return self._packages.sparse_dataset(self._stored)
+
+    def indptr(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Where rows start..stop-1 begin among the values, and where the last one ends."""
+        if self._dense:
+            return np.arange(start, stop + 1, dtype=np.int64) * self.n_genes
+        ends = np.asarray(self._stored["indptr"][start : stop + 1]).astype(np.int64)
+        if (
+            len(ends) != stop - start + 1
+            or ends[0] < 0
+            or ends[-1] > self._n_values
+            or (np.diff(ends) < 0).any()
+        ):
+            raise UnreadableError("its indptr falls or leaves the matrix; write the file again")
+        return ends
+
+    def rows(self, start: int, stop: int) -> Iterator[Rows]:
+        """Cells start..stop-1 in slices of about ``BATCH_VALUES`` values, zeros of a dense matrix counted in."""
+        for a, b in pairwise(row_cuts(self.indptr(start, stop), limits.BATCH_VALUES)):
+            part = self._matrix[start + a : start + b]
+            if self._dense:
+                filled = part != 0
+                ends = np.concatenate([[0], np.cumsum(filled.sum(axis=1))])
+                yield Rows(a, ends, np.nonzero(filled)[1], part[filled])
+            else:
+                yield Rows(a, part.indptr, part.indices, part.data)
+
+    def names(self, table: str, start: int, stop: int | None) -> Any:
+        """Arrow strings: the index of ``obs`` or ``var``, from ``start`` to before ``stop``."""
+        index = str(self._table(table).attrs["_index"])
+        names = self._values(self._table(table)[index], table, start, stop).cast(pa.string())
+        if names.null_count:
+            raise InputError(f"{self._path} has a name in the index of {table} that is null; set it")
+        return names
+
+    def column(self, name: str, start: int, stop: int) -> Any:
+        """An Arrow array: a column of ``obs`` from ``start`` to before ``stop``."""
+        return self._values(self._table("obs")[name], f"obs column {name!r}", start, stop)
+
+    def _table(self, name: str) -> Any:
+        if name not in self._file or "_index" not in self._file[name].attrs:
+            raise InputError(f"{self._path} has no table {name}; read it with anndata and write it again")
+        return self._file[name]
+
+    def _values(self, element: Any, name: str, start: int, stop: int | None) -> Any:
+        if not hasattr(element, "keys"):
+            if self._packages.check_string_dtype(element.dtype) is not None:
+                return pa.array(element.asstr()[start:stop], pa.string())
+            if element.dtype.kind in "biuf":
+                return pa.array(element[start:stop])
+        elif "codes" in element:
+            codes = element["codes"][start:stop]
+            categories = self._values(element["categories"], name, 0, None).cast(pa.string())
+            return categories.take(pa.array(codes, mask=codes < 0))
+        elif "mask" in element:
+            values = self._values(element["values"], name, start, stop)
+            return pc.if_else(pa.array(element["mask"][start:stop]), pa.scalar(None, values.type), values)
+        raise InputError(
+            f"{self._path} has values in {name} that cannot be read; make them numbers or strings"
+        )

@@ -1,0 +1,7 @@
+"""Local files and objects behind URLs: one way to name, open, list, read and write them.
+
+``paths`` has the functions for both, and is where to start reading: what is named by a string and what by a
+``StorePath``, and how a write is there whole or not at all. ``objects`` knows what object stores lack (directories,
+renames) and what takes its place. ``arrays`` has Zarr arrays with a digest each, ``provenance`` the versions behind
+them. Nothing here knows what the files mean. Imports ``errors`` alone of this package.
+"""

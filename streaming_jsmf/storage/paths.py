@@ -1,0 +1,346 @@
+"""Local files and objects behind URLs: how they are named, opened, listed, read and written.
+
+What is read only, a source or a corpus, is named by a string (``normalise``): an absolute local path or any URL that
+fsspec knows, also a chain such as ``zip://a.csv::b.zip``; so it stands in manifests, messages and tasks. A store, which
+is written, too, is a ``StorePath`` (``store_path``), which knows ``/``. All that reads takes both.
+
+A reader of a store sees all of a write or nothing, and what does not answer is an error. Of a source it is not there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedIOBase
+from pathlib import Path
+from typing import Any, TypeAlias
+from urllib.parse import unquote
+
+from upath import UPath
+
+from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.storage import objects as object_store
+
+#: How a user names a file or directory: a local path, or a URL as a string.
+AnyPath: TypeAlias = str | os.PathLike[str]
+
+#: Where a store is: a local directory, or what a URL stands for. One that is not a ``Path`` has no directories and
+#: no rename; its files go through the functions here.
+StorePath: TypeAlias = Path | UPath
+
+_LOCAL_SCHEMES = ("file://", "local://")
+
+
+def is_url(path: AnyPath | UPath) -> bool:
+    """Whether ``path`` is reached through fsspec rather than on the local disk."""
+    text = str(path)
+    return "://" in text and not text.startswith(_LOCAL_SCHEMES)
+
+
+def normalise(path: AnyPath) -> str:
+    """An absolute local path, or the URL without its last slash.
+
+    Absolute, so that a task on another process or with another working directory opens the same file.
+    """
+    text = _without_scheme(os.fspath(path))
+    return text.rstrip("/") if is_url(text) else str(Path(text).expanduser().absolute())
+
+
+def join(root: str, name: str) -> str:
+    """Path of ``name`` (posix, relative) under ``root``, a path made by ``normalise``."""
+    return f"{root}/{name}" if is_url(root) else str(Path(root) / name)
+
+
+def store_path(path: AnyPath | UPath, what: str = "a store") -> StorePath:
+    """Where a user's path or URL of a store points to. A URL is asked once whether it answers.
+
+    Raises
+    ------
+    InputError
+        If it is a URL that cannot be opened or does not answer, or names no more than a bucket.
+    """
+    if isinstance(path, Path):
+        return path
+    text = str(path)
+    if is_url(text):
+        return object_store.open_url(path if isinstance(path, UPath) else text.rstrip("/"), what)
+    if text.startswith("file:") and not text.startswith(_LOCAL_SCHEMES):
+        raise InputError(f"{text}: {what} must be a path or a URL; write file:///...")
+    return Path(_without_scheme(text))
+
+
+def local_path(path: AnyPath | UPath, what: str) -> Path:
+    """As ``store_path``, for what cannot be behind a URL.
+
+    Raises
+    ------
+    InputError
+        If it is a URL.
+    """
+    if is_url(path):
+        raise InputError(f"{path}: {what} must be a local directory; give a path without a scheme")
+    local = store_path(path, what)
+    assert isinstance(local, Path), "no URL"
+    return local
+
+
+def _without_scheme(text: str) -> str:
+    for scheme in _LOCAL_SCHEMES:
+        if text.startswith(scheme):
+            return unquote(text.removeprefix(scheme))
+    return text
+
+
+def _on_disk(path: AnyPath | UPath) -> Path | None:
+    """The local path; None for what is behind a URL."""
+    if isinstance(path, Path):
+        return path
+    return None if is_url(path) else Path(_without_scheme(str(path)))
+
+
+@contextmanager
+def open_file(path: AnyPath | UPath) -> Iterator[BufferedIOBase]:
+    """A binary stream on a local file, without Python code in between, or on what a URL stands for.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is none; other errors of reading as the system or the package of the URL raises them.
+    InputError
+        If the scheme of a URL is unknown or its package missing.
+    """
+    local = _on_disk(path)
+    if local is not None:
+        with local.open("rb") as stream:
+            yield stream
+    else:
+        fs, inner = object_store.file_system(path)
+        with fs.open(inner, "rb") as stream:
+            yield stream
+
+
+def read_bytes(path: AnyPath | UPath) -> bytes:
+    """The whole of a file; errors as ``read_text``."""
+    local = _on_disk(path)
+    return local.read_bytes() if local is not None else object_store.get(path)
+
+
+def read_text(path: AnyPath | UPath) -> str:
+    """The whole of a small file, as UTF-8.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is none.
+    StoreError
+        If the object store fails.
+    """
+    return read_bytes(path).decode()
+
+
+def sha256_of(path: AnyPath) -> str:
+    """Hex SHA-256 of a file; reads it once, in pieces."""
+    with open_file(path) as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def exists(path: AnyPath) -> bool:
+    """Whether there is a file or a directory at ``path``."""
+    local = _on_disk(path)
+    if local is not None:
+        return local.exists()
+    fs, inner = object_store.file_system(path)
+    return bool(fs.exists(inner))
+
+
+def is_file(path: AnyPath) -> bool:
+    """Whether ``path`` is a file."""
+    local = _on_disk(path)
+    if local is not None:
+        return local.is_file()
+    fs, inner = object_store.file_system(path)
+    return bool(fs.isfile(inner))
+
+
+def file_size(path: AnyPath) -> int:
+    """Bytes of the file.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is none.
+    """
+    local = _on_disk(path)
+    if local is not None:
+        return local.stat().st_size
+    fs, inner = object_store.file_system(path)
+    return int(fs.info(inner)["size"])
+
+
+def file_names(directory: AnyPath) -> list[str]:
+    """Sorted names of the files right in a directory; empty when there is no such directory."""
+    folder = _on_disk(directory)
+    if folder is not None:
+        return sorted(p.name for p in folder.iterdir() if p.is_file()) if folder.is_dir() else []
+    fs, inner = object_store.file_system(directory)
+    if not fs.isdir(inner):
+        return []
+    fs.invalidate_cache(inner)  # a cached listing would hide shards written since
+    entries = fs.ls(inner, detail=True)
+    return sorted(e["name"].rstrip("/").rsplit("/", 1)[-1] for e in entries if e["type"] == "file")
+
+
+def fsync_directory(path: Path) -> None:
+    """Make a rename inside ``path`` survive a crash of the machine (POSIX only; elsewhere a no-op)."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def fsync_file(path: Path) -> None:
+    """Make what another library has written survive a crash of the machine."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def write_json(path: StorePath, value: Any) -> None:
+    """Write ``value`` to ``path`` in one step, see ``write_bytes``."""
+    write_bytes(path, json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False).encode())
+
+
+def write_bytes(path: StorePath, data: bytes) -> None:
+    """Write a file in one step: beside, fsync, rename; behind a URL one write of an object.
+
+    What lies at ``path`` is replaced, and stays as it was on an error.
+    """
+    if not isinstance(path, Path):
+        object_store.put(path, data)
+        return
+    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        with beside.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    fsync_directory(path.parent)
+
+
+def node_exists(path: StorePath) -> bool:
+    """Whether a Zarr group or array is at ``path``; ``StoreError`` if an object store does not answer."""
+    node = path / object_store.ROOT
+    return node.exists() if isinstance(node, Path) else object_store.has(node)
+
+
+def is_free(path: StorePath) -> bool:
+    """Whether a store can be made at ``path``: nothing is there, or leftovers of ours in an object store."""
+    if isinstance(path, Path):
+        return not path.exists()
+    return not object_store.found(path) or object_store.is_leftover(path)
+
+
+def make_directory(path: StorePath) -> None:
+    """Make a directory that survives a crash of the machine; behind a URL there are none."""
+    if isinstance(path, Path):
+        path.mkdir(parents=True, exist_ok=True)
+        fsync_directory(path.parent)
+
+
+def child_names(path: StorePath, prefix: str = "") -> list[str]:
+    """Names right below ``path`` that begin with ``prefix``; behind a URL one listing, never a cached one."""
+    if isinstance(path, Path):
+        return [child.name for child in path.glob(f"{prefix}*")]
+    return [name for name in object_store.child_names(path) if name.startswith(prefix)]
+
+
+def group_names(path: StorePath, prefix: str = "") -> list[str]:
+    """Names right below ``path`` that begin with ``prefix`` and hold a ``zarr.json``; listed as ``child_names``."""
+    if isinstance(path, Path):
+        return [found.parent.name for found in path.glob(f"{prefix}*/zarr.json")]
+    names = (name.split("/") for name in object_store.names_below(path))
+    return [parts[0] for parts in names if parts[1:] == ["zarr.json"] and parts[0].startswith(prefix)]
+
+
+def remove_file(path: StorePath) -> None:
+    """Delete a file, if it is there."""
+    if isinstance(path, Path):
+        path.unlink(missing_ok=True)
+    else:
+        object_store.delete(path)
+
+
+def remove_tree(path: StorePath, *, ignore_errors: bool = False) -> None:
+    """Delete a directory, or all objects of this prefix, with all below; what cannot be deleted may be left."""
+    if isinstance(path, Path):
+        shutil.rmtree(path, ignore_errors=ignore_errors)
+        return
+    try:
+        object_store.delete_tree(path)
+    except StoreError:
+        if not ignore_errors:
+            raise
+
+
+def remove_store(path: StorePath) -> None:
+    """Delete a store; one in an object store first ceases to be one, then the leftovers go."""
+    if isinstance(path, Path):
+        shutil.rmtree(path)
+    else:
+        object_store.delete_store(path)
+
+
+@contextmanager
+def directory_written_beside(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
+    """Yield an empty directory beside ``target`` that takes its place when the block ends well.
+
+    On an error the directory is removed and ``target`` stays as it was. With ``overwrite`` an existing
+    target goes only after the new one is complete.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    beside = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+    beside.mkdir()
+    try:
+        yield beside
+        if overwrite and target.exists():
+            old = target.with_name(f".{target.name}.{uuid.uuid4().hex}.old")
+            target.rename(old)
+            beside.rename(target)
+            shutil.rmtree(old)
+        else:
+            beside.rename(target)
+        fsync_directory(target.parent)
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
+
+
+@contextmanager
+def store_written(target: StorePath, *, overwrite: bool = False) -> Iterator[StorePath]:
+    """Yield where to write a new store: it is at ``target``, whole, when the block has ended well.
+
+    The block writes the ``zarr.json`` of the root last. A local store is written as ``directory_written_beside``; one
+    behind a URL in its own place, where nothing is a store before it has a root (``object_store.written_in_place``).
+
+    Raises
+    ------
+    InputError
+        If the bucket is not there.
+    """
+    if isinstance(target, Path):
+        with directory_written_beside(target, overwrite=overwrite) as beside:
+            yield beside
+    else:
+        with object_store.written_in_place(target, overwrite=overwrite) as place:
+            yield place

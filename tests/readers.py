@@ -1,0 +1,553 @@
+"""The same documents in every format that ``ingest`` reads: one row a format, and how they are packed."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import tarfile
+import tempfile
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import scipy.sparse as sp
+
+WORDS = (*(f"word{i:02d}" for i in range(20)), "naïve", "हिन्दी", "spoilt")
+#: The document that holds the word "spoilt", once: what a format makes bad when it is asked to.
+BAD = 5
+#: Bytes that are no UTF-8, as many as "spoilt" has, so that no length in a file changes.
+NOT_UTF8 = b"\xff" * len("spoilt")
+
+#: Documents that a test may ask for.
+MOST = 3000
+
+PLAIN = ("",)
+PACKED = ("", ".gz", ".bz2", ".xz", ".zst")
+
+
+@dataclass(frozen=True)
+class Document:
+    """Number from 0, and words in order; the last document repeats the first."""
+
+    number: int
+    words: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return f"d{self.number:02d}"
+
+    @property
+    def year(self) -> int:
+        return 1990 + self.number % 3
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return dict(Counter(self.words))
+
+
+def documents(n: int = 24) -> list[Document]:
+    """Made by arithmetic, so that they are the same with any library."""
+    made = []
+    for i in range(n):
+        words = [WORDS[(3 + 7 * i * j + j * j + i) % 22] for j in range(5 + i % 7)]
+        words[2:2] = ["spoilt"] * (i == BAD)
+        made.append(Document(i, tuple(words)))
+    made[-1] = Document(n - 1, made[0].words)
+    return made
+
+
+def pack(data: bytes, codec: str) -> bytes:
+    """Compressed as a suffix says; the same bytes every time."""
+    if codec == ".zst":
+        sink = pa.BufferOutputStream()
+        with pa.CompressedOutputStream(sink, "zstd") as stream:
+            stream.write(data)
+        return bytes(sink.getvalue())
+    return {
+        "": lambda: data,
+        ".gz": lambda: gzip.compress(data, mtime=0),
+        ".bz2": lambda: bz2.compress(data, 1),
+        ".xz": lambda: lzma.compress(data),
+    }[codec]()
+
+
+Content = Callable[[Sequence[Document], bool], bytes]
+
+
+@dataclass(frozen=True)
+class Format:
+    """A kind of file and the reader for it.
+
+    Attributes
+    ----------
+    file
+        Name of the file, before the suffix of a codec; with a slash at its end a folder (see ``members``).
+    content
+        The bytes of documents; with True, those of document ``BAD`` are bad at the word "spoilt".
+    place, reason
+        What is said about the bad one after the file's name (for a folder, after its own).
+    beside
+        Word lists and the like.
+    codecs
+        That the registry takes for files of this kind.
+    id_of
+        What becomes the document's id; the number of its row or line, where the format has no ids.
+    by_entry
+        Whether the quarantine takes the one count, and not the document.
+    has_metadata
+        Whether the year of a document becomes a column of the corpus.
+    takes_folder
+        Whether the reader is given the folder of the file, with what lies beside it.
+    has_end
+        Whether a file that is cut can be told from a whole one, without any codec.
+    """
+
+    name: str
+    reader: str
+    file: str
+    content: Content
+    place: str
+    reason: str
+    options: tuple[str, ...] = ()
+    beside: Mapping[str, bytes] = field(default_factory=dict)
+    codecs: tuple[str, ...] = PLAIN
+    id_of: Callable[[Document], Any] = lambda document: document.name
+    by_entry: bool = False
+    has_metadata: bool = False
+    takes_folder: bool = False
+    has_end: bool = False
+
+    def write(self, folder: Path, docs: Sequence[Document], codec: str = "", *, bad: bool = False) -> Path:
+        """Write the documents into a new folder; returns what is to be read."""
+        if self.file.endswith("/"):
+            return _write_folder(folder / self.file, docs, bad)
+        return self.put(folder, pack(self.content(docs, bad), codec), codec)
+
+    def put(self, folder: Path, data: bytes, codec: str = "") -> Path:
+        """Write given bytes as the file, with what belongs beside it."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in self.beside.items():
+            (folder / name).write_bytes(content)
+        path = folder / f"{self.file}{codec}"
+        path.write_bytes(data)
+        return folder if self.takes_folder else path
+
+    def file_at(self, source: Path) -> Path:
+        """The file of a source that ``write`` or ``put`` has returned."""
+        return source / self.file if self.takes_folder else source
+
+    def arguments(self) -> list[str]:
+        return ["--reader", self.reader, *(part for option in self.options for part in ("--read", option))]
+
+
+def _parquet(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    # Not packed and not coded, so that the bytes of a word stand in the file.
+    pq.write_table(table, sink, row_group_size=10, compression="NONE", use_dictionary=False)
+    return sink.getvalue()
+
+
+def _spoil(data: bytes, bad: bool) -> bytes:
+    return data.replace(b"spoilt", NOT_UTF8) if bad else data
+
+
+def _text(document: Document) -> str:
+    return " ".join(document.words)
+
+
+def _text_parquet(docs: Sequence[Document], bad: bool) -> bytes:
+    columns = {
+        "text": [_text(d) for d in docs],
+        "id": [d.name for d in docs],
+        "year": pa.array([d.year for d in docs], pa.int16()),
+    }
+    return _spoil(_parquet(pa.table(columns)), bad)
+
+
+def _json_lines(docs: Sequence[Document], bad: bool) -> bytes:
+    records = [{"id": d.name, "text": _text(d), "year": d.year} for d in docs]
+    return _spoil("".join(json.dumps(r, ensure_ascii=False) + "\n" for r in records).encode(), bad)
+
+
+def _table_of_texts(delimiter: str) -> Content:
+    def content(docs: Sequence[Document], bad: bool) -> bytes:
+        rows = [("id", "text", "year"), *((d.name, f'"{_text(d)}"', str(d.year)) for d in docs)]
+        return _spoil("".join(delimiter.join(row) + "\n" for row in rows).encode(), bad)
+
+    return content
+
+
+def _members(docs: Sequence[Document], bad: bool) -> dict[str, bytes]:
+    return {f"{d.year}/{d.name}.txt": _spoil(_text(d).encode(), bad) for d in docs}
+
+
+def _write_folder(folder: Path, docs: Sequence[Document], bad: bool) -> Path:
+    for name, data in _members(docs, bad).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    return folder
+
+
+def _folder(_docs: Sequence[Document], _bad: bool) -> bytes:
+    raise AssertionError("a folder has no bytes of its own")
+
+
+def _tar(docs: Sequence[Document], bad: bool) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        for name, data in _members(docs, bad).items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    return stream.getvalue()
+
+
+def _zip(docs: Sequence[Document], bad: bool) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in _members(docs, bad).items():
+            archive.writestr(zipfile.ZipInfo(name), data)
+    return stream.getvalue()
+
+
+def _entries(docs: Sequence[Document], bad: bool) -> list[tuple[int, int, bytes]]:
+    """Document and word from 1 and count, with bytes that are no number for the bad one."""
+    return [
+        (row, 1 + WORDS.index(word), NOT_UTF8 if bad and word == "spoilt" else str(count).encode())
+        for row, document in enumerate(docs, 1)
+        for word, count in document.counts.items()
+    ]
+
+
+def _docword(docs: Sequence[Document], bad: bool) -> bytes:
+    entries = _entries(docs, bad)
+    head = b"%d\n%d\n%d\n" % (len(docs), len(WORDS), len(entries))
+    return head + b"".join(b"%d %d %s\n" % entry for entry in entries)
+
+
+def _matrix_market(docs: Sequence[Document], bad: bool) -> bytes:
+    entries = _entries(docs, bad)
+    head = b"%%%%MatrixMarket matrix coordinate integer general\n%d %d %d\n"
+    return head % (len(docs), len(WORDS), len(entries)) + b"".join(b"%d %d %s\n" % e for e in entries)
+
+
+def _matrix(docs: Sequence[Document], bad: bool) -> sp.csr_matrix:
+    dense = np.zeros((len(docs), len(WORDS)), np.int32)
+    for row, document in enumerate(docs):
+        for word, count in document.counts.items():
+            dense[row, WORDS.index(word)] = -1 if bad and word == "spoilt" else count
+    return sp.csr_matrix(dense)
+
+
+def _npz(docs: Sequence[Document], bad: bool) -> bytes:
+    stream = io.BytesIO()
+    sp.save_npz(stream, _matrix(docs, bad))
+    return stream.getvalue()
+
+
+def _h5ad(docs: Sequence[Document], bad: bool) -> bytes:
+    import anndata
+    import pandas as pd
+
+    data = anndata.AnnData(
+        _matrix(docs, bad),
+        obs=pd.DataFrame({"year": [d.year for d in docs]}, index=[d.name for d in docs]),
+        var=pd.DataFrame(index=list(WORDS)),
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        data.write_h5ad(Path(folder) / "x.h5ad")
+        return (Path(folder) / "x.h5ad").read_bytes()
+
+
+def _bags_parquet(docs: Sequence[Document], bad: bool) -> bytes:
+    matrix = _matrix(docs, bad)
+    rows = [matrix[i] for i in range(len(docs))]
+    columns = {
+        "ids": pa.array([row.indices.tolist() for row in rows], pa.list_(pa.int32())),
+        "counts": pa.array([row.data.tolist() for row in rows], pa.list_(pa.int32())),
+        "doc_id": [d.name for d in docs],
+        "year": pa.array([d.year for d in docs], pa.int16()),
+    }
+    return _parquet(pa.table(columns))
+
+
+def _basket_lines(docs: Sequence[Document], bad: bool) -> bytes:
+    return _spoil("".join(_text(d) + "\n" for d in docs).encode(), bad)
+
+
+def _basket_parquet(docs: Sequence[Document], bad: bool) -> bytes:
+    return _spoil(_parquet(pa.table({"items": [list(d.words) for d in docs]})), bad)
+
+
+def _scattered(docs: Sequence[Document]) -> list[tuple[Document, str, int]]:
+    """(document, word, count) in an order where documents do not come together."""
+    rows = [(d, word, count) for d in docs for word, count in d.counts.items()]
+    return rows[::3] + rows[1::3] + rows[2::3]
+
+
+#: Row of the word "spoilt" among the scattered ones, from 0.
+_AT = [word for _, word, _ in _scattered(documents())].index("spoilt")
+
+
+def _triples_csv(docs: Sequence[Document], bad: bool) -> bytes:
+    rows = ["document,word,count", *(f"{d.name},{word},{count}" for d, word, count in _scattered(docs))]
+    return _spoil("".join(row + "\n" for row in rows).encode(), bad)
+
+
+def _triples_parquet(docs: Sequence[Document], bad: bool) -> bytes:
+    found, words, counts = zip(*_scattered(docs), strict=True)
+    columns = {"document": [d.name for d in found], "word": list(words), "count": list(counts)}
+    return _spoil(_parquet(pa.table(columns)), bad)
+
+
+def _ratings_csv(docs: Sequence[Document], bad: bool) -> bytes:
+    rows = ["user,item,rating", *(f"{d.number + 1},{w},{count / 2}" for d, w, count in _scattered(docs))]
+    return _spoil("".join(row + "\n" for row in rows).encode(), bad)
+
+
+def _ratings_parquet(docs: Sequence[Document], bad: bool) -> bytes:
+    found, words, counts = zip(*_scattered(docs), strict=True)
+    columns = {
+        "user": [d.number + 1 for d in found],
+        "item": list(words),
+        "rating": [count / 2 for count in counts],
+    }
+    return _spoil(_parquet(pa.table(columns)), bad)
+
+
+def _place(document: Document) -> int:
+    return document.number
+
+
+@cache
+def _entries_before() -> list[int]:
+    return [0, *accumulate(len(document.counts) for document in documents(MOST))]
+
+
+def _first_line(document: Document) -> int:
+    """Of a document in a matrix, from 0: two lines of header, then one for each word of those before."""
+    return 2 + _entries_before()[document.number]
+
+
+def _from_one(document: Document) -> int:
+    return document.number + 1
+
+
+def _member(document: Document) -> str:
+    return f"{document.year}/{document.name}.txt"
+
+
+def _entry_line(head: int) -> int:
+    """Line, from 1, of the bad count after the lines of a header."""
+    words = [word for d in documents() for word in d.counts]
+    return head + 1 + words.index("spoilt")
+
+
+_LIST = ("\n".join(WORDS) + "\n").encode()
+_FILE = 1 + sorted(map(_member, documents())).index(_member(documents()[BAD]))
+_ROW = f"row group 0, row {BAD} from 0: "
+_TRIPLE = f"row group {_AT // 10}, row {_AT % 10} from 0: "
+_UTF8 = "not UTF-8"
+_NO_NUMBER = "is no whole number"
+_COUNT = "count -1 is not in"
+
+FORMATS = (
+    Format(
+        "text-parquet",
+        "text",
+        "t.parquet",
+        _text_parquet,
+        f", {_ROW}",
+        _UTF8,
+        has_metadata=True,
+        has_end=True,
+    ),
+    Format(
+        "text-json",
+        "text",
+        "t.jsonl",
+        _json_lines,
+        f", line {BAD + 1}: ",
+        _UTF8,
+        codecs=PACKED,
+        has_metadata=True,
+    ),
+    Format(
+        "text-csv",
+        "text",
+        "t.csv",
+        _table_of_texts(","),
+        f", line {BAD + 2}: ",
+        "no character",
+        codecs=PACKED,
+        has_metadata=True,
+    ),
+    Format(
+        "text-tsv",
+        "text",
+        "t.tsv",
+        _table_of_texts("\t"),
+        f", line {BAD + 2}: ",
+        "no character",
+        codecs=PACKED,
+        has_metadata=True,
+    ),
+    Format(
+        "folder", "text-files", "texts/", _folder, f"/{_member(documents()[BAD])}: ", _UTF8, id_of=_member
+    ),
+    Format(
+        "tar",
+        "text-files",
+        "t.tar",
+        _tar,
+        f", file {BAD + 1}: ",
+        _UTF8,
+        codecs=PACKED,
+        id_of=_member,
+        has_end=True,
+    ),
+    Format(
+        "zip",
+        "text-files",
+        "t.zip",
+        _zip,
+        f", file {BAD + 1}: ",
+        _UTF8,
+        id_of=_member,
+        has_end=True,
+    ),
+    Format(
+        "docword",
+        "docword",
+        "docword.t.txt",
+        _docword,
+        f", line {_entry_line(3)}: ",
+        _NO_NUMBER,
+        beside={"vocab.t.txt": _LIST},
+        codecs=PACKED,
+        id_of=_from_one,
+        by_entry=True,
+        has_end=True,
+    ),
+    Format(
+        "matrix-market",
+        "matrix-market",
+        "t.mtx",
+        _matrix_market,
+        f", line {_entry_line(2)}: ",
+        _NO_NUMBER,
+        beside={"vocab.txt": _LIST},
+        codecs=PACKED,
+        id_of=_first_line,
+        by_entry=True,
+        has_end=True,
+    ),
+    Format(
+        "npz",
+        "npz",
+        "t.npz",
+        _npz,
+        f", row {BAD} from 0: ",
+        _COUNT,
+        beside={"vocab.txt": _LIST},
+        id_of=_place,
+        has_end=True,
+    ),
+    Format(
+        "h5ad",
+        "h5ad",
+        "t.h5ad",
+        _h5ad,
+        f", row {BAD} from 0: ",
+        _COUNT,
+        options=("metadata=year",),
+        has_metadata=True,
+        has_end=True,
+    ),
+    Format(
+        "bags-parquet",
+        "bag-of-words-parquet",
+        "t.parquet",
+        _bags_parquet,
+        f", {_ROW}",
+        _COUNT,
+        beside={"vocab.txt": _LIST},
+        has_metadata=True,
+        takes_folder=True,
+        has_end=True,
+    ),
+    Format(
+        "baskets",
+        "baskets",
+        "t.baskets",
+        _basket_lines,
+        f", line {BAD + 1}: ",
+        _UTF8,
+        codecs=PACKED,
+        id_of=_place,
+    ),
+    Format(
+        "baskets-parquet",
+        "baskets",
+        "t.parquet",
+        _basket_parquet,
+        f", {_ROW}",
+        _UTF8,
+        id_of=_place,
+        has_end=True,
+    ),
+    Format(
+        "triples",
+        "triples",
+        "t.csv",
+        _triples_csv,
+        f", line {_AT + 2}: ",
+        _UTF8,
+        codecs=PACKED,
+        by_entry=True,
+    ),
+    Format(
+        "triples-parquet",
+        "triples",
+        "t.parquet",
+        _triples_parquet,
+        f", {_TRIPLE}",
+        _UTF8,
+        by_entry=True,
+        has_end=True,
+    ),
+    Format(
+        "ratings",
+        "ratings",
+        "t.csv",
+        _ratings_csv,
+        f", line {_AT + 2}: ",
+        _UTF8,
+        codecs=PACKED,
+        id_of=_from_one,
+        by_entry=True,
+    ),
+    Format(
+        "ratings-parquet",
+        "ratings",
+        "t.parquet",
+        _ratings_parquet,
+        f", {_TRIPLE}",
+        _UTF8,
+        id_of=_from_one,
+        by_entry=True,
+        has_end=True,
+    ),
+)
+BY_NAME = {each.name: each for each in FORMATS}

@@ -1,0 +1,275 @@
+"""What every reader promises, format by format and codec by codec, through ``ingest`` as a user calls it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from streaming_jsmf.cli.main import run
+from tests.golden import corpus_contents
+from tests.outcomes import Outcome, refused
+from tests.readers import BAD, FORMATS, MOST, NOT_UTF8, Document, Format, documents, pack
+
+LOOSE = ("--stop-words", "none", "--min-distinct-words", "0", "--min-tokens", "0")
+PROGRESS = re.compile(r"^\w+: (part \d+ committed|finished in) .*\n", re.MULTILINE)
+QUARANTINE = ("--on-bad-record", "quarantine")
+
+Ingest = Callable[..., Outcome]
+
+
+@pytest.fixture
+def ingest(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Ingest:
+    """Ingest a source into ``tmp_path/out``; a refusal must leave nothing there."""
+
+    def call(source: Path, kind: Format, *options: object, out: str = "out") -> Outcome:
+        before = sorted(tmp_path.rglob("*"))
+        capsys.readouterr()
+        arguments = [source, tmp_path / out, *kind.arguments(), *LOOSE, *options]
+        code = run(["ingest", "--scheduler", "synchronous", *map(str, arguments)])
+        printed, told = capsys.readouterr()
+        if code:
+            assert sorted(tmp_path.rglob("*")) == before, "something half written is left"
+        return Outcome(code, printed, PROGRESS.sub("", told))
+
+    return call
+
+
+def bags(corpus: Path) -> dict[Any, dict[str, int]]:
+    """Counts of each document by its id."""
+    words = pq.read_table(corpus / "vocabulary.parquet").column("word").to_pylist()
+    shards = [shard["name"] for shard in json.loads((corpus / "manifest.json").read_text())["shards"]]
+    rows = pa.concat_tables(pq.read_table(corpus / shard) for shard in shards).to_pylist()
+    found = {
+        r["document_id"]: {words[i]: c for i, c in zip(r["ids"], r["counts"], strict=True)} for r in rows
+    }
+    assert len(found) == len(rows)
+    return found
+
+
+def expected(kind: Format, docs: list[Document], *, bad: bool = False) -> dict[Any, dict[str, int]]:
+    """The same from the documents; with ``bad``, after the quarantine has taken what it takes."""
+    found: dict[Any, dict[str, int]] = {}
+    for document in docs:
+        counts = document.counts
+        if bad and document.number == BAD:
+            if not kind.by_entry:
+                continue
+            del counts["spoilt"]
+        found[kind.id_of(document)] = counts
+    return found
+
+
+def named(kinds: list[Format]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("kind", kinds, ids=lambda kind: kind.name)
+
+
+EACH = named(list(FORMATS))
+
+
+#: Every format with every codec that it can be packed with.
+PACKED = pytest.mark.parametrize(
+    ("kind", "codec"), [pytest.param(f, c, id=f"{f.name}{c}") for f in FORMATS for c in f.codecs[1:]]
+)
+
+
+@EACH
+def test_every_document_is_read(kind: Format, ingest: Ingest, tmp_path: Path) -> None:
+    docs = documents()
+    outcome = ingest(kind.write(tmp_path / "in", docs), kind)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert bags(tmp_path / "out") == expected(kind, docs)
+    schema = pq.read_schema(tmp_path / "out" / "documents" / "part-00000.parquet")
+    assert ("year" in schema.names) == kind.has_metadata
+
+
+@named([f for f in FORMATS if f.file.endswith(".parquet")])
+@pytest.mark.parametrize("suffix", [".pq", ".parq"])
+def test_parquet_has_other_names(kind: Format, suffix: str, ingest: Ingest, tmp_path: Path) -> None:
+    source = kind.write(tmp_path / "in", documents())
+    file = kind.file_at(source).rename(kind.file_at(source).with_suffix(suffix))
+    for given in {file, file.parent} - ({file} if kind.takes_folder else set()):
+        assert ingest(given, kind, out=f"of-{given.name}").code == 0
+        assert bags(tmp_path / f"of-{given.name}") == expected(kind, documents())
+
+
+@PACKED
+def test_a_packed_file_gives_the_corpus_of_the_plain_one(
+    kind: Format, codec: str, ingest: Ingest, tmp_path: Path
+) -> None:
+    docs = documents()
+    path = kind.write(tmp_path / "in", docs, codec)
+    outcome = ingest(path, kind)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert ingest(kind.write(tmp_path / "plain", docs), kind, out="expected").code == 0
+    contents = corpus_contents(tmp_path / "out")
+    assert contents == corpus_contents(tmp_path / "expected")
+    if kind.reader != "text-files":  # for which a folder is no folder of archives
+        assert ingest(path.parent, kind, out="of-the-folder").code == 0
+        assert corpus_contents(tmp_path / "of-the-folder") == contents
+
+
+@PACKED
+def test_a_packed_file_that_is_cut_is_named(kind: Format, codec: str, ingest: Ingest, tmp_path: Path) -> None:
+    whole = pack(kind.content(documents(), False), codec)
+    # Behind the last file of a tar archive there are only zeros, which may be lost.
+    lengths = (len(whole) // 2, len(whole) * 3 // 4 if kind.reader == "text-files" else len(whole) - 3)
+    for length in lengths:
+        path = kind.put(tmp_path / f"{length}", whole[:length], codec)
+        refused(ingest(path, kind), 2, str(path), "fetch")
+
+
+@PACKED
+def test_what_comes_before_a_cut_is_kept(kind: Format, codec: str, ingest: Ingest, tmp_path: Path) -> None:
+    docs = documents(MOST)
+    whole = pack(kind.content(docs, False), codec)
+    # zstd unpacks whole blocks of 128 KB, of which these have few.
+    cut = len(whole) - 3 if codec == ".zst" else len(whole) * 3 // 4
+    path = kind.put(tmp_path / "in", whole[:cut], codec)
+    outcome = ingest(path, kind, *QUARANTINE)
+    assert (outcome.code, outcome.err) == (0, "")
+    found, true = bags(tmp_path / "out"), expected(kind, docs)
+    assert (
+        0 < sum(sum(bag.values()) for bag in found.values()) < sum(sum(bag.values()) for bag in true.values())
+    )
+    assert all(bag.items() <= true[key].items() for key, bag in found.items())
+    if kind.reader not in ("triples", "ratings"):  # whose rows come in any order
+        assert list(found) == list(true)[: len(found)]
+        assert [key for key, bag in found.items() if bag != true[key]] in ([], [list(found)[-1]])
+    bad = pq.read_table(tmp_path / "out" / "quarantine.parquet").to_pylist()
+    assert {Path(each["file"]) for each in bad} == {path}
+    assert any("fetch" in each["reason"] for each in bad)
+
+
+def _flipped_of(_: bytes, data: bytes) -> bytes:
+    middle = len(data) // 2
+    return data[:middle] + bytes(255 - byte for byte in data[middle : middle + 40]) + data[middle + 40 :]
+
+
+DAMAGES: dict[str, Callable[[bytes, bytes], bytes]] = {
+    "the start only": lambda _, data: data[:6],
+    "the middle changed": _flipped_of,
+    "not packed at all": lambda plain, _: plain,
+}
+
+
+@PACKED
+def test_a_packed_file_that_is_damaged_is_named(
+    kind: Format, codec: str, ingest: Ingest, tmp_path: Path
+) -> None:
+    plain = kind.content(documents(), False)
+    for name, damage in DAMAGES.items():
+        path = kind.put(tmp_path / name.replace(" ", "-"), damage(plain, pack(plain, codec)), codec)
+        # What is unpacked from changed bytes may be a bad record before it is found to be damaged.
+        refused(ingest(path, kind), 2, str(path), "" if damage is _flipped_of else "fetch")
+
+
+@named([f for f in FORMATS if f.has_end])
+def test_a_plain_file_that_is_cut_is_named(kind: Format, ingest: Ingest, tmp_path: Path) -> None:
+    whole = kind.content(documents(), False)
+    for length in (len(whole) // 2, len(whole) * 3 // 4):
+        path = kind.put(tmp_path / f"{length}", whole[:length])
+        outcome = ingest(path, kind)
+        refused(outcome, 2, str(kind.file_at(path)))
+        assert re.search("ends early|damaged|truncated|may be cut|the header says", outcome.err), outcome.err
+
+
+@pytest.mark.parametrize(
+    ("kind", "codec"),
+    [
+        pytest.param(f, codec, id=f"{f.name}{codec}")
+        for f in FORMATS
+        for codec in ("", ".gz")
+        if codec in f.codecs
+    ],
+)
+def test_a_bad_record_is_named_by_its_place(kind: Format, codec: str, ingest: Ingest, tmp_path: Path) -> None:
+    source = kind.write(tmp_path / "in", documents(), codec, bad=True)
+    outcome = ingest(source, kind)
+    action = "; mend the record or use --on-bad-record quarantine"
+    refused(outcome, 2, f"error: {kind.file_at(source)}{kind.place}", kind.reason, action)
+
+
+@EACH
+def test_a_bad_record_is_put_aside_alone(kind: Format, ingest: Ingest, tmp_path: Path) -> None:
+    docs = documents()
+    source = kind.write(tmp_path / "in", docs, bad=True)
+    assert ingest(source, kind, *QUARANTINE).code == 0
+    assert bags(tmp_path / "out") == expected(kind, docs, bad=True)
+    [bad] = pq.read_table(tmp_path / "out" / "quarantine.parquet").to_pylist()
+    assert Path(bad["file"]) == kind.file_at(source)
+    assert kind.reason in bad["reason"]
+    assert isinstance(bad["row"], int)
+    assert NOT_UTF8 in bad["record"] or b"-1" in bad["record"]
+
+
+@EACH
+def test_what_holds_nothing_is_refused(kind: Format, ingest: Ingest, tmp_path: Path) -> None:
+    if kind.file.endswith("/"):
+        path = tmp_path / "in"
+        path.mkdir()
+        refused(ingest(path, kind), 2, f"there are no files at {path}")
+        return
+    path = kind.put(tmp_path / "in", b"")
+    refused(ingest(path, kind), 2, str(kind.file_at(path)))
+    if ".gz" in kind.codecs:
+        for name, content in (("packed", pack(b"", ".gz")), ("nothing", b"")):
+            path = kind.put(tmp_path / name, content, ".gz")
+            refused(ingest(path, kind), 2, str(path))
+
+
+@EACH
+def test_a_source_that_is_not_there_is_named(kind: Format, ingest: Ingest, tmp_path: Path) -> None:
+    path = tmp_path / "nowhere" / ("" if kind.takes_folder else kind.file.strip("/"))
+    refused(ingest(path, kind), 2, str(path), "check the path")
+
+
+# The words of an AnnData file are in the file itself: without them the others cannot be compared with it.
+@named([f for f in FORMATS if f.reader not in ("text-files", "h5ad")])
+def test_a_damaged_file_among_others_is_put_aside_whole(kind: Format, ingest: Ingest, tmp_path: Path) -> None:
+    docs = documents()
+    folder = tmp_path / "in"
+    kind.write(folder, docs)
+    for name, content in kind.beside.items():
+        (folder / second(name)).write_bytes(content)
+    (folder / second(kind.file)).write_bytes(b"")
+    refused(ingest(folder, kind), 2, str(folder / second(kind.file)))
+    assert ingest(folder, kind, *QUARANTINE).code == 0
+    assert bags(tmp_path / "out") == expected(kind, docs)
+    [bad] = pq.read_table(tmp_path / "out" / "quarantine.parquet").to_pylist()
+    assert (Path(bad["file"]), bad["row"]) == (folder / second(kind.file), None)
+
+
+def second(name: str) -> str:
+    """The name of another file of the same kind: u.csv of t.csv."""
+    return re.sub(r"\bt\.", "u.", name)
+
+
+@named([f for f in FORMATS if f.beside])
+def test_a_word_list_that_is_not_utf8_is_named(kind: Format, ingest: Ingest, tmp_path: Path) -> None:
+    source = kind.write(tmp_path / "in", documents())
+    [name] = kind.beside
+    path = tmp_path / "in" / name
+    path.write_bytes(path.read_bytes().replace(b"spoilt", NOT_UTF8))
+    refused(ingest(source, kind), 2, str(path), "UTF-8")
+
+
+LONG_LINE = pack(b"1" * (65 << 20), ".gz")
+
+
+@named([f for f in FORMATS if ".gz" in f.codecs and f.reader != "text-files"])
+def test_a_line_without_an_end_is_put_aside(kind: Format, ingest: Ingest, tmp_path: Path) -> None:
+    """A few kilobytes that unpack to a line of 65 MiB, which no reader takes for a record."""
+    docs = documents()
+    path = kind.put(tmp_path / "in", pack(kind.content(docs, False), ".gz") + LONG_LINE, ".gz")
+    refused(ingest(path, kind), 2, str(path), "longer than")
+    assert ingest(path, kind, *QUARANTINE).code == 0
+    assert bags(tmp_path / "out") == expected(kind, docs)
+    for bad in pq.read_table(tmp_path / "out" / "quarantine.parquet").to_pylist():
+        assert len(bad["record"] or b"") <= 1 << 20
