@@ -34,11 +34,11 @@ LARGEST_ALPHA0 = 1000.0
 #: Tokens at which the weight of a document stops growing under ``capped``.
 CAPPED_LENGTH = 200
 
-#: Characters of a value that a message about settings still shows; a digest has more.
-LONGEST_VALUE = 60
-
 #: Share of its row sum that an anchor keeps at least after rectification.
 ANCHOR_ROW_SUM = 0.1
+
+#: Characters of a value that a message about settings still shows; a digest has more.
+LONGEST_VALUE = 60
 
 #: Bounds of the default partition size, in nonzeros.
 SMALLEST_PARTITION, LARGEST_PARTITION, DEFAULT_PARTITIONS = 8_000_000, 64_000_000, 64
@@ -156,8 +156,8 @@ class InferSettings:
         K.
     rectify
         ``enn``: epsilon non-negative rectification (LR-JSMF, Algorithm 3). ``palm``, ``ipalm``: a non-negative Y
-        (Algorithm 4), plain and inertial. ``none``: the eigenpairs as they are, which is not the papers' baseline (AW
-        on all of C as counted). Of the whole C, which the scan must have counted (``ScanSettings.exact``): ``ap``,
+        (Algorithm 4), plain and inertial. ``none``: the eigenpairs as they are, which is not the papers' baseline
+        (AW on all of C as counted). Of the whole C, which the scan must have counted (``ScanSettings.exact``): ``ap``,
         alternating projections (Algorithm 2); ``dykstra``, the same with Dykstra's corrections; ``dc``, diagonal
         completion.
     max_iterations, tolerance
