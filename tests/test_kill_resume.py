@@ -36,7 +36,7 @@ EARLY, LATE, PROJECTION = Moment("range", 0), Moment("range", 0.7), Moment("proj
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    counts = planted(1200, 1500, 20, length=60, seed=7).counts
+    counts = planted(1200, 1000, 20, length=60, seed=7).counts
     return write_corpus(tmp_path_factory.mktemp("kill") / "corpus", counts, row_group_rows=40)
 
 
