@@ -9,7 +9,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from threadpoolctl import threadpool_limits
 
+from streaming_jsmf.cli.main import run
 from tests.corpora import Planted, planted, write_corpus
+from tests.outcomes import Command, Outcome
 
 # Matrices here are tiny: BLAS threads would only wait for each other. What real processes do is tested in them.
 threadpool_limits(limits=1, user_api="blas")
@@ -35,3 +37,15 @@ def documents() -> Planted:
 def corpus_path(documents: Planted, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same documents on disk: 3 shards of 4 row groups."""
     return write_corpus(tmp_path_factory.mktemp("corpora") / "planted", documents.counts)
+
+
+@pytest.fixture
+def invoke(capsys: pytest.CaptureFixture[str]) -> Command:
+    """Run the command line in this process."""
+
+    def call(*arguments: object) -> Outcome:
+        capsys.readouterr()
+        code = run([str(argument) for argument in arguments])
+        return Outcome(code, *capsys.readouterr())
+
+    return call

@@ -16,7 +16,7 @@ import streaming_jsmf
 from tests.outcomes import Outcome
 
 #: Seconds within which a process must have done what is waited for.
-PATIENCE = 120
+PATIENCE = 300
 
 #: Where the package under test lies.
 SOURCE = str(Path(streaming_jsmf.__file__).parents[1])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -32,7 +31,7 @@ from streaming_jsmf.moments.stages.range import RangeReduction
 from streaming_jsmf.moments.store import read_store
 from tests.cases import each_once
 from tests.corpora import as_lists, planted, words, write_corpus, write_lists
-from tests.outcomes import Outcome
+from tests.outcomes import Command, Outcome
 from tests.processes import PATIENCE, ended, started, wait_for
 from tests.processes import command as process
 
@@ -43,29 +42,10 @@ SMALL_SCAN = ("--max-topics", "5", *SCAN)
 N_WORDS = 40
 
 
-Command = Callable[..., Outcome]
-
-PROGRESS = re.compile(
-    r"^(range|projection|rectification): (partition \d+ committed|finished in|step) .*\n", re.MULTILINE
-)
-
-
-def without_progress(text: str) -> str:
-    """Standard error without the lines that tell how far a job is."""
-    return PROGRESS.sub("", text)
-
-
 @pytest.fixture
-def command(capsys: pytest.CaptureFixture[str]) -> Command:
-    """Run the command line in this process."""
-
-    def call(*arguments: object) -> Outcome:
-        capsys.readouterr()
-        code = run([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        return Outcome(code, out, without_progress(err))
-
-    return call
+def command(invoke: Command) -> Command:
+    """Run the command line in this process, without a word on how far it is."""
+    return lambda *arguments: invoke(*arguments).without_progress()
 
 
 def external(*arguments: object) -> Outcome:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -15,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streaming_jsmf.cli.main import run
 from streaming_jsmf.corpus import Corpus, Curation, open_corpus
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.corpus.write import Origin
@@ -24,6 +23,7 @@ from streaming_jsmf.sources.counts.bags import BagOptions
 from streaming_jsmf.sources.registry import open_source
 from streaming_jsmf.tokens.stop_words import load_stop_words
 from streaming_jsmf.workflow.ingest import IngestRequest, ingest
+from tests.processes import command, ended
 
 ROOT = Path(__file__).parent.parent
 WORDS = ("ant", "bee", "cat", "dog", "eel", "fox", "gnu", "the")
@@ -236,7 +236,7 @@ BAGS = [{"ant": 2, "bee": 1, "the": 3}, {"bee": 2, "cat": 1}, {"cat": 1, "dog": 
 LOOSE = "min_distinct_words = 1\nmin_tokens = 1\n"
 
 
-def test_spec_builds_the_same_bytes_and_the_script_too(tmp_path):
+def test_spec_builds_the_same_bytes_and_the_script_too(tmp_path, capsys):
     raw = source(tmp_path / "raw", BAGS)
     spec = tmp_path / "animals.toml"
     spec.write_text(spec_text(raw, LOOSE + 'stop_words = "mine.txt"'))
@@ -247,26 +247,13 @@ def test_spec_builds_the_same_bytes_and_the_script_too(tmp_path):
     assert (manifest.attribution, manifest.source["licence"]) == ("nobody", "CC0")
     assert manifest.settings["stop_words"] == "file"
     assert str(tmp_path) not in (tmp_path / "a" / "manifest.json").read_text()
-    command = [sys.executable, "-m", "streaming_jsmf", "ingest", "--files", str(raw), str(spec)]
-    done = subprocess.run(
-        [*command, str(tmp_path / "b")],
-        cwd=ROOT,
-        env={"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "4 documents, 4 words" in done.stdout
+    line = command("ingest", "--files", raw, spec, tmp_path / "b")
+    done = ended(line, folder=ROOT)
+    assert done.code == 0, done.err
+    assert "4 documents, 4 words" in done.out
     assert (tmp_path / "b" / "manifest.json").read_bytes() == (tmp_path / "a" / "manifest.json").read_bytes()
-    again = subprocess.run(
-        [*command, str(tmp_path / "b")],
-        cwd=ROOT,
-        env={"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    assert again.returncode == 2
-    assert "exists; remove it" in again.stderr
+    assert run(line[3:]) == 2
+    assert "exists; remove it" in capsys.readouterr().err
 
 
 def test_source_files_are_verified(tmp_path):

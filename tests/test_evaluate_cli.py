@@ -24,7 +24,7 @@ from streaming_jsmf.workflow.infer import infer
 from streaming_jsmf.workflow.scan import scan
 from streaming_jsmf.workflow.simulate import simulate
 from tests.corpora import Planted
-from tests.outcomes import Outcome, refused
+from tests.outcomes import Command, Outcome, refused
 
 ROOT = Path(__file__).parent.parent
 SCHEMA = json.loads((ROOT / "docs" / "schemas" / "evaluate.schema.json").read_text(encoding="utf-8"))
@@ -43,14 +43,12 @@ class Evaluated(Outcome):
 
 
 @pytest.fixture
-def evaluate(capsys: pytest.CaptureFixture[str]) -> Callable[..., Evaluated]:
+def evaluate(invoke: Command) -> Callable[..., Evaluated]:
     """Run the verb in this process."""
 
     def call(model: Path, *options: object) -> Evaluated:
-        capsys.readouterr()
-        code = run(["evaluate", str(model), *map(str, options), *SYNCHRONOUS])
-        shown = capsys.readouterr()
-        return Evaluated(code, shown.out, shown.err)
+        outcome = invoke("evaluate", model, *options, *SYNCHRONOUS)
+        return Evaluated(outcome.code, outcome.out, outcome.err)
 
     return call
 

@@ -173,7 +173,9 @@ def array_digests(model_path: Path) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    "execution", [Execution("threads", 3), Execution("processes", 2)], ids=lambda e: e.scheduler
+    "execution",
+    [Execution("threads", 3), pytest.param(Execution("processes", 2), marks=pytest.mark.slow)],
+    ids=lambda e: e.scheduler,
 )
 def test_the_scheduler_changes_no_bit(
     execution: Execution, model_path: Path, corpus_path: Path, fitted: Path, tmp_path: Path

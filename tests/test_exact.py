@@ -69,11 +69,12 @@ def test_lanczos_gives_the_dense_eigenpairs_and_the_same_bits() -> None:
     np.testing.assert_array_equal(first.vectors, second.vectors)
 
 
+@pytest.mark.parametrize("scheduler", ["threads", pytest.param("processes", marks=pytest.mark.slow)])
 def test_panels_and_workers_change_no_bit(
-    corpus_path: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scheduler: str, corpus_path: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scanned(corpus_path, tmp_path / "processes", EXACT, execution=Execution("processes", 2))
-    assert digests(tmp_path / "processes") == digests(store)
+    scanned(corpus_path, tmp_path / "workers", EXACT, execution=Execution(scheduler, 2))
+    assert digests(tmp_path / "workers") == digests(store)
     # 120 words in panels of 17 rows.
     monkeypatch.setattr(stage_module, "PANEL_BYTES", 8 * 120 * 17)
     assert len(list(stage_module.row_panels(120))) == 8

@@ -16,6 +16,7 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.reader import open_moments
 from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.workflow.scan import Changes, scan
+from tests.cases import each_once
 from tests.corpora import as_lists, planted, words, write_corpus, write_lists
 from tests.stores import SYNCHRONOUS, changed, digests, partial_names, rename_words, scanned
 
@@ -80,9 +81,8 @@ def test_remove_and_add_at_once(folder: Path, of_a: Path) -> None:
 @pytest.mark.parametrize(
     "execution",
     [
-        SYNCHRONOUS,
         Execution("threads", 3),
-        pytest.param(Execution("processes", 2), marks=pytest.mark.slow),
+        *(pytest.param(one, marks=pytest.mark.slow) for one in (SYNCHRONOUS, Execution("processes", 2))),
     ],
     ids=lambda e: e.scheduler,
 )
@@ -213,8 +213,7 @@ def test_a_shard_name_of_two_corpora_needs_its_path(folder: Path, both: Path) ->
 BAD = {"record": InputError, "truncated": StoreError}
 
 
-@pytest.mark.parametrize("kind", BAD)
-@pytest.mark.parametrize("keep", [True, False], ids=["kept", "folded"])
+@pytest.mark.parametrize(("kind", "keep"), each_once(list(BAD), [True, False]))
 def test_a_bad_corpus_leaves_the_store_as_it_was(kind: str, keep: bool, folder: Path, tmp_path: Path) -> None:
     store, bad = tmp_path / "m", shutil.copytree(folder / "b", tmp_path / "bad")
     scanned(folder / "a", store, keep=keep)

@@ -355,7 +355,16 @@ BOUNDS = [
 
 
 @pytest.mark.usefixtures("many_groups")
-@pytest.mark.parametrize("rules", [STRICT, {**LOOSE, "duplicates": "drop"}, {**LOOSE, "vocabulary_size": 20}])
+@pytest.mark.parametrize(
+    "rules",
+    [
+        STRICT,
+        *(
+            pytest.param({**LOOSE, **rule}, marks=pytest.mark.slow)
+            for rule in ({"duplicates": "drop"}, {"vocabulary_size": 20})
+        ),
+    ],
+)
 def test_little_memory_changes_no_byte(
     rules: Mapping[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,28 +19,17 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion import plan
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.workflow.ingest import IngestRequest, ingest
-from tests.outcomes import Outcome
+from tests.outcomes import Command
 from tests.processes import finished
 
 LOOSE = ("--stop-words", "none", "--min-distinct-words", "0", "--min-tokens", "0")
-PROGRESS = re.compile(r"^\w+: (part \d+ committed|finished in) .*\n", re.MULTILINE)
-
-
-Command = Callable[..., Outcome]
 
 
 @pytest.fixture
-def command(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+def command(invoke: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     """Run ``ingest`` in this process, started in the test's own directory."""
     monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: object) -> Outcome:
-        capsys.readouterr()
-        code = run(["ingest", "--scheduler", "synchronous", *map(str, arguments)])
-        out, err = capsys.readouterr()
-        return Outcome(code, out, PROGRESS.sub("", err))
-
-    return call
+    return lambda *arguments: invoke("ingest", "--scheduler", "synchronous", *arguments).without_progress()
 
 
 @pytest.fixture

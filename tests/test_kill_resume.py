@@ -12,6 +12,7 @@ import pytest
 
 from streaming_jsmf.cli.main import run
 from tests.corpora import planted, write_corpus
+from tests.outcomes import described
 from tests.processes import command, finished, killed
 
 #: Wide factors, so that a partition takes long enough to be hit.
@@ -35,7 +36,7 @@ EARLY, LATE, PROJECTION = Moment("range", 0), Moment("range", 0.7), Moment("proj
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    counts = planted(1200, 1500, 20, length=60, seed=7).counts
+    counts = planted(1200, 1000, 20, length=60, seed=7).counts
     return write_corpus(tmp_path_factory.mktemp("kill") / "corpus", counts, row_group_rows=40)
 
 
@@ -78,13 +79,6 @@ def notes(store: Path, stage: str) -> dict[int, dict[str, Any]]:
         for index, partition in enumerate(read_attributes(store)["manifest"]["partitions"])
     }
     return {places[note["content"]]: note for note in known}
-
-
-def described(store: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    capsys.readouterr()
-    assert run(["info", str(store)]) == 0
-    shown: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return shown
 
 
 def require_kept(log: str, stage: str, kept: set[int], partitions: int, orphans: int) -> None:

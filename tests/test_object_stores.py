@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
@@ -25,6 +24,7 @@ from streaming_jsmf.model.store import open_model, read_model
 from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.storage.paths import child_names, store_path
 from tests.corpora import Planted, planted, words, write_corpus
+from tests.outcomes import described
 from tests.processes import command, finished, started, wait_for
 
 SETTINGS = ("--max-topics", "5", "--partition-nonzeros", "3000")
@@ -68,14 +68,6 @@ def local(corpus_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert run(["scan", str(corpus_path), str(root / "m.zarr"), *SETTINGS]) == 0
     assert run(["infer", str(root / "m.zarr"), str(root / "f.zarr"), "--topics", "5"]) == 0
     return root
-
-
-def described(place: object, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """What ``info`` prints; it compares each array with its digest."""
-    capsys.readouterr()
-    assert run(["info", str(place)]) == 0
-    shown: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return shown
 
 
 def refused(command: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> str:

@@ -12,31 +12,27 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streaming_jsmf.cli.main import run
 from tests.golden import corpus_contents
-from tests.outcomes import Outcome, refused
+from tests.outcomes import Command, Outcome, refused
 from tests.readers import BAD, FORMATS, MOST, NOT_UTF8, Document, Format, documents, pack
 
 LOOSE = ("--stop-words", "none", "--min-distinct-words", "0", "--min-tokens", "0")
-PROGRESS = re.compile(r"^\w+: (part \d+ committed|finished in) .*\n", re.MULTILINE)
 QUARANTINE = ("--on-bad-record", "quarantine")
 
-Ingest = Callable[..., Outcome]
+Ingest = Command
 
 
 @pytest.fixture
-def ingest(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Ingest:
+def ingest(invoke: Command, tmp_path: Path) -> Ingest:
     """Ingest a source into ``tmp_path/out``; a refusal must leave nothing there."""
 
     def call(source: Path, kind: Format, *options: object, out: str = "out") -> Outcome:
         before = sorted(tmp_path.rglob("*"))
-        capsys.readouterr()
         arguments = [source, tmp_path / out, *kind.arguments(), *LOOSE, *options]
-        code = run(["ingest", "--scheduler", "synchronous", *map(str, arguments)])
-        printed, told = capsys.readouterr()
-        if code:
+        outcome = invoke("ingest", "--scheduler", "synchronous", *arguments)
+        if outcome.code:
             assert sorted(tmp_path.rglob("*")) == before, "something half written is left"
-        return Outcome(code, printed, PROGRESS.sub("", told))
+        return outcome.without_progress()
 
     return call
 

@@ -7,9 +7,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +14,6 @@ import pytest
 import zarr
 
 from streaming_jsmf import InferSettings, ScanSettings, StodSettings, infer, report
-from streaming_jsmf.cli.main import run
 from streaming_jsmf.cli.tables import topic_rows
 from streaming_jsmf.evaluation.glossary import LINES
 from streaming_jsmf.evaluation.topic_shape import dominancy
@@ -27,7 +23,8 @@ from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.workflow.report_contents import read_contents
 from tests.corpora import planted, write_corpus
 from tests.html_pages import Element, parse
-from tests.outcomes import Outcome, refused
+from tests.outcomes import Command, Outcome, refused
+from tests.processes import command, ended, finished
 from tests.stores import scanned
 from tests.test_report_page import HOSTILE
 
@@ -64,19 +61,6 @@ def anchored(stores: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(stores / "lr-jsmf", tmp_path / "model"))
 
 
-@pytest.fixture
-def verb(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
-    """Run a verb in this process."""
-
-    def call(*arguments: object) -> Outcome:
-        capsys.readouterr()
-        code = run(list(map(str, arguments)))
-        shown = capsys.readouterr()
-        return Outcome(code, shown.out, shown.err)
-
-    return call
-
-
 def page_at(path: Path) -> Element:
     return parse(path.read_text(encoding="utf-8"))
 
@@ -92,10 +76,10 @@ def facts(page: Element) -> dict[str, str]:
 
 
 def test_the_table_has_the_numbers_and_words_of_the_model(
-    verb: Callable[..., Outcome], model_path: Path, tmp_path: Path
+    invoke: Command, model_path: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "page.html"
-    assert verb("report", model_path, out) == Outcome(0, f"report: {out}\n", "")
+    assert invoke("report", model_path, out) == Outcome(0, f"report: {out}\n", "")
     page, arrays = page_at(out), read_model(model_path).arrays
     for topic, (row, told) in enumerate(zip(table_rows(page), topic_rows(str(model_path)), strict=True)):
         assert row.one("td", "share").value() == pytest.approx(arrays["topic_probability"][topic], rel=1e-5)
@@ -176,25 +160,25 @@ def test_how_the_model_was_made_is_told(stores: Path, tmp_path: Path) -> None:
     assert shown["alpha0"] == f"{model.metrics['alpha0']:.4g}"
 
 
-def test_warnings_are_those_of_topics(verb: Callable[..., Outcome], anchored: Path, tmp_path: Path) -> None:
+def test_warnings_are_those_of_topics(invoke: Command, anchored: Path, tmp_path: Path) -> None:
     data = json.loads((anchored / "zarr.json").read_text())
     data["attributes"]["metrics"]["topic_topic_sum"] = 1.35
     (anchored / "zarr.json").write_text(json.dumps(data))
-    assert verb("report", anchored, tmp_path / "page.html").code == 0
+    assert invoke("report", anchored, tmp_path / "page.html").code == 0
     shown = [item.text for item in page_at(tmp_path / "page.html").one("ul", "warnings").all("li")]
-    assert [f"warning: {sentence}" for sentence in shown] == verb("topics", anchored).err.splitlines()
+    assert [f"warning: {sentence}" for sentence in shown] == invoke("topics", anchored).err.splitlines()
     assert shown[0].startswith("sum of topic correlations 1.35")
 
 
 def test_counts_of_evaluate_add_the_metrics_of_documents(
-    verb: Callable[..., Outcome], model_path: Path, stores: Path, tmp_path: Path
+    invoke: Command, model_path: Path, stores: Path, tmp_path: Path
 ) -> None:
-    assert verb("report", model_path, tmp_path / "before.html").code == 0
+    assert invoke("report", model_path, tmp_path / "before.html").code == 0
     before = page_at(tmp_path / "before.html")
     assert "streaming-jsmf evaluate MODEL --corpus CORPUS" in before.one("p", "note").text
     options = ("--corpus", stores / "corpus", "--json", "--scheduler", "synchronous")
-    document = json.loads(verb("evaluate", model_path, *options).out)
-    assert verb("report", model_path, tmp_path / "after.html").code == 0
+    document = json.loads(invoke("evaluate", model_path, *options).out)
+    assert invoke("report", model_path, tmp_path / "after.html").code == 0
     after = page_at(tmp_path / "after.html")
     npmi = [row.one("td", "npmi").value() for row in table_rows(after)]
     np.testing.assert_allclose(npmi, document["metrics"]["npmi"]["per_topic"], rtol=1e-5)
@@ -203,7 +187,7 @@ def test_counts_of_evaluate_add_the_metrics_of_documents(
         shown = [word.text for word in row.one("td", "characteristic").all("span")]
         assert shown == told["characteristic"]
     # Every metric that both know has one value, as the table of evaluate prints it.
-    printed = verb("evaluate", model_path).out
+    printed = invoke("evaluate", model_path).out
     rows = after.one("table", "metrics").one("tbody").all("tr")
     for row in rows:
         assert f"{row.one('th').text:<29} {row.all('td')[0].text:>18}" in printed
@@ -250,85 +234,80 @@ def test_few_topics_have_a_page(n_topics: int, stores: Path, tmp_path: Path) -> 
 
 
 def test_the_same_model_gives_the_same_bytes_anywhere(
-    verb: Callable[..., Outcome], model_path: Path, tmp_path: Path
+    invoke: Command, model_path: Path, tmp_path: Path
 ) -> None:
-    assert verb("report", model_path, tmp_path / "first.html").code == 0
+    assert invoke("report", model_path, tmp_path / "first.html").code == 0
     moved = model_path.rename(tmp_path / "elsewhere")
     # Another process, with other hashes of strings and other threads.
-    environment = os.environ | {"PYTHONHASHSEED": "7", "OMP_NUM_THREADS": "2"}
-    command = [sys.executable, "-m", "streaming_jsmf", "report", str(moved), str(tmp_path / "second.html")]
-    subprocess.run(command, env=environment, check=True, capture_output=True)
+    environment = {"PYTHONHASHSEED": "7", "OMP_NUM_THREADS": "2"}
+    finished(command("report", moved, tmp_path / "second.html"), **environment)
     assert (tmp_path / "first.html").read_bytes() == (tmp_path / "second.html").read_bytes()
 
 
-def test_more_or_fewer_words_can_be_asked_for(
-    verb: Callable[..., Outcome], anchored: Path, tmp_path: Path
-) -> None:
+def test_more_or_fewer_words_can_be_asked_for(invoke: Command, anchored: Path, tmp_path: Path) -> None:
     for words in (1, 20):
         out = tmp_path / f"{words}.html"
-        assert verb("report", anchored, out, "--words", words).code == 0
+        assert invoke("report", anchored, out, "--words", words).code == 0
         assert {len(row.all("li")) for row in table_rows(page_at(out))} == {words}
 
 
-def test_wrong_input_ends_in_one_line(
-    verb: Callable[..., Outcome], anchored: Path, stores: Path, tmp_path: Path
-) -> None:
+def test_wrong_input_ends_in_one_line(invoke: Command, anchored: Path, stores: Path, tmp_path: Path) -> None:
     out = tmp_path / "page.html"
-    refused(verb("report", tmp_path / "none", out), 2, "no model is here")
-    refused(verb("report", stores / "moments", out), 2, "this is not a model")
+    refused(invoke("report", tmp_path / "none", out), 2, "no model is here")
+    refused(invoke("report", stores / "moments", out), 2, "this is not a model")
     (tmp_path / "several").mkdir()
     shutil.copytree(anchored, tmp_path / "several" / "k=5")
-    refused(verb("report", tmp_path / "several", out), 2, "it holds models k=5")
-    refused(verb("report", anchored, out, "--words", 21), 2, "lists up to 20 words")
-    refused(verb("report", anchored, out, "--words", 0), 2, "--words is 0")
-    refused(verb("report", anchored, tmp_path), 2, "is a directory", str(tmp_path / "topics.html"))
-    refused(verb("report", anchored, tmp_path / "no" / "page.html"), 2, "no directory is here", "make it")
-    refused(verb("report", anchored, anchored / "page.html"), 2, "lies inside the model")
-    refused(verb("report", anchored, "nowhere://bucket/page.html"), 2, "cannot be opened")
-    refused(verb("report", anchored, "file:page.html"), 2, "a report must be a path or a URL")
-    refused(verb("report", anchored), 2, "OUT.html")
+    refused(invoke("report", tmp_path / "several", out), 2, "it holds models k=5")
+    refused(invoke("report", anchored, out, "--words", 21), 2, "lists up to 20 words")
+    refused(invoke("report", anchored, out, "--words", 0), 2, "--words is 0")
+    refused(invoke("report", anchored, tmp_path), 2, "is a directory", str(tmp_path / "topics.html"))
+    refused(invoke("report", anchored, tmp_path / "no" / "page.html"), 2, "no directory is here", "make it")
+    refused(invoke("report", anchored, anchored / "page.html"), 2, "lies inside the model")
+    refused(invoke("report", anchored, "nowhere://bucket/page.html"), 2, "cannot be opened")
+    refused(invoke("report", anchored, "file:page.html"), 2, "a report must be a path or a URL")
+    refused(invoke("report", anchored), 2, "OUT.html")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "several"]
 
 
 def test_a_report_is_replaced_only_if_asked_for_and_nothing_else_ever(
-    verb: Callable[..., Outcome], anchored: Path, stores: Path, tmp_path: Path
+    invoke: Command, anchored: Path, stores: Path, tmp_path: Path
 ) -> None:
     out, notes = tmp_path / "page.html", tmp_path / "notes.html"
-    assert verb("report", anchored, out).code == 0
+    assert invoke("report", anchored, out).code == 0
     first = out.read_bytes()
-    refused(verb("report", stores / "stod", out), 2, "exists already", "--overwrite")
+    refused(invoke("report", stores / "stod", out), 2, "exists already", "--overwrite")
     assert out.read_bytes() == first
-    assert verb("report", stores / "stod", out, "--overwrite").code == 0
+    assert invoke("report", stores / "stod", out, "--overwrite").code == 0
     assert out.read_bytes() != first
     notes.write_bytes(b"\xff mine")
-    refused(verb("report", anchored, notes, "--overwrite"), 2, "is not a report of ours")
+    refused(invoke("report", anchored, notes, "--overwrite"), 2, "is not a report of ours")
     assert notes.read_bytes() == b"\xff mine"
 
 
-def test_damage_ends_in_one_line(verb: Callable[..., Outcome], model_path: Path, tmp_path: Path) -> None:
+def test_damage_ends_in_one_line(invoke: Command, model_path: Path, tmp_path: Path) -> None:
     out, chunk = tmp_path / "page.html", model_path / "word_topic" / "c" / "0" / "0"
     whole = chunk.read_bytes()
     chunk.write_bytes(whole[:-5])
-    refused(verb("report", model_path, out), 3, "word_topic/c/0", "truncated or damaged")
+    refused(invoke("report", model_path, out), 3, "word_topic/c/0", "truncated or damaged")
     chunk.unlink()
-    refused(verb("report", model_path, out), 3, "word_topic", "differ from the committed digest")
+    refused(invoke("report", model_path, out), 3, "word_topic", "differ from the committed digest")
     chunk.write_bytes(whole)
     zarr.open_array(model_path / "word_topic", mode="r+")[3, 1] = 0.25
-    refused(verb("report", model_path, out), 3, "word_topic", "differ from the committed digest")
+    refused(invoke("report", model_path, out), 3, "word_topic", "differ from the committed digest")
     shutil.rmtree(model_path / "topic_probability")
-    refused(verb("report", model_path, out), 3, "topic_probability", "missing")
+    refused(invoke("report", model_path, out), 3, "topic_probability", "missing")
     (model_path / "zarr.json").write_text("{")
-    refused(verb("report", model_path, out), 3, "metadata are damaged")
+    refused(invoke("report", model_path, out), 3, "metadata are damaged")
     assert not out.exists()
 
 
 def test_damaged_counts_end_in_one_line(
-    verb: Callable[..., Outcome], anchored: Path, stores: Path, tmp_path: Path
+    invoke: Command, anchored: Path, stores: Path, tmp_path: Path
 ) -> None:
-    assert verb("evaluate", anchored, "--corpus", stores / "corpus", "--scheduler", "synchronous").code == 0
+    assert invoke("evaluate", anchored, "--corpus", stores / "corpus", "--scheduler", "synchronous").code == 0
     [chunk] = (anchored / "evaluation").glob("*/document_pairs/c/0/0")
     chunk.write_bytes(chunk.read_bytes()[:-3])
-    refused(verb("report", anchored, tmp_path / "page.html"), 3, "document_pairs", "run evaluate")
+    refused(invoke("report", anchored, tmp_path / "page.html"), 3, "document_pairs", "run evaluate")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="limits the size of files")
@@ -337,22 +316,22 @@ def test_a_write_that_fails_leaves_the_old_page_and_nothing_beside(anchored: Pat
     folder.mkdir()
     old = FIRST_LINES.encode() + b"old"
     (folder / "page.html").write_bytes(old)
-    command = [sys.executable, "-m", "streaming_jsmf", "report", str(anchored), str(folder / "page.html")]
+    line = command("report", anchored, folder / "page.html", "--overwrite")
     # Files of this shell may have 4 blocks, less than a page needs.
-    limited = f"ulimit -f 4; exec {shlex.join([*command, '--overwrite'])}"
-    ended = subprocess.run(["/bin/sh", "-c", limited], capture_output=True, text=True, check=False)
-    assert ended.returncode == 2, ended.stderr
-    [line] = ended.stderr.splitlines()
-    assert line.startswith("error: ")
+    limited = f"ulimit -f 4; exec {shlex.join(line)}"
+    outcome = ended(["/bin/sh", "-c", limited])
+    assert outcome.code == 2, outcome.err
+    [said] = outcome.err.splitlines()
+    assert said.startswith("error: ")
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == {"page.html": old}
 
 
-def test_a_page_behind_a_url(verb: Callable[..., Outcome], anchored: Path, tmp_path: Path) -> None:
+def test_a_page_behind_a_url(invoke: Command, anchored: Path, tmp_path: Path) -> None:
     url = f"memory://{tmp_path.name}/page.html"
     place = store_path(url)
-    assert verb("report", anchored, tmp_path / "page.html").code == 0
-    assert verb("report", anchored, url).code == 0
+    assert invoke("report", anchored, tmp_path / "page.html").code == 0
+    assert invoke("report", anchored, url).code == 0
     assert place.read_bytes() == (tmp_path / "page.html").read_bytes()
-    refused(verb("report", anchored, url), 2, "exists already")
-    assert verb("report", anchored, url, "--overwrite").code == 0
-    refused(verb("report", anchored, f"memory://{tmp_path.name}", "--overwrite"), 2, "memory://")
+    refused(invoke("report", anchored, url), 2, "exists already")
+    assert invoke("report", anchored, url, "--overwrite").code == 0
+    refused(invoke("report", anchored, f"memory://{tmp_path.name}", "--overwrite"), 2, "memory://")

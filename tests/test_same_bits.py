@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -14,6 +12,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.linalg.blas import single_blas_thread
 from tests.corpora import planted, write_corpus
+from tests.outcomes import described
 from tests.processes import command, finished
 
 #: Factors wide enough for BLAS to use several threads if it may: with small matrices it never does.
@@ -41,15 +40,6 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_corpus(tmp_path_factory.mktemp("bits") / "corpus", counts, row_group_rows=20)
 
 
-def described(path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """What ``info`` prints; it compares each array with its digest."""
-    capsys.readouterr()
-    assert run(["info", str(path)]) == 0
-    shown: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert shown["complete"]
-    return shown
-
-
 @pytest.fixture(scope="module")
 def reference(corpus: Path) -> Path:
     path = corpus.parent / "reference"
@@ -61,6 +51,7 @@ def test_the_reference_is_worth_comparing_with(
     reference: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shown = described(reference, capsys)
+    assert shown["complete"]
     assert shown["partitions"] > 7, "more partitions than the widest window of unfolded ones"
     other = ["scan", str(corpus), str(tmp_path / "m"), *SETTINGS, "--seed", "1", "--scheduler", "synchronous"]
     assert run(other) == 0

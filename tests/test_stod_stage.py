@@ -118,8 +118,7 @@ def test_other_settings_still_make_another_store(folder: Path, copy: Callable[[s
 
 def test_a_corpus_that_is_gone_is_named_before_the_store_lacks_anything(folder: Path, tmp_path: Path) -> None:
     gone = write_corpus(tmp_path / "gone", COUNTS[300:], shards=2)
-    store = tmp_path / "m"
-    scanned(folder / "a", store)
+    store = shutil.copytree(folder / "without", tmp_path / "m")
     changed(folder / "a", store, add=[gone])
     gone.rename(tmp_path / "elsewhere")
     with pytest.raises(InputError, match="gone"):
@@ -138,8 +137,7 @@ def test_another_basis_makes_it_stale(folder: Path, copy: Callable[[str], Path])
 
 
 def test_growing_and_shrinking(folder: Path, tmp_path: Path) -> None:
-    store = tmp_path / "m"
-    scanned(folder / "a", store, THIRD)
+    store = shutil.copytree(folder / "with", tmp_path / "m")
     alone = digests(store)
     grown = changed(folder / "a", store, add=[folder / "b"])
     require_moments(grown, COUNTS)
@@ -154,26 +152,24 @@ def test_merging_over_other_words(folder: Path, tmp_path: Path) -> None:
     other = rename_words(write_corpus(tmp_path / "other", COUNTS[300:][:, order]), names[order].tolist())
     # The third moment is computed for all of the merged store, whether the second has one or not.
     for number, settings in enumerate((SMALL, THIRD)):
-        store = tmp_path / f"m{number}"
-        scanned(folder / "a", store, THIRD)
+        store = shutil.copytree(folder / "with", tmp_path / f"m{number}")
         scanned(other, tmp_path / f"second{number}", settings)
         require_moments(changed(folder / "a", store, merge=[tmp_path / f"second{number}"]), COUNTS)
-    without = tmp_path / "without"
-    scanned(folder / "a", without)
+    without = shutil.copytree(folder / "without", tmp_path / "without")
     assert not changed(folder / "a", without, merge=[tmp_path / "second1"]).settings.third_moment
 
 
-EXECUTIONS = [
-    ("threads", 3),
-    *(pytest.param(scheduler, 2, marks=pytest.mark.slow) for scheduler in ("processes", "cluster")),
-]
+def test_threads_change_no_bit(folder: Path, tmp_path: Path) -> None:
+    scanned(folder / "a", tmp_path / "m", THIRD, execution=Execution("threads", 3))
+    assert digests(tmp_path / "m") == digests(folder / "with")
 
 
-@pytest.mark.parametrize(("scheduler", "workers"), EXECUTIONS)
-def test_the_scheduler_changes_no_bit(scheduler: str, workers: int, folder: Path, tmp_path: Path) -> None:
-    options = ("--max-topics", "5", "--partition-nonzeros", "2000", "--third-moment")
+@pytest.mark.slow
+@pytest.mark.parametrize("scheduler", ["threads", "processes", "cluster"])
+def test_the_scheduler_changes_no_bit(scheduler: str, folder: Path, tmp_path: Path) -> None:
+    options = ("--max-topics", "5", "--partition-nonzeros", "2000", "--third-moment", "--workers", "2")
     line = command("scan", folder / "a", tmp_path / "m", *options, "--scheduler", scheduler)
-    finished([*line, "--workers", str(workers)], OPENBLAS_NUM_THREADS="3")
+    finished(line, OPENBLAS_NUM_THREADS="3")
     assert digests(tmp_path / "m") == digests(folder / "with")
 
 
