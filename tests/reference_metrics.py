@@ -253,3 +253,33 @@ def hoyer_sparsity(B: Floats) -> float:
         norm = math.sqrt(sum(x * x for x in b))
         values.append((math.sqrt(N) - sum(abs(b)) / norm) / (math.sqrt(N) - 1) if norm > 0 else 0.0)
     return float(np.mean(values))
+
+
+def divergence_in_bits(p: Floats, q: Floats) -> float:
+    """D(p || q), q as a distribution, its zeros lifted to the precision of a number; p as it is."""
+    lifted = [max(value, float(np.finfo(float).eps)) for value in q]
+    return sum(a * math.log2(a / (b / sum(lifted))) for a, b in zip(p, lifted, strict=True) if a > 0)
+
+
+def validity(A: Floats, topic_probability: Floats) -> float:
+    sums = A.sum(axis=1)
+    return (divergence_in_bits(sums, topic_probability) + divergence_in_bits(topic_probability, sums)) / 2
+
+
+def word_entropy(shares: Floats) -> float:
+    known = [row for row in shares if row.sum() > 0]
+    entropies = [-sum(p * math.log(p) for p in row if p > 0) for row in known]
+    return float(np.mean(entropies)) / math.log(shares.shape[1]) if shares.shape[1] > 1 else 0.0
+
+
+def ranks(B: Floats, words: Integers) -> Floats:
+    """Rank of each word among those of each topic, from 1; equal ones in the order of their ids."""
+    found = np.zeros((len(words), B.shape[1]))
+    for k, word in enumerate(words):
+        for topic in range(B.shape[1]):
+            before = [
+                B[i, topic] > B[word, topic] or (B[i, topic] == B[word, topic] and i < word)
+                for i in range(len(B))
+            ]
+            found[k, topic] = 1 + sum(before)
+    return found

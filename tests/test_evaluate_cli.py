@@ -247,6 +247,7 @@ def test_the_lines_are_the_metrics_of_the_schema() -> None:
     known = SCHEMA["properties"]["metrics"]["properties"]
     parts = {"specificity": ["2015", "2021"], "mst_incoherence": ["cooccurrence", "documents"]}
     parts["coherence"] = ["mimno_2011", "jsmf_2015", "softclique"]
+    parts |= {"basis_rank": ["hard", "soft"], "basis_quality": ["hard", "soft"]}
     expected = {f"{name}.{part}" for name, names in parts.items() for part in names}
     assert {line.path for line in LINES} == expected | (known.keys() - parts.keys())
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming_jsmf.evaluation import (
+    basis,
     coherence,
     factorization,
     incoherence,
@@ -31,7 +32,7 @@ KEYS = {
     *("recovery", "relative_recovery", "approximation", "relative_approximation", "dominancy"),
     *("relative_dominancy", "specificity", "dissimilarity", "coherence", "u_mass", "npmi", "mst_incoherence"),
     *("log_relative_volume", "recovery_error", "distinct_share", "effective_topics", "hoyer_sparsity"),
-    "stability",
+    *("legality", "validity", "entropy", "basis_rank", "basis_quality", "stability"),
 }
 
 
@@ -51,7 +52,7 @@ def numbers(value):
 
 @pytest.mark.parametrize(
     "module",
-    [coherence, factorization, incoherence, matching, sketch, summary, topic_shape, volume],
+    [basis, coherence, factorization, incoherence, matching, sketch, summary, topic_shape, volume],
     ids=lambda module: module.__name__.rsplit(".", 1)[1],
 )
 def test_examples_by_hand(module):
@@ -125,7 +126,14 @@ def test_without_further_inputs_their_metrics_are_null():
         make_case(1).topics, topic_topic=None, topic_probability=None, anchors=None, rectified=None
     )
     result = evaluate_topics(topics)
-    given_ = {"specificity", "dissimilarity", "distinct_share", "hoyer_sparsity", "mst_incoherence"}
+    given_ = {
+        "specificity",
+        "dissimilarity",
+        "distinct_share",
+        "hoyer_sparsity",
+        "entropy",
+        "mst_incoherence",
+    }
     assert {key for key, value in result.items() if value is not None} == given_
     assert result["mst_incoherence"] == {"cooccurrence": None, "documents": None}
     assert result["specificity"]["2021"] is None
@@ -140,7 +148,8 @@ def test_an_engine_without_anchors_and_correlations():
     missing = {key for key, value in result.items() if value is None}
     tops = plain.top_words[:, 0]
     flat = {"log_relative_volume"} if len(set(tops.tolist())) < len(tops) else set()
-    assert missing - flat == {"approximation", "relative_approximation", "dominancy", "relative_dominancy"}
+    correlated = {"approximation", "relative_approximation", "dominancy", "relative_dominancy"}
+    assert missing - flat == correlated | {"legality", "validity", "basis_rank", "basis_quality"}
     assert None not in result["mst_incoherence"].values()
 
 

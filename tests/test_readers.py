@@ -69,13 +69,10 @@ def named(kinds: list[Format]) -> pytest.MarkDecorator:
 EACH = named(list(FORMATS))
 
 
-def packed(without: tuple[str, ...] = ()) -> pytest.MarkDecorator:
-    """Every format with every codec that it can be packed with, but those ``without``."""
-    kinds = [kind for kind in FORMATS if kind.name not in without]
-    found = [
-        pytest.param(kind, codec, id=f"{kind.name}{codec}") for kind in kinds for codec in kind.codecs[1:]
-    ]
-    return pytest.mark.parametrize(("kind", "codec"), found)
+#: Every format with every codec that it can be packed with.
+PACKED = pytest.mark.parametrize(
+    ("kind", "codec"), [pytest.param(f, c, id=f"{f.name}{c}") for f in FORMATS for c in f.codecs[1:]]
+)
 
 
 @EACH
@@ -98,7 +95,7 @@ def test_parquet_has_other_names(kind: Format, suffix: str, ingest: Ingest, tmp_
         assert bags(tmp_path / f"of-{given.name}") == expected(kind, documents())
 
 
-@packed()
+@PACKED
 def test_a_packed_file_gives_the_corpus_of_the_plain_one(
     kind: Format, codec: str, ingest: Ingest, tmp_path: Path
 ) -> None:
@@ -114,7 +111,7 @@ def test_a_packed_file_gives_the_corpus_of_the_plain_one(
         assert corpus_contents(tmp_path / "of-the-folder") == contents
 
 
-@packed()
+@PACKED
 def test_a_packed_file_that_is_cut_is_named(kind: Format, codec: str, ingest: Ingest, tmp_path: Path) -> None:
     whole = pack(kind.content(documents(), False), codec)
     # Behind the last file of a tar archive there are only zeros, which may be lost.
@@ -124,8 +121,7 @@ def test_a_packed_file_that_is_cut_is_named(kind: Format, codec: str, ingest: In
         refused(ingest(path, kind), 2, str(path), "fetch")
 
 
-# A block of a table is read as a whole: of a small one nothing comes before the cut.
-@packed(without=("triples", "ratings"))
+@PACKED
 def test_what_comes_before_a_cut_is_kept(kind: Format, codec: str, ingest: Ingest, tmp_path: Path) -> None:
     docs = documents(MOST)
     whole = pack(kind.content(docs, False), codec)
@@ -138,10 +134,10 @@ def test_what_comes_before_a_cut_is_kept(kind: Format, codec: str, ingest: Inges
     assert (
         0 < sum(sum(bag.values()) for bag in found.values()) < sum(sum(bag.values()) for bag in true.values())
     )
-    unlike = [key for key, bag in found.items() if bag != true[key]]
-    assert all(found[key].items() <= true[key].items() for key in unlike)
-    assert list(found) == list(true)[: len(found)]
-    assert unlike in ([], [list(found)[-1]])
+    assert all(bag.items() <= true[key].items() for key, bag in found.items())
+    if kind.reader not in ("triples", "ratings"):  # whose rows come in any order
+        assert list(found) == list(true)[: len(found)]
+        assert [key for key, bag in found.items() if bag != true[key]] in ([], [list(found)[-1]])
     bad = pq.read_table(tmp_path / "out" / "quarantine.parquet").to_pylist()
     assert {Path(each["file"]) for each in bad} == {path}
     assert any("fetch" in each["reason"] for each in bad)
@@ -159,8 +155,7 @@ DAMAGES: dict[str, Callable[[bytes, bytes], bytes]] = {
 }
 
 
-# Of tar archives the standard library finds out for itself how they are packed.
-@packed(without=("tar",))
+@PACKED
 def test_a_packed_file_that_is_damaged_is_named(
     kind: Format, codec: str, ingest: Ingest, tmp_path: Path
 ) -> None:

@@ -467,11 +467,28 @@ def test_an_encoding_holds_ascii():
         check_options("text", {"encoding": "utf-16"}, "here")
 
 
-def test_a_file_in_a_zip_of_its_name(tmp_path):
+def one_in_a_zip(data):
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("a.jsonl", '{"text": "a"}\n{"text": "b"}\n')
-    assert Read(texts(put(tmp_path / "a.jsonl.zip", stream.getvalue()))).words == ["a", "b"]
+        archive.writestr("a.jsonl", data)
+    return stream.getvalue()
+
+
+# What readers unpack, but do not look for in a folder.
+RARE_PACKERS = {"zip": one_in_a_zip, "lz4": lambda data: pa.compress(data, "lz4", asbytes=True)}
+
+
+@pytest.mark.parametrize("suffix", RARE_PACKERS)
+def test_a_file_in_a_zip_of_its_name_or_in_lz4(tmp_path, suffix):
+    data = b"".join(b'{"text": "word%d"}\n' % i for i in range(5000))
+    packed = RARE_PACKERS[suffix](data)
+    source = texts(put(tmp_path / f"a.jsonl.{suffix}", packed))
+    assert Read(source).words == [f"word{i}" for i in range(5000)]
+    cut = tmp_path / "cut"
+    cut.mkdir()
+    path = put(cut / f"a.jsonl.{suffix}", packed[: len(packed) // 2])
+    assert f"{path}" in (found := message(lambda: Read(texts(path))))
+    assert "ends early or is damaged" in found
 
 
 def test_files_that_hold_nothing_or_are_gone(tmp_path):

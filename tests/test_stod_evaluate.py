@@ -25,7 +25,16 @@ SCHEMA = json.loads(
 )
 K = 4
 SETTINGS = ScanSettings(max_topics=K, partition_nonzeros=4000)
-LACKING = {"approximation", "relative_approximation", "dominancy", "relative_dominancy"}
+UNCORRELATED = {
+    "approximation",
+    "relative_approximation",
+    "dominancy",
+    "relative_dominancy",
+    "legality",
+    "validity",
+}
+WITHOUT_ANCHORS = {"basis_rank", "basis_quality"}
+LACKING = UNCORRELATED | WITHOUT_ANCHORS
 
 
 def printed(capsys: pytest.CaptureFixture[str], *command: object) -> Any:
@@ -51,7 +60,8 @@ def test_a_model_alone_gives_what_its_moments_allow(folder: Path, capsys: pytest
     assert (shown["engine"], shown["n_topics"]) == ("stod", K)
     nulls = {name for name, value in shown["metrics"].items() if value is None}
     assert nulls == LACKING | {"coherence", "u_mass", "npmi", "recovery_error", "stability"}
-    assert {shown["missing"][name] for name in LACKING} == {"the model has no topic_topic"}
+    assert {shown["missing"][name] for name in UNCORRELATED} == {"the model has no topic_topic"}
+    assert {shown["missing"][name] for name in WITHOUT_ANCHORS} == {"the model has no anchors"}
     assert "engine lr-jsmf" in shown["missing"]["stability"]
     assert shown["certificates"]["topics_found"] == K
     assert shown["warnings"] == []

@@ -12,9 +12,10 @@ from streaming_jsmf.cli import options
 from streaming_jsmf.cli.evaluate import evaluate
 from streaming_jsmf.cli.ingest import ingest
 from streaming_jsmf.cli.observation import observed
+from streaming_jsmf.cli.polish import polish
 from streaming_jsmf.cli.report import report
 from streaming_jsmf.cli.simulate import simulate
-from streaming_jsmf.cli.tables import format_topics, topic_rows, warnings_of
+from streaming_jsmf.cli.tables import print_topics, topic_rows
 from streaming_jsmf.config import ScanSettings, StodSettings
 
 
@@ -117,7 +118,7 @@ def infer(
             overwrite=overwrite,
             listener=listener,
         )
-    _print_topics(model)
+    print_topics(model)
 
 
 @click.command()
@@ -131,6 +132,9 @@ def infer(
 @options.scan_options
 @options.engine_options
 @options.infer_options
+@click.option("--polish/--no-polish", "polished", default=True, show_default=True,
+              help="Finish the topics by a few passes over the documents.")  # fmt: skip
+@options.polish_options
 @options.execution_options
 @options.log_option
 @click.pass_context
@@ -143,6 +147,7 @@ def fit(
     moments: str | None,
     log_json: str | None,
     overwrite: bool,
+    polished: bool,
     **settings: Any,
 ) -> None:
     """Scan CORPUS and fit MODEL in one command; several K become MODEL/k=5, MODEL/k=10, ... of one scan.
@@ -153,6 +158,7 @@ def fit(
 
     with observed(log_json) as listener:
         numbers, execution = options.topic_numbers(topics), options.take_execution(settings)
+        finish = options.take_polish(settings, settings["seed"])
         inference = options.take_inference(context, settings, numbers[0], scan_seed=settings["seed"])
         third_moment = isinstance(inference, StodSettings)
         fitted = run(
@@ -161,6 +167,7 @@ def fit(
             numbers,
             scan_settings=ScanSettings(max_topics=max(numbers), third_moment=third_moment, **settings),
             infer_settings=inference,
+            polish_settings=finish if polished else None,
             moments=moments,
             execution=execution,
             threads=execution.workers,
@@ -168,7 +175,7 @@ def fit(
             listener=listener,
         )
     for path in fitted.models:
-        _print_topics(str(path))
+        print_topics(str(path))
 
 
 @click.command()
@@ -180,7 +187,7 @@ def topics(model: str, words: int | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(topic_rows(model, words), ensure_ascii=False, indent=1))
     else:
-        _print_topics(model, words)
+        print_topics(model, words)
 
 
 @click.command()
@@ -192,11 +199,4 @@ def info(path: str) -> None:
     click.echo(json.dumps(describe(path), ensure_ascii=False, indent=1))
 
 
-def _print_topics(model: str, words: int | None = None) -> None:
-    click.echo(f"model: {model}")
-    click.echo(format_topics(topic_rows(model, words)))
-    for sentence in warnings_of(model):
-        click.echo(f"warning: {sentence}", err=True)
-
-
-COMMANDS = (ingest, simulate, scan, infer, fit, topics, evaluate, report, info)
+COMMANDS = (ingest, simulate, scan, infer, fit, polish, topics, evaluate, report, info)

@@ -6,6 +6,8 @@ import textwrap
 from dataclasses import replace
 from typing import Any
 
+import click
+
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.model.certificates import warnings_of as certificate_warnings
 from streaming_jsmf.model.counts import read_training_counts
@@ -94,3 +96,11 @@ def _anchor(row: dict[str, Any]) -> str:
 def warnings_of(path: str) -> list[str]:
     """Plain sentences about what makes a model doubtful; empty as a rule."""
     return certificate_warnings(read_model(path, ()).metrics)
+
+
+def print_topics(model: str, words: int | None = None) -> None:
+    """Print the topics of a model as a table, and on standard error what makes it doubtful."""
+    click.echo(f"model: {model}")
+    click.echo(format_topics(topic_rows(model, words)))
+    for sentence in warnings_of(model):
+        click.echo(f"warning: {sentence}", err=True)

@@ -35,7 +35,7 @@ LINES = (
     Line("coherence.softclique", "higher", "the same of the top 10 words, epsilon 1e-8"),
     Line("mst_incoherence.documents", "lower", "top words apart from each other, by documents"),
     Line("mst_incoherence.cooccurrence", "lower", "the same by the co-occurrence matrix"),
-    Line("specificity.2015", "higher", "topics unlike the whole corpus, by its tokens"),
+    Line("specificity.2015", "higher", "topics unlike the whole corpus, by its tokens; nats"),
     Line("specificity.2021", "higher", "the same by the row sums of the co-occurrence matrix"),
     Line("dissimilarity", "higher", "of a topic's top 20 words, those of no other topic"),
     Line("recovery", "lower", "words unlike the mixture of anchors that stands for them"),
@@ -49,6 +49,13 @@ LINES = (
     Line("stability", "higher", "agreement with topics of resampled partitions; from 0 to 1"),
     Line("effective_topics", "near K", "topics that carry the corpus"),
     Line("hoyer_sparsity", "-", "few words carry a topic; from 0 to 1"),
+    Line("legality", "near 1", "sum of the topic correlations"),
+    Line("validity", "lower", "bits between the shares of topics by correlations and by words"),
+    Line("entropy", "-", "words that belong to many topics alike; from 0 to 1"),
+    Line("basis_rank.hard", "-", "rank of an anchor in its own topic"),
+    Line("basis_rank.soft", "-", "log of the topic's largest probability over the anchor's"),
+    Line("basis_quality.hard", "higher", "rank of an anchor in the other topics"),
+    Line("basis_quality.soft", "lower", "probability of an anchor in the other topics"),
 )
 
 

@@ -26,6 +26,11 @@ recovery_error           number; needs ``truth``
 distinct_share           number, never null
 effective_topics         number; needs ``topic_probability``
 hoyer_sparsity           number, never null
+legality                 number; needs ``topic_topic``
+validity                 number; needs ``topic_topic`` and ``topic_probability``
+entropy                  number, never null
+basis_rank               P; needs ``anchors``. P = {"hard": number, "soft": number or null}
+basis_quality            P; needs ``anchors``; null too for one topic
 stability                {"value": number, "standard_error": number or null}; needs ``replicas``; the error is null
                          for a single replica
 =======================  ==============================================================================================
@@ -40,7 +45,7 @@ from typing import Any
 
 import numpy as np
 
-from streaming_jsmf.evaluation import coherence, topic_shape
+from streaming_jsmf.evaluation import basis, coherence, topic_shape
 from streaming_jsmf.evaluation.factorization import cooccurrence_rows, factorization_errors
 from streaming_jsmf.evaluation.incoherence import incoherence_in_cooccurrence, incoherence_in_documents
 from streaming_jsmf.evaluation.inputs import (
@@ -100,7 +105,7 @@ def evaluate_topics(
     >>> result["distinct_share"], result["specificity"], result["recovery"]
     (1.0, {'2015': 0.0, '2021': None}, None)
     """
-    result = _factorization(topics, cooccurrence, counts) | _shape(topics, cooccurrence)
+    result = _factorization(topics, cooccurrence, counts) | _shape(topics, cooccurrence) | _basis(topics)
     result |= document_metrics(topics.top_words, counts) | _anchors(topics, cooccurrence, counts, seed)
     result["recovery_error"] = None if truth is None else recovery_error(topics.word_topic, truth)
     result["stability"] = _estimate(stability(topics.word_topic, replicas) if replicas else None)
@@ -137,6 +142,19 @@ def _shape(topics: TopicArrays, cooccurrence: Cooccurrence | None) -> dict[str, 
         "distinct_share": coherence.distinct_share(topics.top_words[:, :TOP_WORDS]),
         "effective_topics": None if probability is None else topic_shape.effective_topics(probability),
         "hoyer_sparsity": topic_shape.hoyer_sparsity(B),
+    }
+
+
+def _basis(topics: TopicArrays) -> dict[str, Any]:
+    """The measures of the authors' code."""
+    A, probability = topics.topic_topic, topics.topic_probability
+    anchored = topics.anchors is not None
+    return {
+        "legality": None if A is None else basis.legality(A),
+        "validity": None if A is None or probability is None else basis.validity(A, probability),
+        "entropy": basis.word_entropy(topics),
+        "basis_rank": _pair(basis.basis_rank(topics) if anchored else None),
+        "basis_quality": _pair(basis.basis_quality(topics) if anchored else None),
     }
 
 
@@ -200,6 +218,10 @@ def _estimate(estimate: Estimate | Stability | None) -> dict[str, Any] | None:
     if estimate is None:
         return None
     return {"value": estimate.value, "standard_error": estimate.standard_error}
+
+
+def _pair(pair: basis.Pair | None) -> dict[str, Any] | None:
+    return None if pair is None else {"hard": pair.hard, "soft": pair.soft}
 
 
 def _mean(per_topic: Floats) -> dict[str, Any]:

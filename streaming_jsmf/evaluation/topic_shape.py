@@ -45,6 +45,8 @@ def relative_dominancy(topic_topic: Floats) -> float:
 def specificity(word_topic: Floats, word_probability: Floats) -> float:
     """Mean over topics of KL(B_k || p), in nats: how far topics are from the words of the whole corpus.
 
+    The authors' code counts in bits: divide by log 2 = 0.693 to compare with figures from there.
+
     Both papers write KL(. || .); p is the unigram distribution of the corpus in JSMF 2015 and the row sum u of C in
     LR-JSMF 2021, where documents count by their weight and not by their length.
 

@@ -1,6 +1,7 @@
-"""Topic shares of documents, given the topics: the most probable ones, each document from its own words alone.
+"""Topic shares of documents, given the topics, each document's from its own words alone.
 
-With counts c of a document, topics B (words x topics) and a prior alpha, the shares theta maximise
+The default are the most probable ones. With counts c of a document, topics B (words x topics) and a prior alpha they
+maximise
 
     sum_w c_w log (B theta)_w + sum_k alpha_k log theta_k
 
@@ -8,8 +9,13 @@ over the simplex: the posterior density over the logarithms of the shares. Over 
 would be alpha_k - 1, and there is no largest value where a prior is below 1, as those of topics are. The function is
 concave, so its one maximum does not hang on the start.
 
-A step of expectation-maximisation puts alpha_k + theta_k sum_w c_w B_wk / (B theta)_w over its sum in the place of
-theta_k; the function never falls. Shares stay positive, and no document has a say in those of another.
+A few steps of expectation-maximisation are followed by damped Newton steps (``share_kernel``), first in single
+precision and then in double. Where topics are alike, expectation-maximisation alone moves little long before it is
+near the maximum; so a document is done when a bound on its distance from the maximum is small enough, whatever the
+last step was.
+
+CVB0 (``cvb0_shares``) comes near the mean of the posterior instead, which predicts the words of short documents better.
+Either way shares are positive, and no document has a say in those of another.
 """
 
 from __future__ import annotations
@@ -17,21 +23,24 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from streaming_jsmf.inference.cvb0_shares import padded_topics, settle
+from streaming_jsmf.inference.map_shares import most_probable
+
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+ShareMethod = Literal["map", "cvb0"]
 
 #: Documents that a thread takes at once.
 BLOCK_DOCUMENTS = 256
 
-#: Defaults of the stopping rule. The 1,493 NIPS papers at K = 50 are then within .005 of their maxima (sum of absolute
-#: differences), most after 50 steps and all after 110.
-TOLERANCE, MAX_ITERATIONS = 1e-4, 200
+#: Defaults of the stopping rule: the distance that may remain, and the most steps or rounds.
+TOLERANCE, MAX_ITERATIONS = 1e-3, 200
 
 
 @dataclass(frozen=True)
@@ -43,14 +52,23 @@ class DocumentTopics:
     shares
         M x K, positive, rows sum to 1.
     iterations
-        (M,) steps taken.
-    last_change
-        (M,) sum of the absolute changes of the shares in the last step; above the tolerance where the steps ran out.
+        (M,) steps taken, of every kind; with ``cvb0`` rounds.
+    remaining
+        (M,) ``map``: what the sum of absolute differences between the shares and the most probable ones cannot exceed,
+        but for rounding; infinite where nothing is known. ``cvb0``: the sum of absolute changes in the last round.
+    tolerance
+        What was asked for of ``remaining``.
     """
 
     shares: Floats
-    iterations: NDArray[np.int64]
-    last_change: Floats
+    iterations: Integers
+    remaining: Floats
+    tolerance: float
+
+    @property
+    def unconverged(self) -> int:
+        """Documents whose steps ran out above the tolerance."""
+        return int((~(self.remaining <= self.tolerance)).sum())
 
 
 def document_topics(
@@ -58,11 +76,12 @@ def document_topics(
     word_topic: Floats,
     prior: Floats,
     *,
+    method: ShareMethod = "map",
     tolerance: float = TOLERANCE,
     max_iterations: int = MAX_ITERATIONS,
     threads: int | None = None,
 ) -> DocumentTopics:
-    """Most probable topic shares of each document. The result does not depend on ``threads``.
+    """Topic shares of each document. The result does not depend on ``threads``, nor on other documents.
 
     Words that no topic has say nothing. A document without any other gets the mean of the prior.
 
@@ -74,82 +93,55 @@ def document_topics(
         N x K, p(word | topic).
     prior
         (K,) alpha, positive.
+    method
+        ``map``, the most probable shares, or ``cvb0``, which is better for documents of some ten words.
     tolerance
-        A document is done when a step changes its shares, which sum to 1, by no more than this in all.
+        ``map``: a document is done when the sum of absolute differences between its shares, which sum to 1, and the
+        most probable ones is at most this, by a bound that holds whatever the topics. ``cvb0``: when a round changes
+        the shares by no more in all.
     max_iterations
-        Most steps for a document.
+        Most steps for a document. One that needs more is counted in ``unconverged``.
     threads
         Blocks of documents worked on at once; None: one for each core.
 
     Raises
     ------
     ValueError
-        If shapes do not fit or the prior is not positive.
+        If shapes do not fit, the prior or the tolerance is not positive, or there is no such method.
     """
     topics, alpha = np.ascontiguousarray(word_topic, np.float64), np.array(prior, np.float64)
-    if topics.ndim != 2 or alpha.shape != topics.shape[1:] or counts.shape[1] != topics.shape[0]:
-        raise ValueError(
-            f"counts {counts.shape}, word_topic {topics.shape} and prior {alpha.shape} do not fit together"
-        )
-    if not (np.isfinite(alpha).all() and (alpha > 0).all()):
-        raise ValueError("prior must be positive and finite")
-    rows = int(counts.shape[0])
-    shares = np.tile(alpha / alpha.sum(), (rows, 1))
-    iterations, change = np.zeros(rows, np.int64), np.zeros(rows)
+    _require(counts, topics, alpha, method, tolerance)
+    n_documents = int(counts.shape[0])
+    shares = np.empty((n_documents, alpha.size))
+    iterations, remaining = np.zeros(n_documents, np.int64), np.zeros(n_documents)
     # Copies: what is read from a file is read-only, which would be another type for the compiler.
     starts, words = np.array(counts.indptr, np.int64), np.array(counts.indices, np.int64)
-    numbers = np.array(counts.data, np.float64)
+    find, precision = (most_probable, np.float64) if method == "map" else (settle, np.float32)
+    numbers = np.array(counts.data, precision)
+    known = (topics, alpha) if method == "map" else padded_topics(topics, alpha)
 
     def one_block(start: int) -> None:
         part = slice(start, start + BLOCK_DOCUMENTS)
-        bounds = starts[start : start + BLOCK_DOCUMENTS + 1]
-        _find_shares(
-            bounds, words, numbers, topics, alpha, tolerance, max_iterations,
-            shares[part], iterations[part], change[part],
+        find(
+            starts[start : start + BLOCK_DOCUMENTS + 1], words, numbers, *known, tolerance, max_iterations,
+            shares[part], iterations[part], remaining[part],
         )  # fmt: skip
 
     with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
-        list(pool.map(one_block, range(0, rows, BLOCK_DOCUMENTS)))
-    return DocumentTopics(shares, iterations, change)
+        list(pool.map(one_block, range(0, n_documents, BLOCK_DOCUMENTS)))
+    return DocumentTopics(shares, iterations, remaining, tolerance)
 
 
-@njit(cache=True, nogil=True)
-def _find_shares(
-    starts: NDArray[np.int64],
-    words: NDArray[np.int64],
-    numbers: Floats,
-    topics: Floats,
-    prior: Floats,
-    tolerance: float,
-    max_iterations: int,
-    shares: Floats,
-    iterations: NDArray[np.int64],
-    change: Floats,
+def _require(
+    counts: csr_array[Any], topics: Floats, prior: Floats, method: ShareMethod, tolerance: float
 ) -> None:
-    """Steps for each document, from the rows of ``shares`` on, which are overwritten like the last two arguments."""
-    width = prior.size
-    weights = np.empty(width)
-    for document in range(starts.size - 1):
-        theta = shares[document]
-        for step in range(max_iterations):
-            weights[:] = 0.0
-            for place in range(starts[document], starts[document + 1]):
-                row = topics[words[place]]
-                expected = 0.0
-                for k in range(width):
-                    expected += row[k] * theta[k]
-                if expected > 0.0:
-                    scale = numbers[place] / expected
-                    for k in range(width):
-                        weights[k] += scale * row[k]
-            total = 0.0
-            for k in range(width):
-                weights[k] = prior[k] + theta[k] * weights[k]
-                total += weights[k]
-            moved = 0.0
-            for k in range(width):
-                moved += abs(weights[k] / total - theta[k])
-                theta[k] = weights[k] / total
-            iterations[document], change[document] = step + 1, moved
-            if moved <= tolerance:
-                break
+    if topics.ndim != 2 or prior.shape != topics.shape[1:] or counts.shape[1] != topics.shape[0]:
+        raise ValueError(
+            f"counts {counts.shape}, word_topic {topics.shape} and prior {prior.shape} do not fit together"
+        )
+    if not (np.isfinite(prior).all() and (prior > 0).all()):
+        raise ValueError("prior must be positive and finite")
+    if not tolerance > 0:
+        raise ValueError(f"tolerance must be positive, not {tolerance}")
+    if method not in ("map", "cvb0"):
+        raise ValueError(f"method is {method!r}; it can be map or cvb0")

@@ -41,6 +41,7 @@ Numbered tasks, then one commit::
 A sequence of sums, each over all parts, from what the one before gave::
 
     store = WorkStore(beside, "streaming_jsmf.polish.unfinished", "polish", arguments)
+    store.require_same()                                        # work of other arguments is refused, and stays
     with execution.executor(listener, on_bad_input=store.remove) as executor:
         store.start({})
         topics, sums = store.ledger("topics"), store.ledger("polish")
@@ -56,5 +57,5 @@ A sequence of sums, each over all parts, from what the one before gave::
     write(result)                                               # the result itself, then
     store.remove()
 
-``moments.parts.fold_partitions`` runs a ``FoldJob`` whose parts are partitions of a corpus, and gives its result.
+``blocks.parts.fold_partitions`` runs a ``FoldJob`` whose parts are partitions of a corpus, and gives its result.
 """

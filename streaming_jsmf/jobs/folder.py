@@ -226,7 +226,7 @@ class WorkStore:
         if is_free(self.path):
             self._create(arrays)
         elif not replace:
-            self._require_same()
+            self.require_same()
         return {name: digest(values) for name, values in arrays.items()}
 
     def ledger(self, stage: str) -> Ledger:
@@ -247,7 +247,18 @@ class WorkStore:
             return False
         return (stored.get("kind"), stored.get("request")) == (self.kind, self.request)
 
-    def _require_same(self) -> None:
+    def require_same(self) -> None:
+        """Refuse a place that holds anything but unfinished work of the same arguments; a free one is fine.
+
+        To be called before what removes the work on bad input: that of others is not ours to remove.
+
+        Raises
+        ------
+        InputError, SettingsMismatchError, StoreError
+            As ``start``.
+        """
+        if is_free(self.path):
+            return
         stored = read_attributes(self.path) if node_exists(self.path) else {}
         if stored.get("kind") != self.kind:
             raise _taken(self.path)

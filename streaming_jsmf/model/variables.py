@@ -24,7 +24,14 @@ class Variable:
     meaning: str
 
 
-#: Of models of LR-JSMF.
+#: What polish adds to the model of any engine.
+_POLISHED: dict[str, Variable] = {
+    "topic_topic_of_documents": Variable(
+        ("topic", "topic_"), "A", "joint topic probabilities, by the topic shares of the documents"
+    ),
+}
+
+#: Of models of LR-JSMF; ``alpha`` is there once they are polished.
 MODEL_VARIABLES: dict[str, Variable] = {
     "word": Variable(("word",), "", "vocabulary"),
     "topic": Variable(("topic",), "", "topic number, in the order in which anchors were chosen"),
@@ -36,6 +43,7 @@ MODEL_VARIABLES: dict[str, Variable] = {
     "topic_given_word": Variable(("word", "topic"), "B-breve", "p(topic | word); rows sum to 1, or 0"),
     "topic_topic": Variable(("topic", "topic_"), "A", "joint topic probabilities, as recovered"),
     "topic_probability": Variable(("topic",), "", "share of each topic in the corpus; sums to 1"),
+    "alpha": Variable(("topic",), "alpha", "Dirichlet prior of the topic shares of documents"),
     "eigenvalues": Variable(("topic",), "D", "leading algebraic eigenvalues of C"),
     "rectified": Variable(("word", "component"), "Y", "rectified co-occurrence is Y Y'"),
     "row_sum": Variable(("word",), "u", "row sums of C before rectification, exact"),
@@ -49,19 +57,23 @@ MODEL_VARIABLES: dict[str, Variable] = {
     "label_words": Variable(
         ("topic", "label"), "", "word ids both prominent and characteristic, of one topic only; -1 for none"
     ),
+    **_POLISHED,
 }
 
 #: Of models of the tensor engine; those it shares with LR-JSMF have the same meaning.
 STOD_VARIABLES: dict[str, Variable] = {
     "word": MODEL_VARIABLES["word"],
-    "topic": Variable(("topic",), "", "topic number, by falling share of the corpus"),
+    "topic": Variable(("topic",), "", "topic number, by falling probability"),
     "rank": MODEL_VARIABLES["rank"],
     "component": Variable(("component",), "", "number of an eigenpair of M2, by falling eigenvalue"),
     "word_topic": Variable(("word", "topic"), "phi", "p(word | topic); columns sum to 1"),
     "topic_probability": MODEL_VARIABLES["topic_probability"],
-    "alpha": Variable(("topic",), "alpha", "Dirichlet prior of the topic shares of documents"),
+    "topic_": MODEL_VARIABLES["topic_"],
+    "alpha": MODEL_VARIABLES["alpha"],
     "lambda": Variable(
-        ("topic",), "lambda*", "strength of the topic's component: its share is 1 / lambda*^2"
+        ("topic",),
+        "lambda*",
+        "strength of the topic's component; 1 / lambda*^2 is its share in exact moments",
     ),
     "duplicate_of": Variable(("topic",), "", "a larger topic with nearly the same words, or -1"),
     "eigenvalues": Variable(("component",), "sigma", "leading algebraic eigenvalues of M2"),
@@ -74,9 +86,12 @@ STOD_VARIABLES: dict[str, Variable] = {
     "word_mean": Variable(("word",), "M1", "mean share of the word in documents of three tokens or more"),
     "term_count": MODEL_VARIABLES["term_count"],
     "document_frequency": MODEL_VARIABLES["document_frequency"],
-    "prominent_words": MODEL_VARIABLES["prominent_words"],
+    "prominent_words": Variable(
+        ("topic", "rank"), "", "word ids of each topic, by what of p(word | topic) is above the noise"
+    ),
     "characteristic_words": Variable(
-        ("topic", "rank"), "", "word ids that co-occur most with the most probable word of each topic"
+        ("topic", "rank"), "", "word ids that co-occur most with the first prominent word of each topic"
     ),
     "label_words": MODEL_VARIABLES["label_words"],
+    **_POLISHED,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from streaming_jsmf.blocks.parts import distinct, fold_partitions
 from streaming_jsmf.blocks.units import Partition, list_units, plan_partitions
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.format import Corpus
@@ -13,9 +14,7 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.folder import WorkStore
 from streaming_jsmf.jobs.ledger import Partial, key_of
 from streaming_jsmf.jobs.memory import PROCESS_BYTES, require_memory
-from streaming_jsmf.moments.manifest import distinct
 from streaming_jsmf.moments.memory import BYTES_PER_NONZERO_READ
-from streaming_jsmf.moments.parts import fold_partitions
 from streaming_jsmf.moments.stages.word_counts import CountReduction, SketchProbes, WordSelection
 from streaming_jsmf.storage.arrays import digest
 from streaming_jsmf.storage.paths import StorePath

@@ -6,7 +6,6 @@ keys of its parts hold the contents, and the key of the last fold holds all of t
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
+from streaming_jsmf.blocks.parts import distinct
 from streaming_jsmf.blocks.units import Partition, WorkUnit, list_units, plan_partitions
 from streaming_jsmf.config import ScanSettings, fingerprint
 from streaming_jsmf.corpus.format import Corpus
@@ -259,16 +259,6 @@ def merged_manifest(first: Manifest, second: Manifest, plan: MergePlan) -> Manif
 
 def _as_one_part(manifest: Manifest) -> list[tuple[str, int]]:
     return [(f"fold {manifest.folds[-1]}", len(manifest.partitions))]
-
-
-def distinct(contents: Sequence[str]) -> tuple[str, ...]:
-    """The same names with the repeats numbered: a corpus may hold a shard twice, and both count."""
-    seen: Counter[str] = Counter()
-    names = []
-    for content in contents:
-        seen[content] += 1
-        names.append(content if seen[content] == 1 else f"{content} repeat {seen[content]}")
-    return tuple(names)
 
 
 def moved(manifest: Manifest, corpus: Corpus) -> Manifest:

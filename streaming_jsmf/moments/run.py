@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
+from streaming_jsmf.blocks.parts import partition_part
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.fold import FoldJob, Part
@@ -13,7 +14,6 @@ from streaming_jsmf.jobs.run import run_job
 from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.moments.manifest import Manifest
 from streaming_jsmf.moments.partition import Partitions, partitions_of
-from streaming_jsmf.moments.parts import partition_part
 from streaming_jsmf.moments.stages.base import Scan, Stage
 from streaming_jsmf.moments.store import MomentsStore
 from streaming_jsmf.timing import span

@@ -14,6 +14,7 @@ from itertools import compress
 
 import numpy as np
 
+from streaming_jsmf.blocks.parts import partition_parts
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.errors import StoreError
 from streaming_jsmf.jobs.events import Listener, silent
@@ -24,7 +25,6 @@ from streaming_jsmf.jobs.lock import sole_writer
 from streaming_jsmf.jobs.records import PARTIALS, RECORDS, forget_record
 from streaming_jsmf.moments.memory import require_scan_memory
 from streaming_jsmf.moments.partition import load_partitions, partitions_of
-from streaming_jsmf.moments.parts import partition_parts
 from streaming_jsmf.moments.remedy import repair_remedy
 from streaming_jsmf.moments.run import run_stage_of
 from streaming_jsmf.moments.stages.base import Scan, Stage

@@ -60,6 +60,10 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "log_relative_volume": ("cooccurrence",),
     "recovery_error": ("truth",),
     "effective_topics": ("topic_probability",),
+    "legality": ("topic_topic",),
+    "validity": ("topic_topic",),
+    "basis_rank": ("anchors",),
+    "basis_quality": ("anchors",),
     "stability": ("replicas",),
 }
 
@@ -238,9 +242,8 @@ def _require_words(model: Model, words: int | None) -> None:
 def _reasons(metrics: Mapping[str, Any], model: Model, reasons: Mapping[str, str]) -> dict[str, str]:
     """Why each metric, or part of one, that is null is missing."""
     absent = [name for name, value in metrics.items() if value is None]
-    absent += [
-        f"{name}.{part}" for name in ("specificity", "mst_incoherence") for part in _null_parts(metrics[name])
-    ]
+    of_parts = ("specificity", "mst_incoherence", "basis_rank")
+    absent += [f"{name}.{part}" for name in of_parts for part in _null_parts(metrics[name])]
     found = {}
     for name in absent:
         lacking = [need for need in NEEDS.get(name, ()) if need in reasons or _is_lacking_array(need, model)]
@@ -253,7 +256,7 @@ def _null_parts(value: Mapping[str, Any] | None) -> list[str]:
 
 
 def _is_lacking_array(need: str, model: Model) -> bool:
-    return need in ("topic_topic", "topic_probability") and need not in model.arrays
+    return need in ("topic_topic", "topic_probability", "anchors") and need not in model.arrays
 
 
 def _reason(need: str, reasons: Mapping[str, str]) -> str:

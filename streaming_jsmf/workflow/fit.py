@@ -7,21 +7,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from streaming_jsmf.config import InferSettings, ScanSettings, StodSettings
-from streaming_jsmf.corpus.format import read_manifest
+from streaming_jsmf.config import InferSettings, PolishSettings, ScanSettings, StodSettings
+from streaming_jsmf.corpus.format import Corpus, open_corpus, read_manifest
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion import load_spec
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.model.store import read_model, require_free_path
+from streaming_jsmf.model.store import read_model, require_free_path, write_model
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.store import read_store
-from streaming_jsmf.storage.paths import StorePath, is_free, local_path, node_exists, store_path
-from streaming_jsmf.workflow.infer import infer, model_fingerprint
+from streaming_jsmf.storage.paths import StorePath, is_free, local_path, node_exists, remove_tree, store_path
+from streaming_jsmf.workflow.infer import fit_moments, model_fingerprint
 from streaming_jsmf.workflow.ingest import ingest
+from streaming_jsmf.workflow.polish import polish_model, polished_fingerprint, work_beside
 from streaming_jsmf.workflow.scan import scan
 
 logger = logging.getLogger(__name__)
+
+DEFAULT_POLISH = PolishSettings()
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ def fit(
     *,
     scan_settings: ScanSettings | None = None,
     infer_settings: InferSettings | StodSettings | None = None,
+    polish_settings: PolishSettings | None = DEFAULT_POLISH,
     moments: str | Path | None = None,
     execution: Execution | None = None,
     threads: int | None = None,
@@ -75,6 +79,8 @@ def fit(
     scan_settings, infer_settings
         Everything but the numbers of topics, which ``topics`` decides. With ``StodSettings`` the tensor engine, for
         which the scan gets the third moment.
+    polish_settings
+        How the topics are finished by passes over the documents; None: not at all.
     moments
         Where the moments store is or goes; None: ``model`` with ``.moments`` appended. A store that was made
         for more topics and with the same other settings is used as it is.
@@ -99,13 +105,23 @@ def fit(
     settings = replace(scan_settings or ScanSettings(), max_topics=max(topics))
     if isinstance(base, StodSettings):
         settings = replace(settings, third_moment=True)
-    source = _ingested(corpus, target, execution, listener)
-    store = scan(source, place, _serving(place, settings), execution, listener)
+    documents = open_corpus(_ingested(corpus, target, execution, listener))
+    store = scan(documents, place, _serving(place, settings), execution, listener)
     for k, path in targets.items():
-        if not overwrite and not is_free(path) and _is_same(path, store, wanted[k]):
+        if (
+            not overwrite
+            and not is_free(path)
+            and _is_same(path, _fingerprint(store, wanted[k], documents, polish_settings))
+        ):
             logger.info("%s: complete, made by an earlier run with the same settings", path)
             continue
-        infer(store, path, wanted[k], threads=threads, overwrite=overwrite, listener=listener)
+        fitted = fit_moments(store, wanted[k], threads=threads, listener=listener)
+        if polish_settings is not None:
+            fitted = polish_model(
+                fitted, str(store.path), documents, path, polish_settings, execution, listener
+            )
+        write_model(path, fitted, overwrite=overwrite)
+        remove_tree(work_beside(path), ignore_errors=True)
     return Fitted(store.path, tuple(targets.values()))
 
 
@@ -153,6 +169,15 @@ def _serving(path: StorePath, wanted: ScanSettings) -> ScanSettings:
     return stored
 
 
-def _is_same(path: StorePath, moments: Moments, settings: InferSettings | StodSettings) -> bool:
-    stored = read_model(path, ()).provenance["fingerprint"]
-    return bool(stored == model_fingerprint(moments, settings))
+def _fingerprint(
+    moments: Moments,
+    settings: InferSettings | StodSettings,
+    corpus: Corpus,
+    polish_settings: PolishSettings | None,
+) -> str:
+    start = model_fingerprint(moments, settings)
+    return start if polish_settings is None else polished_fingerprint(start, corpus, polish_settings)
+
+
+def _is_same(path: StorePath, fingerprint: str) -> bool:
+    return bool(read_model(path, ()).provenance["fingerprint"] == fingerprint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from streaming_jsmf.blocks.units import Partition
@@ -9,6 +10,16 @@ from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.fold import FoldJob, Part, Reduction
 from streaming_jsmf.jobs.ledger import Ledger, Partial, fold_keys
 from streaming_jsmf.jobs.run import run_job
+
+
+def distinct(contents: Sequence[str]) -> tuple[str, ...]:
+    """The same names with the repeats numbered: a corpus may hold a shard twice, and both count."""
+    seen: Counter[str] = Counter()
+    names = []
+    for content in contents:
+        seen[content] += 1
+        names.append(content if seen[content] == 1 else f"{content} repeat {seen[content]}")
+    return tuple(names)
 
 
 def partition_part(key: str, partition: Partition) -> Part:

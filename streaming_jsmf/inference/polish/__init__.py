@@ -1,0 +1,1 @@
+"""Polish: a few deterministic passes over the documents that finish topics found without them."""

@@ -1,0 +1,159 @@
+"""Compiled CVB0 (Asuncion, Welling, Smyth and Teh 2009) within documents, topics and prior given.
+
+For the distinct words w of a document with counts c_w, and the expected tokens n_k of its topics,
+
+    g_wk ~ B_wk max(n_k + alpha_k - g_wk of the round before, FLOOR),    sum_k g_wk = 1,    n_k = sum_w c_w g_wk
+
+is repeated from n_k = n alpha_k / sum(alpha) on. A token does not vote for itself: that is what is subtracted, and in
+the first round there is nothing to subtract.
+
+Rows have one layout: float32, topics filled up with zeros to whole cache lines (``LANE``), so that every loop over
+topics is a whole number of vectors. A share g is stored before it is divided by the sum over topics: the reciprocal is
+in ``scales``, and is applied where the share is read. The helpers work on a whole document; smaller ones would cost
+more to call than they do.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Single = NDArray[np.float32]
+
+#: Topics of a row come in multiples of this: 64 bytes.
+LANE = 16
+
+#: Least weight of a topic in a document, before that of the word.
+FLOOR = np.float32(1e-6)
+
+_ZERO, _ONE = np.float32(0), np.float32(1)
+
+
+@njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz"})
+def _first_shares(ids: NDArray[Any], topics: Single, weights: Single, shares: Single, scales: Single) -> None:
+    """Shares of the words' tokens before any is known, and one over their sums."""
+    for j in range(ids.size):
+        row, share, total = topics[ids[j]], shares[j], _ZERO
+        for k in range(weights.size):
+            value = row[k] * weights[k]
+            share[k] = value
+            total += value
+        scales[j] = total
+    for j in range(ids.size):
+        scales[j] = _ONE / scales[j] if scales[j] > _ZERO else _ZERO
+
+
+@njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz"})
+def _next_shares(
+    ids: NDArray[Any], counts: Single, topics: Single, weights: Single, shares: Single, scales: Single
+) -> None:
+    """Shares of the words' tokens from those of the round before, and one over their sums."""
+    for j in range(ids.size):
+        row, share, total = topics[ids[j]], shares[j], _ZERO
+        own = scales[j] * min(counts[j], _ONE)
+        for k in range(weights.size):
+            others = weights[k] - own * share[k]
+            value = row[k] * (others if others > FLOOR else FLOOR)
+            share[k] = value
+            total += value
+        scales[j] = total
+    # Apart, so that no sum waits for a division.
+    for j in range(ids.size):
+        scales[j] = _ONE / scales[j] if scales[j] > _ZERO else _ZERO
+
+
+@njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz"})
+def _weigh_topics(
+    counts: NDArray[Any], shares: Single, scales: Single, prior: Single, weights: Single
+) -> None:
+    """``weights`` becomes n_k + alpha_k. Four words at once: it is stored a quarter as often."""
+    for k in range(prior.size):
+        weights[k] = prior[k]
+    fours = counts.size // 4 * 4
+    for j in range(0, fours, 4):
+        a, b = counts[j] * scales[j], counts[j + 1] * scales[j + 1]
+        c, d = counts[j + 2] * scales[j + 2], counts[j + 3] * scales[j + 3]
+        p, q, r, s = shares[j], shares[j + 1], shares[j + 2], shares[j + 3]
+        for k in range(prior.size):
+            weights[k] += (a * p[k] + b * q[k]) + (c * r[k] + d * s[k])
+    for j in range(fours, counts.size):
+        a, p = counts[j] * scales[j], shares[j]
+        for k in range(prior.size):
+            weights[k] += a * p[k]
+
+
+@njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz"})
+def _add_tokens(ids: NDArray[Any], counts: Single, shares: Single, scales: Single, tokens: Single) -> None:
+    """Add the document's expected tokens to the rows of its words."""
+    for j in range(ids.size):
+        sums, share, part = tokens[ids[j]], shares[j], counts[j] * scales[j]
+        for k in range(sums.size):
+            sums[k] += part * share[k]
+
+
+@njit(cache=True, nogil=True)
+def _log_likelihood(counts: Single, scales: Single, mass: float) -> float:
+    """sum_w c_w log(1 / (scale_w (mass - own_w))) over words that a topic has."""
+    total = 0.0
+    for j in range(counts.size):
+        if scales[j] > _ZERO:
+            count = np.float64(counts[j])
+            total -= count * math.log(scales[j] * (mass - min(count, 1.0)))
+    return total
+
+
+@njit(cache=True, nogil=True)
+def add_documents(
+    indptr: NDArray[np.int64],
+    words: NDArray[Any],
+    counts: Single,
+    topics: Single,
+    prior: Single,
+    rounds: int,
+    tokens: Single,
+    weights: Single,
+) -> float:
+    """Add the expected tokens of documents to their words and topics; the log-likelihood of the documents.
+
+    Bits depend on the arguments and the machine's vectors alone. For the log-likelihood each token is predicted from
+    the others of its document, as the last round sees them:
+    sum_w c_w log(sum_k B_wk (n_k + alpha_k - g_wk) / (n + sum(alpha) - 1)). Words that no topic has say nothing.
+
+    Parameters
+    ----------
+    indptr, words, counts
+        Documents x words (CSR); counts above 0. ``indptr`` need not start at 0.
+    topics, prior
+        B, words x width, and alpha, (width,), both zero in the columns that fill up.
+    rounds
+        2 or more.
+    tokens
+        words x width, added to; without rows: not wanted.
+    weights
+        documents x width: becomes n_k + alpha_k; without rows: not wanted.
+    """
+    longest = 0
+    for document in range(indptr.size - 1):
+        longest = max(longest, indptr[document + 1] - indptr[document])
+    shares, scales = np.empty((longest, prior.size), np.float32), np.empty(longest, np.float32)
+    current, prior_sum, likelihood = np.empty(prior.size, np.float32), prior.sum(), 0.0
+    for document in range(indptr.size - 1):
+        here = slice(indptr[document], indptr[document + 1])
+        ids, numbers = words[here], counts[here]
+        length = numbers.sum()
+        for k in range(prior.size):
+            current[k] = max(prior[k] * (_ONE + length / prior_sum), FLOOR)
+        _first_shares(ids, topics, current, shares, scales)
+        for _ in range(rounds - 1):
+            _weigh_topics(numbers, shares, scales, prior, current)
+            _next_shares(ids, numbers, topics, current, shares, scales)
+        likelihood += _log_likelihood(numbers, scales, length + prior_sum)
+        if tokens.shape[0]:
+            _add_tokens(ids, numbers, shares, scales, tokens)
+        if weights.shape[0]:
+            _weigh_topics(numbers, shares, scales, prior, weights[document])
+    return likelihood

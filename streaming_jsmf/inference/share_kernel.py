@@ -1,0 +1,330 @@
+"""Compiled steps to the most probable topic shares of one document; see ``document_topics`` for what is maximised.
+
+With p = B theta, lam = n + sum(alpha) and n_k = theta_k sum_w c_w B_wk / p_w, the tokens that topic k explains, the
+maximum over the simplex is the minimum over theta > 0 of
+
+    f(theta) = - sum_w c_w log p_w - sum_k alpha_k log theta_k + lam sum_k theta_k,
+
+whose scaled gradient is theta_k df/dtheta_k = -r_k, r_k = alpha_k + n_k - lam theta_k. A step of
+expectation-maximisation is theta + r / lam. A Newton step solves, for relative changes y,
+
+    (diag(b) + Q' diag(c) Q) y = r,      Q_wk = B_wk theta_k / p_w,
+
+where b is the barrier's part: alpha_k by Newton's rule, max(alpha_k, lam theta_k - n_k) here, the primal-dual rule of
+interior points, which brings a topic that has to go down to its end in one step, not by a constant factor in each.
+Conjugate gradients solve it, with the diagonal of expectation-maximisation, b + n, in front: a product with Q costs
+as much as a step of expectation-maximisation, and no K x K matrix is made. A search along the step, on p and theta
+alone, keeps f falling.
+
+How far the maximum can be is known, not guessed (``error_bound``). All loops run over words in the inner place, in
+vector registers, on the document's rows of B, which are copied and turned once: ``rows`` is K x words.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+#: Of single or double precision.
+Numbers = NDArray[np.floating[Any]]
+Integers = NDArray[np.int64]
+
+#: Topics and words are padded to multiples of these, so that no loop has a remainder.
+TOPIC_STEP, WORD_STEP = 4, 16
+#: Steps of expectation-maximisation before the first of Newton.
+FIRST_STEPS = 2
+#: Conjugate gradients stop at this share of the first residual, or after so many steps.
+SOLVED, MOST_SOLVES = 0.1, 30
+#: Below this largest relative change of a share a Newton step is taken whole, without a search.
+NEAR = 0.1
+#: The part of the way to the first share of zero that a step may go.
+TO_ZERO = 0.95
+#: Largest relative change of a share after which single precision has no more to give.
+SINGLE_DONE = 1e-3
+
+#: Probabilities below this part of a word's sum over topics are 0 in single precision, where products with them would
+#: leave the range of normal numbers, which slows a processor down many times over.
+NOTHING = 1e-15
+
+#: Rows of the two work arrays.
+WORD_WORK, TOPIC_WORK = 5, 8
+_FAST = {"reassoc", "contract", "nsz"}
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)
+def gather(words: Integers, first: int, last: int, topics: Floats, rows: Numbers) -> None:
+    """rows[k, w] = B of the document's words, zero where padded; four words at a time for whole stores."""
+    width, size = topics.shape[1], last - first
+    whole = size // 4 * 4
+    for w in range(0, whole, 4):
+        # Unsigned: no check for places counted from the end.
+        i, j = np.uint64(words[first + w]), np.uint64(words[first + w + 1])
+        m, n = np.uint64(words[first + w + 2]), np.uint64(words[first + w + 3])
+        for k in range(width):
+            rows[k, w] = topics[i, k]
+            rows[k, w + 1] = topics[j, k]
+            rows[k, w + 2] = topics[m, k]
+            rows[k, w + 3] = topics[n, k]
+    for w in range(whole, size):
+        i = np.uint64(words[first + w])
+        for k in range(width):
+            rows[k, w] = topics[i, k]
+    for k in range(width):
+        for w in range(size, rows.shape[1]):
+            rows[k, w] = 0.0
+    for k in range(width, rows.shape[0]):
+        for w in range(rows.shape[1]):
+            rows[k, w] = 0.0
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)
+def mix(rows: Numbers, weights: Numbers, out: Numbers) -> None:
+    """out[w] = sum_k weights[k] rows[k, w]."""
+    size = rows.shape[1]
+    for w in range(size):
+        out[w] = 0.0
+    for k in range(0, rows.shape[0], 4):
+        a, b, c, d = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
+        for w in range(size):
+            out[w] += a * rows[k, w] + b * rows[k + 1, w] + c * rows[k + 2, w] + d * rows[k + 3, w]
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)
+def collect(rows: Numbers, weights: Numbers, out: Numbers) -> None:
+    """out[k] = sum_w rows[k, w] weights[w]."""
+    size = rows.shape[1]
+    for k in range(0, rows.shape[0], 4):
+        a = rows.dtype.type(0)
+        b, c, d = a, a, a
+        for w in range(size):
+            weight = weights[w]
+            a += rows[k, w] * weight
+            b += rows[k + 1, w] * weight
+            c += rows[k + 2, w] * weight
+            d += rows[k + 3, w] * weight
+        out[k], out[k + 1], out[k + 2], out[k + 3] = a, b, c, d
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)
+def scale_rows(rows: Floats, counts: Floats, sums: Floats, single: NDArray[np.float32]) -> float:
+    """Let each word's probabilities sum to one, which shares do not feel, and copy them; the tokens of known words.
+
+    Words that no topic has get a count of 0 and the same probability in all topics, like the padding.
+    """
+    tokens = 0.0
+    for w in range(sums.size):
+        sums[w] = 0.0
+    for k in range(rows.shape[0]):
+        for w in range(sums.size):
+            sums[w] += rows[k, w]
+    for w in range(sums.size):
+        known = sums[w] > 0.0
+        counts[w] = counts[w] if known else 0.0
+        tokens += counts[w]
+        sums[w] = 1.0 / sums[w] if known else 0.0
+    for k in range(rows.shape[0]):
+        for w in range(sums.size):
+            scaled = rows[k, w] * sums[w] if sums[w] > 0.0 else 1.0
+            rows[k, w] = scaled
+            single[k, w] = scaled if scaled > NOTHING else 0.0
+    return tokens
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)
+def error_bound(prior: Numbers, shares: Numbers, residual: Numbers) -> float:
+    """Largest possible sum of absolute differences between the shares and those of the maximum, from r alone.
+
+    For theta and the optimum o, let m_k^2 = theta_k o_k. The gradients' difference, multiplied by theta - o, is at
+    least sum_k alpha_k (theta_k - o_k)^2 / m_k^2, since the words' part is not negative; Cauchy-Schwarz, twice, then
+    gives e = sum |theta - o| <= sqrt(sum m^2 / alpha) sqrt(sum (r m / theta)^2 / alpha). With o_k <= theta_k + e this
+    is e^2 <= (a + b e) (c + d e), and e is at most the larger root; infinite if b d >= 1.
+    """
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+    for k in range(prior.size):
+        share, weight = np.float64(shares[k]), 1.0 / np.float64(prior[k])
+        square = np.float64(residual[k]) * np.float64(residual[k]) * weight
+        a += share * share * weight
+        b += share * weight
+        c += square
+        d += square / share
+    lead = 1.0 - b * d
+    if not lead > 0.0:
+        return np.inf
+    half = 0.5 * (a * d + b * c)
+    return float((half + np.sqrt(half * half + lead * a * c)) / lead)
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)
+def explain(
+    rows: Numbers,
+    counts: Numbers,
+    prior: Numbers,
+    weight: float,
+    shares: Numbers,
+    words: Numbers,
+    topics: Numbers,
+) -> None:
+    """p, c / p, n and r at the shares; ``weight`` is lam."""
+    expected, ratio, tokens, residual = words[0], words[1], topics[0], topics[1]
+    mix(rows, shares, expected)
+    for w in range(expected.size):
+        ratio[w] = counts[w] / expected[w]
+    collect(rows, ratio, tokens)
+    for k in range(prior.size):
+        tokens[k] *= shares[k]
+        residual[k] = prior[k] + tokens[k] - weight * shares[k]
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)
+def start_solve(prior: Numbers, weight: float, shares: Numbers, words: Numbers, topics: Numbers) -> Any:
+    """Curvature, barrier and first direction after ``explain``; the residual's size in the norm of ``front``."""
+    tokens, residual, barrier, front = topics[0], topics[1], topics[2], topics[3]
+    y, direction, moved = topics[4], topics[5], topics[7]
+    size = words.dtype.type(0)
+    for w in range(words.shape[1]):
+        words[1, w] /= words[0, w]
+        words[3, w] = 0.0
+    for k in range(prior.size):
+        front[k] = max(prior[k] + tokens[k], weight * shares[k])
+        barrier[k] = front[k] - tokens[k]
+        y[k] = 0.0
+        direction[k] = residual[k] / front[k]
+        moved[k] = shares[k] * direction[k]
+        size += residual[k] * direction[k]
+    return size
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)
+def newton(
+    rows: Numbers, prior: Numbers, weight: float, shares: Numbers, words: Numbers, topics: Numbers
+) -> None:
+    """Relative changes y of the shares, and B (theta y), that of p, after ``explain``, whose residual is spent."""
+    curvature, image, change, pulled = words[1], words[2], words[3], words[4]
+    residual, barrier, front = topics[1], topics[2], topics[3]
+    y, direction, product, moved = topics[4], topics[5], topics[6], topics[7]
+    zero = rows.dtype.type(0)
+    size = start_solve(prior, weight, shares, words, topics)
+    enough = rows.dtype.type(SOLVED * SOLVED) * size
+    for _ in range(MOST_SOLVES):
+        mix(rows, moved, image)
+        for w in range(change.size):
+            pulled[w] = curvature[w] * image[w]
+        collect(rows, pulled, product)
+        along, left = zero, zero
+        for k in range(prior.size):
+            product[k] = shares[k] * product[k] + barrier[k] * direction[k]
+            along += product[k] * direction[k]
+        step = size / along if along > zero else zero
+        for w in range(change.size):
+            change[w] += step * image[w]
+        for k in range(prior.size):
+            y[k] += step * direction[k]
+            residual[k] -= step * product[k]
+            left += residual[k] * residual[k] / front[k]
+        if left <= enough or step == zero:
+            break
+        ratio, size = left / size, left
+        for k in range(prior.size):
+            direction[k] = residual[k] / front[k] + ratio * direction[k]
+            moved[k] = shares[k] * direction[k]
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)
+def slope(
+    counts: Numbers,
+    prior: Numbers,
+    weight: float,
+    shares: Numbers,
+    words: Numbers,
+    topics: Numbers,
+    step: float,
+) -> Any:
+    """Derivative of f along the Newton step, at ``step``."""
+    expected, change, y = words[0], words[3], topics[4]
+    one = counts.dtype.type(1)
+    rise = counts.dtype.type(0)
+    for w in range(counts.size):
+        rise += counts[w] * change[w] / (expected[w] + step * change[w])
+    for k in range(prior.size):
+        rise += prior[k] * y[k] / (one + step * y[k]) - weight * shares[k] * y[k]
+    return -rise
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)
+def step_length(
+    counts: Numbers, prior: Numbers, weight: float, shares: Numbers, words: Numbers, topics: Numbers
+) -> Any:
+    """A step along y after which f is lower: 1, or the largest that keeps shares positive, or one found between.
+
+    f is convex along the step; at the lower end of the bracket it still falls, so it has fallen all the way.
+    """
+    lowest = topics[4, : prior.size].min()
+    high = TO_ZERO / -lowest if lowest < -TO_ZERO else 1.0
+    at_low = slope(counts, prior, weight, shares, words, topics, counts.dtype.type(0))
+    at_high = slope(counts, prior, weight, shares, words, topics, counts.dtype.type(high))
+    if at_high <= 0.0:
+        return high
+    low, least = 0.0, 0.5 * at_low
+    for _ in range(30):
+        share = min(max(at_low / (at_low - at_high), 0.1), 0.9)
+        middle = low + (high - low) * share
+        at_middle = slope(counts, prior, weight, shares, words, topics, counts.dtype.type(middle))
+        if at_middle > 0.0:
+            high, at_high = middle, at_middle
+        else:
+            low, at_low = middle, at_middle
+            if at_middle >= least:
+                break
+    return low
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)
+def climb(
+    rows: Numbers,
+    counts: Numbers,
+    prior: Numbers,
+    weight: float,
+    shares: Numbers,
+    words: Numbers,
+    topics: Numbers,
+    first: int,
+    most: int,
+    tolerance: float,
+    smallest: float,
+) -> tuple[int, float]:
+    """Steps from ``shares`` on, in place, until the error bound is within ``tolerance``; (steps, bound).
+
+    ``first`` of expectation-maximisation, then Newton's, ``most`` in all; also done when a Newton step changes no
+    share by more than the part ``smallest``. ``shares`` has places for the padded topics, which stay 0.
+    """
+    bound = np.inf
+    y, one = topics[4], rows.dtype.type(1)
+    for number in range(most + 1):
+        explain(rows, counts, prior, weight, shares, words, topics)
+        if number < min(first, most):
+            for k in range(prior.size):
+                shares[k] += topics[1, k] / weight
+            continue
+        bound = error_bound(prior, shares, topics[1])
+        if bound <= tolerance or number == most:
+            return number, bound
+        newton(rows, prior, weight, shares, words, topics)
+        largest = rows.dtype.type(0)
+        for k in range(prior.size):
+            largest = max(largest, abs(y[k]))
+        step = one
+        if largest > NEAR:
+            step = rows.dtype.type(step_length(counts, prior, weight, shares, words, topics))
+        total = rows.dtype.type(0)
+        for k in range(prior.size):
+            shares[k] *= one + step * y[k]
+            total += shares[k]
+        for k in range(prior.size):
+            shares[k] /= total
+        if largest <= smallest:
+            return number + 1, bound
+    return most, bound

@@ -1,0 +1,40 @@
+"""Model store -> what a pass over documents needs of it."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streaming_jsmf.documents.topics import GivenTopics
+from streaming_jsmf.inference.prior import dirichlet_prior, prior_sum
+from streaming_jsmf.model.store import Model, read_model
+from streaming_jsmf.storage.paths import StorePath
+
+#: Arrays that ``given_topics`` asks for: those every model has, and those that only some engines make.
+NEEDED = ("word", "word_topic", "topic_probability", "term_count")
+OPTIONAL = ("alpha", "topic_topic")
+
+
+def read_given_topics(path: StorePath) -> GivenTopics:
+    """The topics and the prior of a model store; errors as ``read_model``."""
+    return given_topics(read_model(path, NEEDED, OPTIONAL))
+
+
+def given_topics(model: Model) -> GivenTopics:
+    """The topics and the prior of a model in memory."""
+    arrays = model.arrays
+    return GivenTopics(
+        tuple(map(str, arrays["word"])),
+        np.ascontiguousarray(arrays["word_topic"], np.float64),
+        prior_of(model),
+        np.asarray(arrays["term_count"], np.float64),
+    )
+
+
+def prior_of(model: Model) -> NDArray[np.float64]:
+    """alpha (K,) of a model: its own where its engine finds one, else what its topic correlations imply."""
+    arrays = model.arrays
+    if "alpha" in arrays:
+        return np.asarray(arrays["alpha"], np.float64)
+    shares = arrays["topic_probability"]
+    return dirichlet_prior(shares, prior_sum(arrays["topic_topic"], shares))
