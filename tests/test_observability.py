@@ -44,7 +44,8 @@ from streaming_jsmf.jobs.run import watched
 from streaming_jsmf.storage.provenance import package_versions
 from streaming_jsmf.workflow.ingest import ingest
 from tests.corpora import planted, write_corpus
-from tests.processes import PATIENCE, command, ended, finished, killed, started, wait_for
+from tests.outcomes import Command
+from tests.processes import PATIENCE, command, finished, killed, started, wait_for
 from tests.stores import digests
 
 SETTINGS = ("--max-topics", "5", "--partition-nonzeros", "1500")
@@ -384,9 +385,7 @@ def test_a_log_that_cannot_be_opened(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_log_that_breaks_on_the_way(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_log_that_breaks_on_the_way(corpus: Path, tmp_path: Path, invoke: Command) -> None:
     """The reader of a pipe goes away after the first commit: exit 2, one error, and the work is kept."""
     pipe, store = tmp_path / "pipe", tmp_path / "m"
     os.mkfifo(pipe)
@@ -400,7 +399,7 @@ def test_a_log_that_breaks_on_the_way(
     reader = threading.Thread(target=read_three)
     reader.start()
     arguments = ["scan", str(corpus), str(store), *SETTINGS, "--scheduler", "synchronous"]
-    done = ended(command(*arguments, "--log-json", pipe))
+    done = invoke(*arguments, "--log-json", pipe)
     reader.join(timeout=20)
     assert done.code == 2, done.err
     assert b'"committed"' in b"".join(read)
@@ -411,9 +410,9 @@ def test_a_log_that_breaks_on_the_way(
     # How far the scan came before it noticed depends on when the reader got its turn.
     committed = {line.split(" committed ")[0] for line in progress if " committed " in line}
     assert committed, done.err
-    capsys.readouterr()
-    assert run(arguments) == 0
-    again = capsys.readouterr().err
+    completed = invoke(*arguments)
+    assert completed.code == 0, completed.err
+    again = completed.err
     assert "range: 5 of 5 partitions were committed by an earlier run" in again
     assert not {line for line in again.splitlines() if line.split(" committed ")[0] in committed}, (
         "done twice"
