@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf.evaluation.inputs import Floats, Integers
-from streaming_jsmf.inference.document_topics import document_topics
+from streaming_jsmf.inference.document_topics import ShareMethod, document_topics
 
 Keys = NDArray[np.uint64]
 
@@ -134,13 +134,24 @@ class Completer:
         numbered = np.arange(n_words, dtype=np.uint64) if keys is None else keys
         return cls(topics, prior, unigram, word_topic.max(axis=1) > 0, numbered)
 
-    def complete(self, counts: csr_array[Any], *, seed: int = 0, threads: int | None = None) -> Completion:
+    def complete(
+        self,
+        counts: csr_array[Any],
+        *,
+        seed: int = 0,
+        method: ShareMethod = "map",
+        threads: int | None = None,
+    ) -> Completion:
         """Score one half of the tokens of each document, given the other half; one pass over ``counts``.
 
         Parameters
         ----------
         counts
-            Documents x N, whole numbers; see ``observed_half`` for the draw.
+            Documents x N, whole numbers.
+        seed
+            Of the draw, see ``observed_half``.
+        method, threads
+            How the shares of the observed halves are found, see ``document_topics``.
 
         Raises
         ------
@@ -152,7 +163,7 @@ class Completer:
         halves = observed_half(counts, self.keys, seed)
         starts, words = halves.indptr, halves.indices
         lengths = counts.sum(axis=1)
-        found = document_topics(halves, self.topics, self.prior, threads=threads)
+        found = document_topics(halves, self.topics, self.prior, method=method, threads=threads)
         usable = lengths >= 2
         wanted = np.where(np.repeat(usable, np.diff(starts)), counts.data - halves.data, 0.0)
         unseen = self.unigram[words] == 0
@@ -167,7 +178,7 @@ class Completer:
             without_mass=int(scored[~self.has_mass[words]].sum()),
             log_likelihood=float(ours.sum()),
             unigram_log_likelihood=float(alone.sum()),
-            unconverged=int((usable & ~(found.error_bound <= found.tolerance)).sum()),
+            unconverged=int((usable & ~(found.remaining <= found.tolerance)).sum()),
         )
 
 
