@@ -56,7 +56,7 @@ from streaming_jsmf.jobs.memory import PROCESS_BYTES, require_memory
 from streaming_jsmf.jobs.run import run_job
 from streaming_jsmf.jobs.tasks import TaskJob
 from streaming_jsmf.storage.arrays import create_group, write_array
-from streaming_jsmf.storage.paths import fsync_directory, sha256_of, write_json
+from streaming_jsmf.storage.paths import fsync_directory, node_exists, sha256_of, write_json
 
 logger = logging.getLogger(__name__)
 
@@ -214,7 +214,8 @@ def _job(
     executor: Executor,
 ) -> TaskJob:
     given = work.root / GIVEN
-    create_group(given, {})
+    if not node_exists(given):
+        create_group(given, {})
     topics = request.topics
     digests = {
         "places": write_array(given, "places", places, ("corpus_word",)),
