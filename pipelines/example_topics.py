@@ -30,10 +30,10 @@ LISTED = 10
 
 @dataclass(frozen=True)
 class Column:
-    """Topics of one method, N x K, in the order of those of the first method, with the L1 distances to them."""
+    """Words of the topics of one method, K x n ids, in the order of the first method's, and L1 distances to those."""
 
     name: str
-    word_topic: Floats
+    listed: NDArray[np.int64]
     distances: Floats
 
 
@@ -55,10 +55,10 @@ def gibbs(corpus: Corpus, n_topics: int, sweeps: int) -> Floats:
     return found
 
 
-def beside(name: str, word_topic: Floats, first: Floats) -> Column:
+def beside(name: str, word_topic: Floats, listed: NDArray[np.int64], first: Floats) -> Column:
     """Topics in the order of those that they are matched with."""
     matching = match_topics(first, word_topic)
-    return Column(name, word_topic[:, matching.permutation], matching.l1)
+    return Column(name, listed[matching.permutation], matching.l1)
 
 
 def table(columns: list[Column], shown: int, words: NDArray[np.str_], allowed: NDArray[np.bool_]) -> str:
@@ -68,9 +68,10 @@ def table(columns: list[Column], shown: int, words: NDArray[np.str_], allowed: N
     lines = ["| topic | method | words | L1 |", "|---:|---|---|---:|"]
     for number, topic in enumerate(chosen, 1):
         for column in columns:
-            listed = prominent_words(column.word_topic[:, [topic]], LISTED)[0]
             distance = f"{column.distances[topic]:.2f}" if column is not columns[0] else ""
-            lines.append(f"| {number} | {column.name} | {' '.join(words[listed])} | {distance} |")
+            lines.append(
+                f"| {number} | {column.name} | {' '.join(words[column.listed[topic, :LISTED]])} | {distance} |"
+            )
     return "\n".join(lines)
 
 
@@ -86,10 +87,14 @@ def main(corpus: Path, out: Path, topics: int, shown: int, sweeps: int) -> None:
     tensor = infer(moments, out / "stod", StodSettings(topics), overwrite=True).arrays
     first = tensor["word_topic"]
     topics = first.shape[1]
-    anchored = infer(moments, out / "lr-jsmf", InferSettings(topics), overwrite=True).arrays["word_topic"]
-    columns = [Column("STOD", first, np.zeros(first.shape[1])), beside("LR-JSMF", anchored, first)]
+    anchored = infer(moments, out / "lr-jsmf", InferSettings(topics), overwrite=True).arrays
+    columns = [
+        Column("STOD", tensor["prominent_words"], np.zeros(topics)),
+        beside("LR-JSMF", anchored["word_topic"], anchored["prominent_words"], first),
+    ]
     if sweeps:
-        columns.append(beside(f"Gibbs, {sweeps}", gibbs(opened, topics, sweeps), first))
+        sampled = gibbs(opened, topics, sweeps)
+        columns.append(beside(f"Gibbs, {sweeps}", sampled, prominent_words(sampled, LISTED), first))
     words = np.array(opened.vocabulary().words)
     click.echo(table(columns, shown, words, tensor["duplicate_of"] < 0))
 

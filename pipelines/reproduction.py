@@ -22,6 +22,7 @@ from streaming_jsmf.config import AnchorMethod
 from streaming_jsmf.evaluation.inputs import Cooccurrence, TopicArrays
 from streaming_jsmf.evaluation.matching import match_topics, yy_error
 from streaming_jsmf.evaluation.summary import evaluate_topics
+from streaming_jsmf.evaluation.topic_shape import DISSIMILARITY_WORDS
 from streaming_jsmf.inference.law import AnchorRules, AnchorWordTopics, anchor_words, low_rank_anchor_words
 from streaming_jsmf.inference.words import prominent_words
 from streaming_jsmf.jobs.events import silent
@@ -31,8 +32,8 @@ from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.workflow.ingest import IngestRequest, ingest
 from streaming_jsmf.workflow.rectify import rectify
 
-#: Top words of a topic in Dissimilarity.
-LISTED = 10
+#: Top words of a topic in Dissimilarity, as in both papers.
+LISTED = DISSIMILARITY_WORDS
 
 #: Arrays of a result that are kept.
 KEPT = ("word_topic", "topic_topic", "anchors", "rectified", "seconds", "iterations")
@@ -96,7 +97,12 @@ def fitted(
     """Topics of a method, with the seconds of rectification and inference; eigenpairs are the stores'."""
     moments = stores.exact if method.exact else stores.usual
     documents = moments.n_documents
-    rules = AnchorRules(settings.anchors, settings.anchor_floor(documents), settings.shrinkage(documents))
+    rules = AnchorRules(
+        settings.anchors,
+        settings.anchor_floor(documents),
+        settings.shrinkage(documents),
+        min_row_sum=settings.anchor_row_sum,
+    )
     with single_blas_thread():
         pairs = moments.eigenpairs(settings.n_topics)
         known = (moments.row_sum, moments.document_frequency)
@@ -181,7 +187,7 @@ HEAD = (
 @click.option("--words", type=int, default=None, help="Keep so many words.  [default: all]")
 @click.option("--document-weights", default="capped", show_default=True, help="uniform: as in the papers.")
 @click.option(
-    "--papers", is_flag=True, help="Anchors without document frequencies and shrinkage, as in the papers."
+    "--papers", is_flag=True, help="Anchors among all words, as in the papers: no guards, no shrinkage."
 )
 @click.option("--iterations", default=150, show_default=True, help="Most steps of a rectification.")
 @click.option("--threads", default=2, show_default=True)
@@ -200,7 +206,7 @@ def main(
     out.mkdir(parents=True, exist_ok=True)
     settings = ScanSettings(max_topics=max(numbers), document_weights=document_weights)
     stores = prepare(corpus, out, settings, words)
-    guards = {"anchor_min_df": 0.0, "anchor_shrinkage": 0.0} if papers else {}
+    guards = {"anchor_min_df": 0.0, "anchor_shrinkage": 0.0, "anchor_row_sum": 0.0} if papers else {}
 
     def base(n_topics: int, method: Method) -> InferSettings:
         return InferSettings(

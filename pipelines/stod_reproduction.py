@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from streaming_jsmf import Execution, ScanSettings, StodSettings, fit, open_corpus, open_model
 from streaming_jsmf.blocks.csr import iter_blocks
 from streaming_jsmf.blocks.units import list_units
+from streaming_jsmf.config import AUTO, SHARES
 from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.simulation import read_truth, simulate_lda
@@ -244,7 +245,7 @@ def numbers(text: str) -> tuple[int, ...]:
 @click.option("--corpora", default=5, show_default=True, type=click.IntRange(1), help="For each value.")
 @click.option("--gibbs", "sweeps", default="", metavar="N[,N...]", help="Sweeps of Gibbs sampling.")
 @click.option("--gibbs-corpora", "sampled", default=1, show_default=True, help="Of them for Gibbs sampling.")
-@click.option("--alpha0", default="auto", show_default=True, metavar="auto|X")
+@click.option("--alpha0", default="auto", show_default=True, metavar="auto|shares|X")
 @click.option("--seed", default=0, show_default=True, help="Of the first corpus.")
 @click.option("--only-kept", is_flag=True, help="Print and draw what earlier runs left in OUT.")
 @click.option("--chart", type=click.Path(dir_okay=False, path_type=Path), default=None)
@@ -265,7 +266,7 @@ def main(
 ) -> None:
     out.mkdir(parents=True, exist_ok=True)
     base = Setting(n_documents, words, topics)
-    settings = StodSettings(topics, "auto" if alpha0 == "auto" else float(alpha0))
+    settings = StodSettings(topics, alpha0 if alpha0 in (AUTO, SHARES) else float(alpha0))
     experiment = Experiment(settings, numbers(sweeps), corpora, sampled, seed, only_kept)
     curves = {
         name: curve_of(name, numbers(values or PAPER_VALUES[name]), base, experiment, out) for name in vary

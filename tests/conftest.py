@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,10 @@ from tests.corpora import Planted, planted, write_corpus
 
 # Matrices here are tiny: BLAS threads would only wait for each other. What real processes do is tested in them.
 threadpool_limits(limits=1, user_api="blas")
+
+# A background shell starts its commands deaf to interrupts, and their children inherit it: tests interrupt theirs.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile(
     "quick", max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]

@@ -4,25 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import sysconfig
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import streaming_jsmf
-
-#: Seconds within which a process must have done what is waited for.
-PATIENCE = 120
-
-#: Where the package under test lies.
-SOURCE = str(Path(streaming_jsmf.__file__).parents[1])
-
-Process = subprocess.Popen[str]
+from tests.processes import SOURCE, Process, started, wait_until
 
 
 @dataclass(frozen=True)
@@ -42,36 +32,17 @@ class Cluster:
     workers: list[Process]
 
 
-def wait_until(now: Callable[[], bool], what: str) -> None:
-    """Wait until ``now``; fail if it takes too long."""
-    deadline = time.monotonic() + PATIENCE
-    while not now():
-        assert time.monotonic() < deadline, f"waited {PATIENCE} s for {what}"
-        time.sleep(0.005)
-
-
 @contextmanager
 def process(module: str, *arguments: str, machine: Machine, folder: Path, log: str) -> Iterator[Process]:
     """Run ``python -m module`` away from the source, its output in ``folder / log``; killed with all its children."""
-    environment = {**os.environ, "PYTHONPATH": SOURCE, **machine.environment}
-    command = [sys.executable, *machine.options, "-m", module, *arguments]
+    line = [sys.executable, *machine.options, "-m", module, *arguments]
     with (
         (folder / log).open("w", encoding="utf-8") as output,
-        subprocess.Popen(
-            command,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            cwd=folder,
-            env=environment,
-            text=True,
-            start_new_session=True,
-        ) as started,
+        started(
+            line, folder=folder, stdout=output, stderr=subprocess.STDOUT, **machine.environment
+        ) as running,
     ):
-        try:
-            yield started
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(started.pid, signal.SIGKILL)
+        yield running
 
 
 @contextmanager
@@ -115,7 +86,7 @@ def dask_cluster(
         )  # fmt: skip
         wait_until(lambda: _is_written(file), "the scheduler")
         address = json.loads(file.read_text(encoding="utf-8"))["address"]
-        started = [
+        members = [
             stack.enter_context(
                 process(
                     "dask", "worker", address, *joining, "--nanny" if nanny else "--no-nanny",
@@ -124,7 +95,7 @@ def dask_cluster(
             )
             for number in range(workers)
         ]  # fmt: skip
-        yield Cluster(address, scheduler, started)
+        yield Cluster(address, scheduler, members)
 
 
 def _is_written(file: Path) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import importlib.util
 import io
 import json
 import lzma
@@ -82,16 +81,6 @@ def pack(data: bytes, codec: str) -> bytes:
         ".xz": lambda: lzma.compress(data),
     }[codec]()
 
-
-#: Whether a package is here that reads zstd, which is no dependency; without it a file is refused by name.
-READS_ZSTD = any(
-    importlib.util.find_spec(package) and importlib.util.find_spec(module)
-    for package, module in (
-        ("compression", "compression.zstd"),
-        ("backports", "backports.zstd"),
-        ("zstandard", "zstandard"),
-    )
-)
 
 Content = Callable[[Sequence[Document], bool], bytes]
 
@@ -424,8 +413,7 @@ FORMATS = (
         _tar,
         f", file {BAD + 1}: ",
         _UTF8,
-        # The standard library reads zstd in tar files from Python 3.14 on.
-        codecs=("", ".gz", ".bz2", ".xz"),
+        codecs=PACKED,
         id_of=_member,
         has_end=True,
     ),

@@ -148,13 +148,36 @@ def tod(
     return Components(eigenvalues[order], word_topic[:, order], alpha)
 
 
-def soft_threshold(word_topic: Floats, word_mean: Floats, times: float) -> Floats:
-    """Columns above ``times`` the noise that their negative entries tell of, entry by entry; sums are 1."""
-    noise = np.sqrt(word_mean)
-    result = np.zeros_like(word_topic)
+def less_noise(word_topic: Floats, word_mean: Floats) -> Floats:
+    """Columns less the multiple of their noise for which Stein's estimate of the error is least, not negative."""
+    scale, noise = np.sqrt(word_mean), np.zeros(word_topic.shape[1])
     for topic, column in enumerate(word_topic.T):
         below = column < 0
-        scale = np.sqrt(np.mean((column[below] / noise[below]) ** 2)) if below.any() else 0.0
-        kept = np.maximum(column - times * scale * noise, 0.0)
-        result[:, topic] = kept / kept.sum()
-    return result
+        noise[topic] = np.sqrt(np.mean((column[below] / scale[below]) ** 2)) if below.any() else 0.0
+    best = (np.inf, 0.0)
+    for multiple in np.arange(31) * 0.1:
+        error = 0.0
+        for (w, topic), value in np.ndenumerate(word_topic):
+            if noise[topic] > 0:
+                z = value / (noise[topic] * scale[w])
+                error += word_mean[w] * (1 + multiple**2 if z > multiple else z**2 - 1)
+        best = min(best, (error, multiple))
+    return np.maximum(word_topic - best[1] * scale[:, None] * noise, 0.0)
+
+
+def mixed(word_topic: Floats, words: Floats, weights: Floats, steps: int) -> tuple[Floats, Floats]:
+    """Topics and their weights that mix to ``words``: p(t | w) by Bayes, word by word.
+
+    Words that no topic has do not count in the steps before the last, in which they have p(t | w) = p(t).
+    """
+    topics = word_topic / word_topic.sum(axis=0)
+    joint = np.zeros_like(topics)
+    for step in range(steps + 1):
+        for w, row in enumerate(topics):
+            share = row * weights
+            if share.sum() > 0:
+                joint[w] = words[w] * share / share.sum()
+            else:
+                joint[w] = words[w] * weights if step == steps else 0.0
+        weights = joint.sum(axis=0) / joint.sum()
+    return joint / joint.sum(axis=0), weights

@@ -89,8 +89,16 @@ def test_a_word_that_the_guards_reject_is_named_with_the_reason() -> None:
     ):
         low_rank_anchor_words(y, u, frequency, rules)
     u[4] *= 11
-    with pytest.raises(RejectedAnchorError, match="word 4 keeps less than a tenth"):
+    with pytest.raises(
+        RejectedAnchorError, match=r"word 4 keeps less than 0.1 of .* or lower --anchor-row-sum"
+    ):
         low_rank_anchor_words(y, u, EVERYWHERE, rules)
+    free = AnchorRules(given=[[2], [4, 7]], min_row_sum=0.0)
+    assert 4 in low_rank_anchor_words(y, u, EVERYWHERE, free).anchors.words
+    u, y = u.copy(), y.copy()
+    y[4] = 0
+    with pytest.raises(RejectedAnchorError, match="word 4 keeps none of its co-occurrences"):
+        low_rank_anchor_words(y, u, EVERYWHERE, free)
 
 
 def test_given_anchors_that_say_the_same_are_refused() -> None:
@@ -125,6 +133,7 @@ def test_the_command_line_takes_a_list_and_a_file(moments: Moments, tmp_path: Pa
         (("--anchor-words", "a,b,c,d,e,f"), "anchor_words are for 6 topics and n_topics is 5"),
         (("--anchor-words", "word0003", "--anchors", "soft-clique"), "go with anchors pivoted-qr"),
         (("--anchor-words", "word0003", "--anchor-min-df", "100000"), "'word0003' occurs in"),
+        (("--anchor-row-sum", "1"), "anchor_row_sum is 1.0; give a number from 0 to below 1"),
         (("--anchor-shrinkage", "-1"), "anchor_shrinkage is -1.0; give a number of at least 0"),
     ],
 )

@@ -30,8 +30,11 @@ from streaming_jsmf.jobs import fold
 from streaming_jsmf.jobs.ledger import Ledger, Partial
 from streaming_jsmf.moments.stages.range import RangeReduction
 from streaming_jsmf.moments.store import read_store
+from tests.cases import each_once
 from tests.corpora import as_lists, planted, words, write_corpus, write_lists
 from tests.outcomes import Outcome
+from tests.processes import PATIENCE, ended, started, wait_for
+from tests.processes import command as process
 
 #: A scan of several partitions in one thread of this process.
 SCAN = ("--partition-nonzeros", "1200", "--scheduler", "synchronous")
@@ -65,16 +68,9 @@ def command(capsys: pytest.CaptureFixture[str]) -> Command:
     return call
 
 
-def external(*arguments: object, **environment: str) -> Outcome:
+def external(*arguments: object) -> Outcome:
     """Run the command line as a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-m", "streaming_jsmf", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environment},
-        check=False,
-    )
-    return Outcome(done.returncode, done.stdout, done.stderr)
+    return ended(process(*arguments))
 
 
 def listing(folder: Path) -> list[str]:
@@ -243,16 +239,9 @@ def test_paths_are_taken_as_they_are(
     assert command("infer", "m 2", "model ü", "--topics", "3").out.startswith("model: model ü\n")
 
 
-def test_stores_at_urls_are_refused_or_understood(
-    corpus: Path, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    outcome = command("scan", corpus, (tmp_path / "m").as_uri(), *SMALL_SCAN)
-    if outcome.code == 0:
-        assert [path.name for path in tmp_path.iterdir()] == ["m"]
-    else:
-        require_one_line(outcome, 2, (tmp_path / "m").as_uri())
-        assert listing(tmp_path) == []
+def test_a_store_at_the_url_of_a_file_is_on_the_disk(corpus: Path, command: Command, tmp_path: Path) -> None:
+    assert command("scan", corpus, (tmp_path / "m").as_uri(), *SMALL_SCAN).code == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
 
 def test_counts_of_any_number_type_are_counts(
@@ -721,21 +710,17 @@ def test_a_full_disk_is_one_line_and_the_scan_goes_on_later(
     wide[:, :N_WORDS] = counts
     path = write_corpus(tmp_path / "c", wide, row_group_rows=25)
     arguments = ("scan", path, tmp_path / "m", *SMALL_SCAN)
-    command = [sys.executable, "-B", "-m", "streaming_jsmf", *map(str, arguments)]
+    line = process(*arguments)
     # No file may be larger than 24 KiB; a factor is.
     limited = "import os, resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (24576, 24576)); "
-    done = subprocess.run(
-        [sys.executable, "-c", limited + "os.execv(sys.argv[1], sys.argv[1:])", *command],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode in (1, 2, 3)
-    assert "Traceback" not in done.stderr
-    assert done.stderr.splitlines()[-1].startswith("error: ")
-    assert "File too large" in done.stderr
+    limited += "os.execv(sys.argv[1], sys.argv[1:])"
+    done = ended([sys.executable, "-c", limited, *line], PYTHONDONTWRITEBYTECODE="1")
+    assert done.code == 2, done.err
+    assert "Traceback" not in done.err
+    assert done.err.splitlines()[-1].startswith("error: ")
+    assert "File too large" in done.err
     assert require_unfinished(tmp_path / "m") == "range"
-    assert external(*arguments).code == 0
+    assert run([str(argument) for argument in arguments]) == 0
 
 
 # --- damage: exit code 3, the part named
@@ -755,11 +740,14 @@ def _damage(chunk: Path, fault: str) -> None:
 FAULTS = ("truncated", "deleted", "altered")
 
 
-@pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize(
-    "array", ["word", "row_sum", "diagonal", "document_frequency", "term_count", "factor"]
+    ("array", "fault", "verb"),
+    each_once(
+        ["word", "row_sum", "diagonal", "document_frequency", "term_count", "factor"],
+        FAULTS,
+        ["infer", "info"],
+    ),
 )
-@pytest.mark.parametrize("verb", ["infer", "info"])
 def test_a_damaged_chunk_of_moments(
     verb: str, array: str, fault: str, corpus: Path, moments: Path, refused: Refusals
 ) -> None:
@@ -768,8 +756,7 @@ def test_a_damaged_chunk_of_moments(
     refused(_arguments(verb, corpus, moments, refused.folder), str(moments / array), code=3)
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("array", ["basis", "projection"])
+@pytest.mark.parametrize(("fault", "array"), each_once(FAULTS, ["basis", "projection"]))
 def test_a_damaged_chunk_of_what_eigenpairs_are_made_of(
     array: str, fault: str, corpus: Path, moments: Path, refused: Refusals
 ) -> None:
@@ -786,8 +773,7 @@ def test_damage_met_by_a_scan_that_goes_on(
     refused(arguments, str(unfinished / "basis"), code=3)
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("verb", ["topics", "info"])
+@pytest.mark.parametrize(("fault", "verb"), each_once(FAULTS, ["topics", "info"]))
 def test_a_damaged_chunk_of_a_model(verb: str, fault: str, model: Path, refused: Refusals) -> None:
     _damage(model / "prominent_words" / "c" / "0" / "0", fault)
     refused((verb, model), str(model / "prominent_words"), code=3)
@@ -803,8 +789,7 @@ RECORDS = {
 }
 
 
-@pytest.mark.parametrize("fault", RECORDS)
-@pytest.mark.parametrize("verb", ["scan", "infer", "info"])
+@pytest.mark.parametrize(("fault", "verb"), each_once(list(RECORDS), ["scan", "infer", "info"]))
 def test_a_damaged_record(verb: str, fault: str, corpus: Path, moments: Path, refused: Refusals) -> None:
     record = moments / "records" / "range" / "zarr.json"
     text = RECORDS[fault](record.read_text(encoding="utf-8"))
@@ -824,8 +809,7 @@ def _group(attributes: dict[str, Any]) -> str:
     return json.dumps({"zarr_format": 3, "node_type": "group", "attributes": attributes})
 
 
-@pytest.mark.parametrize("fault", ROOTS)
-@pytest.mark.parametrize("verb", ["scan", "infer", "info"])
+@pytest.mark.parametrize(("fault", "verb"), each_once(list(ROOTS), ["scan", "infer", "info"]))
 def test_damaged_metadata_of_moments(
     verb: str, fault: str, corpus: Path, moments: Path, refused: Refusals
 ) -> None:
@@ -908,7 +892,10 @@ def test_a_process_ends_with_the_code_and_one_line(corpus: Path, tmp_path: Path)
 
 @pytest.mark.parametrize(
     "scheduler",
-    ["synchronous", "threads", "processes", "cluster"],
+    [
+        "processes",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("synchronous", "threads", "cluster")),
+    ],
 )
 def test_a_bad_record_in_a_process(scheduler: str, counts: NDArray[np.int64], tmp_path: Path) -> None:
     path, reason = _bad_corpus(tmp_path, counts, "null list", statistics=False)
@@ -919,48 +906,43 @@ def test_a_bad_record_in_a_process(scheduler: str, counts: NDArray[np.int64], tm
     assert listing(tmp_path) == before
 
 
-def test_the_local_cluster_is_as_quiet_as_the_other_schedulers(corpus: Path, tmp_path: Path) -> None:
-    done = external(
-        "scan", corpus, tmp_path / "m", "--max-topics", "5", "--scheduler", "cluster", "--workers", "1"
-    )
-    assert done.code == 0, done.err
-    foreign = [line for line in done.err.splitlines() if not line.startswith(("range: ", "projection: "))]
-    assert foreign == []
-
-
-OTHER_INTERRUPTS = [("synchronous", True), ("threads", True), ("processes", False)]
+INTERRUPTS = [
+    ("synchronous", False),
+    ("synchronous", True),
+    ("threads", True),
+    ("processes", False),
+    ("processes", True),
+]
 
 
 @pytest.mark.parametrize(
     ("scheduler", "terminal"),
-    [
-        ("synchronous", False),
-        ("threads", False),
-        ("processes", True),
-        *(pytest.param(*case, marks=pytest.mark.slow) for case in OTHER_INTERRUPTS),
-    ],
+    [("threads", False), *(pytest.param(*case, marks=pytest.mark.slow) for case in INTERRUPTS)],
 )
 def test_an_interrupt_in_the_middle_of_a_scan(
     scheduler: str, terminal: bool, many_documents: Path, tmp_path: Path
 ) -> None:
     target = tmp_path / "m"
-    arguments = ["scan", str(many_documents), str(target), "--max-topics", "5", "--partition-nonzeros", "150"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "streaming_jsmf", *arguments, "--scheduler", scheduler, "--workers", "2"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
+    settings = (
+        "--max-topics",
+        "5",
+        "--partition-nonzeros",
+        "150",
+        "--scheduler",
+        scheduler,
+        "--workers",
+        "2",
     )
-    while process.poll() is None and not list(target.glob("records/range-fold-*")):
-        time.sleep(0.01)
-    if terminal:
-        # Ctrl-C on a terminal reaches the workers too: they share the process group.
-        os.killpg(process.pid, signal.SIGINT)
-    else:
-        process.send_signal(signal.SIGINT)
-    out, err = process.communicate()
-    assert process.returncode == 130, err
+    line, pipe = process("scan", many_documents, target, *settings), subprocess.PIPE
+    with started(line, stdout=pipe, stderr=pipe) as scan:
+        wait_for(scan, lambda: bool(list(target.glob("records/range-fold-*"))))
+        if terminal:
+            # Ctrl-C on a terminal reaches the workers too: they share the process group.
+            os.killpg(scan.pid, signal.SIGINT)
+        else:
+            scan.send_signal(signal.SIGINT)
+        out, err = scan.communicate(timeout=PATIENCE)
+    assert scan.returncode == 130, err
     assert out == ""
     # click ends the line on which a terminal shows ^C.
     *progress, last = [line for line in err.splitlines() if line]
@@ -970,7 +952,5 @@ def test_an_interrupt_in_the_middle_of_a_scan(
 
 
 def require_unfinished(store: Path) -> str:
-    """Return the first stage that is missing, as ``info`` has it."""
-    described = json.loads(external("info", store).out)
-    assert not described["complete"]
-    return str(described["missing"][0])
+    """Return the first stage that is missing."""
+    return read_store(store).missing_stages[0]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +23,14 @@ from streaming_jsmf import Execution, ScanSettings, open_corpus, scan
 from streaming_jsmf.moments.store import read_store
 from tests.corpora import planted, write_corpus
 from tests.dask_processes import (
-    PATIENCE,
-    SOURCE,
     Cluster,
     Machine,
     dask_cluster,
-    wait_until,
     with_another_version,
     without_the_package,
 )
+from tests.outcomes import Outcome
+from tests.processes import PATIENCE, Process, command, ended, finished, started, wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -43,52 +39,27 @@ SETTINGS = ("--max-topics", "20", "--partition-nonzeros", "1500")
 PARTITIONS = 25
 
 
-@dataclass(frozen=True)
-class Ended:
-    """A command that has ended."""
-
-    code: int
-    error: str
-
-    def line(self) -> str:
-        """The one line it ended with; whatever else was said is progress."""
-        said = self.error.splitlines()
-        assert "Traceback" not in self.error, self.error
-        assert not [line for line in said if re.search(r"distributed|asyncio|Warning", line[:60])], self.error
-        assert [line for line in said if line.startswith("error:")] == said[-1:], self.error
-        return said[-1]
+def said_last(outcome: Outcome) -> str:
+    """The one line a command ended with; whatever else was said is progress."""
+    said = outcome.err.splitlines()
+    assert "Traceback" not in outcome.err, outcome.err
+    assert not [line for line in said if re.search(r"distributed|asyncio|Warning", line[:60])], outcome.err
+    assert [line for line in said if line.startswith("error:")] == said[-1:], outcome.err
+    return said[-1]
 
 
-@contextmanager
-def running(*arguments: object, **environment: str) -> Iterator[subprocess.Popen[str]]:
-    """The command line in a process of its own."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "streaming_jsmf", *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": SOURCE, **environment},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as command:
-        try:
-            yield command
-        finally:
-            command.kill()
+def running(line: list[str]) -> AbstractContextManager[Process]:
+    return started(line, stderr=subprocess.PIPE)
 
 
-def ended(command: subprocess.Popen[str]) -> Ended:
+def end_of(process: Process) -> Outcome:
     """Wait for a command; one that hangs fails."""
-    _, error = command.communicate(timeout=PATIENCE)
-    return Ended(command.returncode, error)
+    _, error = process.communicate(timeout=PATIENCE)
+    return Outcome(process.returncode, "", error)
 
 
-def run(*arguments: object, **environment: str) -> Ended:
-    with running(*arguments, **environment) as command:
-        return ended(command)
-
-
-def succeed(*arguments: object, **environment: str) -> None:
-    done = run(*arguments, **environment)
-    assert done.code == 0, done.error
+def scan_on(address: str, corpus: Path, store: Path) -> list[str]:
+    return command("scan", corpus, store, *SETTINGS, "--scheduler", address)
 
 
 def committed(store: Path) -> int:
@@ -118,7 +89,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def undisturbed(corpus: Path) -> dict[str, str]:
     """Digests of a scan on one thread of one process."""
     store = corpus.parent / "undisturbed"
-    succeed("scan", corpus, store, *SETTINGS, "--scheduler", "synchronous")
+    scan(corpus, store, ScanSettings(max_topics=20, partition_nonzeros=1500), Execution("synchronous"))
     assert len(read_store(store).manifest.partitions) >= PARTITIONS
     return digests(store)
 
@@ -136,7 +107,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def test_a_scan_over_tcp_gives_the_same_bits(
     corpus: Path, undisturbed: dict[str, str], cluster: Cluster, tmp_path: Path
 ) -> None:
-    succeed("scan", corpus, tmp_path / "m", *SETTINGS, "--scheduler", cluster.address)
+    finished(scan_on(cluster.address, corpus, tmp_path / "m"))
     assert digests(tmp_path / "m") == undisturbed
 
 
@@ -156,7 +127,8 @@ def test_corpora_made_over_tcp_are_the_same_bytes(verb: str, cluster: Cluster, t
     made = {}
     for scheduler in ("synchronous", cluster.address):
         target = tmp_path / re.sub(r"\W", "", scheduler)
-        succeed(*(target if option == "{}" else option for option in options), "--scheduler", scheduler)
+        line = command(*(target if option == "{}" else option for option in options))
+        finished([*line, "--scheduler", scheduler])
         made[scheduler] = shards(target)
     assert len(made["synchronous"]) > 1
     assert made[cluster.address] == made["synchronous"]
@@ -183,12 +155,12 @@ def test_a_worker_that_is_killed_costs_no_bit(
     store = tmp_path / "m"
     with (
         dask_cluster(tmp_path / "dask") as cluster,
-        running("scan", corpus, store, *SETTINGS, "--scheduler", cluster.address) as command,
+        running(scan_on(cluster.address, corpus, store)) as process,
     ):
         in_the_middle(store)
         cluster.workers[0].kill()
-        done = ended(command)
-    assert done.code == 0, done.error
+        done = end_of(process)
+    assert done.code == 0, done.err
     assert digests(store) == undisturbed
 
 
@@ -199,42 +171,43 @@ def test_a_lost_scheduler_ends_the_command_and_another_one_finishes_the_store(
     store = tmp_path / "m"
     with (
         dask_cluster(tmp_path / "dask") as lost,
-        running("scan", corpus, store, *SETTINGS, "--scheduler", lost.address) as command,
+        running(scan_on(lost.address, corpus, store)) as process,
     ):
         in_the_middle(store)
         lost.scheduler.send_signal(how)
-        done = ended(command)
-        assert (done.code, f"scheduler at {lost.address} was lost; run the same" in done.line()) == (3, True)
+        done = end_of(process)
+        assert (done.code, f"scheduler at {lost.address} was lost; run the same" in said_last(done)) == (
+            3,
+            True,
+        )
         # They end by themselves: nothing is left behind that writes into the store.
         for worker in lost.workers:
             worker.wait(timeout=PATIENCE)
     before = committed(store)
     assert before > 0
-    again = run("scan", corpus, store, *SETTINGS, "--scheduler", cluster.address)
-    assert again.code == 0, again.error
-    assert "were committed by an earlier run" in again.error
+    assert "were committed by an earlier run" in finished(scan_on(cluster.address, corpus, store))
     assert digests(store) == undisturbed
 
 
+@pytest.mark.slow
 def test_a_command_that_is_killed_is_finished_on_the_same_cluster(
     corpus: Path, undisturbed: dict[str, str], cluster: Cluster, tmp_path: Path
 ) -> None:
-    command = ("scan", corpus, tmp_path / "m", *SETTINGS, "--scheduler", cluster.address)
-    with running(*command) as first:
+    line = scan_on(cluster.address, corpus, tmp_path / "m")
+    with running(line) as first:
         in_the_middle(tmp_path / "m")
         first.kill()
         first.wait()
-    again = run(*command)
-    assert again.code == 0, again.error
-    assert "were committed by an earlier run" in again.error
+    assert "were committed by an earlier run" in finished(line)
     assert digests(tmp_path / "m") == undisturbed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
         ("NO_WORKERS_TIMEOUT", "1s", "had no worker for longer than"),
-        pytest.param("ALLOWED_FAILURES", "0", "1 workers of tcp://", marks=pytest.mark.slow),
+        ("ALLOWED_FAILURES", "0", "1 workers of tcp://"),
     ],
 )
 def test_a_cluster_that_gives_up_ends_the_command(
@@ -244,13 +217,13 @@ def test_a_cluster_that_gives_up_ends_the_command(
     machine = Machine((), {f"DASK_DISTRIBUTED__SCHEDULER__{key}": value})
     with (
         dask_cluster(tmp_path / "dask", workers=1, scheduler_machine=machine) as cluster,
-        running("scan", corpus, store, *SETTINGS, "--scheduler", cluster.address) as command,
+        running(scan_on(cluster.address, corpus, store)) as process,
     ):
         in_the_middle(store)
         cluster.workers[0].kill()
-        done = ended(command)
-    assert (done.code, said in done.line()) == (3, True), done.error
-    succeed("scan", corpus, store, *SETTINGS)
+        done = end_of(process)
+    assert (done.code, said in said_last(done)) == (3, True), done.err
+    finished(command("scan", corpus, store, *SETTINGS))
     assert digests(store) == undisturbed
 
 
@@ -259,10 +232,10 @@ def test_a_cluster_that_gives_up_ends_the_command(
 
 def refused(corpus: Path, store: Path, address: str, **environment: str) -> str:
     """The one line of a scan that must not begin."""
-    done = run("scan", corpus, store, *SETTINGS, "--scheduler", address, **environment)
-    assert done.code == 2, done.error
+    done = ended(scan_on(address, corpus, store), **environment)
+    assert done.code == 2, done.err
     assert not store.exists()
-    return done.line()
+    return said_last(done)
 
 
 def test_a_scheduler_without_workers_is_not_waited_for_for_ever(corpus: Path, tmp_path: Path) -> None:
@@ -273,7 +246,7 @@ def test_a_scheduler_without_workers_is_not_waited_for_for_ever(corpus: Path, tm
     assert f"{cluster.address} has no workers after 500" in line
 
 
-@pytest.mark.parametrize("who", ["worker", "scheduler"])
+@pytest.mark.parametrize("who", ["worker", pytest.param("scheduler", marks=pytest.mark.slow)])
 def test_a_machine_without_the_package_is_told(who: str, corpus: Path, tmp_path: Path) -> None:
     bare = without_the_package(tmp_path)
     with dask_cluster(tmp_path / "dask", workers=1, **{f"{who}_machine": bare}) as cluster:
@@ -282,7 +255,7 @@ def test_a_machine_without_the_package_is_told(who: str, corpus: Path, tmp_path:
     assert "has streaming_jsmf nowhere, and here it is" in line
 
 
-@pytest.mark.parametrize("package", ["streaming_jsmf", "scipy"])
+@pytest.mark.parametrize("package", ["streaming_jsmf", pytest.param("scipy", marks=pytest.mark.slow)])
 def test_a_worker_with_another_version_is_told(package: str, corpus: Path, tmp_path: Path) -> None:
     other = with_another_version(tmp_path / "other", package, "0.0.1")
     with dask_cluster(tmp_path / "dask", workers=1, worker_machine=other) as cluster:
@@ -297,19 +270,8 @@ def certificate(folder: Path) -> dict[str, str]:
     """A new certificate, signed by itself, as Dask's configuration in the environment."""
     folder.mkdir()
     key, signed = folder / "key.pem", folder / "certificate.pem"
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-days",
-        "2",
-        "-subj",
-        "/CN=cluster",
-    ]
-    subprocess.run([*command, "-keyout", str(key), "-out", str(signed)], check=True, capture_output=True)
+    line = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=cluster"]
+    finished([*line, "-keyout", str(key), "-out", str(signed)])
     prefix = "DASK_DISTRIBUTED__COMM__TLS__"
     roles = {
         f"{prefix}{role}__{what}": str(file)
@@ -319,6 +281,7 @@ def certificate(folder: Path) -> dict[str, str]:
     return {**roles, f"{prefix}CA_FILE": str(signed), "DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "true"}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="makes certificates with openssl")
 def test_a_scan_over_tls(corpus: Path, undisturbed: dict[str, str], tmp_path: Path) -> None:
     ours, foreign = certificate(tmp_path / "ours"), certificate(tmp_path / "foreign")
@@ -330,7 +293,7 @@ def test_a_scan_over_tls(corpus: Path, undisturbed: dict[str, str], tmp_path: Pa
         assert "needs certificates" in refused(corpus, tmp_path / "m", cluster.address)
         line = refused(corpus, tmp_path / "m", cluster.address, **foreign)
         assert f"no Dask scheduler answers at {cluster.address}" in line
-        succeed("scan", corpus, tmp_path / "m", *SETTINGS, "--scheduler", cluster.address, **ours)
+        finished(scan_on(cluster.address, corpus, tmp_path / "m"), **ours)
     assert digests(tmp_path / "m") == undisturbed
 
 

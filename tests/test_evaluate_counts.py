@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,6 +41,7 @@ from streaming_jsmf.workflow.infer import infer
 from streaming_jsmf.workflow.scan import scan
 from tests import reference
 from tests.corpora import Planted, words, write_corpus, write_lists
+from tests.processes import command, killed
 
 SYNCHRONOUS = Execution("synchronous")
 
@@ -345,39 +341,28 @@ def test_counts_lie_behind_a_url_as_well(fitted: Path, corpus_path: Path, tmp_pa
         file_system.rm(f"/{tmp_path.name}", recursive=True)
 
 
-def killed_when(command: list[str], now: Callable[[], bool]) -> None:
-    with subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    ) as process:
-        while process.poll() is None and not now():
-            time.sleep(0.002)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        assert process.returncode == -signal.SIGKILL, "it ended before it could be killed"
-
-
+@pytest.mark.slow
 def test_a_killed_count_is_finished_by_the_same_command(
     fitted: Path, tmp_path: Path, documents: Planted, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # Small partitions: enough time between the first commit and the last.
     corpus = write_corpus(tmp_path / "corpus", documents.counts, shards=2, row_group_rows=25)
-    killed, undisturbed = (shutil.copytree(fitted, tmp_path / name) for name in ("killed", "undisturbed"))
-    for copy in (killed, undisturbed):
+    struck, undisturbed = (shutil.copytree(fitted, tmp_path / name) for name in ("struck", "undisturbed"))
+    for copy in (struck, undisturbed):
         root = copy / "zarr.json"
         data = json.loads(root.read_text())
         data["attributes"]["provenance"]["scan_settings"]["partition_nonzeros"] = 100
         root.write_text(json.dumps(data))
-    arguments = ["evaluate", str(killed), "--corpus", str(corpus)]
-    records = killed / "evaluation"
+    arguments = ["evaluate", str(struck), "--corpus", str(corpus)]
+    records = struck / "evaluation"
 
     def committed() -> int:
         return len(list(records.glob("*.partial/records/counts-part-*/zarr.json")))
 
-    killed_when(
-        [sys.executable, "-m", "streaming_jsmf", *arguments, "--workers", "1"], lambda: committed() > 3
-    )
+    with killed(command(*arguments, "--workers", "1"), lambda: committed() > 3):
+        pass
     kept = committed()
-    assert run(["info", str(killed)]) == 0
+    assert run(["info", str(struck)]) == 0
     assert json.loads(capsys.readouterr().out)["counted_corpora"] == [], "not committed"
     assert run(arguments) == 0
     log = capsys.readouterr().err
@@ -388,5 +373,5 @@ def test_a_killed_count_is_finished_by_the_same_command(
     assert done in (kept, kept + 1)
     assert len(re.findall(r"^counts: partition \d+ committed", log, re.MULTILINE)) == 24 - done
     counted(undisturbed, corpus)
-    assert array_digests(killed) == array_digests(undisturbed)
+    assert array_digests(struck) == array_digests(undisturbed)
     assert list(records.glob("*.partial")) == []

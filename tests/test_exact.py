@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +20,7 @@ from streaming_jsmf.moments.stages import cooccurrence as stage_module
 from streaming_jsmf.workflow.scan import scan
 from tests import reference
 from tests.corpora import Planted, planted, words, write_corpus
+from tests.processes import command, finished, killed
 from tests.stores import SMALL, SYNCHRONOUS, changed, dense, digests, partial_names, rename_words, scanned
 
 EXACT = ScanSettings(max_topics=5, partition_nonzeros=2000, exact=True)
@@ -106,17 +103,12 @@ def test_a_killed_scan_goes_on_with_the_same_bits(tmp_path: Path) -> None:
     options = ["--exact", "--max-topics", "5", "--partition-nonzeros", "3000", "--scheduler", "synchronous"]
     assert run(["scan", str(corpus), str(tmp_path / "whole"), *options]) == 0
     store = tmp_path / "killed"
-    command = [sys.executable, "-m", "streaming_jsmf", "scan", str(corpus), str(store), *options]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        while process.poll() is None and not list(store.glob("records/cooccurrence-part-*/zarr.json")):
-            time.sleep(0.002)
-        process.kill()
-        process.wait()
-    assert process.returncode == -signal.SIGKILL, "it ended before it could be killed"
+    line = command("scan", corpus, store, *options)
+    with killed(line, lambda: bool(list(store.glob("records/cooccurrence-part-*/zarr.json")))):
+        pass
     with pytest.raises(StoreError, match="missing cooccurrence, basis"):
         open_moments(store)
-    resumed = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "cooccurrence: 1 of" in resumed.stderr or "were committed by an earlier run" in resumed.stderr
+    assert "were committed by an earlier run" in finished(line)
     assert digests(store) == digests(tmp_path / "whole")
 
 

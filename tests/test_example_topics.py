@@ -36,6 +36,7 @@ def test_both_engines_side_by_side(script: dict[str, Any], tmp_path: Path) -> No
 
 def test_columns_are_in_the_order_of_the_first(script: dict[str, Any]) -> None:
     first = np.random.default_rng(0).dirichlet(np.ones(9), size=4).T
-    other = script["beside"]("other", first[:, [2, 0, 3, 1]], first)
-    assert np.array_equal(other.word_topic, first)
+    order = np.array([2, 0, 3, 1])
+    other = script["beside"]("other", first[:, order], order[:, None], first)
+    assert other.listed.ravel().tolist() == [0, 1, 2, 3]
     assert np.array_equal(other.distances, np.zeros(4))

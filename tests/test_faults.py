@@ -6,14 +6,13 @@ The same command gives the bits of a quiet scan then, or names what is damaged a
 from __future__ import annotations
 
 import json
-import os
 import resource
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,12 +22,10 @@ import pytest
 
 from streaming_jsmf.cli.main import run
 from tests.corpora import planted, write_corpus
+from tests.processes import PATIENCE, Process, command, ended, started, wait_for, wait_until
 
 SETTINGS = ("--max-topics", "20", "--partition-nonzeros", "1500", "--keep-partitions")
 PARTITIONS = 20
-
-#: No process of a test lives longer.
-SECONDS = 120
 
 SEED = 20260
 
@@ -63,7 +60,6 @@ with Client(sys.argv[1]) as client:
 """
 
 ENVIRONMENT = {
-    **os.environ,
     "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "3s",
     "DASK_DISTRIBUTED__ADMIN__LOW_LEVEL_LOG_LENGTH": "0",
 }
@@ -73,15 +69,15 @@ ENVIRONMENT = {
 class Scan:
     """A scan that runs: its process, its store, and a draw of its own."""
 
-    process: subprocess.Popen[bytes]
+    process: Process
     store: Path
     rng: np.random.Generator
-    scheduler: subprocess.Popen[bytes] | None
-    greedy: subprocess.Popen[bytes] | None
+    scheduler: Process | None
+    greedy: Process | None
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(SECONDS)
+        self.process.wait(PATIENCE)
 
     def worker(self) -> psutil.Process:
         """One of the worker processes, which are the ones spawned with work to do."""
@@ -132,8 +128,8 @@ def kill_the_scheduler(scan: Scan) -> None:
 def exceed_the_memory_of_a_worker(scan: Scan) -> None:
     assert scan.greedy is not None
     share = scan.rng.choice([PAUSED, KILLED])
-    said, _ = scan.greedy.communicate(f"{share}\n".encode(), timeout=SECONDS)
-    assert said.split()[-1] == (b"finished" if share == PAUSED else b"killed"), said
+    said, _ = scan.greedy.communicate(f"{share}\n", timeout=PATIENCE)
+    assert said.split()[-1] == ("finished" if share == PAUSED else "killed"), said
 
 
 @dataclass(frozen=True)
@@ -168,8 +164,6 @@ def draw(number: int) -> Fault:
     return Fault(strike, str(rng.choice(schedulers)), int(rng.integers(2, 2 * PARTITIONS - 4)), number)
 
 
-#: That a scan is killed is tested elsewhere in every run.
-ORDINARY = [Fault(strike, "threads", 12, number) for number, (strike, _) in enumerate(KINDS[1:3], 1)]
 DRAWN = [draw(number) for number in range(20)]
 
 
@@ -189,47 +183,28 @@ def undisturbed(corpus: Path) -> Path:
 
 
 @contextmanager
-def started(
-    command: list[str], log: Path, pipe: int = subprocess.DEVNULL
-) -> Iterator[subprocess.Popen[bytes]]:
-    """A process with a session of its own, which ends with the block, orphans and all."""
-    with (
-        log.open("wb") as out,
-        subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=out, env=ENVIRONMENT, start_new_session=True
-        ) as process,
-    ):
-        try:
-            yield process
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.005)
+def logged(line: list[str], log: Path, pipe: int = subprocess.DEVNULL) -> Iterator[Process]:
+    """A process whose standard error is kept."""
+    with log.open("wb") as out, started(line, stdin=pipe, stdout=pipe, stderr=out, **ENVIRONMENT) as process:
+        yield process
 
 
 @contextmanager
-def scheduler_and_workers(folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+def scheduler_and_workers(folder: Path) -> Iterator[tuple[str, Process]]:
     file, dask = folder / "scheduler.json", [sys.executable, "-m", "dask"]
     own = ["--scheduler-file", str(file), "--host", "127.0.0.1"]
-    with started(
+    with logged(
         [*dask, "scheduler", *own, "--port", "0", "--no-dashboard"], folder / "scheduler.log"
     ) as scheduler:
         wait_until(lambda: file.exists() and bool(file.read_text()), "no scheduler came up")
         workers = [*dask, "worker", *own, "--nworkers", "2", "--nthreads", "1", "--no-dashboard"]
         workers += ["--memory-limit", WORKER_MEMORY]
-        with started(workers, folder / "workers.log"):
+        with logged(workers, folder / "workers.log"):
             yield str(json.loads(file.read_text())["address"]), scheduler
 
 
-def command(corpus: Path, store: Path, scheduler: str) -> list[str]:
-    arguments = ["scan", str(corpus), str(store), *SETTINGS, "--scheduler", scheduler, "--workers", "2"]
-    return [sys.executable, "-m", "streaming_jsmf", *arguments]
+def scan_command(corpus: Path, store: Path, scheduler: str) -> list[str]:
+    return command("scan", corpus, store, *SETTINGS, "--scheduler", scheduler, "--workers", "2")
 
 
 def strike(fault: Fault, corpus: Path, store: Path) -> None:
@@ -240,19 +215,13 @@ def strike(fault: Fault, corpus: Path, store: Path) -> None:
             address, cluster = stack.enter_context(scheduler_and_workers(store.parent))
         if fault.strike is exceed_the_memory_of_a_worker:
             script = [sys.executable, "-c", GREEDY, address]
-            greedy = stack.enter_context(started(script, store.parent / "greedy.log", subprocess.PIPE))
+            greedy = stack.enter_context(logged(script, store.parent / "greedy.log", subprocess.PIPE))
         log = store.parent / "scan.log"
-        process = stack.enter_context(started(command(corpus, store, address), log))
+        process = stack.enter_context(logged(scan_command(corpus, store, address), log))
         scan = Scan(process, store, np.random.default_rng((SEED, fault.seed)), cluster, greedy)
-        wait_until(
-            lambda: (
-                process.poll() is not None or len(list(store.glob("records/*/zarr.json"))) >= fault.records
-            ),
-            "the scan does not get on",
-        )
-        assert process.poll() is None, f"it ended before it was struck: {log.read_text()}"
+        wait_for(process, lambda: len(list(store.glob("records/*/zarr.json"))) >= fault.records)
         fault.strike(scan)
-        code = process.wait(SECONDS)
+        code = process.wait(PATIENCE)
         said = log.read_text(encoding="utf-8")
     assert "Traceback" not in said
     assert code in (0, 2, 3, -signal.SIGKILL), said
@@ -262,16 +231,9 @@ def strike(fault: Fault, corpus: Path, store: Path) -> None:
 
 
 def finish(corpus: Path, store: Path, *more: str) -> tuple[int, str]:
-    done = subprocess.run(
-        [*command(corpus, store, "threads"), *more],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=SECONDS,
-        env=ENVIRONMENT,
-    )
-    assert "Traceback" not in done.stderr
-    return done.returncode, done.stderr
+    done = ended([*scan_command(corpus, store, "threads"), *more], **ENVIRONMENT)
+    assert "Traceback" not in done.err
+    return done.code, done.err
 
 
 def digests(store: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, object, str]:
@@ -282,11 +244,8 @@ def digests(store: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, objec
     return code, json.loads(shown.out)["digests"] if code == 0 else None, shown.err
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [*ORDINARY, *(pytest.param(fault, marks=pytest.mark.slow) for fault in DRAWN)],
-    ids=str,
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", DRAWN, ids=str)
 def test_a_scan_survives(
     fault: Fault, corpus: Path, undisturbed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,10 +8,8 @@ import hashlib
 import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
-import time
 import tomllib
 import warnings
 from contextlib import contextmanager, suppress
@@ -25,6 +23,7 @@ import pytest
 
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.sources.fetch import RemoteFile, fetch_files
+from tests.processes import started, wait_for
 
 PAGE = "https://example.org/the-set"
 BODY = bytes(range(256)) * 12_000  # more than one piece of a download
@@ -200,7 +199,7 @@ def test_another_kind_of_url_is_refused(tmp_path):
 
 def test_a_download_with_another_hash_is_not_kept(site, tmp_path):
     site.answers["/a"] = Answer(b"tampered")
-    with refused(tmp_path, f"{sha256(b'tampered')[:12]}...", f"{sha256(BODY)[:12]}...", "correct the hash"):
+    with refused(tmp_path, sha256(b"tampered"), sha256(BODY), "correct the URL or the hash"):
         fetch(tmp_path, RemoteFile("a", f"{site.url}/a", sha256(BODY)))
 
 
@@ -295,12 +294,8 @@ def test_a_killed_download_leaves_nothing_under_the_name(site, tmp_path, how):
     site.answers["/a"] = Answer(BODY[:-1], length=len(BODY), hold=True)
     call = f"fetch_files([RemoteFile('a', '{site.url}/a')], Path({str(tmp_path)!r}), page='', progress=False)"
     code = f"from pathlib import Path\nfrom streaming_jsmf.sources.fetch import *\n{call}"
-    child = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
-    try:
-        while not has_bytes(tmp_path):
-            assert child.poll() is None
-            time.sleep(0.01)
-    finally:
+    with started([sys.executable, "-c", code]) as child:
+        wait_for(child, lambda: has_bytes(tmp_path))
         child.send_signal(how)
         child.wait(20)
     assert "a" not in contents(tmp_path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +14,8 @@ import pytest
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.moments.store import read_store
 from tests.corpora import planted, words, write_corpus
+from tests.processes import command, finished, killed
 from tests.stores import digests, partial_names, rename_words
-from tests.test_kill_resume import killed, resume
 
 #: Wide factors and small partitions, so that every moment lasts long enough to be hit.
 SETTINGS = ("--max-topics", "40", "--partition-nonzeros", "4000")
@@ -30,14 +29,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_corpus(root / name, rows, row_group_rows=30)
     rename_words(root / "c", [f"other{i}" if i % 2 else word for i, word in enumerate(words(1000))])
     for name in "abc":
-        command(root, "scan", root / name, root / f"of-{name}", *SETTINGS, "--keep-partitions")
+        done(root, "scan", root / name, root / f"of-{name}", *SETTINGS, "--keep-partitions")
     for name, wish in WISHES.items():
         shutil.copytree(root / wish.start, root / name)
-        command(root, *wish.arguments(root, root / name))
+        done(root, *wish.arguments(root, root / name))
     return root
 
 
-def command(root: Path, *arguments: object) -> None:
+def done(root: Path, *arguments: object) -> None:
     assert run([str(argument) for argument in (*arguments, "--scheduler", "synchronous")]) == 0, root
 
 
@@ -90,13 +89,18 @@ MOMENTS: dict[str, Callable[[Path, int, object], bool]] = {
 
 CASES = [
     ("added", "at once"),
-    pytest.param("added", "scan 1", marks=pytest.mark.slow),
-    ("removed", "scan 2"),
-    ("merged", "copying"),
-    pytest.param("united", "beside", marks=pytest.mark.slow),
     ("united", "scan 2"),
-    pytest.param("replaced", "beside", marks=pytest.mark.slow),
-    ("replaced", "last"),
+    *(
+        pytest.param(*case, marks=pytest.mark.slow)
+        for case in (
+            ("added", "scan 1"),
+            ("removed", "scan 2"),
+            ("merged", "copying"),
+            ("united", "beside"),
+            ("replaced", "beside"),
+            ("replaced", "last"),
+        )
+    ),
 ]
 
 
@@ -106,10 +110,10 @@ def test_a_killed_change_is_finished_by_the_same_command(
 ) -> None:
     store = shutil.copytree(folder / WISHES[wish].start, tmp_path / "m")
     parts, before = records(store, "range-part-*"), manifest_mark(store)
-    line = [sys.executable, "-m", "streaming_jsmf", *WISHES[wish].arguments(folder, store)]
+    line = command(*WISHES[wish].arguments(folder, store))
     with killed(line, lambda: MOMENTS[moment](store, parts, before)):
         pass
-    resume(line)
+    finished(line)
     assert digests(store) == digests(folder / wish)
     names = [{name.rsplit("-", 1)[0] for name in partial_names(path, "")} for path in (store, folder / wish)]
     assert names[0] == names[1]

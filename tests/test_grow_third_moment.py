@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,9 +18,9 @@ from streaming_jsmf.moments.changes import add_third_moment
 from streaming_jsmf.moments.reader import open_moments
 from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.workflow.scan import Changes, scan
+from tests import processes
 from tests.corpora import as_lists, planted, write_corpus, write_lists
 from tests.stores import SMALL, SYNCHRONOUS, changed, digests, scanned
-from tests.test_kill_resume import killed, resume
 from tests.test_stod_stage import require_moments
 
 THIRD = replace(SMALL, third_moment=True)
@@ -64,15 +63,20 @@ def test_it_is_added_to_a_store_that_has_grown(folder: Path, copy: Callable[[str
 @pytest.mark.parametrize(
     ("start", "options", "end"),
     [
-        ("plain-of-a", GROWN, "third-of-both"),
         ("plain-of-a", (*SETTINGS, *GROWN), "third-of-both"),
-        ("third-of-a", GROWN, "third-of-both"),
         ("plain-of-a", ("--merge", "plain-of-b", "--third-moment"), "third-of-both"),
         ("third-of-both", ("--remove", "b", "--third-moment"), "third-of-a"),
         ("plain-of-both", ("--remove", "b", "--third-moment"), "third-of-a"),
-        ("plain-of-a", ("--add", "b"), "plain-of-both"),
-        ("third-of-a", ("--add", "b"), "third-of-both"),
         ("third-of-a", (*SETTINGS, "--add", "b"), "third-of-both"),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
+                ("plain-of-a", GROWN, "third-of-both"),
+                ("third-of-a", GROWN, "third-of-both"),
+                ("plain-of-a", ("--add", "b"), "plain-of-both"),
+                ("third-of-a", ("--add", "b"), "third-of-both"),
+            )
+        ),
     ],
 )
 def test_a_change_that_asks_for_it(
@@ -164,31 +168,21 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("part", "stages"),
-    [
-        pytest.param("range-part-*", ("range", "basis"), marks=pytest.mark.slow),
-        ("third_moment-part-*", ("third_moment",)),
-    ],
+    [("range-part-*", ("range", "basis")), ("third_moment-part-*", ("third_moment",))],
 )
 def test_a_killed_change_is_finished_by_the_same_command(
     part: str, stages: tuple[str, ...], large: Path, tmp_path: Path
 ) -> None:
     store = Path(shutil.copytree(large / "of-a", tmp_path / "m"))
-    words = [
-        "scan",
-        str(large / "a"),
-        str(store),
-        "--add",
-        str(large / "b"),
-        "--third-moment",
-        "--workers",
-        "2",
-    ]
-    start = [sys.executable, "-m", "streaming_jsmf"]
-    with killed([*start, *words], lambda: len(list((store / "records").glob(part))) >= 2):
+    line = processes.command(
+        "scan", large / "a", store, "--add", large / "b", "--third-moment", "--workers", "2"
+    )
+    with processes.killed(line, lambda: len(list((store / "records").glob(part))) >= 2):
         missing = read_store(store).missing_stages
-        resume([*start, *words])
+        processes.finished(line)
     assert missing == stages
     assert digests(store) == digests(large / "of-both")
     assert read_store(store).settings.third_moment

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -23,6 +21,7 @@ from streaming_jsmf.ingestion import plan
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.workflow.ingest import IngestRequest, ingest
 from tests.outcomes import Outcome
+from tests.processes import finished
 
 LOOSE = ("--stop-words", "none", "--min-distinct-words", "0", "--min-tokens", "0")
 PROGRESS = re.compile(r"^\w+: (part \d+ committed|finished in) .*\n", re.MULTILINE)
@@ -159,18 +158,13 @@ TOKENIZER = "def split(text):\n    return [word.upper() for word in text.split()
 
 
 @pytest.mark.usefixtures("texts")
-@pytest.mark.parametrize("scheduler", ["threads", "processes"])
+@pytest.mark.parametrize("scheduler", [pytest.param("threads", marks=pytest.mark.slow), "processes"])
 def test_a_tokenizer_of_the_current_directory(scheduler: str, tmp_path: Path) -> None:
     (tmp_path / "ours_to_try.py").write_text(TOKENIZER)
     options = ["--tokenizer", "ours_to_try:split", "--scheduler", scheduler, *LOOSE]
     arguments = [sys.executable, "-P", "-m", "streaming_jsmf", "ingest", "in", "out", *options]
     # -P: that Python itself adds the current directory would prove nothing.
-    package = str(Path(__file__).parent.parent)
-    environment = {**os.environ, "PYTHONPATH": package}
-    done = subprocess.run(
-        arguments, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    finished(arguments, folder=tmp_path)
     assert words(tmp_path / "out") == ["AND", "MOON", "RAIN", "SNOW", "STARS", "SUN", "SUN,", "SUN;", "THE"]
     assert read_manifest(tmp_path / "out").settings["read_tokenizer"] == "ours_to_try:split"
 

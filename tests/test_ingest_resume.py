@@ -10,9 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,8 +24,9 @@ from streaming_jsmf.ingestion import plan
 from streaming_jsmf.jobs.events import Event, Listener, StageStarted, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.workflow.ingest import IngestRequest, ingest
+from tests.outcomes import refused
+from tests.processes import ended, finished, killed, started, wait_for
 
-POLL_SECONDS = 0.001
 N_FILES = 12
 
 #: The command line with a group of units for each file; else 16 MB of text would be needed to have several.
@@ -83,8 +82,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("killed")
     write_source(path / "in")
     (path / "slowly.py").write_text(SLOWLY)
-    subprocess.run(command(path / "undisturbed"), cwd=path, check=True, capture_output=True)
+    with pytest.MonkeyPatch.context() as patch:
+        in_this_process(patch, path)
+        assert run(command(path / "undisturbed", "--scheduler", "synchronous")[3:]) == 0
     return path
+
+
+def in_this_process(patch: pytest.MonkeyPatch, folder: Path) -> None:
+    """What ``MAIN`` and its start in the folder are for a process of its own."""
+    patch.setattr(plan, "GROUP_BYTES", (1, 1))
+    patch.chdir(folder)
+    patch.syspath_prepend(folder)
 
 
 def command(target: Path, *options: str) -> list[str]:
@@ -92,39 +100,8 @@ def command(target: Path, *options: str) -> list[str]:
     return [sys.executable, "-c", MAIN, "ingest", "in", str(target), *rules, "--workers", "2", *options]
 
 
-@contextmanager
-def started(folder: Path, arguments: list[str]) -> Iterator[subprocess.Popen[str]]:
-    """A command at work; it and its orphans, if any, live until the block ends."""
-    environment = {**os.environ, "SECONDS_OF_A_TEXT": "0.002"}
-    with subprocess.Popen(
-        arguments,
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        text=True,
-    ) as process:
-        try:
-            yield process
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-
-
-def wait_for(process: subprocess.Popen[str], now: Callable[[], bool]) -> None:
-    while process.poll() is None and not now():
-        time.sleep(POLL_SECONDS)
-    assert process.poll() is None, "it ended before the moment came"
-
-
-@contextmanager
-def killed(folder: Path, arguments: list[str], now: Callable[[], bool]) -> Iterator[None]:
-    with started(folder, arguments) as process:
-        wait_for(process, now)
-        process.kill()
-        process.wait()
-        yield
+#: Each text takes long enough for a moment to be hit.
+SLOW = {"SECONDS_OF_A_TEXT": "0.002"}
 
 
 @dataclass(frozen=True)
@@ -152,9 +129,7 @@ def finish(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[[list[str]], dict[str, list[int]]]:
     """Run a command to its end in this process, which saves the start of one; returns what it committed."""
-    monkeypatch.setattr(plan, "GROUP_BYTES", (1, 1))
-    monkeypatch.chdir(folder)
-    monkeypatch.syspath_prepend(folder)
+    in_this_process(monkeypatch, folder)
 
     def call(arguments: list[str]) -> dict[str, list[int]]:
         capsys.readouterr()
@@ -168,7 +143,12 @@ def finish(
 
 @pytest.mark.parametrize(
     ("scheduler", "moment"),
-    [("threads", LATE), ("threads", WRITE), ("threads", RENUMBER), ("processes", LATE)],
+    [
+        pytest.param("threads", LATE, marks=pytest.mark.slow),
+        ("threads", WRITE),
+        pytest.param("threads", RENUMBER, marks=pytest.mark.slow),
+        pytest.param("processes", LATE, marks=pytest.mark.slow),
+    ],
     ids=["read", "write", "renumber", "processes"],
 )
 def test_a_killed_ingest_is_finished_by_the_same_command(
@@ -183,7 +163,7 @@ def test_a_killed_ingest_is_finished_by_the_same_command(
     arguments = command(target, "--scheduler", scheduler)
     if scheduler == "processes":
         arguments += ["--workers", "1"]  # each takes its time to start, for every step
-    with killed(folder, arguments, lambda: moment.reached(partial)):
+    with killed(arguments, lambda: moment.reached(partial), folder=folder, **SLOW):
         assert not target.exists()
         assert run(["info", str(partial)]) == 0
         shown = json.loads(capsys.readouterr().out)
@@ -205,31 +185,23 @@ def test_a_killed_ingest_is_finished_by_the_same_command(
 def test_an_ingest_killed_again_and_again_ends_with_the_same_bytes(folder: Path, tmp_path: Path) -> None:
     target, partial = tmp_path / "out", tmp_path / "out.partial"
     for workers, moment in enumerate((EARLY, WRITE), start=1):
-        with killed(
-            folder,
-            [*command(target), "--workers", str(workers)],
-            lambda moment=moment: moment.reached(partial),
-        ):
+        line = [*command(target), "--workers", str(workers)]
+        with killed(line, lambda moment=moment: moment.reached(partial), folder=folder, **SLOW):
             assert partial.is_dir()
-    done = subprocess.run(command(target), cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert len(committed_by_log(done.stderr)["read"]) == 0
+    assert committed_by_log(finished(command(target), folder=folder))["read"] == []
     same_files(folder / "undisturbed", target)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_of_two_at_once_one_is_refused(folder: Path, tmp_path: Path) -> None:
     target, partial = tmp_path / "out", tmp_path / "out.partial"
-    with started(folder, command(target)) as first:
+    with started(command(target), folder=folder, stderr=subprocess.PIPE, **SLOW) as first:
         wait_for(first, lambda: EARLY.reached(partial))
         first.send_signal(signal.SIGSTOP)
-        second = subprocess.run(command(target), cwd=folder, capture_output=True, text=True, check=False)
+        second = ended(command(target), folder=folder)
         first.send_signal(signal.SIGCONT)
-        assert second.returncode == 2
-        assert second.stderr.startswith(f"error: {partial}: ")
-        assert f"process {first.pid} (-c ingest in {target} " in second.stderr
-        assert second.stderr.endswith("; wait until it has ended\n")
-        assert second.stderr.count("\n") == 1
+        refused(second, 2, f"{target}: ", f"process {first.pid} (-c ingest in {target} ")
+        assert second.err.endswith("; wait until it has ended\n")
         _, log = first.communicate(timeout=60)
         assert first.returncode == 0, log
     same_files(folder / "undisturbed", target)

@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,11 +12,10 @@ import pytest
 
 from streaming_jsmf.cli.main import run
 from tests.corpora import planted, write_corpus
+from tests.processes import command, finished, killed
 
 #: Wide factors, so that a partition takes long enough to be hit.
 SETTINGS = ("--max-topics", "40", "--partition-nonzeros", "5000")
-
-POLL_SECONDS = 0.002
 
 
 @dataclass(frozen=True)
@@ -63,26 +55,7 @@ def partitions(undisturbed: Path) -> int:
 
 
 def scan_command(corpus: Path, store: Path, scheduler: str) -> list[str]:
-    arguments = ["scan", str(corpus), str(store), *SETTINGS, "--scheduler", scheduler, "--workers", "2"]
-    return [sys.executable, "-m", "streaming_jsmf", *arguments]
-
-
-@contextmanager
-def killed(command: list[str], now: Callable[[], bool]) -> Iterator[None]:
-    """Run a command until ``now``, and kill it; its orphans, if any, live until the block ends."""
-    with subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    ) as process:
-        try:
-            while process.poll() is None and not now():
-                time.sleep(POLL_SECONDS)
-            process.kill()
-            process.wait()
-            assert process.returncode == -signal.SIGKILL, "it ended before it could be killed"
-            yield
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+    return command("scan", corpus, store, *SETTINGS, "--scheduler", scheduler, "--workers", "2")
 
 
 def read_attributes(record: Path) -> dict[str, Any]:
@@ -112,12 +85,6 @@ def described(store: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]
     assert run(["info", str(store)]) == 0
     shown: dict[str, Any] = json.loads(capsys.readouterr().out)
     return shown
-
-
-def resume(command: list[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stderr
 
 
 def require_kept(log: str, stage: str, kept: set[int], partitions: int, orphans: int) -> None:
@@ -153,7 +120,7 @@ def require_nothing_left(store: Path) -> None:
         pytest.param("threads", EARLY, marks=pytest.mark.slow),
         pytest.param("threads", LATE, marks=pytest.mark.slow),
         ("threads", PROJECTION),
-        ("processes", LATE),
+        pytest.param("processes", LATE, marks=pytest.mark.slow),
     ],
     ids=["early", "late", "projection", "processes"],
 )
@@ -167,11 +134,11 @@ def test_a_killed_scan_is_finished_by_the_same_command(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     store = tmp_path / "moments"
-    command = scan_command(corpus, store, scheduler)
-    with killed(command, lambda: moment.reached(store, partitions)):
+    line = scan_command(corpus, store, scheduler)
+    with killed(line, lambda: moment.reached(store, partitions)):
         left = described(store, capsys)
         before = {stage: notes(store, stage) for stage in ("range", "projection")}
-        log = resume(command)
+        log = finished(line)
     assert (left["complete"], left["missing"][-1]) == (False, "projection")
     assert ("range" in left["missing"]) == (moment.stage == "range")
     kept = before[moment.stage]
@@ -195,9 +162,9 @@ def test_a_scan_killed_again_and_again_ends_with_the_same_bits(
     moments = [EARLY, LATE, PROJECTION]
     # Each run is started with another number of workers than the one before.
     for number, moment in enumerate(moments):
-        command = [*scan_command(corpus, store, "threads"), "--workers", str(1 + number % 3)]
-        with killed(command, lambda moment=moment: moment.reached(store, partitions)):  # type: ignore[misc]
+        line = [*scan_command(corpus, store, "threads"), "--workers", str(1 + number % 3)]
+        with killed(line, lambda moment=moment: moment.reached(store, partitions)):  # type: ignore[misc]
             assert not described(store, capsys)["complete"]
-    resume(scan_command(corpus, store, "threads"))
+    finished(scan_command(corpus, store, "threads"))
     assert described(store, capsys)["digests"] == described(undisturbed, capsys)["digests"]
     require_nothing_left(store)

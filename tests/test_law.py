@@ -117,6 +117,8 @@ def test_a_rare_word_with_a_shrunken_row_sum_is_no_candidate() -> None:
     d, u = np.array([0.2, 0.009, 0.2, -0.1, 0.0]), np.array([0.2, 0.1, 0.2, 0.2, 0.0])
     frequency = np.array([50, 50, 3, 50, 50])
     np.testing.assert_array_equal(anchor_candidates(d, u, frequency, 20), [True, False, False, False, False])
+    papers = anchor_candidates(d, u, frequency, 0, min_row_sum=0.0)
+    np.testing.assert_array_equal(papers, [True, True, True, False, False])
 
 
 def test_ties_go_to_the_lowest_id() -> None:

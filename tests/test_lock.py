@@ -12,8 +12,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -24,10 +22,10 @@ from streaming_jsmf.cli.main import run
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.lock import lock_path, read_owner, sole_writer
 from tests.corpora import planted, write_corpus
+from tests.processes import PATIENCE, command, started, wait_for, wait_until
 
 SETTINGS = ("--max-topics", "20", "--partition-nonzeros", "2000", "--scheduler", "threads", "--workers", "1")
 TRIES = 20
-SECONDS = 60
 
 
 @pytest.fixture(scope="module")
@@ -36,43 +34,31 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_corpus(tmp_path_factory.mktemp("lock") / "corpus", counts, row_group_rows=30)
 
 
-def command(corpus: Path, store: Path) -> list[str]:
-    return [sys.executable, "-m", "streaming_jsmf", "scan", str(corpus), str(store), *SETTINGS]
-
-
-@contextmanager
-def stopped_in_the_middle(arguments: list[str], store: Path) -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        try:
-            end = time.monotonic() + SECONDS
-            while not list(store.glob("records/range-*/zarr.json")) and time.monotonic() < end:
-                assert process.poll() is None
-                time.sleep(0.002)
-            process.send_signal(signal.SIGSTOP)
-            yield process
-        finally:
-            process.kill()
+def scan_of(corpus: Path, store: Path) -> list[str]:
+    return ["scan", str(corpus), str(store), *SETTINGS]
 
 
 def test_a_second_scan_is_refused_and_goes_on_once_the_first_is_killed(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = tmp_path / "moments"
-    with stopped_in_the_middle(command(corpus, store), store) as first:
+    with started(command(*scan_of(corpus, store))) as first:
+        wait_for(first, lambda: bool(list(store.glob("records/range-*/zarr.json"))))
+        first.send_signal(signal.SIGSTOP)
         owner = read_owner(lock_path(store))
         assert owner is not None
         assert (owner.pid, owner.host) == (first.pid, socket.gethostname())
         for more in ([], ["--repair"], ["--add", str(corpus)], ["--remove", str(corpus)]):
             capsys.readouterr()
-            code, error = run([*command(corpus, store)[3:], *more]), capsys.readouterr().err
+            code, error = run([*scan_of(corpus, store), *more]), capsys.readouterr().err
             assert (code, error.count("\n")) == (2, 1), error
             assert f"process {first.pid} (streaming_jsmf scan {corpus} {store}" in error
             assert "has been writing it for" in error
         assert run(["info", str(store)]) == 0, "reading needs no lock"
         first.kill()
-        first.wait(timeout=SECONDS)
+        first.wait(timeout=PATIENCE)
         capsys.readouterr()
-        assert run(command(corpus, store)[3:]) == 0
+        assert run(scan_of(corpus, store)) == 0
     error = capsys.readouterr().err
     assert f"process {first.pid}" in error
     assert "is broken: its process has ended" in error
@@ -80,11 +66,12 @@ def test_a_second_scan_is_refused_and_goes_on_once_the_first_is_killed(
     assert [path.name for path in tmp_path.iterdir()] == ["moments"]
 
 
-def test_a_complete_store_is_used_while_another_writes_it(corpus: Path, tmp_path: Path) -> None:
-    store = tmp_path / "moments"
-    assert run(command(corpus, store)[3:]) == 0
-    with sole_writer(store):
-        assert run(command(corpus, store)[3:]) == 0
+def test_a_complete_store_is_used_while_another_writes_it(tmp_path: Path) -> None:
+    scan = scan_of(write_corpus(tmp_path / "c", planted(60, 40, 3).counts), tmp_path / "m")
+    scan[scan.index("20")] = "3"
+    assert run(scan) == 0
+    with sole_writer(tmp_path / "m"):
+        assert run(scan) == 0
 
 
 def test_the_lock_goes_when_a_scan_fails(tmp_path: Path) -> None:
@@ -214,24 +201,16 @@ def test_a_killed_holder_is_in_nobodys_way_though_a_child_lives_and_its_parent_d
     tmp_path: Path,
 ) -> None:
     store = tmp_path / "m"
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(store)], stdout=subprocess.PIPE, text=True
-    ) as holder:
+    with started([sys.executable, "-c", HOLD, str(store)], stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         child = int(holder.stdout.readline())
-        try:
-            with pytest.raises(InputError, match=f"process {holder.pid} "), sole_writer(store):
-                pass
-            holder.kill()
-            # Of a zombie, which nobody has waited for, the system has let go: soon, not at once.
-            end = time.monotonic() + SECONDS
-            while holder_of(store) is not None and time.monotonic() < end:
-                time.sleep(0.01)
-            with sole_writer(store):
-                os.kill(child, 0)
-        finally:
-            holder.kill()
-            os.kill(child, signal.SIGKILL)
+        with pytest.raises(InputError, match=f"process {holder.pid} "), sole_writer(store):
+            pass
+        holder.kill()
+        # Of a zombie, which nobody has waited for, the system has let go: soon, not at once.
+        wait_until(lambda: holder_of(store) is None, "the lock of a killed process")
+        with sole_writer(store):
+            os.kill(child, 0)
 
 
 def holder_of(store: Path) -> str | None:
@@ -298,14 +277,14 @@ def test_of_two_at_the_same_instant_one_wins(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     barrier, pipes = context.Barrier(2), [context.Pipe(duplex=False) for _ in range(2)]
     processes = [
-        context.Process(target=_try_together, args=(tmp_path, barrier, SECONDS, sending))
+        context.Process(target=_try_together, args=(tmp_path, barrier, PATIENCE, sending))
         for _, sending in pipes
     ]
     for process in processes:
         process.start()
-    had = [receiving.recv() for receiving, _ in pipes if receiving.poll(SECONDS)]
+    had = [receiving.recv() for receiving, _ in pipes if receiving.poll(PATIENCE)]
     for process in processes:
-        process.join(SECONDS)
+        process.join(PATIENCE)
         process.kill()
     assert [sum(pair) for pair in zip(*had, strict=True)] == [1] * TRIES
     assert list(tmp_path.iterdir()) == []

@@ -7,9 +7,6 @@ import logging
 import os
 import re
 import signal
-import subprocess
-import sys
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,6 +25,7 @@ from streaming_jsmf.model.store import open_model, read_model
 from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.storage.paths import child_names, store_path
 from tests.corpora import Planted, planted, words, write_corpus
+from tests.processes import command, finished, started, wait_for
 
 SETTINGS = ("--max-topics", "5", "--partition-nonzeros", "3000")
 
@@ -126,52 +124,40 @@ def test_a_store_in_memory_is_that_of_the_disk(
 
 
 def test_fit_behind_a_url(memory: str, corpus_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["fit", str(corpus_path), f"{memory}/models", "--topics", "3,5", "--partition-nonzeros", "3000"]
-    assert run(command) == 0
+    fit = ["fit", str(corpus_path), f"{memory}/models", "--topics", "3,5", "--partition-nonzeros", "3000"]
+    assert run(fit) == 0
     fsspec.filesystem("memory").rm(f"{memory}/models/k=3", recursive=True)
-    assert run(command) == 0, "the model that is there is kept"
+    assert run(fit) == 0, "the model that is there is kept"
     shown = described(f"{memory}/models", capsys)
     assert [Path(model["path"]).name for model in shown["models"]] == ["k=3", "k=5"]
     assert "it holds models k=3, k=5" in refused(["topics", f"{memory}/models"], 2, capsys)
     assert described(f"{memory}/models.moments", capsys)["complete"]
 
 
-def scan_process(corpus: Path, url: str, *options: str) -> list[str]:
-    return [sys.executable, "-m", "streaming_jsmf", "scan", str(corpus), url, *FEW, *options]
-
-
-def test_processes_on_s3_are_killed_and_go_on(
-    s3: str, corpus_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("scheduler", ["threads", pytest.param("processes", marks=pytest.mark.slow)])
+def test_a_scan_on_s3_is_killed_and_goes_on(
+    scheduler: str, s3: str, corpus_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    moments, model = f"{s3}/deep/m.zarr", f"{s3}/deep/f.zarr"
+    moments, model = f"{s3}/{scheduler}/m.zarr", f"{s3}/{scheduler}/f.zarr"
     reference = tmp_path / "m"
     assert run(["scan", str(corpus_path), str(reference), *FEW]) == 0
     assert run(["infer", str(reference), str(tmp_path / "f"), "--topics", "5"]) == 0
-    command = scan_process(corpus_path, moments, "--scheduler", "processes", "--workers", "2")
+    line = command("scan", corpus_path, moments, *FEW, "--scheduler", scheduler, "--workers", "2")
     records = UPath(moments, use_listings_cache=False) / "records"
 
     def parts() -> int:
         return sum("/range-part-" in name for name in records.fs.find(records.path))
 
-    with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-        while process.poll() is None and parts() < 1:
-            time.sleep(0.02)
+    with started(line) as process:
+        wait_for(process, lambda: parts() >= 1)
         # The workers too: they would go on and commit what they have in hand.
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
     left = described(moments, capsys)
     assert not left["complete"]
-    assert 1 <= left["range_partitions_done"] < left["partitions"], (tmp_path / "log").read_text()
-    resumed = subprocess.run(
-        scan_process(corpus_path, moments, "--scheduler", "threads"),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert resumed.returncode == 0, resumed.stderr
-    assert re.search(r"^range: [1-3] of 4 partitions were committed by an earlier run", resumed.stderr, re.M)
-    assert "Unclosed" not in resumed.stderr
+    assert 1 <= left["range_partitions_done"] < left["partitions"]
+    log = finished(command("scan", corpus_path, moments, *FEW, "--scheduler", "threads"))
+    assert re.search(r"^range: [1-3] of 4 partitions were committed by an earlier run", log, re.M)
+    assert "Unclosed" not in log
     assert described(moments, capsys)["digests"] == described(reference, capsys)["digests"]
     assert names_below(moments) == files_below(reference)
     assert run(["infer", moments, model, "--topics", "5"]) == 0
@@ -256,7 +242,9 @@ def dying(monkeypatch: pytest.MonkeyPatch) -> Callable[[int | None], None]:
 
 
 #: In the marking, the words, the records, the root, and on through the stages.
-@pytest.mark.parametrize("writes", [0, 1, 4, 6, 30, 97])
+@pytest.mark.parametrize(
+    "writes", [4, 30, *(pytest.param(number, marks=pytest.mark.slow) for number in (0, 1, 6, 97))]
+)
 def test_a_scan_whose_object_store_stops_is_finished_by_the_same_command(
     writes: int,
     memory: str,
@@ -266,13 +254,13 @@ def test_a_scan_whose_object_store_stops_is_finished_by_the_same_command(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     moments = f"{memory}/m.zarr"
-    command = ["scan", str(corpus_path), moments, *SETTINGS, "--workers", "2"]
+    scan = ["scan", str(corpus_path), moments, *SETTINGS, "--workers", "2"]
     dying(writes)
-    line = refused(command, 3, capsys)
+    line = refused(scan, 3, capsys)
     assert moments.removeprefix("memory://") in line
     assert "gone" in line
     dying(None)
-    assert run(command) == 0
+    assert run(scan) == 0
     assert described(moments, capsys)["digests"] == described(local / "m.zarr", capsys)["digests"]
     assert names_below(moments) == files_below(local / "m.zarr")
 
@@ -286,19 +274,19 @@ def test_a_model_whose_writing_stops_is_no_model(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     model = f"{memory}/f.zarr"
-    command = ["infer", str(local / "m.zarr"), model, "--topics", "5"]
+    infer = ["infer", str(local / "m.zarr"), model, "--topics", "5"]
     dying(writes)
-    refused(command, 3, capsys)
+    refused(infer, 3, capsys)
     dying(None)
     assert "no model is here" in refused(["topics", model], 2, capsys)
-    assert run(command) == 0
+    assert run(infer) == 0
     require_same_models(model, local / "f.zarr")
-    refused(command, 2, capsys)
-    # The new one needs a few writes more than there are: the old one is gone, and the same command makes it again.
+    refused(infer, 2, capsys)
+    # The new one needs a few writes more than there are: the old one is gone, and the same infer makes it again.
     dying(writes + 2)
-    refused([*command, "--overwrite"], 3, capsys)
+    refused([*infer, "--overwrite"], 3, capsys)
     dying(None)
-    assert run([*command, "--overwrite"]) == 0
+    assert run([*infer, "--overwrite"]) == 0
     require_same_models(model, local / "f.zarr")
     assert names_below(model) == files_below(local / "f.zarr")
 

@@ -10,7 +10,6 @@ import pty
 import re
 import signal
 import struct
-import subprocess
 import sys
 import termios
 import threading
@@ -45,6 +44,8 @@ from streaming_jsmf.jobs.run import watched
 from streaming_jsmf.storage.provenance import package_versions
 from streaming_jsmf.workflow.ingest import ingest
 from tests.corpora import planted, write_corpus
+from tests.processes import PATIENCE, command, ended, finished, killed, started, wait_for
+from tests.stores import digests
 
 SETTINGS = ("--max-topics", "5", "--partition-nonzeros", "1500")
 MIB = 2**20
@@ -54,14 +55,6 @@ MIB = 2**20
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     counts = planted(300, 60, 5, length=40, seed=3).counts
     return write_corpus(tmp_path_factory.mktemp("watched") / "corpus", counts, row_group_rows=20)
-
-
-def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "streaming_jsmf", *map(str, arguments)]
-
-
-def external(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*arguments), capture_output=True, text=True, check=False)
 
 
 def parsed(text: str) -> list[dict[str, Any]]:
@@ -231,15 +224,15 @@ def test_the_work_s_own_error_goes_before_that_of_a_listener() -> None:
 
 
 @pytest.mark.parametrize(
-    "scheduler", ["threads", pytest.param("processes", marks=pytest.mark.slow), "cluster"]
+    "scheduler",
+    ["threads", *(pytest.param(name, marks=pytest.mark.slow) for name in ("processes", "cluster"))],
 )
 def test_the_log_of_a_scan(scheduler: str, corpus: Path, tmp_path: Path) -> None:
     log, store = tmp_path / "log.jsonl", tmp_path / "m"
     before = datetime.now(UTC)
     options = ("--scheduler", scheduler, "--workers", "2", "--log-json", log)
-    done = external("scan", corpus, store, *SETTINGS, *options)
-    assert done.returncode == 0, done.stderr
-    assert "range: partition 0 committed" in done.stderr, "people are told as well"
+    said = finished(command("scan", corpus, store, *SETTINGS, *options))
+    assert "range: partition 0 committed" in said, "people are told as well"
     first, *events, last = parsed(log.read_text(encoding="utf-8"))
     assert (first["event"], first["command"]) == ("command_started", "scan")
     assert first["versions"] == package_versions()
@@ -283,7 +276,8 @@ def test_a_killed_job_leaves_whole_lines_and_the_next_run_adds_to_them(
         *("--scheduler", "synchronous", "--log-json", str(log)),
     ]
     records = store / "records"
-    killed_while_running(command(*arguments), lambda: len(list(records.glob("range-part-*/zarr.json"))) >= 2)
+    with killed(command(*arguments), lambda: len(list(records.glob("range-part-*/zarr.json"))) >= 2):
+        pass
     kept = len(list(records.glob("range-part-*/zarr.json")))
     assert made(store, capsys).keys() == {"started", "versions", "task_seconds", "peak_memory"}
     text = log.read_text(encoding="utf-8")
@@ -302,17 +296,6 @@ def test_a_killed_job_leaves_whole_lines_and_the_next_run_adds_to_them(
     assert (start["event"], start["done"]) == ("stage_started", kept)
     committed = [event for event in of_kind(events, "committed") if event["stage"] == "range"]
     assert [event["done"] for event in committed] == list(range(kept + 1, start["total"] + 1))
-
-
-def killed_while_running(arguments: list[str], now: Any) -> None:
-    process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        while process.poll() is None and not now():
-            time.sleep(0.002)
-    finally:
-        process.kill()
-        process.wait()
-    assert process.returncode == -signal.SIGKILL, "it ended before it could be killed"
 
 
 def test_standard_error_has_json_alone(
@@ -336,21 +319,18 @@ def test_standard_error_has_json_alone(
     assert all(step["measures"]["change"] > 0 for step in steps)
 
 
-def test_the_log_of_an_ingest_and_of_a_simulation(tmp_path: Path) -> None:
+def test_the_log_of_an_ingest_and_of_a_simulation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     texts = tmp_path / "in.jsonl"
     rows = (
         {"text": f"river stone garden window summer winter {'word' * (i % 3 + 1)} forest"} for i in range(40)
     )
     texts.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     log = tmp_path / "log.jsonl"
-    done = external(
-        "ingest", texts, tmp_path / "c", "--scheduler", "processes", "--workers", "1", "--log-json", log
-    )
-    assert done.returncode == 0, done.stderr
-    assert re.search(
-        r"^read: part 0 committed \(1 of 1, \S+ bytes/s, 00:00 left, peak .*\)$", done.stderr, re.M
-    )
-    assert "partition" not in done.stderr
+    ingest = ["ingest", str(texts), str(tmp_path / "c"), "--scheduler", "threads", "--workers", "1"]
+    assert run([*ingest, "--log-json", str(log)]) == 0
+    said = capsys.readouterr().err
+    assert re.search(r"^read: part 0 committed \(1 of 1, \S+ bytes/s, 00:00 left, peak .*\)$", said, re.M)
+    assert "partition" not in said
     events = parsed(log.read_text(encoding="utf-8"))
     assert [event["unit"] for event in of_kind(events, "committed")] == ["bytes", "nonzeros"]
     assert all(event["peak_memory"] > 10 * MIB for event in of_kind(events, "committed"))
@@ -372,12 +352,10 @@ def test_an_error_and_an_interrupt_end_the_log(
     arguments = command(
         "scan", corpus, tmp_path / "m", *SETTINGS, "--scheduler", "threads", "--log-json", log
     )
-    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as process:
-        while process.poll() is None and b'"stage_started"' not in log.read_bytes():
-            time.sleep(0.002)
+    with started(arguments) as process:
+        wait_for(process, lambda: b'"stage_started"' in log.read_bytes())
         process.send_signal(signal.SIGINT)
-        process.communicate()
-    assert process.returncode == 130
+        assert process.wait(PATIENCE) == 130
     last = parsed(log.read_text(encoding="utf-8"))[-1]
     assert last["outcome"] == "interrupted"
     assert "run the same command again" in last["message"]
@@ -422,17 +400,17 @@ def test_a_log_that_breaks_on_the_way(
     reader = threading.Thread(target=read_three)
     reader.start()
     arguments = ["scan", str(corpus), str(store), *SETTINGS, "--scheduler", "synchronous"]
-    done = external(*arguments, "--log-json", pipe)
+    done = ended(command(*arguments, "--log-json", pipe))
     reader.join(timeout=20)
-    assert done.returncode == 2, done.stderr
+    assert done.code == 2, done.err
     assert b'"committed"' in b"".join(read)
-    *progress, last = done.stderr.splitlines()
+    *progress, last = done.err.splitlines()
     assert last == (
         f"error: --log-json {pipe}: Broken pipe; give a file that can be written, and run the same command again"
     )
     # How far the scan came before it noticed depends on when the reader got its turn.
     committed = {line.split(" committed ")[0] for line in progress if " committed " in line}
-    assert committed, done.stderr
+    assert committed, done.err
     capsys.readouterr()
     assert run(arguments) == 0
     again = capsys.readouterr().err
@@ -484,7 +462,7 @@ def test_the_bar_on_a_terminal(corpus: Path, tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 160, 0, 0))
     seen = bytearray()
-    with subprocess.Popen(command(*arguments), stdout=subprocess.DEVNULL, stderr=theirs) as process:
+    with started(command(*arguments), stderr=theirs) as process:
         os.close(theirs)
         # Reading from a terminal that nobody writes to any more is an error on Linux.
         with suppress(OSError):
@@ -539,23 +517,26 @@ def test_a_running_scheduler_without_bokeh_is_told_before_the_work(tmp_path: Pat
         pytest.fail("the job must not begin")
 
 
-def test_the_report_of_a_cluster(corpus: Path, tmp_path: Path) -> None:
+def test_the_report_of_a_cluster(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is written; and the cluster of a scan is as quiet as the other schedulers, with the same bits."""
     pytest.importorskip("bokeh")
-    report = tmp_path / "r.html"
-    options = ("--scheduler", "cluster", "--workers", "1", "--performance-report", report)
-    done = external("scan", corpus, tmp_path / "m", *SETTINGS, *options)
-    assert done.returncode == 0, done.stderr
-    assert all(line.startswith(("range: ", "projection: ")) for line in done.stderr.splitlines()), done.stderr
+    report, scan = tmp_path / "r.html", ["scan", str(corpus), str(tmp_path / "m"), *SETTINGS]
+    options = ["--scheduler", "cluster", "--workers", "1", "--performance-report", str(report)]
+    said = finished(command(*scan, *options))
+    assert all(line.startswith(("range: ", "projection: ")) for line in said.splitlines()), said
     text = report.read_text(encoding="utf-8")
     assert "Dask Performance Report" in text
-    partitions = done.stderr.count(" committed ") // 2
+    partitions = said.count(" committed ") // 2
     tasks = re.search(r"number of tasks: (\d+)", text)
     assert tasks is not None
     assert int(tasks[1]) == 4 * partitions, "a partition and a fold, in both scans"
+    assert run(["scan", str(corpus), str(tmp_path / "here"), *SETTINGS, "--scheduler", "synchronous"]) == 0
+    assert digests(tmp_path / "m") == digests(tmp_path / "here")
     report.unlink()
-    again = external("scan", corpus, tmp_path / "m", *SETTINGS, *options)
-    assert again.returncode == 0
-    assert again.stderr == f"{report}: not written, since nothing was left to run on the cluster\n"
+    capsys.readouterr()
+    assert run([*scan, *options]) == 0
+    again = capsys.readouterr().err
+    assert again == f"{report}: not written, since nothing was left to run on the cluster\n"
 
 
 def test_a_step_of_its_own_has_a_report_of_its_own(tmp_path: Path) -> None:

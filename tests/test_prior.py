@@ -23,6 +23,7 @@ def test_correlations_that_no_prior_has_end_at_the_limits() -> None:
     mean = np.full(4, 0.25)
     assert prior_sum(np.diag(mean), mean) == LOWEST_SUM
     assert prior_sum(np.diag([1.2, 0.1, 0.1, 0.1]), mean) == LOWEST_SUM
+    assert prior_sum(np.ones((1, 1)), np.ones(1)) == LOWEST_SUM, "of a topic alone each document is one topic"
     assert prior_sum(np.outer(mean, mean), mean) == HIGHEST_SUM
     assert prior_sum(np.full((4, 4), 1 / 12) * (1 - np.eye(4)), mean) == HIGHEST_SUM
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tests.corpora import planted, write_corpus
+from tests.processes import ended
 
 ROOT = Path(__file__).parent.parent
 
@@ -16,13 +17,12 @@ ROOT = Path(__file__).parent.parent
 def table(corpus: Path, out: Path) -> list[list[str]]:
     command = [sys.executable, str(ROOT / "pipelines" / "reproduction.py"), str(corpus), str(out)]
     command += ["--topics", "3,4", "--iterations", "30", "--threads", "1"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return [
-        [cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines() if "|" in line
-    ]
+    done = ended(command, folder=ROOT)
+    assert done.code == 0, done.err
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.out.splitlines() if "|" in line]
 
 
+@pytest.mark.slow
 def test_enn_is_beside_alternating_projections(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", planted(1500, 80, 4, length=80, seed=2).counts)
     rows = table(corpus, tmp_path / "out")

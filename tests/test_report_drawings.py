@@ -96,8 +96,8 @@ def test_the_square_has_conditional_probabilities() -> None:
     np.testing.assert_allclose(shades[0], [1, 0.2 / square.darkest, 0.2 / square.darkest])
     np.testing.assert_allclose(shades[1], [1, 1, 0])
     assert [cell.shade for cell in square.rows[2].cells] == [0, 0, 1]
-    assert square.rows[0].cells[1].told == "topic 1 given 0: 20%"
-    assert square.rows[1].cells[2].told == "topic 2 given 1: -3.4%"
+    assert square.rows[0].cells[1].tooltip == "topic 1 given 0: 20%"
+    assert square.rows[1].cells[2].tooltip == "topic 2 given 1: -3.4%"
     assert [[cell.own for cell in row.cells] for row in square.rows] == np.eye(3, dtype=bool).tolist()
     assert draw_heat_map(contents_of(drawn(3), even(3))) is None
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,17 +14,24 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.linalg.blas import single_blas_thread
 from tests.corpora import planted, write_corpus
+from tests.processes import command, finished
 
 #: Factors wide enough for BLAS to use several threads if it may: with small matrices it never does.
 SETTINGS = ("--max-topics", "40", "--partition-nonzeros", "9000")
 
+#: Clusters over TCP are in the default run elsewhere, threads below.
 EXECUTIONS = [
-    ("synchronous", 1),
-    *(("threads", workers) for workers in (1, 2, 3)),
-    pytest.param("processes", 1, marks=pytest.mark.slow),
     ("processes", 2),
-    *(pytest.param("cluster", workers, marks=pytest.mark.slow) for workers in (1, 2)),
-    ("cluster", 3),
+    *(
+        pytest.param(scheduler, workers, marks=pytest.mark.slow)
+        for scheduler, numbers in (
+            ("synchronous", (1,)),
+            ("threads", (1, 2, 3)),
+            ("processes", (1,)),
+            ("cluster", (1, 2, 3)),
+        )
+        for workers in numbers
+    ),
 ]
 
 
@@ -67,11 +71,7 @@ def test_the_reference_is_worth_comparing_with(
 
 def scan_in_a_process(corpus: Path, store: Path, *options: str, **environment: str) -> None:
     """Scan as a user does: a fresh interpreter, with an importable main module for the workers."""
-    command = [sys.executable, "-m", "streaming_jsmf", "scan", str(corpus), str(store), *SETTINGS, *options]
-    done = subprocess.run(
-        command, env={**os.environ, **environment}, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    finished(command("scan", corpus, store, *SETTINGS, *options), **environment)
 
 
 @pytest.mark.parametrize(("scheduler", "workers"), EXECUTIONS)

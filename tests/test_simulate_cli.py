@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,6 +20,7 @@ from streaming_jsmf.jobs.records import Record
 from streaming_jsmf.simulation import documents as drawing
 from streaming_jsmf.simulation import read_truth, simulate_lda
 from streaming_jsmf.simulation import run as simulating
+from tests.processes import command, killed
 
 SMALL = ("--vocabulary-size", "300", "--topics", "4")
 
@@ -105,24 +100,16 @@ def test_an_existing_target_is_refused_and_kept(tmp_path: Path, capsys: pytest.C
     assert list(tmp_path.iterdir()) == [target]
 
 
-@pytest.mark.parametrize("scheduler", [pytest.param("threads", marks=pytest.mark.slow), "processes"])
+@pytest.mark.slow
+@pytest.mark.parametrize("scheduler", ["threads", "processes"])
 def test_a_killed_simulation_is_finished_by_the_same_command(scheduler: str, tmp_path: Path) -> None:
     # Many topics make small batches, here of 2000 documents, and so quick parts.
     arguments = ["--vocabulary-size", "600", "--topics", "500", "--mean-length", "10", "--zipf", "1"]
     arguments += ["--alpha", "0.2", "--documents", "24000", "--documents-per-shard", "2000"]
     target, partial = tmp_path / "a", tmp_path / "a.partial"
-    simulate = [sys.executable, "-m", "streaming_jsmf", "simulate"]
-    command = [*simulate, str(target), *arguments, "--scheduler", scheduler, "--workers", "2"]
-    quiet = subprocess.DEVNULL
-    with subprocess.Popen(command, stdout=quiet, stderr=quiet, start_new_session=True) as process:
-        try:
-            while process.poll() is None and len(list(partial.glob("records/*.json"))) < 2:
-                time.sleep(0.002)
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    assert process.returncode == -signal.SIGKILL, "it ended before it could be killed"
+    line = command("simulate", target, *arguments, "--scheduler", scheduler, "--workers", "2")
+    with killed(line, lambda: len(list(partial.glob("records/*.json"))) >= 2):
+        pass
     assert not target.exists()
     kept = [f"part-{path.stem}.parquet" for path in partial.glob("records/*.json")]
     assert 2 <= len(kept) < 12
@@ -260,7 +247,7 @@ class TestInterruption:
     def test_two_at_once_do_not_mix(self, tmp_path: Path, stop: Callable[..., Path]) -> None:
         partial = stop(KeyboardInterrupt())
         before = committed(partial)
-        with sole_writer(partial), pytest.raises(InputError, match="has been writing it"):
+        with sole_writer(tmp_path / "a"), pytest.raises(InputError, match="has been writing it"):
             simulate_lda(tmp_path / "a", **self.ARGUMENTS)
         assert committed(partial) == before
 

@@ -21,12 +21,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming_jsmf.errors import InputError, StreamingJSMFError
+from streaming_jsmf.sources import limits
 from streaming_jsmf.sources.base import BadRecords, Unit
-from streaming_jsmf.sources.counts import docword, grouped, h5ad, npz
+from streaming_jsmf.sources.counts import entries, matrix_rows
 from streaming_jsmf.sources.counts.docword import DocwordOptions, DocwordSource
 from streaming_jsmf.sources.counts.h5ad import H5adOptions, H5adSource
 from streaming_jsmf.sources.counts.matrix_market import MatrixMarketOptions, MatrixMarketSource
 from streaming_jsmf.sources.counts.npz import NpzOptions, NpzSource
+from streaming_jsmf.sources.counts.number_lines import NumberLines
 
 WORDS = ("ant", "bee", "cat", "dog", "eel")
 # Three documents, the second one empty; the lines after the header are 4 to 8.
@@ -109,10 +111,9 @@ def h5ad_file(tmp_path, matrix, words=WORDS, name="x.h5ad", layers=None, obs=Non
 @contextlib.contextmanager
 def small_blocks(size_of_block, values):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grouped, "BATCH_BYTES", size_of_block)
-        for module in (grouped, npz, h5ad):
-            patch.setattr(module, "BATCH_VALUES", values)
-        patch.setattr(npz, "BATCHES_PER_UNIT", 2)
+        patch.setattr(limits, "BATCH_BYTES", size_of_block)
+        patch.setattr(limits, "BATCH_VALUES", values)
+        patch.setattr(matrix_rows, "BATCHES_PER_UNIT", 2)
         yield
 
 
@@ -283,6 +284,34 @@ def test_millions_of_empty_documents_come_in_batches(tmp_path):
     assert max(sizes) <= 1_000_000
 
 
+@pytest.mark.parametrize(
+    ("lines", "n_entries", "reasons"),
+    [
+        ([], 0, ["2000000000 documents up to number 2000000000 have no counts, more than 10000000"]),
+        (["1 2 3"], 1, ["1999999999 documents up to number 2000000000 have no counts"]),
+        (["1 2 3", "1999999999 2 3"], 2, ["1999999997 documents up to number 1999999998 have no counts"]),
+        (
+            ["1 2 3"],
+            2_000_000_000,
+            ["the header says NNZ = 2000000000, the file has 1 lines", "have no counts"],
+        ),
+    ],
+)
+def test_documents_that_are_declared_cost_nothing(tmp_path, lines, n_entries, reasons):
+    """Billions of empty documents are not given out, wherever they would be and whatever else the header says."""
+    sizes = f"2000000000 5 {n_entries}"
+    for source in (
+        docword_file(tmp_path, [*sizes.split(), *lines]),
+        market_file(tmp_path, ["%%MatrixMarket matrix coordinate integer general", sizes, *lines]),
+    ):
+        with pytest.raises(InputError, match=reasons[0]):
+            Read(source)
+        read = Read(source, "quarantine")
+        assert read.bags in ([], [[0, 3, 0, 0, 0]])
+        for found, reason in zip(read.reasons, reasons, strict=True):
+            assert reason in found[1]
+
+
 BAD_LINES = {
     "3 2": "the line has 2 fields, not 3: '3 2'",
     "3 2 1 1": "the line has 4 fields, not 3",
@@ -373,7 +402,7 @@ def test_a_header_that_lies_is_noted(tmp_path, said):
         (["3", "5", "1 1 2"], "line 3 is '1 1 2', not the number of counts NNZ"),
         (["3", "5"], "it ends in its header"),
         (["3", "4", *DOCWORD[2:]], "line 2 says W = 4, the word list .*vocab.x.txt has 5 words"),
-        (["99999999999", "5", "0"], "the header says 99999999999 documents, more than"),
+        (["99999999999", "5", "0"], "99999999999 documents up to number 99999999999 have no counts"),
     ],
 )
 def test_a_header_that_cannot_be_right_ends_the_file(tmp_path, lines, reason):
@@ -427,8 +456,8 @@ def test_one_long_document_is_held_once(tmp_path, monkeypatch):
     lines = [f"1 {i % 5 + 1} 1" for i in range(5000)]
     source = docword_file(tmp_path, ["1", "5", "5000", *lines])
     sizes = []
-    before = grouped.merged
-    monkeypatch.setattr(grouped, "merged", lambda e, n: (sizes.append(len(e.word)), before(e, n))[1])
+    before = entries.merged
+    monkeypatch.setattr(entries, "merged", lambda e, n: (sizes.append(len(e.word)), before(e, n))[1])
     with small_blocks(300, 100):
         assert Read(source).bags == [[1000] * 5]
     assert len(sizes) > 20
@@ -646,16 +675,14 @@ def test_another_number_of_columns_is_refused(tmp_path):
 def test_damaged_matrices_are_one_line(tmp_path):
     dense = np.random.default_rng(3).poisson(1.0, (400, 5))
     for source, what in (
-        (npz_file(tmp_path, sp.csr_array(dense)), "a matrix of scipy"),
-        (h5ad_file(tmp_path, sp.csr_matrix(dense)), "HDF5"),
+        (npz_file(tmp_path, sp.csr_array(dense)), "a matrix of scipy.*ends early or is damaged"),
+        (h5ad_file(tmp_path, sp.csr_matrix(dense)), "HDF5.*truncated"),
     ):
         assert Read(source).bags == dense.tolist()
         data = (tmp_path / source.files[0]).read_bytes()
         (tmp_path / source.files[0]).write_bytes(data[: len(data) // 2])
         again = type(source)(source.files)
-        with pytest.raises(
-            InputError, match=rf"{source.files[0]}: it cannot be read as {what}.*truncated"
-        ) as caught:
+        with pytest.raises(InputError, match=rf"{source.files[0]}: it cannot be read as {what}") as caught:
             Read(again)
         assert len(str(caught.value).splitlines()) == 1
         unit = Unit(source.files[0])
@@ -766,7 +793,7 @@ def test_the_quick_and_the_exact_parser_agree(monkeypatch, tmp_path):
     """Each line that one accepts the other must read as the same numbers."""
     lines = [*DOCWORD[:3], "01 1 2", "1 3 1", "1 5 4", "3 2 1", "3 4 7"]
     quick = Read(docword_file(tmp_path, lines))
-    monkeypatch.setattr(docword.NumberLines, "_at_once", lambda _self, _data: None)
+    monkeypatch.setattr(NumberLines, "_at_once", lambda _self, _data: None)
     assert Read(docword_file(tmp_path, lines)).bags == quick.bags == TRUTH
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
 import os
 import pickle
 import re
@@ -18,9 +20,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.sources import limits
 from streaming_jsmf.sources.base import BadRecords, Unit
 from streaming_jsmf.sources.hashing import hash_values
-from streaming_jsmf.sources.tables import ratings, shuffle, tables
+from streaming_jsmf.sources.tables import rows as table_rows
+from streaming_jsmf.sources.tables import shuffle
 from streaming_jsmf.sources.tables.ratings import RatingsOptions, RatingsSource
 from streaming_jsmf.sources.tables.shuffle import n_buckets_for
 from streaming_jsmf.sources.tables.triples import TriplesOptions, TriplesSource
@@ -178,9 +182,9 @@ def test_blocks_batches_and_flushes_may_end_anywhere(tmp_path, monkeypatch):
         truth[d][w] += c
     text = "document,word,count\n" + "".join(f"{d},{w},{c}\n" for d, w, c in rows)
     table = pa.table([list(c) for c in zip(*rows, strict=True)], names=["document", "word", "count"])
-    monkeypatch.setattr(tables, "BATCH_BYTES", 37)
-    monkeypatch.setattr(tables, "BATCH_ROWS", 13)
-    monkeypatch.setattr(shuffle, "BATCH_VALUES", 20)
+    monkeypatch.setattr(limits, "BATCH_BYTES", 37)
+    monkeypatch.setattr(limits, "BATCH_ROWS", 13)
+    monkeypatch.setattr(limits, "BATCH_VALUES", 20)
     monkeypatch.setattr(shuffle, "_FLUSH_BYTES", 15)
     for source in (csv_source(tmp_path, text), parquet_source(tmp_path, table, row_group_size=50)):
         read = Read(source, tmp_path, n_buckets=2)
@@ -234,7 +238,7 @@ BAD_LINES = [
     (b"a,x,2.5", "count 2.5 is not a whole number; set count_type to float"),
     (b"a,x", "2 fields, not 3"),
     (b"a,x,1,9", "4 fields, not 3"),
-    (b"a,\xff,1", "bytes that are not UTF-8"),
+    (b"a,\xff,1", "byte 2 of the line is not UTF-8"),
     (b'a,"x,1', "a quote is opened and not closed"),
     (b'a,"x\nb",1', "a quote is opened"),
     (b"a,x\ry,1", "cannot be split"),
@@ -259,8 +263,8 @@ def test_a_bad_line_is_named_and_can_be_left_out(tmp_path, line, reason, ending)
 
 
 def test_a_bad_line_far_down_keeps_its_number(tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "BATCH_BYTES", 64)
-    monkeypatch.setattr(shuffle, "BATCH_VALUES", 9)  # some rows are written before the run ends
+    monkeypatch.setattr(limits, "BATCH_BYTES", 64)
+    monkeypatch.setattr(limits, "BATCH_VALUES", 9)  # some rows are written before the run ends
     lines = [f"d{i},w,1" for i in range(100)]
     lines[60], lines[80], lines[90] = "d,w,x", "d,w", ""
     source = csv_source(tmp_path, "document,word,count\n" + "\n".join(lines))
@@ -351,6 +355,35 @@ def test_delimiters_of_several_bytes(tmp_path, delimiter):
     assert ", line 6: 2 fields, not 3" in message
 
 
+def parsed(text, n_columns, quote='"'):
+    """Columns of a block by Arrow, or None, and those of its good lines by ``split``; what the latter refuse."""
+    layout, names = table_rows.Delimited(quote=quote), tuple("abc"[:n_columns])
+    shape = table_rows._Shape(names, names, layout)
+    bad = BadRecords("quarantine", BUCKET, lambda *_: "")
+    exact = table_rows._parse_by_line(text.encode(), 0, shape, bad)
+    quick = table_rows._parse(text.encode(), shape)
+    columns = [exact.columns[name].to_pylist() for name in names]
+    return quick and [quick[name].to_pylist() for name in names], columns, bad.records
+
+
+@settings(max_examples=300)
+@given(
+    st.text(st.sampled_from('a,"\n'), min_size=1, max_size=24), st.integers(1, 3), st.sampled_from(['"', ""])
+)
+def test_what_arrow_takes_of_a_block_is_what_its_lines_hold(text, n_columns, quote):
+    quick, exact, bad = parsed(text, n_columns, quote)
+    if quick is not None:
+        assert (quick, bad) == (exact, [])
+
+
+@given(st.lists(st.tuples(*[st.text(st.sampled_from('a,"'), max_size=4)] * 3), min_size=1, max_size=4))
+def test_well_formed_quotes_are_read_by_arrow(rows):
+    stream = io.StringIO(newline="")
+    csv.writer(stream, quoting=csv.QUOTE_ALL).writerows(rows)
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    assert parsed(stream.getvalue(), 3) == (columns, columns, [])
+
+
 def test_lines_joined_by_a_quote_and_cut_by_a_stray_line_end_do_not_make_up_for_each_other(tmp_path):
     source = csv_source(tmp_path, 'document,word,count\na,"x\ny",1\nb,z,1\rc,z,1\nd,z,1\n')
     assert ", line 2: a quote is opened and not closed on its line" in fails(source, tmp_path)
@@ -409,11 +442,11 @@ def test_files_that_cannot_be_used(tmp_path):
     pq.write_table(pa.table({**ROWS, "count": [True] * 3}), tmp_path / "truth.parquet")
     cases = {
         "bare.csv": (b"document,count\na,1\n", "there is no column 'word'; it has document, count"),
-        "double.csv": (b"document,word,word,count\n", "more than one column 'word'"),
-        "latin.csv": (b"document,w\xf6rd,count\n", "line 1: bytes that are not UTF-8"),
+        "double.csv": (b"document,word,word,count\n", "it has 2 columns 'word'"),
+        "latin.csv": (b"document,w\xf6rd,count\n", "line 1: byte 10 of the line is not UTF-8"),
         "hurt.parquet": (parquet[:4] + b"\xff" * 60 + parquet[64:], "cannot be read as Parquet"),
         "less.parquet": (None, "there is no column 'word'; it has document, count"),
-        "twice.parquet": (None, "more than one column 'word'"),
+        "twice.parquet": (None, "it has 2 columns 'word'"),
         "typed.parquet": (None, "column 'word' is double; it must hold strings or integers"),
         "truth.parquet": (None, "column 'count' is bool; it must hold numbers"),
     }
@@ -458,7 +491,7 @@ def test_buckets_grow_with_the_rows(tmp_path, monkeypatch):
 
 
 def test_row_groups_are_units_and_their_rows_have_places(tmp_path, monkeypatch):
-    monkeypatch.setattr("streaming_jsmf.sources.text.parquet.UNIT_BYTES", 1)
+    monkeypatch.setattr("streaming_jsmf.sources.limits.UNIT_BYTES", 1)
     table = pa.table({**ROWS, "count": [1, 2, 0]})
     source = parquet_source(tmp_path, table, row_group_size=1)
     units = source.units()
@@ -530,12 +563,12 @@ def test_an_item_without_a_name_is_a_bad_record(tmp_path):
         ("1:: ::g\n", "line 1: name is empty"),
         ("::A::g\n", "line 1: item is empty"),
         ("", "it holds no names"),
-        (b"1::\xff::g\n", "line 1: bytes that are not UTF-8"),
+        (b"1::\xff::g\n", "line 1: byte 3 of the line is not UTF-8"),
         ("1::A::g\n" * 100, "names take more than"),
     ],
 )
 def test_names_that_cannot_be_used_end_the_run(tmp_path, monkeypatch, text, reason):
-    monkeypatch.setattr(ratings, "NAMES_BYTES", 500)
+    monkeypatch.setattr(limits, "LARGEST_NAMES", 500)
     write(tmp_path / "movies.dat", text)
     source = RatingsSource((write(tmp_path / "r.dat", "1::1::5::0\n"),), RatingsOptions(**NAMED))
     for policy in ("fail", "quarantine"):

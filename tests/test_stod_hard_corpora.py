@@ -106,7 +106,8 @@ def test_more_topics_than_the_documents_hold(tmp_path: Path, capsys: pytest.Capt
     assert "the second moment carries 2 topics, 4 were asked for" in capsys.readouterr().err
     with pytest.raises(ValueError, match="2 positive eigenvalues, 4 topics were asked for"):
         LRJSMF(4, workers=1).fit(counts)
-    model = STOD(4, workers=1).fit(counts)
+    # Each word is in both kinds of documents: no anchor tells how pure they are.
+    model = STOD(4, alpha0="shares", workers=1).fit(counts)
     assert model.components_.shape == (2, 40)
     assert len(model.get_feature_names_out()) == 2
     truth = (kinds / kinds.sum(axis=1, keepdims=True)).T
@@ -125,8 +126,10 @@ def test_an_alpha0_out_of_range_is_refused_before_any_work(
         capsys, "fit", corpus, tmp_path / "m", "--topics", 2, "--engine", "stod", "--alpha0", alpha0
     )
     assert "alpha0 is " in said
-    assert "give auto, or a number above 0 and up to 1000" in said
+    assert "give auto, shares, or a number above 0 and up to 1000" in said
     assert {path.name for path in tmp_path.iterdir()} == {"corpus"}
     value = alpha0 if alpha0 == "little" else float(alpha0)
-    with pytest.raises(ValueError, match=r"alpha0 is .*; give auto, or a number above 0 and up to 1000"):
+    with pytest.raises(
+        ValueError, match=r"alpha0 is .*; give auto, shares, or a number above 0 and up to 1000"
+    ):
         STOD(2, alpha0=value, scratch=tmp_path / "not-even-looked-at").fit(corpus)

@@ -10,15 +10,23 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import StodSettings
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.inference.prior import HIGHEST_SUM, LOWEST_SUM
 from streaming_jsmf.inference.stod.engine import (
-    HIGHEST_ALPHA0,
-    LOWEST_ALPHA0,
     NoTopicsError,
+    TensorTopics,
     find_alpha0,
     tensor_topics,
 )
 from streaming_jsmf.inference.stod.power import Components, decompose, refine
-from streaming_jsmf.inference.stod.recovery import Recovered, recover, soft_threshold
+from streaming_jsmf.inference.stod.recovery import (
+    MIXING_STEPS,
+    Recovered,
+    best_multiple,
+    listing_scores,
+    mix,
+    noise_of,
+    recover,
+)
 from streaming_jsmf.inference.stod.whitening import (
     core_moments,
     second_moment,
@@ -26,6 +34,7 @@ from streaming_jsmf.inference.stod.whitening import (
     whitened_product,
     whitened_tensor,
 )
+from streaming_jsmf.inference.words import prominent_words
 from streaming_jsmf.linalg.document_tensor import BasisMoments
 from streaming_jsmf.linalg.tensor import cube
 from tests import reference_stod
@@ -34,7 +43,7 @@ from tests.corpora import planted
 Floats = NDArray[np.float64]
 
 ALPHA = np.array([0.9, 0.6, 0.3, 0.2])
-PLAIN = StodSettings(n_topics=4, alpha0=2.0, threshold=0.0)
+PLAIN = StodSettings(n_topics=4)
 
 
 def law(n_words: int = 40) -> Floats:
@@ -45,6 +54,13 @@ def in_basis(exact: reference_stod.Moments, basis: Floats) -> BasisMoments:
     third = np.einsum("xyz,xi,yj,zk->ijk", exact.third, basis, basis, basis, optimize=True)
     i, j, k = np.indices(third.shape)
     return BasisMoments(exact.first, exact.second @ basis, third[(i <= j) & (j <= k)])
+
+
+def topics_at(
+    moments: BasisMoments, basis: Floats, alpha0: float, settings: StodSettings = PLAIN
+) -> TensorTopics:
+    """Topics of a corpus whose words have the shares that the moments say."""
+    return tensor_topics(moments, basis, moments.word_mean, settings, alpha0)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +80,7 @@ def test_exact_moments_give_the_topics_and_the_prior_back(
 ) -> None:
     # The span of the topics, as an eigenvector of C has it, and directions at right angles to it.
     basis = np.linalg.qr(np.hstack([law(), np.random.default_rng(0).standard_normal((40, 36))])).Q[:, :width]
-    found = tensor_topics(in_basis(population, basis), basis, replace(PLAIN, alpha0=ALPHA.sum()))
+    found = topics_at(in_basis(population, basis), basis, ALPHA.sum())
     np.testing.assert_allclose(found.recovered.word_topic, law(), atol=1e-10)
     np.testing.assert_allclose(found.alpha, ALPHA, atol=1e-10)
     assert found.recovered.discarded == 0
@@ -77,22 +93,21 @@ def test_alpha0_is_found_from_exact_moments(truth: float) -> None:
     basis = np.eye(40)
     moments = in_basis(reference_stod.population_moments(law(), ALPHA / ALPHA.sum() * truth), basis)
     seen: list[tuple[int, float, float]] = []
-    found = tensor_topics(moments, basis, replace(PLAIN, alpha0="auto"), lambda *step: seen.append(step))
-    assert found.alpha0 == pytest.approx(truth, rel=2e-3)
-    assert not found.alpha0_at_end
+    found = find_alpha0(core_moments(moments, basis), PLAIN, lambda *step: seen.append(step))
+    assert found == pytest.approx(truth, rel=2e-3)
     assert [number for number, *_ in seen] == list(range(1, len(seen) + 1))
     assert len(seen) < 20
     sums = [total for _, _, total in sorted(seen, key=lambda step: step[1])]
     assert sums == sorted(sums, reverse=True), "the sum of the shares falls as alpha0 grows"
 
 
-@pytest.mark.parametrize(("factor", "end"), [(0.1, HIGHEST_ALPHA0), (10.0, LOWEST_ALPHA0)])
+@pytest.mark.parametrize(("factor", "end"), [(0.1, HIGHEST_SUM), (10.0, LOWEST_SUM)])
 def test_alpha0_beyond_the_range_ends_at_its_limit(factor: float, end: float) -> None:
     basis = np.eye(40)
     core = core_moments(in_basis(reference_stod.population_moments(law(), ALPHA), basis), basis)
     # A third moment too small gives shares too large, whatever alpha0 is.
     shrunk = replace(core, third=factor * core.third, mean=0 * core.mean)
-    assert find_alpha0(shrunk, PLAIN) == (end, True)
+    assert find_alpha0(shrunk, PLAIN) == end
 
 
 @pytest.mark.parametrize("truth", [0.03, 0.87, 12.0])
@@ -105,22 +120,26 @@ def test_what_does_not_settle_far_away_leads_nowhere(truth: float, monkeypatch: 
         return 1.0 - 0.1 * np.log(alpha0 / truth)
 
     monkeypatch.setattr("streaming_jsmf.inference.stod.engine._share_sum", share_sum)
-    found, at_end = find_alpha0(None, PLAIN)  # type: ignore[arg-type]
+    found = find_alpha0(None, PLAIN)  # type: ignore[arg-type]
     assert found == pytest.approx(truth, rel=2e-3)
-    assert not at_end
 
 
 @pytest.mark.parametrize("alpha0", [0.1, 1.5, 10.0])
 def test_in_a_full_basis_stod_is_tod(counted: reference_stod.Moments, alpha0: float) -> None:
     turned = np.linalg.qr(np.random.default_rng(0).standard_normal((24, 24))).Q
     exact = reference_stod.tod(counted, 4, alpha0)
+    shares = exact.alpha / exact.alpha.sum()
+    topics, weights = reference_stod.mixed(
+        reference_stod.less_noise(exact.word_topic, counted.first), counted.first, shares, MIXING_STEPS
+    )
+    order = np.argsort(-weights, kind="stable")
+    assert (exact.word_topic < 0).any()
     for basis in (np.eye(24), turned):
-        settings = replace(PLAIN, alpha0=alpha0, threshold=2.0)
-        found = tensor_topics(in_basis(counted, basis), basis, settings)
-        np.testing.assert_allclose(found.recovered.eigenvalues, exact.eigenvalues, rtol=1e-6)
-        np.testing.assert_allclose(found.alpha, exact.alpha, rtol=1e-6)
-        cleaned = reference_stod.soft_threshold(exact.word_topic, counted.first, 2.0)
-        np.testing.assert_allclose(found.recovered.word_topic, cleaned, atol=1e-6)
+        found = topics_at(in_basis(counted, basis), basis, alpha0)
+        np.testing.assert_allclose(found.recovered.eigenvalues, exact.eigenvalues[order], rtol=1e-6)
+        np.testing.assert_allclose(found.recovered.probability, weights[order], atol=1e-6)
+        np.testing.assert_allclose(found.recovered.word_topic, topics[:, order], atol=1e-6)
+        np.testing.assert_allclose(found.alpha, alpha0 * weights[order], rtol=1e-4)
 
 
 def test_whitening_whitens_and_takes_the_largest_algebraic(counted: reference_stod.Moments) -> None:
@@ -144,7 +163,7 @@ def test_whitening_whitens_and_takes_the_largest_algebraic(counted: reference_st
 
 def test_more_topics_than_the_moments_hold(population: reference_stod.Moments) -> None:
     basis = np.eye(40)
-    found = tensor_topics(in_basis(population, basis), basis, replace(PLAIN, n_topics=7))
+    found = topics_at(in_basis(population, basis), basis, ALPHA.sum(), replace(PLAIN, n_topics=7))
     assert found.whitening.values.size == 4
     np.testing.assert_allclose(found.recovered.word_topic, law(), atol=1e-9)
 
@@ -153,7 +172,7 @@ def test_moments_without_topics_are_refused(population: reference_stod.Moments) 
     basis = np.eye(40)
     nothing = in_basis(replace(population, second=-population.second), basis)
     with pytest.raises(NoTopicsError, match="no positive eigenvalue at alpha0 = 2"):
-        tensor_topics(nothing, basis, PLAIN)
+        topics_at(nothing, basis, 2.0)
 
 
 def test_the_restarts_find_all_components_whatever_the_seed() -> None:
@@ -193,52 +212,113 @@ def components(*values: float) -> Components:
 
 
 def test_components_that_are_no_topics_are_left_out() -> None:
-    product = np.random.default_rng(5).uniform(0.1, 1, size=(8, 3))
-    found = recover(product, components(3.0, 0.9, 1.5), np.full(8, 1 / 8), 0.0)
+    product, even = np.random.default_rng(5).uniform(0.1, 1, size=(8, 3)), np.full(8, 1 / 8)
+    found = recover(product, components(3.0, 0.9, 1.5), even, even, 2.0)
     assert found.discarded == 1
-    assert list(found.eigenvalues) == [1.5, 3.0], "larger topics first"
-    np.testing.assert_allclose(found.word_topic, product[:, [2, 0]] / product[:, [2, 0]].sum(axis=0))
+    assert sorted(found.eigenvalues) == [1.5, 3.0]
+    assert found.probability[0] > found.probability[1], "larger topics first"
     product[:, 0] *= -1
-    assert list(recover(product, components(3.0, 2.9, 1.5), np.full(8, 1 / 8), 0.0).eigenvalues) == [1.5, 2.9]
-    # The only topic there is has a share of one, up to noise.
-    assert list(recover(product[:, 1:2], components(0.98), np.full(8, 1 / 8), 0.0).eigenvalues) == [0.98]
+    assert sorted(recover(product, components(3.0, 2.9, 1.5), even, even, 2.0).eigenvalues) == [1.5, 2.9]
+    # The only topic there is has a share of one, up to noise, and is the corpus.
+    only = recover(product[:, 1:2], components(0.98), even, even, 2.0)
+    assert list(only.eigenvalues) == [0.98]
+    np.testing.assert_allclose(only.word_topic[:, 0], even)
+
+
+def test_topics_mix_to_the_corpus_and_leave_no_word_out() -> None:
+    random = np.random.default_rng(7)
+    topics = random.dirichlet(np.full(40, 0.2), size=3).T
+    topics[[3, 8]] = 0.0
+    topics[5, 1:] = 0.0
+    topics /= topics.sum(axis=0)
+    words, start = random.dirichlet(np.ones(40)), np.array([0.7, 0.2, 0.1])
+    words[8] = 0.0
+    words /= words.sum()
+    expected, weights = reference_stod.mixed(topics, words, start, MIXING_STEPS)
+    found = topics.copy()
+    probability = mix(found, words, start)
+    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-15)
+    np.testing.assert_allclose(probability, weights, rtol=1e-10)
+    np.testing.assert_allclose(found.sum(axis=0), 1.0)
+    np.testing.assert_allclose(found @ probability, words, atol=1e-15)
+    assert (found[5, 1:] == 0).all(), "of the words that a topic lacks it gets none that another has"
+    assert (found[3] > 0).all(), "a word that no topic has is in all of them"
+    assert (found[8] == 0).all()
+    # Topics that mix to the corpus already are left as they are.
+    again = found.copy()
+    np.testing.assert_allclose(mix(again, words, probability), probability, atol=1e-14)
+    np.testing.assert_allclose(again, found, atol=1e-14)
+
+
+def test_words_of_no_component_are_told() -> None:
+    product = np.array([[0.5, 0.2, -0.001, 0.0], [0.1, 0.4, -0.002, 0.0]]).T
+    mean, tokens = np.array([0.6, 0.3, 0.1, 0.0]), np.array([0.5, 0.3, 0.1, 0.1])
+    found = recover(product, components(1.2, 1.3), mean, tokens, 2.0)
+    assert found.mass_without_topic == pytest.approx(0.2)
+    assert (found.word_topic > 0).all()
+    # The last word is in no document that the moments count, and has its share of the tokens.
+    np.testing.assert_allclose(found.word_topic @ found.probability, np.array([0.6, 0.3, 0.1, 0.1]) / 1.1)
 
 
 def test_topics_with_the_same_words_are_told() -> None:
     topics = np.random.default_rng(6).dirichlet(np.full(30, 0.2), size=4).T
     topics[:, 2] = 0.99 * topics[:, 0] + 0.01 * topics[:, 1]
     topics[:, 3] = topics[:, 0]
-    found = Recovered(topics, np.ones(4), np.ones(4), 0)
+    found = Recovered(
+        topics, np.full(4, 0.25), np.ones(4), np.ones(4), topics.astype(np.float32), 0.0, 0.0, 0
+    )
     assert list(found.duplicate_of) == [-1, -1, 0, 0]
 
 
-def test_the_threshold_takes_the_noise_off() -> None:
+def test_words_are_listed_by_what_is_above_the_noise() -> None:
     mean = np.array([0.25, 0.25, 0.04, 0.0, 0.46])
-    topics = np.array([[0.5, -0.1, -0.04, 0.7, 0.3], [0.5, 0.1, 0.04, 0.0, 0.3]]).T
-    # The noise of the first topic is 0.2 sqrt(M1); the second has no negative entry, and so none.
-    cleaned = soft_threshold(topics.copy(), mean, 1.0)
-    np.testing.assert_allclose(cleaned[:, 0], [0.4, 0, 0, 0, 0.3 - 0.2 * np.sqrt(0.46)], atol=1e-15)
-    np.testing.assert_allclose(cleaned[:, 1], [0.5, 0.1, 0.04, 0, 0.3], atol=1e-15)
-    np.testing.assert_allclose(soft_threshold(topics.copy(), mean, 0.0)[:, 0], [0.5, 0, 0, 0, 0.3])
+    topics = np.array([[0.5, -0.1, -0.04, 0.0, 0.3], [0.1, 0.5, 0.04, 0.0, 0.3]]).T
+    deviation, noise = np.sqrt(mean), noise_of(topics, mean)
+    np.testing.assert_allclose(noise, [0.2, 0.0], err_msg="the second topic has no negative entry")
+    scores = listing_scores(topics, deviation, noise)
+    np.testing.assert_allclose(scores[:, 0], [0.4, -1, -1, -1, 0.3 - 0.2 * np.sqrt(0.46)], rtol=1e-6)
+    np.testing.assert_allclose(scores[:, 1], [0.1, 0.5, 0.04, -1, 0.3], rtol=1e-6)
+    assert prominent_words(scores, 5).tolist() == [[0, 4, 1, 2, 3], [1, 4, 0, 2, 3]]
+    # At four times the noise nothing is above but the first word; the last follows by its probability.
+    scores = listing_scores(topics, deviation, 4.0 * noise)
+    np.testing.assert_allclose(scores[:, 0], [0.1, -1, -1, -1, 0.3 / 0.8 - 1], rtol=1e-6)
+    np.testing.assert_allclose(
+        listing_scores(topics, deviation, 0.0 * noise)[:, 0], [0.5, -1, -1, -1, 0.3], rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize(("sparsity", "least", "most"), [(0.02, 0.3, 2.0), (5.0, 0.0, 0.2)])
+def test_as_much_noise_is_taken_off_as_lowers_the_error(sparsity: float, least: float, most: float) -> None:
+    random = np.random.default_rng(8)
+    truth = random.dirichlet(np.full(400, sparsity), size=4).T
+    mean = truth.mean(axis=1) + 1e-6
+    deviation = np.sqrt(mean)
+    raw = truth + 0.02 * deviation[:, None] * random.standard_normal(truth.shape)
+    noise = np.full(4, 0.02)
+    multiple = best_multiple(raw, deviation, noise)
+    assert least <= multiple <= most
+
+    def distance(times: float) -> float:
+        return float(np.sum((np.maximum(raw - times * deviation[:, None] * noise, 0.0) - truth) ** 2))
+
+    assert distance(multiple) < 1.02 * min(distance(0.1 * step) for step in range(31))
 
 
 def test_the_same_moments_and_seed_give_the_same_bits(counted: reference_stod.Moments) -> None:
     basis = np.eye(24)
     moments = in_basis(counted, basis)
-    settings = replace(PLAIN, alpha0="auto", threshold=2.0)
-    first, second = (tensor_topics(moments, basis, settings) for _ in range(2))
+    first, second = (topics_at(moments, basis, 1.5) for _ in range(2))
     np.testing.assert_array_equal(first.recovered.word_topic, second.recovered.word_topic)
-    assert first.alpha0 == second.alpha0
-    # What the search went through leaves no trace: the same alpha0 given is the same model.
-    given = tensor_topics(moments, basis, replace(settings, alpha0=first.alpha0))
-    np.testing.assert_array_equal(given.recovered.word_topic, first.recovered.word_topic)
+    assert find_alpha0(core_moments(moments, basis), PLAIN) == find_alpha0(
+        core_moments(moments, basis), PLAIN
+    )
 
 
 @pytest.mark.parametrize(
     ("field", "value", "wanted"),
     [
         ("n_topics", 0, "at least 1"),
-        ("alpha0", 0.0, "auto, or a number above 0 and up to 1000"),
+        ("alpha0", 0.0, "auto, shares, or a number above 0 and up to 1000"),
         ("alpha0", -1.0, "above 0"),
         ("alpha0", float("nan"), "above 0"),
         ("alpha0", float("inf"), "above 0"),

@@ -142,11 +142,14 @@ def test_the_model_is_labelled_and_complete(plain: Path, tmp_path: Path) -> None
     assert arrays["word_topic"].min() >= 0
     assert arrays["topic_probability"].sum() == pytest.approx(1.0)
     assert list(arrays["topic_probability"]) == sorted(arrays["topic_probability"], reverse=True)
-    np.testing.assert_allclose(arrays["alpha"], model.metrics["alpha0"] / arrays["lambda"] ** 2)
+    np.testing.assert_allclose(arrays["alpha"], model.metrics["alpha0"] * arrays["topic_probability"])
+    np.testing.assert_allclose(arrays["word_topic"] @ arrays["topic_probability"], arrays["word_mean"])
+    np.testing.assert_allclose(arrays["topic_probability"], 1 / arrays["lambda"] ** 2, rtol=0.1)
     assert arrays["lambda"].min() >= 1
     assert (model.engine, model.settings["engine"], model.settings["alpha0"]) == ("stod", "stod", "auto")
-    assert model.metrics["share_sum"] == pytest.approx(1.0, abs=1e-3)
-    assert {event.stage for event in steps if isinstance(event, Iteration)} == {"alpha0"}
+    assert model.metrics["share_sum"] == pytest.approx(1.0, abs=0.05)
+    assert model.metrics["mass_without_topic"] == 0
+    assert {event.stage for event in steps if isinstance(event, Iteration)} == {"rectification"}
     top = arrays["prominent_words"][:, 0]
     rows = open_moments(plain).cooccurrence_rows(top)
     np.testing.assert_array_equal(arrays["characteristic_words"][:, 0], rows.argmax(axis=1))
@@ -208,6 +211,7 @@ def test_topics_and_info(plain: Path, tmp_path: Path, capsys: pytest.CaptureFixt
         ("duplicates", 1, "1 topics repeat others"),
         ("largest_step", 1e-3, "moved by 0.001 in its last step: topics may depend on --seed"),
         ("alpha0_at_end", True, "where the search for it ends"),
+        ("mass_without_topic", 0.03, "3.0% of all tokens are of words that no topic was found for"),
     ],
 )
 def test_what_makes_a_model_doubtful_is_said(
@@ -269,7 +273,7 @@ def test_a_store_without_the_third_moment_names_the_command_that_adds_it(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--alpha0", "0"), "alpha0 is 0.0; give auto, or a number above 0"),
+        (("--alpha0", "0"), "alpha0 is 0.0; give auto, shares, or a number above 0"),
         (("--alpha0", "-2"), "alpha0 is -2.0"),
         (("--alpha0", "nan"), "alpha0 is nan"),
         (("--alpha0", "5000"), "up to 1000"),

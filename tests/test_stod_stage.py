@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -26,9 +23,10 @@ from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.workflow.infer import model_fingerprint
 from tests import reference_stod
+from tests.cases import each_once
 from tests.corpora import planted, words, write_corpus
+from tests.processes import command, finished, killed
 from tests.stores import SMALL, changed, digests, rename_words, scanned
-from tests.test_kill_resume import killed, resume
 
 THIRD = replace(SMALL, third_moment=True)
 ARRAYS = ("word_mean", "pair_projection", "third_moment")
@@ -165,21 +163,17 @@ def test_merging_over_other_words(folder: Path, tmp_path: Path) -> None:
     assert not changed(folder / "a", without, merge=[tmp_path / "second1"]).settings.third_moment
 
 
-EXECUTIONS = [("threads", 3), pytest.param("processes", 2, marks=pytest.mark.slow), ("cluster", 2)]
+EXECUTIONS = [
+    ("threads", 3),
+    *(pytest.param(scheduler, 2, marks=pytest.mark.slow) for scheduler in ("processes", "cluster")),
+]
 
 
 @pytest.mark.parametrize(("scheduler", "workers"), EXECUTIONS)
 def test_the_scheduler_changes_no_bit(scheduler: str, workers: int, folder: Path, tmp_path: Path) -> None:
     options = ("--max-topics", "5", "--partition-nonzeros", "2000", "--third-moment")
-    command = ["scan", str(folder / "a"), str(tmp_path / "m"), *options, "--scheduler", scheduler]
-    done = subprocess.run(
-        [sys.executable, "-m", "streaming_jsmf", *command, "--workers", str(workers)],
-        env={**os.environ, "OPENBLAS_NUM_THREADS": "3"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    line = command("scan", folder / "a", tmp_path / "m", *options, "--scheduler", scheduler)
+    finished([*line, "--workers", str(workers)], OPENBLAS_NUM_THREADS="3")
     assert digests(tmp_path / "m") == digests(folder / "with")
 
 
@@ -187,8 +181,7 @@ def truncated(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-@pytest.mark.parametrize("damage", [truncated, Path.unlink], ids=["truncated", "gone"])
-@pytest.mark.parametrize("array", [*ARRAYS, "record"])
+@pytest.mark.parametrize(("array", "damage"), each_once((*ARRAYS, "record"), (truncated, Path.unlink)))
 def test_what_is_damaged_is_named_and_mended(
     array: str,
     damage: Callable[[Path], None],
@@ -210,17 +203,18 @@ def test_what_is_damaged_is_named_and_mended(
     assert digests(store) == digests(folder / "with")
 
 
+@pytest.mark.slow
 def test_a_killed_pass_goes_on_where_it_was(tmp_path: Path) -> None:
     counts = planted(1200, 800, 20, length=60, seed=7).counts
     corpus = write_corpus(tmp_path / "corpus", counts, row_group_rows=40)
     options = ["--max-topics", "30", "--scans", "1", "--power-steps", "1", "--partition-nonzeros", "3000"]
-    command = [sys.executable, "-m", "streaming_jsmf", "scan", str(corpus), str(tmp_path / "m"), *options]
-    command += ["--third-moment", "--workers", "2"]
+    options += ["--third-moment", "--workers", "2"]
+    line = command("scan", corpus, tmp_path / "m", *options)
     records = tmp_path / "m" / "records"
-    with killed(command, lambda: len(list(records.glob("third_moment-part-*/zarr.json"))) >= 2):
+    with killed(line, lambda: len(list(records.glob("third_moment-part-*/zarr.json"))) >= 2):
         missing = read_store(tmp_path / "m").missing_stages
         kept = len(list(records.glob("third_moment-part-*/zarr.json")))
-        log = resume(command)
+        log = finished(line)
     partitions = len(
         json.loads((tmp_path / "m" / "zarr.json").read_text())["attributes"]["manifest"]["partitions"]
     )
@@ -229,9 +223,7 @@ def test_a_killed_pass_goes_on_where_it_was(tmp_path: Path) -> None:
     assert f"third_moment: {kept} of {partitions} partitions were committed by an earlier run" in log
     assert log.count("third_moment: partition ") == partitions - kept
     assert not list((tmp_path / "m" / "partials").glob("third_moment-*"))
-    whole = [*command[:-1], "1"]
-    whole[5] = str(tmp_path / "undisturbed")
-    resume(whole)
+    finished(command("scan", corpus, tmp_path / "undisturbed", *options[:-1], "1"))
     assert digests(tmp_path / "m") == digests(tmp_path / "undisturbed")
 
 

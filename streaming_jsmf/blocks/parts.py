@@ -35,13 +35,13 @@ def partition_parts(keys: Iterable[str], partitions: Iterable[Partition]) -> tup
 
 def fold_partitions(
     ledger: Ledger,
-    stage: Reduction,
+    reduction: Reduction,
     keys: Sequence[str],
     partitions: Sequence[Partition],
     salt: str,
     executor: Executor,
 ) -> Partial:
-    """What a stage makes of all partitions, folded in their order. One pass over those that are not committed.
+    """What a reduction makes of all partitions, folded in their order. One pass over those that are not committed.
 
     Parameters
     ----------
@@ -56,6 +56,6 @@ def fold_partitions(
         What a task met in the corpus or the store.
     """
     parts = partition_parts(keys, partitions)
-    job = FoldJob(ledger, stage, parts, fold_keys(keys, salt))
+    job = FoldJob(ledger, reduction, parts, fold_keys(keys, salt))
     run_job(job, executor)
     return job.result()

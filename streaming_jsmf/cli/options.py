@@ -11,6 +11,7 @@ import click
 
 from streaming_jsmf.cli.anchor_words import anchor_word_groups
 from streaming_jsmf.config import (
+    ANCHOR_ROW_SUM,
     Acceleration,
     AnchorMethod,
     CorrelationMethod,
@@ -99,6 +100,8 @@ infer_options = _all(
     click.option("--anchor-shrinkage", type=float, default=None, metavar="DOCUMENTS",
                  help="How strongly words of many documents are preferred as anchors; 0 not at all.  "
                       "[default: twice the square root of all documents]"),
+    click.option("--anchor-row-sum", type=float, default=ANCHOR_ROW_SUM, show_default=True, metavar="SHARE",
+                 help="Share of its row sum that an anchor must keep in the rectified matrix; 0 no guard."),
     click.option("--anchor-words", default=None, metavar="FILE|W1,W2,...", callback=anchor_word_groups,
                  help="Words to be anchors, one for a topic; of a FILE a line for each topic, where several "
                       "words with commas between count as one. Topics without one get theirs as usual."),
@@ -127,14 +130,15 @@ engine_options = _all(
     click.option("--engine", type=click.Choice((InferSettings.engine, StodSettings.engine)),
                  default=InferSettings.engine, show_default=True,
                  help="lr-jsmf: anchor words. stod: tensor decomposition, which needs the third moment."),
-    click.option("--alpha0", default=str(_STOD.alpha0), show_default=True, metavar="auto|X",
-                 help="stod: sum of the Dirichlet prior of topic shares; auto finds it, right where K is."),
+    click.option("--alpha0", default=str(_STOD.alpha0), show_default=True, metavar="auto|shares|X",
+                 help="stod: sum of the Dirichlet prior of topic shares. auto: what anchor words tell, for any K. "
+                      "shares: by the tensor, right where K is the truth only."),
     click.option("--restarts", type=int, default=_STOD.restarts, show_default=True,
                  help="stod: random starts of the power method for each topic."),
     click.option("--iterations", type=int, default=_STOD.iterations, show_default=True,
                  help="stod: most steps of each start."),
     click.option("--threshold", type=float, default=_STOD.threshold, show_default=True,
-                 help="stod: times its noise that is taken off a topic; 1 where alpha0 is rough."),
+                 help="stod: word lists go by what is above so many times the noise; 0: by probability."),
     click.option("--refine", type=click.Choice(get_args(Refinement)), default=_STOD.refine, show_default=True,
                  help="stod: als fits components that need not be orthogonal."),
 )  # fmt: skip

@@ -30,6 +30,7 @@ from streaming_jsmf.storage.paths import (
 
 DOCUMENTS = "documents"
 QUARANTINE_NAME = "quarantine.parquet"
+PARQUET_SUFFIXES = (".parquet", ".pq", ".parq")  # of files that others wrote; ours are .parquet
 
 _FILE_THREADS = 8  # files are waited for, not computed on; the order of results does not depend on it
 
@@ -290,7 +291,7 @@ def _shard_names(directory: str, prefix: str) -> list[str]:
     return [
         f"{prefix}{name}"
         for name in file_names(directory)
-        if name.endswith(".parquet") and name not in reserved and name[0] not in "._"
+        if name.endswith(PARQUET_SUFFIXES) and name not in reserved and name[0] not in "._"
     ]
 
 

@@ -17,8 +17,8 @@ BATCH_NONZEROS = 1_000_000
 ID_COLUMNS = ("document_id", "doc_id")
 
 Counts = NDArray[np.int32] | NDArray[np.float32]
-_LARGEST_COUNT = np.iinfo(np.int32).max
-_SMALLEST_COUNT = np.finfo(np.float32).tiny  # below it a float count would become 0 or lose its digits
+LARGEST_COUNT = int(np.iinfo(np.int32).max)
+SMALLEST_COUNT = float(np.finfo(np.float32).tiny)  # below it a float count would become 0 or lose its digits
 
 
 class RecordError(InputError):
@@ -109,9 +109,9 @@ def _check_ids(indptr: NDArray[np.int64], ids: NDArray[Any], n_words: int, where
 
 def _check_counts(indptr: NDArray[np.int64], counts: NDArray[Any], where: Place) -> None:
     # Comparisons with NaN are false, so it is refused as well.
-    at = _first(~((counts >= _SMALLEST_COUNT) & (counts <= _LARGEST_COUNT)))
+    at = _first(~((counts >= SMALLEST_COUNT) & (counts <= LARGEST_COUNT)))
     if at is not None:
-        reason = f"count {counts[at]} is not in (0, {_LARGEST_COUNT}], as every count must be"
+        reason = f"count {counts[at]} is not in (0, {LARGEST_COUNT}], as every count must be"
         raise where.refuse(_row_of(indptr, at), reason)
 
 

@@ -27,7 +27,7 @@ from streaming_jsmf.blocks.units import Partition, list_units, plan_partitions
 from streaming_jsmf.config import PolishSettings, ScanSettings
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.documents.polish_steps import (
-    Drawn,
+    Committed,
     DrawReduction,
     ModelCounts,
     SampledReduction,
@@ -35,7 +35,8 @@ from streaming_jsmf.documents.polish_steps import (
     block_of,
 )
 from streaming_jsmf.documents.topics import GivenTopics, require_known_words
-from streaming_jsmf.inference.polish.schedule import SAMPLE_NONZEROS, Step, plan_steps
+from streaming_jsmf.inference.polish import schedule
+from streaming_jsmf.inference.polish.schedule import Step, plan_steps
 from streaming_jsmf.inference.polish.step import first_topics, next_topics
 from streaming_jsmf.jobs.events import Iteration, Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
@@ -43,7 +44,7 @@ from streaming_jsmf.jobs.fold import FoldJob, Part
 from streaming_jsmf.jobs.folder import WorkStore
 from streaming_jsmf.jobs.ledger import Partial, fold_keys, key_of
 from streaming_jsmf.jobs.memory import PROCESS_BYTES, require_memory
-from streaming_jsmf.jobs.run import run_job
+from streaming_jsmf.jobs.run import run_job, run_steps
 from streaming_jsmf.storage.arrays import ArrayDigest
 from streaming_jsmf.storage.paths import StorePath
 
@@ -108,15 +109,6 @@ class PolishRequest:
 
 
 @dataclass(frozen=True)
-class Progress:
-    """Topics (N x K) after ``steps`` steps, and the log-likelihood of a token at each of them so far (natural)."""
-
-    steps: int
-    word_topic: Floats
-    log_likelihood: tuple[float, ...]
-
-
-@dataclass(frozen=True)
 class PolishedTopics:
     """Finished topics.
 
@@ -132,6 +124,8 @@ class PolishedTopics:
         Seen by the last step.
     log_likelihood
         Of a token, at each step (natural logarithm).
+    watched
+        (looks, 1 + values) steps taken, and what the watch said, at each look.
     """
 
     word_topic: Floats
@@ -139,10 +133,11 @@ class PolishedTopics:
     topic_probability: Floats
     n_documents: int
     log_likelihood: tuple[float, ...]
+    watched: Floats
 
 
-#: Called with the topics as they get on, and the documents held out (m x N).
-Watch = Callable[[Progress, csr_array[Any]], None]
+#: Called with the topics as they get on (N x K) and the documents held out (m x N); gives numbers to be kept.
+Watch = Callable[[Floats, csr_array[Any]], Sequence[float]]
 
 
 def polish_topics(
@@ -160,7 +155,7 @@ def polish_topics(
     Parameters
     ----------
     watch
-        Called at the start, after the sampled steps, and after each full one.
+        Asked after the sampled steps and after each full one.
 
     Raises
     ------
@@ -180,6 +175,7 @@ def polish_topics(
     )
     places = require_known_words(request.topics, request.corpus)
     store = WorkStore(work, KIND, "polish", request.arguments)
+    store.require_same()
     # The scheduler comes first: if it does not answer, nothing is made.
     with execution.executor(listener, on_bad_input=store.remove) as executor:
         digests = store.start({"places": places, "prior": request.topics.prior})
@@ -197,15 +193,17 @@ def polish_topics(
 
 def polish_memory(request: PolishRequest, partitions: Sequence[Partition], workers: int) -> int:
     """Projected peak memory in bytes: topics and their sums for each worker, a row group, and the sample."""
-    n_words, n_topics = request.topics.word_topic.shape
+    n_words, n_topics = (int(n) for n in request.topics.word_topic.shape)
     row_group = max(unit.nonzeros for partition in partitions for unit in partition.units)
     each = TALL_ARRAYS * 8 * n_words * n_topics + row_group * BYTES_PER_NONZERO_READ
-    sample = 2 * BYTES_PER_SAMPLED * min(SAMPLE_NONZEROS, request.corpus.nonzeros)
+    sample = 2 * BYTES_PER_SAMPLED * min(schedule.SAMPLE_NONZEROS, request.corpus.nonzeros)
     return PROCESS_BYTES + each * min(workers, len(partitions)) + sample
 
 
-def _unwatched(progress: Progress, held_out: csr_array[Any]) -> None:
-    """Nobody looks."""
+def _unwatched(word_topic: Floats, held_out: csr_array[Any]) -> Sequence[float]:
+    """Nothing is kept."""
+    del word_topic, held_out
+    return ()
 
 
 @dataclass(frozen=True)
@@ -222,73 +220,87 @@ class _Run:
 
     def polished(self) -> PolishedTopics:
         """All parts in their order."""
-        steps = self.request.steps
-        in_memory = (
-            steps
-            if steps[-1].share * self.request.corpus.nonzeros <= SAMPLE_NONZEROS
-            else tuple(step for step in steps if step.share < 1)
-        )
-        draw = self._draw(in_memory[0].share if in_memory else 0.0)
-        held_out = block_of(draw.read_fold(), "held_out", self.counts.n_words)
+        steps, in_memory = self.request.steps, self._in_memory()
+        drawn = self._draw(in_memory[0].share if in_memory else 0.0)
+        held_out = block_of(drawn.read(), "held_out", self.counts.n_words)
         given = self.request.topics
-        topics, told = first_topics(given.word_topic, given.term_count / given.term_count.sum()), []
-        self.watch(Progress(0, topics, ()), held_out)
-        last = Partial({})
-        if in_memory:
-            last = self._sampled(draw, topics, in_memory, last=len(in_memory) == len(steps))
-            topics, told = last.arrays["word_topic"], last.arrays["log_likelihood"].tolist()
-            self._tell(told)
-            self.watch(Progress(len(told), topics, tuple(told)), held_out)
-        for number in range(len(in_memory), len(steps)):
-            last = self._full(number, topics)
-            topics = next_topics(last.arrays["tokens"])
-            told.append(last.scalars["log_likelihood"] / max(last.scalars["n_tokens"], 1.0))
-            self._tell(told[-1:], number)
-            self.watch(Progress(len(told), topics, tuple(told)), held_out)
-        n_documents = max(int(last.scalars["n_documents"]), 1)
+        start = first_topics(given.word_topic, given.term_count / given.term_count.sum())
+        state = self.store.ledger("topics")
+        # The sampled steps, if there are any, are one move; then each full step is one.
+        moves = [in_memory] * bool(in_memory) + [(step,) for step in steps[len(in_memory) :]]
+
+        def move(number: int, key: str, before: Partial) -> Partial:
+            taken, before_it = moves[number], Committed(state, key)
+            last = number + 1 == len(moves)
+            if taken is in_memory:
+                found = self._sampled(drawn, before_it, taken, last=last)
+            else:
+                found = self._full(before.arrays["log_likelihood"].size + 1, before_it, taken[0], last=last)
+            return self._after(before, found, held_out)
+
+        # The start is not looked at: it may have been made of the documents held out.
+        end = run_steps(
+            state, Partial({"word_topic": start, "log_likelihood": np.zeros(0)}), len(moves), move
+        )
+        n_documents = max(int(end.scalars["n_documents"]), 1)
         return PolishedTopics(
-            topics,
-            last.arrays["pairs"] / n_documents,
-            last.arrays["shares"] / n_documents,
+            end.arrays["word_topic"],
+            end.arrays["pairs"] / n_documents,
+            end.arrays["shares"] / n_documents,
             n_documents,
-            tuple(told),
+            tuple(end.arrays["log_likelihood"].tolist()),
+            end.arrays["watched"],
         )
 
-    def _draw(self, share: float) -> Drawn:
+    def _in_memory(self) -> tuple[Step, ...]:
+        """The steps on the sample: all, where the corpus is no larger."""
+        steps, nonzeros = self.request.steps, self.request.corpus.nonzeros
+        return (
+            steps if nonzeros <= schedule.SAMPLE_NONZEROS else tuple(step for step in steps if step.share < 1)
+        )
+
+    def _after(self, before: Partial, found: Partial, held_out: csr_array[Any]) -> Partial:
+        """The topics after a move, with what was told on the way."""
+        told = np.concatenate([before.arrays["log_likelihood"], found.arrays["log_likelihood"]])
+        for number in range(before.arrays["log_likelihood"].size, told.size):
+            measures = {"log_likelihood": float(told[number])}
+            self.executor.listener(Iteration("polish", number + 1, len(self.request.steps), measures))
+        row = np.array([[told.size, *self.watch(found.arrays["word_topic"], held_out)]])
+        seen = before.arrays.get("watched")
+        watched = row if seen is None else np.concatenate([seen, row])
+        return Partial({**found.arrays, "log_likelihood": told, "watched": watched}, found.scalars)
+
+    def _draw(self, share: float) -> Committed:
         reduction = DrawReduction(self.counts, share)
-        keys, salt = self._keys(reduction.name), self.store.request
-        fold_partitions(
-            self.store.ledger(reduction.name), reduction, keys, self.partitions, salt, self.executor
-        )
-        return Drawn(self.store.ledger(reduction.name), fold_keys(keys, salt)[-1])
+        keys, ledger = self._keys(reduction.name), self.store.ledger(reduction.name)
+        fold_partitions(ledger, reduction, keys, self.partitions, self.store.request, self.executor)
+        return Committed(ledger, fold_keys(keys, self.store.request)[-1])
 
-    def _sampled(self, draw: Drawn, topics: Floats, steps: tuple[Step, ...], *, last: bool) -> Partial:
-        start = self.store.write("start", topics, ("word", "topic"))
+    def _sampled(self, drawn: Committed, state: Committed, steps: tuple[Step, ...], *, last: bool) -> Partial:
         threads = self.executor.tasks_at_once
-        reduction = SampledReduction(draw, start, self.prior, self.counts, threads, last)
+        reduction = SampledReduction(drawn, state, self.prior, self.counts, threads, last)
         nonzeros = sum(round(step.share * self.request.corpus.nonzeros) for step in steps)
-        part = Part(key_of(reduction.name, start.sha256), nonzeros, steps)
-        folds = fold_keys([part.key], self.store.request)
-        job = FoldJob(self.store.ledger(reduction.name), reduction, (part,), folds, part="sample")
+        part = Part(key_of(reduction.name, state.fold), nonzeros, steps)
+        ledger, folds = self.store.ledger(reduction.name), fold_keys([part.key], self.store.request)
+        job = FoldJob(ledger, reduction, (part,), folds, part="sample")
         run_job(job, self.executor)
         return job.result()
 
-    def _full(self, number: int, topics: Floats) -> Partial:
-        name, steps = f"step-{number + 1}", self.request.steps
-        given = self.store.write(name, topics, ("word", "topic"))
+    def _full(self, number: int, state: Committed, step: Step, *, last: bool) -> Partial:
         threads = max(1, self.executor.tasks_at_once // len(self.partitions))
-        with_pairs = number + 1 == len(steps)
-        reduction = StepReduction(name, given, self.prior, self.counts, steps[number], with_pairs, threads)
-        salt = f"{self.store.request} {given.sha256}"
-        return fold_partitions(
-            self.store.ledger(name), reduction, self._keys(salt), self.partitions, salt, self.executor
-        )
+        reduction = StepReduction(f"step-{number}", state, self.prior, self.counts, step, last, threads)
+        ledger, keys = self.store.ledger(reduction.name), self._keys(state.fold)
+        sums = fold_partitions(ledger, reduction, keys, self.partitions, self.store.request, self.executor)
+        told = sums.scalars["log_likelihood"] / max(sums.scalars["n_tokens"], 1.0)
+        arrays = {
+            "word_topic": next_topics(sums.arrays["tokens"]),
+            "shares": sums.arrays["shares"],
+            "pairs": sums.arrays["pairs"],
+            "log_likelihood": np.array([told]),
+        }
+        ledger.clear()
+        return Partial(arrays, {"n_documents": sums.scalars["n_documents"]})
 
     def _keys(self, salt: str) -> list[str]:
         contents = distinct([partition.content for partition in self.partitions])
         return [key_of(content, salt) for content in contents]
-
-    def _tell(self, log_likelihood: Sequence[float], first: int = 0) -> None:
-        for number, value in enumerate(log_likelihood, start=first + 1):
-            measures = {"log_likelihood": value}
-            self.executor.listener(Iteration("polish", number, len(self.request.steps), measures))

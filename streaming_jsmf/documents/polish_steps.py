@@ -103,14 +103,14 @@ def block_of(drawn: Partial, name: str, n_words: int) -> csr_array[Any]:
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """Where the documents drawn are."""
+class Committed:
+    """Where a result is that tasks read."""
 
     ledger: Ledger
     fold: str
 
-    def read_fold(self) -> Partial:
-        """The arrays of both sets; ``StoreError`` if they are damaged."""
+    def read(self) -> Partial:
+        """The result; ``StoreError`` if it is damaged."""
         return self.ledger.read_fold(self.fold)
 
 
@@ -118,8 +118,8 @@ class Drawn:
 class SampledReduction:
     """All steps on the sample, in memory; its only part is their plan. ``last`` says that no full ones follow."""
 
-    drawn: Drawn
-    start: ArrayDigest
+    drawn: Committed
+    state: Committed
     prior: ArrayDigest
     counts: ModelCounts
     threads: int
@@ -128,10 +128,9 @@ class SampledReduction:
 
     def compute(self, steps: Sequence[Step]) -> Partial:
         """No pass over the corpus: the sample is read."""
-        store, remedy = self.counts.store, self.counts.remedy
-        topics = read_array(store, "start", self.start, remedy=remedy)
-        prior = read_array(store, "prior", self.prior, remedy=remedy)
-        sample = block_of(self.drawn.read_fold(), "sample", self.counts.n_words)
+        topics = self.state.read().arrays["word_topic"]
+        prior = read_array(self.counts.store, "prior", self.prior, remedy=self.counts.remedy)
+        sample = block_of(self.drawn.read(), "sample", self.counts.n_words)
         told = []
         for number, step in enumerate(steps, start=1):
             with_pairs = self.last and number == len(steps)
@@ -159,7 +158,7 @@ class StepReduction:
     """One full step: ``StepSums`` of all documents but those held out, given topics; additive."""
 
     name: str
-    topics: ArrayDigest
+    state: Committed
     prior: ArrayDigest
     counts: ModelCounts
     step: Step
@@ -168,9 +167,8 @@ class StepReduction:
 
     def compute(self, partition: Partition) -> Partial:
         """One pass over the partition's data, a row group in memory at a time."""
-        store, remedy = self.counts.store, self.counts.remedy
-        topics = read_array(store, self.name, self.topics, remedy=remedy)
-        prior = read_array(store, "prior", self.prior, remedy=remedy)
+        topics = self.state.read().arrays["word_topic"]
+        prior = read_array(self.counts.store, "prior", self.prior, remedy=self.counts.remedy)
         total: StepSums | None = None
         for _, block, held in self.counts.blocks(partition):
             seen = block[np.flatnonzero(~held)] if held.any() else block

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, fields
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array, check_is_fitted, check_random_state, validate_data
 
 from streaming_jsmf.config import DocumentWeights, InferSettings, ScanSettings, StodSettings
@@ -126,6 +128,11 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         -------
         Documents x K, rows sum to 1. A document without words gets the mean of the prior ``alpha_``.
 
+        Warns
+        -----
+        ConvergenceWarning
+            If documents ran out of steps before they were known to be within ``transform_tolerance``.
+
         Raises
         ------
         NotFittedError
@@ -135,7 +142,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """
         check_is_fitted(self, "components_")
         word_topic = np.ascontiguousarray(self.components_.T)
-        shares = [np.empty((0, len(self.components_)))]
+        shares, unconverged = [np.empty((0, len(self.components_)))], 0
         with _as_value_errors():
             _require_counts(self, "transform_iterations", "workers")
             for block in self._blocks(X):
@@ -148,6 +155,14 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                     threads=self.workers,
                 )
                 shares.append(found.shares)
+                unconverged += found.unconverged
+        if unconverged:
+            warnings.warn(
+                f"the topic shares of {unconverged} documents may be farther than {self.transform_tolerance} from the "
+                f"best after {self.transform_iterations} steps: raise transform_iterations",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
         return np.concatenate(shares)
 
     @property

@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 from streaming_jsmf.config import (
+    ANCHOR_ROW_SUM,
     AUTO,
     Acceleration,
     AnchorMethod,
@@ -35,7 +36,7 @@ class LRJSMF(TopicEstimator):
         topics in the corpus. ``auto``: the one under which topics would be as mixed in documents as the correlations
         that were found say. The topics themselves do not depend on it.
     rectify, max_iterations, tolerance, anchor_min_df, acceleration, missing_mass, left_out, anchors, \
-anchor_shrinkage, simplex, correlations
+anchor_shrinkage, anchor_row_sum, simplex, correlations
         Of the inference, see ``InferSettings``.
     anchor_words
         Anchors that are given, one for a topic: words, or several words that count as one.
@@ -91,6 +92,7 @@ anchor_shrinkage, simplex, correlations
     anchors: AnchorMethod = "pivoted-qr"
     anchor_shrinkage: float | None = None
     anchor_words: Sequence[str | Sequence[str]] = ()
+    anchor_row_sum: float = ANCHOR_ROW_SUM
     simplex: SimplexMethod = "auto"
     correlations: CorrelationMethod = "diagonal"
 

@@ -15,12 +15,15 @@ from scipy.sparse import csr_array
 from streaming_jsmf.blocks.csr import iter_blocks
 from streaming_jsmf.blocks.units import list_units
 from streaming_jsmf.corpus import Corpus, CorpusWriter, open_corpus
-from streaming_jsmf.corpus.records import BATCH_NONZEROS, Documents, narrow_counts
+from streaming_jsmf.corpus.records import (
+    BATCH_NONZEROS,
+    LARGEST_COUNT,
+    SMALLEST_COUNT,
+    Documents,
+    narrow_counts,
+)
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.linalg.panels import panels
-
-#: Counts beyond these are refused or lost where a corpus is read: below the second a float32 has no digits left.
-LARGEST_COUNT, SMALLEST_COUNT = np.iinfo(np.int32).max, np.finfo(np.float32).tiny
 
 
 def is_corpus(X: object) -> TypeGuard[str | os.PathLike[str] | Corpus]:

@@ -19,7 +19,8 @@ class STOD(TopicEstimator):
     n_topics
         K. Fewer topics are found where the corpus holds no more: ``components_`` tells.
     alpha0
-        Sum of the Dirichlet prior of the topic shares of documents. ``auto``: found from the moments.
+        Sum of the Dirichlet prior of the topic shares of documents. ``auto`` and ``shares`` find it, see
+        ``StodSettings``.
     restarts, iterations, threshold, refine
         Of the inference, see ``StodSettings``.
     scans, document_weights, partition_nonzeros, power_steps, exact
@@ -68,7 +69,7 @@ class STOD(TopicEstimator):
     _: KW_ONLY
     restarts: int = 30
     iterations: int = 30
-    threshold: float = 2.0
+    threshold: float = 6.0
     refine: Refinement = "none"
 
     _settings_class: ClassVar[type[StodSettings]] = StodSettings

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from streaming_jsmf.config import ANCHOR_ROW_SUM
 from streaming_jsmf.linalg.panels import panels
 
 Floats = NDArray[np.float64]
@@ -21,9 +22,6 @@ Groups = Sequence[Sequence[int]]
 
 #: Below this ratio of a pivot to the largest the anchors no longer span K topics.
 SMALLEST_PIVOT_RATIO = 1e-6
-
-#: A word may be an anchor only if rectification kept more than this share of its row sum.
-KEPT_ROW_SUM = 0.1
 
 #: Rows projected at once, so that no temporary is as large as all candidates.
 BLOCK_ROWS = 65_536
@@ -73,13 +71,15 @@ def anchor_candidates(
     row_sum: Floats,
     document_frequency: NDArray[np.int64],
     min_document_frequency: float,
+    min_row_sum: float = ANCHOR_ROW_SUM,
 ) -> NDArray[np.bool_]:
     """Words that may be anchors, (N,).
 
     Truncation to rank K leaves row sums d near or below zero for rare words, and dividing by them sends
-    their rows far out, where greedy pivoting finds them first. Hence d > 0.1 u, and a least document frequency.
+    their rows far out, where greedy pivoting finds them first. Hence d > 0.1 u (``min_row_sum``), and a least
+    document frequency. The papers have neither; only d > 0 is beyond choice, since rows are divided by d.
     """
-    kept = rectified_row_sum > np.maximum(KEPT_ROW_SUM * row_sum, 0.0)
+    kept = rectified_row_sum > np.maximum(min_row_sum * row_sum, 0.0)
     return np.asarray(kept & (document_frequency >= min_document_frequency))
 
 
@@ -88,6 +88,7 @@ def require_candidates(
     candidates: NDArray[np.bool_],
     document_frequency: NDArray[np.int64],
     min_document_frequency: float,
+    min_row_sum: float = ANCHOR_ROW_SUM,
 ) -> None:
     """Refuse given anchors that the guards of ``anchor_candidates`` reject.
 
@@ -106,7 +107,10 @@ def require_candidates(
             )
         else:
             reason = (
-                "keeps less than a tenth of its co-occurrences at this number of topics; take another word"
+                f"keeps less than {min_row_sum:.2g} of its co-occurrences at this number of topics; take another word, "
+                "or lower --anchor-row-sum"
+                if min_row_sum > 0
+                else "keeps none of its co-occurrences at this number of topics; take another word"
             )
         raise RejectedAnchorError(word, reason)
 

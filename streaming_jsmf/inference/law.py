@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import AnchorMethod, CorrelationMethod, SimplexMethod
+from streaming_jsmf.config import ANCHOR_ROW_SUM, AnchorMethod, CorrelationMethod, SimplexMethod
 from streaming_jsmf.inference.anchors import (
     Anchors,
     DegenerateAnchorsError,
@@ -51,16 +51,19 @@ class AnchorRules:
         In documents, see ``shrunken_rows``; 0 is the papers' choice. For ``pivoted-qr``.
     given
         Word ids of anchors that come first, several for a tandem anchor. For ``pivoted-qr``.
+    min_row_sum
+        Of an anchor, d over u; 0 is the papers' choice, and leaves d > 0.
     """
 
     method: AnchorMethod = "pivoted-qr"
     min_document_frequency: float = 0.0
     shrinkage: float = 0.0
     given: Groups = ()
+    min_row_sum: float = ANCHOR_ROW_SUM
 
 
-#: Pivoted QR without any guard but d > 0.1 u.
-OF_THE_PAPERS = AnchorRules()
+#: Pivoted QR among all words of positive row sum.
+OF_THE_PAPERS = AnchorRules(min_row_sum=0.0)
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,13 @@ class AnchorWordTopics:
     largest_gap: float
     words_without_mass: int
     correlation_gap: float = 0.0
+
+    @property
+    def topic_probability(self) -> Floats:
+        """(K,) share of each topic in the rectified co-occurrences; sums to 1."""
+        d = self.rectified_row_sum
+        mass = np.where(d > 0, d, 0.0) @ self.topic_given_word
+        return np.asarray(mass / mass.sum())
 
 
 def low_rank_anchor_words(
@@ -140,7 +150,7 @@ def low_rank_anchor_words(
     # X = diag(d)^-1 Y R': the rows of the normalised C* up to an orthonormal map (Lemma 2).
     turned = rectified @ r.T
     rows = _over(turned, d, out=turned)
-    candidates = anchor_candidates(d, row_sum, document_frequency, rules.min_document_frequency)
+    candidates = _candidates(d, row_sum, document_frequency, rules)
     similarity = low_rank_similarity(rectified, np.flatnonzero(candidates))
     anchors = _choose(rows, d, document_frequency, candidates, n_topics, rules, similarity)
     sums = _group_sums(rectified, anchors.groups)
@@ -193,10 +203,16 @@ def anchor_words_of_rows(
 ) -> Anchors:
     """The anchors of ``anchor_words`` alone: by rows of C, with the guards of LAW."""
     d = cooccurrence.sum(axis=1)
-    candidates = anchor_candidates(d, row_sum, document_frequency, rules.min_document_frequency)
+    candidates = _candidates(d, row_sum, document_frequency, rules)
     similarity = dense_similarity(cooccurrence, np.flatnonzero(candidates))
     rows = _over(cooccurrence, d)
     return _choose(rows, d, document_frequency, candidates, n_topics, rules, similarity)
+
+
+def _candidates(
+    d: Floats, row_sum: Floats, document_frequency: NDArray[np.int64], rules: AnchorRules
+) -> NDArray[np.bool_]:
+    return anchor_candidates(d, row_sum, document_frequency, rules.min_document_frequency, rules.min_row_sum)
 
 
 def _choose(
@@ -208,7 +224,9 @@ def _choose(
     rules: AnchorRules,
     similarity: Similarity,
 ) -> Anchors:
-    require_candidates(rules.given, candidates, document_frequency, rules.min_document_frequency)
+    require_candidates(
+        rules.given, candidates, document_frequency, rules.min_document_frequency, rules.min_row_sum
+    )
     ids = np.flatnonzero(candidates)
     if rules.method == "soft-clique":
         ids = soft_cliques(similarity, candidates, n_topics)[0].words

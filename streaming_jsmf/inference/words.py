@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 
-def prominent_words(word_topic: NDArray[np.float64], count: int) -> NDArray[np.int64]:
-    """The ``count`` most probable words of each topic, (K, count) word ids; ties go to the lowest id."""
-    return _leading(word_topic.T, count)
+def prominent_words(scores: NDArray[np.floating[Any]], count: int) -> NDArray[np.int64]:
+    """The ``count`` words of largest score of each topic, (K, count) word ids; ties go to the lowest id.
+
+    ``scores``, (N, K): p(word | topic), or what is sure of it.
+    """
+    return _leading(scores.T, count)
 
 
 def characteristic_words(anchor_rows: NDArray[np.float64], count: int) -> NDArray[np.int64]:
@@ -55,6 +60,6 @@ def label_words(
     return labels
 
 
-def _leading(scores: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+def _leading(scores: NDArray[np.floating[Any]], count: int) -> NDArray[np.int64]:
     order = np.argsort(-scores, axis=1, kind="stable")[:, :count]
     return order.astype(np.int64)

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from streaming_jsmf.corpus.curation import Curation
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
-from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.folder import WorkFolder
-from streaming_jsmf.jobs.records import Record
+from streaming_jsmf.jobs.records import Record, read_json
 from streaming_jsmf.jobs.run import run_job
 from streaming_jsmf.jobs.tasks import TaskJob
 from streaming_jsmf.sources.base import OnBadRecord, Unit
-from streaming_jsmf.sources.files import list_files
+from streaming_jsmf.sources.listing import list_files
 from streaming_jsmf.storage.paths import file_size, is_url, write_json
 from streaming_jsmf.tokens.stop_words import ENGLISH, NONE, load_stop_words
 
@@ -139,19 +139,22 @@ class IngestFolder(WorkFolder):
         """Save units, groups or pieces for the tasks to look up."""
         write_json(self.root / f"{name}.json", [asdict(item) for item in items])
 
+    def _list(self, name: str) -> Any:
+        return read_json(self.root / f"{name}.json", list, self.root)
+
     def load_unit(self, name: str, index: int) -> Unit:
         """Unit ``index`` of the list ``name``."""
-        return Unit(**_load(self.root / f"{name}.json")[index])
+        return Unit(**self._list(name)[index])
 
     def load_units(self, group: int) -> dict[int, Unit]:
         """The units of a group, by number."""
-        held = Group(**_load(self.root / "groups.json")[group])
-        units = _load(self.root / "units.json")
+        held = Group(**self._list("groups")[group])
+        units = self._list("units")
         return {number: Unit(**units[number]) for number in range(held.start, held.stop)}
 
     def load_piece(self, index: int) -> Piece:
         """Piece ``index`` of all."""
-        return Piece(**_load(self.root / "pieces.json")[index])
+        return Piece(**self._list("pieces")[index])
 
     def save_repeats(self, index: int, ordinals: Mapping[str, Any]) -> None:
         """Save which documents of a piece are left out, by step."""
@@ -232,10 +235,3 @@ def curation_fields(curation: Curation) -> dict[str, Json]:
         "stop_words": known,
         "stop_words_sha256": hashlib.sha256(listed.encode()).hexdigest(),
     }
-
-
-def _load(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise StoreError(f"{path} is missing or damaged; remove {path.parent} and run again") from error

@@ -30,7 +30,8 @@ from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.memory import PROCESS_BYTES, require_memory
 from streaming_jsmf.jobs.records import Record
-from streaming_jsmf.sources.base import BATCH_BYTES, Source, Unit
+from streaming_jsmf.sources import limits
+from streaming_jsmf.sources.base import Source, Unit
 from streaming_jsmf.sources.tables.shuffle import ShuffledSource
 from streaming_jsmf.storage.paths import AnyPath
 
@@ -87,7 +88,7 @@ def ingest_memory(execution: Execution) -> int:
     batch in all its forms and the words and keys of a piece. Items and words of a list are held besides, in the parent
     (100 bytes each)."""
     processes = execution.concurrency + 1 if execution.scheduler in ("processes", "cluster") else 1
-    return processes * PROCESS_BYTES + execution.concurrency * _FORMS_OF_A_BATCH * BATCH_BYTES
+    return processes * PROCESS_BYTES + execution.concurrency * _FORMS_OF_A_BATCH * limits.BATCH_BYTES
 
 
 _FORMS_OF_A_BATCH = 20

@@ -38,20 +38,24 @@ Numbered tasks, then one commit::
         commit(job.result())                                    # rename onto the target
         work.remove()
 
-A sequence of sums, each over all parts::
+A sequence of sums, each over all parts, from what the one before gave::
 
     store = WorkStore(beside, "streaming_jsmf.polish.unfinished", "polish", arguments)
+    store.require_same()                                        # work of other arguments is refused, and stays
     with execution.executor(listener, on_bad_input=store.remove) as executor:
         store.start({})
-        for step in range(steps):
-            topics = store.write(f"topics_{step}", values, ("word", "topic"))
-            stage = PolishStage(store.path, f"topics_{step}", topics)  # compute(part); fold = ledger.added
-            parts = [Part(key_of(content, topics.sha256), size, source) for ...]
-            job = FoldJob(store.ledger(stage.name), stage, parts, fold_keys([p.key for p in parts], ""))
-            run_job(job, executor)
-            values = normalised(job.result())
-    write(values)                                               # the result itself, then
+        topics, sums = store.ledger("topics"), store.ledger("polish")
+
+        def step(number: int, key: str, before: Partial) -> Partial:
+            reduction = Polish(topics, key)                     # compute: topics.read_fold(key), then a partition
+            keys = [key_of(content, key) for content in contents]
+            total = fold_partitions(sums, reduction, keys, partitions, "", executor)
+            sums.clear()                                        # fold: ledger.added
+            return normalised(total)
+
+        result = run_steps(topics, Partial({"word_topic": start}), steps, step)
+    write(result)                                               # the result itself, then
     store.remove()
 
-(For partitions of a corpus ``blocks.parts.fold_partitions`` does the last four lines of the loop.)
+``blocks.parts.fold_partitions`` runs a ``FoldJob`` whose parts are partitions of a corpus, and gives its result.
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 from collections import Counter
@@ -15,10 +14,10 @@ from typing import Any, Self
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import differences, fingerprint
-from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError, StreamingJSMFError
+from streaming_jsmf.errors import InputError, SettingsMismatchError, StreamingJSMFError
 from streaming_jsmf.jobs.ledger import Ledger
 from streaming_jsmf.jobs.lock import sole_writer
-from streaming_jsmf.jobs.records import PARTIALS, RECORDS, NumberedRecords
+from streaming_jsmf.jobs.records import PARTIALS, RECORDS, NumberedRecords, read_json
 from streaming_jsmf.storage.arrays import ArrayDigest, create_group, digest, read_attributes, write_array
 from streaming_jsmf.storage.paths import (
     StorePath,
@@ -117,12 +116,7 @@ class WorkFolder:
         StoreError
             If they are damaged.
         """
-        try:
-            return dict(json.loads(self._record.read_text(encoding="utf-8"))["arguments"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise StoreError(
-                f"{self._record} is missing or damaged; remove {self.root} and run again"
-            ) from error
+        return dict(read_json(self._record, dict, self.root).get("arguments", {}))
 
     @contextmanager
     def held(self, arguments: Mapping[str, Any]) -> Iterator[None]:
@@ -232,12 +226,8 @@ class WorkStore:
         if is_free(self.path):
             self._create(arrays)
         elif not replace:
-            self._require_same()
+            self.require_same()
         return {name: digest(values) for name, values in arrays.items()}
-
-    def write(self, name: str, values: NDArray[Any], axes: tuple[str, ...]) -> ArrayDigest:
-        """Write a further array that tasks read; the same values may be written again."""
-        return write_array(self.path, name, values, axes)
 
     def ledger(self, stage: str) -> Ledger:
         """Where the tasks of a stage commit."""
@@ -257,7 +247,18 @@ class WorkStore:
             return False
         return (stored.get("kind"), stored.get("request")) == (self.kind, self.request)
 
-    def _require_same(self) -> None:
+    def require_same(self) -> None:
+        """Refuse a place that holds anything but unfinished work of the same arguments; a free one is fine.
+
+        To be called before what removes the work on bad input: that of others is not ours to remove.
+
+        Raises
+        ------
+        InputError, SettingsMismatchError, StoreError
+            As ``start``.
+        """
+        if is_free(self.path):
+            return
         stored = read_attributes(self.path) if node_exists(self.path) else {}
         if stored.get("kind") != self.kind:
             raise _taken(self.path)

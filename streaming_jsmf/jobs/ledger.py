@@ -42,8 +42,12 @@ def added(folded: Partial | None, partial: Partial) -> Partial:
     if folded is None:
         return partial
     arrays = {name: folded.arrays[name] + values for name, values in partial.arrays.items()}
-    scalars = {name: folded.scalars[name] + value for name, value in partial.scalars.items()}
-    return Partial(arrays, scalars)
+    return Partial(arrays, add_scalars(folded, partial))
+
+
+def add_scalars(folded: Partial, partial: Partial) -> dict[str, float]:
+    """The scalars of both, added."""
+    return {name: folded.scalars[name] + value for name, value in partial.scalars.items()}
 
 
 def key_of(*texts: str) -> str:

@@ -30,6 +30,23 @@ PARTIALS, RECORDS = "partials", "records"
 _COST = "cost"
 
 
+def read_json(path: Path, kind: type[Any], remove: Path) -> Any:
+    """A JSON object (``dict``) or array (``list``) that an earlier step has written.
+
+    Raises
+    ------
+    StoreError
+        If it is missing or damaged, as only a crash of the machine or a person leaves it; names what to ``remove``.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(value, kind):
+            return value
+    except (OSError, ValueError):
+        pass
+    raise StoreError(f"{path} is missing or damaged; remove {remove} and run again")
+
+
 @dataclass(frozen=True)
 class NumberedRecords:
     """Records of tasks 0, 1, ...: ``00000.json``, ... in a directory of their own."""
@@ -70,10 +87,8 @@ class NumberedRecords:
 
     def _load(self, index: int) -> Record:
         path = self.path(index)
-        try:
-            return dict(json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError) as error:
-            raise StoreError(f"{path} is missing or damaged; remove {path.parent} and run again") from error
+        record: Record = read_json(path, dict, path.parent)
+        return record
 
 
 def write_record(store: StorePath, name: str, attributes: Mapping[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -13,6 +13,7 @@ from dask.delayed import Delayed
 
 from streaming_jsmf.jobs.events import Cost, Listener, PartitionCommitted, StageFinished, StageStarted
 from streaming_jsmf.jobs.execution import Executor
+from streaming_jsmf.jobs.ledger import Ledger, Partial, fold_keys
 
 logger = logging.getLogger(__name__)
 
@@ -125,3 +126,33 @@ class _Watch:
                 self._listener(PartitionCommitted(stage, index, size, self._job.cost(index)))
             except Exception as error:
                 self.failure = self.failure or error
+
+
+def run_steps(
+    ledger: Ledger, start: Partial, steps: int, step: Callable[[int, str, Partial], Partial]
+) -> Partial:
+    """Take steps of which each needs the result of the one before; go on from the last that is committed.
+
+    Of the results only the last stays in ``ledger``.
+
+    Parameters
+    ----------
+    start
+        What the first step is given.
+    steps
+        How many there are.
+    step
+        Called with the number of the step, from 0, the key under which ``ledger.read_fold`` gives its tasks the
+        result before (the same in every run, so it may also salt the keys of parts), and this result.
+    """
+    chain = fold_keys([str(number) for number in range(steps + 1)], "")
+    done = ledger.folded(chain)
+    if done:
+        result = ledger.read_fold(chain[done - 1])
+    else:
+        result, done = start, 1
+        ledger.commit_fold(chain[0], start, "", None)
+    for number in range(done - 1, steps):
+        result = step(number, chain[number], result)
+        ledger.commit_fold(chain[number + 1], result, "", chain[number])
+    return result

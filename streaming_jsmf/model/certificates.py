@@ -29,6 +29,9 @@ LARGEST_SIMPLEX_GAP = 1e-6
 #: Last step of a component of the tensor, of length 1: one that moved more has not been found.
 LARGEST_STEP = 1e-6
 
+#: Share of the tokens whose words no component of the tensor has.
+LARGEST_MASS_WITHOUT_TOPIC = 0.01
+
 
 def warnings_of(metrics: Mapping[str, Any]) -> list[str]:
     """What makes a model doubtful, by its ``metrics``, and what to try; empty as a rule.
@@ -49,6 +52,7 @@ def warnings_of(metrics: Mapping[str, Any]) -> list[str]:
         _of_duplicates(metrics.get("duplicates")),
         _of_step(metrics.get("largest_step")),
         _of_alpha0(metrics),
+        _of_mass(metrics.get("mass_without_topic")),
     ]
     return [sentence for sentence in found if sentence]
 
@@ -151,4 +155,13 @@ def _of_alpha0(metrics: Mapping[str, Any]) -> str:
         return ""
     return (
         f"alpha0 is {metrics['alpha0']:g}, where the search for it ends: give --alpha0, or use fewer topics"
+    )
+
+
+def _of_mass(mass: float | None) -> str:
+    if mass is None or mass <= LARGEST_MASS_WITHOUT_TOPIC:
+        return ""
+    return (
+        f"{mass:.1%} of all tokens are of words that no topic was found for, each topic got the corpus' share of them: "
+        "documents of fewer than three tokens do not count, use --engine lr-jsmf; else try a smaller vocabulary"
     )

@@ -63,7 +63,7 @@ MODEL_VARIABLES: dict[str, Variable] = {
 #: Of models of the tensor engine; those it shares with LR-JSMF have the same meaning.
 STOD_VARIABLES: dict[str, Variable] = {
     "word": MODEL_VARIABLES["word"],
-    "topic": Variable(("topic",), "", "topic number, by falling share of the corpus"),
+    "topic": Variable(("topic",), "", "topic number, by falling probability"),
     "rank": MODEL_VARIABLES["rank"],
     "component": Variable(("component",), "", "number of an eigenpair of M2, by falling eigenvalue"),
     "word_topic": Variable(("word", "topic"), "phi", "p(word | topic); columns sum to 1"),
@@ -71,7 +71,9 @@ STOD_VARIABLES: dict[str, Variable] = {
     "topic_": MODEL_VARIABLES["topic_"],
     "alpha": MODEL_VARIABLES["alpha"],
     "lambda": Variable(
-        ("topic",), "lambda*", "strength of the topic's component: its share is 1 / lambda*^2"
+        ("topic",),
+        "lambda*",
+        "strength of the topic's component; 1 / lambda*^2 is its share in exact moments",
     ),
     "duplicate_of": Variable(("topic",), "", "a larger topic with nearly the same words, or -1"),
     "eigenvalues": Variable(("component",), "sigma", "leading algebraic eigenvalues of M2"),
@@ -84,9 +86,11 @@ STOD_VARIABLES: dict[str, Variable] = {
     "word_mean": Variable(("word",), "M1", "mean share of the word in documents of three tokens or more"),
     "term_count": MODEL_VARIABLES["term_count"],
     "document_frequency": MODEL_VARIABLES["document_frequency"],
-    "prominent_words": MODEL_VARIABLES["prominent_words"],
+    "prominent_words": Variable(
+        ("topic", "rank"), "", "word ids of each topic, by what of p(word | topic) is above the noise"
+    ),
     "characteristic_words": Variable(
-        ("topic", "rank"), "", "word ids that co-occur most with the most probable word of each topic"
+        ("topic", "rank"), "", "word ids that co-occur most with the first prominent word of each topic"
     ),
     "label_words": MODEL_VARIABLES["label_words"],
     **_POLISHED,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,13 +16,8 @@ from streaming_jsmf.jobs.ledger import Partial, key_of
 from streaming_jsmf.jobs.memory import PROCESS_BYTES, require_memory
 from streaming_jsmf.moments.memory import BYTES_PER_NONZERO_READ
 from streaming_jsmf.moments.stages.word_counts import CountReduction, SketchProbes, WordSelection
-from streaming_jsmf.storage.arrays import (
-    ArrayDigest,
-    digest,
-)
+from streaming_jsmf.storage.arrays import digest
 from streaming_jsmf.storage.paths import StorePath
-
-logger = logging.getLogger(__name__)
 
 KIND = "streaming_jsmf.word_counts.unfinished"
 
@@ -102,8 +95,11 @@ def count_words(
     # The scheduler comes first: if it does not answer, nothing is made.
     with execution.executor(listener, on_bad_input=store.remove) as executor:
         # What another request has left here is of no use: the model's counts of a corpus are those of this one.
-        stage = _stage(request, store, store.start(request.selection.arrays(), replace=True))
-        return fold_partitions(store.ledger(stage.name), stage, keys, partitions, store.request, executor)
+        digests = store.start(request.selection.arrays(), replace=True)
+        n_words, weights = request.selection.n_words, request.settings.document_weights
+        reduction = CountReduction(work, digests, n_words, weights, request.probes, store.remedy)
+        ledger = store.ledger(reduction.name)
+        return fold_partitions(ledger, reduction, keys, partitions, store.request, executor)
 
 
 def count_memory(request: CountRequest, partitions: tuple[Partition, ...], workers: int) -> int:
@@ -118,10 +114,3 @@ def count_memory(request: CountRequest, partitions: tuple[Partition, ...], worke
     # Beside what a read takes: entries chosen for pairs and for rows.
     each = 3 * row_group * BYTES_PER_NONZERO_READ + sums
     return PROCESS_BYTES + each * min(workers, len(partitions))
-
-
-def _stage(request: CountRequest, store: WorkStore, digests: Mapping[str, ArrayDigest]) -> CountReduction:
-    scheme = request.settings.document_weights
-    return CountReduction(
-        store.path, digests, request.selection.n_words, scheme, request.probes, store.remedy
-    )

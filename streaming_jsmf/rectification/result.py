@@ -76,7 +76,11 @@ def require_pairs(pairs: Eigenpairs, n_topics: int, what: str) -> None:
 
 
 def unrectified(pairs: Eigenpairs, n_topics: int) -> Rectification:
-    """Y = V max(D, 0)^(1/2): the truncated eigenpairs as they are, the baseline the papers compare with."""
+    """Y = V max(D, 0)^(1/2): the truncated eigenpairs as they are.
+
+    Not the baseline that the papers compare with, which is AW on the whole of C as it was counted
+    (``inference.law.anchor_words``): cut to rank K, C has lost most of what fails there.
+    """
     y = positive_half(pairs, n_topics)
     mass = float(np.sum(y.sum(axis=0) ** 2))
     return Rectification(y, 0, 0.0, True, uniform_mass=1.0 - mass)

@@ -23,7 +23,7 @@ class Cell:
     x: float
     shade: float
     own: bool
-    told: str
+    tooltip: str
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ class Circle:
     y: float
     radius: float
     name: str
-    told: str
+    tooltip: str
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def draw_map(contents: Contents) -> TopicMap:
     centres = (plane.points - (low + high) / 2) * scale
     circles = [
         # y grows downwards in a drawing.
-        Circle(topic.number, WIDTH / 2 + x, HEIGHT / 2 - y, radius, _name(topic), _told(topic))
+        Circle(topic.number, WIDTH / 2 + x, HEIGHT / 2 - y, radius, _name(topic), _tooltip(topic))
         for topic, (x, y), radius in zip(contents.topics, centres.tolist(), radii.tolist(), strict=True)
     ]
     circles.sort(key=lambda circle: (-circle.radius, circle.number))
@@ -132,6 +132,6 @@ def _name(topic: Topic) -> str:
     return topic.label[0] if topic.label else topic.words[0].text
 
 
-def _told(topic: Topic) -> str:
+def _tooltip(topic: Topic) -> str:
     words = ", ".join(word.text for word in topic.words[:TOLD_WORDS])
     return f"topic {topic.number}, {percent(topic.share)}: {words}"

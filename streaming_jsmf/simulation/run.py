@@ -14,7 +14,6 @@ second with the same part puts the same bytes in the same places, so a lost work
 
 from __future__ import annotations
 
-import os
 import shutil
 import uuid
 from collections.abc import Sequence
@@ -24,7 +23,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import NonNegativeInt, ValidationError
 
 from streaming_jsmf.corpus.format import DOCUMENTS, Corpus, open_corpus
 from streaming_jsmf.corpus.manifest import ShardEntry
@@ -47,8 +45,7 @@ from streaming_jsmf.simulation.documents import (
 )
 from streaming_jsmf.simulation.law import Law, make_law, word_names
 from streaming_jsmf.simulation.truth import TRUTH_NAME, commit_truth, truth_of
-from streaming_jsmf.storage.paths import AnyPath, fsync_directory, normalise
-from streaming_jsmf.validation import Strict
+from streaming_jsmf.storage.paths import AnyPath, fsync_directory, fsync_file, normalise
 
 #: Changes with anything that gives the same arguments other documents.
 ALGORITHM_VERSION = 1
@@ -199,13 +196,6 @@ def plan(law: Law, n_documents: int, documents_per_shard: int | None) -> Cut:
     return Cut(n_documents, documents_per_shard, -(-batch // documents_per_shard))
 
 
-class PartRecord(Strict):
-    """What a task says of a part that is done; shards are named relative to ``documents``."""
-
-    shards: tuple[ShardEntry, ...]
-    counts_bytes: NonNegativeInt
-
-
 @dataclass(frozen=True)
 class Simulation:
     """What to draw, how it is cut, and where to write: what every task needs, in a few hundred bytes."""
@@ -256,26 +246,14 @@ class Simulation:
     def _drop_incomplete(self) -> None:
         """Forget parts whose files are missing or of another size, as a crash of the machine can leave them."""
         for part in self.job.committed():
-            record = self.record(part)
-            sizes = {self.documents / shard.name: shard.bytes for shard in record.shards}
-            sizes[self._counts_path(part)] = record.counts_bytes
+            sizes = {self.documents / shard.name: shard.bytes for shard in self.shards(part)}
+            sizes[self._counts_path(part)] = self.folder.records().read(part)["counts_bytes"]
             if any(not path.is_file() or path.stat().st_size != size for path, size in sizes.items()):
                 self.folder.records().forget(part)
 
-    def record(self, part: int) -> PartRecord:
-        """What was committed of a part.
-
-        Raises
-        ------
-        StoreError
-            If the record is missing or damaged.
-        """
-        try:
-            return PartRecord.model_validate(self.folder.records().read(part))
-        except ValidationError as error:
-            raise StoreError(
-                f"{self.folder.records().path(part)} is damaged; delete it and run the same command again"
-            ) from error
+    def shards(self, part: int) -> list[ShardEntry]:
+        """What was committed of a part, named relative to ``documents``."""
+        return [ShardEntry.model_validate(shard) for shard in self.folder.records().read(part)["shards"]]
 
     def counts(self, part: int) -> NDArray[np.float64]:
         """(2, N) float64; document frequencies and term counts of a part, whole numbers.
@@ -295,18 +273,18 @@ class Simulation:
             ) from error
         return counts
 
-    def keep(self, part: int, attempt: Path, shards: tuple[ShardEntry, ...]) -> PartRecord:
+    def keep(self, part: int, attempt: Path, shards: tuple[ShardEntry, ...]) -> Record:
         """Move the files of ``attempt`` to their places; return the record that will make them count."""
         entries = []
         for number, shard in enumerate(shards):
             name = self.cut.shard_name(part, number)
             (attempt / shard.name).replace(self.documents / name)
-            entries.append(shard.model_copy(update={"name": name}))
+            entries.append(shard.model_copy(update={"name": name}).model_dump(mode="json"))
         counts = self._counts_path(part)
         (attempt / COUNTS_NAME).replace(counts)
         fsync_directory(self.documents)
         fsync_directory(counts.parent)
-        return PartRecord(shards=tuple(entries), counts_bytes=counts.stat().st_size)
+        return {"shards": entries, "counts_bytes": counts.stat().st_size}
 
     def commit(self, path: Path) -> Corpus:
         """Add up the counts, commit the corpus, remove what was only needed on the way."""
@@ -315,7 +293,7 @@ class Simulation:
         for part in range(len(self.cut.sizes)):
             # Whole numbers far below 2^53: their sums are exact in any order.
             counts += self.counts(part)
-            entries += [in_documents(shard, shard.name) for shard in self.record(part).shards]
+            entries += [in_documents(shard, shard.name) for shard in self.shards(part)]
         totals = WordTotals(word_names(self.law.n_words), counts[0].astype(np.int64), counts[1])
         origin = Origin(settings=self.law.settings())
         corpus = commit_directory(self.folder.root / CORPUS, path, entries, totals, origin)
@@ -346,7 +324,7 @@ def write_part(simulation: Simulation, part: int) -> Record:
         ) from error
     try:
         shards = _write_shards(simulation, part, attempt)
-        return simulation.keep(part, attempt, shards).model_dump(mode="json")
+        return simulation.keep(part, attempt, shards)
     finally:
         shutil.rmtree(attempt, ignore_errors=True)
 
@@ -369,10 +347,5 @@ def _write_shards(simulation: Simulation, part: int, attempt: Path) -> tuple[Sha
         writer.abort()
     np.save(attempt / COUNTS_NAME, np.stack([writer.document_frequency, writer.term_count]))
     for path in sorted(attempt.iterdir()):
-        _fsync(path)
+        fsync_file(path)
     return shards
-
-
-def _fsync(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())

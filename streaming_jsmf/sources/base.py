@@ -11,10 +11,6 @@ from numpy.typing import NDArray
 from streaming_jsmf.corpus.records import Counts
 from streaming_jsmf.errors import InputError
 
-BATCH_BYTES = 8 << 20  # of text or lines that a reader holds at once
-BATCH_VALUES = 1_000_000  # of (document, word, count) that a reader holds at once
-UNIT_BYTES = 64 << 20  # of a file that can be cut, for one task
-
 OnBadRecord = Literal["fail", "quarantine"]
 
 

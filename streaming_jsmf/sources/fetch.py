@@ -1,19 +1,17 @@
 """The files of a data set brought into a directory: those that are there are verified, the others downloaded.
 
-The download is done by pooch, into a temporary file that gets its name only when it is whole and has the right hash.
+pooch does the download: into a temporary file beside, compared with its hash, renamed when it is whole. What is said
+here are the things that it does not know: what is there already, stored bytes as they are, and errors on one line.
 """
 
 from __future__ import annotations
 
 import ftplib
-import hashlib
 import logging
-import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from io import BufferedWriter
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,17 +22,13 @@ import requests
 from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.storage.paths import normalise, sha256_of
 
-TIMEOUT = 30.0  # seconds without a byte from the server
+TIMEOUT = pooch.downloaders.DEFAULT_TIMEOUT  # seconds without a byte from the server; ftp has none of itself
 _CHUNK = 1 << 20  # bytes
 _SHOWN = 12  # hex digits of a hash in a message
 _LISTED = 4  # file names in a message
 
-_FAILURES = (
-    OSError,
-    ValueError,
-    EOFError,
-    ftplib.Error,
-)  # what a download raises; OSError holds those of requests
+#: What a download raises; OSError holds the errors of requests, ValueError pooch's own.
+_FAILURES = (OSError, ValueError, EOFError, ftplib.Error)
 
 
 @dataclass(frozen=True)
@@ -59,8 +53,8 @@ class RemoteFile:
 def fetch_files(files: Sequence[RemoteFile], directory: Path, *, page: str, progress: bool) -> dict[str, str]:
     """Verify the files that are in a directory and download those that are not.
 
-    Files that are there are never changed. One pass over each of them to hash it; a download is hashed while it is
-    written and read once more by pooch. Memory: a few MB.
+    Files that are there are never changed. One pass over each of them to hash it, and over each
+    download. Memory: a few MB.
 
     Parameters
     ----------
@@ -125,105 +119,62 @@ def _require_urls(missing: Sequence[RemoteFile], directory: Path, page: str) -> 
 def _download(file: RemoteFile, path: Path, page: str, progress: bool) -> str:
     """Fetch one file to ``path``, which does not exist; return its SHA-256."""
     url = str(file.url)
-    download = _Download(_downloader(url, progress))
-    _make_writable(path.parent)
+    downloader = _downloader(url, progress)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"cannot make {path.parent} ({_system_reason(error)}); choose another directory"
+        ) from error
     try:
         with _quiet(pooch.get_logger()):
             pooch.retrieve(
-                url, known_hash=file.sha256, fname=path.name, path=path.parent, downloader=download
+                url, known_hash=file.sha256, fname=path.name, path=path.parent, downloader=downloader
             )
     except _FAILURES as error:
-        if download.sha256 is not None and file.sha256 not in (None, download.sha256):
-            reason = f"sha256 is {download.sha256[:_SHOWN]}..., expected is {str(file.sha256)[:_SHOWN]}..."
-            remedy = ", or correct the hash in the spec if the file has a new version"
-        else:
-            reason, remedy = _reason(error, _host(url)), ""
         raise InputError(
-            f"cannot fetch {file.name} ({reason}); download {url} (or find it at {page}) and place it at {path}, "
-            f"then run the same command again{remedy}"
+            f"cannot fetch {file.name} ({_reason(error, _host(url))}); download {url} (or find it at {page}) and "
+            f"place it at {path}, then run the same command again, or correct the URL or the hash in the spec"
         ) from error
-    return str(download.sha256)
-
-
-def _make_writable(directory: Path) -> None:
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"cannot make {directory} ({_system_reason(error)}); choose another directory"
-        ) from error
-    if not os.access(directory, os.W_OK | os.X_OK):
-        raise InputError(f"{directory} cannot be written to; choose another directory or change its rights")
-
-
-class _Download:
-    """A downloader for pooch that takes the hash of what it writes; ``sha256`` is None until all is written."""
-
-    def __init__(self, download: Callable[..., Any]) -> None:
-        self._download = download
-        self.sha256: str | None = None
-
-    def __call__(self, url: str, output_file: str, pooch: Any) -> None:
-        # The temporary file can be read by its owner only, and keeps that when it is renamed. A new one has the
-        # usual rights.
-        Path(output_file).unlink()
-        with Path(output_file).open("xb") as stream:
-            hashing = _HashingWriter(stream)
-            try:
-                self._download(url, hashing, pooch)
-            except requests.HTTPError as error:
-                if error.response is not None:
-                    error.response.close()  # pooch leaves the connection open
-                raise
-        self.sha256 = hashing.sha256.hexdigest()
-
-
-class _HashingWriter:
-    """The part of a binary file that downloaders use; the bytes are hashed on their way."""
-
-    def __init__(self, stream: BufferedWriter) -> None:
-        self._stream = stream
-        self.sha256 = hashlib.sha256()
-
-    def write(self, data: bytes) -> int:
-        self.sha256.update(data)
-        return self._stream.write(data)
-
-    def flush(self) -> None:
-        self._stream.flush()
+    return file.sha256 or sha256_of(str(path))
 
 
 def _downloader(url: str, progress: bool) -> Callable[..., Any]:
     scheme = url.partition("://")[0].lower()
     if scheme in ("http", "https"):
         # The bytes as they are stored: hashes are of those, and the bar knows their number.
-        headers = {"Accept-Encoding": "identity"}
-        hooks = {"response": _keep_stored_bytes}
-        http: Callable[..., Any] = pooch.HTTPDownloader(
-            progressbar=progress, chunk_size=_CHUNK, timeout=TIMEOUT, headers=headers, hooks=hooks
+        headers, hooks = {"Accept-Encoding": "identity"}, {"response": _keep_stored_bytes}
+        return _anew(
+            pooch.HTTPDownloader(progressbar=progress, chunk_size=_CHUNK, headers=headers, hooks=hooks)
         )
-        return http
     if scheme == "ftp":
-        ftp: Callable[..., Any] = pooch.FTPDownloader(
-            progressbar=progress, chunk_size=_CHUNK, timeout=TIMEOUT
-        )
-        return ftp
+        return _anew(pooch.FTPDownloader(progressbar=progress, chunk_size=_CHUNK, timeout=TIMEOUT))
     if scheme == "file":
-        return _copy
+        return _anew(lambda url, output_file, _: shutil.copyfile(normalise(url), output_file))
     raise InputError(
         f"cannot fetch {url}: only http, https, ftp and file URLs are known; correct it in the spec"
     )
+
+
+def _anew(download: Callable[..., Any]) -> Callable[..., None]:
+    """A downloader that makes the file anew: pooch's own can be read by its owner only, and keeps that."""
+
+    def to_new_file(url: str, output_file: str, caller: Any) -> None:
+        Path(output_file).unlink()
+        try:
+            download(url, output_file, caller)
+        except requests.HTTPError as error:
+            if error.response is not None:
+                error.response.close()  # pooch leaves the connection open
+            raise
+
+    return to_new_file
 
 
 def _keep_stored_bytes(response: Any, *_: Any, **__: Any) -> None:
     """Some servers announce a stored .gz file as an encoding of its content; it must not be unpacked on the way."""
     if urlsplit(response.url).path.endswith(".gz"):
         response.raw.headers.pop("content-encoding", None)
-
-
-def _copy(url: str, output_file: _HashingWriter, _: Any) -> None:
-    with Path(normalise(url)).open("rb") as stream:
-        shutil.copyfileobj(stream, output_file, _CHUNK)
 
 
 @contextmanager
@@ -249,7 +200,7 @@ def _reason(error: BaseException, host: str) -> str:
     if isinstance(error, requests.exceptions.ChunkedEncodingError):
         return f"{host} ended the transfer early"
     if isinstance(error, requests.Timeout):
-        return f"{host} does not answer within {TIMEOUT:.0f} s"
+        return f"{host} does not answer within {TIMEOUT} s"
     if isinstance(error, requests.ConnectionError):
         return f"no connection to {host}, or it broke off: {type(error).__name__}"
     if isinstance(error, OSError):

@@ -8,17 +8,13 @@ from typing import Any
 import pyarrow as pa
 
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME
-from streaming_jsmf.errors import InputError, first_line
-from streaming_jsmf.sources.files import (
-    STREAM_ERRORS,
-    UnreadableError,
-    bare_suffix,
-    list_files,
-    listed,
-    open_parquet_source,
-    open_stream,
-)
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.sources.delimited import split
+from streaming_jsmf.sources.listing import list_files
+from streaming_jsmf.sources.parquet import is_parquet
+from streaming_jsmf.sources.records import BadValue, listed
 from streaming_jsmf.sources.registry import ReaderName
+from streaming_jsmf.sources.streams import UnreadableError, bare_suffix, open_parquet_source, open_stream
 from streaming_jsmf.sources.text.folder import is_archive
 from streaming_jsmf.sources.text.reader import CSV_SUFFIXES, JSON_SUFFIXES
 from streaming_jsmf.storage.paths import AnyPath, exists, is_file, join, normalise
@@ -52,7 +48,7 @@ def guess_reader(location: AnyPath) -> ReaderName:
         return _BY_SUFFIX[suffix]
     if suffix in JSON_SUFFIXES:
         return "text"
-    if suffix == ".parquet":
+    if is_parquet(files[0]):
         return _by_columns(files[0], _parquet_columns(files))
     if suffix in CSV_SUFFIXES:
         return _by_columns(files[0], dict.fromkeys(_csv_header(files[0], CSV_SUFFIXES[suffix])))
@@ -97,12 +93,14 @@ def _csv_header(path: str, delimiter: str) -> list[str]:
     try:
         with open_stream(path) as stream:
             line = stream.readline(1 << 20)
-    except STREAM_ERRORS as error:
-        raise InputError(f"{path} cannot be read ({first_line(error)}); fetch it again") from error
-    if not line.strip():
-        raise InputError(f"{path}: the file is empty; give one with a header, or {_ASK}")
-    names = line.decode("utf-8-sig", "replace").strip().split(delimiter)
-    return [name.strip().strip('"') for name in names]
+        if not line.strip():
+            raise UnreadableError(f"the file is empty; give one with a header, or {_ASK}")
+        names = split(line.decode("utf-8-sig", "replace").strip().encode(), delimiter)
+    except UnreadableError as error:
+        raise InputError(f"{path}: {error}") from error
+    except BadValue as error:
+        raise InputError(f"{path}, line 1: {error}; mend the header, or {_ASK}") from error
+    return [name.strip() for name in names]
 
 
 def _name(path: str) -> str:

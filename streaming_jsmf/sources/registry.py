@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import ValidationError
 
+from streaming_jsmf.corpus.format import PARQUET_SUFFIXES
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.sources.base import Source
@@ -17,13 +18,14 @@ from streaming_jsmf.sources.counts.docword import DocwordOptions, DocwordSource
 from streaming_jsmf.sources.counts.h5ad import H5adOptions, H5adSource
 from streaming_jsmf.sources.counts.matrix_market import MatrixMarketOptions, MatrixMarketSource
 from streaming_jsmf.sources.counts.npz import NpzOptions, NpzSource
-from streaming_jsmf.sources.files import list_files
+from streaming_jsmf.sources.listing import list_files
 from streaming_jsmf.sources.tables.baskets import BasketOptions, BasketSource
 from streaming_jsmf.sources.tables.ratings import RatingsOptions, RatingsSource
 from streaming_jsmf.sources.tables.shuffle import ShuffledSource
 from streaming_jsmf.sources.tables.triples import TriplesOptions, TriplesSource
 from streaming_jsmf.sources.text.folder import TextFilesOptions, TextFilesSource, is_archive
-from streaming_jsmf.sources.text.reader import SUFFIXES, TextOptions, TextSource, TokenOptions
+from streaming_jsmf.sources.text.options import TextOptions, TokenOptions
+from streaming_jsmf.sources.text.reader import CSV_SUFFIXES, JSON_SUFFIXES, TextSource
 from streaming_jsmf.storage.paths import AnyPath, is_file, join, normalise
 from streaming_jsmf.tokens.stop_words import ENGLISH, NONE
 from streaming_jsmf.tokens.tokenizer import Tokenizer
@@ -84,41 +86,30 @@ def _packed(*patterns: str) -> tuple[str, ...]:
     return tuple(f"{pattern}{suffix}" for pattern in patterns for suffix in _PACKED)
 
 
-_TABLES = ("*.parquet", *_packed("*.csv", "*.tsv", "*.dat", "*.txt"))
+def _on_files(source: Callable[[tuple[str, ...], Any], Any]) -> Callable[[Found, Any], Any]:
+    return lambda at, options: source(at.files, options)
+
+
+_PARQUET = tuple(f"*{suffix}" for suffix in PARQUET_SUFFIXES)
+_TABLES = (*_PARQUET, *_packed("*.csv", "*.tsv", "*.dat", "*.txt"))
 
 READERS: dict[ReaderName, Reader] = {
     "text": Reader(
         TextOptions,
         lambda at, options: TextSource.open(at.files, options, at.tokenizer),
-        _packed(*(f"*{suffix}" for suffix in SUFFIXES)),
+        (*_PARQUET, *_packed(*(f"*{suffix}" for suffix in (*JSON_SUFFIXES, *CSV_SUFFIXES)))),
         ENGLISH,
     ),
     "text-files": Reader(
-        TextFilesOptions,
-        lambda at, options: TextFilesSource(at.root, options, at.tokenizer),
-        (),
-        ENGLISH,
+        TextFilesOptions, lambda at, options: TextFilesSource(at.root, options, at.tokenizer), (), ENGLISH
     ),
-    "docword": Reader(
-        DocwordOptions,
-        lambda at, options: DocwordSource(at.files, options),
-        _packed("docword*.txt"),
-        ENGLISH,
-    ),
-    "triples": Reader(TriplesOptions, lambda at, options: TriplesSource(at.files, options), _TABLES),
-    "ratings": Reader(RatingsOptions, lambda at, options: RatingsSource(at.files, options), _TABLES),
-    "baskets": Reader(
-        BasketOptions,
-        lambda at, options: BasketSource(at.files, options),
-        ("*.parquet", *_packed("*.txt", "*.dat", "*.csv", "*.tsv", "*.baskets")),
-    ),
-    "npz": Reader(NpzOptions, lambda at, options: NpzSource(at.files, options), ("*.npz",)),
-    "matrix-market": Reader(
-        MatrixMarketOptions,
-        lambda at, options: MatrixMarketSource(at.files, options),
-        _packed("*.mtx"),
-    ),
-    "h5ad": Reader(H5adOptions, lambda at, options: H5adSource(at.files, options), ("*.h5ad",)),
+    "docword": Reader(DocwordOptions, _on_files(DocwordSource), _packed("docword*.txt"), ENGLISH),
+    "triples": Reader(TriplesOptions, _on_files(TriplesSource), _TABLES),
+    "ratings": Reader(RatingsOptions, _on_files(RatingsSource), _TABLES),
+    "baskets": Reader(BasketOptions, _on_files(BasketSource), (*_TABLES, *_packed("*.baskets"))),
+    "npz": Reader(NpzOptions, _on_files(NpzSource), ("*.npz",)),
+    "matrix-market": Reader(MatrixMarketOptions, _on_files(MatrixMarketSource), _packed("*.mtx")),
+    "h5ad": Reader(H5adOptions, _on_files(H5adSource), ("*.h5ad",)),
     "bag-of-words-parquet": Reader(
         BagOptions, lambda at, options: BagSource.open(at.root, options, at.files), (), ENGLISH
     ),

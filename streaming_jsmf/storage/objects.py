@@ -1,9 +1,9 @@
 """Stores behind URLs, where there are objects only: no directories, no rename, a write is there at once or not at all.
 
 What takes the place of a rename: everything is written under its final name, and the object that makes it count, a
-record or the ``zarr.json`` of the root, comes last in one write. Until then an object named ``MARK`` tells the rests of
-a write that was cut off from what somebody else put there. Listings are never taken from a cache: another process
-may have committed since.
+record or the ``zarr.json`` of the root, comes last in one write. Until then an object named ``MARK`` tells what a write
+that was cut off has left from what somebody else put there. Listings are never taken from a cache: another process may
+have committed since.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError, fi
 #: Its presence without a ``zarr.json`` beside it means: begun by us, never finished.
 MARK = ".unfinished"
 
-#: What makes a store: without it the other objects are rests.
+#: What makes a store: without it the other objects are leftovers.
 ROOT = "zarr.json"
 
 #: The option of every fsspec file system that makes it ask again each time.
@@ -178,14 +178,14 @@ def delete_tree(path: UPath) -> None:
 
 
 def delete_store(path: UPath) -> None:
-    """Delete a store: first it ceases to be one, then its rests go, so that nobody takes half of it for a whole."""
+    """Delete a store: first it ceases to be one, then the leftovers go, so that nobody takes half of it for a whole."""
     if has(path / ROOT):
         put(path / MARK, b"")
         delete(path / ROOT)
     delete_tree(path)
 
 
-def is_rest(path: UPath) -> bool:
+def is_leftover(path: UPath) -> bool:
     """Whether what lies at ``path`` was begun by us and never finished, or never wholly deleted."""
     return found(path / MARK) and not has(path / ROOT)
 
@@ -202,7 +202,7 @@ def written_in_place(target: UPath, *, overwrite: bool) -> Iterator[UPath]:
     InputError
         If the bucket is not there.
     """
-    if overwrite or is_rest(target):
+    if overwrite or is_leftover(target):
         delete_store(target)
     try:
         with reaching(target):

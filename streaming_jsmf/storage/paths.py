@@ -206,6 +206,12 @@ def fsync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
+def fsync_file(path: Path) -> None:
+    """Make what another library has written survive a crash of the machine."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
 def write_json(path: StorePath, value: Any) -> None:
     """Write ``value`` to ``path`` in one step, see ``write_bytes``."""
     write_bytes(path, json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False).encode())
@@ -239,10 +245,10 @@ def node_exists(path: StorePath) -> bool:
 
 
 def is_free(path: StorePath) -> bool:
-    """Whether a store can be made at ``path``: nothing is there, or rests of ours in an object store."""
+    """Whether a store can be made at ``path``: nothing is there, or leftovers of ours in an object store."""
     if isinstance(path, Path):
         return not path.exists()
-    return not object_store.found(path) or object_store.is_rest(path)
+    return not object_store.found(path) or object_store.is_leftover(path)
 
 
 def make_directory(path: StorePath) -> None:
@@ -288,7 +294,7 @@ def remove_tree(path: StorePath, *, ignore_errors: bool = False) -> None:
 
 
 def remove_store(path: StorePath) -> None:
-    """Delete a store; one in an object store first ceases to be one, then its rests go."""
+    """Delete a store; one in an object store first ceases to be one, then the leftovers go."""
     if isinstance(path, Path):
         shutil.rmtree(path)
     else:

@@ -24,6 +24,8 @@ from streaming_jsmf.workflow.scan import scan
 
 logger = logging.getLogger(__name__)
 
+DEFAULT_POLISH = PolishSettings()
+
 
 @dataclass(frozen=True)
 class Fitted:
@@ -52,7 +54,7 @@ def fit(
     *,
     scan_settings: ScanSettings | None = None,
     infer_settings: InferSettings | StodSettings | None = None,
-    polish_settings: PolishSettings | None = PolishSettings(),
+    polish_settings: PolishSettings | None = DEFAULT_POLISH,
     moments: str | Path | None = None,
     execution: Execution | None = None,
     threads: int | None = None,
@@ -113,12 +115,12 @@ def fit(
         ):
             logger.info("%s: complete, made by an earlier run with the same settings", path)
             continue
-        model = fit_moments(store, wanted[k], threads=threads, listener=listener)
+        fitted = fit_moments(store, wanted[k], threads=threads, listener=listener)
         if polish_settings is not None:
-            model = polish_model(
-                model, str(store.path), documents, path, polish_settings, execution, listener
+            fitted = polish_model(
+                fitted, str(store.path), documents, path, polish_settings, execution, listener
             )
-        write_model(path, model, overwrite=overwrite)
+        write_model(path, fitted, overwrite=overwrite)
         remove_tree(work_beside(path), ignore_errors=True)
     return Fitted(store.path, tuple(targets.values()))
 

@@ -28,7 +28,7 @@ class Fitted:
 
 
 def word_lists(
-    moments: Moments, word_topic: NDArray[np.float64], anchors: NDArray[np.int64] | None = None
+    moments: Moments, scores: NDArray[np.floating[Any]], anchors: NDArray[np.int64] | None = None
 ) -> dict[str, NDArray[Any]]:
     """The vocabulary, the words listed for each topic and their counts, by the names of a model's variables.
 
@@ -36,18 +36,18 @@ def word_lists(
     ----------
     moments
         Of the training corpus.
-    word_topic
-        (N, K), p(word | topic).
+    scores
+        (N, K), what the prominent words of a topic are the largest of: p(word | topic), or what is sure of it.
     anchors
-        (K,) words by whose rows of C the characteristic ones are told. None: the most probable word of each topic.
+        (K,) words by whose rows of C the characteristic ones are told. None: the most prominent word of each topic.
     """
     listed = min(LISTED_WORDS, len(moments.words))
-    prominent = prominent_words(word_topic, listed)
+    prominent = prominent_words(scores, listed)
     rows = moments.cooccurrence_rows(prominent[:, 0] if anchors is None else anchors)
     characteristic = characteristic_words(rows, listed)
     return {
         "word": np.array(moments.words, dtype=object),
-        "topic": np.arange(word_topic.shape[1], dtype=np.int64),
+        "topic": np.arange(scores.shape[1], dtype=np.int64),
         "rank": np.arange(listed, dtype=np.int64),
         "term_count": moments.term_count,
         "document_frequency": moments.document_frequency,

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from streaming_jsmf.config import InferSettings, StodSettings, fingerprint
 from streaming_jsmf.errors import InputError, TooFewFactorsError
 from streaming_jsmf.inference.anchors import DegenerateAnchorsError, RejectedAnchorError
@@ -30,6 +28,9 @@ from streaming_jsmf.workflow.certificates import rectification_certificates, spe
 from streaming_jsmf.workflow.fitted import Fitted, word_lists
 from streaming_jsmf.workflow.infer_stod import fit_tensor_topics
 from streaming_jsmf.workflow.rectify import rectify
+
+#: Changes with anything that makes other topics of the same moments and settings.
+STOD_ALGORITHM = 2
 
 
 class _Stopwatch:
@@ -93,7 +94,7 @@ def fit_moments(
     # Many BLAS threads change the bits of every product; our own threads take fixed blocks instead.
     with single_blas_thread():
         if isinstance(settings, StodSettings):
-            fitted = fit_tensor_topics(moments, settings, watch.lap, listener)
+            fitted = fit_tensor_topics(moments, settings, workers, watch.lap, listener)
         else:
             fitted = _fit_anchor_word_topics(moments, settings, workers, watch.lap, listener)
     return Model(fitted.arrays, settings.fields(), fitted.metrics, _provenance(moments, settings, watch))
@@ -117,8 +118,9 @@ def _provenance(
 
 def model_fingerprint(moments: Moments, settings: InferSettings | StodSettings) -> str:
     """sha256 over the moments' values and the settings: equal fingerprints mean equal models."""
-    digests = moments.digests(third_moment=isinstance(settings, StodSettings))
-    return fingerprint({"moments": digests, "settings": settings.fields()})
+    stod = isinstance(settings, StodSettings)
+    fields = {"moments": moments.digests(third_moment=stod), "settings": settings.fields()}
+    return fingerprint({**fields, "algorithm": STOD_ALGORITHM} if stod else fields)
 
 
 def _fit_anchor_word_topics(
@@ -148,6 +150,7 @@ def _anchor_word_topics(
         settings.anchor_floor(moments.n_documents),
         settings.shrinkage(moments.n_documents),
         _word_ids(moments, settings.anchor_words),
+        settings.anchor_row_sum,
     )
     try:
         return low_rank_anchor_words(
@@ -183,7 +186,6 @@ def _word_ids(moments: Moments, groups: tuple[tuple[str, ...], ...]) -> tuple[tu
 def _arrays(
     moments: Moments, pairs: Eigenpairs, rectification: Rectification, topics: AnchorWordTopics
 ) -> dict[str, Any]:
-    mass = np.where(topics.rectified_row_sum > 0, topics.rectified_row_sum, 0.0) @ topics.topic_given_word
     lists = word_lists(moments, topics.word_topic, topics.anchors.words)
     return {
         **lists,
@@ -193,7 +195,7 @@ def _arrays(
         "word_topic": topics.word_topic,
         "topic_given_word": topics.topic_given_word,
         "topic_topic": topics.topic_topic,
-        "topic_probability": mass / mass.sum(),
+        "topic_probability": topics.topic_probability,
         "eigenvalues": pairs.values[: topics.anchors.words.size],
         "rectified": rectification.rectified,
         "row_sum": moments.row_sum,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.config import PolishSettings, fingerprint
 from streaming_jsmf.corpus import Corpus, open_corpus
-from streaming_jsmf.documents.polish import PolishedTopics, PolishRequest, Progress, polish_topics
+from streaming_jsmf.documents.polish import PolishedTopics, PolishRequest, Watch, polish_topics
 from streaming_jsmf.documents.topics import GivenTopics
 from streaming_jsmf.evaluation.perplexity import Completer
 from streaming_jsmf.inference.words import label_words, prominent_words
@@ -97,21 +98,22 @@ def polish_model(
     execution: Execution | None = None,
     listener: Listener = silent,
 ) -> Model:
-    """``polish`` for a model in memory called ``name``; nothing is written but the work beside ``target``, which stays."""
+    """``polish`` for a model in memory called ``name``; nothing is written but the work beside ``target``."""
     settings = settings or PolishSettings()
     began, given = time.perf_counter(), given_topics(start)
     known = start.provenance.get("scan_settings") or {}
     request = PolishRequest(given, corpus, settings, known.get("partition_nonzeros"))
-    watch = _Watch(given)
     with sole_writer(target), single_blas_thread():
-        found = polish_topics(request, work_beside(target), execution, listener, watch)
+        found = polish_topics(request, work_beside(target), execution, listener, _perplexity(given))
     stage = {"seconds": round(time.perf_counter() - began, 3), "peak_memory": peak_memory()}
     metrics = {
         "start": name,
         "steps": [asdict(step) for step in request.steps],
         "n_documents": found.n_documents,
         "log_likelihood": list(found.log_likelihood),
-        "perplexity": watch.told,
+        "perplexity": [
+            dict(zip(WATCHED, row, strict=False)) for row in found.watched.tolist() if len(row) > 1
+        ],
     }
     return Model(
         _arrays(start, given, found),
@@ -133,28 +135,21 @@ def polished_fingerprint(start: str, corpus: Corpus, settings: PolishSettings) -
     return fingerprint({"start": start, "corpus": corpus.fingerprint, "polish": settings.fields()})
 
 
-class _Watch:
-    """Gathers the perplexity of the documents held out, at each look."""
+#: What is told of the documents held out, at each look.
+WATCHED = ("step", "perplexity", "unigram_perplexity", "documents")
 
-    def __init__(self, given: GivenTopics) -> None:
-        self.told: list[dict[str, float]] = []
-        self._given = given
 
-    def __call__(self, progress: Progress, held_out: csr_array[Any]) -> None:
-        given, whole = self._given, np.rint(held_out.data)
-        if not held_out.nnz or not np.array_equal(whole, held_out.data):
-            # Fractions have no tokens to predict.
-            return
-        done = Completer.of(progress.word_topic, given.prior, given.term_count).complete(held_out)
-        if done.tokens:
-            self.told.append(
-                {
-                    "step": progress.steps,
-                    "perplexity": done.perplexity,
-                    "unigram_perplexity": done.unigram_perplexity,
-                    "documents": done.documents,
-                }
-            )
+def _perplexity(given: GivenTopics) -> Watch:
+    """Completes the documents held out by the topics of the moment; nothing is told where there are none."""
+
+    def watch(word_topic: NDArray[np.float64], held_out: csr_array[Any]) -> Sequence[float]:
+        # Fractions have no tokens to predict.
+        if not held_out.nnz or not np.array_equal(np.rint(held_out.data), held_out.data):
+            return ()
+        done = Completer.of(word_topic, given.prior, given.term_count).complete(held_out)
+        return (done.perplexity, done.unigram_perplexity, done.documents) if done.tokens else ()
+
+    return watch
 
 
 def _arrays(start: Model, given: GivenTopics, found: PolishedTopics) -> dict[str, NDArray[Any]]:

@@ -49,12 +49,12 @@ def _first_shares(ids: NDArray[Any], topics: Single, weights: Single, shares: Si
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz"})
 def _next_shares(
-    ids: NDArray[Any], counts: NDArray[Any], topics: Single, weights: Single, shares: Single, scales: Single
+    ids: NDArray[Any], counts: Single, topics: Single, weights: Single, shares: Single, scales: Single
 ) -> None:
     """Shares of the words' tokens from those of the round before, and one over their sums."""
     for j in range(ids.size):
         row, share, total = topics[ids[j]], shares[j], _ZERO
-        own = scales[j] * min(np.float32(counts[j]), _ONE)
+        own = scales[j] * min(counts[j], _ONE)
         for k in range(weights.size):
             others = weights[k] - own * share[k]
             value = row[k] * (others if others > FLOOR else FLOOR)
@@ -75,30 +75,28 @@ def _weigh_topics(
         weights[k] = prior[k]
     fours = counts.size // 4 * 4
     for j in range(0, fours, 4):
-        a, b = np.float32(counts[j]) * scales[j], np.float32(counts[j + 1]) * scales[j + 1]
-        c, d = np.float32(counts[j + 2]) * scales[j + 2], np.float32(counts[j + 3]) * scales[j + 3]
+        a, b = counts[j] * scales[j], counts[j + 1] * scales[j + 1]
+        c, d = counts[j + 2] * scales[j + 2], counts[j + 3] * scales[j + 3]
         p, q, r, s = shares[j], shares[j + 1], shares[j + 2], shares[j + 3]
         for k in range(prior.size):
             weights[k] += (a * p[k] + b * q[k]) + (c * r[k] + d * s[k])
     for j in range(fours, counts.size):
-        a, p = np.float32(counts[j]) * scales[j], shares[j]
+        a, p = counts[j] * scales[j], shares[j]
         for k in range(prior.size):
             weights[k] += a * p[k]
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz"})
-def _add_tokens(
-    ids: NDArray[Any], counts: NDArray[Any], shares: Single, scales: Single, tokens: Single
-) -> None:
+def _add_tokens(ids: NDArray[Any], counts: Single, shares: Single, scales: Single, tokens: Single) -> None:
     """Add the document's expected tokens to the rows of its words."""
     for j in range(ids.size):
-        sums, share, part = tokens[ids[j]], shares[j], np.float32(counts[j]) * scales[j]
+        sums, share, part = tokens[ids[j]], shares[j], counts[j] * scales[j]
         for k in range(sums.size):
             sums[k] += part * share[k]
 
 
 @njit(cache=True, nogil=True)
-def _log_likelihood(counts: NDArray[Any], scales: Single, mass: float) -> float:
+def _log_likelihood(counts: Single, scales: Single, mass: float) -> float:
     """sum_w c_w log(1 / (scale_w (mass - own_w))) over words that a topic has."""
     total = 0.0
     for j in range(counts.size):
@@ -110,9 +108,9 @@ def _log_likelihood(counts: NDArray[Any], scales: Single, mass: float) -> float:
 
 @njit(cache=True, nogil=True)
 def add_documents(
-    indptr: NDArray[Any],
+    indptr: NDArray[np.int64],
     words: NDArray[Any],
-    counts: NDArray[Any],
+    counts: Single,
     topics: Single,
     prior: Single,
     rounds: int,
@@ -121,9 +119,9 @@ def add_documents(
 ) -> float:
     """Add the expected tokens of documents to their words and topics; the log-likelihood of the documents.
 
-    Bits depend on the arguments and the machine's vectors alone. Each token is predicted from the others of its
-    document, as the last round sees them: sum_w c_w log(sum_k B_wk (n_k + alpha_k - g_wk) / (n + sum(alpha) - 1)). Words
-    that no topic has say nothing.
+    Bits depend on the arguments and the machine's vectors alone. For the log-likelihood each token is predicted from
+    the others of its document, as the last round sees them:
+    sum_w c_w log(sum_k B_wk (n_k + alpha_k - g_wk) / (n + sum(alpha) - 1)). Words that no topic has say nothing.
 
     Parameters
     ----------
@@ -146,7 +144,7 @@ def add_documents(
     for document in range(indptr.size - 1):
         here = slice(indptr[document], indptr[document + 1])
         ids, numbers = words[here], counts[here]
-        length = np.float32(numbers.sum())
+        length = numbers.sum()
         for k in range(prior.size):
             current[k] = max(prior[k] * (_ONE + length / prior_sum), FLOOR)
         _first_shares(ids, topics, current, shares, scales)

@@ -1,8 +1,8 @@
 """A step of polish: what documents give to the sums that make the next topics. A pure function of both.
 
-The step is CVB0 within each document and nothing kept between steps: no shares of documents, no random numbers. The sums
-of a corpus are those of its parts, added, so it can be read in any parts on any machine; what hangs on their order is
-the last digits of float64.
+The step is CVB0 within each document, and nothing is kept from step to step: no shares of documents, no random numbers.
+The sums of a corpus are those of its parts, added, so it can be read in any parts on any machine; only the last digits
+hang on their order.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -115,10 +116,10 @@ def step_sums(
     """
     _check(counts, word_topic, prior, rounds)
     topics, alpha = padded(word_topic), padded(prior[None])[0]
-    ids, values = counts.indices, counts.data
+    ids, values = _locked(counts.indices), _locked(counts.data.astype(np.float32, copy=False))
 
-    def one_block(bounds: NDArray[Any]) -> _Block:
-        return _block(bounds, ids, values, topics, alpha, rounds, with_pairs)
+    def one_block(bounds: NDArray[np.int64]) -> _Block:
+        return _block(_locked(bounds), ids, values, topics, alpha, rounds, with_pairs)
 
     n_words, n_topics = word_topic.shape
     tokens, shares, pairs = np.zeros((n_words, n_topics)), np.zeros(n_topics), np.zeros((n_topics, n_topics))
@@ -129,7 +130,7 @@ def step_sums(
         pairs += block.pairs[:n_topics, :n_topics]
         likelihood += block.log_likelihood
     n_documents = int(np.count_nonzero(np.diff(counts.indptr)))
-    return StepSums(tokens, likelihood, float(values.sum(dtype=np.float64)), n_documents, shares, pairs)
+    return StepSums(tokens, likelihood, float(counts.data.sum(dtype=np.float64)), n_documents, shares, pairs)
 
 
 def next_topics(tokens: Floats) -> Floats:
@@ -159,8 +160,8 @@ def first_topics(word_topic: Floats, word_probability: Floats) -> Floats:
 def topic_correlations(sums: StepSums) -> Floats:
     """A, K x K, sums to 1: the mean over documents of the products of two topic shares.
 
-    The probability that two tokens drawn from a document's own mixture are of topics k and l, each document with the same
-    say.
+    The probability that two tokens drawn from a document's own mixture are of topics k and l, where each document has
+    the same say.
     """
     return sums.pairs / max(sums.n_documents, 1)
 
@@ -179,7 +180,14 @@ def _zeros(n_rows: int, n_topics: int) -> Single:
     return memory[start : start + n_rows * width].reshape(n_rows, width)
 
 
-def blocks(indptr: NDArray[Any], n_words: int) -> list[NDArray[Any]]:
+def _locked(values: NDArray[Any]) -> NDArray[Any]:
+    """A view that cannot be written, like what is read from a file: to the compiler one type, to be compiled once."""
+    view = values.view()
+    view.flags.writeable = False
+    return view
+
+
+def blocks(indptr: NDArray[Any], n_words: int) -> list[NDArray[np.int64]]:
     """Row pointers of consecutive blocks of documents, of about equal nonzeros.
 
     As many as a power of two, so that as many threads are all busy, up to ``MOST_BLOCKS``.
@@ -187,13 +195,14 @@ def blocks(indptr: NDArray[Any], n_words: int) -> list[NDArray[Any]]:
     >>> [len(block) - 1 for block in blocks(np.arange(0, 6401, 10), 100)]
     [160, 160, 160, 160]
     """
+    indptr = indptr.astype(np.int64, copy=False)
     nonzeros = int(indptr[-1] - indptr[0])
     count = 1
     while 2 * count <= min(MOST_BLOCKS, nonzeros // (NONZEROS_PER_WORD * n_words)):
         count *= 2
     cuts = np.searchsorted(indptr, indptr[0] + nonzeros * np.arange(1, count) // count)
     ends = [0, *np.unique(cuts).tolist(), indptr.size - 1]
-    return [indptr[start : stop + 1] for start, stop in zip(ends[:-1], ends[1:], strict=True) if start < stop]
+    return [indptr[start : stop + 1] for start, stop in pairwise(ends) if start < stop]
 
 
 @dataclass(frozen=True)
@@ -207,9 +216,9 @@ class _Block:
 
 
 def _block(
-    bounds: NDArray[Any],
+    bounds: NDArray[np.int64],
     ids: NDArray[Any],
-    values: NDArray[Any],
+    values: Single,
     topics: Single,
     prior: Single,
     rounds: int,
@@ -238,7 +247,7 @@ def _add_shares(weights: Single, shares: Floats, pairs: Floats) -> None:
 
 
 def _in_order(
-    work: Callable[[NDArray[Any]], _Block], parts: list[NDArray[Any]], threads: int
+    work: Callable[[NDArray[np.int64]], _Block], parts: list[NDArray[np.int64]], threads: int
 ) -> Iterator[_Block]:
     """Results of ``work`` in the order of the parts; no more than a thread's and one are waiting."""
     with ThreadPoolExecutor(max(1, min(threads, len(parts)))) as pool:

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from streaming_jsmf.config import AUTO, StodSettings
+from streaming_jsmf.config import StodSettings
+from streaming_jsmf.inference.prior import HIGHEST_SUM, LOWEST_SUM, dirichlet_prior
 from streaming_jsmf.inference.stod.power import Components, decompose, refine
 from streaming_jsmf.inference.stod.recovery import Recovered, recover, shares_of
 from streaming_jsmf.inference.stod.whitening import (
@@ -25,9 +26,9 @@ from streaming_jsmf.inference.stod.whitening import (
 )
 from streaming_jsmf.linalg.document_tensor import BasisMoments
 
-#: alpha0 is looked for between these, to this factor; with so many restarts and such vectors, of which the shares are
-#: right to 1e-8. The topics come from all restarts.
-LOWEST_ALPHA0, HIGHEST_ALPHA0, ALPHA0_TOLERANCE = 0.01, 50.0, 1e-3
+#: alpha0 is looked for to this factor; with so many restarts and such vectors, of which the shares are right to 1e-8.
+#: The topics come from all restarts.
+ALPHA0_TOLERANCE = 1e-3
 SEARCH_RESTARTS, SEARCH_POLISH = 10, 1e-4
 
 #: How far the search goes at once, in the logarithm, until it has alpha0 between two points.
@@ -53,11 +54,9 @@ class TensorTopics:
     Attributes
     ----------
     recovered
-        The topics, by falling share; their number is K or less.
+        The topics, by falling probability; their number is K or less.
     alpha0
         Sum of the prior that was used.
-    alpha0_at_end
-        Whether ``auto`` ended at a limit of its range, which is a warning.
     whitening, residuals
         Eigenpairs of M2, and how far the basis is from holding each, relative to its eigenvalue.
     components
@@ -66,22 +65,22 @@ class TensorTopics:
 
     recovered: Recovered
     alpha0: float
-    alpha0_at_end: bool
     whitening: Whitening
     residuals: NDArray[np.float64]
     components: Components
 
     @property
     def alpha(self) -> NDArray[np.float64]:
-        """(k,) alpha0 / lambda*^2."""
-        return self.alpha0 * self.recovered.shares
+        """(k,) the prior: the topics' probabilities times alpha0."""
+        return dirichlet_prior(self.recovered.probability, self.alpha0)
 
 
 def tensor_topics(
     moments: BasisMoments,
     basis: NDArray[np.float64],
+    word_probability: NDArray[np.float64],
     settings: StodSettings,
-    told: Told | None = None,
+    alpha0: float,
 ) -> TensorTopics:
     """Whiten, decompose, recover (Algorithm 2 after its scans).
 
@@ -91,8 +90,12 @@ def tensor_topics(
         In the basis.
     basis
         Q, N x m, m at least K.
-    told
-        Called after each step of the search for alpha0, with its number, alpha0, and the sum of the shares.
+    word_probability
+        (N,) share of each word in the tokens of the corpus.
+    settings
+        Their ``alpha0`` plays no part here.
+    alpha0
+        Sum of the prior.
 
     Raises
     ------
@@ -100,20 +103,16 @@ def tensor_topics(
         If M2 has no eigenvalue above the floor, or no component is a topic.
     """
     core = core_moments(moments, basis)
-    alpha0, at_end = settings.alpha0, False
-    if alpha0 == AUTO:
-        alpha0, at_end = find_alpha0(core, settings, told)
-    assert not isinstance(alpha0, str)
     whitening = whiten(core, alpha0, settings.n_topics)
     if not whitening.values.size:
         raise NoTopicsError(f"the second moment has no positive eigenvalue at alpha0 = {alpha0:g}")
     components = _components(core, whitening, alpha0, settings)
     product = whitened_product(moments, core, whitening, alpha0)
     residuals = ritz_residuals(product, basis, whitening)
-    recovered = recover(product, components, moments.word_mean, settings.threshold)
+    recovered = recover(product, components, moments.word_mean, word_probability, settings.threshold)
     if not recovered.eigenvalues.size:
         raise NoTopicsError(f"no component is a topic at alpha0 = {alpha0:g}")
-    return TensorTopics(recovered, alpha0, at_end, whitening, residuals, components)
+    return TensorTopics(recovered, alpha0, whitening, residuals, components)
 
 
 def _components(core: CoreMoments, whitening: Whitening, alpha0: float, settings: StodSettings) -> Components:
@@ -122,12 +121,18 @@ def _components(core: CoreMoments, whitening: Whitening, alpha0: float, settings
     return refine(tensor, found, REFINE_SWEEPS) if settings.refine == "als" else found
 
 
-def find_alpha0(core: CoreMoments, settings: StodSettings, told: Told | None = None) -> tuple[float, bool]:
+def find_alpha0(core: CoreMoments, settings: StodSettings, told: Told | None = None) -> float:
     """The alpha0 at which the shares of all components sum to 1; the sum falls as alpha0 grows.
 
-    Right only where K is. Its logarithm is bracketed outwards from 1 and then found by Brent's method: far from the
-    right one components do not settle, and their sum says nothing. The second value says that alpha0 lies beyond an
-    end of the range, which is then returned.
+    Exact where K is the number of topics that the corpus was made of, and wrong elsewhere: components of noise enter
+    the sum, which sends alpha0 far too high. Its logarithm is bracketed outwards from 1 and then found by Brent's
+    method: far from the right one components do not settle, and their sum says nothing. ``LOWEST_SUM`` or
+    ``HIGHEST_SUM`` where it lies beyond them.
+
+    Parameters
+    ----------
+    told
+        Called after each step of the search, with its number, alpha0, and the sum of the shares.
     """
 
     @cache
@@ -138,16 +143,16 @@ def find_alpha0(core: CoreMoments, settings: StodSettings, told: Told | None = N
         return total - 1.0
 
     up = excess(0.0) > 0
-    end = math.log(HIGHEST_ALPHA0 if up else LOWEST_ALPHA0)
+    end = math.log(HIGHEST_SUM if up else LOWEST_SUM)
     near = far = 0.0
     while (excess(far) > 0) == up:
         if far == end:
-            return (HIGHEST_ALPHA0 if up else LOWEST_ALPHA0), True
+            return HIGHEST_SUM if up else LOWEST_SUM
         near, far = far, min(far + ALPHA0_STEP, end) if up else max(far - ALPHA0_STEP, end)
     found: float = brentq(
         excess, near, far, xtol=math.log1p(ALPHA0_TOLERANCE), maxiter=MOST_EVALUATIONS, disp=False
     )
-    return math.exp(found), False
+    return math.exp(found)
 
 
 def _share_sum(core: CoreMoments, alpha0: float, settings: StodSettings) -> float:

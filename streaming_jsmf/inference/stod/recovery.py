@@ -1,4 +1,4 @@
-"""From components of the whitened tensor to topics and their Dirichlet prior."""
+"""From components of the whitened tensor to topics, their shares of the corpus, and the words that stand for them."""
 
 from __future__ import annotations
 
@@ -9,32 +9,55 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.inference.stod.power import Components
 
+Floats = NDArray[np.float64]
+
 #: Topics whose word distributions have a cosine above this are the same topic twice.
 DUPLICATE_COSINE = 0.9
 
 #: Rounding that a component of the whole corpus, whose eigenvalue is 1, may fall short of it.
 SHARE_ROUNDING = 1e-9
 
+#: Multiples of the noise of topics among which the best to take off is found; the largest is far above any.
+NOISE_STEP, NOISE_STEPS = 0.1, 30
+
+#: Steps to the weights with which topics mix to the corpus. The likelihood hardly rises after ten; in the limit some
+#: topics of real corpora would end with no weight at all, for no gain in perplexity.
+MIXING_STEPS = 50
+
 
 @dataclass(frozen=True)
 class Recovered:
-    """Topics by falling share.
+    """Topics by falling probability.
 
     Attributes
     ----------
     word_topic
-        phi, N x k; columns sum to 1.
+        phi, N x k; columns sum to 1. With ``probability`` they mix to the word probabilities of the corpus exactly,
+        so that every word of the corpus has a topic.
+    probability
+        (k,) share of each topic in the corpus; sums to 1.
     eigenvalues
-        lambda* of each topic's component, (k,): its share of the corpus is 1 / lambda*^2.
+        lambda* of each topic's component, (k,).
     shares
-        (k,) these shares as they come; they sum to about 1.
+        1 / lambda*^2, (k,): the paper's shares of the topics. They sum to 1 where K and alpha0 are those of the
+        corpus; components of noise have large ones.
+    listing
+        N x k, float32, to list words by; see ``listing_scores``.
+    noise_taken_off
+        Multiple of its noise that was taken off each entry of ``word_topic``; see ``best_multiple``.
+    mass_without_topic
+        Share of the corpus' tokens that are of words which no component had.
     discarded
-        Components that are no topic: of a share above 1, or with nothing above the noise.
+        Components that are no topic: of a share above 1, or without a positive entry.
     """
 
-    word_topic: NDArray[np.float64]
-    eigenvalues: NDArray[np.float64]
-    shares: NDArray[np.float64]
+    word_topic: Floats
+    probability: Floats
+    eigenvalues: Floats
+    shares: Floats
+    listing: NDArray[np.float32]
+    noise_taken_off: float
+    mass_without_topic: float
     discarded: int
 
     @property
@@ -45,7 +68,7 @@ class Recovered:
         return np.where(close.any(axis=1), close.argmax(axis=1), -1).astype(np.int64)
 
 
-def shares_of(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def shares_of(values: Floats) -> Floats:
     """1 / lambda*^2; infinite for a component of no strength."""
     squares = values * values
     shares = np.full(values.size, np.inf)
@@ -54,9 +77,13 @@ def shares_of(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def recover(
-    product: NDArray[np.float64], components: Components, word_mean: NDArray[np.float64], threshold: float
+    product: Floats,
+    components: Components,
+    word_mean: Floats,
+    word_probability: Floats,
+    threshold: float,
 ) -> Recovered:
-    """phi_t = lambda*_t M2 W v_t (line 1.13, mended), cleaned of noise and normalised.
+    """phi_t = lambda*_t M2 W v_t (line 1.13, mended), less its noise, not negative, and made to mix to the corpus.
 
     Parameters
     ----------
@@ -65,37 +92,138 @@ def recover(
     components
         Of M3(W, W, W).
     word_mean
-        M1, (N,): the noise of a word grows with the square root of its frequency.
+        M1, (N,): the noise of a word grows with the square root of it.
+    word_probability
+        (N,) share of each word in the tokens. It stands for M1 where that is 0: words of documents that are too short
+        for the moments.
     threshold
-        Times the noise that is taken off; see ``soft_threshold``.
+        Times the noise that a word must be above to lead the list of a topic.
     """
     values = components.values
-    # The strongest components come first out of the power method, and are the rarest topics.
-    order = np.argsort(values, kind="stable")
-    if values.size > 1:
-        order = order[values[order] >= 1.0 - SHARE_ROUNDING]
-    topics = soft_threshold(product @ (components.vectors[:, order] * values[order]), word_mean, threshold)
+    # Where there is one component only, its eigenvalue is 1 up to noise.
+    kept = np.flatnonzero(values >= 1.0 - SHARE_ROUNDING) if values.size > 1 else np.arange(values.size)
+    topics = product @ (components.vectors[:, kept] * values[kept])
+    topics[word_mean <= 0.0] = 0.0
+    deviation, noise = np.sqrt(np.maximum(word_mean, 0.0)), noise_of(topics, word_mean)
+    listing = listing_scores(topics, deviation, threshold * noise)
+    multiple = best_multiple(topics, deviation, noise)
+    for column, s in zip(topics.T, noise, strict=True):
+        np.maximum(column - multiple * s * deviation, 0.0, out=column)
     sums = topics.sum(axis=0)
-    there = sums > 0
-    order = order[there]
+    there = np.flatnonzero(sums > 0)
+    kept, topics = kept[there], topics[:, there] / sums[there]
+    without = ~topics.any(axis=1)
+    probability = mix(topics, np.where(word_mean > 0, word_mean, word_probability), shares_of(values[kept]))
+    order = np.argsort(-probability, kind="stable")
+    kept = kept[order]
     return Recovered(
-        topics[:, there] / sums[there], values[order], shares_of(values[order]), values.size - order.size
+        topics[:, order],
+        probability[order],
+        values[kept],
+        shares_of(values[kept]),
+        listing[:, there[order]],
+        multiple,
+        float(word_probability[without].sum()),
+        values.size - kept.size,
     )
 
 
-def soft_threshold(
-    topics: NDArray[np.float64], word_mean: NDArray[np.float64], times: float
-) -> NDArray[np.float64]:
-    """Take ``times`` s sqrt(M1) off each entry, and no more than there is; s is the noise of the topic.
+def noise_of(topics: Floats, word_mean: Floats) -> Floats:
+    """s of each topic as it comes out of the tensor, (k,): the noise of a word is s sqrt(M1).
 
-    Negative entries are noise alone, so s is the root mean square of (negative entry / sqrt(M1)), for each topic.
-    Words of no weight get nothing. Takes the place of ``topics`` (N x k).
+    Negative entries are noise alone: s is the root mean square of (negative entry / sqrt(M1)), 0 where there is none.
     """
-    noise = np.sqrt(np.maximum(word_mean, 0.0))
-    topics[noise == 0.0] = 0.0
-    scale = np.where(noise > 0, noise, 1.0)
-    for column in topics.T:
+    scale = np.sqrt(np.where(word_mean > 0, word_mean, 1.0))
+    found = np.zeros(topics.shape[1])
+    for topic, column in enumerate(topics.T):
         below = column < 0
-        s = np.sqrt(np.mean((column[below] / scale[below]) ** 2)) if below.any() else 0.0
-        column -= times * s * noise
-    return np.maximum(topics, 0.0, out=topics)
+        if below.any():
+            found[topic] = np.sqrt(np.mean((column[below] / scale[below]) ** 2))
+    return found
+
+
+def best_multiple(topics: Floats, deviation: Floats, noise: Floats) -> float:
+    """The multiple of the noise to take off the entries of all topics, by Stein's unbiased estimate of the error.
+
+    With z an entry over its noise, max(z - c, 0) has the squared error z^2 - 1 where z is not above c, and 1 + c^2
+    where it is (SureShrink, Donoho and Johnstone 1995, of one sign). Summed over words and topics, words by M1: the
+    squared error of the topics, each in units of its noise. Large where topics have few words among many, nearly 0
+    where they have many, as in text.
+
+    Parameters
+    ----------
+    topics
+        N x k, as they come out of the tensor.
+    deviation
+        sqrt(M1), (N,).
+    noise
+        (k,), see ``noise_of``.
+    """
+    there, bins = deviation > 0, NOISE_STEPS + 2
+    weight = deviation[there] ** 2
+    kept, dropped = np.zeros(bins), np.zeros(bins)
+    for column, s in zip(topics.T, noise, strict=True):
+        if s == 0.0:
+            continue
+        z = column[there] / (s * deviation[there])
+        # Bin i holds what the i-th multiple drops and the one before keeps.
+        place = np.ceil(np.clip(z / NOISE_STEP, 0.0, bins - 1)).astype(np.int64)
+        kept += np.bincount(place, weight, minlength=bins)
+        dropped += np.bincount(place, weight * (z * z - 1.0), minlength=bins)
+    multiples = NOISE_STEP * np.arange(NOISE_STEPS + 1)
+    error = np.cumsum(dropped)[:-1] + (kept.sum() - np.cumsum(kept)[:-1]) * (1.0 + multiples**2)
+    return float(multiples[error.argmin()])
+
+
+def listing_scores(topics: Floats, deviation: Floats, noise: Floats) -> NDArray[np.float32]:
+    """Scores of words in topics as they come out of the tensor, N x k: by what is above the noise.
+
+    The noise of a frequent word is larger, so that lists by these scores have fewer of them. Words that are not above
+    it follow, below 0, by their probability.
+
+    Parameters
+    ----------
+    topics, deviation
+        As in ``best_multiple``.
+    noise
+        (k,); that of a word is this times its ``deviation``.
+    """
+    scores = np.empty(topics.shape, dtype=np.float32)
+    for topic, column in enumerate(topics.T):
+        above, positive = column - noise[topic] * deviation, np.maximum(column, 0.0)
+        scores[:, topic] = np.where(above > 0, above, positive / (positive.sum() or 1.0) - 1.0)
+    return scores
+
+
+def mix(topics: Floats, word_probability: Floats, start: Floats) -> Floats:
+    """Weights of topics, (k,), sum 1; the topics (N x k, changed in place) then mix to the words of the corpus exactly.
+
+    Steps of expectation-maximisation from the weights ``start`` on: under p(t | w) = p_t phi_wt / sum of these over t,
+    the weight of a topic is the mean of p(t | w) over the words of the corpus. The last step takes the topics along,
+    phi_wt ~ p(w) p(t | w). A word that no topic has is shared out as the topics are, p(t | w) = p_t.
+    """
+    if not topics.shape[1]:
+        return np.zeros(0)
+    wanted = word_probability / word_probability.sum()
+    ratio, weights = np.zeros_like(wanted), start / start.sum()
+    for _ in range(MIXING_STEPS):
+        weights = _next_weights(topics, wanted, weights, ratio)
+    mixture = topics @ weights
+    np.divide(wanted, mixture, out=ratio, where=mixture > 0)
+    topics *= ratio[:, None]
+    orphans = mixture <= 0
+    topics[orphans] = wanted[orphans, None]
+    sums = topics.sum(axis=0)
+    topics /= sums
+    return _over_sum(weights * sums)
+
+
+def _next_weights(topics: Floats, wanted: Floats, weights: Floats, ratio: Floats) -> Floats:
+    """One step; words that no topic has say nothing. ``ratio`` is room for N numbers, 0 where it stays 0."""
+    mixture = topics @ weights
+    np.divide(wanted, mixture, out=ratio, where=mixture > 0)
+    return _over_sum(weights * (topics.T @ ratio))
+
+
+def _over_sum(weights: Floats) -> Floats:
+    return np.asarray(weights / weights.sum())

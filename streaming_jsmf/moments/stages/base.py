@@ -195,10 +195,3 @@ class BasisReduction:
         with span("commit"):
             basis = read_array(self.store, "basis", self.basis, remedy=repair_remedy(self.store))
             return basis.astype(np.float32)
-
-
-def add_scalars(folded: Partial | None, partial: Partial) -> dict[str, float]:
-    """The scalars of ``partial`` added to those of ``folded``."""
-    if folded is None:
-        return dict(partial.scalars)
-    return {name: folded.scalars[name] + value for name, value in partial.scalars.items()}

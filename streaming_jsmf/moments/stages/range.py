@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.jobs.ledger import Partial
+from streaming_jsmf.jobs.ledger import Partial, add_scalars
 from streaming_jsmf.linalg.factor import apply_gram, merge_factors, partition_factor
 from streaming_jsmf.linalg.probes import gaussian_probes, uniform_probes
 from streaming_jsmf.moments.partition import load_partition
-from streaming_jsmf.moments.stages.base import Scan, Stage, Store, Variable, add_scalars
+from streaming_jsmf.moments.stages.base import Scan, Stage, Store, Variable
 from streaming_jsmf.timing import span
 
 #: Additive arrays and scalars of a partition.

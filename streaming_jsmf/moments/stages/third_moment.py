@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.jobs.ledger import Partial
+from streaming_jsmf.jobs.ledger import Partial, add_scalars
 from streaming_jsmf.linalg.document_tensor import (
     DOCUMENT_BLOCK,
     SHORTEST_DOCUMENT,
@@ -31,7 +31,6 @@ from streaming_jsmf.moments.stages.base import (
     Store,
     SumStage,
     Variable,
-    add_scalars,
 )
 from streaming_jsmf.timing import span
 

@@ -14,11 +14,10 @@ from scipy.sparse import csr_array
 from streaming_jsmf.blocks.csr import iter_blocks
 from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.config import DocumentWeights
-from streaming_jsmf.jobs.ledger import Partial
+from streaming_jsmf.jobs.ledger import Partial, added
 from streaming_jsmf.linalg.factor import apply_gram
 from streaming_jsmf.linalg.probes import gaussian_probes
 from streaming_jsmf.linalg.weights import document_weights
-from streaming_jsmf.moments.stages.base import add_scalars
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array
 from streaming_jsmf.storage.paths import StorePath
 
@@ -205,7 +204,4 @@ class CountReduction:
 
     def fold(self, folded: Partial | None, partial: Partial) -> Partial:
         """Add: whole numbers exactly, the others in float64."""
-        if folded is None:
-            return partial
-        arrays = {name: folded.arrays[name] + values for name, values in partial.arrays.items()}
-        return Partial(arrays, add_scalars(folded, partial))
+        return added(folded, partial)

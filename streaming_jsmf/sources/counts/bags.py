@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,9 +26,10 @@ from streaming_jsmf.corpus.records import (
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.sources.base import BadRecords, SourceBatch, Unit
-from streaming_jsmf.sources.files import UnreadableError, open_parquet_source
-from streaming_jsmf.sources.text.parquet import parquet_first_row, parquet_place
-from streaming_jsmf.storage.paths import exists, file_size, join, normalise
+from streaming_jsmf.sources.parquet import parquet_first_row, parquet_place
+from streaming_jsmf.sources.records import as_json
+from streaming_jsmf.sources.streams import UnreadableError, open_parquet_source, size_of
+from streaming_jsmf.storage.paths import exists, join, normalise
 from streaming_jsmf.validation import Strict
 
 #: (document, word) pairs of a unit: enough that a task is worth it, few enough that many can share the work.
@@ -136,6 +136,8 @@ class BagSource:
             corpus = open_corpus(root)
             shards = tuple(corpus.shard_path(shard) for shard in corpus.shards)
             return cls(shards, corpus.vocabulary_path, _columns(shards, options.id), corpus.fingerprint)
+        if not exists(root):
+            raise InputError(f"there is nothing at {root}; check the path")
         words = join(root, options.vocabulary) if options.vocabulary else find_vocabulary(root)
         files = tuple(join(root, name) for name in find_shards(root, words))
         files = tuple(path for path in files if not only or path in only)
@@ -181,7 +183,7 @@ def _units(path: str) -> list[Unit]:
             metadata = file.metadata
             leaf = leaf_columns(metadata).get("ids", 0)
             pairs = [metadata.row_group(g).column(leaf).num_values for g in range(metadata.num_row_groups)]
-            size = file_size(path)
+            size = size_of(path)
     except UnreadableError:
         return [Unit(path)]
     units, start = [], 0
@@ -209,7 +211,9 @@ def _checked(
     rows = np.arange(first, first + batch.num_rows)
     reasons = dict(_bad_rows(batch, n_words, columns, 0))
     for row, reason in reasons.items():
-        bad.refuse(first + row, reason, _as_json(batch, row))
+        bad.refuse(
+            first + row, reason, as_json({name: batch.column(name) for name in batch.schema.names}, row)
+        )
     if reasons:
         keep = np.ones(batch.num_rows, bool)
         keep[list(reasons)] = False
@@ -268,8 +272,3 @@ def _id_kind(name: str, kind: Any) -> str:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return "strings"
     raise UnreadableError(f"its column {name!r} is {kind}; document ids are strings or integers")
-
-
-def _as_json(batch: Any, row: int) -> bytes:
-    record = {name: batch.column(name)[row].as_py() for name in batch.schema.names}
-    return json.dumps(record, ensure_ascii=False, default=str).encode()

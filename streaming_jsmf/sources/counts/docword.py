@@ -2,41 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import ClassVar
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.csv as pa_csv
-from numpy.typing import NDArray
-
-from streaming_jsmf.sources.base import BadRecords, SourceBatch, Unit
-from streaming_jsmf.sources.counts.grouped import (
-    LARGEST_COUNT,
-    SMALLEST_COUNT,
-    BagBuilder,
-    Entries,
-    LineBlock,
-    LineFiles,
-    LineReader,
-    n_lines,
-    open_lines,
-    read_words,
-    word_list,
-)
+from streaming_jsmf.sources.counts.number_lines import Layout, NumberFiles, parse_size, shown
+from streaming_jsmf.sources.counts.word_lists import word_list
+from streaming_jsmf.sources.lines import LineReader
+from streaming_jsmf.sources.streams import UnreadableError
 from streaming_jsmf.validation import Strict
 
-LARGEST_SIZE = int(np.iinfo(np.int32).max)  # of documents in a file
-
-_NAME = re.compile(r"docword\.(.+?)\.txt(\.gz)?")
-_SIZE = re.compile(rb"[0-9]{1,40}")
-_WHOLE = re.compile(rb"[+-]?[0-9]{1,40}")
-_REAL = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|[+-]?(inf|infinity|nan)", re.I)
-_EDGES = re.compile(rb"^[ \t]+|[ \t\r]+$", re.M)
-_GAPS = re.compile(rb"[ \t]+")
+_NAME = re.compile(r"docword\.(.+?)\.txt(\.[a-z0-9]+)?")
 
 
 class DocwordOptions(Strict):
@@ -52,12 +28,12 @@ class DocwordOptions(Strict):
 
 
 @dataclass(frozen=True)
-class DocwordSource(LineFiles):
-    """Files ``docword.X.txt`` or ``docword.X.txt.gz``: D, W, NNZ, then lines "documentID wordID count", from 1.
+class DocwordSource(NumberFiles):
+    """Files ``docword.X.txt``, packed or not: D, W, NNZ, then lines "documentID wordID count", from 1.
 
     Lines are grouped by document and documents rise. A document without lines is an empty bag; ``document_id``
     is the number of the document, and ``rows`` the line it starts at (from 0). Under "quarantine" a bad line is
-    put aside and the rest of its document kept. Each unit is a file, read once and in blocks.
+    put aside and the rest of its document kept.
 
     Attributes
     ----------
@@ -70,260 +46,34 @@ class DocwordSource(LineFiles):
     reader: ClassVar[str] = "docword"
     options: DocwordOptions = field(default_factory=DocwordOptions)
 
-    def words_of(self, path: str) -> tuple[str, ...]:
-        """The words of one file. Reads its word list."""
-        return read_words(self._word_list(path))
-
-    def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
-        """Stream the documents of a file. Memory: a few blocks of lines, one document and the words.
-
-        Raises
-        ------
-        InputError
-            If the file cannot be opened, and under "fail" for the first line that is bad.
-        """
-        listed = self._word_list(unit.path)
-        with open_lines(unit.path, bad) as lines:
-            layout = _header(lines, bad)
-            if layout is None:
-                return
-            n_words = len(read_words(listed))
-            if layout.n_words != n_words:
-                bad.refuse(
-                    None, f"line 2 says W = {layout.n_words}, the word list {listed} has {n_words} words"
-                )
-                return
-            yield from read_counts(lines, layout, True, bad)
-
-    def _word_list(self, path: str) -> str:
+    def word_list(self, path: str) -> str:
+        """As the option says, or beside the file under the name that goes with its own."""
         named = _NAME.fullmatch(path.rsplit("/", 1)[-1])
         return word_list(path, self.options.vocabulary, [f"vocab.{named[1]}.txt" if named else "vocab.txt"])
 
-
-def _header(lines: LineReader, bad: BadRecords) -> Layout | None:
-    """The sizes in the first three lines; None if they cannot be read, which is refused."""
-    sizes: list[int] = []
-    for name in ("documents D", "words W", "counts NNZ"):
-        line = lines.next_line()
-        if line is None:
-            if not lines.stopped:
+    def header(self, lines: LineReader) -> Layout | None:
+        """The sizes in the first three lines."""
+        sizes: list[int] = []
+        for name in ("documents D", "words W", "counts NNZ"):
+            line = lines.next_line()
+            if line is None and lines.damage:
+                return None
+            if line is None:
                 what = "it ends in its header" if sizes else "it is empty"
-                bad.refuse(None, f"{what}; its first lines must be D, W and NNZ")
-            return None
-        size = parse_size(line)
-        if size is None:
-            bad.refuse(None, f"line {lines.line} is {shown(line)}, not the number of {name}")
-            return None
-        sizes.append(size)
-    order = "lines must be grouped by document, with rising numbers: sort them"
-    return Layout(0, 1, "whole", sizes[0], sizes[1], sizes[2], lines.line - 1, order)
-
-
-def parse_size(text: bytes) -> int | None:
-    """A size of a header; None where it is no number."""
-    return int(text) if _SIZE.fullmatch(text.strip()) else None
-
-
-@dataclass(frozen=True)
-class Layout:
-    """What lines of numbers hold.
-
-    Attributes
-    ----------
-    document, word
-        Which number of a line is the document and which the word, both counted from 1 in the file.
-    count
-        "whole" or "real" numbers, or "none": each line counts 1.
-    n_documents, n_words
-        The largest document and word.
-    n_entries, size_line
-        How many lines the header says there are, and in which line, from 0, it says so.
-    order
-        What to do about documents that fall.
-    """
-
-    document: int
-    word: int
-    count: Literal["whole", "real", "none"]
-    n_documents: int
-    n_words: int
-    n_entries: int
-    size_line: int
-    order: str
-
-    @property
-    def n_numbers(self) -> int:
-        """Numbers in a line."""
-        return 2 if self.count == "none" else 3
-
-    @property
-    def count_type(self) -> Any:
-        """Type of the counts of entries."""
-        return np.float64 if self.count == "real" else np.int64
-
-
-def read_counts(lines: LineReader, layout: Layout, numbered: bool, bad: BadRecords) -> Iterator[SourceBatch]:
-    """Stream the documents of lines of numbers, from after the header to the end.
-
-    Parameters
-    ----------
-    lines
-        Stands after the header.
-    layout
-        What the lines hold.
-    numbered
-        Whether documents have their number as id.
-    bad
-        Takes bad lines, and a number of lines that is not the header's.
-    """
-    if layout.n_documents > LARGEST_SIZE:
-        # A wrong digit must not keep us giving out empty documents for days.
-        bad.refuse(
-            None, f"the header says {layout.n_documents} documents, more than {LARGEST_SIZE}; split it"
+                raise UnreadableError(f"{what}; its first lines must be D, W and NNZ")
+            size = parse_size(line)
+            if size is None:
+                raise UnreadableError(f"line {lines.line} is {shown(line)}, not the number of {name}")
+            sizes.append(size)
+        return Layout(
+            document=0,
+            word=1,
+            count="whole",
+            n_documents=sizes[0],
+            n_words=sizes[1],
+            n_entries=sizes[2],
+            size_line=lines.line - 1,
+            order="lines must be grouped by document, with rising numbers: sort them",
+            words_said=f"line 2 says W = {sizes[1]}",
+            numbered=True,
         )
-        return
-    numbers = NumberLines(layout, bad)
-    builder = BagBuilder(layout.n_words, layout.count_type, numbered, bad)
-    for block in lines.blocks():
-        yield from builder.add(numbers.read(block))
-    if not lines.stopped and numbers.n_lines != layout.n_entries:
-        found = f"the file has {numbers.n_lines} lines of counts"
-        bad.refuse(layout.size_line, f"the header says NNZ = {layout.n_entries}, {found}")
-    # Of what was after a cut we know nothing, not even that documents were empty.
-    yield from builder.close(None if lines.stopped else layout.n_documents, lines.line)
-
-
-class _BadLineError(Exception):
-    """The reason why a line is refused."""
-
-
-class NumberLines:
-    """Reads blocks of lines as entries; a line that is bad is refused and left out.
-
-    Attributes
-    ----------
-    n_lines
-        Lines read so far, bad ones too, blank ones not.
-    """
-
-    def __init__(self, layout: Layout, bad: BadRecords) -> None:
-        self.n_lines = 0
-        self._layout = layout
-        self._bad = bad
-        self._last = 1  # largest document so far, as the file counts
-
-    def read(self, block: LineBlock) -> Entries:
-        """The entries of a block. Documents rise within and between blocks."""
-        numbers = self._at_once(block.data)
-        if numbers is None:
-            numbers, lines = self._one_by_one(block)
-        else:
-            lines = block.first + np.arange(len(numbers[0]))
-            self.n_lines += len(lines)
-        document, word = numbers[self._layout.document], numbers[self._layout.word]
-        if len(document):
-            self._last = int(document[-1])
-        count = np.ones(len(lines), np.int64) if self._layout.count == "none" else numbers[2]
-        return Entries(document - 1, word - 1, count, lines)
-
-    def _at_once(self, data: bytes) -> list[NDArray[Any]] | None:
-        """Columns of a block without fault; None if there may be one."""
-        # Arrow reads 0x1F as a number, which no line of counts should hold.
-        if b"x" in data or b"X" in data:
-            return None
-        numbers = self._columns(data)
-        if numbers is None:
-            numbers = self._columns(_GAPS.sub(b" ", _EDGES.sub(b"", data)))
-        if numbers is None or len(numbers[0]) != n_lines(data):
-            return None
-        layout = self._layout
-        document, word = numbers[layout.document], numbers[layout.word]
-        good = (document >= self._last) & (document <= layout.n_documents)
-        good[1:] &= np.diff(document) >= 0
-        good &= (word >= 1) & (word <= layout.n_words)
-        if layout.count != "none":
-            # Comparisons with NaN are false, so it is refused as well.
-            good &= (numbers[2] >= _smallest(layout)) & (numbers[2] <= LARGEST_COUNT)
-        return numbers if good.all() else None
-
-    def _columns(self, data: bytes) -> list[NDArray[Any]] | None:
-        layout = self._layout
-        names = ["0", "1", "2"][: layout.n_numbers]
-        types = [pa.int64(), pa.int64(), pa.float64() if layout.count == "real" else pa.int64()]
-        try:
-            table = pa_csv.read_csv(
-                pa.BufferReader(data),
-                pa_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names),
-                pa_csv.ParseOptions(delimiter=" ", quote_char=False, ignore_empty_lines=False),
-                pa_csv.ConvertOptions(
-                    column_types=dict(zip(names, types, strict=False)), null_values=[], check_utf8=False
-                ),
-            )
-        except pa.ArrowInvalid:
-            return None
-        return [column.to_numpy() for column in table.columns]
-
-    def _one_by_one(self, block: LineBlock) -> tuple[list[NDArray[Any]], NDArray[Any]]:
-        """Columns of the good lines and their numbers; slow, and knows which line is bad and why."""
-        layout = self._layout
-        good: list[list[Any]] = []
-        lines = []
-        for i, ended in enumerate(io.BytesIO(block.data), block.first):
-            if not ended.strip():
-                continue
-            self.n_lines += 1
-            line = ended.removesuffix(b"\n")
-            try:
-                good.append(self._numbers(line))
-            except _BadLineError as reason:
-                self._bad.refuse(i, str(reason), line)
-                continue
-            lines.append(i)
-            self._last = good[-1][layout.document]
-        types = [np.int64, np.int64, layout.count_type][: layout.n_numbers]
-        columns = list(zip(*good, strict=True)) or [()] * layout.n_numbers
-        arrays = [np.array(values, kind) for values, kind in zip(columns, types, strict=True)]
-        return arrays, np.array(lines, np.int64)
-
-    def _numbers(self, line: bytes) -> list[int | float]:
-        layout = self._layout
-        fields = line.split()
-        if len(fields) != layout.n_numbers:
-            raise _BadLineError(
-                f"the line has {len(fields)} fields, not {layout.n_numbers}: {shown(line)}; it may be cut"
-            )
-        document = _whole(fields[layout.document], "document")
-        word = _whole(fields[layout.word], "word")
-        if not 1 <= document <= layout.n_documents:
-            raise _BadLineError(f"document {document} is outside 1..{layout.n_documents}")
-        if document < self._last:
-            raise _BadLineError(f"document {document} comes after document {self._last}; {layout.order}")
-        if not 1 <= word <= layout.n_words:
-            raise _BadLineError(f"word {word} is not in the vocabulary of {layout.n_words} words")
-        if layout.count == "none":
-            return [int(field) for field in fields]
-        count = _real(fields[2]) if layout.count == "real" else _whole(fields[2], "count")
-        if not _smallest(layout) <= count <= LARGEST_COUNT:
-            raise _BadLineError(f"count {count} is not in (0, {LARGEST_COUNT}], as every count must be")
-        return [int(fields[0]), int(fields[1]), count]
-
-
-def _smallest(layout: Layout) -> float:
-    return SMALLEST_COUNT if layout.count == "real" else 1
-
-
-def shown(text: bytes) -> str:
-    """The start of a line or field for messages: quoted, one line, no more than 60 bytes."""
-    return repr(text[:60].decode("ascii", "backslashreplace"))
-
-
-def _whole(text: bytes, name: str) -> int:
-    if not _WHOLE.fullmatch(text):
-        raise _BadLineError(f"the {name} {shown(text)} is no whole number")
-    return int(text)
-
-
-def _real(text: bytes) -> float:
-    if not _REAL.fullmatch(text):
-        raise _BadLineError(f"the count {shown(text)} is no number")
-    return float(text)

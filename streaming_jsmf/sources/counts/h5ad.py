@@ -16,10 +16,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streaming_jsmf.errors import InputError, first_line
-from streaming_jsmf.sources.base import BATCH_VALUES, BadRecords, SourceBatch, Unit
-from streaming_jsmf.sources.counts.grouped import CountFiles, size_of
-from streaming_jsmf.sources.counts.npz import Rows, bags_of_rows, row_cuts, row_place, row_units
-from streaming_jsmf.storage.paths import is_url, open_file
+from streaming_jsmf.sources import limits
+from streaming_jsmf.sources.base import BadRecords, SourceBatch, Unit
+from streaming_jsmf.sources.counts.matrix_rows import Rows, bags_of_rows, row_cuts, row_place, row_units
+from streaming_jsmf.sources.counts.word_lists import CountFiles, whole_file
+from streaming_jsmf.sources.streams import UnreadableError, open_raw
+from streaming_jsmf.storage.paths import is_url
 from streaming_jsmf.validation import Strict
 
 
@@ -67,7 +69,7 @@ class H5adSource(CountFiles):
         try:
             with _open_cells(path, self.options) as cells:
                 names = tuple(cells.names("var", 0, None).to_pylist())
-        except _DamagedError as error:
+        except UnreadableError as error:
             raise InputError(f"{path}: {error}") from error
         name, times = Counter(names).most_common(1)[0] if names else ("", 1)
         if times > 1:
@@ -89,15 +91,15 @@ class H5adSource(CountFiles):
             For a missing or damaged file, a matrix that is not in rows, a missing layer or column, and files that
             differ in their genes.
         """
-        sizes = [size_of(path) for path in self.files]
+        whole = [whole_file(path) for path in self.files]
         _ = self.vocabulary
         units = []
-        for path, size in zip(self.files, sizes, strict=True):
+        for path, unit in zip(self.files, whole, strict=True):
             try:
                 with _open_cells(path, self.options) as cells:
                     units += row_units(path, cells.indptr(0, cells.n_cells))
-            except _DamagedError:
-                units.append(Unit(path, size=size))  # reading it tells
+            except UnreadableError:
+                units.append(unit)  # reading it tells
         return units
 
     def place(self, unit: Unit, row: int) -> str:
@@ -124,17 +126,13 @@ class H5adSource(CountFiles):
                     kept = pa.array(batch.rows)
                     columns = {name: column.take(kept) for name, column in metadata.items()}
                     yield replace(batch, document_id=identity.take(kept), metadata=columns)
-        except _DamagedError as error:
+        except UnreadableError as error:
             bad.refuse(None, str(error))
-
-
-class _DamagedError(Exception):
-    """The reason why a file cannot be read to its end."""
 
 
 @contextmanager
 def _open_cells(path: str, options: H5adOptions) -> Iterator[_Cells]:
-    """The matrix and tables of a file. Raises _DamagedError, also while the caller reads."""
+    """The matrix and tables of a file. Raises UnreadableError, also while the caller reads."""
     try:
         # Not at the top: only those who read such files need it.
         sparse_dataset = import_module("anndata.io").sparse_dataset
@@ -143,13 +141,13 @@ def _open_cells(path: str, options: H5adOptions) -> Iterator[_Cells]:
         raise InputError("reading .h5ad needs anndata; pip install 'streaming-jsmf[anndata]'") from error
     try:
         with ExitStack() as stack:
-            source = stack.enter_context(open_file(path)) if is_url(path) else path
+            source = stack.enter_context(open_raw(path)) if is_url(path) else path
             file = stack.enter_context(hdf5.File(source, "r"))
             yield _Cells(path, file, options, _Packages(sparse_dataset, hdf5.check_string_dtype))
     except FileNotFoundError as error:
         raise InputError(f"{path} cannot be read ({first_line(error)}); check the path") from error
     except (OSError, RuntimeError, KeyError, UnicodeDecodeError) as error:
-        raise _DamagedError(
+        raise UnreadableError(
             f"it cannot be read as HDF5 ({first_line(error)}); it is truncated or damaged: fetch it again"
         ) from error
 
@@ -206,12 +204,12 @@ class _Cells:
             or ends[-1] > self._n_values
             or (np.diff(ends) < 0).any()
         ):
-            raise _DamagedError("its indptr falls or leaves the matrix; write the file again")
+            raise UnreadableError("its indptr falls or leaves the matrix; write the file again")
         return ends
 
     def rows(self, start: int, stop: int) -> Iterator[Rows]:
         """Cells start..stop-1 in slices of about ``BATCH_VALUES`` values, zeros of a dense matrix counted in."""
-        for a, b in pairwise(row_cuts(self.indptr(start, stop), BATCH_VALUES)):
+        for a, b in pairwise(row_cuts(self.indptr(start, stop), limits.BATCH_VALUES)):
             part = self._matrix[start + a : start + b]
             if self._dense:
                 filled = part != 0

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -12,31 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from streaming_jsmf.sources.base import BATCH_BYTES, BadRecords, SourceBatch, Unit
-from streaming_jsmf.sources.files import (
-    STREAM_ERRORS,
-    UnreadableError,
-    bare_suffix,
-    listed,
-    open_parquet_source,
-    open_stream,
-)
-from streaming_jsmf.sources.text.lines import (
-    EMPTY,
-    BadValue,
-    cut_short,
-    kept_of,
-    line_first_row,
-    line_units,
-    lines_of,
-    sound_line,
-)
-from streaming_jsmf.sources.text.parquet import (
-    batch_rows,
-    parquet_first_row,
-    parquet_place,
-    parquet_units,
-)
+from streaming_jsmf.sources import limits
+from streaming_jsmf.sources.base import BadRecords, SourceBatch, Unit
+from streaming_jsmf.sources.lines import read_lines, text_of
+from streaming_jsmf.sources.parquet import is_parquet, parquet_batches
+from streaming_jsmf.sources.record_files import RecordFiles
+from streaming_jsmf.sources.records import is_sound, list_as_json, listed, require
+from streaming_jsmf.sources.streams import UnreadableError, open_parquet_source
 from streaming_jsmf.tokens.lists import TokenLists, count_codes
 from streaming_jsmf.validation import Strict
 
@@ -51,7 +32,7 @@ class BasketOptions(Strict):
 
 
 @dataclass(frozen=True)
-class BasketSource:
+class BasketSource(RecordFiles):
     """Documents of items: an item that is there twice counts 2. Items are taken as they stand.
 
     Attributes
@@ -67,27 +48,13 @@ class BasketSource:
     reader: str = "baskets"
     vocabulary: None = None
 
-    def units(self) -> Sequence[Unit]:
-        """Row groups of Parquet, byte ranges of lines, whole compressed files."""
-        units: list[Unit] = []
-        for path in self.files:
-            parquet = bare_suffix(path) == ".parquet"
-            units.extend(parquet_units(path) if parquet else line_units(path, splittable=True))
-        return units
-
-    def first_row(self, unit: Unit) -> int:
-        """Row or line of the file where the unit starts."""
-        return parquet_first_row(unit) if bare_suffix(unit.path) == ".parquet" else line_first_row(unit)
-
-    def place(self, unit: Unit, row: int) -> str:
-        """File and row, or file and line from 1."""
-        if bare_suffix(unit.path) == ".parquet":
-            return parquet_place(unit, row)
-        return f"{unit.path}, line {line_first_row(unit) + row + 1}"
+    def splittable(self, path: str) -> bool:  # noqa: ARG002
+        """Each line is a basket."""
+        return True
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
         """One pass over the unit in batches of about 8 MB."""
-        if bare_suffix(unit.path) == ".parquet":
+        if is_parquet(unit.path):
             return _read_parquet(unit, self.options.items, bad)
         return _read_lines(unit, self.options.separator, bad)
 
@@ -95,25 +62,14 @@ class BasketSource:
 def _read_lines(unit: Unit, separator: str | None, bad: BadRecords) -> Iterator[SourceBatch]:
     lines: list[str] = []
     rows: list[int] = []
-    row, size, seen = -1, 0, False
-    try:
-        with open_stream(unit.path) as stream:
-            for row, line in enumerate(lines_of(stream, unit)):
-                seen = True
-                try:
-                    lines.append(sound_line(line, "utf-8").rstrip("\r\n"))
-                    rows.append(row)
-                    size += len(line) + 64
-                except BadValue as error:
-                    bad.refuse(row, str(error), kept_of(line))
-                if size >= BATCH_BYTES:
-                    yield _of_lines(lines, rows, separator)
-                    lines, rows, size = [], [], 0
-    except STREAM_ERRORS as error:
-        seen = True
-        bad.refuse(row + 1, cut_short(error))
-    if not seen and not unit.stop:
-        bad.refuse(None, EMPTY)
+    size = 0
+    for row, (text, n_bytes) in read_lines(unit, lambda line: (text_of(line), len(line)), bad):
+        lines.append(text.rstrip("\r\n"))
+        rows.append(row)
+        size += n_bytes + 64
+        if size >= limits.BATCH_BYTES:
+            yield _of_lines(lines, rows, separator)
+            lines, rows, size = [], [], 0
     if rows:
         yield _of_lines(lines, rows, separator)
 
@@ -130,11 +86,9 @@ def _read_parquet(unit: Unit, column: str, bad: BadRecords) -> Iterator[SourceBa
         with open_parquet_source(unit.path) as file:
             _check_items(file.schema_arrow, column)
             row = 0
-            for g in range(unit.start, unit.stop):
-                size = batch_rows(file.metadata.row_group(g))
-                for batch in file.iter_batches(size, row_groups=[g], columns=[column], use_threads=False):
-                    yield from _of_lists(batch.column(column), row, bad)
-                    row += batch.num_rows
+            for batch in parquet_batches(file, unit, [column]):
+                yield from _of_lists(batch.column(column), row, bad)
+                row += batch.num_rows
     except UnreadableError as error:
         bad.refuse(None, str(error))
 
@@ -142,8 +96,7 @@ def _read_parquet(unit: Unit, column: str, bad: BadRecords) -> Iterator[SourceBa
 def _check_items(schema: Any, column: str) -> None:
     if column not in schema.names:
         raise UnreadableError(f"there is no column {column!r}; it has {listed(schema.names)}; {_NAME_IT}")
-    if schema.names.count(column) > 1:
-        raise UnreadableError(f"it has {schema.names.count(column)} columns {column!r}; rename all but one")
+    require([column], schema.names)
     kind = schema.field(column).type
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
         raise UnreadableError(f"column {column!r} is {kind}; it must hold lists of items; {_NAME_IT}")
@@ -156,7 +109,7 @@ def _of_lists(column: Any, first: int, bad: BadRecords) -> Iterator[SourceBatch]
     good = np.ones(len(column), bool)
     for i, why in _faults(column):
         good[i] = False
-        bad.refuse(first + i, why, _as_json(column.slice(i, 1)))
+        bad.refuse(first + i, why, list_as_json(column.slice(i, 1)))
     if good.any():
         kept = column.filter(pa.array(good))
         offsets = np.asarray(kept.offsets).astype(np.int64)
@@ -167,12 +120,8 @@ def _of_lists(column: Any, first: int, bad: BadRecords) -> Iterator[SourceBatch]
 def _faults(column: Any) -> list[tuple[int, str]]:
     """Rows that are null, hold a null or bytes that are not UTF-8; looked at one by one only if there are any."""
     items = column.flatten()
-    try:
-        items.validate(full=True)
-        if not column.null_count and not items.null_count:
-            return []
-    except pa.ArrowInvalid:
-        pass
+    if not column.null_count and not items.null_count and is_sound(items):
+        return []
     found = []
     for i in range(len(column)):
         held = column.slice(i, 1)
@@ -180,24 +129,9 @@ def _faults(column: Any) -> list[tuple[int, str]]:
             found.append((i, "the list is null"))
         elif held.flatten().null_count:
             found.append((i, "the list holds a null"))
-        else:
-            try:
-                held.flatten().validate(full=True)
-            except pa.ArrowInvalid:
-                found.append((i, "the list holds bytes that are not UTF-8"))
+        elif not is_sound(held.flatten()):
+            found.append((i, "the list holds bytes that are not UTF-8"))
     return found
-
-
-def _as_json(held: Any) -> str | None:
-    """One list for the quarantine; bytes that are not UTF-8 stay as they are."""
-    if held.null_count:
-        return None
-    items = held.flatten()
-    if pa.types.is_integer(items.type):
-        return json.dumps(items.to_pylist())
-    raw = items.cast(pa.large_binary()).to_pylist()
-    texts = [None if item is None else item.decode("utf-8", "surrogateescape") for item in raw]
-    return json.dumps(texts, ensure_ascii=False)
 
 
 def _bags(offsets: Any, items: Any, rows: Any, metadata: dict[str, Any]) -> SourceBatch:

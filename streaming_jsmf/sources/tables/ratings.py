@@ -17,18 +17,14 @@ import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.sources import limits
 from streaming_jsmf.sources.base import BadRecords, Unit
-from streaming_jsmf.sources.files import UnreadableError
+from streaming_jsmf.sources.lines import BYTE_ORDER_MARK
+from streaming_jsmf.sources.parquet import is_parquet
+from streaming_jsmf.sources.records import BadValue, require
+from streaming_jsmf.sources.streams import UnreadableError, open_stream
+from streaming_jsmf.sources.tables.rows import Delimited, TableBatch, read_table
 from streaming_jsmf.sources.tables.shuffle import Coded, Triples, write_buckets
-from streaming_jsmf.sources.tables.tables import (
-    Delimited,
-    TableBatch,
-    check_columns,
-    is_parquet,
-    open_text,
-    read_table,
-    split_line,
-)
 from streaming_jsmf.sources.tables.triples import (
     Counted,
     Keys,
@@ -41,8 +37,6 @@ from streaming_jsmf.sources.tables.triples import (
     word_keys,
 )
 from streaming_jsmf.storage.paths import exists, is_url
-
-NAMES_BYTES = 64 << 20  # of a file of names, which is read whole
 
 
 class RatingsOptions(Delimited):
@@ -212,13 +206,12 @@ def read_names(path: str, layout: Delimited, item: str, name: str, encoding: str
         item a second name.
     """
     try:
-        with open_text(path) as stream:
-            data = stream.read(NAMES_BYTES + 1)
-        if len(data) > NAMES_BYTES:
-            raise UnreadableError(
-                f"names take more than {NAMES_BYTES >> 20} MB; leave out items without ratings"
-            )
-        found = _names_by_item(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), layout, item, name, encoding)
+        with open_stream(path) as stream:
+            data = stream.read(limits.LARGEST_NAMES + 1)
+        if len(data) > limits.LARGEST_NAMES:
+            most = limits.LARGEST_NAMES >> 20
+            raise UnreadableError(f"names take more than {most} MB; leave out items without ratings")
+        found = _names_by_item(data.removeprefix(BYTE_ORDER_MARK).split(b"\n"), layout, item, name, encoding)
     except UnreadableError as error:
         raise InputError(f"{path}: {error}") from error
     distinct = _distinct(found)
@@ -235,19 +228,19 @@ def _names_by_item(
         if not line:
             continue
         try:
-            fields = split_line(line, layout, encoding)
+            fields = layout.split(line, encoding)
             if not columns:
                 columns = fields
                 continue
             if len(fields) != len(columns):
-                raise ValueError(f"{len(fields)} fields, not {len(columns)}")
-            check_columns([item, name], columns)
+                raise BadValue(f"{len(fields)} fields, not {len(columns)}")
+            require([item, name], columns)
             key, value = fields[columns.index(item)], fields[columns.index(name)].strip()
             if not key or not value:
-                raise ValueError(f"{name if key else item} is empty")
+                raise BadValue(f"{name if key else item} is empty")
             if found.setdefault(key, value) != value:
-                raise ValueError(f"item {key!r} has another name above")
-        except ValueError as error:
+                raise BadValue(f"item {key!r} has another name above")
+        except BadValue as error:
             raise UnreadableError(f"line {number}: {error}; mend the line") from error
     if not found:
         raise UnreadableError("it holds no names")

@@ -17,13 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.records import Counts
+from streaming_jsmf.corpus.records import LARGEST_COUNT, Counts
 from streaming_jsmf.errors import StoreError, first_line
-from streaming_jsmf.sources.base import BATCH_VALUES, BadRecords, SourceBatch, Unit
-from streaming_jsmf.sources.counts.grouped import LARGEST_COUNT
-from streaming_jsmf.sources.files import UnreadableError, is_compressed, open_parquet_source
+from streaming_jsmf.sources import limits
+from streaming_jsmf.sources.base import BadRecords, SourceBatch, Unit
 from streaming_jsmf.sources.hashing import hash_values
-from streaming_jsmf.sources.tables.tables import is_parquet
+from streaming_jsmf.sources.parquet import is_parquet
+from streaming_jsmf.sources.streams import UnreadableError, is_compressed, open_parquet_source
 
 BUCKET_BYTES = 64 << 20
 MAX_BUCKETS = 4096
@@ -150,7 +150,7 @@ class _BucketWriter:
             self.add(piece.take(0, n_rows // 2))
             self.add(piece.take(n_rows // 2, n_rows))
             return
-        if self._rows + n_rows > BATCH_VALUES or self._bytes + n_bytes > _FLUSH_BYTES:
+        if self._rows + n_rows > limits.BATCH_VALUES or self._bytes + n_bytes > _FLUSH_BYTES:
             self._flush()
         self._pieces.append(piece)
         self._rows += n_rows
@@ -305,7 +305,7 @@ def _as_batches(
     present = rows[indptr[:-1]]
     start = 0
     while start < len(present):
-        room = np.searchsorted(indptr, indptr[start] + BATCH_VALUES, side="right") - 1
+        room = np.searchsorted(indptr, indptr[start] + limits.BATCH_VALUES, side="right") - 1
         stop = max(start + 1, int(room))
         low, high = indptr[start], indptr[stop]
         used = _used(codes[low:high], words)

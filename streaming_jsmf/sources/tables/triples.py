@@ -13,23 +13,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from streaming_jsmf.corpus.records import LARGEST_COUNT, SMALLEST_COUNT
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.sources.base import BadRecords, SourceBatch, Unit
-from streaming_jsmf.sources.counts.grouped import LARGEST_COUNT, SMALLEST_COUNT
-from streaming_jsmf.sources.files import UnreadableError, open_parquet_source
+from streaming_jsmf.sources.parquet import is_parquet
+from streaming_jsmf.sources.record_files import RecordFiles
+from streaming_jsmf.sources.records import as_bytes, is_text, require, unsound_rows, value_type
+from streaming_jsmf.sources.streams import UnreadableError, open_parquet_source
+from streaming_jsmf.sources.tables.rows import Delimited, TableBatch, read_table
 from streaming_jsmf.sources.tables.shuffle import Coded, Triples, gather, write_buckets
-from streaming_jsmf.sources.tables.tables import (
-    Delimited,
-    TableBatch,
-    check_columns,
-    is_parquet,
-    plain_text,
-    read_table,
-    table_first_row,
-    table_place,
-    table_units,
-)
-from streaming_jsmf.sources.text.parquet import is_text
 
 _INTEGER = r"^-?[0-9]{1,19}$"
 _NUMBER = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
@@ -58,7 +50,7 @@ class TriplesOptions(Delimited):
 
 
 @dataclass(frozen=True)
-class TableSource(ABC):
+class TableSource(RecordFiles, ABC):
     """Files of rows whose documents come together by ``scatter`` and ``gather`` (see ``shuffle``). Adds ``options``.
 
     Attributes
@@ -72,18 +64,21 @@ class TableSource(ABC):
 
     vocabulary: ClassVar[None] = None
 
-    def units(self) -> Sequence[Unit]:
-        """Runs of row groups, or whole text files. Raises InputError if the files differ in kind."""
-        check_kinds(self.files, [self._kind(path) for path in self.files])
-        return table_units(self.files)
+    def splittable(self, path: str) -> bool:  # noqa: ARG002
+        """A header stands at the start of each file only."""
+        return False
 
-    def first_row(self, unit: Unit) -> int:
-        """Rows of the file before the unit."""
-        return table_first_row(unit)
+    def units(self) -> Sequence[Unit]:
+        """Runs of row groups, or whole text files. Raises InputError if there are none or they differ in kind."""
+        if not self.files:
+            raise InputError("there are no files to read; name at least one")
+        check_kinds(self.files, [self._kind(path) for path in self.files])
+        return super().units()
 
     def place(self, unit: Unit, row: int) -> str:
         """File and line (from 1, header counted), or file, row group and row."""
-        return table_place(unit, row, self.options)
+        header = 0 if is_parquet(unit.path) else int(self.options.header)
+        return super().place(unit, row + header)
 
     @abstractmethod
     def scatter(self, unit: Unit, bad: BadRecords, target: Path, n_buckets: int) -> None:
@@ -220,7 +215,7 @@ def parquet_kind(path: str, document: str, count: str | None, text_counts: str =
     try:
         with open_parquet_source(path) as file:
             schema = file.schema_arrow
-        check_columns([document, *([count] if count else [])], schema.names)
+        require([document, *([count] if count else [])], schema.names)
     except UnreadableError:
         return None
     documents = "int64" if pa.types.is_integer(schema.field(document).type) else "string"
@@ -260,7 +255,7 @@ def as_numbers(column: Any, name: str) -> Numbers:
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
         values = np.asarray(column.cast(pa.float64(), safe=False))
         return Numbers(values, lambda i: "null" if column[i].as_py() is None else str(column[i].as_py()))
-    if not is_text(_value_type(column)):
+    if not is_text(value_type(column.type)):
         raise UnreadableError(f"column {name!r} is {column.type}; it must hold numbers")
     keys = _keys(column, name)
     texts = keys.coded.values
@@ -285,33 +280,26 @@ def checked(batch: TableBatch, documents: Keys, words: Keys, counts: Counted, ba
     )
 
 
-def _value_type(column: Any) -> Any:
-    return column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-
-
 def _keys(column: Any, name: str) -> Keys:
     """Distinct strings or integers of a column; strings that are empty or not UTF-8 are faults."""
-    kind = _value_type(column)
+    kind = value_type(column.type)
     if not is_text(kind) and not pa.types.is_integer(kind):
         raise UnreadableError(f"column {name!r} is {kind}; it must hold strings or integers")
     if not pa.types.is_dictionary(column.type):
-        column = (plain_text(column) if is_text(kind) else column).dictionary_encode()
+        column = (as_bytes(column) if is_text(kind) else column).dictionary_encode()
     codes = np.asarray(column.indices.fill_null(-1)).astype(np.int32, copy=False)
     if pa.types.is_integer(kind):
         return Keys(Coded(codes, column.dictionary), name, {})
-    return _texts(codes, plain_text(column.dictionary), name)
+    return _texts(codes, as_bytes(column.dictionary), name)
 
 
 def _texts(codes: NDArray[np.int32], values: Any, name: str) -> Keys:
     empty = np.flatnonzero(np.asarray(pc.binary_length(values).fill_null(0)) == 0)
     faults = dict.fromkeys(empty.tolist(), "is empty")
-    try:
-        texts = values.cast(pa.string())
-    except pa.ArrowInvalid:
-        decoded = [(value or b"").decode("utf-8", "replace") for value in values.to_pylist()]
-        same = np.asarray(pc.equal(pa.array(decoded, pa.string()).cast(pa.large_binary()), values))
-        faults |= dict.fromkeys(np.flatnonzero(~same).tolist(), "holds bytes that are not UTF-8")
-        texts = pa.array(decoded, pa.string())
+    if unsound := unsound_rows(values):
+        faults |= dict.fromkeys(unsound, "holds bytes that are not UTF-8")
+        values = pa.array([(value or b"").decode("utf-8", "replace") for value in values.to_pylist()])
+    texts = values.cast(pa.string())
     return Keys(Coded(codes, texts.fill_null("")), name, faults)
 
 

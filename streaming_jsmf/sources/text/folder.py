@@ -17,20 +17,19 @@ import pyarrow as pa
 from pydantic import AfterValidator
 
 from streaming_jsmf.errors import InputError, first_line
+from streaming_jsmf.sources import limits
 from streaming_jsmf.sources.base import BadRecords, SourceBatch, Unit
-from streaming_jsmf.sources.files import STREAM_ERRORS, SourceFile, cannot_open, find_files, is_marker
-from streaming_jsmf.sources.text.lines import cut_short
-from streaming_jsmf.sources.text.reader import Encoding, TokenOptions, words_of
-from streaming_jsmf.sources.text.records import RESERVED_NAMES, RecordBuffer, TextColumns
-from streaming_jsmf.storage.paths import open_file
+from streaming_jsmf.sources.listing import SourceFile, find_files, is_marker
+from streaming_jsmf.sources.records import BadValue, decode
+from streaming_jsmf.sources.streams import DamagedError, open_raw, open_stream, why
+from streaming_jsmf.sources.text.batches import RESERVED_NAMES, RecordBuffer, TextColumns
+from streaming_jsmf.sources.text.options import Encoding, TokenOptions
+from streaming_jsmf.sources.text.reader import words_of
 from streaming_jsmf.tokens.tokenizer import Tokenizer
 
 #: Files of a folder for one task.
 UNIT_FILES = 2000
-#: Bytes of a document; a larger file is no document but something that has strayed in.
-LARGEST_FILE = 256 << 20
 
-ARCHIVE_ERRORS = (*STREAM_ERRORS, tarfile.TarError)
 #: What a member of a zip archive raises; the others can be read all the same. RuntimeError: it needs a password.
 _MEMBER_ERRORS = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError, RuntimeError)
 
@@ -136,9 +135,9 @@ class TextFilesSource:
                     buffer.add(row, text, file.name, self._metadata(file.name, groups))
                 if buffer.full:
                     yield from (words_of(batch, self.tokenizer) for batch in buffer.flush())
-        except ARCHIVE_ERRORS as error:
+        except DamagedError as error:
             broken = True
-            bad.refuse(row + 1, cut_short(error))
+            bad.refuse(row + 1, str(error))
         if row < 0 and not broken:
             bad.refuse(None, f"no file in it matches {self.options.members!r}")
         yield from (words_of(batch, self.tokenizer) for batch in buffer.flush())
@@ -148,10 +147,9 @@ class TextFilesSource:
             bad.refuse(row, f"{file.name}: {file.reason}")
             return None
         try:
-            return file.data.decode(self.options.encoding)
-        except UnicodeDecodeError as error:
-            what = f"byte {error.start} is not {self.options.encoding.upper()}"
-            bad.refuse(row, f"{file.name}: {what} (--read encoding=latin-1 reads anything)", file.data)
+            return decode(file.data, self.options.encoding, "file")
+        except BadValue as error:
+            bad.refuse(row, f"{file.name}: {error} (--read encoding=latin-1 reads anything)", file.data)
             return None
 
     def _metadata(self, name: str, groups: Sequence[str]) -> list[str | None]:
@@ -166,10 +164,10 @@ class TextFilesSource:
     def _plain(self, unit: Unit) -> Iterator[_File]:
         for file in self._files()[unit.start : unit.stop]:
             try:
-                with open_file(file.path) as stream:
-                    data = stream.read(LARGEST_FILE + 1)
-            except OSError as error:
-                yield _File(file.name, None, cannot_open(error))
+                with open_raw(file.path) as stream:
+                    data = stream.read(limits.LARGEST_FILE + 1)
+            except DamagedError as error:
+                yield _File(file.name, None, str(error))
             else:
                 yield _whole(file.name, data)
 
@@ -181,41 +179,70 @@ def is_archive(path: str) -> bool:
 
 
 def _archived(path: str) -> Iterator[_File]:
-    """The regular files of an archive in its order, one in memory at a time. Nothing is unpacked to disk."""
-    with open_file(path) as stream:
-        if path.lower().endswith(".zip"):
-            with zipfile.ZipFile(stream) as archive:
-                for member in archive.infolist():
-                    if not (member.is_dir() or is_marker(_tidy(member.filename))):
-                        yield _zipped(archive, member)
-            return
-        with tarfile.open(fileobj=stream, mode="r|*", tarinfo=_WholeTarInfo) as tar:
-            for entry in tar:
-                if entry.isfile() and not is_marker(_tidy(entry.name)):
-                    opened: Any = tar.extractfile(entry)
-                    yield _whole(_tidy(entry.name), opened.read(LARGEST_FILE + 1))
+    """The regular files of an archive in its order, one in memory at a time. Nothing is unpacked to disk.
+
+    Raises
+    ------
+    DamagedError
+        Where the archive breaks off.
+    """
+    if path.lower().endswith(".zip"):
+        with open_raw(path) as stream, zipfile.ZipFile(stream) as archive:
+            for member in archive.infolist():
+                if not (member.is_dir() or is_marker(_tidy(member.filename))):
+                    yield _zipped(archive, member)
+        return
+    # Packed by its name, or else (as tarfile sees) in spite of it.
+    with open_stream(path) as stream:
+        try:
+            with tarfile.open(fileobj=stream, mode="r|*", tarinfo=_CheckedTarInfo) as tar:
+                for entry in tar:
+                    if entry.isfile() and not is_marker(_tidy(entry.name)):
+                        opened: Any = tar.extractfile(entry)
+                        yield _whole(_tidy(entry.name), opened.read(limits.LARGEST_FILE + 1))
+        except tarfile.TarError as error:
+            raise DamagedError(why(error)) from error
 
 
 def _zipped(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> _File:
     name = _tidy(member.filename)
     try:
         with archive.open(member) as content:
-            return _whole(name, content.read(LARGEST_FILE + 1))
+            return _whole(name, content.read(limits.LARGEST_FILE + 1))
     except _MEMBER_ERRORS as error:
         return _File(name, None, f"it cannot be unpacked ({first_line(error)})")
 
 
-class _WholeTarInfo(tarfile.TarInfo):
-    """Headers of an archive that must end with its end mark: tarfile takes a cut or damaged header for the end."""
+_HEADER_TYPES = (
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+)
+
+
+class _CheckedTarInfo(tarfile.TarInfo):
+    """Headers of an archive that must end with its end mark: tarfile takes a cut or damaged header for the end.
+
+    Headers that go on in blocks of their own, which tarfile reads whole, must not be as long as they say.
+    """
 
     @classmethod
-    def fromtarfile(cls, archive: tarfile.TarFile) -> _WholeTarInfo:
+    def fromtarfile(cls, archive: tarfile.TarFile) -> _CheckedTarInfo:
         try:
             return super().fromtarfile(archive)
         except tarfile.HeaderError as error:
             if isinstance(error, tarfile.EOFHeaderError):  # type: ignore[attr-defined]
                 raise
             raise tarfile.ReadError(first_line(error)) from error
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _CheckedTarInfo:
+        entry = super().frombuf(buf, encoding, errors)
+        if entry.type in _HEADER_TYPES and entry.size > limits.LARGEST_TAR_HEADER:
+            raise tarfile.ReadError(f"a header of {entry.size} bytes")
+        return entry
 
 
 def _tidy(name: str) -> str:
@@ -224,6 +251,6 @@ def _tidy(name: str) -> str:
 
 
 def _whole(name: str, data: bytes) -> _File:
-    if len(data) > LARGEST_FILE:
-        return _File(name, None, f"larger than {LARGEST_FILE >> 20} MB, no document")
+    if len(data) > limits.LARGEST_FILE:
+        return _File(name, None, f"larger than {limits.LARGEST_FILE >> 20} MB, no document")
     return _File(name, data)

@@ -2,76 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
-
-from pydantic import AfterValidator, Field
+from typing import Any
 
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.sources.base import BadRecords, SourceBatch, Unit
-from streaming_jsmf.sources.files import UnreadableError, bare_suffix
-from streaming_jsmf.sources.text.lines import (
-    LineFormat,
-    csv_columns,
-    json_columns,
-    line_first_row,
-    line_units,
-    read_csv_texts,
-    read_json_texts,
-)
-from streaming_jsmf.sources.text.parquet import (
-    parquet_columns,
-    parquet_first_row,
-    parquet_place,
-    parquet_units,
-    read_parquet_texts,
-)
-from streaming_jsmf.sources.text.records import TextColumns, TextRecords
+from streaming_jsmf.sources.parquet import is_parquet
+from streaming_jsmf.sources.record_files import RecordFiles
+from streaming_jsmf.sources.streams import UnreadableError, bare_suffix
+from streaming_jsmf.sources.text.batches import TextColumns, TextRecords
+from streaming_jsmf.sources.text.csv_texts import csv_columns, read_csv_texts
+from streaming_jsmf.sources.text.json_texts import json_columns, read_json_texts
+from streaming_jsmf.sources.text.options import TextOptions
+from streaming_jsmf.sources.text.parquet_texts import parquet_columns, read_parquet_texts
 from streaming_jsmf.tokens.lists import count_codes
-from streaming_jsmf.tokens.tokenizer import LONGEST_NGRAM, BuiltIn, Tokenizer
-from streaming_jsmf.validation import Strict
+from streaming_jsmf.tokens.tokenizer import Tokenizer
 
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 CSV_SUFFIXES = {".csv": ",", ".tsv": "\t"}
-SUFFIXES = (".parquet", *JSON_SUFFIXES, *CSV_SUFFIXES)
-
-
-def _is_codec(name: str) -> str:
-    try:
-        plain = b"a,\n".decode(name) == "a,\n"
-    except (LookupError, UnicodeDecodeError):
-        plain = False
-    if not plain:
-        raise ValueError("give a text encoding of Python that holds ASCII, such as utf-8 or latin-1")
-    return name
-
-
-Encoding = Annotated[str, AfterValidator(_is_codec)]
-
-
-class TokenOptions(Strict):
-    """How texts become words; see ``Tokenizer``. A spec can name only what is built in."""
-
-    tokenizer: BuiltIn = "arrow"
-    ngrams: Annotated[int, Field(ge=1, le=LONGEST_NGRAM)] = 1
-    stemmer: str | None = None
-
-
-class TextOptions(TokenOptions):
-    """Columns of texts: the text, the id (by its usual names when not given), and what else is kept.
-
-    ``encoding`` is that of JSON lines and CSV, and must hold ASCII as it is.
-    """
-
-    text: str = "text"
-    id: str | None = None
-    metadata: Literal["all"] | tuple[str, ...] = "all"
-    encoding: Encoding = "utf-8"
 
 
 @dataclass(frozen=True)
-class TextSource:
+class TextSource(RecordFiles):
     """Documents of raw text.
 
     Attributes
@@ -110,36 +63,19 @@ class TextSource:
                 first = first or f"{path}: {error}"
         raise InputError(f"{first}; give a file of texts, and name the column with --read text=NAME")
 
-    def units(self) -> Sequence[Unit]:
-        """Row groups of Parquet, byte ranges of JSON lines, whole CSV and compressed files."""
-        units: list[Unit] = []
-        for path in self.files:
-            suffix = bare_suffix(path)
-            if suffix == ".parquet":
-                units.extend(parquet_units(path))
-            else:
-                units.extend(line_units(path, splittable=suffix in JSON_SUFFIXES))
-        return units
-
-    def first_row(self, unit: Unit) -> int:
-        """Row (Parquet) or line of the file where the unit starts."""
-        return parquet_first_row(unit) if bare_suffix(unit.path) == ".parquet" else line_first_row(unit)
-
-    def place(self, unit: Unit, row: int) -> str:
-        """File and row, or file and line from 1."""
-        if bare_suffix(unit.path) == ".parquet":
-            return parquet_place(unit, row)
-        return f"{unit.path}, line {line_first_row(unit) + row + 1}"
+    def splittable(self, path: str) -> bool:
+        """JSON lines are; a record of CSV may span lines."""
+        return bare_suffix(path) in JSON_SUFFIXES
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
         """One pass over the unit, in batches of about 8 MB of text."""
-        suffix = bare_suffix(unit.path)
-        if suffix == ".parquet":
+        suffix, encoding = bare_suffix(unit.path), self.options.encoding
+        if is_parquet(unit.path):
             records = read_parquet_texts(unit, self.columns, bad)
         elif suffix in JSON_SUFFIXES:
-            records = read_json_texts(unit, self.columns, bad, _layout(suffix, self.options))
+            records = read_json_texts(unit, self.columns, bad, encoding)
         else:
-            records = read_csv_texts(unit, self.columns, bad, _layout(suffix, self.options))
+            records = read_csv_texts(unit, self.columns, bad, CSV_SUFFIXES[suffix], encoding)
         for batch in records:
             yield words_of(batch, self.tokenizer)
 
@@ -155,13 +91,11 @@ def words_of(records: TextRecords, tokenizer: Callable[[Any], Any]) -> SourceBat
 
 def _columns_of(path: str, options: TextOptions) -> TextColumns:
     suffix = bare_suffix(path)
-    if suffix == ".parquet":
-        return parquet_columns(path, options.text, options.id, options.metadata)
-    if suffix in JSON_SUFFIXES or suffix in CSV_SUFFIXES:
-        find = json_columns if suffix in JSON_SUFFIXES else csv_columns
-        return find(path, options.text, options.id, options.metadata, _layout(suffix, options))
-    raise UnreadableError(f"its suffix is {suffix!r}; texts are read from {', '.join(SUFFIXES)}")
-
-
-def _layout(suffix: str, options: TextOptions) -> LineFormat:
-    return LineFormat(CSV_SUFFIXES.get(suffix, ","), options.encoding)
+    if is_parquet(path):
+        return parquet_columns(path, options)
+    if suffix in JSON_SUFFIXES:
+        return json_columns(path, options)
+    if suffix in CSV_SUFFIXES:
+        return csv_columns(path, CSV_SUFFIXES[suffix], options)
+    known = ", ".join((".parquet", *JSON_SUFFIXES, *CSV_SUFFIXES))
+    raise UnreadableError(f"its suffix is {suffix!r}; texts are read from {known}")

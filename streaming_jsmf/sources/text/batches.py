@@ -1,4 +1,4 @@
-"""Records of text with their ids and metadata, out of Parquet, JSON-lines and CSV files. No words yet."""
+"""Texts with their ids and metadata: which columns they have, and records gathered into batches. No words yet."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streaming_jsmf.sources.base import BATCH_BYTES
-from streaming_jsmf.sources.files import UnreadableError, listed
+from streaming_jsmf.sources import limits
+from streaming_jsmf.sources.records import is_utf8, require
+from streaming_jsmf.sources.streams import UnreadableError
+from streaming_jsmf.sources.text.options import TextOptions
 
 RESERVED_NAMES = ("ids", "counts", "document_id")
 ID_NAMES = ("document_id", "doc_id", "id")
@@ -69,7 +71,7 @@ class RecordBuffer:
     @property
     def full(self) -> bool:
         """Whether it holds a batch of text."""
-        return self.size >= BATCH_BYTES
+        return self.size >= limits.BATCH_BYTES
 
     def add(self, row: int, text: str, identity: Any, metadata: Sequence[Any]) -> None:
         """Take one record; ``metadata`` in the order of the columns."""
@@ -96,51 +98,30 @@ class RecordBuffer:
         self.__init__(self.columns)  # type: ignore[misc]
 
 
-def chosen_metadata(
-    names: Sequence[str], wanted: str | Sequence[str], used: Sequence[str | None]
-) -> list[str]:
-    """Metadata columns in the order of the file: those wanted, or all others for "all".
+def chosen_columns(names: Sequence[str], options: TextOptions) -> tuple[str | None, list[str]]:
+    """The id column, as asked for or by its usual names, and the metadata columns in the order of the file.
 
     Raises
     ------
     UnreadableError
-        If a name stands for two columns, is not UTF-8, or is one that a corpus needs for itself.
+        If a column is missing, a name stands for two, is not UTF-8, or is one that a corpus needs for itself.
     """
-    chosen = [name for name in names if (wanted == "all" or name in wanted) and name not in used]
-    for name in RESERVED_NAMES:
-        if name in chosen:
+    asked = () if options.metadata == "all" else options.metadata
+    require([options.text, *([options.id] if options.id else []), *asked], names)
+    name = options.id or next((name for name in ID_NAMES if name in names), None)
+    used = [options.text, *([name] if name else [])]
+    kept = [each for each in names if (options.metadata == "all" or each in asked) and each not in used]
+    for reserved in RESERVED_NAMES:
+        if reserved in kept:
             raise UnreadableError(
-                f"column {name!r} has a name that a corpus needs for itself; choose the columns to keep "
+                f"column {reserved!r} has a name that a corpus needs for itself; choose the columns to keep "
                 "with metadata=A,B or rename it"
             )
-    for name in dict.fromkeys([*filter(None, used), *chosen]):
-        if names.count(name) > 1:
-            raise UnreadableError(
-                f"it has {names.count(name)} columns {name!r}; rename all but one, or choose others with metadata=A,B"
-            )
-        if not is_utf8(name):
-            raise UnreadableError(
-                f"the name {name!a} is not UTF-8; rename it, or choose others with metadata=A,B"
-            )
-    return chosen
-
-
-def is_utf8(text: str) -> bool:
-    """Whether a string is free of halves of surrogate pairs, which stand for what could not be decoded."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def require(names: Sequence[str], wanted: Sequence[str]) -> None:
-    """Raise UnreadableError if a column that is wanted is not among the names."""
-    for name in wanted:
-        if name not in names:
-            raise UnreadableError(f"there is no column {name!r}; it has {listed(names)}")
-
-
-def chosen_id(names: Sequence[str], wanted: str | None) -> str | None:
-    """The id column: as wanted, else the first of the usual names that is there, else none."""
-    return wanted or next((name for name in ID_NAMES if name in names), None)
+    for each in dict.fromkeys([*used, *kept]):
+        what = f"the name {each!a} is not UTF-8; rename it"
+        if names.count(each) > 1:
+            what = f"it has {names.count(each)} columns {each!r}; rename all but one"
+        elif is_utf8(each):
+            continue
+        raise UnreadableError(f"{what}, or choose others with metadata=A,B")
+    return name, kept

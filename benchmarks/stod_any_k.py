@@ -1,0 +1,155 @@
+"""The tensor engine where K is not the number of topics that a corpus was made of: errors and perplexities.
+
+    python -m benchmarks.stod_any_k [CORPUS ...] [--topics 20,25,50] [--seeds 1]
+
+Prints two Markdown tables. Of simulated corpora (12 topics, 1,500 words, 6,000 documents of about 100 tokens): the mean
+L1 error (of 2) of the best pairs of topics, with the true alpha0 and with those found by ``auto`` and ``shares``, and
+that of LR-JSMF. Of each CORPUS, every fifth document held out: perplexity of one half of the tokens of a held-out
+document under the shares that the other half tells, for the unigram, LR-JSMF and the tensor engine. Lower is better.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from benchmarks.bags import read_counts
+from benchmarks.quality import split
+from benchmarks.topic_models import write_corpus
+from streaming_jsmf import Execution, InferSettings, ScanSettings, StodSettings, scan
+from streaming_jsmf.evaluation.matching import recovery_error
+from streaming_jsmf.inference.document_topics import document_topics
+from streaming_jsmf.inference.prior import dirichlet_prior, prior_sum
+from streaming_jsmf.moments.reader import Moments
+from streaming_jsmf.simulation import read_truth
+from streaming_jsmf.workflow.infer import fit_moments
+from streaming_jsmf.workflow.simulate import simulate
+
+Floats = NDArray[np.float64]
+
+TRUE_TOPICS, WORDS, DOCUMENTS = 12, 1_500, 6_000
+TRUE_SUMS, ASKED_TOPICS = (0.3, 1.0, 5.0), (12, 14, 16, 24)
+
+#: Share of the unigram in each topic when it is scored, so that no token has probability 0.
+SMOOTHING = 0.01
+
+ONE = Execution("synchronous")
+
+
+def simulated_row(moments: Moments, truth: Floats, total: float, n_topics: int) -> str:
+    """Errors at one K; ``total``: the true alpha0."""
+    found = {
+        how: fit_moments(moments, StodSettings(n_topics, alpha0=value), threads=1)
+        for how, value in (("true", total), ("auto", "auto"), ("shares", "shares"))
+    }
+    errors = {how: recovery_error(model.arrays["word_topic"], truth) for how, model in found.items()}
+    anchored = fit_moments(moments, InferSettings(n_topics), threads=1).arrays["word_topic"]
+    cells = [f"{total:g}", f"{n_topics}", f"{errors['true']:.3f}"]
+    cells += [f"{found[how].metrics['alpha0']:.2f} | {errors[how]:.3f}" for how in ("auto", "shares")]
+    cells += [f"{errors['auto'] / errors['true']:.2f}", f"{recovery_error(anchored, truth):.3f}"]
+    return f"| {' | '.join(cells)} |"
+
+
+def print_simulated(folder: Path, seeds: int) -> None:
+    click.echo("| alpha0 | K | error | auto | error | shares | error | auto over true | LR-JSMF |")
+    click.echo("|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
+    for seed in range(seeds):
+        for total in TRUE_SUMS:
+            corpus = folder / f"simulated-{total:g}-{seed}"
+            simulate(
+                corpus, documents=DOCUMENTS, vocabulary_size=WORDS, topics=TRUE_TOPICS,
+                alpha=total / TRUE_TOPICS, seed=seed, execution=ONE,
+            )  # fmt: skip
+            settings = ScanSettings(max_topics=max(ASKED_TOPICS), third_moment=True)
+            moments = scan(corpus, folder / f"{corpus.name}-moments", settings, ONE)
+            truth = read_truth(corpus).word_topic
+            for n_topics in ASKED_TOPICS:
+                click.echo(simulated_row(moments, truth, total, n_topics))
+
+
+def halves(counts: sparse.csr_array, seed: int = 0) -> tuple[sparse.csr_array, sparse.csr_array]:
+    """Cut the tokens of each document in two by a draw: the larger half and the rest."""
+    tokens = np.repeat(np.arange(counts.nnz), counts.data)
+    documents = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))[tokens]
+    order = np.lexsort((np.random.Generator(np.random.Philox(key=seed)).random(tokens.size), documents))
+    lengths = np.bincount(documents, minlength=counts.shape[0])
+    place = np.arange(tokens.size) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    seen = np.bincount(tokens[order][2 * place < documents_of(lengths)], minlength=counts.nnz)
+    parts = (seen, counts.data - seen)
+    first, second = (sparse.csr_array((part, counts.indices, counts.indptr), counts.shape) for part in parts)
+    return first, second
+
+
+def documents_of(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The length of the document of each token, tokens by document."""
+    return np.repeat(lengths, lengths)
+
+
+def perplexity(
+    known: sparse.csr_array, asked: sparse.csr_array, topics: Floats, prior: Floats, unigram: Floats
+) -> float:
+    """exp of minus the mean log probability of the tokens ``asked``, shares of the documents from ``known``.
+
+    Words that no fitted document has are left out.
+    """
+    smooth = (1 - SMOOTHING) * topics + SMOOTHING * unigram[:, None]
+    shares = document_topics(known, smooth, prior, threads=1).shares
+    total = 0.0
+    for row, (start, end) in enumerate(zip(asked.indptr[:-1], asked.indptr[1:], strict=True)):
+        words, numbers = asked.indices[start:end], asked.data[start:end]
+        there = (numbers > 0) & (unigram[words] > 0)
+        total += float(numbers[there] @ np.log(smooth[words[there]] @ shares[row]))
+    return float(np.exp(-total / asked.data[unigram[asked.indices] > 0].sum()))
+
+
+def print_real(name: str, counts: sparse.csr_array, topics: list[int], folder: Path) -> None:
+    documents = split(counts)
+    write_corpus(folder / name, documents.fitted)
+    moments = scan(
+        folder / name, folder / f"{name}-m", ScanSettings(max_topics=max(topics), third_moment=True), ONE
+    )
+    known, asked = halves(documents.held_out)
+    unigram = moments.term_count / moments.term_count.sum()
+    alone = perplexity(known, asked, unigram[:, None], np.ones(1), unigram)
+    for n_topics in topics:
+        anchored = fit_moments(moments, InferSettings(n_topics, correlations="refined"), threads=1).arrays
+        total = prior_sum(anchored["topic_topic"], anchored["topic_probability"])
+        prior = dirichlet_prior(anchored["topic_probability"], total)
+        model = fit_moments(moments, StodSettings(n_topics), threads=1)
+        scored = (
+            perplexity(known, asked, anchored["word_topic"], prior, unigram),
+            perplexity(known, asked, model.arrays["word_topic"], model.arrays["alpha"], unigram),
+        )
+        cells = (f"{value:.0f}" for value in (alone, *scored))
+        metrics = model.metrics
+        more = f"{metrics['alpha0']:.2f} | {metrics['share_sum']:.2f} | {metrics['mass_without_topic']:.1e}"
+        click.echo(f"| {name} | {n_topics} | {' | '.join(cells)} | {scored[1] / scored[0]:.3f} | {more} |")
+
+
+@click.command(help=__doc__)
+@click.argument("corpora", nargs=-1, type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "--topics", default="20,25,50", show_default=True, help="K for the corpora, with commas between."
+)
+@click.option("--seeds", default=1, show_default=True, help="Simulated corpora of each kind.")
+def main(corpora: tuple[Path, ...], topics: str, seeds: int) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        folder = Path(directory)
+        if seeds:
+            print_simulated(folder, seeds)
+        if corpora:
+            click.echo("\n| corpus | K | unigram | LR-JSMF | STOD | STOD over LR-JSMF ", nl=False)
+            click.echo("| alpha0 | sum of shares | mass without topic |")
+            click.echo("|---|" + "---:|" * 8)
+        for number, corpus in enumerate(corpora):
+            wanted = [int(k) for k in topics.split(",")]
+            print_real(f"{number}-{corpus.name}", read_counts(corpus), wanted, folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""Commands in processes of their own: run to the end, started and waited for, killed in the middle."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import streaming_jsmf
+from tests.outcomes import Outcome
+
+#: Seconds within which a process must have done what is waited for.
+PATIENCE = 120
+
+#: Where the package under test lies.
+SOURCE = str(Path(streaming_jsmf.__file__).parents[1])
+
+Process = subprocess.Popen[str]
+
+
+def command(*arguments: object) -> list[str]:
+    """``streaming-jsmf``, with the interpreter of the tests."""
+    return [sys.executable, "-m", "streaming_jsmf", *map(str, arguments)]
+
+
+def _environment(changes: dict[str, str]) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": SOURCE, **changes}
+
+
+def ended(line: Sequence[str], *, folder: Path | None = None, **environment: str) -> Outcome:
+    """Run a command to its end, whatever that is."""
+    done = subprocess.run(
+        line,
+        cwd=folder,
+        env=_environment(environment),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+    return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+def finished(line: Sequence[str], *, folder: Path | None = None, **environment: str) -> str:
+    """Run a command that must end well; what it said on standard error."""
+    done = ended(line, folder=folder, **environment)
+    assert done.code == 0, done.err
+    return done.err
+
+
+def wait_until(now: Callable[[], bool], what: str) -> None:
+    """Wait until ``now``; fail if it takes too long."""
+    deadline = time.monotonic() + PATIENCE
+    while not now():
+        assert time.monotonic() < deadline, f"waited {PATIENCE} s for {what}"
+        time.sleep(0.002)
+
+
+def wait_for(process: Process, now: Callable[[], bool]) -> None:
+    """Wait for a moment in the middle of what a process does."""
+    wait_until(lambda: process.poll() is not None or now(), "a moment that did not come")
+    assert process.poll() is None, "it ended before the moment came"
+
+
+@contextmanager
+def started(
+    line: Sequence[str],
+    *,
+    folder: Path | None = None,
+    stdin: int = subprocess.DEVNULL,
+    stdout: Any = subprocess.DEVNULL,
+    stderr: Any = subprocess.DEVNULL,
+    **environment: str,
+) -> Iterator[Process]:
+    """A process in a session of its own, which ends with the block, orphans and all."""
+    with subprocess.Popen(
+        line,
+        cwd=folder,
+        env=_environment(environment),
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+@contextmanager
+def killed(
+    line: Sequence[str], now: Callable[[], bool], *, folder: Path | None = None, **environment: str
+) -> Iterator[None]:
+    """Run a command until ``now``, and kill it; its orphans, if any, live until the block ends."""
+    with started(line, folder=folder, **environment) as process:
+        wait_for(process, now)
+        process.kill()
+        process.wait()
+        assert process.returncode == -signal.SIGKILL, "it ended before it could be killed"
+        yield

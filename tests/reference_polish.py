@@ -1,0 +1,56 @@
+"""The oracle of polish: CVB0 in documents as plainly as possible, dense, float64, one word after the other.
+
+Asuncion, Welling, Smyth and Teh (UAI 2009), with topics and prior given. Nothing here is shared with the package.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Documents:
+    """tokens: N x K expected; weights: M x K, n_k + alpha_k; log_likelihood of tokens given the others."""
+
+    tokens: Floats
+    weights: Floats
+    log_likelihood: float
+
+
+def cvb0(counts: Floats, topics: Floats, prior: Floats, rounds: int) -> Documents:
+    """counts M x N, topics N x K, prior (K,)."""
+    tokens = np.zeros_like(topics)
+    weights = np.zeros((len(counts), len(prior)))
+    likelihood = 0.0
+    for m, document in enumerate(counts):
+        length = document.sum()
+        in_topics = length * prior / prior.sum()
+        shares: dict[int, Floats] = {}
+        predicted: dict[int, float] = {}
+        for _ in range(rounds):
+            before = dict(shares)
+            for w in np.flatnonzero(document):
+                own = before.get(w, np.zeros(len(prior))) * min(document[w], 1.0)
+                raw = topics[w] * np.maximum(in_topics + prior - own, 1e-6)
+                if raw.sum() == 0:
+                    continue
+                shares[w] = raw / raw.sum()
+                predicted[w] = raw.sum() / (length + prior.sum() - min(document[w], 1.0))
+            in_topics = sum((document[w] * g for w, g in shares.items()), np.zeros(len(prior)))
+        for w, g in shares.items():
+            tokens[w] += document[w] * g
+            likelihood += document[w] * np.log(predicted[w])
+        weights[m] = in_topics + prior
+    return Documents(tokens, weights, likelihood)
+
+
+def dirichlet_moments(parameters: Floats) -> tuple[Floats, Floats]:
+    """Mean and mean product of two shares under Dirichlet(parameters), (K,) and K x K."""
+    total = parameters.sum()
+    pairs = np.outer(parameters, parameters) + np.diag(parameters)
+    return parameters / total, pairs / (total * (total + 1))

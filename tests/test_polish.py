@@ -1,0 +1,276 @@
+"""Polish against the dense oracle, and what must hold for any corpus."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, vstack
+
+from streaming_jsmf.inference.polish.kernel import LANE
+from streaming_jsmf.inference.polish.schedule import FULL_STEPS, STEPS, Step, drawn_documents, plan_steps
+from streaming_jsmf.inference.polish.step import (
+    MOST_BLOCKS,
+    StepSums,
+    blocks,
+    first_topics,
+    next_topics,
+    padded,
+    step_sums,
+    topic_correlations,
+)
+from tests.reference_polish import cvb0, dirichlet_moments
+
+Floats = NDArray[np.float64]
+
+N_WORDS, N_TOPICS = 40, 5
+PRIOR = np.array([0.05, 0.3, 1.0, 0.1, 0.02])
+
+#: float32 shares, float64 sums.
+CLOSE = {"rtol": 2e-5, "atol": 1e-5}
+
+
+@pytest.fixture(scope="module")
+def topics() -> Floats:
+    drawn: Floats = np.random.default_rng(1).dirichlet(np.full(N_WORDS, 0.2), N_TOPICS).T
+    return drawn
+
+
+@pytest.fixture(scope="module")
+def counts(topics: Floats) -> csr_array[Any]:
+    return simulated(topics, PRIOR, n_documents=1_000, length=12)
+
+
+def simulated(topics: Floats, prior: Floats, n_documents: int, length: int, seed: int = 2) -> csr_array[Any]:
+    random = np.random.default_rng(seed)
+    shares = random.dirichlet(prior, n_documents)
+    return csr_array(random.multinomial(length, shares @ topics.T).astype(np.int32))
+
+
+def assert_same(found: StepSums, expected: StepSums) -> None:
+    for name, values in vars(expected).items():
+        np.testing.assert_array_equal(getattr(found, name), values, err_msg=name)
+
+
+def assert_close(found: StepSums, expected: StepSums) -> None:
+    for name, values in vars(expected).items():
+        np.testing.assert_allclose(getattr(found, name), values, **CLOSE, err_msg=name)
+
+
+@pytest.mark.parametrize("rounds", [2, 5])
+@pytest.mark.parametrize("n_topics", [1, 3, LANE, LANE + 1])
+@pytest.mark.parametrize("scale", [1, 0.3])
+def test_a_step_is_that_of_the_oracle(n_topics: int, rounds: int, scale: float) -> None:
+    random = np.random.default_rng(n_topics)
+    topics = random.dirichlet(np.full(N_WORDS, 0.3), n_topics).T
+    prior = random.gamma(1.0, 0.3, n_topics) + 0.01
+    dense = random.poisson(0.4, (30, N_WORDS)) * scale
+    dense[7] = 0
+    expected = cvb0(dense, topics, prior, rounds)
+    found = step_sums(csr_array(dense), topics, prior, rounds=rounds, with_pairs=True)
+    np.testing.assert_allclose(found.tokens, expected.tokens, **CLOSE)
+    assert found.log_likelihood == pytest.approx(expected.log_likelihood, rel=1e-5)
+    assert found.n_tokens == pytest.approx(dense.sum())
+    assert found.n_documents == np.count_nonzero(dense.sum(axis=1))
+    moments = [dirichlet_moments(weights) for weights in expected.weights[dense.sum(axis=1) > 0]]
+    np.testing.assert_allclose(found.shares, sum(mean for mean, _ in moments), **CLOSE)
+    np.testing.assert_allclose(found.pairs, sum(pairs for _, pairs in moments), **CLOSE)
+
+
+def test_words_that_no_topic_has_say_nothing(topics: Floats, counts: csr_array[Any]) -> None:
+    missing = topics.copy()
+    missing[:4] = 0
+    found = step_sums(counts, missing, PRIOR)
+    assert not found.tokens[:4].any()
+    expected = cvb0(counts.toarray().astype(float), missing, PRIOR, 5)
+    np.testing.assert_allclose(found.tokens, expected.tokens, **CLOSE)
+    assert found.log_likelihood == pytest.approx(expected.log_likelihood, rel=1e-5)
+
+
+def test_each_token_goes_somewhere(topics: Floats, counts: csr_array[Any]) -> None:
+    found = step_sums(counts, topics, PRIOR)
+    np.testing.assert_allclose(found.tokens.sum(axis=1), counts.sum(axis=0), rtol=1e-5)
+    assert (found.tokens >= 0).all()
+
+
+def test_threads_change_no_bit(topics: Floats, counts: csr_array[Any]) -> None:
+    assert len(blocks(counts.indptr, N_WORDS)) > 2
+    one, *others = (step_sums(counts, topics, PRIOR, with_pairs=True, threads=n) for n in (1, 2, 3, 20))
+    for other in others:
+        assert_same(other, one)
+
+
+def test_parts_add_up_to_the_whole(topics: Floats, counts: csr_array[Any]) -> None:
+    whole = step_sums(counts, topics, PRIOR, with_pairs=True)
+    first, last = (step_sums(part, topics, PRIOR, with_pairs=True) for part in (counts[:70], counts[70:]))
+    assert_close(first + last, whole)
+
+
+def test_the_order_of_documents_is_nothing(topics: Floats, counts: csr_array[Any]) -> None:
+    order = np.random.default_rng(3).permutation(counts.shape[0])
+    one = step_sums(counts, topics, PRIOR, with_pairs=True)
+    assert_close(step_sums(counts[order], topics, PRIOR, with_pairs=True), one)
+
+
+def test_words_and_topics_keep_their_names(topics: Floats, counts: csr_array[Any]) -> None:
+    random = np.random.default_rng(4)
+    words, order = random.permutation(N_WORDS), random.permutation(N_TOPICS)
+    one = step_sums(counts, topics, PRIOR, with_pairs=True)
+    other = step_sums(counts[:, words], topics[words][:, order], PRIOR[order], with_pairs=True)
+    renamed = replace(
+        one,
+        tokens=one.tokens[words][:, order],
+        shares=one.shares[order],
+        pairs=one.pairs[order][:, order],
+    )
+    assert_close(other, renamed)
+
+
+def test_a_token_does_not_vote_for_itself() -> None:
+    """One token is alone in its document: however often it is looked at, only the prior speaks for a topic."""
+    topics = np.array([[0.5, 0.5], [0.5, 0.5]])
+    prior = np.array([0.1, 0.3])
+    found = step_sums(csr_array([[1, 0]]), topics, prior, rounds=50)
+    np.testing.assert_allclose(found.tokens[0], [0.25, 0.75], rtol=1e-5)
+
+
+@pytest.mark.parametrize("n_documents", [0, 3])
+def test_documents_without_words_add_nothing(topics: Floats, n_documents: int) -> None:
+    found = step_sums(csr_array((n_documents, N_WORDS), dtype=np.int32), topics, PRIOR, with_pairs=True)
+    assert found.n_documents == found.n_tokens == found.log_likelihood == 0
+    assert not found.tokens.any()
+    assert not found.pairs.any()
+
+
+def test_what_was_read_from_a_file_is_left_alone(topics: Floats, counts: csr_array[Any]) -> None:
+    """Arrow's buffers cannot be written."""
+    locked = counts.copy()
+    for values in (locked.indptr, locked.indices, locked.data, frozen := topics.copy()):
+        values.flags.writeable = False
+    assert_same(step_sums(locked, frozen, PRIOR), step_sums(counts, topics, PRIOR))
+
+
+def test_topics_are_distributions_without_holes(topics: Floats, counts: csr_array[Any]) -> None:
+    following = next_topics(step_sums(counts, topics, PRIOR).tokens)
+    np.testing.assert_allclose(following.sum(axis=0), 1)
+    assert (following > 0).all()
+
+
+def test_the_start_has_every_word() -> None:
+    frequencies = np.array([0.5, 0.25, 0.25])
+    start = first_topics(np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]), frequencies)
+    np.testing.assert_allclose(start.sum(axis=0), 1)
+    assert (start[2] > 0).all()
+    assert start[0, 0] > start[1, 1] > 0.9
+
+
+def test_correlations_are_those_of_the_shares(topics: Floats, counts: csr_array[Any]) -> None:
+    sums = step_sums(counts, topics, PRIOR, with_pairs=True)
+    correlations = topic_correlations(sums)
+    assert correlations.sum() == pytest.approx(1)
+    np.testing.assert_allclose(correlations, correlations.T)
+    np.testing.assert_allclose(correlations.sum(axis=0), sums.shares / sums.n_documents)
+    assert np.linalg.eigvalsh(correlations)[0] > 0
+
+
+def test_correlations_of_a_simulated_corpus() -> None:
+    """Long documents: their shares are nearly known, and A is that of the prior."""
+    random = np.random.default_rng(5)
+    topics = random.dirichlet(np.full(100, 0.1), N_TOPICS).T
+    sums = step_sums(simulated(topics, PRIOR, 2_000, 400), topics, PRIOR, with_pairs=True)
+    _, expected = dirichlet_moments(PRIOR)
+    np.testing.assert_allclose(topic_correlations(sums), expected, atol=0.02)
+
+
+def test_steps_find_the_topics_and_explain_the_documents_better() -> None:
+    random = np.random.default_rng(6)
+    truth = random.dirichlet(np.full(200, 0.1), N_TOPICS).T
+    counts = simulated(truth, PRIOR, 3_000, 60)
+    topics = first_topics(0.5 * truth + 0.5 * truth.mean(axis=1, keepdims=True), truth.mean(axis=1))
+    errors, likelihoods = [np.abs(topics - truth).sum(axis=0).mean()], []
+    for _ in range(5):
+        sums = step_sums(counts, topics, PRIOR)
+        topics = next_topics(sums.tokens)
+        errors.append(np.abs(topics - truth).sum(axis=0).mean())
+        likelihoods.append(sums.log_likelihood)
+    assert errors[-1] < 0.15 < 0.5 < errors[0]
+    assert (np.diff(errors) < 0).all()
+    assert (np.diff(likelihoods) > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"prior": np.zeros(N_TOPICS)}, "prior must be positive"),
+        ({"prior": np.ones(N_TOPICS + 1)}, "do not fit together"),
+        ({"rounds": 1}, "rounds is 1; give 2 or more"),
+    ],
+)
+def test_what_is_wrong_is_said(
+    topics: Floats, counts: csr_array[Any], change: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        step_sums(counts, **{"word_topic": topics, "prior": PRIOR, **change})
+
+
+def test_rows_are_whole_cache_lines() -> None:
+    rows = padded(np.ones((3, LANE + 1)))
+    assert rows.shape == (3, 2 * LANE)
+    assert rows.ctypes.data % 64 == 0
+    assert rows.sum() == 3 * (LANE + 1)
+
+
+@pytest.mark.parametrize("lengths", [[5] * 640, [0, 4000, 0, 1, 1, 1], [3], [0, 0], []])
+def test_blocks_hold_each_document_once(lengths: list[int]) -> None:
+    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    found = blocks(indptr, n_words=10)
+    assert len(found) <= MOST_BLOCKS
+    starts = [int(bounds[0]) for bounds in found]
+    assert starts == sorted(starts)
+    assert sum(bounds.size - 1 for bounds in found) == len(lengths)
+    for left, right in pairwise(found):
+        assert left[-1] == right[0]
+
+
+def test_blocks_are_even() -> None:
+    found = blocks(np.arange(0, 6401, 10), n_words=100)
+    assert [bounds[-1] - bounds[0] for bounds in found] == [1600] * 4
+
+
+def test_small_corpora_are_seen_whole() -> None:
+    assert plan_steps(300_000) == (Step(1.0, 5),) * STEPS
+
+
+def test_large_corpora_are_sampled_first() -> None:
+    steps = plan_steps(40_000_000, steps=7, rounds=10)
+    assert steps == (Step(0.05, 10),) * (7 - FULL_STEPS) + (Step(1.0, 10),) * FULL_STEPS
+    assert plan_steps(40_000_000, steps=2) == (Step(1.0, 5),) * 2
+
+
+def test_no_step_is_refused() -> None:
+    with pytest.raises(ValueError, match="steps is 0; give 1 or more"):
+        plan_steps(100, steps=0)
+
+
+def test_documents_are_drawn_by_their_unit_alone() -> None:
+    drawn = drawn_documents("shard:3", 10_000, step=2, share=0.3, seed=1)
+    np.testing.assert_array_equal(drawn, drawn_documents("shard:3", 10_000, step=2, share=0.3, seed=1))
+    assert drawn.mean() == pytest.approx(0.3, abs=0.02)
+    for other in (
+        drawn_documents("shard:4", 10_000, step=2, share=0.3, seed=1),
+        drawn_documents("shard:3", 10_000, step=3, share=0.3, seed=1),
+        drawn_documents("shard:3", 10_000, step=2, share=0.3, seed=2),
+    ):
+        assert (drawn & other).mean() == pytest.approx(0.09, abs=0.015)
+    assert drawn_documents("shard:3", 50, step=0, share=1.0, seed=1).all()
+
+
+def test_parts_of_a_corpus_may_be_read_in_other_blocks(topics: Floats, counts: csr_array[Any]) -> None:
+    """A corpus repeated is the same sums twice."""
+    twice = csr_array(vstack([counts, counts]))
+    one = step_sums(counts, topics, PRIOR, with_pairs=True)
+    assert_close(step_sums(twice, topics, PRIOR, with_pairs=True), one + one)
