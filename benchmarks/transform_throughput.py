@@ -4,8 +4,9 @@
 
 Draws a corpus whose documents have about ``--words`` distinct words, and transforms it and one of four times as many
 documents with the command line, given the topics that drew them. Printed for each: documents a second of the
-transform's own tasks (compilation, which is kept, is done by a small run before), of the whole command with its start,
-and the peak of resident memory, which may not grow with the documents.
+transform's own tasks (compilation, which is kept, is done by a small run before) and of the whole command with its
+start, and the peak of resident memory, which may not grow with the documents. What others do on the machine slows both
+rates; the last line, documents per second of a CPU between the two sizes, leaves out the start and suffers less.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -32,6 +34,25 @@ VOCABULARY = 20_000
 TOKENS_PER_WORD = 1.25
 
 
+@dataclass(frozen=True)
+class Usage:
+    """What a transform took: documents, distinct words of one, seconds of its tasks, of a CPU, and in all; bytes."""
+
+    documents: int
+    words: float
+    tasks: float
+    cpu: float
+    wall: float
+    memory: int
+
+    def row(self) -> str:
+        """Of the table."""
+        return (
+            f"| {self.documents:,} | {self.words:.0f} | {self.documents / self.tasks:,.0f} "
+            f"| {self.documents / self.wall:,.0f} | {self.cpu:.1f} | {format_bytes(self.memory)} |"
+        )
+
+
 @click.command(help=__doc__)
 @click.option("--documents", default=50_000, show_default=True)
 @click.option("--topics", default=50, show_default=True)
@@ -39,24 +60,25 @@ TOKENS_PER_WORD = 1.25
 @click.option("--workers", default=1, show_default=True)
 @click.option("--method", default="map", show_default=True)
 def main(documents: int, topics: int, words: int, workers: int, method: str) -> None:
-    """Two corpora, one model."""
-    click.echo("| documents | words each | documents/s, tasks | documents/s, command | CPU s | peak memory |")
-    click.echo("|---|---|---|---|---|---|")
+    """Two corpora, and a small one before."""
+    used = []
     with tempfile.TemporaryDirectory() as parent:
         for number in (1_000, documents, 4 * documents):
-            corpus = Path(parent) / f"corpus-{number}"
+            corpus, model = Path(parent) / f"corpus-{number}", Path(parent) / f"model-{number}"
+            length = TOKENS_PER_WORD * words
             simulate_lda(
-                corpus,
-                n_documents=number,
-                n_words=VOCABULARY,
-                n_topics=topics,
-                mean_length=TOKENS_PER_WORD * words,
+                corpus, n_documents=number, n_words=VOCABULARY, n_topics=topics, mean_length=length, seed=0
             )
-            model = Path(parent) / f"model-{number}"
             save_truth(corpus, model)
-            row = measure(corpus, model, Path(parent) / f"shares-{number}.parquet", workers, method)
-            if number > 1_000:
-                click.echo(row)
+            out = Path(parent) / f"shares-{number}.parquet"
+            used.append(measure(corpus, model, out, workers, method))
+    click.echo("| documents | words each | documents/s, tasks | documents/s, command | CPU s | peak memory |")
+    click.echo("|---|---|---|---|---|---|")
+    for usage in used[1:]:
+        click.echo(usage.row())
+    small, large = used[1:]
+    rate = (large.documents - small.documents) / (large.cpu - small.cpu)
+    click.echo(f"documents per second of a CPU, by the difference: {rate:,.0f}")
 
 
 def save_truth(corpus: Path, model: Path) -> None:
@@ -72,9 +94,10 @@ def save_truth(corpus: Path, model: Path) -> None:
     write_model(model, Model(arrays, {}, {}, {"fingerprint": "truth"}))
 
 
-def measure(corpus: Path, model: Path, out: Path, workers: int, method: str) -> str:
-    """A row of the table; Linux only."""
-    options = ["--workers", str(workers), "--method", method, "--log-json", f"{out}.log"]
+def measure(corpus: Path, model: Path, out: Path, workers: int, method: str) -> Usage:
+    """Run a transform to its end; Linux only."""
+    log = Path(f"{out}.log")
+    options = ["--workers", str(workers), "--method", method, "--log-json", str(log)]
     command = [
         sys.executable,
         "-m",
@@ -89,15 +112,17 @@ def measure(corpus: Path, model: Path, out: Path, workers: int, method: str) -> 
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     wall = time.perf_counter() - started
-    if os.waitstatus_to_exitcode(status):
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
         raise click.ClickException(f"failed: {' '.join(command)}")
     opened = open_corpus(corpus)
-    seconds = task_seconds(Path(f"{out}.log"))
-    each = opened.nonzeros / opened.n_documents
-    return (
-        f"| {opened.n_documents:,} | {each:.0f} | {opened.n_documents / seconds:,.0f} "
-        f"| {opened.n_documents / wall:,.0f} | {usage.ru_utime + usage.ru_stime:.1f} "
-        f"| {format_bytes(usage.ru_maxrss * 1024)} |"
+    return Usage(
+        opened.n_documents,
+        opened.nonzeros / opened.n_documents,
+        task_seconds(log),
+        usage.ru_utime + usage.ru_stime,
+        wall,
+        usage.ru_maxrss * 1024,
     )
 
 

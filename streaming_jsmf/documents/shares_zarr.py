@@ -61,44 +61,46 @@ def write_zarr(path: Path, shares: ParquetShares, about: About) -> None:
     documents = about.totals.documents
     # At least one row, and no more than there are: Zarr has no chunks without.
     rows = max(1, min(CHUNK_BYTES // (4 * about.width), documents))
-    digests: dict[str, Any] = {}
-    written = []
-    for name in shares.columns:
-        dtype = _dtype_of(shares, name)
-        if dtype is None:
-            logger.warning(
-                "%s: column %r is %s and is left out of Zarr", path, name, shares.schema.field(name).type
-            )
-            continue
-        panels = (_plain(table.column(name), dtype) for table in shares.tables([name]))
-        made = write_panels(path, name, panels, (documents,), dtype, (DOCUMENT,), rows=rows)
-        digests[name] = made.fields()
-        written.append(name)
+    digests = _write_columns(path, shares, documents, rows)
+    columns = list(digests)
     second = TOPIC if about.top is None else RANK
     for name in share_columns(about):
-        kind = np.dtype(np.float32 if name == SHARES else np.int32)
-        lists = (table.column(name).combine_chunks() for table in shares.tables([name]))
-        matrices = (np.asarray(column.flatten()).reshape(len(column), about.width) for column in lists)
-        made = write_panels(
+        digests[name] = write_panels(
             path,
             name,
-            matrices,
+            (_matrix(table.column(name), about.width) for table in shares.tables([name])),
             (documents, about.width),
-            kind,
+            np.dtype(np.float32 if name == SHARES else np.int32),
             (DOCUMENT, second),
             _MEANINGS[name],
             rows=rows,
         )
-        digests[name] = made.fields()
     if about.top is None:
-        digests[TOPIC] = write_array(
-            path, TOPIC, np.arange(about.n_topics), (TOPIC,), _MEANINGS[TOPIC], compress=True
-        ).fields()
+        numbers = np.arange(about.n_topics)
+        digests[TOPIC] = write_array(path, TOPIC, numbers, (TOPIC,), _MEANINGS[TOPIC], compress=True)
     # xarray takes what ``coordinates`` names as such; a name with a space it could not tell from two.
-    named = [name for name in written if " " not in name]
-    create_group(
-        path, {**about.fields(), "columns": written, "digests": digests, "coordinates": " ".join(named)}
-    )
+    coordinates = " ".join(name for name in columns if " " not in name)
+    kept = {name: made.fields() for name, made in digests.items()}
+    create_group(path, {**about.fields(), "columns": columns, "digests": kept, "coordinates": coordinates})
+
+
+def _write_columns(path: Path, shares: ParquetShares, documents: int, rows: int) -> dict[str, ArrayDigest]:
+    """Ids and metadata, a pass over each; the digests of those that can be kept."""
+    digests = {}
+    for name in shares.columns:
+        dtype = _dtype_of(shares, name)
+        if dtype is None:
+            kind = shares.schema.field(name).type
+            logger.warning("%s: column %r is %s and is left out of Zarr", path, name, kind)
+            continue
+        panels = (_plain(table.column(name), dtype) for table in shares.tables([name]))
+        digests[name] = write_panels(path, name, panels, (documents,), dtype, (DOCUMENT,), rows=rows)
+    return digests
+
+
+def _matrix(column: Any, width: int) -> NDArray[Any]:
+    lists = column.combine_chunks()
+    return np.asarray(lists.flatten()).reshape(len(lists), width)
 
 
 @dataclass(frozen=True)
