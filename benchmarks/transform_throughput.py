@@ -31,7 +31,7 @@ from streaming_jsmf.simulation import read_truth, simulate_lda
 VOCABULARY = 20_000
 
 #: Tokens for each distinct word wanted, in a vocabulary of this size.
-TOKENS_PER_WORD = 1.25
+TOKENS_PER_WORD = 1.13
 
 
 @dataclass(frozen=True)
