@@ -21,6 +21,7 @@ _EXPORTS = {
     "StodSettings": "streaming_jsmf.config",
     "StoreError": "streaming_jsmf.errors",
     "StreamingJSMFError": "streaming_jsmf.errors",
+    "documents_of_topic": "streaming_jsmf.workflow.documents",
     "evaluate": "streaming_jsmf.workflow.evaluate",
     "fit": "streaming_jsmf.workflow.fit",
     "infer": "streaming_jsmf.workflow.infer",
@@ -29,7 +30,10 @@ _EXPORTS = {
     "open_moments": "streaming_jsmf.moments.reader",
     "report": "streaming_jsmf.workflow.report",
     "scan": "streaming_jsmf.workflow.scan",
+    "shares_by": "streaming_jsmf.workflow.documents",
+    "similar_documents": "streaming_jsmf.workflow.documents",
     "to_dask_array": "streaming_jsmf.blocks.dask_array",
+    "transform": "streaming_jsmf.workflow.transform",
 }
 
 __all__ = ["__version__", *sorted(_EXPORTS)]
@@ -48,12 +52,16 @@ if TYPE_CHECKING:
     from streaming_jsmf.jobs.execution import Execution as Execution
     from streaming_jsmf.model.store import open_model as open_model
     from streaming_jsmf.moments.reader import open_moments as open_moments
+    from streaming_jsmf.workflow.documents import documents_of_topic as documents_of_topic
+    from streaming_jsmf.workflow.documents import shares_by as shares_by
+    from streaming_jsmf.workflow.documents import similar_documents as similar_documents
     from streaming_jsmf.workflow.evaluate import EvaluationRequest as EvaluationRequest
     from streaming_jsmf.workflow.evaluate import evaluate as evaluate
     from streaming_jsmf.workflow.fit import fit as fit
     from streaming_jsmf.workflow.infer import infer as infer
     from streaming_jsmf.workflow.report import report as report
     from streaming_jsmf.workflow.scan import scan as scan
+    from streaming_jsmf.workflow.transform import transform as transform
 
 
 def __getattr__(name: str) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from streaming_jsmf.cli import options
+from streaming_jsmf.cli.documents import documents
 from streaming_jsmf.cli.evaluate import evaluate
 from streaming_jsmf.cli.ingest import ingest
 from streaming_jsmf.cli.observation import observed
@@ -16,6 +17,7 @@ from streaming_jsmf.cli.polish import polish
 from streaming_jsmf.cli.report import report
 from streaming_jsmf.cli.simulate import simulate
 from streaming_jsmf.cli.tables import print_topics, topic_rows
+from streaming_jsmf.cli.transform import transform
 from streaming_jsmf.config import ScanSettings, StodSettings
 
 
@@ -199,4 +201,4 @@ def info(path: str) -> None:
     click.echo(json.dumps(describe(path), ensure_ascii=False, indent=1))
 
 
-COMMANDS = (ingest, simulate, scan, infer, fit, polish, topics, evaluate, report, info)
+COMMANDS = (ingest, simulate, scan, infer, fit, polish, topics, transform, documents, evaluate, report, info)

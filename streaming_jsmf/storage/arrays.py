@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -50,14 +50,30 @@ class ArrayDigest:
 
 def digest(values: NDArray[Any]) -> ArrayDigest:
     """Return the digest of an array: sha256 over its bytes in C order (strings as UTF-8, each ended by NUL)."""
-    total = hashlib.sha256()
-    if values.dtype.kind in "OUT":
-        for word in values.ravel():
-            total.update(str(word).encode() + b"\0")
-        return ArrayDigest(total.hexdigest(), values.shape, "str")
+    total = _Digest(values.dtype)
     for panel in _panels(values.shape, values.dtype.itemsize):
-        total.update(np.ascontiguousarray(values[panel]).data)
-    return ArrayDigest(total.hexdigest(), values.shape, values.dtype.name)
+        total.add(values[panel])
+    return total.of(values.shape)
+
+
+class _Digest:
+    """The digest of an array that comes a panel of rows after the other."""
+
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        self._total = hashlib.sha256()
+        self._name = "str" if dtype.kind in "OUT" else dtype.name
+
+    def add(self, values: NDArray[Any]) -> None:
+        """The next rows."""
+        if self._name == "str":
+            for word in values.ravel():
+                self._total.update(str(word).encode() + b"\0")
+        else:
+            self._total.update(np.ascontiguousarray(values).data)
+
+    def of(self, shape: Sequence[int]) -> ArrayDigest:
+        """The digest, once all rows have come."""
+        return ArrayDigest(self._total.hexdigest(), tuple(int(n) for n in shape), self._name)
 
 
 def _chunk_rows(shape: Sequence[int], itemsize: int) -> int:
@@ -116,16 +132,76 @@ def write_array(
     """
     text = values.dtype.kind in "OUT"
     itemsize = 16 if text else values.dtype.itemsize
+    rows = _chunk_rows(values.shape, itemsize)
+    array = _make_array(group / name, values.shape, values.dtype, rows, dimensions, attributes, compress)
+    for panel in _panels(values.shape, itemsize):
+        array[panel] = values[panel]
+    return digest(values)
+
+
+def write_panels(
+    group: StorePath,
+    name: str,
+    panels: Iterable[NDArray[Any]],
+    shape: Sequence[int],
+    dtype: np.dtype[Any],
+    dimensions: Sequence[str],
+    attributes: Mapping[str, Any] | None = None,
+    *,
+    rows: int,
+) -> ArrayDigest:
+    """As ``write_array``, compressed, for rows that come in pieces of any size and in order; chunks of ``rows``.
+
+    No more than a chunk and a piece are in memory.
+
+    Raises
+    ------
+    ValueError
+        If there are more rows than ``shape`` says, or fewer.
+    """
+    array = _make_array(group / name, shape, dtype, rows, dimensions, attributes, compress=True)
+    total, start, held = _Digest(dtype), 0, 0
+    pieces: list[NDArray[Any]] = []
+    for piece in panels:
+        pieces.append(piece)
+        held += len(piece)
+        while held >= rows:
+            whole = np.concatenate(pieces)
+            _write_rows(array, start, whole[:rows], total)
+            pieces, start, held = [whole[rows:]], start + rows, held - rows
+    if held:
+        _write_rows(array, start, np.concatenate(pieces), total)
+    if start + held != shape[0]:
+        raise ValueError(f"{name} has {start + held} rows, not {shape[0]}")
+    return total.of(shape)
+
+
+def _write_rows(array: zarr.Array[Any], start: int, values: NDArray[Any], total: _Digest) -> None:
+    array[start : start + len(values)] = values
+    total.add(values)
+
+
+def _make_array(
+    place: StorePath,
+    shape: Sequence[int],
+    dtype: np.dtype[Any],
+    rows: int,
+    dimensions: Sequence[str],
+    attributes: Mapping[str, Any] | None,
+    compress: bool,
+) -> zarr.Array[Any]:
+    """A Zarr array in chunks of whole rows, still without values."""
+    text = dtype.kind in "OUT"
     with warnings.catch_warnings():
         # Variable-length strings have no final Zarr v3 specification yet; xarray and zarr-python agree on them.
         warnings.filterwarnings("ignore", category=zarr.errors.UnstableSpecificationWarning)
-        array = zarr.create_array(
+        return zarr.create_array(
             # At its own root: of a name Zarr would make groups of the nodes above, and a root group makes a store.
-            store=zarr_store(group / name),
-            shape=values.shape,
-            dtype=str if text else values.dtype,
+            store=zarr_store(place),
+            shape=tuple(shape),
+            dtype=str if text else dtype,
             # A factor of empty documents has no columns; a chunk has at least one.
-            chunks=(_chunk_rows(values.shape, itemsize), *(max(1, n) for n in values.shape[1:])),
+            chunks=(rows, *(max(1, n) for n in shape[1:])),
             compressors="auto" if compress or text else None,
             dimension_names=list(dimensions),
             attributes=dict(attributes or {}),
@@ -133,9 +209,6 @@ def write_array(
             config={"write_empty_chunks": True},
             overwrite=True,
         )
-    for panel in _panels(values.shape, itemsize):
-        array[panel] = values[panel]
-    return digest(values)
 
 
 def read_array(
@@ -163,7 +236,7 @@ def read_array(
 def read_panels(
     group: StorePath, name: str, expected: ArrayDigest, *, remedy: str = "make the store again"
 ) -> Iterator[tuple[slice, NDArray[Any]]]:
-    """As ``read_array`` for an array of numbers, a chunk of rows at a time: the rows, and their values.
+    """As ``read_array``, a chunk of rows at a time: the rows, and their values.
 
     Only when the last panel has been taken is it known that the values are those of the digest.
 
@@ -172,11 +245,12 @@ def read_panels(
     StoreError
         As ``read_array``; for altered values after the last panel.
     """
-    array, total = _open_array(group / name, expected, remedy), hashlib.sha256()
+    array = _open_array(group / name, expected, remedy)
+    total = _Digest(array.dtype)
     for panel, part in _chunk_panels(array, group / name, remedy):
-        total.update(np.ascontiguousarray(part).data)
+        total.add(part)
         yield panel, part
-    if ArrayDigest(total.hexdigest(), tuple(array.shape), array.dtype.name) != expected:
+    if total.of(array.shape) != expected:
         raise _altered(group / name, remedy)
 
 

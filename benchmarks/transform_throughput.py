@@ -1,0 +1,136 @@
+"""Documents a second and peak memory of a transform, in a process of its own.
+
+    python -m benchmarks.transform_throughput [--documents 50000] [--topics 50] [--words 90] [--workers 1]
+
+Draws a corpus whose documents have about ``--words`` distinct words, and transforms it and one of four times as many
+documents with the command line, given the topics that drew them. Printed for each: documents a second of the
+transform's own tasks (compilation, which is kept, is done by a small run before) and of the whole command with its
+start, and the peak of resident memory, which may not grow with the documents. What others do on the machine slows both
+rates; the last line, documents per second of a CPU between the two sizes, leaves out the start and suffers less.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import numpy as np
+from dask.utils import format_bytes
+
+from streaming_jsmf.corpus import open_corpus
+from streaming_jsmf.model.store import Model, write_model
+from streaming_jsmf.simulation import read_truth, simulate_lda
+
+VOCABULARY = 20_000
+
+#: Tokens for each distinct word wanted, in a vocabulary of this size.
+TOKENS_PER_WORD = 1.13
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a transform took: documents, distinct words of one, seconds of its tasks, of a CPU, and in all; bytes."""
+
+    documents: int
+    words: float
+    tasks: float
+    cpu: float
+    wall: float
+    memory: int
+
+    def row(self) -> str:
+        """Of the table."""
+        return (
+            f"| {self.documents:,} | {self.words:.0f} | {self.documents / self.tasks:,.0f} "
+            f"| {self.documents / self.wall:,.0f} | {self.cpu:.1f} | {format_bytes(self.memory)} |"
+        )
+
+
+@click.command(help=__doc__)
+@click.option("--documents", default=50_000, show_default=True)
+@click.option("--topics", default=50, show_default=True)
+@click.option("--words", default=90, show_default=True)
+@click.option("--workers", default=1, show_default=True)
+@click.option("--method", default="map", show_default=True)
+def main(documents: int, topics: int, words: int, workers: int, method: str) -> None:
+    """Two corpora, and a small one before."""
+    used = []
+    with tempfile.TemporaryDirectory() as parent:
+        for number in (1_000, documents, 4 * documents):
+            corpus, model = Path(parent) / f"corpus-{number}", Path(parent) / f"model-{number}"
+            length = TOKENS_PER_WORD * words
+            simulate_lda(
+                corpus, n_documents=number, n_words=VOCABULARY, n_topics=topics, mean_length=length, seed=0
+            )
+            save_truth(corpus, model)
+            out = Path(parent) / f"shares-{number}.parquet"
+            used.append(measure(corpus, model, out, workers, method))
+    click.echo("| documents | words each | documents/s, tasks | documents/s, command | CPU s | peak memory |")
+    click.echo("|---|---|---|---|---|---|")
+    for usage in used[1:]:
+        click.echo(usage.row())
+    small, large = used[1:]
+    rate = (large.documents - small.documents) / (large.cpu - small.cpu)
+    click.echo(f"documents per second of a CPU, by the difference: {rate:,.0f}")
+
+
+def save_truth(corpus: Path, model: Path) -> None:
+    """The topics that drew a corpus, as a model."""
+    truth = read_truth(corpus)
+    arrays = {
+        "word": np.array(open_corpus(corpus).vocabulary().words, dtype=object),
+        "word_topic": truth.word_topic,
+        "topic_probability": truth.alpha / truth.alpha.sum(),
+        "term_count": np.ones(len(truth.word_topic)),
+        "alpha": truth.alpha,
+    }
+    write_model(model, Model(arrays, {}, {}, {"fingerprint": "truth"}))
+
+
+def measure(corpus: Path, model: Path, out: Path, workers: int, method: str) -> Usage:
+    """Run a transform to its end; Linux only."""
+    log = Path(f"{out}.log")
+    options = ["--workers", str(workers), "--method", method, "--log-json", str(log)]
+    command = [
+        sys.executable,
+        "-m",
+        "streaming_jsmf",
+        "transform",
+        str(model),
+        str(corpus),
+        str(out),
+        *options,
+    ]
+    started = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    wall = time.perf_counter() - started
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise click.ClickException(f"failed: {' '.join(command)}")
+    opened = open_corpus(corpus)
+    return Usage(
+        opened.n_documents,
+        opened.nonzeros / opened.n_documents,
+        task_seconds(log),
+        usage.ru_utime + usage.ru_stime,
+        wall,
+        usage.ru_maxrss * 1024,
+    )
+
+
+def task_seconds(log: Path) -> float:
+    """Seconds of all tasks together, by the log."""
+    events = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    return sum(event["seconds"] for event in events if event["event"] == "committed")
+
+
+if __name__ == "__main__":
+    main()

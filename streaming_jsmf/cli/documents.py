@@ -1,0 +1,122 @@
+"""The verb ``documents``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from streaming_jsmf.cli.observation import observed
+from streaming_jsmf.errors import InputError
+
+
+@click.command()
+@click.argument("model", type=click.Path())
+@click.argument("shares", type=click.Path())
+@click.option(
+    "--topic", type=int, default=None, metavar="K", help="The documents in which topic K is largest."
+)
+@click.option("--by", default=None, metavar="COLUMN",
+              help="Mean topic shares by the values of a metadata column; with --topic of that one.")  # fmt: skip
+@click.option("--similar", default=None, metavar="DOCUMENT_ID",
+              help="The documents with the most similar shares.")  # fmt: skip
+@click.option("--number", type=int, default=None, help="How many documents.  [default: 10]")
+@click.option("--csv", "as_csv", is_flag=True, help="CSV instead of a table.")
+@click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
+@click.option("--out", type=click.Path(), default=None, metavar="FILE.parquet",
+              help="Write the answer to a file.")  # fmt: skip
+def documents(
+    model: str,
+    shares: str,
+    topic: int | None,
+    by: str | None,
+    similar: str | None,
+    number: int | None,
+    as_csv: bool,
+    as_json: bool,
+    out: str | None,
+) -> None:
+    """Answer from SHARES, which transform wrote with MODEL: documents of a topic, shares by group, similar documents.
+
+    Without --topic, --by and --similar: the mean share of each topic over all documents.
+    """
+    if similar is not None and (by is not None or topic is not None):
+        raise InputError("--similar goes with neither --topic nor --by; leave one out")
+    listed = similar is not None or (topic is not None and by is None)
+    if number is not None and not listed:
+        raise InputError("--number says how many documents; give it with --topic or --similar, without --by")
+    if as_csv + as_json + (out is not None) > 1:
+        raise InputError("--csv, --json and --out exclude each other; give one")
+    if out is not None:
+        _require_free(Path(out))
+    with observed(None):
+        table = _answer(model, shares, topic, by, similar, number)
+    _show(table, as_csv, as_json, out)
+
+
+def _answer(
+    model: str, shares: str, topic: int | None, by: str | None, similar: str | None, number: int | None
+) -> Any:
+    from streaming_jsmf.documents import queries
+    from streaming_jsmf.workflow.documents import DEFAULT_NUMBER, open_shares_of
+
+    opened, count = open_shares_of(model, shares), DEFAULT_NUMBER if number is None else number
+    if similar is not None:
+        return queries.similar(opened, similar, count)
+    if topic is not None and by is None:
+        return queries.largest(opened, topic, count)
+    return queries.by_group(opened, by, topic)
+
+
+def _require_free(path: Path) -> None:
+    if path.suffix != ".parquet" or path.exists() or not path.parent.is_dir():
+        raise InputError(f"--out {path}: give FILE.parquet that is not there, in a directory that is")
+
+
+def _show(table: Any, as_csv: bool, as_json: bool, out: str | None) -> None:
+    if out is not None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        from streaming_jsmf.storage.paths import write_bytes
+
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink, compression="zstd")
+        write_bytes(Path(out), sink.getvalue().to_pybytes())
+        click.echo(f"documents: {out} ({table.num_rows} rows)")
+    elif as_csv:
+        import csv
+
+        lines = csv.writer(sys.stdout, lineterminator="\n")
+        lines.writerow(table.column_names)
+        lines.writerows(row.values() for row in table.to_pylist())
+    elif as_json:
+        click.echo(json.dumps(table.to_pylist(), ensure_ascii=False, indent=1, default=str))
+    else:
+        click.echo(_laid_out(table))
+
+
+def _laid_out(table: Any) -> str:
+    """The table in columns; numbers to the right."""
+    columns = []
+    for name in table.column_names:
+        values = table.column(name).to_pylist()
+        cells = [name, *map(_cell, values)]
+        width = max(map(len, cells))
+        right = all(value is None or isinstance(value, (int, float)) for value in values)
+        columns.append([cell.rjust(width) if right else cell.ljust(width) for cell in cells])
+    return "\n".join("  ".join(row).rstrip() for row in zip(*columns, strict=True))
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    text = f"{value:.4f}" if isinstance(value, float) else " ".join(str(value).split())
+    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 3]}..."
+
+
+#: Of a cell on a terminal.
+MOST_CHARACTERS = 48

@@ -1,0 +1,332 @@
+"""Transform: the topic shares of every document of a corpus, from given topics (``inference.document_topics``).
+
+Numbered tasks, one for each partition of row groups; each writes one Parquet part and commits a record of what it
+met. Then the parts become the result: a file, a directory, or a Zarr group. A document's shares hang on its own words
+alone, so neither partitions nor workers change them, and never are more than some thousand documents' in memory.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import uuid
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from streaming_jsmf.blocks.units import Partition, list_units, plan_partitions
+from streaming_jsmf.config import fingerprint
+from streaming_jsmf.corpus.footer import open_parquet
+from streaming_jsmf.corpus.format import Corpus
+from streaming_jsmf.documents.shares import (
+    ABOUT_NAME,
+    DOCUMENT_ID,
+    SHARES,
+    TOPICS,
+    About,
+    ParquetShares,
+    RowGroupWriter,
+    Totals,
+    shares_schema,
+    topics_fingerprint,
+)
+from streaming_jsmf.documents.shares_zarr import RESERVED, write_zarr
+from streaming_jsmf.documents.topics import GivenTopics, require_known_words
+from streaming_jsmf.documents.transform_part import (
+    GIVEN,
+    PARTS,
+    PLAN,
+    PartContext,
+    id_column,
+    metadata_names,
+    part_name,
+    write_part,
+)
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.inference.document_topics import ShareMethod
+from streaming_jsmf.jobs.events import Listener, silent
+from streaming_jsmf.jobs.execution import Execution, Executor
+from streaming_jsmf.jobs.folder import WorkFolder
+from streaming_jsmf.jobs.memory import PROCESS_BYTES, require_memory
+from streaming_jsmf.jobs.run import run_job
+from streaming_jsmf.jobs.tasks import TaskJob
+from streaming_jsmf.storage.arrays import create_group, write_array
+from streaming_jsmf.storage.paths import fsync_directory, node_exists, sha256_of, write_json
+
+logger = logging.getLogger(__name__)
+
+#: Changes when the same request would give other bits.
+ALGORITHM_VERSION = 1
+
+#: Nonzeros of a partition: a few seconds of work.
+PARTITION_NONZEROS = 4_000_000
+
+#: Bytes that a nonzero takes while its row group is read and matched to the model's words, and a share while it is
+#: computed and written.
+BYTES_PER_NONZERO_READ, BYTES_PER_SHARE = 48, 24
+
+#: What ends the names of results of a form of their own.
+FILE_SUFFIX, ZARR_SUFFIX = ".parquet", ".zarr"
+
+#: In the working directory: the result before it is moved.
+MADE = "made"
+
+
+@dataclass(frozen=True)
+class TransformRequest:
+    """Which documents, given which topics, and what is kept of their shares.
+
+    Attributes
+    ----------
+    top
+        How many shares of a document are kept, the largest; None: all.
+    method
+        ``map`` or ``cvb0``, see ``document_topics``.
+    partition_nonzeros
+        Of a task; the shares are the same with any.
+
+    Raises
+    ------
+    InputError
+        If ``top`` or ``method`` is out of range.
+    """
+
+    topics: GivenTopics
+    corpus: Corpus
+    top: int | None = None
+    method: ShareMethod = "map"
+    partition_nonzeros: int = PARTITION_NONZEROS
+
+    def __post_init__(self) -> None:
+        if self.top is not None and not 1 <= self.top <= self.n_topics:
+            raise InputError(
+                f"top is {self.top}; the model has {self.n_topics} topics, give 1 to {self.n_topics}"
+            )
+        if self.method not in ("map", "cvb0"):
+            raise InputError(f"method is {self.method!r}; give map or cvb0")
+
+    @property
+    def n_topics(self) -> int:
+        """K."""
+        return self.topics.prior.size
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What decides the bytes of the parts: JSON values."""
+        return {
+            "algorithm": ALGORITHM_VERSION,
+            "topics": self.topics.fingerprint,
+            "corpus": self.corpus.fingerprint,
+            "top": self.top,
+            "method": self.method,
+            "partition_nonzeros": self.partition_nonzeros,
+        }
+
+    @property
+    def about(self) -> About:
+        """What a part says of itself."""
+        return About(
+            topics_fingerprint(self.topics),
+            self.corpus.fingerprint,
+            fingerprint(self.arguments),
+            self.n_topics,
+            self.top,
+            self.method,
+        )
+
+
+def work_folder(target: Path) -> WorkFolder:
+    """Where the work for ``target`` is done."""
+    return WorkFolder.beside(target, "transform")
+
+
+def transform_documents(
+    request: TransformRequest,
+    target: Path,
+    execution: Execution | None = None,
+    listener: Listener = silent,
+) -> Totals:
+    """Write the topic shares of all documents to ``target``, or finish what an interrupted run has begun.
+
+    One pass over the documents, and one over the shares to put them together. The same request gives the same bytes
+    on every scheduler and number of workers.
+
+    Parameters
+    ----------
+    target
+        ``*.parquet``: one file; ``*.zarr``: a Zarr group; anything else: a directory of Parquet files. What lies there
+        is replaced; it is the caller's to know that it may be.
+
+    Raises
+    ------
+    InputError
+        If the corpus has none of the model's words, a bad record or metadata that cannot be kept, or memory is too
+        small.
+    StoreError
+        If a shard, or what an interrupted run left, is damaged.
+    """
+    execution = execution or Execution()
+    partitions = plan_partitions(list_units(request.corpus), request.partition_nonzeros)
+    require_memory(
+        transform_memory(request, partitions, execution.concurrency),
+        execution.memory,
+        "transform",
+        "lower --workers, or raise --memory",
+    )
+    places = _known_places(request)
+    schema = _schema_of(request.corpus, request.about)
+    work = work_folder(target)
+    with work.held(request.arguments):
+        with execution.executor(listener, on_bad_input=work.remove) as executor:
+            _forget_incomplete(work)
+            job = _job(request, work, places, schema, partitions, executor)
+            run_job(job, executor)
+        rows = [Totals(**record["totals"]) for record in job.result()]
+        totals = sum(rows, Totals())
+        _tell(totals, request.about)
+        _move(_made(work, request.about, schema, rows, target), target)
+        work.remove()
+    return totals
+
+
+def transform_memory(request: TransformRequest, partitions: Sequence[Partition], workers: int) -> int:
+    """Projected peak memory in bytes: for each worker the topics, a row group, and the shares of a few documents."""
+    row_group = max(unit.nonzeros for partition in partitions for unit in partition.units)
+    each = (
+        2 * request.topics.word_topic.nbytes
+        + row_group * BYTES_PER_NONZERO_READ
+        + request.about.row_group_rows * request.n_topics * BYTES_PER_SHARE
+    )
+    return PROCESS_BYTES + each * min(workers, len(partitions))
+
+
+def _job(
+    request: TransformRequest,
+    work: WorkFolder,
+    places: NDArray[np.int64],
+    schema: Any,
+    partitions: Sequence[Partition],
+    executor: Executor,
+) -> TaskJob:
+    given = work.root / GIVEN
+    if not node_exists(given):
+        create_group(given, {})
+    topics = request.topics
+    digests = {
+        "places": write_array(given, "places", places, ("corpus_word",)),
+        "word_topic": write_array(given, "word_topic", topics.word_topic, ("word", "topic")),
+        "prior": write_array(given, "prior", topics.prior, ("topic",)),
+    }
+    first = 0
+    for folder in (PLAN, PARTS):
+        (work.root / folder).mkdir(exist_ok=True)
+    for partition in partitions:
+        lines = []
+        for unit in partition.units:
+            lines.append({"first": first, "unit": asdict(unit)})
+            first += unit.rows
+        write_json(work.root / PLAN / f"{partition.index:05d}.json", lines)
+    threads = max(1, executor.tasks_at_once // len(partitions))
+    context = PartContext(work.root, request.about, schema, digests, threads)
+    sizes = [partition.rows for partition in partitions]
+    return TaskJob("transform", write_part, context, sizes, work.records(), "documents")
+
+
+def _schema_of(corpus: Corpus, about: About) -> Any:
+    """The schema of the parts: metadata as in the first shard."""
+    path = corpus.shard_path(corpus.shards[0])
+    with open_parquet(path, path) as file:
+        schema = file.schema_arrow
+    names, identity = metadata_names(schema), id_column(schema)
+    taken = {DOCUMENT_ID, TOPICS, SHARES, *RESERVED} & set(names)
+    if taken:
+        raise InputError(f"{path}: the metadata column {min(taken)!r} has the name of a result; rename it")
+    text = identity is not None and not pa.types.is_integer(schema.field(identity).type)
+    return shares_schema(about, pa.string() if text else pa.int64(), [schema.field(name) for name in names])
+
+
+def _known_places(request: TransformRequest) -> NDArray[np.int64]:
+    """Places of the corpus' words in the model; a word that no topic has is as unknown as one it lacks."""
+    places = require_known_words(request.topics, request.corpus)
+    without = ~(request.topics.word_topic.sum(axis=1) > 0)
+    places[(places >= 0) & without[np.maximum(places, 0)]] = -1
+    return places
+
+
+def _tell(totals: Totals, about: About) -> None:
+    """Say what the shares lack."""
+    if totals.unknown_tokens:
+        share = totals.unknown_tokens / totals.tokens
+        logger.info(
+            "transform: %s of %s tokens (%.1f %%) are of words that the model lacks",
+            f"{totals.unknown_tokens:,.10g}",
+            f"{totals.tokens:,.10g}",
+            100 * share,
+        )
+    if totals.without_known_words:
+        logger.info(
+            "transform: %s of %s documents have no word of the model; their shares are those of the prior",
+            f"{totals.without_known_words:,}",
+            f"{totals.documents:,}",
+        )
+    if totals.unconverged:
+        logger.warning(
+            "transform: %s of %s documents did not converge (%s); their shares are near the solution, not at it",
+            f"{totals.unconverged:,}",
+            f"{totals.documents:,}",
+            about.method,
+        )
+
+
+def _forget_incomplete(work: WorkFolder) -> None:
+    """Take back records whose parts are missing or damaged, as a crash of the machine can leave them."""
+    records = work.records()
+    for index in records.committed():
+        path = work.root / PARTS / part_name(index)
+        if not path.is_file() or sha256_of(path) != records.read(index).get("sha256"):
+            records.forget(index)
+
+
+def _made(work: WorkFolder, about: About, schema: Any, each: Sequence[Totals], target: Path) -> Path:
+    """The result in the form that the name of the target asks for, still in the working directory.
+
+    ``each`` are the totals of the parts.
+    """
+    whole, directory = replace(about, totals=sum(each, Totals())), work.root / PARTS
+    names = [part_name(index) for index in range(len(each))]
+    parts = ParquetShares(directory, about, schema, tuple(directory / name for name in names))
+    if target.suffix == FILE_SUFFIX:
+        made = work.root / f"{MADE}{FILE_SUFFIX}"
+        metadata = [schema.field(name) for name in parts.columns if name != DOCUMENT_ID]
+        of_all = shares_schema(whole, schema.field(DOCUMENT_ID).type, metadata)
+        with RowGroupWriter(made, of_all, whole.row_group_rows) as file:
+            for table in parts.tables(schema.names):
+                file.write(table)
+        return made
+    if target.suffix == ZARR_SUFFIX:
+        made = work.root / f"{MADE}{ZARR_SUFFIX}"
+        shutil.rmtree(made, ignore_errors=True)
+        write_zarr(made, parts, whole)
+        return made
+    rows = {name: totals.documents for name, totals in zip(names, each, strict=True)}
+    write_json(directory / ABOUT_NAME, {**whole.fields(), "parts": rows})
+    return directory
+
+
+def _move(made: Path, target: Path) -> None:
+    """Rename a file or directory to ``target``; what lies there goes once the new one is in its place."""
+    old = target.with_name(f".{target.name}.{uuid.uuid4().hex}.old")
+    replaced = target.exists()
+    if replaced:
+        target.rename(old)
+    made.rename(target)
+    fsync_directory(target.parent)
+    if replaced and old.is_dir():
+        shutil.rmtree(old)
+    elif replaced:
+        old.unlink()

@@ -1,0 +1,117 @@
+"""Model and corpus -> the topic shares of every document."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from streaming_jsmf.corpus import Corpus, open_corpus
+from streaming_jsmf.corpus.manifest import MANIFEST_NAME
+from streaming_jsmf.documents.open_shares import open_shares
+from streaming_jsmf.documents.shares import SharesFile
+from streaming_jsmf.documents.transform import TransformRequest, transform_documents, work_folder
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.inference.document_topics import ShareMethod
+from streaming_jsmf.jobs.events import Listener, silent
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.linalg.blas import single_blas_thread
+from streaming_jsmf.model.store import Model
+from streaming_jsmf.storage.paths import StorePath, exists, join, local_path, normalise, store_path
+from streaming_jsmf.workflow.given_topics import given_topics, read_given_topics
+
+
+def transform(
+    model: str | Path | StorePath | Model,
+    corpus: str | Path | Corpus,
+    out: str | Path,
+    *,
+    top: int | None = None,
+    method: ShareMethod = "map",
+    execution: Execution | None = None,
+    overwrite: bool = False,
+    listener: Listener = silent,
+) -> SharesFile:
+    """Write the topic shares of every document of a corpus to ``out``, given the topics of a model.
+
+    One pass over the documents; never more than some thousand of them in memory. Words are matched by string. Those
+    that the model lacks are left out and counted; a document without any other gets the mean of the prior. An
+    interrupted run is finished by the same call. The result does not depend on ``execution``.
+
+    Parameters
+    ----------
+    model
+        Path or URL of a model of any engine, or one in memory.
+    corpus
+        Any corpus with some of the model's words.
+    out
+        Local path. ``*.parquet``: one file. ``*.zarr``: a Zarr group, documents x topics. Anything else: a directory of
+        Parquet files, the fastest to write.
+    top
+        Keep only this many shares of a document, the largest, with the numbers of their topics; None: all K.
+    method
+        ``map``: the most probable shares. ``cvb0``: nearer to the mean of the posterior, better for documents of some
+        ten words.
+
+    Returns
+    -------
+    The shares, opened: ``tables`` streams them, ``about.totals`` counts what they lack.
+
+    Raises
+    ------
+    InputError
+        If ``out`` exists, the corpus has none of the model's words or a bad record, an argument is out of range, or
+        memory is too small.
+    StoreError
+        If the model, a shard, or what an interrupted run left is damaged.
+
+    Examples
+    --------
+    >>> shares = transform("model", "corpus", "shares.parquet")  # doctest: +SKIP
+    """
+    target = local_path(normalise(out), "a file of topic shares")
+    given = (
+        given_topics(model) if isinstance(model, Model) else read_given_topics(store_path(model, "a model"))
+    )
+    opened = corpus if isinstance(corpus, Corpus) else _open(corpus)
+    request = TransformRequest(given, opened, top, method)
+    if _is_done(target, request):
+        work_folder(target).remove()
+        return open_shares(target)
+    require_free_shares(target, overwrite)
+    with single_blas_thread():
+        transform_documents(request, target, execution, listener)
+    return open_shares(target)
+
+
+def require_free_shares(target: Path, overwrite: bool) -> None:
+    """Refuse a path where something lies already.
+
+    Raises
+    ------
+    InputError
+        If ``target`` exists, unless it holds topic shares that may be overwritten.
+    """
+    if not target.exists():
+        return
+    if not overwrite:
+        raise InputError(
+            f"{target}: exists already; give another path, or --overwrite to replace topic shares"
+        )
+    open_shares(target)
+
+
+def _is_done(target: Path, request: TransformRequest) -> bool:
+    """Whether an earlier run was cut off between its commit and the removal of its working directory."""
+    if not (target.exists() and work_folder(target).is_there()):
+        return False
+    return open_shares(target).about.request == request.about.request
+
+
+def _open(source: str | Path) -> Corpus:
+    try:
+        return open_corpus(source)
+    except InputError as error:
+        if not exists(source) or exists(join(normalise(source), MANIFEST_NAME)):
+            raise
+        raise InputError(
+            f"{error}; transform takes a corpus: make one of texts or tables with ingest {source} CORPUS"
+        ) from error

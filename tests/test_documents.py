@@ -1,0 +1,153 @@
+"""documents: what is answered from topic shares, compared with the same from the whole matrix."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from numpy.typing import NDArray
+
+from streaming_jsmf import Execution, InputError, documents_of_topic, shares_by, similar_documents, transform
+from streaming_jsmf.cli.main import run
+from streaming_jsmf.documents import shares as share_files
+from tests.corpora import planted, words
+from tests.test_transform import K, N, save_model, shares_of, write_named
+
+YEARS = np.array([-1 if row == 5 else 1990 + row % 3 for row in range(90)])
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_model(
+        tmp_path_factory.mktemp("models") / "model", planted(90, N, K, length=30, seed=3).word_topic
+    )
+
+
+@pytest.fixture(scope="module", params=["s.parquet", "s.zarr", "s"])
+def shares(request: pytest.FixtureRequest, model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("shares")
+    corpus = write_named(folder / "corpus", planted(90, N, K, length=30, seed=3).counts, words(N))
+    with pytest.MonkeyPatch.context() as patch:
+        # Several row groups, so that the answers are put together from pieces.
+        patch.setattr(share_files, "ROW_GROUP_ROWS", 16)
+        transform(model, corpus, folder / request.param, execution=Execution("synchronous"))
+    return folder / str(request.param)
+
+
+@pytest.fixture(scope="module")
+def theta(shares: Path) -> NDArray[np.float64]:
+    return shares_of(shares)
+
+
+def test_documents_of_a_topic(model: Path, shares: Path, theta: NDArray[np.float64]) -> None:
+    frame = documents_of_topic(model, shares, 2, number=7)
+    order = np.argsort(-theta[:, 2], kind="stable")[:7]
+    assert list(frame.columns) == ["document_id", "share", "year", "title"]
+    assert frame["document_id"].tolist() == [f"d{row}" for row in order]
+    assert frame["title"].tolist() == [f"title {row}" for row in order]
+    np.testing.assert_array_equal(frame["share"], theta[order, 2])
+    assert len(documents_of_topic(model, shares, 0, number=1000)) == 90
+
+
+def test_shares_by_a_column(model: Path, shares: Path, theta: NDArray[np.float64]) -> None:
+    frame = shares_by(model, shares, "year")
+    # The year of document 5 is not known: its group is the last.
+    assert frame["topic"].tolist() == list(range(K)) * 4
+    for place, year in enumerate([1990, 1991, 1992, -1]):
+        rows = theta[year == YEARS]
+        group = frame.iloc[K * place : K * (place + 1)]
+        assert group["documents"].tolist() == [len(rows)] * K
+        np.testing.assert_allclose(group["share"], rows.mean(axis=0), rtol=1e-12)
+        if year < 0:
+            assert group["year"].isna().all()
+            assert group["standard_error"].isna().all()
+        else:
+            assert group["year"].tolist() == [year] * K
+            errors = rows.std(axis=0, ddof=1) / np.sqrt(len(rows))
+            np.testing.assert_allclose(group["standard_error"], errors, rtol=1e-9)
+    one = shares_by(model, shares, "year", topic=3)
+    np.testing.assert_array_equal(one["share"], frame["share"][3::K])
+    np.testing.assert_allclose(shares_by(model, shares)["share"], theta.mean(axis=0), rtol=1e-12)
+
+
+def test_similar_documents(model: Path, shares: Path, theta: NDArray[np.float64]) -> None:
+    frame = similar_documents(model, shares, "d40", number=5)
+    distance = np.sqrt(((np.sqrt(theta) - np.sqrt(theta[40])) ** 2).sum(axis=1) / 2)
+    distance[40] = np.inf
+    order = np.argsort(distance, kind="stable")[:5]
+    assert frame["document_id"].tolist() == [f"d{row}" for row in order]
+    np.testing.assert_allclose(frame["distance"], distance[order], rtol=1e-12)
+
+
+def test_shares_that_were_not_kept_count_as_none(model: Path, shares: Path, tmp_path: Path) -> None:
+    out = tmp_path / "top.parquet"
+    transform(model, shares.parent / "corpus", out, top=1, execution=Execution("synchronous"))
+    kept = shares_of(out)
+    np.testing.assert_allclose(shares_by(model, out)["share"], kept.mean(axis=0), rtol=1e-12)
+    frame = documents_of_topic(model, out, 1, number=90)
+    assert (frame["share"] > 0).sum() == (kept[:, 1] > 0).sum() < 90
+
+
+def test_the_verb_prints(
+    model: Path, shares: Path, theta: NDArray[np.float64], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def printed(*arguments: str) -> str:
+        assert run(["documents", str(model), str(shares), *arguments]) == 0
+        return capsys.readouterr().out
+
+    best = int(np.argmax(theta[:, 2]))
+    lines = printed("--topic", "2", "--number", "3").splitlines()
+    assert lines[0].split() == ["document_id", "share", "year", "title"]
+    assert len(lines) == 4
+    assert lines[1].split()[:2] == [f"d{best}", f"{theta[best, 2]:.4f}"]
+    rows = list(csv.DictReader(io.StringIO(printed("--topic", "2", "--csv"))))
+    assert len(rows) == 10
+    assert (rows[0]["document_id"], float(rows[0]["share"])) == (f"d{best}", theta[best, 2])
+    told = json.loads(printed("--by", "year", "--topic", "1", "--json"))
+    assert [row["documents"] for row in told] == [30, 30, 29, 1]
+    assert told[3]["standard_error"] is None
+    assert json.loads(printed("--similar", "d3", "--number", "1", "--json"))[0]["document_id"] != "d3"
+    assert len(printed().splitlines()) == K + 1
+    out = tmp_path / "answer.parquet"
+    assert printed("--by", "title", "--out", str(out)) == f"documents: {out} ({90 * K} rows)\n"
+    assert pq.read_table(out).column_names == ["title", "documents", "topic", "share", "standard_error"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--topic", "4"], "there is no topic 4; the model has topics 0 to 3"),
+        (["--topic", "-1"], "there is no topic -1"),
+        (["--by", "month"], "no column 'month'; it has document_id, year, title"),
+        (["--similar", "nobody"], "no document 'nobody'"),
+        (["--topic", "1", "--number", "0"], "number is 0"),
+        (["--by", "year", "--number", "3"], "--number says how many documents"),
+        (["--similar", "d1", "--topic", "1"], "--similar goes with neither"),
+        (["--csv", "--json"], "exclude each other"),
+        (["--out", "answer.txt"], "give FILE.parquet"),
+    ],
+)
+def test_bad_requests(
+    model: Path, shares: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], text: str
+) -> None:
+    assert run(["documents", str(model), str(shares), *arguments]) == 2
+    line = capsys.readouterr().err
+    assert text in line
+    assert line.count("\n") == 1
+
+
+def test_shares_of_another_model_are_refused(
+    model: Path, shares: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = save_model(tmp_path / "other", planted(9, N, K, seed=8).word_topic)
+    assert run(["documents", str(other), str(shares)]) == 2
+    assert f"{shares}: these shares are of another model than {other}" in capsys.readouterr().err
+    with pytest.raises(InputError, match="no topic shares"):
+        shares_by(model, model)
+    with pytest.raises(InputError, match="there are no topic shares at"):
+        shares_by(model, tmp_path / "nothing")

@@ -1,0 +1,364 @@
+"""transform: the shares it writes are those of document_topics on the same matrix, in every form, however it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import xarray as xr
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from streaming_jsmf import Execution, InputError, StoreError, transform
+from streaming_jsmf.cli.main import run
+from streaming_jsmf.corpus import open_corpus
+from streaming_jsmf.documents import transform_part
+from streaming_jsmf.documents.open_shares import open_shares
+from streaming_jsmf.documents.shares import dense, share_columns
+from streaming_jsmf.documents.topics import GivenTopics
+from streaming_jsmf.documents.transform import TransformRequest, transform_documents, work_folder
+from streaming_jsmf.errors import SettingsMismatchError
+from streaming_jsmf.inference.document_topics import document_topics
+from streaming_jsmf.model.store import Model, write_model
+from tests.corpora import Planted, as_lists, planted, words
+
+SYNCHRONOUS = Execution("synchronous")
+N, K = 60, 4
+PRIOR = np.array([0.1, 0.2, 0.3, 0.4])
+
+
+@pytest.fixture(scope="module")
+def drawn() -> Planted:
+    made = planted(90, N, K, length=30, seed=3)
+    made.counts[7] = 0
+    return made
+
+
+@pytest.fixture(scope="module")
+def corpus(drawn: Planted, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three shards of three row groups, with ids and metadata."""
+    return write_named(tmp_path_factory.mktemp("corpora") / "named", drawn.counts, words(N))
+
+
+@pytest.fixture(scope="module")
+def model(drawn: Planted, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_model(tmp_path_factory.mktemp("models") / "model", drawn.word_topic)
+
+
+def write_named(path: Path, counts: NDArray[np.int64], vocabulary: list[str]) -> Path:
+    path.mkdir()
+    (path / "vocab.txt").write_text("\n".join(vocabulary) + "\n", encoding="utf-8")
+    for shard, rows in enumerate(np.array_split(np.arange(len(counts)), 3)):
+        ids, numbers = as_lists(counts[rows])
+        table = pa.table(
+            {
+                "document_id": [f"d{row}" for row in rows],
+                "ids": pa.array(ids, pa.list_(pa.int32())),
+                "counts": pa.array(numbers, pa.list_(pa.int32())),
+                "year": pa.array([None if row == 5 else 1990 + row % 3 for row in rows], pa.int16()),
+                "title": [f"title {row}" for row in rows],
+            }
+        )
+        pq.write_table(table, path / f"part-{shard}.parquet", row_group_size=10)
+    return path
+
+
+def save_model(path: Path, word_topic: NDArray[np.float64], vocabulary: list[str] | None = None) -> Path:
+    arrays = {
+        "word": np.array(vocabulary or words(len(word_topic)), dtype=object),
+        "word_topic": word_topic,
+        "topic_probability": PRIOR,
+        "term_count": np.ones(len(word_topic)),
+        "alpha": PRIOR,
+    }
+    write_model(path, Model(arrays, {}, {}, {"fingerprint": "f"}))
+    return path
+
+
+def shares_of(path: Path) -> NDArray[np.float64]:
+    found = open_shares(path)
+    return np.concatenate([dense(found.about, table) for table in found.tables(share_columns(found.about))])
+
+
+def expected(drawn: Planted, method: Any = "map") -> NDArray[np.float64]:
+    return document_topics(csr_array(drawn.counts), drawn.word_topic, PRIOR, method=method).shares
+
+
+@pytest.mark.parametrize("method", ["map", "cvb0"])
+@pytest.mark.parametrize("name", ["shares.parquet", "shares.zarr", "shares"])
+def test_the_shares_are_those_of_the_same_matrix(
+    corpus: Path, model: Path, drawn: Planted, tmp_path: Path, name: str, method: Any
+) -> None:
+    made = transform(model, corpus, tmp_path / name, method=method, execution=SYNCHRONOUS)
+    np.testing.assert_array_equal(shares_of(tmp_path / name), expected(drawn, method).astype(np.float32))
+    assert made.columns == ("document_id", "year", "title")
+    assert made.about.totals is not None
+    assert (made.about.totals.documents, made.about.totals.without_known_words) == (90, 1)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_parquet_readers_need_nothing_of_ours(corpus: Path, model: Path, tmp_path: Path) -> None:
+    transform(model, corpus, tmp_path / "one.parquet", execution=SYNCHRONOUS)
+    transform(model, corpus, tmp_path / "many", execution=SYNCHRONOUS)
+    one, many = pq.read_table(tmp_path / "one.parquet"), pq.read_table(tmp_path / "many")
+    assert one.equals(many)
+    assert one.schema.names == ["document_id", "year", "title", "topic_shares"]
+    assert one.schema.field("topic_shares").type == pa.list_(pa.float32())
+    assert one.column("document_id").to_pylist() == [f"d{row}" for row in range(90)]
+    assert one.column("year").to_pylist()[4:7] == [1991, None, 1990]
+
+
+def test_zarr_is_labelled(corpus: Path, model: Path, tmp_path: Path) -> None:
+    transform(model, corpus, tmp_path / "s.zarr", execution=SYNCHRONOUS)
+    data = xr.open_zarr(str(tmp_path / "s.zarr"), consolidated=False)
+    assert data["topic_shares"].dims == ("document", "topic")
+    assert data["topic_shares"].attrs["symbol"] == "theta"
+    assert set(data.coords) == {"document_id", "year", "title", "topic"}
+    assert data["document_id"].values[3] == "d3"
+    assert np.isnan(data["year"].values[5])
+    assert data["title"].values[8] == "title 8"
+
+
+@pytest.mark.parametrize("name", ["top.parquet", "top.zarr"])
+def test_top_keeps_the_largest(corpus: Path, model: Path, drawn: Planted, tmp_path: Path, name: str) -> None:
+    made = transform(model, corpus, tmp_path / name, top=2, execution=SYNCHRONOUS)
+    table = pa.concat_tables(list(made.tables(["topics", "topic_shares"])))
+    whole = expected(drawn)
+    order = np.argsort(-whole, axis=1, kind="stable")[:, :2]
+    assert table.column("topics").to_pylist() == order.tolist()
+    kept = np.array(table.column("topic_shares").to_pylist(), np.float32)
+    np.testing.assert_array_equal(kept, np.take_along_axis(whole, order, axis=1).astype(np.float32))
+    assert ((shares_of(tmp_path / name) > 0).sum(axis=1) == 2).all()
+
+
+def test_words_are_matched_by_string(
+    model: Path, drawn: Planted, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Other order, two words that the model lacks, and one that no topic has."""
+    rng = np.random.default_rng(0)
+    order = rng.permutation(N)
+    strange = rng.integers(1, 4, size=(90, 2))
+    path = write_named(
+        tmp_path / "other",
+        np.hstack([drawn.counts[:, order], strange]),
+        [*np.array(words(N))[order], "x", "y"],
+    )
+    with caplog.at_level("INFO"):
+        made = transform(model, path, tmp_path / "s", execution=SYNCHRONOUS)
+    np.testing.assert_allclose(shares_of(tmp_path / "s"), expected(drawn), atol=2e-3)
+    assert made.about.totals is not None
+    assert made.about.totals.unknown_tokens == strange.sum()
+    assert made.about.totals.tokens == strange.sum() + drawn.counts.sum()
+    assert made.about.totals.without_known_words == 1
+    assert f"{strange.sum():,} of" in caplog.text
+    assert "1 of 90 documents have no word" in caplog.text
+
+
+def test_a_word_that_no_topic_has_is_unknown(corpus: Path, drawn: Planted, tmp_path: Path) -> None:
+    topics = drawn.word_topic.copy()
+    topics[11] = 0
+    made = transform(save_model(tmp_path / "model", topics), corpus, tmp_path / "s", execution=SYNCHRONOUS)
+    assert made.about.totals is not None
+    assert made.about.totals.unknown_tokens == drawn.counts[:, 11].sum() > 0
+
+
+def test_documents_that_did_not_converge_are_told(
+    corpus: Path,
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def hasty(*arguments: Any, **settings: Any) -> Any:
+        return document_topics(*arguments, **settings, max_iterations=1)
+
+    monkeypatch.setattr(transform_part, "document_topics", hasty)
+    made = transform(model, corpus, tmp_path / "s", execution=SYNCHRONOUS)
+    assert made.about.totals is not None
+    assert made.about.totals.unconverged > 50
+    assert [record.levelname for record in caplog.records if "did not converge" in record.message] == [
+        "WARNING"
+    ]
+
+
+def test_ids_count_where_the_corpus_has_none(corpus_path: Path, drawn: Planted, tmp_path: Path) -> None:
+    made = transform(
+        save_model(tmp_path / "m", drawn.word_topic), corpus_path, tmp_path / "s", execution=SYNCHRONOUS
+    )
+    ids = pa.concat_tables(list(made.tables(["document_id"])))
+    assert ids.column("document_id").to_pylist() == list(range(600))
+
+
+def request_of(corpus: Path, drawn: Planted) -> TransformRequest:
+    """In many small tasks."""
+    topics = GivenTopics(tuple(words(N)), drawn.word_topic, PRIOR, np.ones(N))
+    return TransformRequest(topics, open_corpus(corpus), partition_nonzeros=300)
+
+
+def files(path: Path) -> dict[str, bytes]:
+    if path.is_file():
+        return {"": path.read_bytes()}
+    return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+
+
+@pytest.mark.parametrize("name", ["s.parquet", "s.zarr", "s"])
+def test_same_bytes_after_a_kill(
+    corpus: Path, drawn: Planted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    request = request_of(corpus, drawn)
+    (tmp_path / "whole").mkdir()
+    transform_documents(request, tmp_path / "whole" / name, SYNCHRONOUS)
+    done: list[int] = []
+
+    def dying(context: Any, index: int) -> Any:
+        if len(done) == 2:
+            # As a kill leaves it: a part without record.
+            context.part(index).write_bytes(b"PAR1 half")
+            raise KeyboardInterrupt
+        done.append(index)
+        return transform_part.write_part(context, index)
+
+    monkeypatch.setattr("streaming_jsmf.documents.transform.write_part", dying)
+    with pytest.raises(KeyboardInterrupt):
+        transform_documents(request, tmp_path / name, SYNCHRONOUS)
+    assert work_folder(tmp_path / name).steps_done == {"records": 2}
+    assert not (tmp_path / name).exists()
+    other = TransformRequest(request.topics, request.corpus, top=1, partition_nonzeros=300)
+    with pytest.raises(SettingsMismatchError, match="top"):
+        transform_documents(other, tmp_path / name, SYNCHRONOUS)
+    damaged, whole = done
+    part = work_folder(tmp_path / name).root / "parts" / f"part-{damaged:05d}.parquet"
+    part.write_bytes(b"a crash of the machine")
+
+    again: list[int] = []
+
+    def counted(context: Any, index: int) -> Any:
+        again.append(index)
+        return transform_part.write_part(context, index)
+
+    monkeypatch.setattr("streaming_jsmf.documents.transform.write_part", counted)
+    transform_documents(request, tmp_path / name, SYNCHRONOUS)
+    assert damaged in again
+    assert whole not in again
+    assert files(tmp_path / name) == files(tmp_path / "whole" / name)
+    assert not work_folder(tmp_path / name).root.exists()
+
+
+@pytest.mark.parametrize("scheduler", ["threads", "processes"])
+def test_same_bytes_on_every_scheduler(corpus: Path, drawn: Planted, tmp_path: Path, scheduler: str) -> None:
+    request = request_of(corpus, drawn)
+    transform_documents(request, tmp_path / "a.parquet", SYNCHRONOUS)
+    transform_documents(request, tmp_path / "b.parquet", Execution(scheduler, 2))
+    assert files(tmp_path / "a.parquet") == files(tmp_path / "b.parquet")
+
+
+def test_a_commit_that_was_cut_off_is_finished(corpus: Path, model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "s"
+    transform(model, corpus, out, execution=SYNCHRONOUS)
+    with pytest.raises(InputError, match="exists already"):
+        transform(model, corpus, out, execution=SYNCHRONOUS)
+    work = work_folder(out)
+    work.root.mkdir()
+    (work.root / "transform.json").write_text("{}")
+    transform(model, corpus, out, execution=SYNCHRONOUS)
+    assert not work.root.exists()
+
+
+def test_overwrite_replaces_shares_and_nothing_else(corpus: Path, model: Path, tmp_path: Path) -> None:
+    for name in ("s", "s.parquet", "s.zarr"):
+        transform(model, corpus, tmp_path / name, execution=SYNCHRONOUS)
+        made = transform(model, corpus, tmp_path / name, top=1, execution=SYNCHRONOUS, overwrite=True)
+        assert made.about.top == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["s", "s.parquet", "s.zarr"]
+    other = tmp_path / "diary.parquet"
+    other.write_text("mine")
+    with pytest.raises(InputError, match="no topic shares"):
+        transform(model, corpus, other, execution=SYNCHRONOUS, overwrite=True)
+    assert other.read_text() == "mine"
+
+
+def test_damage_is_found(corpus: Path, model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "s.parquet"
+    transform(model, corpus, out, execution=SYNCHRONOUS)
+    group = pq.read_metadata(out).row_group(0)
+    data = bytearray(out.read_bytes())
+    data[group.column(group.num_columns - 1).data_page_offset + 60] ^= 255
+    out.write_bytes(bytes(data))
+    with pytest.raises(StoreError, match="run transform again"):
+        shares_of(out)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--top", "5"], "give 1 to 4"),
+        (["--top", "0"], "give 1 to 4"),
+        (["--memory", "1MB"], "transform needs about"),
+    ],
+)
+def test_bad_requests(
+    corpus: Path,
+    model: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    text: str,
+) -> None:
+    assert run(["transform", str(model), str(corpus), str(tmp_path / "s"), *arguments]) == 2
+    line = capsys.readouterr().err
+    assert text in line
+    assert line.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_bad_corpora(model: Path, drawn: Planted, tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_text("one\ntwo\n")
+    with pytest.raises(InputError, match=r"ingest .*texts.txt CORPUS"):
+        transform(model, tmp_path / "texts.txt", tmp_path / "s")
+    strange = write_named(tmp_path / "strange", drawn.counts, [f"strange{i}" for i in range(N)])
+    with pytest.raises(InputError, match="none of the 60 words"):
+        transform(model, strange, tmp_path / "s")
+    uneven = write_named(tmp_path / "uneven", drawn.counts, words(N))
+    last = uneven / "part-2.parquet"
+    pq.write_table(pq.read_table(last).drop(["title"]), last)
+    with pytest.raises(InputError, match=r"part-2.parquet has the metadata columns year, not those"):
+        transform(model, uneven, tmp_path / "s", execution=SYNCHRONOUS)
+    assert not (tmp_path / "s.partial").exists()
+    taken = write_named(tmp_path / "taken", drawn.counts, words(N))
+    for path in taken.glob("*.parquet"):
+        table = pq.read_table(path)
+        pq.write_table(
+            table.rename_columns(["topics" if c == "year" else c for c in table.column_names]), path
+        )
+    with pytest.raises(InputError, match="'topics' has the name of a result"):
+        transform(model, taken, tmp_path / "s")
+
+
+def test_the_verb(corpus: Path, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "s.parquet"
+    assert (
+        run(
+            [
+                "transform",
+                str(model),
+                str(corpus),
+                str(out),
+                "--top",
+                "3",
+                "--method",
+                "cvb0",
+                "--workers",
+                "1",
+            ]
+        )
+        == 0
+    )
+    printed = capsys.readouterr()
+    assert printed.out == f"shares: {out} (90 documents, 4 topics)\n"
+    assert "transform: finished" in printed.err
+    about = open_shares(out).about
+    assert (about.top, about.method) == (3, "cvb0")
