@@ -12,7 +12,7 @@ import pytest
 
 from streaming_jsmf.cli.main import run
 
-PROGRESS = re.compile(r"^\w+: ((part|partition) \d+ committed|finished in|step) .*\n", re.MULTILINE)
+PROGRESS = re.compile(r"^[\w-]+: ((part|partition|sample) \d+ committed|finished in|step) .*\n", re.MULTILINE)
 
 
 @dataclass(frozen=True)

@@ -126,9 +126,10 @@ def _documents(block: csr_array[Any], first: int) -> Documents:
 
 
 def _tidy(rows: Any) -> csr_array[Any]:
-    """Rows as CSR with words rising and once in each: a copy, since the matrix is the user's."""
+    """Rows as CSR with words rising, once in each and without zeros: a copy, since the matrix is the user's."""
     block = csr_array(rows, copy=True)
     if block.dtype == np.bool_:
         block = block.astype(np.int32)
     block.sum_duplicates()
+    block.eliminate_zeros()
     return block

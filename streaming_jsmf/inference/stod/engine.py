@@ -37,7 +37,7 @@ ALPHA0_STEP = math.log(4.0)
 #: Most evaluations of the search.
 MOST_EVALUATIONS = 30
 
-Told = Callable[[int, float, float], None]
+OnStep = Callable[[int, float, float], None]
 
 #: Sweeps of the refinement.
 REFINE_SWEEPS = 200
@@ -121,7 +121,7 @@ def _components(core: CoreMoments, whitening: Whitening, alpha0: float, settings
     return refine(tensor, found, REFINE_SWEEPS) if settings.refine == "als" else found
 
 
-def find_alpha0(core: CoreMoments, settings: StodSettings, told: Told | None = None) -> float:
+def find_alpha0(core: CoreMoments, settings: StodSettings, on_step: OnStep | None = None) -> float:
     """The alpha0 at which the shares of all components sum to 1; the sum falls as alpha0 grows.
 
     Exact where K is the number of topics that the corpus was made of, and wrong elsewhere: components of noise enter
@@ -131,15 +131,15 @@ def find_alpha0(core: CoreMoments, settings: StodSettings, told: Told | None = N
 
     Parameters
     ----------
-    told
+    on_step
         Called after each step of the search, with its number, alpha0, and the sum of the shares.
     """
 
     @cache
     def excess(logarithm: float) -> float:
         total = _share_sum(core, math.exp(logarithm), settings)
-        if told is not None:
-            told(excess.cache_info().misses, math.exp(logarithm), total)
+        if on_step is not None:
+            on_step(excess.cache_info().misses, math.exp(logarithm), total)
         return total - 1.0
 
     up = excess(0.0) > 0
