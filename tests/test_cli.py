@@ -31,6 +31,7 @@ from streaming_jsmf.moments.stages.range import RangeReduction
 from streaming_jsmf.moments.store import read_store
 from tests.cases import each_once
 from tests.corpora import as_lists, planted, words, write_corpus, write_lists
+from tests.damage import SOME, Damage
 from tests.outcomes import Command, Outcome
 from tests.processes import PATIENCE, ended, started, wait_for
 from tests.processes import command as process
@@ -706,56 +707,42 @@ def test_a_full_disk_is_one_line_and_the_scan_goes_on_later(
 # --- damage: exit code 3, the part named
 
 
-def _damage(chunk: Path, fault: str) -> None:
-    data = bytearray(chunk.read_bytes())
-    if fault == "truncated":
-        chunk.write_bytes(data[: len(data) // 2])
-    elif fault == "deleted":
-        chunk.unlink()
-    else:
-        data[len(data) // 2] ^= 1
-        chunk.write_bytes(data)
-
-
-FAULTS = ("truncated", "deleted", "altered")
-
-
 @pytest.mark.parametrize(
     ("array", "fault", "verb"),
     each_once(
         ["word", "row_sum", "diagonal", "document_frequency", "term_count", "factor"],
-        FAULTS,
+        SOME,
         ["infer", "info"],
     ),
 )
 def test_a_damaged_chunk_of_moments(
-    verb: str, array: str, fault: str, corpus: Path, moments: Path, refused: Refusals
+    verb: str, array: str, fault: Damage, corpus: Path, moments: Path, refused: Refusals
 ) -> None:
     chunk = next(path for path in (moments / array / "c").rglob("*") if path.is_file())
-    _damage(chunk, fault)
+    fault(chunk)
     refused(_arguments(verb, corpus, moments, refused.folder), str(moments / array), code=3)
 
 
-@pytest.mark.parametrize(("fault", "array"), each_once(FAULTS, ["basis", "projection"]))
+@pytest.mark.parametrize(("fault", "array"), each_once(SOME, ["basis", "projection"]))
 def test_a_damaged_chunk_of_what_eigenpairs_are_made_of(
-    array: str, fault: str, corpus: Path, moments: Path, refused: Refusals
+    array: str, fault: Damage, corpus: Path, moments: Path, refused: Refusals
 ) -> None:
-    _damage(moments / array / "c" / "0" / "0", fault)
+    fault(moments / array / "c" / "0" / "0")
     refused(_arguments("infer", corpus, moments, refused.folder), str(moments / array), code=3)
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", SOME)
 def test_damage_met_by_a_scan_that_goes_on(
-    fault: str, corpus: Path, unfinished: Path, refused: Refusals
+    fault: Damage, corpus: Path, unfinished: Path, refused: Refusals
 ) -> None:
-    _damage(unfinished / "basis" / "c" / "0" / "0", fault)
+    fault(unfinished / "basis" / "c" / "0" / "0")
     arguments = _arguments("scan", corpus, unfinished, refused.folder)
     refused(arguments, str(unfinished / "basis"), code=3)
 
 
-@pytest.mark.parametrize(("fault", "verb"), each_once(FAULTS, ["topics", "info"]))
-def test_a_damaged_chunk_of_a_model(verb: str, fault: str, model: Path, refused: Refusals) -> None:
-    _damage(model / "prominent_words" / "c" / "0" / "0", fault)
+@pytest.mark.parametrize(("fault", "verb"), each_once(SOME, ["topics", "info"]))
+def test_a_damaged_chunk_of_a_model(verb: str, fault: Damage, model: Path, refused: Refusals) -> None:
+    fault(model / "prominent_words" / "c" / "0" / "0")
     refused((verb, model), str(model / "prominent_words"), code=3)
 
 

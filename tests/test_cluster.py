@@ -115,7 +115,8 @@ def shards(corpus: Path) -> dict[str, str]:
     return {shard.name: shard.sha256 for shard in open_corpus(corpus).shards}
 
 
-@pytest.mark.parametrize("verb", ["ingest", pytest.param("simulate", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", ["ingest", "simulate"])
 def test_corpora_made_over_tcp_are_the_same_bytes(verb: str, cluster: Cluster, tmp_path: Path) -> None:
     texts = tmp_path / "texts.jsonl"
     texts.write_text("".join(f'{{"text": "word{i % 9} word{i % 7} word{i % 5} tree"}}\n' for i in range(200)))
@@ -164,7 +165,8 @@ def test_a_worker_that_is_killed_costs_no_bit(
     assert digests(store) == undisturbed
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_a_lost_scheduler_ends_the_command_and_another_one_finishes_the_store(
     how: signal.Signals, corpus: Path, undisturbed: dict[str, str], cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -255,7 +257,8 @@ def test_a_machine_without_the_package_is_told(who: str, corpus: Path, tmp_path:
     assert "has streaming_jsmf nowhere, and here it is" in line
 
 
-@pytest.mark.parametrize("package", ["streaming_jsmf", pytest.param("scipy", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("package", ["streaming_jsmf", "scipy"])
 def test_a_worker_with_another_version_is_told(package: str, corpus: Path, tmp_path: Path) -> None:
     other = with_another_version(tmp_path / "other", package, "0.0.1")
     with dask_cluster(tmp_path / "dask", workers=1, worker_machine=other) as cluster:

@@ -89,7 +89,6 @@ MOMENTS: dict[str, Callable[[Path, int, object], bool]] = {
 
 CASES = [
     ("added", "at once"),
-    ("united", "scan 2"),
     *(
         pytest.param(*case, marks=pytest.mark.slow)
         for case in (
@@ -97,6 +96,7 @@ CASES = [
             ("removed", "scan 2"),
             ("merged", "copying"),
             ("united", "beside"),
+            ("united", "scan 2"),
             ("replaced", "beside"),
             ("replaced", "last"),
         )

@@ -146,7 +146,7 @@ TOKENIZER = "def split(text):\n    return [word.upper() for word in text.split()
 
 
 @pytest.mark.usefixtures("texts")
-@pytest.mark.parametrize("scheduler", [pytest.param("threads", marks=pytest.mark.slow), "processes"])
+@pytest.mark.parametrize("scheduler", ["threads", pytest.param("processes", marks=pytest.mark.slow)])
 def test_a_tokenizer_of_the_current_directory(scheduler: str, tmp_path: Path) -> None:
     (tmp_path / "ours_to_try.py").write_text(TOKENIZER)
     options = ["--tokenizer", "ours_to_try:split", "--scheduler", scheduler, *LOOSE]

@@ -24,6 +24,7 @@ from streaming_jsmf.ingestion import plan
 from streaming_jsmf.jobs.events import Event, Listener, StageStarted, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.workflow.ingest import IngestRequest, ingest
+from tests.damage import truncated
 from tests.outcomes import refused
 from tests.processes import ended, finished, killed, started, wait_for
 
@@ -390,10 +391,6 @@ def test_a_directory_of_the_users_own_is_left_alone(job: Job) -> None:
     assert job.partial.read_text() == "a file"
 
 
-def cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
 def cut_between_batches(path: Path) -> None:
     """A stream that ends after its schema looks like one that has ended well."""
     import pyarrow as pa
@@ -407,13 +404,13 @@ def cut_between_batches(path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "spoil"),
     [
-        ("read/00001/0000.bags", cut),
+        ("read/00001/0000.bags", truncated),
         ("read/00001/0000.bags", cut_between_batches),
         ("read/00001/0000.bags", Path.unlink),
-        ("read/00001/0000.words", cut),
+        ("read/00001/0000.words", truncated),
         ("read/00001/0000.words", Path.unlink),
-        ("records/read/00001.json", cut),
-        ("ingest.json", cut),
+        ("records/read/00001.json", truncated),
+        ("ingest.json", truncated),
         ("ingest.json", lambda path: path.write_text("[]")),
     ],
     ids=[

@@ -17,29 +17,10 @@ from streaming_jsmf.moments.stages.projection import ProjectionReduction
 from streaming_jsmf.moments.stages.range import RangeReduction
 from tests.cases import each_once
 from tests.corpora import planted, write_lists
+from tests.damage import ALL, SOME, Damage, emptied, truncated
 from tests.stores import digests
 
 SETTINGS = ("--max-topics", "5", "--partition-nonzeros", "700", "--scheduler", "synchronous")
-
-Damage = Callable[[Path], None]
-
-
-def truncated(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
-def emptied(path: Path) -> None:
-    path.write_bytes(b"")
-
-
-def flipped(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 4
-    path.write_bytes(data)
-
-
-ALL = (truncated, emptied, flipped, Path.unlink)
-SOME = (truncated, flipped, Path.unlink)
 
 #: Partitions that are computed before the disk is full.
 COMPUTED = 5

@@ -25,6 +25,7 @@ from streaming_jsmf.workflow.infer import model_fingerprint
 from tests import reference_stod
 from tests.cases import each_once
 from tests.corpora import planted, words, write_corpus
+from tests.damage import Damage, truncated
 from tests.processes import command, finished, killed
 from tests.stores import SMALL, changed, digests, rename_words, scanned
 
@@ -173,14 +174,10 @@ def test_the_scheduler_changes_no_bit(scheduler: str, folder: Path, tmp_path: Pa
     assert digests(tmp_path / "m") == digests(folder / "with")
 
 
-def truncated(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
 @pytest.mark.parametrize(("array", "damage"), each_once((*ARRAYS, "record"), (truncated, Path.unlink)))
 def test_what_is_damaged_is_named_and_mended(
     array: str,
-    damage: Callable[[Path], None],
+    damage: Damage,
     folder: Path,
     copy: Callable[[str], Path],
     capsys: pytest.CaptureFixture[str],
