@@ -17,6 +17,7 @@ _EXPORTS = {
     "InputError": "streaming_jsmf.errors",
     "LRJSMF": "streaming_jsmf.estimators",
     "STOD": "streaming_jsmf.estimators",
+    "PolishSettings": "streaming_jsmf.config",
     "ScanSettings": "streaming_jsmf.config",
     "StodSettings": "streaming_jsmf.config",
     "StoreError": "streaming_jsmf.errors",
@@ -28,6 +29,7 @@ _EXPORTS = {
     "open_corpus": "streaming_jsmf.corpus",
     "open_model": "streaming_jsmf.model.store",
     "open_moments": "streaming_jsmf.moments.reader",
+    "polish": "streaming_jsmf.workflow.polish",
     "report": "streaming_jsmf.workflow.report",
     "scan": "streaming_jsmf.workflow.scan",
     "shares_by": "streaming_jsmf.workflow.documents",
@@ -41,6 +43,7 @@ __all__ = ["__version__", *sorted(_EXPORTS)]
 if TYPE_CHECKING:
     from streaming_jsmf.blocks.dask_array import to_dask_array as to_dask_array
     from streaming_jsmf.config import InferSettings as InferSettings
+    from streaming_jsmf.config import PolishSettings as PolishSettings
     from streaming_jsmf.config import ScanSettings as ScanSettings
     from streaming_jsmf.config import StodSettings as StodSettings
     from streaming_jsmf.corpus import open_corpus as open_corpus
@@ -59,6 +62,7 @@ if TYPE_CHECKING:
     from streaming_jsmf.workflow.evaluate import evaluate as evaluate
     from streaming_jsmf.workflow.fit import fit as fit
     from streaming_jsmf.workflow.infer import infer as infer
+    from streaming_jsmf.workflow.polish import polish as polish
     from streaming_jsmf.workflow.report import report as report
     from streaming_jsmf.workflow.scan import scan as scan
     from streaming_jsmf.workflow.transform import transform as transform
