@@ -298,8 +298,24 @@ def test_blocks_of_a_dask_array_are_made_once_and_held_one_by_one() -> None:
     found = LRJSMF(K, **ONE).fit(da.concatenate(parts))
     assert alive == [0] * 5
     np.testing.assert_array_equal(found.components_, LRJSMF(K, **ONE).fit(COUNTS[:500]).components_)
-    assert found.transform(da.concatenate(parts)).shape == (500, K)
-    assert alive == [0] * 10
+    shares = found.transform(da.concatenate(parts))
+    assert alive == [0] * 5, "nothing is made before it is asked for"
+    assert shares.chunks == ((100,) * 5, (K,))
+    assert shares.compute(scheduler="synchronous").shape == (500, K)
+    assert len(alive) == 10
+
+
+def test_dask_ml_searches_for_the_number_of_topics() -> None:
+    """dask-ml's search clones, fits on rows and scores, as it does its own estimators."""
+    from dask_ml.model_selection import GridSearchCV
+
+    def score(found: LRJSMF, X: Any, y: Any = None) -> float:
+        del y
+        shares = np.asarray(found.transform(X))
+        return float((X * np.log(shares @ found.components_ + 1e-12)).sum())
+
+    search = GridSearchCV(LRJSMF(**ONE), {"n_topics": [1, K]}, scoring=score, cv=2, scheduler="synchronous")
+    assert search.fit(COUNTS[:400]).best_params_ == {"n_topics": K}
 
 
 @pytest.mark.parametrize("state", [7, np.int64(7), np.random.RandomState(7), None])

@@ -116,22 +116,25 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 self._keep(fit_moments(moments, settings, threads=self.workers))
         return self
 
-    def transform(self, X: Any) -> NDArray[np.float64]:
+    def transform(self, X: Any) -> Any:
         """Topic shares of documents, given the topics: see ``inference.document_topics``.
 
         Parameters
         ----------
         X
-            As in ``fit``, over the same words. Corpora and Dask arrays are read once, a block at a time.
+            As in ``fit``, over the same words. A corpus is read once, a block at a time. Of a Dask array nothing is
+            read yet: the shares are a Dask array with the same blocks of documents, as dask-ml's estimators have it.
 
         Returns
         -------
-        Documents x K, rows sum to 1. A document without words gets the mean of the prior ``alpha_``.
+        Documents x K, rows sum to 1: an array, or of a Dask array a Dask array. A document without words gets the mean
+        of the prior ``alpha_``.
 
         Warns
         -----
         ConvergenceWarning
-            If documents ran out of steps before they were known to be within ``transform_tolerance``.
+            If documents ran out of steps before they were known to be within ``transform_tolerance``; of a Dask array
+            when its blocks are computed.
 
         Raises
         ------
@@ -141,29 +144,20 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             If the words are others than those of the fit; it is a ``ValueError`` too.
         """
         check_is_fitted(self, "components_")
-        word_topic = np.ascontiguousarray(self.components_.T)
-        shares, unconverged = [np.empty((0, len(self.components_)))], 0
         with _as_value_errors():
             _require_counts(self, "transform_iterations", "workers")
-            for block in self._blocks(X):
-                found = document_topics(
-                    block,
-                    word_topic,
-                    self.alpha_,
-                    tolerance=self.transform_tolerance,
-                    max_iterations=self.transform_iterations,
-                    threads=self.workers,
-                )
-                shares.append(found.shares)
-                unconverged += found.unconverged
-        if unconverged:
-            warnings.warn(
-                f"the topic shares of {unconverged} documents may be farther than {self.transform_tolerance} from the "
-                f"best after {self.transform_iterations} steps: raise transform_iterations",
-                ConvergenceWarning,
-                stacklevel=2,
+            shares = _Shares(
+                np.ascontiguousarray(self.components_.T),
+                self.alpha_,
+                self.transform_tolerance,
+                self.transform_iterations,
+                self.workers,
             )
-        return np.concatenate(shares)
+            if sources.is_dask_array(X):
+                self._require_features(sources.dask_shape(X)[1])
+                return sources.map_documents(X, shares, len(self.components_))
+            blocks = [shares(block) for block in self._blocks(X)]
+        return np.concatenate([np.empty((0, len(self.components_))), *blocks])
 
     @property
     def model_(self) -> Any:
@@ -236,9 +230,6 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             corpus = sources.opened(X)
             self._require_words(corpus)
             return sources.corpus_blocks(corpus)
-        if sources.is_dask_array(X):
-            self._require_features(sources.dask_shape(X)[1])
-            return sources.dask_blocks(X)
         if self._of_corpus and not hasattr(X, "columns"):
             # Words of a corpus are no names of columns: scikit-learn would warn that a matrix has none.
             checked = check_array(X, **_MATRIX, estimator=self, input_name="X")
@@ -269,6 +260,35 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.topic_probability_ = model.arrays["topic_probability"]
         self.eigenvalues_ = model.arrays["eigenvalues"]
         self.metrics_ = dict(model.metrics)
+
+
+@dataclass(frozen=True)
+class _Shares:
+    """Topic shares of a block of documents; small enough to travel with a task but for the topics."""
+
+    word_topic: NDArray[np.float64]
+    prior: NDArray[np.float64]
+    tolerance: float
+    iterations: int
+    threads: int | None
+
+    def __call__(self, block: csr_array[Any]) -> NDArray[np.float64]:
+        found = document_topics(
+            block,
+            self.word_topic,
+            self.prior,
+            tolerance=self.tolerance,
+            max_iterations=self.iterations,
+            threads=self.threads,
+        )
+        if found.unconverged:
+            warnings.warn(
+                f"the topic shares of {found.unconverged} documents may be farther than {self.tolerance} from the "
+                f"best after {self.iterations} steps: raise transform_iterations",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return found.shares
 
 
 def _require_counts(estimator: Any, *names: str) -> None:

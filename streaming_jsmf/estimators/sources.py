@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeGuard
 
 import numpy as np
 import pyarrow as pa
 from dask import array as da
+from dask import delayed
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf.blocks.csr import iter_blocks
@@ -86,12 +88,30 @@ def dask_blocks(X: Any) -> Iterator[csr_array[Any]]:
         For a block with a count that is negative or not finite, with its number.
     """
     for number in range(X.numblocks[0]):
-        block = _tidy(X.blocks[number, 0].compute())
-        if not (np.isfinite(block.data).all() and (block.data >= 0).all()):
-            raise InputError(
-                f"block {number} of X, from 0, has a count that is negative or not finite; mend it"
-            )
-        yield block
+        yield _checked(X.blocks[number, 0].compute(), number)
+
+
+def _checked(block: Any, number: int) -> csr_array[Any]:
+    counts = _tidy(block)
+    if not (np.isfinite(counts.data).all() and (counts.data >= 0).all()):
+        raise InputError(f"block {number} of X, from 0, has a count that is negative or not finite; mend it")
+    return counts
+
+
+def map_documents(X: Any, function: Callable[[csr_array[Any]], NDArray[np.float64]], width: int) -> Any:
+    """A function of each block of documents of a Dask array, lazily: documents x ``width``, the same blocks of rows.
+
+    What it carries is one key of the graph, not a copy for each block. Blocks are checked as in ``dask_blocks`` when
+    they are computed.
+    """
+    carried = delayed(function, pure=True, traverse=False)
+
+    def of_block(block: Any, apply: Any, block_id: tuple[int, int]) -> NDArray[np.float64]:
+        return apply(_checked(block, block_id[0]))
+
+    return X.map_blocks(
+        of_block, carried, dtype=np.float64, chunks=(X.chunks[0], (width,)), meta=np.empty((0, 0))
+    )
 
 
 def write_corpus(blocks: Iterable[csr_array[Any]], words: Sequence[str], path: Path) -> Corpus:
