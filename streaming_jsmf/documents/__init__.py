@@ -2,6 +2,6 @@
 
 ``topics`` is what such a pass needs of a model. ``polish`` finishes topics by a few steps over the documents
 (``polish_steps``: what its tasks compute). ``transform`` writes the topic shares of every document; ``shares`` and
-``shares_zarr`` know these files, and ``queries`` answers from them. Imports ``blocks``, ``inference`` and below; knows no
-model store, and nothing of who asked.
+``shares_zarr`` know these files, and ``queries`` answers from them. Imports ``blocks``, ``inference`` and below;
+knows no model store, and nothing of who asked.
 """
