@@ -108,18 +108,14 @@ def fit(
     documents = open_corpus(_ingested(corpus, target, execution, listener))
     store = scan(documents, place, _serving(place, settings), execution, listener)
     for k, path in targets.items():
-        if (
-            not overwrite
-            and not is_free(path)
-            and _is_same(path, _fingerprint(store, wanted[k], documents, polish_settings))
-        ):
+        known = _fingerprint(store, wanted[k], documents, polish_settings)
+        if not overwrite and not is_free(path) and _is_same(path, known):
             logger.info("%s: complete, made by an earlier run with the same settings", path)
             continue
         fitted = fit_moments(store, wanted[k], threads=threads, listener=listener)
         if polish_settings is not None:
-            fitted = polish_model(
-                fitted, str(store.path), documents, path, polish_settings, execution, listener
-            )
+            name = str(store.path)
+            fitted = polish_model(fitted, name, documents, path, polish_settings, execution, listener)
         write_model(path, fitted, overwrite=overwrite)
         remove_tree(work_beside(path), ignore_errors=True)
     return Fitted(store.path, tuple(targets.values()))
