@@ -4,8 +4,8 @@
 
 dask-ml's decomposition fails on sparse blocks, so each block is made dense, N float32 a document, when it is used. Both
 see sqrt(w / (n (n - 1))) h of each document, whose Gram matrix, less the diagonal of Eq. 1, is C; the SVD cannot take
-that diagonal off. Prints seconds by the clock and of the processor, and how much of the sum of C's leading eigenvalues each
-subspace holds.
+that diagonal off. Prints seconds by the clock and of the processor, and how much of the sum of C's leading eigenvalues
+each subspace holds.
 """
 
 from __future__ import annotations
