@@ -49,7 +49,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A simulated corpus with its truth, and what the verb ``fit`` makes of it."""
     root = tmp_path_factory.mktemp("stod_evaluate")
     simulate(root / "corpus", documents=2000, vocabulary_size=80, topics=K, mean_length=50)
-    options = ("--topics", K, "--engine", "stod", "--partition-nonzeros", 4000, "--scheduler", "synchronous")
+    # Topics of 80 words have no anchors, and K is the truth.
+    options = (
+        "--topics",
+        K,
+        "--engine",
+        "stod",
+        "--alpha0",
+        "shares",
+        "--partition-nonzeros",
+        4000,
+        "--scheduler",
+        "synchronous",
+    )
     assert run(["fit", *map(str, (root / "corpus", root / "model", *options))]) == 0
     return root
 
