@@ -302,7 +302,7 @@ def test_a_killed_job_leaves_whole_lines_and_the_next_run_adds_to_them(
 def test_standard_error_has_json_alone(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ("--topics", "3", *SETTINGS[2:], "--scheduler", "synchronous", "--log-json", "-")
+    options = ("--topics", "3", "--no-polish", *SETTINGS[2:], "--scheduler", "synchronous", "--log-json", "-")
     assert run(["fit", str(corpus), str(tmp_path / "model"), *options]) == 0
     events = parsed(capsys.readouterr().err)
     assert events[0]["command"] == "fit"

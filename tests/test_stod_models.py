@@ -130,8 +130,9 @@ def test_the_model_is_labelled_and_complete(plain: Path, tmp_path: Path) -> None
     steps: list[Event] = []
     infer(plain, tmp_path / "model", AUTO, listener=steps.append)
     data = xr.open_zarr(str(tmp_path / "model"), consolidated=False).load()
-    assert {name: data[name].dims for name in STOD_VARIABLES} == {
-        name: variable.dimensions for name, variable in STOD_VARIABLES.items()
+    polished = {"topic_", "topic_topic_of_documents"}
+    assert {name: data[name].dims for name in data.variables} == {
+        name: variable.dimensions for name, variable in STOD_VARIABLES.items() if name not in polished
     }
     assert data["word_topic"].sel(word="word0003").shape == (K,)
     assert data["alpha"].attrs["symbol"] == "alpha"

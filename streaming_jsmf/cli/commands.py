@@ -134,8 +134,8 @@ def infer(
 @options.scan_options
 @options.engine_options
 @options.infer_options
-@click.option("--polish/--no-polish", "polished", default=True, show_default=True,
-              help="Finish the topics by a few passes over the documents.")  # fmt: skip
+@click.option("--polish/--no-polish", "polished", default=None,
+              help="Finish the topics by a few passes over the documents.  [default: with --engine lr-jsmf]")  # fmt: skip
 @options.polish_options
 @options.execution_options
 @options.log_option
@@ -149,7 +149,7 @@ def fit(
     moments: str | None,
     log_json: str | None,
     overwrite: bool,
-    polished: bool,
+    polished: bool | None,
     **settings: Any,
 ) -> None:
     """Scan CORPUS and fit MODEL in one command; several K become MODEL/k=5, MODEL/k=10, ... of one scan.
@@ -163,13 +163,14 @@ def fit(
         finish = options.take_polish(settings, settings["seed"])
         inference = options.take_inference(context, settings, numbers[0], scan_seed=settings["seed"])
         third_moment = isinstance(inference, StodSettings)
+        polished = not third_moment if polished is None else polished
         fitted = run(
             corpus,
             model,
             numbers,
             scan_settings=ScanSettings(max_topics=max(numbers), third_moment=third_moment, **settings),
             infer_settings=inference,
-            polish_settings=finish if polished else None,
+            polish=finish if polished else False,
             moments=moments,
             execution=execution,
             threads=execution.workers,

@@ -24,8 +24,6 @@ from streaming_jsmf.workflow.scan import scan
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_POLISH = PolishSettings()
-
 
 @dataclass(frozen=True)
 class Fitted:
@@ -54,7 +52,7 @@ def fit(
     *,
     scan_settings: ScanSettings | None = None,
     infer_settings: InferSettings | StodSettings | None = None,
-    polish_settings: PolishSettings | None = DEFAULT_POLISH,
+    polish: bool | PolishSettings | None = None,
     moments: str | Path | None = None,
     execution: Execution | None = None,
     threads: int | None = None,
@@ -79,8 +77,9 @@ def fit(
     scan_settings, infer_settings
         Everything but the numbers of topics, which ``topics`` decides. With ``StodSettings`` the tensor engine, for
         which the scan gets the third moment.
-    polish_settings
-        How the topics are finished by passes over the documents; None: not at all.
+    polish
+        Whether, or how, the topics are finished by passes over the documents. None: those of LR-JSMF are, those of the
+        tensor engine are not, which steps over the documents do not always make better.
     moments
         Where the moments store is or goes; None: ``model`` with ``.moments`` appended. A store that was made
         for more topics and with the same other settings is used as it is.
@@ -105,6 +104,7 @@ def fit(
     settings = replace(scan_settings or ScanSettings(), max_topics=max(topics))
     if isinstance(base, StodSettings):
         settings = replace(settings, third_moment=True)
+    polish_settings = _polish_settings(polish, base)
     documents = open_corpus(_ingested(corpus, target, execution, listener))
     store = scan(documents, place, _serving(place, settings), execution, listener)
     for k, path in targets.items():
@@ -119,6 +119,15 @@ def fit(
         write_model(path, fitted, overwrite=overwrite)
         remove_tree(work_beside(path), ignore_errors=True)
     return Fitted(store.path, tuple(targets.values()))
+
+
+def _polish_settings(
+    asked: bool | PolishSettings | None, engine: InferSettings | StodSettings
+) -> PolishSettings | None:
+    if isinstance(asked, PolishSettings):
+        return asked
+    wanted = isinstance(engine, InferSettings) if asked is None else asked
+    return PolishSettings() if wanted else None
 
 
 def _ingested(

@@ -146,7 +146,7 @@ def _perplexity(given: GivenTopics) -> Watch:
         # Fractions have no tokens to predict.
         if not held_out.nnz or not np.array_equal(np.rint(held_out.data), held_out.data):
             return ()
-        done = Completer.of(word_topic, given.prior, given.term_count).complete(held_out)
+        done = Completer.of(word_topic, given.prior, given.term_count).complete(held_out, method="cvb0")
         return (done.perplexity, done.unigram_perplexity, done.documents) if done.tokens else ()
 
     return watch
