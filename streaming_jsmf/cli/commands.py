@@ -135,7 +135,7 @@ def infer(
 @options.engine_options
 @options.infer_options
 @click.option("--polish/--no-polish", "polished", default=None,
-              help="Finish the topics by a few passes over the documents.  [default: with --engine lr-jsmf]")  # fmt: skip
+              help="Finish the topics by a few passes over the documents.  [default: those of lr-jsmf]")  # fmt: skip
 @options.polish_options
 @options.execution_options
 @options.log_option

@@ -106,7 +106,9 @@ def map_documents(X: Any, function: Callable[[csr_array[Any]], NDArray[np.float6
     """
     carried = delayed(function, pure=True, traverse=False)
 
-    def of_block(block: Any, apply: Any, block_id: tuple[int, int]) -> NDArray[np.float64]:
+    def of_block(
+        block: Any, apply: Callable[[csr_array[Any]], NDArray[np.float64]], block_id: tuple[int, int]
+    ) -> NDArray[np.float64]:
         return apply(_checked(block, block_id[0]))
 
     return X.map_blocks(
