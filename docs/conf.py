@@ -45,6 +45,7 @@ autodoc_default_options = {
     "exclude-members": "model_config,model_fields,model_computed_fields,model_post_init",
 }
 
+
 def copy_notebooks(_app: object) -> None:
     """Notebooks live beside the package, and pages below ``docs``."""
     target = HERE / "notebooks"

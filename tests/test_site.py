@@ -7,6 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
+
+import streaming_jsmf
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -14,7 +17,16 @@ DOCS = Path(__file__).parent.parent / "docs"
 @pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     site = tmp_path / "site"
-    command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "-q", str(DOCS), str(site)]
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "--fail-on-warning",
+        "--keep-going",
+        "-q",
+        str(DOCS),
+        str(site),
+    ]
     built = subprocess.run(command, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
 
@@ -27,3 +39,9 @@ def test_every_page_is_in_the_contents() -> None:
     listed = set((DOCS / "index.md").read_text().split())
     pages = {page.stem for page in DOCS.glob("*.md")} - {"index"}
     assert pages <= listed, f"not in docs/index.md: {sorted(pages - listed)}"
+
+
+def test_the_citation_names_this_version() -> None:
+    citation = yaml.safe_load((DOCS.parent / "CITATION.cff").read_text())
+    assert citation["version"] == streaming_jsmf.__version__
+    assert {reference["year"] for reference in citation["references"]} == {2014, 2015, 2021}
