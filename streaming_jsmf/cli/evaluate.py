@@ -15,7 +15,7 @@ from streaming_jsmf.cli.observation import observed
 @click.command()
 @click.argument("model", type=click.Path())
 @click.option("--corpus", default=None, metavar="CORPUS",
-              help="Count the words of MODEL in this corpus and predict its documents, and keep the results with MODEL.  "
+              help="Count the words of MODEL in this corpus, predict its documents, and keep the results with MODEL.  "
                    "[default: those of the training corpus, if they are kept]")  # fmt: skip
 @click.option("--moments", type=click.Path(), default=None, metavar="MOMENTS",
               help="The moments store that MODEL was made of.  [default: where it was then]")  # fmt: skip
