@@ -19,6 +19,7 @@ from streaming_jsmf.cli.simulate import simulate
 from streaming_jsmf.cli.tables import print_topics, topic_rows
 from streaming_jsmf.cli.transform import transform
 from streaming_jsmf.config import ScanSettings, StodSettings
+from streaming_jsmf.display import location
 
 
 @click.command()
@@ -79,7 +80,7 @@ def scan(
             changes=changes,
             repair=repair,
         )
-    click.echo(f"moments: {moments}")
+    click.echo(f"moments: {location(moments)}")
 
 
 @click.command()

@@ -15,6 +15,7 @@ from typing import TypeVar
 from streaming_jsmf.corpus.footer import Footer, RowGroup, read_footer
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME, Manifest, ShardEntry, parse_manifest
 from streaming_jsmf.corpus.vocabulary import TEXT_NAMES, VOCABULARY_NAME, Vocabulary, read_vocabulary
+from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.storage.paths import (
     AnyPath,
@@ -84,11 +85,16 @@ class Corpus:
         Absolute local path or URL of the vocabulary file.
     """
 
-    root: str
-    shards: tuple[Shard, ...]
+    root: str = field(repr=False)
+    shards: tuple[Shard, ...] = field(repr=False)
     n_words: int
     vocabulary_sha256: str
-    vocabulary_path: str
+    vocabulary_path: str = field(repr=False)
+
+    @property
+    def location(self) -> str:
+        """The root as it may be said and kept: a URL without its secrets (``display.location``)."""
+        return location(self.root)
 
     @property
     def n_documents(self) -> int:

@@ -54,7 +54,7 @@ def load_partitions(manifest: Manifest, store: str, corpora: Sequence[Corpus] = 
         If a corpus has other contents than the store was made of.
     """
     by = manifest.settings.get("partition_by")
-    opened = {corpus.root: corpus for corpus in corpora}
+    opened = {corpus.location: corpus for corpus in corpora}
     units = [_units_of(entry, opened.get(entry.path), by, store) for entry in manifest.corpora]
     partitions = []
     for index, described in enumerate(manifest.partitions):
