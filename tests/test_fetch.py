@@ -193,7 +193,7 @@ def test_urls_that_lead_nowhere(tmp_path, url):
 
 
 def test_another_kind_of_url_is_refused(tmp_path):
-    with refused(tmp_path, "cannot fetch s3://bucket/a", "only http, https, ftp and file"):
+    with refused(tmp_path, "cannot fetch s3://bucket/a", "only http, https and ftp"):
         fetch(tmp_path, RemoteFile("a", "s3://bucket/a"))
 
 

@@ -1,4 +1,4 @@
-"""The exit of all that is printed: words of the data must not give orders to a terminal, nor its encoding end a table."""
+"""The exit of all that is printed: words of the data give no orders to a terminal, and its encoding ends no table."""
 
 from __future__ import annotations
 

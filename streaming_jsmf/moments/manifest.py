@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field
 
 from streaming_jsmf.blocks.parts import distinct
-from streaming_jsmf.blocks.units import Partition, WorkUnit, list_units, plan_partitions
+from streaming_jsmf.blocks.units import Partition, list_units, plan_partitions, shard_name
 from streaming_jsmf.config import ScanSettings, fingerprint
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.display import location
@@ -40,7 +40,8 @@ class WordIds(Strict):
 class CorpusEntry(Strict):
     """A corpus that the store was made of.
 
-    ``path`` is its ``Corpus.location``, ``shards`` are the sha256 of those with documents, by name. ``word_ids`` says which ids its words have in the store; None: their own.
+    ``path`` is its ``Corpus.location``, ``shards`` are the sha256 of those with documents, by name. ``word_ids`` says
+    which ids its words have in the store; None: their own.
     """
 
     path: str
@@ -282,11 +283,6 @@ def _describe(partition: Partition, corpus: Corpus, number: int) -> PartitionEnt
         nonzeros=partition.nonzeros,
         units=tuple((shard_name(unit, corpus.root), unit.row_group) for unit in partition.units),
     )
-
-
-def shard_name(unit: WorkUnit, root: str) -> str:
-    """Name of a unit's shard, relative to its corpus."""
-    return unit.path.removeprefix(root).lstrip("/")
 
 
 def _refuse_known_shards(manifest: Manifest, corpus: Corpus) -> None:

@@ -31,3 +31,5 @@ LARGEST_PACKING = 1100
 #: digit in a header must not make billions. The largest list of barcodes that cells are counted over has 6.8 million,
 #: most of them empty; the largest UCI set 8.2 million documents, whose parts keep their numbers.
 EMPTY_DOCUMENTS = 10_000_000
+#: But a small file must not make that many: so many for each byte, which is 600 for each line of counts.
+EMPTY_DOCUMENTS_PER_BYTE = 100

@@ -43,7 +43,9 @@ def file_system(path: str | PathLike[str] | UPath) -> tuple[Any, str]:
     except Exception as error:
         # Some log in at once, and each package has errors of its own.
         pass_on_machine(error)
-        raise InputError(f"cannot open {path}: {first_line(error)}; check address and credentials") from error
+        raise InputError(
+            f"cannot open {path}: {first_line(error)}; check the path and the credentials"
+        ) from error
     return fs, str(inner)
 
 
