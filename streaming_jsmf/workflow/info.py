@@ -46,7 +46,8 @@ def describe(path: str | Path | StorePath, *, verify: bool = False) -> dict[str,
                 "complete": True,
                 "models": [{"path": location(child), **describe(child, verify=verify)} for child in children],
             }
-        return _describe_corpus(str(place), verify)
+        # As it was given: a login in a URL is not in the place.
+        return _describe_corpus(str(path), verify)
     kind = read_attributes(place).get("kind")
     if kind == MODEL_KIND:
         return _describe_model(place)

@@ -31,6 +31,9 @@ from streaming_jsmf.sources.streams import UnreadableError, open_raw, read_as
 from streaming_jsmf.storage.paths import is_url
 from streaming_jsmf.validation import Strict
 
+#: The script that reads a file first.
+TRIAL = Path(__file__).with_name("h5ad_trial.py")
+
 
 class H5adOptions(Strict):
     """Keys of the reader.
@@ -170,8 +173,9 @@ def _require_end(path: str, changed: int, options: H5adOptions) -> None:  # noqa
     Costs the start of a process, a fifth of a second, and one more read of the names.
     """
     asked = {"path": path, "matrix": options.matrix, "columns": options.metadata}
-    trial = [sys.executable, str(Path(__file__).with_name("h5ad_trial.py"))]
-    ended = subprocess.run(trial, input=json.dumps(asked).encode(), capture_output=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, str(TRIAL)], input=json.dumps(asked).encode(), capture_output=True, check=False
+    )
     if ended.returncode < 0:
         name = signal.Signals(-ended.returncode).name
         raise UnreadableError(f"reading it as HDF5 does not end well ({name}); it is damaged: fetch it again")
