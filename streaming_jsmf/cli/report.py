@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from streaming_jsmf.display import location
+
 
 @click.command()
 @click.argument("model", type=click.Path())
@@ -18,4 +20,4 @@ def report(model: str, out: str, words: int | None, overwrite: bool) -> None:
     """
     from streaming_jsmf.workflow.report import report as run
 
-    click.echo(f"report: {run(model, out, words=words, overwrite=overwrite)}")
+    click.echo(f"report: {location(run(model, out, words=words, overwrite=overwrite))}")
