@@ -1,0 +1,168 @@
+// The map: circles that can be panned, zoomed and walked by arrow keys; labels where there is room for them.
+
+const MAP_MARGIN = 0.04;
+let mapShown = null;
+
+function drawMap(section) {
+  const place = section.querySelector(".chart");
+  const width = place.clientWidth;
+  const height = Math.round(Math.min(Math.max(width * 0.7, 320), 680));
+  const fit = mapFit(width, height);
+  const svg = d3
+    .create("svg")
+    .attr("viewBox", `0 0 ${width} ${height}`)
+    .attr("class", "map")
+    .attr("role", "group")
+    .attr("aria-label", "Map of the topics. Arrow keys go from topic to topic, Enter selects.");
+  const circles = svg
+    .append("g")
+    .selectAll("circle")
+    .data(d3.range(K).sort((a, b) => data.map.r[b] - data.map.r[a]))
+    .join("circle")
+    .attr("role", "button")
+    .attr("tabindex", -1)
+    .attr("aria-label", (topic) => `Topic ${topicTitle(topic, 60)}, ${percent(topics[topic].share)}`)
+    .classed("doubtful", (topic) => topics[topic].doubts.length > 0)
+    .on("pointerenter pointermove", (event, topic) => tell(linesOf(topic), event.clientX, event.clientY))
+    .on("pointerleave blur", untell)
+    .on("focus", (event, topic) => tellBeside(event.currentTarget, topic))
+    .on("click", (_, topic) => select(topic))
+    .on("keydown", walkMap);
+  const labels = svg.append("g").attr("class", "labels").attr("aria-hidden", "true");
+  mapShown = { svg, circles, labels, fit, transform: d3.zoomIdentity };
+  const zoom = d3
+    .zoom()
+    .scaleExtent([1, 12])
+    .translateExtent([[0, 0], [width, height]])
+    // A wheel without Ctrl and a single finger scroll the page.
+    .filter((event) => (event.type === "wheel" ? event.ctrlKey || event.metaKey : !event.touches || event.touches.length > 1))
+    .on("zoom", ({ transform }) => {
+      mapShown.transform = transform;
+      placeMap();
+    });
+  svg.call(zoom);
+  place.replaceChildren(mapButtons(svg, zoom), svg.node());
+  circles.filter((topic) => topic === (selected ?? topics.findIndex((one) => one.share > 0))).attr("tabindex", 0);
+  placeMap();
+}
+
+/** From the plane of the map to the drawing: one scale for both axes. */
+function mapFit(width, height) {
+  const { x, y, r } = data.map;
+  const edges = (values, sign, pick) => pick(d3.range(K), (topic) => values[topic] + sign * r[topic]);
+  const [left, right] = [edges(x, -1, d3.min), edges(x, 1, d3.max)];
+  const [top, bottom] = [edges(y, -1, d3.min), edges(y, 1, d3.max)];
+  const [w, h] = [Math.max(right - left, 1e-9), Math.max(bottom - top, 1e-9)];
+  // Below the lowest circles there is room for a line of text.
+  const scale = Math.min((width * (1 - 2 * MAP_MARGIN)) / w, (height * (1 - 2 * MAP_MARGIN) - 16) / h);
+  return {
+    width,
+    height,
+    x: (topic) => width / 2 + (x[topic] - (left + right) / 2) * scale,
+    y: (topic) => height / 2 - 8 + (y[topic] - (top + bottom) / 2) * scale,
+    r: (topic) => Math.max(r[topic] * scale, 3),
+  };
+}
+
+function mapButtons(svg, zoom) {
+  const button = (text, label, click) => element("button", { type: "button", "aria-label": label, title: label, click }, text);
+  const still = matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : 200;
+  return element(
+    "div",
+    { class: "zoom" },
+    button("+", "Zoom in", () => zoom.scaleBy(svg.transition().duration(still), 1.6)),
+    button("−", "Zoom out", () => zoom.scaleBy(svg.transition().duration(still), 1 / 1.6)),
+    button("⤢", "Whole map", () => zoom.transform(svg.transition().duration(still), d3.zoomIdentity)),
+  );
+}
+
+function placeMap() {
+  const { circles, fit, transform } = mapShown;
+  circles
+    .attr("cx", (topic) => transform.applyX(fit.x(topic)))
+    .attr("cy", (topic) => transform.applyY(fit.y(topic)))
+    .attr("r", (topic) => fit.r(topic) * transform.k)
+    .classed("selected", (topic) => topic === selected);
+  placeLabels();
+}
+
+/** Labels of large topics first; one that would touch another is left out, and comes when the map is zoomed. */
+function placeLabels() {
+  const { labels, fit, transform } = mapShown;
+  const taken = [];
+  const order = d3.range(K).sort((a, b) => (b === selected) - (a === selected) || data.map.r[b] - data.map.r[a] || a - b);
+  const shown = [];
+  for (const topic of order) {
+    const text = `${topic} ${shortened(topics[topic].name, 22)}`;
+    const box = labelBox(topic, text, fit, transform);
+    const inside = box.left > 0 && box.right < fit.width && box.top > 0 && box.bottom < fit.height;
+    const free = taken.every(
+      (other) => box.right < other.left || box.left > other.right || box.bottom < other.top || box.top > other.bottom,
+    );
+    if (!inside || !free) continue;
+    taken.push(box);
+    shown.push({ topic, text, ...box });
+  }
+  labels
+    .selectAll("text")
+    .data(shown, (one) => one.topic)
+    .join("text")
+    .attr("x", (one) => (one.left + one.right) / 2)
+    .attr("y", (one) => one.bottom - 4)
+    .text((one) => one.text);
+}
+
+const measuring = document.createElement("canvas").getContext("2d");
+const measured = new Map();
+
+function widthOf(text) {
+  if (!measured.has(text)) {
+    measuring.font = "12px system-ui, sans-serif";
+    measured.set(text, measuring.measureText(text).width);
+  }
+  return measured.get(text);
+}
+
+/** Where the label of a topic stands: on its circle if that is wide enough, else below it; within the drawing. */
+function labelBox(topic, text, fit, transform) {
+  const [x, y, r] = [transform.applyX(fit.x(topic)), transform.applyY(fit.y(topic)), fit.r(topic) * transform.k];
+  const half = widthOf(text) / 2 + 3;
+  const visible = x + r > 0 && x - r < fit.width;
+  const middle = visible ? Math.min(Math.max(x, half + 1), fit.width - half - 1) : x;
+  const top = half < r ? y - 8 : y + r + 1;
+  return { left: middle - half, right: middle + half, top, bottom: top + 16 };
+}
+
+/** An arrow key goes to the nearest circle in its direction. */
+function walkMap(event, topic) {
+  if (event.key === "Enter" || event.key === " ") {
+    event.preventDefault();
+    select(topic);
+    return;
+  }
+  const directions = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+  const direction = directions[event.key];
+  if (!direction) return;
+  event.preventDefault();
+  const { fit, circles } = mapShown;
+  let [nearest, least] = [null, Infinity];
+  for (let other = 0; other < K; other++) {
+    const [dx, dy] = [fit.x(other) - fit.x(topic), fit.y(other) - fit.y(topic)];
+    const along = dx * direction[0] + dy * direction[1];
+    const aside = Math.abs(dx * direction[1]) + Math.abs(dy * direction[0]);
+    if (along > 1e-6 && along + 2 * aside < least) [nearest, least] = [other, along + 2 * aside];
+  }
+  if (nearest === null) return;
+  circles.attr("tabindex", (other) => (other === nearest ? 0 : -1));
+  circles.filter((other) => other === nearest).node().focus();
+}
+
+function tellBeside(node, topic) {
+  if (!node.matches(":focus-visible")) return;
+  const box = node.getBoundingClientRect();
+  tell(linesOf(topic), box.right, box.bottom);
+}
+
+onSelect(() => {
+  if (mapShown) placeMap();
+});
