@@ -62,7 +62,7 @@ def doubts_of(topics: Sequence[Suspect], affinity: Floats) -> list[tuple[str, ..
 
 def _of_numbers(topic: Suspect) -> str:
     words = topic.words[:WORDS]
-    numbers = sum(2 * sum(map(str.isdigit, word)) > len(word) for word in words)
+    numbers = sum(word[:1].isdigit() and 2 * sum(map(str.isdigit, word)) > len(word) for word in words)
     return "mostly numbers" if numbers >= NUMBERS * len(words) else ""
 
 

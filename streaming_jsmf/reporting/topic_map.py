@@ -106,8 +106,8 @@ def draw_map(affinity: Floats, shares: Floats) -> TopicMap:
         points = classical_scaling(distances)
         if len(points) >= FEWEST_TOPICS and distances.max() > 0:
             points = _neighbourly(distances, points)
-    width = max(float(np.ptp(points, axis=0).max()), FLAT)
-    points = points / width
+        points = _lying(points)
+    points = points / max(float(np.ptp(points, axis=0).max()), FLAT)
     known = np.maximum(shares, 0.0)
     radii = np.sqrt(COVERED / math.pi * known / max(float(known.sum()), FLAT))
     radii = np.maximum(radii, SMALLEST)
@@ -139,10 +139,23 @@ def _neighbourly(distances: Floats, start: Floats) -> Floats:
     start = np.round(start / max(float(start.std()), FLAT), 6) * 1e-4
     perplexity = min(PERPLEXITY, (len(start) - 1) / 3)
     layout = TSNE(
-        metric="precomputed", init=start, method="exact", perplexity=perplexity, max_iter=STEPS, random_state=0
+        metric="precomputed",
+        init=start,
+        method="exact",
+        perplexity=perplexity,
+        max_iter=STEPS,
+        random_state=0,
     )
-    placed: Floats = np.round(np.asarray(layout.fit_transform(distances), dtype=np.float64), 4)
-    return placed
+    return np.asarray(layout.fit_transform(distances), dtype=np.float64)
+
+
+def _lying(points: Floats) -> Floats:
+    """Turned so that the longer axis lies: drawings are wider than high."""
+    centred = points - points.mean(axis=0)
+    _, axes = np.linalg.eigh(centred.T @ centred)
+    axes = axes[:, ::-1] * np.where(axes.sum(axis=0) < 0, -1.0, 1.0)[::-1]
+    turned: Floats = np.round(centred @ axes, 4) + 0.0
+    return turned
 
 
 def _apart(points: Floats, radii: Floats) -> Floats:

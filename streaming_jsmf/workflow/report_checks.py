@@ -15,13 +15,13 @@ _AT_MOST: tuple[tuple[str, str, float, Callable[[float], str]], ...] = (
         "ritz_residual",
         "How far are the eigenvectors, which everything is computed from, from exact?",
         limits.LARGEST_RESIDUAL,
-        lambda value: f"{value:.1%} of their eigenvalue",
+        lambda value: f"{value:.1%} of the eigenvalue",
     ),
     (
         "range_change",
-        "Did the second look at the documents change what the first had found?",
+        "By how much did the second look at the documents change what the first had found?",
         limits.LARGEST_RANGE_CHANGE,
-        lambda value: f"by {value:.1%}",
+        lambda value: f"{value:.1%}",
     ),
     (
         "rectification.omitted_mass.value",
@@ -31,15 +31,15 @@ _AT_MOST: tuple[tuple[str, str, float, Callable[[float], str]], ...] = (
     ),
     (
         "largest_simplex_gap",
-        "Are the words written as mixtures of topics as well as they can be?",
+        "How far are the words from the best mixtures of topics that they can be written as?",
         limits.LARGEST_SIMPLEX_GAP,
-        lambda value: f"to {value:.0e}",
+        lambda value: f"{value:.0e}",
     ),
     (
         "largest_step",
         "Had the tensor's components come to rest?",
         limits.LARGEST_STEP,
-        lambda value: f"last step {value:.0e}",
+        lambda value: f"{value:.0e} in the last step",
     ),
     (
         "mass_without_topic",
@@ -63,7 +63,7 @@ def checks_of(metrics: Mapping[str, Any]) -> tuple[Check, ...]:
     for path, question, limit, text in _AT_MOST:
         value = lookup(metrics, path)
         passed = value is None or value <= limit
-        found.append(value is not None and Check(question, text(value), f"at most {limit:g}", passed))
+        found.append(value is not None and Check(question, text(value), f"at most {text(limit)}", passed))
     found.append(_of_gap(metrics.get("eigenvalue_gap")))
     return tuple(check for check in found if check)
 
@@ -82,12 +82,12 @@ def _of_rest(rectification: Mapping[str, Any]) -> Check | None:
         return None
     passed = bool(rectification.get("converged", True)) or change <= limits.LARGEST_CHANGE
     question = "Had the rectification, which takes out what no counts could be, come to rest?"
-    return Check(question, f"last change {change:.0e}", f"at most {limits.LARGEST_CHANGE:g}", passed)
+    return Check(question, f"{change:.0e} in the last step", f"at most {limits.LARGEST_CHANGE:.0e}", passed)
 
 
 def _of_gap(gap: float | None) -> Check | None:
     if gap is None:
         return None
     question = "Is there a step behind the last eigenvalue that was used, or does K cut through equals?"
-    good = f"at least {limits.SMALLEST_GAP:g}"
-    return Check(question, f"{gap:.2%} of it", good, gap >= limits.SMALLEST_GAP)
+    good = f"at least {limits.SMALLEST_GAP:.2%}"
+    return Check(question, f"{gap:.2%}", good, gap >= limits.SMALLEST_GAP)

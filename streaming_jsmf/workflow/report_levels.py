@@ -59,7 +59,9 @@ def flow(coarse: StorePath, fine: StorePath, shares: Floats) -> Floats:
 def _products(coarse: StorePath, fine: StorePath, shares: Floats) -> Floats:
     """Inner products of all topics of both models, words weighted by 1 / p(word)."""
     products: Floats = np.zeros(0)
-    for first, second in _aligned(read_model_panels(coarse, "word_topic"), read_model_panels(fine, "word_topic")):
+    for first, second in _aligned(
+        read_model_panels(coarse, "word_topic"), read_model_panels(fine, "word_topic")
+    ):
         of_words = np.maximum(first, 0.0) @ np.maximum(shares, 0.0)
         scale = np.divide(1.0, np.sqrt(of_words), out=np.zeros_like(of_words), where=of_words > 0)
         both = np.hstack([first, second]) * scale[:, None]

@@ -28,7 +28,9 @@ function cut(count) {
 function drawTree(width, height) {
   const svg = drawing(width, height, "Tree of the topics by similarity of their words").attr("class", "tree");
   if (!width || K === 1) return svg.node();
-  const x = d3.scaleLinear([0, nodesOfTree.at(-1).height || 1], [width - 2, 4]);
+  // From the first merge on: the way there is long, and says nothing.
+  const { 0: least, [K - 2]: most } = data.tree.heights;
+  const x = d3.scaleLinear([least - (most - least) / 4 - 1e-9, most], [width - 2, 4]).clamp(true);
   const y = (node) => (node.y * height) / K;
   const groupsNow = new Set(cut(matrix.groups));
   const inGroup = new Set();
@@ -48,11 +50,15 @@ function drawTree(width, height) {
   return svg.node();
 }
 
-/** The words that carry a group: p(word) summed over its topics' lists. */
+// First words of each topic among which those of its group are looked for.
+const WORDS_OF_MEMBER = 60;
+
+/** The words that carry a group: p(word | topic) p(topic) summed over the first words of its topics. */
 function wordsOfGroup(members, count) {
   const sums = new Map();
   for (const topic of members) {
-    for (let place = lists.starts[topic]; place < lists.starts[topic + 1]; place++) {
+    const end = Math.min(lists.starts[topic] + WORDS_OF_MEMBER, lists.starts[topic + 1]);
+    for (let place = lists.starts[topic]; place < end; place++) {
       const id = lists.ids[place];
       sums.set(id, (sums.get(id) ?? 0) + lists.given[place] * topics[topic].share);
     }

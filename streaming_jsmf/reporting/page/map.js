@@ -1,12 +1,14 @@
 // The map: circles that can be panned, zoomed and walked by arrow keys; labels where there is room for them.
 
 const MAP_MARGIN = 0.04;
+// Of so many topics a label may lie on a part of another circle; of more there would be little left to see of them.
+const FEW_CIRCLES = 30;
 let mapShown = null;
 
 function drawMap(section) {
   const place = section.querySelector(".chart");
   const width = place.clientWidth;
-  const height = Math.round(Math.min(Math.max(width * 0.7, 320), 680));
+  const height = Math.round(Math.min(Math.max(width * 0.7, 320), Math.max(innerHeight - 220, 360)));
   const fit = mapFit(width, height);
   const svg = d3
     .create("svg")
@@ -91,15 +93,16 @@ function placeLabels() {
   const { labels, fit, transform } = mapShown;
   const taken = [];
   const order = d3.range(K).sort((a, b) => (b === selected) - (a === selected) || data.map.r[b] - data.map.r[a] || a - b);
+  const discs = d3.range(K).map((topic) => discOf(topic, fit, transform));
   const shown = [];
   for (const topic of order) {
-    const text = `${topic} ${shortened(topics[topic].name, 22)}`;
-    const box = labelBox(topic, text, fit, transform);
-    const inside = box.left > 0 && box.right < fit.width && box.top > 0 && box.bottom < fit.height;
-    const free = taken.every(
-      (other) => box.right < other.left || box.left > other.right || box.bottom < other.top || box.top > other.bottom,
+    const text = topicTitle(topic, fit.width < 560 ? 12 : 22);
+    const boxes = labelBoxes(discs[topic], text).filter(
+      (box) => isInside(box, fit) && !taken.some((other) => boxesTouch(box, other)),
     );
-    if (!inside || !free) continue;
+    const free = boxes.find((box) => !discs.some((disc) => disc.topic !== topic && discTouches(disc, box)));
+    const box = free ?? (K <= FEW_CIRCLES || topic === selected ? boxes[0] : null);
+    if (!box) continue;
     taken.push(box);
     shown.push({ topic, text, ...box });
   }
@@ -112,6 +115,23 @@ function placeLabels() {
     .text((one) => one.text);
 }
 
+const isInside = (box, fit) => box.left > 0 && box.right < fit.width && box.top > 0 && box.bottom < fit.height;
+
+const boxesTouch = (a, b) => a.right >= b.left && a.left <= b.right && a.bottom >= b.top && a.top <= b.bottom;
+
+function discTouches(disc, box) {
+  const x = Math.min(Math.max(disc.x, box.left), box.right);
+  const y = Math.min(Math.max(disc.y, box.top), box.bottom);
+  return (disc.x - x) ** 2 + (disc.y - y) ** 2 < disc.r ** 2;
+}
+
+const discOf = (topic, fit, transform) => ({
+  topic,
+  x: transform.applyX(fit.x(topic)),
+  y: transform.applyY(fit.y(topic)),
+  r: fit.r(topic) * transform.k,
+});
+
 const measuring = document.createElement("canvas").getContext("2d");
 const measured = new Map();
 
@@ -123,14 +143,12 @@ function widthOf(text) {
   return measured.get(text);
 }
 
-/** Where the label of a topic stands: on its circle if that is wide enough, else below it; within the drawing. */
-function labelBox(topic, text, fit, transform) {
-  const [x, y, r] = [transform.applyX(fit.x(topic)), transform.applyY(fit.y(topic)), fit.r(topic) * transform.k];
+/** Where a label may stand: on its circle if that is wide enough, else below it, above, to the right, to the left. */
+function labelBoxes({ x, y, r }, text) {
   const half = widthOf(text) / 2 + 3;
-  const visible = x + r > 0 && x - r < fit.width;
-  const middle = visible ? Math.min(Math.max(x, half + 1), fit.width - half - 1) : x;
-  const top = half < r ? y - 8 : y + r + 1;
-  return { left: middle - half, right: middle + half, top, bottom: top + 16 };
+  const at = (middle, top) => ({ left: middle - half, right: middle + half, top, bottom: top + 16 });
+  if (half < r) return [at(x, y - 8)];
+  return [at(x, y + r + 1), at(x, y - r - 17), at(x + r + half + 2, y - 8), at(x - r - half - 2, y - 8)];
 }
 
 /** An arrow key goes to the nearest circle in its direction. */

@@ -8,10 +8,12 @@ function drawTogether(section) {
   const place = section.querySelector(".chart");
   const status = section.querySelector(".status");
   const small = section.clientWidth < 560;
-  const labels = small ? 110 : 190;
-  const room = section.clientWidth - labels - (small ? 0 : TREE_WIDTH) - 24;
-  const own = Math.min(Math.max(Math.floor(room / K), 5), 26);
-  matrix.size ??= own;
+  const tree = small ? 0 : TREE_WIDTH;
+  const ofLabels = small ? 110 : 190;
+  const fitting = (room) => Math.min(Math.max(Math.floor(room / K), 5), 26);
+  matrix.size ??= fitting(section.clientWidth - tree - ofLabels - 24);
+  // Without room for names the cells have the place of theirs.
+  const labels = matrix.size < LABEL_CELL ? 6 : ofLabels;
   matrix.groups ??= Math.min(K, Math.max(2, Math.round(Math.sqrt(K))));
   const size = matrix.size;
   const canvas = element("canvas", {
@@ -26,8 +28,8 @@ function drawTogether(section) {
   paintCells(canvas, size, ratio);
   listenToCells(canvas, size, status);
   const square = element("div", { class: "square" });
-  square.style.gridTemplateColumns = `${small ? 0 : TREE_WIDTH}px ${labels}px ${K * size}px`;
-  square.append(drawTree(small ? 0 : TREE_WIDTH, K * size), rowLabels(labels, size), canvas);
+  square.style.gridTemplateColumns = `${tree}px ${labels}px ${K * size}px`;
+  square.append(drawTree(tree, K * size), rowLabels(labels, size), canvas);
   place.replaceChildren(matrixControls(section), legend(), element("div", { class: "scroll" }, square));
   drawGroups(section);
 }
@@ -39,31 +41,34 @@ function redrawTogether(section) {
 
 const cellValue = (row, column) => (matrix.kind === "together" ? together.ratio : alike)[row * K + column];
 
+const SHADES = 255;
+
 /** Colours of the cells: by documents how many times as often as by chance, on both sides of 1; by words how alike. */
 function cellColours() {
   if (matrix.kind === "together") {
-    const scale = d3.scaleLinear([-3, 0, 3], [colour("cold"), colour("cell"), colour("warm")]).clamp(true);
-    return (value) => scale(Math.log2(Math.max(value, 1e-6)));
+    const shades = d3.quantize(d3.piecewise(d3.interpolateRgb, [colour("cold"), colour("cell"), colour("warm")]), SHADES);
+    const place = d3.scaleLinear([-3, 3], [0, SHADES - 1]).clamp(true);
+    return (value) => shades[Math.round(place(Math.log2(Math.max(value, 1e-6))))];
   }
-  const others = d3.range(K).flatMap((row) => d3.range(row).map((column) => cellValue(row, column)));
-  const scale = d3.scaleLinear([0, d3.max(others) || 1], [colour("cell"), colour("warm")]).clamp(true);
-  return (value) => scale(value);
+  const shades = d3.quantize(d3.interpolateRgb(colour("cell"), colour("warm")), SHADES);
+  let most = 0;
+  for (let row = 0; row < K; row++) for (let column = 0; column < row; column++) most = Math.max(most, cellValue(row, column));
+  return (value) => shades[Math.min(SHADES - 1, Math.round((value / (most || 1)) * (SHADES - 1)))];
 }
 
 function paintCells(canvas, size, ratio) {
   const brush = canvas.getContext("2d");
   brush.scale(ratio, ratio);
   const fill = cellColours();
+  const own = colour("own");
   const gap = size >= 8 ? 1 : 0;
   data.tree.order.forEach((row, y) => {
     data.tree.order.forEach((column, x) => {
-      brush.fillStyle = row === column ? colourOfOwn : fill(cellValue(row, column));
+      brush.fillStyle = row === column ? own : fill(cellValue(row, column));
       brush.fillRect(x * size, y * size, size - gap, size - gap);
     });
   });
 }
-
-let colourOfOwn = "gray";
 
 function linesOfCell(row, column) {
   const names = `${topicTitle(row, 32)} and ${topicTitle(column, 32)}`;
@@ -121,7 +126,7 @@ function legend() {
   return element(
     "p",
     { class: "legend faint" },
-    swatch("cold"), "8 times more seldom than by chance ",
+    swatch("cold"), "8 times as seldom as by chance ",
     swatch("cell"), "as often as by chance ",
     swatch("warm"), "8 times as often",
   );

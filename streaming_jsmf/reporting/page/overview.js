@@ -10,7 +10,8 @@ function prepareOverview() {
   if (groups && groups.ordered) addTrends(table, headings);
   for (const heading of table.tHead.rows[0].cells) makeSortable(table, heading);
   const controls = document.getElementById("controls");
-  controls.append(searchField(), sortField(table), detailsButton(table));
+  const status = element("output", { class: "faint", "aria-live": "polite", for: "search" });
+  controls.append(searchField(status), sortField(table), detailsButton(table), status);
   controls.hidden = false;
   table.classList.add("folded");
   for (const [topic, row] of rowOf) prepareRow(topic, row);
@@ -31,8 +32,7 @@ function prepareRow(topic, row) {
   });
 }
 
-function searchField() {
-  const status = element("output", { class: "faint", "aria-live": "polite" });
+function searchField(status) {
   const input = element("input", {
     type: "search",
     id: "search",
@@ -41,7 +41,7 @@ function searchField() {
     placeholder: "word, label or number",
     input: () => filterRows(input.value, status),
   });
-  return element("div", { class: "field" }, element("label", { for: "search" }, "Find topics"), input, status);
+  return element("div", { class: "field" }, element("label", { for: "search" }, "Find topics"), input);
 }
 
 function filterRows(query, status) {

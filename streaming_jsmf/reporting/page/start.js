@@ -4,11 +4,9 @@ function start() {
   document.documentElement.classList.add("scripted");
   prepareOverview();
   prepareDetail();
-  colourOfOwn = colour("own");
   registerView("overview", () => {});
   registerView("map", drawMap);
   registerView("together", (section) => {
-    colourOfOwn = colour("own");
     matrix.size = null;
     drawTogether(section);
   });
