@@ -18,7 +18,7 @@ from streaming_jsmf.cli.tables import topic_rows
 from streaming_jsmf.evaluation.glossary import LINES
 from streaming_jsmf.evaluation.topic_shape import dominancy
 from streaming_jsmf.model.store import Model, read_model, write_model
-from streaming_jsmf.reporting.render import FIRST_LINES
+from streaming_jsmf.reporting.page import FIRST_LINES
 from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.workflow.report_contents import read_contents
 from tests.corpora import planted, write_corpus

@@ -12,7 +12,7 @@ import click
 @click.option("--shares", type=click.Path(), default=None, metavar="SHARES",
               help="What transform wrote with MODEL: shows the first documents of each topic.")  # fmt: skip
 @click.option("--by", default=None, metavar="COLUMN",
-              help="Metadata column of SHARES that makes groups.  [default: a year or date, if there is one]")  # fmt: skip
+              help="Column of SHARES that makes groups of documents.  [default: a year or date]")  # fmt: skip
 @click.option("--topics", type=int, default=None, metavar="K",
               help="If MODEL is a directory of several, the one that is shown.  [default: the largest]")  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Replace a report that exists.")

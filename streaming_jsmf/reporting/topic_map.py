@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from streaming_jsmf.linalg.blas import single_blas_thread
-from streaming_jsmf.reporting.contents import Floats
+from streaming_jsmf.reporting.contents import Floats, Integers
 
 #: Topics from which t-SNE is worth it; fewer lie well in the plane of classical scaling.
 FEWEST_TOPICS = 5
@@ -127,7 +127,7 @@ def neighbours_kept(distances: Floats, points: Floats, neighbours: int) -> float
     return float(np.mean([np.isin(one, other).mean() for one, other in zip(*both, strict=True)]))
 
 
-def _nearest(distances: Floats, number: int) -> Floats:
+def _nearest(distances: Floats, number: int) -> Integers:
     others = distances + np.diag(np.full(len(distances), np.inf))
     return np.argsort(others, axis=1, kind="stable")[:, :number]
 

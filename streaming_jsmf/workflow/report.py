@@ -8,7 +8,7 @@ from pathlib import Path
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.model.store import model_names
 from streaming_jsmf.reporting.contents import Contents
-from streaming_jsmf.reporting.render import FIRST_LINES, render
+from streaming_jsmf.reporting.page import FIRST_LINES, render
 from streaming_jsmf.storage.paths import (
     StorePath,
     is_free,

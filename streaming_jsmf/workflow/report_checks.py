@@ -9,45 +9,39 @@ from streaming_jsmf.evaluation.glossary import lookup
 from streaming_jsmf.model import certificates as limits
 from streaming_jsmf.reporting.contents import Check
 
-#: Path of a certificate, question, largest value that is good.
-_AT_MOST: tuple[tuple[str, str, float, Callable[[float], str]], ...] = (
-    (
-        "ritz_residual",
+#: By the path of a certificate: question, largest value that is good, and how a value is said.
+_AT_MOST: dict[str, tuple[str, float, Callable[[float], str]]] = {
+    "ritz_residual": (
         "How far are the eigenvectors, which everything is computed from, from exact?",
         limits.LARGEST_RESIDUAL,
         lambda value: f"{value:.1%} of the eigenvalue",
     ),
-    (
-        "range_change",
+    "range_change": (
         "By how much did the second look at the documents change what the first had found?",
         limits.LARGEST_RANGE_CHANGE,
         lambda value: f"{value:.1%}",
     ),
-    (
-        "rectification.omitted_mass.value",
+    "rectification.omitted_mass.value": (
         "How much of the matrix still says that words meet less often than never?",
         limits.LARGEST_OMITTED_MASS,
         lambda value: f"{value:.2%}",
     ),
-    (
-        "largest_simplex_gap",
+    "largest_simplex_gap": (
         "How far are the words from the best mixtures of topics that they can be written as?",
         limits.LARGEST_SIMPLEX_GAP,
         lambda value: f"{value:.0e}",
     ),
-    (
-        "largest_step",
+    "largest_step": (
         "Had the tensor's components come to rest?",
         limits.LARGEST_STEP,
         lambda value: f"{value:.0e} in the last step",
     ),
-    (
-        "mass_without_topic",
+    "mass_without_topic": (
         "How much of the text is of words that no topic was found for?",
         limits.LARGEST_MASS_WITHOUT_TOPIC,
         lambda value: f"{value:.2%}",
     ),
-)
+}
 
 
 def checks_of(metrics: Mapping[str, Any]) -> tuple[Check, ...]:
@@ -59,13 +53,19 @@ def checks_of(metrics: Mapping[str, Any]) -> tuple[Check, ...]:
     >>> check.answer, check.good, check.passed
     ('1.20', '0.9 to 1.1', False)
     """
-    found = [_of_sum(metrics.get("topic_topic_sum")), _of_rest(metrics.get("rectification") or {})]
-    for path, question, limit, text in _AT_MOST:
-        value = lookup(metrics, path)
-        passed = value is None or value <= limit
-        found.append(value is not None and Check(question, text(value), f"at most {text(limit)}", passed))
-    found.append(_of_gap(metrics.get("eigenvalue_gap")))
+    found = [
+        _of_sum(metrics.get("topic_topic_sum")),
+        _of_rest(metrics.get("rectification") or {}),
+        *(_at_most(lookup(metrics, path), *of) for path, of in _AT_MOST.items()),
+        _of_gap(metrics.get("eigenvalue_gap")),
+    ]
     return tuple(check for check in found if check)
+
+
+def _at_most(value: float | None, question: str, limit: float, text: Callable[[float], str]) -> Check | None:
+    if value is None:
+        return None
+    return Check(question, text(value), f"at most {text(limit)}", value <= limit)
 
 
 def _of_sum(total: float | None) -> Check | None:

@@ -121,7 +121,7 @@ def _correlations(model: Model) -> NDArray[np.float64] | None:
 
 
 def _corpus_name(provenance: Mapping[str, Any]) -> str:
-    """Last part of the corpus' path, or of the moments without its ending: what is before it may be nobody's business."""
+    """Last part of the corpus' path, or of the moments without its ending: what is before it is private."""
     corpus = (provenance.get("polish_corpus") or {}).get("path")
     path = str(corpus or provenance.get("moments") or "").split("?")[0].rstrip("/")
     return path.rsplit("/", 1)[-1].removesuffix(".moments").removesuffix(".corpus")

@@ -72,8 +72,8 @@ def groups_of(shares: SharesFile, by: str | None) -> Groups | None:
     if by is None:
         return None
     raise InputError(
-        f"column {column!r} has {len(found.names)} values; --by takes one of at most {MOST_GROUPS}, such as a year or a "
-        "class"
+        f"column {column!r} has {len(found.names)} values; --by takes one of at most {MOST_GROUPS}, such as a year "
+        "or a class"
     )
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.linalg.blas import single_blas_thread
@@ -33,15 +36,18 @@ def levels_of(paths: Sequence[StorePath], models: Sequence[Level], own: int) -> 
     InputError
         If the models are not of the same words.
     """
-    for first, second in zip(paths, paths[1:], strict=False):
-        words = [read_model(path, ("word",)).arrays["word"] for path in (first, second)]
-        if not np.array_equal(*words):
+    for first, second in pairwise(paths):
+        if not np.array_equal(_words(first), _words(second)):
             raise InputError(f"{first} and {second} are not of the same words; give models of one scan")
     flows = tuple(
-        flow(first, second, models[place].shares)
-        for place, (first, second) in enumerate(zip(paths, paths[1:], strict=False))
+        flow(first, second, model.shares)
+        for (first, second), model in zip(pairwise(paths), models, strict=False)
     )
     return Levels(tuple(models), flows, own)
+
+
+def _words(path: StorePath) -> NDArray[Any]:
+    return read_model(path, ("word",)).arrays["word"]
 
 
 def flow(coarse: StorePath, fine: StorePath, shares: Floats) -> Floats:

@@ -53,7 +53,7 @@ def render(contents: Contents) -> str:
             contents=contents,
             engine=_ENGINES.get(contents.engine, contents.engine),
             shown=_columns(contents),
-            style="".join(_part(f"page/{name}") for name in STYLES),
+            style="".join(_part(f"assets/{name}") for name in STYLES),
             map=drawn,
             data=page_data(contents, drawn),
             script=script,
@@ -65,7 +65,7 @@ def render(contents: Contents) -> str:
 
 def _script() -> str:
     library = "\n".join(_part(f"d3/d3-{name}.min.js").strip() for name in D3)
-    ours = "\n".join(_part(f"page/{name}") for name in SCRIPTS)
+    ours = "\n".join(_part(f"assets/{name}") for name in SCRIPTS)
     return f'\n/*\n{_part("d3/LICENSE.txt")}*/\n{library}\n(() => {{\n"use strict";\n{ours}}})();\n'
 
 
@@ -77,7 +77,7 @@ def _columns(contents: Contents) -> dict[str, bool]:
 
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader(_PACKAGE, "page"),
+        loader=PackageLoader(_PACKAGE, "assets"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
