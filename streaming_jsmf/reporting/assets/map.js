@@ -7,6 +7,7 @@ let mapShown = null;
 
 function drawMap(section) {
   const place = section.querySelector(".chart");
+  const focused = mapShown !== null && mapShown.svg.node().contains(document.activeElement);
   const width = place.clientWidth;
   const height = Math.round(Math.min(Math.max(width * 0.7, 320), Math.max(innerHeight - 220, 360)));
   const fit = mapFit(width, height);
@@ -44,8 +45,10 @@ function drawMap(section) {
     });
   svg.call(zoom);
   place.replaceChildren(mapButtons(svg, zoom), svg.node());
-  circles.filter((topic) => topic === (selected ?? topics.findIndex((one) => one.share > 0))).attr("tabindex", 0);
+  const first = circles.filter((topic) => topic === (selected ?? 0)).attr("tabindex", 0);
   placeMap();
+  // The drawing is made anew when a panel beside it opens; who walks it by keys goes on where he was.
+  if (focused) first.node().focus();
 }
 
 /** From the plane of the map to the drawing: one scale for both axes. */

@@ -16,6 +16,7 @@ function drawTogether(section) {
   const labels = matrix.size < LABEL_CELL ? 6 : ofLabels;
   matrix.groups ??= Math.min(K, Math.max(2, Math.round(Math.sqrt(K))));
   const size = matrix.size;
+  const focused = document.activeElement?.matches("#together canvas");
   const canvas = element("canvas", {
     tabindex: 0,
     role: "img",
@@ -32,6 +33,7 @@ function drawTogether(section) {
   square.append(drawTree(tree, K * size), rowLabels(labels, size), canvas);
   place.replaceChildren(matrixControls(section), legend(), element("div", { class: "scroll" }, square));
   drawGroups(section);
+  if (focused) canvas.focus();
 }
 
 function redrawTogether(section) {
