@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streaming_jsmf.reporting.contents import (
     Check,
@@ -87,7 +88,7 @@ def _groups(n_topics: int, generator: np.random.Generator) -> Groups:
     return Groups("year", years, (30,) * 12, True, shares, shares / 10)
 
 
-def _levels(n_topics: int, topics: Sequence[Topic], shares: np.ndarray) -> Levels:
+def _levels(n_topics: int, topics: Sequence[Topic], shares: NDArray[np.float64]) -> Levels:
     few = max(n_topics // 4, 1)
     weights = (np.arange(n_topics) % few == np.arange(few)[:, None]) * shares
     models = (

@@ -1,4 +1,4 @@
-"""The page in a real browser: nothing fails, nothing is asked for, everything can be used; on a phone, and in the dark."""
+"""The page in a real browser: nothing fails or is asked for, all can be used; on phones, and in the dark."""
 
 from __future__ import annotations
 
@@ -92,7 +92,13 @@ def opened(browser: Any, pages: Path, n_topics: int | str, size: dict[str, int],
 def test_every_part_is_drawn_without_a_fault(browser: Any, pages: Path, n_topics: int) -> None:
     shown = opened(browser, pages, n_topics, DESKTOP)
     assert shown.rows() == list(range(n_topics))
-    drawn = {"map": "svg.map circle", "together": "canvas", "words": ".answer li", "groups": ".line", "levels": ".nodes rect"}
+    drawn = {
+        "map": "svg.map circle",
+        "together": "canvas",
+        "words": ".answer li",
+        "groups": ".line",
+        "levels": ".nodes rect",
+    }
     for name in VIEWS:
         section = shown.view(name)
         assert section.locator(drawn.get(name, "table")).count() >= 1
@@ -187,7 +193,9 @@ def test_a_topic_is_selected_on_the_map_and_in_the_square_and_known_everywhere(
     assert "selected" in (shown.page.locator("#topic-7").get_attribute("class") or "")
     before = float(circle.get_attribute("r"))
     section.get_by_role("button", name="Zoom in").click()
-    shown.page.wait_for_function("r => document.querySelector('.map circle.selected').r.baseVal.value > r", arg=1.3 * before)
+    shown.page.wait_for_function(
+        "r => document.querySelector('.map circle.selected').r.baseVal.value > r", arg=1.3 * before
+    )
     section.get_by_role("button", name="Whole map").click()
     section = shown.view("together")
     section.locator("canvas").click(position={"x": 3, "y": 3})
@@ -251,7 +259,9 @@ def test_a_word_is_looked_up(browser: Any, pages: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE])
-def test_hostile_words_do_nothing_and_stay_in_their_boxes(browser: Any, pages: Path, size: dict[str, int]) -> None:
+def test_hostile_words_do_nothing_and_stay_in_their_boxes(
+    browser: Any, pages: Path, size: dict[str, int]
+) -> None:
     shown = opened(browser, pages, "hostile", size)
     for name in VIEWS:
         shown.view(name)
@@ -282,7 +292,9 @@ def test_print_has_all_parts(browser: Any, pages: Path) -> None:
     shown.page.context.close()
 
 
-def test_without_scripts_the_table_and_what_is_known_of_the_model_are_there(browser: Any, pages: Path) -> None:
+def test_without_scripts_the_table_and_what_is_known_of_the_model_are_there(
+    browser: Any, pages: Path
+) -> None:
     shown = opened(browser, pages, 20, DESKTOP, java_script_enabled=False)
     assert shown.page.locator("table.topics tbody tr").count() == 20
     assert shown.page.locator("section#trust").is_visible()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import doctest
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +55,12 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def shares(model: Path) -> Iterator[Path]:
+def shares(model: Path) -> Path:
+    return shares_beside(model)
+
+
+def shares_beside(model: Path) -> Path:
+    """Topic shares of 90 documents with a year and a title, in several row groups."""
     folder = model.parent
     corpus = write_named(folder / "corpus", planted(90, N, K, length=30, seed=3).counts, words(N))
     with pytest.MonkeyPatch.context() as patch:
@@ -73,7 +77,9 @@ def lists_of(model: Path) -> tuple[WordLists, Floats, Floats, list[str]]:
     return found.lists, arrays["word_topic"], arrays["topic_probability"], arrays["word"].tolist()
 
 
-def first_by_relevance(word_topic: Floats, shares: Floats, weight: float, topic: int, count: int) -> list[int]:
+def first_by_relevance(
+    word_topic: Floats, shares: Floats, weight: float, topic: int, count: int
+) -> list[int]:
     """The obvious way: all words, sorted."""
     overall = word_topic @ shares
     known = [word for word in range(len(word_topic)) if word_topic[word, topic] > 0]
@@ -198,9 +204,13 @@ def test_wrong_shares_and_columns_end_in_one_line(
     invoke: Command, model: Path, shares: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "page.html"
-    refused(invoke("report", model, out, "--shares", shares, "--by", "colour"), 2, "no column 'colour'", "year")
+    refused(
+        invoke("report", model, out, "--shares", shares, "--by", "colour"), 2, "no column 'colour'", "year"
+    )
     monkeypatch.setattr(report_documents, "MOST_GROUPS", 80)
-    refused(invoke("report", model, out, "--shares", shares, "--by", "title"), 2, "has 90 values", "at most 80")
+    refused(
+        invoke("report", model, out, "--shares", shares, "--by", "title"), 2, "has 90 values", "at most 80"
+    )
     other = saved(tmp_path / "other", planted(90, N, K, length=30, seed=4).word_topic)
     refused(invoke("report", other, out, "--shares", shares), 2, "of another model")
     assert not out.exists()
@@ -254,7 +264,11 @@ def test_checks_agree_with_the_warnings() -> None:
         "range_change": 0.002,
         "eigenvalue_gap": 0.03,
         "largest_simplex_gap": 1e-15,
-        "rectification": {"change": 9e-6, "converged": True, "omitted_mass": {"value": 1e-5, "standard_error": 0}},
+        "rectification": {
+            "change": 9e-6,
+            "converged": True,
+            "omitted_mass": {"value": 1e-5, "standard_error": 0},
+        },
     }
     assert warnings_of(good) == []
     checks = checks_of(good)

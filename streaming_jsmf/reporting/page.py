@@ -22,7 +22,7 @@ from streaming_jsmf.reporting.wording import exact, memory_text, percent
 #: The first bytes of every page, by which one of ours is known.
 FIRST_LINES = "<!doctype html>\n<!-- streaming-jsmf report -->\n"
 
-_PACKAGE = "streaming_jsmf.reporting"
+_PACKAGE, _FOLDER = "streaming_jsmf.reporting", "templates"
 
 #: Modules of D3, each after those that it needs.
 D3 = (
@@ -47,13 +47,13 @@ def render(contents: Contents) -> str:
     script = _script()
     drawn = draw_map(contents.affinity, np.array([topic.share for topic in contents.topics]))
     page: str = (
-        _environment()
+        page_environment()
         .get_template("page.html.j2")
         .render(
             contents=contents,
             engine=_ENGINES.get(contents.engine, contents.engine),
             shown=_columns(contents),
-            style="".join(_part(f"assets/{name}") for name in STYLES),
+            style=page_style(),
             map=drawn,
             data=page_data(contents, drawn),
             script=script,
@@ -64,9 +64,9 @@ def render(contents: Contents) -> str:
 
 
 def _script() -> str:
-    library = "\n".join(_part(f"d3/d3-{name}.min.js").strip() for name in D3)
-    ours = "\n".join(_part(f"assets/{name}") for name in SCRIPTS)
-    return f'\n/*\n{_part("d3/LICENSE.txt")}*/\n{library}\n(() => {{\n"use strict";\n{ours}}})();\n'
+    library = "\n".join(part(f"d3-{name}.min.js", "d3").strip() for name in D3)
+    ours = "\n".join(part(name) for name in SCRIPTS)
+    return f'\n/*\n{part("LICENSE.txt", "d3")}*/\n{library}\n(() => {{\n"use strict";\n{ours}}})();\n'
 
 
 def _columns(contents: Contents) -> dict[str, bool]:
@@ -75,9 +75,10 @@ def _columns(contents: Contents) -> dict[str, bool]:
     return {name: any(getattr(topic, name) not in (None, ()) for topic in contents.topics) for name in names}
 
 
-def _environment() -> Environment:
+def page_environment() -> Environment:
+    """What all templates are filled in by: everything that is no markup of ours is escaped."""
     environment = Environment(
-        loader=PackageLoader(_PACKAGE, "assets"),
+        loader=PackageLoader(_PACKAGE, _FOLDER),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -90,6 +91,11 @@ def _environment() -> Environment:
     return environment
 
 
-def _part(name: str) -> str:
+def page_style() -> str:
+    """The style of all pages."""
+    return "".join(part(name) for name in STYLES)
+
+
+def part(name: str, folder: str = _FOLDER) -> str:
     """A file of the page as it is in the package."""
-    return (files(_PACKAGE) / name).read_text(encoding="utf-8")
+    return (files(_PACKAGE) / folder / name).read_text(encoding="utf-8")

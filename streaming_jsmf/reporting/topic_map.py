@@ -42,11 +42,11 @@ class TopicMap:
     radii
         (K,); areas are as the shares of the topics, but for the smallest.
     kept
-        Of each topic's nearest topics, the mean share that is nearest on the map too; 1 where all topics are near.
+        Of each topic's nearest topics, the mean share that is nearest on the map too; 1 without ``neighbours``.
     by_chance
         What ``kept`` would be on a map without sense.
     neighbours
-        How many nearest topics ``kept`` looks at.
+        How many nearest topics ``kept`` looks at; 0 where there are too few to tell.
     """
 
     points: Floats
@@ -112,8 +112,8 @@ def draw_map(affinity: Floats, shares: Floats) -> TopicMap:
     radii = np.sqrt(COVERED / math.pi * known / max(float(known.sum()), FLAT))
     radii = np.maximum(radii, SMALLEST)
     points = _apart(points, radii)
-    neighbours = min(NEIGHBOURS, len(points) - 1)
-    # A map without any other topic keeps all there is.
+    # Never more than half of the others: all of them are always near.
+    neighbours = min(NEIGHBOURS, (len(points) - 1) // 2)
     by_chance = neighbours / (len(points) - 1) if neighbours else 1.0
     return TopicMap(points, radii, neighbours_kept(distances, points, neighbours), by_chance, neighbours)
 
