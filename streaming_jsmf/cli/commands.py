@@ -14,7 +14,7 @@ from streaming_jsmf.cli.evaluate import evaluate
 from streaming_jsmf.cli.ingest import ingest
 from streaming_jsmf.cli.observation import observed
 from streaming_jsmf.cli.polish import polish
-from streaming_jsmf.cli.report import report
+from streaming_jsmf.cli.report import report, view
 from streaming_jsmf.cli.simulate import simulate
 from streaming_jsmf.cli.tables import print_topics, topic_rows
 from streaming_jsmf.cli.transform import transform
@@ -205,4 +205,18 @@ def info(path: str, verify: bool) -> None:
     click.echo(json.dumps(describe(path, verify=verify), ensure_ascii=False, indent=1))
 
 
-COMMANDS = (ingest, simulate, scan, infer, fit, polish, topics, transform, documents, evaluate, report, info)
+COMMANDS = (
+    ingest,
+    simulate,
+    scan,
+    infer,
+    fit,
+    polish,
+    topics,
+    transform,
+    documents,
+    evaluate,
+    report,
+    view,
+    info,
+)
