@@ -15,7 +15,7 @@ from streaming_jsmf.corpus.manifest import Dropped, Json, ShardEntry, as_number
 from streaming_jsmf.corpus.shards import ShardLimits
 from streaming_jsmf.corpus.write import Origin, WordTotals, commit_directory, free_target, in_documents
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.choose import Repeats, choose_words, find_repeated_documents
+from streaming_jsmf.ingestion.choose import Repeats, choose_words, find_repeated_documents, settled_curation
 from streaming_jsmf.ingestion.plan import (
     Ingest,
     IngestFolder,
@@ -102,19 +102,21 @@ def _ingest(ingest: Ingest, target: Path, units: Sequence[Unit], origin: Origin)
     if not pieces:
         raise InputError(f"{target} would be an empty corpus: there is no good document in the source")
     ingest.folder.save_list("pieces", pieces)
-    selection = choose_words(ingest, pieces, words)
+    curation, vocabulary = settled_curation(ingest, pieces, words), ingest.settings.vocabulary
+    selection = choose_words(ingest, pieces, words, curation)
     _, copies = find_repeated_documents(ingest, pieces, words)
     written = write_shards(ingest, pieces, len(selection.table.ids), knows_words=words is not None)
     totals = sum_counts(ingest.folder, len(pieces), len(selection.table.ids))
     chosen, used = selection.table.words, totals.document_frequency > 0
-    shards, directory, unused = written, ingest.folder.written, int((~used).sum())
+    shards, directory = written, ingest.folder.written
+    unused = int((~used).sum()) if vocabulary is None else 0
     if unused and used.any():
         shards, directory = renumber_shards(ingest, pieces, used), ingest.folder.renumbered
         chosen, totals = chosen.filter(pa.array(used)), totals.take(used)
     dropped = (*selection.dropped, *_left_out(ingest.settings, read, written, unused))
     made = {
         **(origin.settings or {}),
-        **curation_fields(ingest.settings.curation),
+        **curation_fields(curation, vocabulary),
         **_seen(read, copies),
     }
     return _commit(

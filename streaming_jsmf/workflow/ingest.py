@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,15 @@ from streaming_jsmf.sources.fetch import fetch_files
 from streaming_jsmf.sources.guess import guess_reader
 from streaming_jsmf.sources.registry import (
     OpenedSource,
+    Preset,
     ReaderName,
     check_options,
-    default_stop_words,
+    default_curation,
     open_source,
+    reads_texts,
 )
 from streaming_jsmf.storage.paths import is_url, normalise
-from streaming_jsmf.tokens.stop_words import NONE
+from streaming_jsmf.tokens.stop_words import ENGLISH, LANGUAGES
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +47,8 @@ class IngestRequest:
         Options of the reader by key, as values or as text; not with a spec. ``path`` names one file of a zip archive.
     curation
         Fields of ``Curation`` by name.
+    preset
+        Of texts: "text" starts from ``TEXT_CURATION`` and without boilerplate, "papers" from neither. Not with a spec.
     tokenizer
         A callable of the user's own as MODULE:FUNCTION.
     tokens_per_shard
@@ -59,6 +63,7 @@ class IngestRequest:
     reader: ReaderName | None = None
     read: Mapping[str, Any] = field(default_factory=dict)
     curation: Mapping[str, Any] = field(default_factory=dict)
+    preset: Preset | None = None
     tokenizer: str | None = None
     tokens_per_shard: int | None = None
     on_bad_record: OnBadRecord = "fail"
@@ -135,20 +140,30 @@ def _from_source(source: str | Path, request: IngestRequest) -> tuple[OpenedSour
     if request.files is not None:
         raise InputError("--files is for a spec (.toml); give the source itself as the first argument")
     reader = request.reader or guess_reader(source)
-    given = dict(request.curation)
-    given["stop_words"] = given.get("stop_words") or default_stop_words(reader)
-    curation = Curation(**{key: value for key, value in given.items() if value is not None})
+    curation = _curation(request, reader)
     read = {key: value for key, value in request.read.items() if key != "path"}
+    if reads_texts(reader) and request.preset != "papers":
+        read = {"boilerplate": "drop", **read}
     opened = open_source(
         source,
         reader,
         check_options(reader, read, "--read"),
         path=request.read.get("path"),
         tokenizer=request.tokenizer,
-        stop_words=curation.stop_words if curation.stop_words else NONE,
+        stop_words=curation.stop_words,
     )
     settings = _settings(request, curation, opened, TOKENS_PER_SHARD)
     return opened, settings, Origin(settings=opened.settings)
+
+
+def _curation(request: IngestRequest, reader: ReaderName) -> Curation:
+    """The default of the reader with what the request says in its place."""
+    given = {key: value for key, value in request.curation.items() if value is not None}
+    if request.read.get("stemmer") is not None and "stop_words" not in given:
+        # Words are spared from stemming while the texts are read, before their language can be told from counts.
+        stemmer = str(request.read["stemmer"]).lower()
+        given["stop_words"] = stemmer if stemmer in LANGUAGES else ENGLISH
+    return replace(default_curation(reader, request.preset), **given)
 
 
 def _settings(
