@@ -20,20 +20,30 @@ _SAID = "wrote|writes|said|says|schrieb|escribió|écrit|ha scritto"
 _ATTRIBUTION = rf"^.{{0,200}}\b(?:{_SAID})[ \t]*:[ \t]*$|^In article <.*$"
 _SIGNATURE_LINE = r"^--[ \t]*$"
 #: A header starts the text; a mailbox puts a line "From NAME DATE" before it.
-_HEADER_LINE = r"[A-Z][A-Za-z-]*:(?:[ \t].*)?"
+_HEADER_LINE = r"[A-Za-z][A-Za-z0-9._-]*:(?:[ \t].*)?"
 _LOOKS_LIKE_MAIL = rf"(?m)\A(?:From .*\n)?{_HEADER_LINE}$|{_QUOTED}|{_SIGNATURE_LINE}|{_ATTRIBUTION}"
 
 _QUOTES = re.compile(f"{_QUOTED}|{_ATTRIBUTION}", re.MULTILINE)
 _SIGNATURE = re.compile(_SIGNATURE_LINE, re.MULTILINE)
 _SIGNATURE_LINES = 15
-_FIELD = re.compile(r"([A-Z][A-Za-z-]*):[ \t]*(.*)")
+_FIELD = re.compile(r"([A-Za-z][A-Za-z0-9._-]*):[ \t]*(.*)")
 _MAIL_FIELDS = frozenset(
-    name.strip()
-    for name in """Cc,Date,From,Message-ID,Message-Id,Newsgroups,Organization,Path,Received,References,Reply-To,Return-Path,
-    Sender,Subject,To,Xref""".split(",")  # noqa: SIM905
+    (
+        "cc",
+        "date",
+        "from",
+        "message-id",
+        "newsgroups",
+        "organization",
+        "path",
+        "received",
+        "reply-to",
+        "subject",
+        "to",
+    )
 )
 #: Fields of a header that say what the mail is about.
-_KEPT_FIELDS = frozenset(("Subject", "Keywords", "Summary"))
+_KEPT_FIELDS = frozenset(("subject", "keywords", "summary"))
 
 _TAGS = r"(?is)<(?:script|style)\b[^>]*>.*?</(?:script|style)>|<!--.*?-->|</?[a-z][^<>]*>"
 _ENTITY = r"&(?:[A-Za-z]{2,8}|#[0-9]{2,5}|#x[0-9A-Fa-f]{2,4});"
@@ -89,7 +99,11 @@ def _without_header(text: str) -> str:
     # A field goes on in lines that start with white space.
     lines = re.sub(r"\n[ \t]+", " ", head).split("\n")
     fields = [_FIELD.fullmatch(line) for line in lines]
-    if not blank or not all(fields) or len(_MAIL_FIELDS & {field[1] for field in fields if field}) < 2:
+    if (
+        not blank
+        or not all(fields)
+        or len(_MAIL_FIELDS & {field[1].lower() for field in fields if field}) < 2
+    ):
         return text
-    kept = [field[2] for field in fields if field and field[1] in _KEPT_FIELDS]
+    kept = [field[2] for field in fields if field and field[1].lower() in _KEPT_FIELDS]
     return "\n".join([*kept, "", body])
