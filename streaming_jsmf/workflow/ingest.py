@@ -19,7 +19,7 @@ from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.sources.base import OnBadRecord
 from streaming_jsmf.sources.fetch import fetch_files
-from streaming_jsmf.sources.guess import guess_reader
+from streaming_jsmf.sources.guess import guess_source
 from streaming_jsmf.sources.registry import (
     OpenedSource,
     Preset,
@@ -139,16 +139,20 @@ def _from_spec(
 def _from_source(source: str | Path, request: IngestRequest) -> tuple[OpenedSource, IngestSettings, Origin]:
     if request.files is not None:
         raise InputError("--files is for a spec (.toml); give the source itself as the first argument")
-    reader = request.reader or guess_reader(source)
+    guess = guess_source(source, request.reader, request.read)
+    if guess.note:
+        logger.info("%s", guess.note)
+    reader = guess.reader
     curation = _curation(request, reader)
-    read = {key: value for key, value in request.read.items() if key != "path"}
+    read = {**guess.read, **request.read}
+    path = read.pop("path", None)
     if reads_texts(reader) and request.preset != "papers":
         read = {"boilerplate": "drop", **read}
     opened = open_source(
         source,
         reader,
         check_options(reader, read, "--read"),
-        path=request.read.get("path"),
+        path=path,
         tokenizer=request.tokenizer,
         stop_words=curation.stop_words,
     )
