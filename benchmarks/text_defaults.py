@@ -48,7 +48,6 @@ VARIANTS: Mapping[str, IngestRequest] = {
     "in 3": IngestRequest(curation={"min_document_frequency": 3}),
     "in 10": IngestRequest(curation={"min_document_frequency": 10}),
     "in 20": IngestRequest(curation={"min_document_frequency": 20}),
-    "in 50": IngestRequest(curation={"min_document_frequency": 50}),
     "words in all documents": IngestRequest(curation={"max_document_frequency": 1_000_000_000}),
     "in .3": IngestRequest(curation={"max_document_frequency": 0.3}),
     "in .1": IngestRequest(curation={"max_document_frequency": 0.1}),
@@ -131,7 +130,9 @@ def measure(
     """Rows of the table."""
     fitted, held = split(texts, folder)
     everything = IngestRequest(
-        preset="papers", read={"boilerplate": "drop"}, curation={"duplicates": "drop", **KEEP_ALL}
+        preset="papers",
+        read={"boilerplate": "drop"},
+        curation={"duplicates": "drop", "stop_words": "none", **KEEP_ALL},
     )
     reference = ingest(fitted, folder / "reference", everything)
     held_out = ingest(held, folder / "held_out", everything)

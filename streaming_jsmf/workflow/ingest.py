@@ -58,6 +58,8 @@ class IngestRequest:
     files
         With a spec: directory of its files, where those that are missing are fetched to; by default one of the
         user's cache.
+    made_for
+        A hash that the manifest keeps, by which a verb knows the corpus that it made.
     """
 
     reader: ReaderName | None = None
@@ -68,6 +70,7 @@ class IngestRequest:
     tokens_per_shard: int | None = None
     on_bad_record: OnBadRecord = "fail"
     files: str | Path | None = None
+    made_for: str | None = None
 
 
 def ingest(
@@ -95,6 +98,8 @@ def ingest(
         opened, settings, origin = _from_spec(load_spec(source), request, progress)
     else:
         opened, settings, origin = _from_source(source, request)
+    if request.made_for is not None:
+        origin = replace(origin, settings={**(origin.settings or {}), "made_for": request.made_for})
     return ingest_source(
         opened.source, corpus, settings, origin=origin, execution=execution, listener=listener
     )
