@@ -11,7 +11,7 @@ import click
 from streaming_jsmf.cli import options
 from streaming_jsmf.cli.documents import documents
 from streaming_jsmf.cli.evaluate import evaluate
-from streaming_jsmf.cli.ingest import ingest
+from streaming_jsmf.cli.ingest import ingest, ingest_options, take_request
 from streaming_jsmf.cli.observation import observed
 from streaming_jsmf.cli.polish import polish
 from streaming_jsmf.cli.report import report
@@ -124,13 +124,14 @@ def infer(
 
 
 @click.command()
-@click.argument("corpus")
+@click.argument("source")
 @click.argument("model", type=click.Path())
 @click.option(
     "--topics", required=True, metavar="K[,K...]", help="Number of topics; several: one model each."
 )
 @click.option("--moments", type=click.Path(), default=None,
               help="Where the moments store is or goes.  [default: MODEL.moments]")  # fmt: skip
+@ingest_options
 @options.scan_options
 @options.engine_options
 @options.infer_options
@@ -143,7 +144,7 @@ def infer(
 def fit(
     context: click.Context,
     /,
-    corpus: str,
+    source: str,
     model: str,
     topics: str,
     moments: str | None,
@@ -152,22 +153,24 @@ def fit(
     polished: bool | None,
     **settings: Any,
 ) -> None:
-    """Scan CORPUS and fit MODEL in one command; several K become MODEL/k=5, MODEL/k=10, ... of one scan.
+    """Fit MODEL to SOURCE, a corpus or anything that ingest reads; several K become MODEL/k=5, MODEL/k=10, ...
 
-    A spec (.toml) is ingested first, to MODEL.corpus.
+    The corpus that is made of texts or tables is kept as MODEL.corpus, the scan as MODEL.moments; both are used again.
     """
     from streaming_jsmf.workflow.fit import fit as run
 
     with observed(log_json) as listener:
         numbers, execution = options.topic_numbers(topics), options.take_execution(settings)
+        request = take_request(settings)
         finish = options.take_polish(settings, settings["seed"])
         inference = options.take_inference(context, settings, numbers[0], scan_seed=settings["seed"])
         third_moment = isinstance(inference, StodSettings)
         polished = not third_moment if polished is None else polished
         fitted = run(
-            corpus,
+            source,
             model,
             numbers,
+            ingest_request=request,
             scan_settings=ScanSettings(max_topics=max(numbers), third_moment=third_moment, **settings),
             infer_settings=inference,
             polish=finish if polished else False,

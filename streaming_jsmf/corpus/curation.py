@@ -21,6 +21,9 @@ from streaming_jsmf.corpus.manifest import Dropped, as_number
 from streaming_jsmf.corpus.vocabulary import tf_idf
 from streaming_jsmf.errors import InputError
 
+#: Above any number of documents: a limit that is none.
+ALL_DOCUMENTS = 2**53
+
 Automatic = Literal["auto"]
 AUTO: Final = "auto"
 
@@ -235,7 +238,9 @@ class _Rules:
             least = automatic_minimum(n_documents)
         self._least = _documents(least, n_documents, math.ceil)
         most = curation.max_document_frequency
-        self._most = None if most is None else _documents(most, n_documents, math.floor)
+        self._most = (
+            None if most is None or most >= ALL_DOCUMENTS else _documents(most, n_documents, math.floor)
+        )
         self._words = dict.fromkeys(self._reasons(), 0)
         self._tokens = dict.fromkeys(self._reasons(), 0.0)
 

@@ -182,6 +182,7 @@ class Ingest:
     settings: IngestSettings
     folder: IngestFolder
     executor: Executor
+    overwrite: bool = False
 
     def run(
         self,

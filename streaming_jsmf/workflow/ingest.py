@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from streaming_jsmf.corpus.curation import Curation
-from streaming_jsmf.corpus.format import Corpus
+from streaming_jsmf.corpus.format import Corpus, read_manifest
+from streaming_jsmf.corpus.losses import losses_table
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.corpus.write import Origin, free_target
 from streaming_jsmf.errors import InputError
@@ -31,6 +32,7 @@ from streaming_jsmf.sources.registry import (
 )
 from streaming_jsmf.storage.paths import is_url, normalise
 from streaming_jsmf.tokens.stop_words import ENGLISH, LANGUAGES
+from streaming_jsmf.workflow.given_words import given_words
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +51,9 @@ class IngestRequest:
         Fields of ``Curation`` by name.
     preset
         Of texts: "text" starts from ``TEXT_CURATION`` and without boilerplate, "papers" from neither. Not with a spec.
+    vocabulary
+        Exactly these words, in this order: a list, or the path of one (a line or a row of ``word`` each), of a corpus
+        or of a model.
     tokenizer
         A callable of the user's own as MODULE:FUNCTION.
     tokens_per_shard
@@ -66,6 +71,7 @@ class IngestRequest:
     read: Mapping[str, Any] = field(default_factory=dict)
     curation: Mapping[str, Any] = field(default_factory=dict)
     preset: Preset | None = None
+    vocabulary: str | Path | Sequence[str] | None = None
     tokenizer: str | None = None
     tokens_per_shard: int | None = None
     on_bad_record: OnBadRecord = "fail"
@@ -80,9 +86,12 @@ def ingest(
     execution: Execution | None = None,
     listener: Listener = silent,
     *,
+    overwrite: bool = False,
     progress: bool = False,
 ) -> Corpus:
     """Make the corpus of a spec (``.toml``) or of a source, or finish an interrupted ingest.
+
+    What was left out is logged as a table (``losses_table``).
 
     With a spec its files are fetched if they are missing, with a bar when ``progress``, and verified. Passes over the
     data: see ``ingest_source``.
@@ -93,16 +102,26 @@ def ingest(
         For a bad spec or source, files that cannot be had, bad records, and all that ``ingest_source`` refuses.
     """
     request = request or IngestRequest()
-    _require_outside(free_target(corpus), request.files if request.files is not None else source)
+    _require_outside(
+        free_target(corpus, overwrite=overwrite), request.files if request.files is not None else source
+    )
     if str(source).lower().endswith(".toml"):
         opened, settings, origin = _from_spec(load_spec(source), request, progress)
     else:
         opened, settings, origin = _from_source(source, request)
     if request.made_for is not None:
         origin = replace(origin, settings={**(origin.settings or {}), "made_for": request.made_for})
-    return ingest_source(
-        opened.source, corpus, settings, origin=origin, execution=execution, listener=listener
+    built = ingest_source(
+        opened.source,
+        corpus,
+        settings,
+        origin=origin,
+        execution=execution,
+        overwrite=overwrite,
+        listener=listener,
     )
+    logger.info("%s", losses_table(read_manifest(built.root)))
+    return built
 
 
 def _from_spec(
@@ -113,6 +132,8 @@ def _from_spec(
             ["--reader"] * (request.reader is not None) + [f"--read {key}" for key in request.read]
         )
         raise InputError(f"a spec names its own reader and its options; leave {given} out, or edit the spec")
+    if request.preset is not None:
+        raise InputError("a spec says itself what stays; leave --preset out, or edit the spec")
     directory = Path(request.files) if request.files is not None else _cache(spec.name)
     found = fetch_files(spec.remote_files, directory, page=spec.source.url, progress=progress)
     for name, digest in found.items():
@@ -180,7 +201,23 @@ def _settings(
 ) -> IngestSettings:
     given = request.tokens_per_shard
     tokens = tokens_per_shard if given is None else given
-    return IngestSettings(curation, tokens, request.on_bad_record, opened.ngrams)
+    words = None if request.vocabulary is None else given_words(request.vocabulary)
+    if words is not None:
+        chosen = [key for key in _OF_WORDS if request.curation.get(key) is not None]
+        if chosen:
+            names = ", ".join("--" + key.replace("_", "-") for key in chosen)
+            raise InputError(f"--vocabulary says which words stay; leave {names} out")
+    return IngestSettings(curation, tokens, request.on_bad_record, opened.ngrams, words)
+
+
+#: Fields of ``Curation`` that choose words; the stop words besides are those that a stemmer spares.
+_OF_WORDS = (
+    "numbers",
+    "min_word_length",
+    "min_document_frequency",
+    "max_document_frequency",
+    "vocabulary_size",
+)
 
 
 def _require_outside(target: Path, source: str | Path) -> None:
