@@ -233,7 +233,8 @@ def _state(path: str) -> list[Any]:
 def curation_fields(curation: Curation, vocabulary: Sequence[str] | None) -> dict[str, Json]:
     """What was asked for, without paths: the stop words, and a vocabulary that was given, by hash."""
     fields = {
-        **asdict(curation),
+        # Not told where it is the papers' way, as in corpora made before there was another.
+        **{key: value for key, value in asdict(curation).items() if (key, value) != ("numbers", "keep")},
         "stop_words": "file" if is_path(curation.stop_words) else curation.stop_words,
         "stop_words_sha256": _digest(sorted(load_stop_words(curation.stop_words))),
     }

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError
 
-from streaming_jsmf.corpus.curation import CURATION_KEYS, Automatic, Curation
+from streaming_jsmf.corpus.curation import CURATION_KEYS, Curation
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.errors import InputError
@@ -41,8 +41,8 @@ class CurationTable(Strict):
 
     stop_words: str | None = None
     numbers: Literal["keep", "drop"] = Curation.numbers
-    min_word_length: PositiveInt | Automatic = Curation.min_word_length
-    min_document_frequency: Annotated[float, Field(gt=0)] | Automatic = Curation.min_document_frequency
+    min_word_length: PositiveInt = 1
+    min_document_frequency: Annotated[float, Field(gt=0)] = 1
     max_document_frequency: Annotated[float, Field(gt=0)] | None = Curation.max_document_frequency
     vocabulary_size: PositiveInt | None = Curation.vocabulary_size
     duplicates: Literal["keep", "drop"] = Curation.duplicates
