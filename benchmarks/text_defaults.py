@@ -50,12 +50,13 @@ VARIANTS: Mapping[str, IngestRequest] = {
     "in 20": IngestRequest(curation={"min_document_frequency": 20}),
     "words in all documents": IngestRequest(curation={"max_document_frequency": 1_000_000_000}),
     "in .3": IngestRequest(curation={"max_document_frequency": 0.3}),
+    "in .2": IngestRequest(curation={"max_document_frequency": 0.2}),
     "in .1": IngestRequest(curation={"max_document_frequency": 0.1}),
     "copies kept": IngestRequest(curation={"duplicates": "keep"}),
     "boilerplate kept": IngestRequest(read={"boilerplate": "keep"}),
     "stop words kept": IngestRequest(curation={"stop_words": "none"}),
     **{
-        f"tuned: in {least} to {most:g}, {size} words": IngestRequest(
+        f"tuned: in {least} to {most:g}" + (f", {size} words" if size else ""): IngestRequest(
             curation={
                 "min_document_frequency": least,
                 "max_document_frequency": most,
@@ -64,6 +65,7 @@ VARIANTS: Mapping[str, IngestRequest] = {
         )
         for least, most, size in (
             (10, 0.3, None),
+            (10, 0.2, None),
             (20, 0.2, None),
             (5, 0.3, 5000),
             (10, 0.2, 5000),

@@ -29,7 +29,9 @@ LOOSE = ("--preset", "papers", "--stop-words", "none", "--min-distinct-words", "
 def command(invoke: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     """Run ``ingest`` in this process, started in the test's own directory."""
     monkeypatch.chdir(tmp_path)
-    return lambda *arguments: invoke("ingest", "--quiet", "--scheduler", "synchronous", *arguments).without_progress()
+    return lambda *arguments: invoke(
+        "ingest", "--quiet", "--scheduler", "synchronous", *arguments
+    ).without_progress()
 
 
 @pytest.fixture
@@ -114,7 +116,10 @@ def test_what_is_wrong_is_said_in_one_line(refused: Callable[..., None], tmp_pat
         (("nowhere.toml", "out"), "cannot read the spec"),
         (("in", "out", "--reader", "csv"), "'csv' is not one of text, text-files, docword"),
         (("in", "out", "--read", "text"), "--read is 'text'; give KEY=VALUE, such as text=body"),
-        (("in", "out", "--read", "column=body"), "--read: unknown key column; allowed: boilerplate, encoding, id"),
+        (
+            ("in", "out", "--read", "column=body"),
+            "--read: unknown key column; allowed: boilerplate, encoding, id",
+        ),
         (("in", "out", "--read", "text=body"), "a.jsonl: there is no ", "'body'", "--read text=NAME"),
         (("in", "out", "--ngrams", "4"), "'4' is not 1, 2 or 3, nor a range from 1: 1,2"),
         (("in", "out", "--stemmer", "elvish"), "there is no stemmer for 'elvish'; there are "),
@@ -123,7 +128,11 @@ def test_what_is_wrong_is_said_in_one_line(refused: Callable[..., None], tmp_pat
         (("in", "out", "--min-df", "9"), "no word of the source is left after the curation (", "9 documents"),
         (("in", "out", "--min-df", "few"), "'few' is neither a number of documents nor a share"),
         (("in", "out", "--ngram-range", "2,3"), "'2,3' is not 1, 2 or 3, nor a range from 1"),
-        (("in", "out", "--vocabulary", "nowhere"), "there is no vocabulary at", "nowhere; give a file of words"),
+        (
+            ("in", "out", "--vocabulary", "nowhere"),
+            "there is no vocabulary at",
+            "nowhere; give a file of words",
+        ),
         (("in", "out", "--vocabulary", "in/a.jsonl", "--min-df", "2"), "leave --min-document-frequency out"),
         (("in", "out", "--vocabulary-size", "0"), "vocabulary_size is 0; it must be at least 1"),
         (("in", "out", "--tokens-per-shard", "0"), "must be at least 1"),

@@ -102,6 +102,11 @@ _READING = (
                       "bag-of-words-parquet.  [default: by names and columns]"),
     click.option("--read", "read", multiple=True, metavar="KEY=VALUE",
                  help="An option of the reader, such as text=body, id=url, metadata=year,country or delimiter=;"),
+    click.option("--on-bad-record", type=click.Choice(["fail", "quarantine"]), default="fail", show_default=True,
+                 help="quarantine: keep bad records in quarantine.parquet and go on."),
+)  # fmt: skip
+
+_WORDS = (
     click.option("--tokenizer", default=None, metavar="NAME",
                  help="Of texts: arrow, sklearn, or a callable of your own as MODULE:FUNCTION.  [default: arrow]"),
     click.option("--ngrams", "--ngram-range", type=_Ngrams(), default=None, metavar="1|2|3|1,2|1,3",
@@ -112,8 +117,6 @@ _READING = (
                  help="Headers, quoted lines and signatures of mail, tags, addresses.  [default: drop]"),
     click.option("--files", type=click.Path(), default=None,
                  help="Directory of a spec's files; missing ones are fetched to it.  [default: the user's cache]"),
-    click.option("--on-bad-record", type=click.Choice(["fail", "quarantine"]), default="fail", show_default=True,
-                 help="quarantine: keep bad records in quarantine.parquet and go on."),
     click.option("--tokens-per-shard", type=int, default=None, help="Tokens of a shard.  [default: 20 M]"),
 )  # fmt: skip
 
@@ -144,7 +147,14 @@ _NAMES = (
 
 def ingest_options(command: Any) -> Any:
     """All options about how a source becomes a corpus; ``take_request`` takes their values."""
-    for decorator in reversed((*_CURATION, *_READING)):
+    for decorator in reversed((*_READING, *_CURATION, *_WORDS)):
+        command = decorator(command)
+    return command
+
+
+def reading_options(command: Any) -> Any:
+    """Those about how the records of a source are read, whatever becomes of their words."""
+    for decorator in reversed(_READING):
         command = decorator(command)
     return command
 
@@ -193,7 +203,7 @@ def take_request(given: dict[str, Any]) -> IngestRequest:
             "files",
         )
     )
-    read = _reader_options(asked.pop("read"))
+    read = reader_options(asked.pop("read"))
     own = tokenizer if tokenizer is not None and ":" in tokenizer else None
     of_texts = {"tokenizer": None if own else tokenizer}
     of_texts |= {name: asked.pop(name) for name in ("ngrams", "stemmer", "boilerplate")}
@@ -214,7 +224,8 @@ def take_request(given: dict[str, Any]) -> IngestRequest:
     )
 
 
-def _reader_options(pairs: tuple[str, ...]) -> dict[str, Any]:
+def reader_options(pairs: tuple[str, ...]) -> dict[str, Any]:
+    """The values of ``--read``; ``InputError`` for what is no pair."""
     given: dict[str, Any] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")

@@ -108,6 +108,7 @@ def _provenance(
         "moments": str(moments.path),
         "fingerprint": model_fingerprint(moments, settings),
         "corpus_fingerprints": [entry.fingerprint for entry in moments.store.manifest.corpora],
+        "tokens": moments.store.manifest.tokens,
         "scan_settings": moments.store.manifest.settings,
         "settings_fingerprint": moments.store.manifest.range_key,
         "partitions": moments.partitions if isinstance(moments, SelectedMoments) else None,
