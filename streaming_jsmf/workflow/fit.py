@@ -110,6 +110,7 @@ def fit(
         settings = replace(settings, third_moment=True)
     polish_settings = _polish_settings(polish, base)
     documents = open_corpus(_corpus(corpus, target, ingest_request, execution, listener, overwrite))
+    _refuse_hopeless(documents, max(topics), base, settings)
     store = scan(documents, place, _serving(place, settings), execution, listener)
     for k, path in targets.items():
         known = _fingerprint(store, wanted[k], documents, polish_settings)
@@ -152,6 +153,32 @@ def _corpus(
         remove_tree(moments_beside(model), ignore_errors=True)
 
     return corpus_of(source, beside, request, execution, listener, clear=clear if overwrite else None)
+
+
+def _refuse_hopeless(
+    corpus: Corpus, n_topics: int, engine: InferSettings | StodSettings, scan_settings: ScanSettings
+) -> None:
+    """Refuse before the scan what would fail after it: more topics than a corpus carries, a rectification without C."""
+    n_documents, n_words = corpus.n_documents, corpus.n_words
+    if n_topics > min(n_documents, n_words):
+        raise InputError(
+            f"--topics is {n_topics:,} and the corpus has {n_documents:,} documents and {n_words:,} words; its "
+            f"co-occurrences carry {min(n_documents, n_words):,} topics at most, and far fewer that mean anything"
+        )
+    if not isinstance(engine, InferSettings):
+        return
+    vocabulary, least = corpus.vocabulary(), engine.anchor_floor(corpus.n_documents)
+    able = int((vocabulary.document_frequency >= least).sum())
+    if vocabulary.counted and n_topics > able:
+        raise InputError(
+            f"--topics is {n_topics:,} and each topic needs an anchor word in at least {least:g} documents, of which "
+            f"there are {able:,}; lower --topics or --anchor-min-df"
+        )
+    if engine.rectify in ("ap", "dykstra", "dc") and not scan_settings.exact:
+        raise InputError(
+            f"--rectify {engine.rectify} needs the whole co-occurrences; scan with --exact, or use --rectify enn or "
+            "palm"
+        )
 
 
 def _refuse_taken_paths(model: StorePath, targets: tuple[StorePath, ...], overwrite: bool) -> None:
