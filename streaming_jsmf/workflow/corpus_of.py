@@ -75,7 +75,6 @@ def corpus_of(
     # A cluster of its own, so a report of its own.
     own = execution and execution.reporting_on("ingest")
     ingest(source, beside, replace(asked, made_for=mark), own, listener)
-    logger.info("%s: the corpus of %s, kept for the next time", beside, source)
     return beside
 
 

@@ -152,7 +152,9 @@ def _corpus(
         shutil.rmtree(beside)
         remove_tree(moments_beside(model), ignore_errors=True)
 
-    return corpus_of(source, beside, request, execution, listener, clear=clear if overwrite else None)
+    found = corpus_of(source, beside, request, execution, listener, clear=clear if overwrite else None)
+    logger.info("%s: the corpus of %s, which is used again if it is not removed", beside, source)
+    return found
 
 
 def _refuse_hopeless(
