@@ -83,7 +83,7 @@ _CURATION = (
                  help="Documents a word must be in, or a share of all.  [default: 1; of texts 5, more beyond 10,000 "
                       "documents and less below 100]"),
     click.option("--max-document-frequency", "--max-df", type=_Limit(), default=None, metavar="NUMBER|SHARE",
-                 help="Documents a word may be in, or a share of all; 100% for no limit.  [default: of texts 50%]"),
+                 help="Documents a word may be in, or a share of all; 100% for no limit.  [default: of texts 20%]"),
     click.option("--min-word-length", type=int, default=None,
                  help="Characters of a word.  [default: 1; of texts 3, and 2 in Han, Kana and Hangul]"),
     click.option("--numbers", type=click.Choice(["keep", "drop"]), default=None,

@@ -92,7 +92,7 @@ TEXT_CURATION = Curation(
     numbers="drop",
     min_word_length=AUTO,
     min_document_frequency=AUTO,
-    max_document_frequency=0.5,
+    max_document_frequency=0.2,
     duplicates="drop",
 )
 
