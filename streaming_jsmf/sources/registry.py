@@ -218,7 +218,8 @@ def open_source(
     source = kind.open(Found(root, found, words), options)
     settings: dict[str, Json] = {"reader": reader}
     for key, value in options.model_dump().items():
-        if key not in _PATHS and value is not None:
+        # Boilerplate that is kept is not told: corpora made before it could be dropped are the same.
+        if key not in _PATHS and value is not None and (key, value) != ("boilerplate", "keep"):
             settings[f"read_{key}"] = ",".join(map(str, value)) if isinstance(value, tuple | list) else value
     if tokenizer is not None:
         settings["read_tokenizer"] = tokenizer
