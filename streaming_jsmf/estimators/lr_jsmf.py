@@ -100,8 +100,7 @@ anchor_shrinkage, anchor_row_sum, simplex, correlations
 
     def _engine_parameters(self, seed: int) -> dict[str, Any]:
         self._given_sum()  # before the work, not after it
-        groups = ((word,) if isinstance(word, str) else tuple(word) for word in self.anchor_words)
-        return {**super()._engine_parameters(seed), "anchor_words": tuple(groups)}
+        return super()._engine_parameters(seed)
 
     def _given_sum(self) -> float | None:
         """The sum of the prior, if it is given."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from streaming_jsmf.config import InferSettings, StodSettings, fingerprint
 from streaming_jsmf.errors import InputError, TooFewFactorsError
-from streaming_jsmf.inference.anchors import DegenerateAnchorsError, RejectedAnchorError
+from streaming_jsmf.inference.anchors import DegenerateAnchorsError, RejectedAnchorError, require_frequent
 from streaming_jsmf.inference.correlations import reconstruction_error
 from streaming_jsmf.inference.law import AnchorRules, AnchorWordTopics, low_rank_anchor_words
 from streaming_jsmf.jobs.events import Listener, silent
@@ -127,12 +127,14 @@ def _fit_anchor_word_topics(
     moments: Moments, settings: InferSettings, threads: int, lap: Callable[[str], None], listener: Listener
 ) -> Fitted:
     """What LR-JSMF makes of a store; ``lap`` is called with the name of each stage when it is done."""
+    # A wrong anchor word is to be found before the rectification, not after it.
+    rules = _anchor_rules(moments, settings)
     pairs = moments.eigenpairs(settings.n_topics)
     spectrum = spectral_certificates(moments, pairs, settings.n_topics)
     lap("eigenpairs")
     rectification = rectify(moments, pairs, settings, threads, listener)
     lap("rectification")
-    topics = _anchor_word_topics(moments, rectification, settings, threads)
+    topics = _anchor_word_topics(moments, rectification, settings, rules, threads)
     lap("anchor_words")
     arrays = _arrays(moments, pairs, rectification, topics)
     metrics = {**_metrics(moments, settings, rectification, topics), **spectrum}
@@ -140,18 +142,31 @@ def _fit_anchor_word_topics(
     return Fitted(arrays, metrics)
 
 
-def _anchor_word_topics(
-    moments: Moments, rectification: Rectification, settings: InferSettings, threads: int
-) -> AnchorWordTopics:
+def _anchor_rules(moments: Moments, settings: InferSettings) -> AnchorRules:
+    """How anchors are chosen; refuses given words that are not there or too rare, and a solver that is not there."""
     if settings.simplex == "active-set" and not HAVE_NUMBA:
         raise InputError("simplex is 'active-set', which needs numba; install it, or give auto or fista")
     rules = AnchorRules(
         settings.anchors,
         settings.anchor_floor(moments.n_documents),
         settings.shrinkage(moments.n_documents),
-        _word_ids(moments, settings.anchor_words),
+        _word_ids(moments, settings.anchor_groups),
         settings.anchor_row_sum,
     )
+    try:
+        require_frequent(rules.given, moments.document_frequency, rules.min_document_frequency)
+    except RejectedAnchorError as error:
+        raise _rejected(moments, error) from error
+    return rules
+
+
+def _rejected(moments: Moments, error: RejectedAnchorError) -> InputError:
+    return InputError(f"{moments.path}: the anchor word {moments.words[error.word]!r} {error.reason}")
+
+
+def _anchor_word_topics(
+    moments: Moments, rectification: Rectification, settings: InferSettings, rules: AnchorRules, threads: int
+) -> AnchorWordTopics:
     try:
         return low_rank_anchor_words(
             rectification.rectified,
@@ -165,8 +180,7 @@ def _anchor_word_topics(
     except DegenerateAnchorsError as error:
         raise TooFewFactorsError(f"{moments.path}: {error}") from error
     except RejectedAnchorError as error:
-        word = moments.words[error.word]
-        raise InputError(f"{moments.path}: the anchor word {word!r} {error.reason}") from error
+        raise _rejected(moments, error) from error
 
 
 def _word_ids(moments: Moments, groups: tuple[tuple[str, ...], ...]) -> tuple[tuple[int, ...], ...]:
