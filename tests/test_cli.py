@@ -198,6 +198,17 @@ def test_fit_again_with_fewer_topics_uses_the_scan_that_is_there(
     assert again.code == 0, again.err
 
 
+def test_a_scan_for_more_topics_serves_fewer(corpus: Path, moments: Path, command: Command) -> None:
+    before = (moments / "zarr.json").read_bytes()
+    again = command("scan", corpus, moments, "--max-topics", "3", *SCAN)
+    assert (again.code, again.out) == (0, f"moments: {moments}\n")
+    assert "carries up to 5 topics and is used as it is" in again.err
+    assert (moments / "zarr.json").read_bytes() == before
+    require_one_line(
+        command("scan", corpus, moments, "--max-topics", "6", *SCAN), 2, "max_topics: stored 5, asked 6"
+    )
+
+
 def test_a_vocabulary_shorter_than_the_printed_lists(command: Command, tmp_path: Path) -> None:
     path = write_corpus(tmp_path / "c", np.full((30, 1), 5))
     fitted = command("fit", path, tmp_path / "model", "--topics", "1", *SCAN)
@@ -315,6 +326,13 @@ def test_info_of_a_model_and_of_a_directory_of_models(
     assert several["kind"] == "models"
     paths = [str(tmp_path / "models" / name) for name in ("k=5", "k=10")]
     assert several["models"] == [{"path": path, **single} for path in paths]
+
+
+def test_the_bare_command_shows_its_help(command: Command) -> None:
+    shown = command()
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.out == command("--help").out
+    assert "Usage:" in shown.out
 
 
 def test_help_and_version(command: Command) -> None:

@@ -15,7 +15,6 @@ from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.model.store import read_model, require_free_path, write_model
 from streaming_jsmf.moments.reader import Moments
-from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.storage.paths import StorePath, is_free, local_path, node_exists, remove_tree, store_path
 from streaming_jsmf.workflow.infer import fit_moments, model_fingerprint
 from streaming_jsmf.workflow.ingest import ingest
@@ -106,7 +105,7 @@ def fit(
         settings = replace(settings, third_moment=True)
     polish_settings = _polish_settings(polish, base)
     documents = open_corpus(_ingested(corpus, target, execution, listener))
-    store = scan(documents, place, _serving(place, settings), execution, listener)
+    store = scan(documents, place, settings, execution, listener)
     for k, path in targets.items():
         known = _fingerprint(store, wanted[k], documents, polish_settings)
         if not overwrite and not is_free(path) and _is_same(path, known):
@@ -158,20 +157,6 @@ def _refuse_taken_paths(model: StorePath, targets: tuple[StorePath, ...], overwr
     if not any(is_free(path) for path in targets):
         for path in targets:
             require_free_path(path, overwrite)
-
-
-def _serving(path: StorePath, wanted: ScanSettings) -> ScanSettings:
-    """The settings of the store at ``path`` if they differ by a larger ``max_topics`` only, else those wanted.
-
-    A third moment is added where it is wanted, and harms nobody where it is there.
-    """
-    if not node_exists(path):
-        return wanted
-    stored = replace(read_store(path).settings, third_moment=wanted.third_moment)
-    if stored.max_topics <= wanted.max_topics or replace(stored, max_topics=wanted.max_topics) != wanted:
-        return wanted
-    logger.info("%s: this scan carries up to %d topics and is used as it is", path, stored.max_topics)
-    return stored
 
 
 def _fingerprint(
