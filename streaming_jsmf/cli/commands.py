@@ -16,7 +16,8 @@ from streaming_jsmf.cli.observation import observed
 from streaming_jsmf.cli.polish import polish
 from streaming_jsmf.cli.report import report
 from streaming_jsmf.cli.simulate import simulate
-from streaming_jsmf.cli.tables import print_topics, topic_rows
+from streaming_jsmf.cli.tables import print_topics
+from streaming_jsmf.cli.topics import topics
 from streaming_jsmf.cli.transform import transform
 from streaming_jsmf.config import ScanSettings, StodSettings
 
@@ -85,7 +86,9 @@ def scan(
 @click.command()
 @click.argument("moments", type=click.Path())
 @click.argument("model", type=click.Path())
-@click.option("--topics", required=True, type=int, help="Number of topics K.")
+@click.option(
+    "--topics", required=True, metavar="K[,K...]", help="Number of topics; several: one model each."
+)
 @options.engine_options
 @options.infer_options
 @click.option("--seed", type=int, default=0, show_default=True, help="stod: of the random starts.")
@@ -100,27 +103,30 @@ def infer(
     /,
     moments: str,
     model: str,
-    topics: int,
+    topics: str,
     overwrite: bool,
     workers: int | None,
     partitions: str | None,
     log_json: str | None,
     **settings: Any,
 ) -> None:
-    """Fit a model of K topics from MOMENTS into MODEL, without the corpus."""
-    from streaming_jsmf.workflow.infer import infer as run
+    """Fit a model of K topics from MOMENTS into MODEL, without the corpus; several K become MODEL/k=5, ..."""
+    from streaming_jsmf.workflow.several import infer_each
 
     with observed(log_json) as listener:
-        run(
+        numbers = options.topic_numbers(topics)
+        made = infer_each(
             moments,
             model,
-            options.take_inference(context, settings, topics),
+            numbers,
+            options.take_inference(context, settings, numbers[0]),
             partitions=partitions,
             threads=workers,
             overwrite=overwrite,
             listener=listener,
         )
-    print_topics(model)
+    for path in made:
+        print_topics(str(path))
 
 
 @click.command()
@@ -179,18 +185,6 @@ def fit(
         )
     for path in fitted.models:
         print_topics(str(path))
-
-
-@click.command()
-@click.argument("model", type=click.Path())
-@click.option("--words", type=int, default=None, help="Words for each topic.  [default: 10]")
-@click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
-def topics(model: str, words: int | None, as_json: bool) -> None:
-    """Print the topics of MODEL."""
-    if as_json:
-        click.echo(json.dumps(topic_rows(model, words), ensure_ascii=False, indent=1))
-    else:
-        print_topics(model, words)
 
 
 @click.command()

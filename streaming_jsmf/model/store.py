@@ -208,7 +208,8 @@ def _require_arrays(path: StorePath, digests: Mapping[str, Any], wanted: tuple[s
 def open_model(path: str | os.PathLike[str] | StorePath) -> xr.Dataset:
     """Open a model lazily as a labelled ``xarray.Dataset``; ``word`` is a coordinate of strings.
 
-    Its attributes ``settings``, ``metrics`` and ``provenance`` are read like mappings; ``to_netcdf`` writes them as JSON.
+    ``settings``, ``metrics`` and ``provenance`` among its attributes are read like mappings, and written to netCDF as
+    JSON text.
 
     Raises
     ------

@@ -13,13 +13,14 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion import load_spec
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.model.store import read_model, require_free_path, write_model
+from streaming_jsmf.model.store import write_model
 from streaming_jsmf.moments.reader import Moments
-from streaming_jsmf.storage.paths import StorePath, is_free, local_path, node_exists, remove_tree, store_path
+from streaming_jsmf.storage.paths import StorePath, local_path, remove_tree, store_path
 from streaming_jsmf.workflow.infer import fit_moments, model_fingerprint
 from streaming_jsmf.workflow.ingest import ingest
 from streaming_jsmf.workflow.polish import polish_model, polished_fingerprint, work_beside
 from streaming_jsmf.workflow.scan import scan
+from streaming_jsmf.workflow.several import is_made, targets_of
 
 logger = logging.getLogger(__name__)
 
@@ -92,14 +93,11 @@ def fit(
     InputError, StoreError
         See ``ingest``, ``scan`` and ``infer``; before any work if a model exists or ``topics`` is empty.
     """
-    if not topics:
-        raise InputError("topics is empty; give at least one number")
     target = store_path(model, "a model")
     place = moments_beside(target) if moments is None else store_path(moments, "a moments store")
-    targets = {k: target if len(topics) == 1 else target / f"k={k}" for k in topics}
+    targets = targets_of(target, topics, overwrite)
     base = infer_settings or InferSettings(topics[0])
     wanted: dict[int, InferSettings | StodSettings] = {k: replace(base, n_topics=k) for k in topics}
-    _refuse_taken_paths(target, tuple(targets.values()), overwrite)
     settings = replace(scan_settings or ScanSettings(), max_topics=max(topics))
     if isinstance(base, StodSettings):
         settings = replace(settings, third_moment=True)
@@ -108,8 +106,7 @@ def fit(
     store = scan(documents, place, settings, execution, listener)
     for k, path in targets.items():
         known = _fingerprint(store, wanted[k], documents, polish_settings)
-        if not overwrite and not is_free(path) and _is_same(path, known):
-            logger.info("%s: complete, made by an earlier run with the same settings", path)
+        if is_made(path, known, overwrite):
             continue
         fitted = fit_moments(store, wanted[k], threads=threads, listener=listener)
         if polish_settings is not None:
@@ -150,15 +147,6 @@ def _ingested(
     return path
 
 
-def _refuse_taken_paths(model: StorePath, targets: tuple[StorePath, ...], overwrite: bool) -> None:
-    """Refuse before the scan what cannot end well; of several models some may be there from an earlier run."""
-    if len(targets) > 1 and node_exists(model):
-        raise InputError(f"{model}: is a store itself; several models need a directory of their own")
-    if not any(is_free(path) for path in targets):
-        for path in targets:
-            require_free_path(path, overwrite)
-
-
 def _fingerprint(
     moments: Moments,
     settings: InferSettings | StodSettings,
@@ -167,7 +155,3 @@ def _fingerprint(
 ) -> str:
     start = model_fingerprint(moments, settings)
     return start if polish_settings is None else polished_fingerprint(start, corpus, polish_settings)
-
-
-def _is_same(path: StorePath, fingerprint: str) -> bool:
-    return bool(read_model(path, ()).provenance["fingerprint"] == fingerprint)

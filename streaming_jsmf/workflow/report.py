@@ -29,7 +29,7 @@ def report(
     out
         Path or URL of the page, such as ``topics.html``; its directory is there.
     words
-        Words of each topic. None: 10, or as many as are listed.
+        Words of each topic. None: 10.
     overwrite
         Replace a report that is there; any other file stays.
 
@@ -41,7 +41,7 @@ def report(
     Raises
     ------
     InputError
-        If there is no model, it lists fewer words than asked for, or the page cannot be at ``out``.
+        If there is no model, ``words`` is below 1, or the page cannot be at ``out``.
     StoreError
         If the model or its counts are damaged.
     """
