@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from streaming_jsmf.cli import options
-from streaming_jsmf.cli.metrics_table import format_metrics, format_topic_scores
+from streaming_jsmf.cli.metrics_table import format_metrics, format_several, format_topic_scores
 from streaming_jsmf.cli.observation import observed
 
 
@@ -30,23 +30,28 @@ from streaming_jsmf.cli.observation import observed
 @options.execution_options
 @options.log_option
 def evaluate(model: str, as_json: bool, log_json: str | None, **settings: Any) -> None:
-    """Print how good the topics of MODEL are, by every metric that can be told.
+    """Print how good the topics of MODEL are, by every metric that can be told; of several K in one table.
 
     MODEL alone leads to its moments store. Metrics of documents need --corpus once; an interrupted count is
     finished by the same command. docs/evaluation.md says what the metrics tell.
     """
     from streaming_jsmf.workflow.evaluate import EvaluationRequest
     from streaming_jsmf.workflow.evaluate import evaluate as run
+    from streaming_jsmf.workflow.several import models_at
 
     with observed(log_json) as listener:
         execution = options.take_execution(settings)
         request = EvaluationRequest(**settings)
-        document = run(model, request, execution, listener)
+        documents = [run(path, request, execution, listener) for path in models_at(model)]
+    several = len(documents) > 1
     if as_json:
-        click.echo(json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1))
+        shown = documents if several else documents[0]
+        click.echo(json.dumps(shown, ensure_ascii=False, allow_nan=False, indent=1))
     else:
-        click.echo(format_metrics(document))
-        if request.words is not None:
+        click.echo(format_several(documents) if several else format_metrics(documents[0]))
+    for document in documents:
+        if not as_json and request.words is not None:
+            click.echo(f"model: {document['model']}" if several else "", nl=several)
             click.echo(format_topic_scores(document))
-    for sentence in document["warnings"]:
-        click.echo(f"warning: {sentence}", err=True)
+        for sentence in document["warnings"]:
+            click.echo(f"warning: {f'{document['model']}: ' if several else ''}{sentence}", err=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
@@ -27,8 +27,10 @@ from streaming_jsmf.config import (
     StodSettings,
 )
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.memory import parse_memory
+
+if TYPE_CHECKING:
+    # With Dask every command, and every completion in the shell, would start a second later.
+    from streaming_jsmf.jobs.execution import Execution
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -206,6 +208,9 @@ def take_execution(given: dict[str, Any]) -> Execution:
     InputError
         For a value that ``Execution`` or ``parse_memory`` refuses.
     """
+    from streaming_jsmf.jobs.execution import Execution
+    from streaming_jsmf.jobs.memory import parse_memory
+
     scheduler, workers, memory, report = (
         given.pop(name) for name in ("scheduler", "workers", "memory", "performance_report")
     )
@@ -218,13 +223,13 @@ def take_execution(given: dict[str, Any]) -> Execution:
 
 
 def topic_numbers(text: str) -> list[int]:
-    """Parse ``20`` or ``5,10,20``; raise ``InputError`` for anything else."""
+    """Parse ``20`` or ``5,10,20``; raise ``click.UsageError`` for anything else."""
     try:
         numbers = [int(part) for part in text.split(",")]
     except ValueError:
         numbers = []
     if not numbers or min(numbers) < 1 or len(set(numbers)) < len(numbers):
-        raise InputError(
+        raise click.UsageError(
             f"--topics is {text!r}; give a number such as 20, or several different ones: 5,10,20"
         )
     return numbers

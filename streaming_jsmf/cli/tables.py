@@ -10,9 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from streaming_jsmf.model.certificates import warnings_of as certificate_warnings
-from streaming_jsmf.model.store import read_model
-
 if TYPE_CHECKING:
     from streaming_jsmf.reporting.contents import Topic
 
@@ -100,7 +97,10 @@ def _cells(topic: Topic) -> Iterator[object]:
 
 def warnings_of(path: str) -> list[str]:
     """Plain sentences about what makes a model doubtful; empty as a rule."""
-    return certificate_warnings(read_model(path, ()).metrics)
+    from streaming_jsmf.model import certificates
+    from streaming_jsmf.model.store import read_model
+
+    return certificates.warnings_of(read_model(path, ()).metrics)
 
 
 def print_topics(
