@@ -29,8 +29,8 @@ from streaming_jsmf.cli.main import run
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs import fold
 from streaming_jsmf.jobs.ledger import Ledger, Partial
-from streaming_jsmf.moments.stages.range import RangeReduction
 from streaming_jsmf.model.store import read_model
+from streaming_jsmf.moments.stages.range import RangeReduction
 from streaming_jsmf.moments.store import read_store
 from tests.cases import each_once
 from tests.corpora import as_lists, planted, words, write_corpus, write_lists
@@ -176,7 +176,9 @@ def test_topics_are_sorted_by_share_unless_told_otherwise(made_model: Path, comm
     assert [int(number) for number in table] == shown()
     by_share = json.loads(command("topics", made_model, "--json", "--sort", "share").out)
     assert [row["topic"] for row in by_share] == shown()
-    require_one_line(command("topics", made_model, "--csv", "--json"), 2, "--csv and --json exclude each other")
+    require_one_line(
+        command("topics", made_model, "--csv", "--json"), 2, "--csv and --json exclude each other"
+    )
 
 
 def test_topics_as_csv(made_model: Path, command: Command) -> None:
@@ -205,7 +207,10 @@ def test_more_words_than_the_model_lists(made_model: Path, command: Command) -> 
     order = np.argsort(-model.arrays["word_topic"], axis=0, kind="stable")[:30].T
     expected = [[str(model.arrays["word"][word]) for word in topic] for topic in order]
     assert [row["prominent"] for row in rows] == expected
-    assert len(json.loads(command("topics", made_model, "--json", "--words", "99").out)[0]["prominent"]) == N_WORDS
+    assert (
+        len(json.loads(command("topics", made_model, "--json", "--words", "99").out)[0]["prominent"])
+        == N_WORDS
+    )
     require_one_line(command("topics", made_model, "--words", "0"), 2, "--words is 0")
 
 
@@ -223,13 +228,17 @@ def test_infer_takes_several_topic_numbers(made_moments: Path, command: Command,
         read_model(tmp_path / "one").arrays["word_topic"],
         read_model(tmp_path / "models" / "k=3").arrays["word_topic"],
     )
-    require_one_line(command("infer", made_moments, made_moments, "--topics", "3,5"), 2, "directory of their own")
+    require_one_line(
+        command("infer", made_moments, made_moments, "--topics", "3,5"), 2, "directory of their own"
+    )
 
 
 def test_topics_of_a_directory_of_models(made_moments: Path, command: Command, tmp_path: Path) -> None:
     assert command("infer", made_moments, tmp_path / "models", "--topics", "3,5").code == 0
     paths = [str(tmp_path / "models" / name) for name in ("k=3", "k=5")]
-    assert command("topics", tmp_path / "models").out == "".join(command("topics", path).out for path in paths)
+    assert command("topics", tmp_path / "models").out == "".join(
+        command("topics", path).out for path in paths
+    )
     several = json.loads(command("topics", tmp_path / "models", "--json").out)
     assert several == [
         {"model": path, "topics": json.loads(command("topics", path, "--json").out)} for path in paths

@@ -7,18 +7,19 @@ import json
 import click
 
 from streaming_jsmf.cli.tables import Order, in_order, print_topics, topic_rows, topics_csv
+from streaming_jsmf.cli.verb import option, verb
 from streaming_jsmf.errors import InputError
 
 
-@click.command()
+@verb("streaming-jsmf topics MODEL --words 15", "streaming-jsmf topics MODEL --csv > topics.csv")
 @click.argument("model", type=click.Path())
-@click.option("--words", type=int, default=None, help="Words for each topic.  [default: 10]")
-@click.option("--sort", "order", type=click.Choice(("share", "topic")), default=None,
-              help="By falling share of the corpus, or by number.  [default: share; topic with --json]")  # fmt: skip
-@click.option("--characteristic", is_flag=True,
-              help="Also the words that co-occur most with the anchor; --csv and --json have them always.")  # fmt: skip
-@click.option("--csv", "as_csv", is_flag=True, help="CSV instead of a table, a line for each topic.")
-@click.option("--json", "as_json", is_flag=True, help="JSON instead of a table, with p(word | topic).")
+@option("--words", type=int, default=None, help="Words for each topic.  [default: 10]")
+@option("--sort", "order", type=click.Choice(("share", "topic")), default=None,
+        help="By falling share of the corpus, or by number.  [default: share; topic with --json]")  # fmt: skip
+@option("--characteristic", is_flag=True,
+        help="Also the words that co-occur most with the anchor; --csv and --json have them always.")  # fmt: skip
+@option("--csv", "as_csv", is_flag=True, help="CSV instead of a table, a line for each topic.")
+@option("--json", "as_json", is_flag=True, help="JSON instead of a table, with p(word | topic).")
 def topics(
     model: str, words: int | None, order: Order | None, characteristic: bool, as_csv: bool, as_json: bool
 ) -> None:
