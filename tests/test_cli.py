@@ -369,10 +369,34 @@ def test_scan_of_a_complete_store_computes_and_changes_nothing(
 
 
 def _info(command: Command, path: Path) -> dict[str, Any]:
-    outcome = command("info", path)
+    outcome = command("info", path, "--json")
     assert (outcome.code, outcome.err) == (0, "")
     described: dict[str, Any] = json.loads(outcome.out)
     return described
+
+
+def test_info_is_a_page_for_people(
+    corpus: Path, made_moments: Path, made_model: Path, unfinished: Path, command: Command, tmp_path: Path
+) -> None:
+    shutil.copytree(made_model, tmp_path / "models" / "k=5")
+    said = {
+        corpus: ("corpus: ", "documents         150"),
+        made_moments: ("moments: ", "max_topics 5"),
+        unfinished: ("not complete", "missing           projection"),
+        made_model: ("model: ", "topics            5", str(made_moments), "rectification "),
+        tmp_path / "models": ("models: ", "k=5 (complete and sound)"),
+    }
+    for path, parts in said.items():
+        shown = command("info", path)
+        assert (shown.code, shown.err) == (0, "")
+        for part in parts:
+            assert part in shown.out
+        free = [
+            line
+            for line in shown.out.splitlines()
+            if str(path) not in line and str(corpus.parent) not in line
+        ]
+        assert max(map(len, free)) <= 80
 
 
 def test_info_of_a_corpus(corpus: Path, counts: NDArray[np.int64], command: Command) -> None:

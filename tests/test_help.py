@@ -47,7 +47,7 @@ def test_each_option_says_what_it_does_and_its_default(verb: str) -> None:
         record = option.get_help_record(context)
         assert record is not None, option.name
         text = record[1]
-        told = option.is_flag or option.multiple or "[default:" in text or "[required]" in text
+        told = option.is_flag or option.multiple or "[default:" in text or option.required
         assert told, f"{option.opts[0]} says no default: {text}"
         assert len(text.partition("[")[0].split()) >= 3, f"{option.opts[0]} says little: {text}"
 

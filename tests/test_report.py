@@ -258,7 +258,6 @@ def test_wrong_input_ends_in_one_line(invoke: Command, anchored: Path, stores: P
     (tmp_path / "several").mkdir()
     shutil.copytree(anchored, tmp_path / "several" / "k=5")
     refused(invoke("report", tmp_path / "several", out), 2, "it holds models k=5")
-    refused(invoke("report", anchored, out, "--words", 21), 2, "lists up to 20 words")
     refused(invoke("report", anchored, out, "--words", 0), 2, "--words is 0")
     refused(invoke("report", anchored, tmp_path), 2, "is a directory", str(tmp_path / "topics.html"))
     refused(invoke("report", anchored, tmp_path / "no" / "page.html"), 2, "no directory is here", "make it")

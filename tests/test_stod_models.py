@@ -198,7 +198,7 @@ def test_topics_and_info(plain: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     assert len(rows) == K
     assert [row["duplicate_of"] for row in rows] == [None] * K
     assert len(rows[0]["prominent"]) == 10
-    assert run(["info", model]) == 0
+    assert run(["info", model, "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert (shown["engine"], shown["topics"], shown["complete"]) == ("stod", K, True)
     assert shown["settings"]["alpha0"] == 1.5

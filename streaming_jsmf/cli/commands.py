@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +10,7 @@ import click
 from streaming_jsmf.cli import options
 from streaming_jsmf.cli.documents import documents
 from streaming_jsmf.cli.evaluate import evaluate
+from streaming_jsmf.cli.info import info
 from streaming_jsmf.cli.ingest import ingest
 from streaming_jsmf.cli.observation import observed
 from streaming_jsmf.cli.polish import polish
@@ -112,7 +112,7 @@ def scan(
     group=options.EXECUTION,
     type=int,
     default=None,
-    help="Threads.  [default: one for each core]",
+    help="Threads of the inference.  [default: one for each core]",
 )
 @options.log_option
 @click.pass_context
@@ -204,15 +204,6 @@ def fit(
         )
     for path in fitted.models:
         print_topics(str(path))
-
-
-@verb("streaming-jsmf info MODEL")
-@click.argument("path")
-def info(path: str) -> None:
-    """Say what is at PATH (corpus, moments or model), whether it is complete and sound, and what made it."""
-    from streaming_jsmf.workflow.info import describe
-
-    click.echo(json.dumps(describe(path), ensure_ascii=False, indent=1))
 
 
 COMMANDS = (ingest, simulate, scan, infer, fit, polish, topics, transform, documents, evaluate, report, info)

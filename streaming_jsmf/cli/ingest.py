@@ -11,6 +11,7 @@ import click
 from streaming_jsmf.cli import options
 from streaming_jsmf.cli.log_json import STANDARD_ERROR
 from streaming_jsmf.cli.observation import observed
+from streaming_jsmf.cli.verb import option, verb
 from streaming_jsmf.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,39 +35,48 @@ class _Reader(click.ParamType):  # type: ignore[type-arg]
         return str(value)
 
 
+#: Headings of the options.
+WORDS, READING = "Words and documents that stay", "Reading the source"
+
 _CURATION = (
-    click.option("--stop-words", metavar="english|FILE|none", default=None,
-                 help="Words left out.  [default: english for texts and docword, none for items and genes]"),
-    click.option("--vocabulary-size", type=int, default=None, help="Words kept, by tf-idf.  [default: all]"),
-    click.option("--min-document-frequency", type=float, default=None,
+    option("--stop-words", group=WORDS, metavar="english|FILE|none", default=None,
+                 help="Stop words, which are left out.  [default: english for texts and docword, none for items "
+                      "and genes]"),
+    option("--vocabulary-size", group=WORDS, type=int, default=None, help="Words kept, by tf-idf.  [default: all]"),
+    option("--min-document-frequency", group=WORDS, type=float, default=None,
                  help="Documents a word must be in; below 1 a share of all.  [default: 1]"),
-    click.option("--max-document-frequency", type=float, default=None,
-                 help="Documents a word may be in; below 1 a share of all."),
-    click.option("--min-word-length", type=int, default=None, help="Characters of a word.  [default: 1]"),
-    click.option("--duplicates", type=click.Choice(["keep", "drop"]), default=None,
-                 help="Documents with the words of another.  [default: keep, and count]"),
-    click.option("--min-distinct-words", type=int, default=None,
-                 help="Of the words kept, for a document to stay; 0 is off.  [default: 3]"),
-    click.option("--min-tokens", type=int, default=None,
-                 help="Of the words kept, for a document to stay; 0 is off.  [default: 5]"),
+    option("--max-document-frequency", group=WORDS, type=float, default=None,
+                 help="Documents a word may be in; below 1 a share of all.  [default: all]"),
+    option("--min-word-length", group=WORDS, type=int, default=None,
+                 help="Least number of characters of a word.  [default: 1]"),
+    option("--duplicates", group=WORDS, type=click.Choice(["keep", "drop"]), default=None,
+                 help="What becomes of documents with the words of another.  [default: keep, and count]"),
+    option("--min-distinct-words", group=WORDS, rare=True, type=int, default=None,
+                 help="Distinct words that a document needs to stay; 0 is off.  [default: 3]"),
+    option("--min-tokens", group=WORDS, rare=True, type=int, default=None,
+                 help="Tokens of words kept that a document needs to stay; 0 is off.  [default: 5]"),
 )  # fmt: skip
 
 _READING = (
-    click.option("--reader", type=_Reader(), default=None, metavar="NAME",
+    option("--reader", group=READING, type=_Reader(), default=None, metavar="NAME",
                  help="text, text-files, docword, triples, ratings, baskets, npz, matrix-market, h5ad or "
                       "bag-of-words-parquet.  [default: by names and columns]"),
-    click.option("--read", "read", multiple=True, metavar="KEY=VALUE",
+    option("--read", group=READING, multiple=True, metavar="KEY=VALUE",
                  help="An option of the reader, such as text=body, id=url, metadata=year,country or delimiter=;"),
-    click.option("--tokenizer", default=None, metavar="NAME",
+    option("--tokenizer", group=READING, default=None, metavar="NAME",
                  help="Of texts: arrow, sklearn, or a callable of your own as MODULE:FUNCTION.  [default: arrow]"),
-    click.option("--ngrams", type=click.IntRange(1, 3), default=None,
-                 help="Longest run of words that is a word.  [default: 1]"),
-    click.option("--stemmer", metavar="LANGUAGE", default=None, help="Snowball stemmer, such as english."),
-    click.option("--files", type=click.Path(), default=None,
+    option("--ngrams", group=READING, type=click.IntRange(1, 3), default=None,
+                 help="Longest run of words that counts as a word, too.  [default: 1]"),
+    option("--stemmer", group=READING, metavar="LANGUAGE", default=None,
+                 help="Snowball stemmer that cuts words down, such as english.  [default: none]"),
+    option("--files", group=READING, rare=True, type=click.Path(), default=None,
                  help="Directory of a spec's files; missing ones are fetched to it.  [default: the user's cache]"),
-    click.option("--on-bad-record", type=click.Choice(["fail", "quarantine"]), default="fail", show_default=True,
-                 help="quarantine: keep bad records in quarantine.parquet and go on."),
-    click.option("--tokens-per-shard", type=int, default=None, help="Tokens of a shard.  [default: 20 M]"),
+    option("--on-bad-record", group=READING, type=click.Choice(["fail", "quarantine"]),
+                 default="fail", show_default=True,
+                 help="fail: stop at the first bad record. quarantine: keep bad records in "
+                      "quarantine.parquet and go on."),
+    option("--tokens-per-shard", group=READING, rare=True, type=int, default=None,
+                 help="Tokens of a shard, a file of the corpus.  [default: 20 M]"),
 )  # fmt: skip
 
 
@@ -76,7 +86,10 @@ def _decorate(command: Any) -> Any:
     return command
 
 
-@click.command()
+@verb(
+    "streaming-jsmf ingest texts/ CORPUS --vocabulary-size 20000",
+    "streaming-jsmf ingest ratings.csv CORPUS --reader ratings",
+)
 @click.argument("source")
 @click.argument("corpus", type=click.Path())
 @_decorate

@@ -16,7 +16,7 @@ LAW = "Law"
 _SIZE = click.IntRange(min=1)
 
 
-@verb("streaming-jsmf simulate CORPUS --documents 100000 --vocabulary-size 20000 --topics 50")
+@verb("streaming-jsmf simulate CORPUS --documents 999 --vocabulary-size 99 --topics 9")
 @click.argument("corpus", type=click.Path())
 @option("--documents", required=True, type=_SIZE, help="Number of documents M.")
 @option("--vocabulary-size", required=True, type=_SIZE, help="Number of words N.")
