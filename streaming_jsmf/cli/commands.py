@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from streaming_jsmf.cli import options
+from streaming_jsmf.cli.choose_k import choose_k
 from streaming_jsmf.cli.documents import documents
 from streaming_jsmf.cli.evaluate import evaluate
 from streaming_jsmf.cli.info import info
@@ -206,4 +207,18 @@ def fit(
         print_topics(str(path))
 
 
-COMMANDS = (ingest, simulate, scan, infer, fit, polish, topics, transform, documents, evaluate, report, info)
+COMMANDS = (
+    ingest,
+    simulate,
+    scan,
+    infer,
+    fit,
+    choose_k,
+    polish,
+    topics,
+    transform,
+    documents,
+    evaluate,
+    report,
+    info,
+)

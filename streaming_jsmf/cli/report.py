@@ -17,7 +17,8 @@ def report(model: str, out: str, words: int | None, overwrite: bool) -> None:
     """Write what is known of MODEL as one page of HTML that needs nothing else.
 
     Topics, a map of them, which go together, metrics, warnings, and how the model was made. NPMI and coherence are
-    there once evaluate --corpus has counted the words.
+    there once evaluate --corpus has counted the words. Of a directory of several K each gets a page, and OUT.html
+    compares them.
     """
     from streaming_jsmf.workflow.report import report as run
 

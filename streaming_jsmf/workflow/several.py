@@ -26,23 +26,30 @@ def targets_of(model: StorePath, topics: Sequence[int], overwrite: bool) -> dict
     ------
     InputError
         If ``topics`` is empty, or nothing can be written there: before the work, since it cannot end well. Of several
-        models some may be there from an earlier run.
+        K models may be there from an earlier run; whether they are the ones that are wanted ``is_made`` tells.
     """
     if not topics:
         raise InputError("topics is empty; give at least one number")
     targets = {k: model if len(topics) == 1 else model / f"k={k}" for k in topics}
     if len(targets) > 1 and node_exists(model):
         raise InputError(f"{model}: is a store itself; several models need a directory of their own")
-    if not any(is_free(path) for path in targets.values()):
-        for path in targets.values():
-            require_free_path(path, overwrite)
+    for path in targets.values():
+        require_free_path(path, overwrite or len(targets) > 1)
     return targets
 
 
 def is_made(path: StorePath, fingerprint: str, overwrite: bool) -> bool:
-    """Whether an earlier run has left this very model at ``path``, and it is not to be replaced."""
-    if overwrite or is_free(path) or read_model(path, ()).provenance["fingerprint"] != fingerprint:
+    """Whether an earlier run has left this very model at ``path``, and it is not to be replaced.
+
+    Raises
+    ------
+    InputError
+        If another model is there.
+    """
+    if overwrite or is_free(path):
         return False
+    if read_model(path, ()).provenance["fingerprint"] != fingerprint:
+        require_free_path(path)
     logger.info("%s: complete, made by an earlier run with the same settings", path)
     return True
 
