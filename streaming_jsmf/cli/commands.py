@@ -12,7 +12,7 @@ from streaming_jsmf.cli.choose_k import choose_k
 from streaming_jsmf.cli.documents import documents
 from streaming_jsmf.cli.evaluate import evaluate
 from streaming_jsmf.cli.info import info
-from streaming_jsmf.cli.ingest import ingest
+from streaming_jsmf.cli.ingest import ingest, ingest_options, take_request
 from streaming_jsmf.cli.observation import observed
 from streaming_jsmf.cli.polish import polish
 from streaming_jsmf.cli.report import report
@@ -20,7 +20,7 @@ from streaming_jsmf.cli.simulate import simulate
 from streaming_jsmf.cli.tables import print_topics
 from streaming_jsmf.cli.topics import topics
 from streaming_jsmf.cli.transform import transform
-from streaming_jsmf.cli.verb import option, verb
+from streaming_jsmf.cli.verb import option, rarely, verb
 from streaming_jsmf.config import ScanSettings, StodSettings
 
 #: Heading of what changes a store that is there.
@@ -149,14 +149,15 @@ def infer(
 
 
 @verb(
-    "streaming-jsmf fit CORPUS MODEL --topics 20",
+    "streaming-jsmf fit news.csv MODEL --topics 20",
     "streaming-jsmf fit CORPUS MODELS --topics 10,20,50 --workers 4",
 )
-@click.argument("corpus")
+@click.argument("source")
 @click.argument("model", type=click.Path())
 @options.topics_option
-@option("--moments", type=click.Path(), default=None,
+@option("--moments", group=options.SCAN, rare=True, type=click.Path(), default=None,
         help="Where the moments store is or goes.  [default: MODEL.moments]")  # fmt: skip
+@rarely(ingest_options, "stop_words", "read")
 @options.scan_options
 @options.engine_options
 @options.infer_options
@@ -169,7 +170,7 @@ def infer(
 def fit(
     context: click.Context,
     /,
-    corpus: str,
+    source: str,
     model: str,
     topics: str,
     moments: str | None,
@@ -178,22 +179,24 @@ def fit(
     polished: bool | None,
     **settings: Any,
 ) -> None:
-    """Scan CORPUS and fit MODEL in one command; several K become MODEL/k=5, MODEL/k=10, ... of one scan.
+    """Fit MODEL to SOURCE, a corpus or anything that ingest reads; several K become MODEL/k=5, MODEL/k=10, ...
 
-    A spec (.toml) is ingested first, to MODEL.corpus.
+    The corpus that is made of texts or tables is kept as MODEL.corpus, the scan as MODEL.moments; both are used again.
     """
     from streaming_jsmf.workflow.fit import fit as run
 
     with observed(log_json) as listener:
         numbers, execution = options.topic_numbers(topics), options.take_execution(settings)
+        request = take_request(settings)
         finish = options.take_polish(settings, settings["seed"])
         inference = options.take_inference(context, settings, numbers[0], scan_seed=settings["seed"])
         third_moment = isinstance(inference, StodSettings)
         polished = not third_moment if polished is None else polished
         fitted = run(
-            corpus,
+            source,
             model,
             numbers,
+            ingest_request=request,
             scan_settings=ScanSettings(max_topics=max(numbers), third_moment=third_moment, **settings),
             infer_settings=inference,
             polish=finish if polished else False,

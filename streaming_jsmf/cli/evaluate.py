@@ -19,8 +19,8 @@ from streaming_jsmf.cli.verb import option, verb
 )
 @click.argument("model", type=click.Path())
 @option("--corpus", default=None, metavar="CORPUS",
-        help="Count the words of MODEL in this corpus, by one scan, and keep the counts with MODEL.  "
-             "[default: counts of the training corpus, if they are kept]")  # fmt: skip
+        help="Count the words of MODEL in this corpus, predict its documents, and keep the results with MODEL.  "
+             "[default: those of the training corpus, if they are kept]")  # fmt: skip
 @option("--moments", type=click.Path(), default=None, metavar="MOMENTS",
         help="The moments store that MODEL was made of.  [default: where it was then]")  # fmt: skip
 @option("--truth", default=None, metavar="CORPUS",

@@ -87,13 +87,11 @@ overwrite_option = option(
 
 execution_options = _all(
     option("--scheduler", group=EXECUTION, default="threads", show_default=True,
-           help="Where tasks run: threads, processes, synchronous, cluster (local worker processes) or "
-                "tcp://HOST:PORT."),
+           help="threads, processes, synchronous, cluster (of local processes) or tcp://HOST:PORT."),
     option("--workers", group=EXECUTION, type=int, default=None,
            help="Tasks at once.  [default: one for each core]"),
     option("--memory", group=EXECUTION, default=None, metavar="SIZE",
-           help="Most memory that may be used, such as 4GB: a new scan's partitions are made to fit, or the job is "
-                "refused.  [default: all there is]"),
+           help="Most memory that may be used, such as 4GB; what needs more is refused.  [default: all there is]"),
     option("--performance-report", group=EXECUTION, rare=True, type=click.Path(), default=None, metavar="FILE.html",
            help="Keep Dask's plots of the job; with --scheduler cluster or tcp:// only.  [default: none]"),
 )  # fmt: skip
@@ -105,8 +103,8 @@ log_option = option(
 
 infer_options = _all(
     option("--anchor-words", group=ANCHORS, default=None, metavar="FILE|W1,W2,...", callback=anchor_word_groups,
-           help="Words to be anchors, one for a topic; the other topics find theirs. A FILE has a line for each topic, "
-                "where several words with commas between count as one.  [default: all are found]"),
+           help="Words to be anchors, one for a topic; the others are found. A FILE has a line for each topic; words with "
+                "commas between count as one there.  [default: all are found]"),
     option("--rectify", group=RECTIFICATION, rare=True, type=click.Choice(get_args(Rectifier)), default=_INFER.rectify,
            show_default=True,
            help="How noise is taken out of the co-occurrences. enn: as in the paper of 2021. palm, ipalm: non-negative "
@@ -158,8 +156,7 @@ polish_options = _all(
 engine_options = _all(
     option("--engine", type=click.Choice((InferSettings.engine, StodSettings.engine)),
            default=InferSettings.engine, show_default=True,
-           help="lr-jsmf: topics by anchor words. stod: by tensor decomposition, with their Dirichlet prior; it needs "
-                "a scan with --third-moment."),
+           help="lr-jsmf: topics by anchor words. stod: by tensor decomposition, after scan --third-moment."),
     option("--stod-alpha0", "alpha0", former="--alpha0", group=STOD, rare=True, default=str(_STOD.alpha0),
            show_default=True, metavar="auto|shares|X",
            help="Sum of the Dirichlet prior of topic shares. auto: what anchor words tell, for any K. shares: by the "

@@ -116,5 +116,18 @@ def verb(*examples: str, **settings: Any) -> Callable[[Callable[..., Any]], clic
     return click.command(cls=Verb, examples=examples, **settings)
 
 
+def rarely(decorator: Callable[[Any], Any], *but: str) -> Callable[[Any], Any]:
+    """The options of a decorator as rare ones of a verb, but for those with these names."""
+
+    def apply(command: Any) -> Any:
+        known = [*getattr(command, "__click_params__", [])]
+        command = decorator(command)
+        for parameter in command.__click_params__[len(known) :]:
+            parameter.rare = parameter.rare or parameter.name not in but
+        return command
+
+    return apply
+
+
 #: Like ``click.option``, with ``group`` and ``rare``.
 option: Callable[..., Callable[[Any], Any]] = partial(click.option, cls=GroupedOption)

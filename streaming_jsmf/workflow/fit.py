@@ -1,23 +1,24 @@
-"""Corpus -> models, in one call: one scan serves every number of topics."""
+"""Source or corpus -> models, in one call: one scan serves every number of topics."""
 
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from streaming_jsmf.config import InferSettings, PolishSettings, ScanSettings, StodSettings
-from streaming_jsmf.corpus.format import Corpus, open_corpus, read_manifest
+from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion import load_spec
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.model.store import write_model
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.storage.paths import StorePath, local_path, remove_tree, store_path
+from streaming_jsmf.workflow.corpus_of import corpus_of, is_corpus
 from streaming_jsmf.workflow.infer import fit_moments, model_fingerprint
-from streaming_jsmf.workflow.ingest import ingest
+from streaming_jsmf.workflow.ingest import IngestRequest
 from streaming_jsmf.workflow.polish import polish_model, polished_fingerprint, work_beside
 from streaming_jsmf.workflow.scan import scan
 from streaming_jsmf.workflow.several import is_made, targets_of
@@ -40,7 +41,7 @@ def moments_beside(model: str | Path | StorePath) -> StorePath:
 
 
 def corpus_beside(model: str | Path | StorePath) -> StorePath:
-    """Where ``fit`` puts the corpus that it makes of a spec."""
+    """Where ``fit`` puts the corpus that it makes of a source."""
     path = store_path(model, "a model")
     return path.with_name(path.name + ".corpus")
 
@@ -50,6 +51,7 @@ def fit(
     model: str | Path,
     topics: Sequence[int],
     *,
+    ingest_request: IngestRequest | None = None,
     scan_settings: ScanSettings | None = None,
     infer_settings: InferSettings | StodSettings | None = None,
     polish: bool | PolishSettings | None = None,
@@ -59,7 +61,7 @@ def fit(
     overwrite: bool = False,
     listener: Listener = silent,
 ) -> Fitted:
-    """Scan the corpus once for the largest K, then fit a model for each.
+    """Make a corpus of the source if it is none, scan it once for the largest K, then fit a model for each.
 
     One K writes ``model`` itself; several write ``model/k=5``, ``model/k=10``, ... An interrupted run is
     finished by the same call: the scan resumes, and of several models those that are there with the same
@@ -68,12 +70,14 @@ def fit(
     Parameters
     ----------
     corpus
-        Path or URL; or a spec (``.toml``), which is ingested to ``model`` with ``.corpus`` appended unless that is
-        there already.
+        Path or URL of a corpus; or of whatever ``ingest`` reads, which becomes a corpus at ``model`` with ``.corpus``
+        appended. One that an earlier run made there of the same files in the same way is used as it is.
     model
         Where to write: a path or URL.
     topics
         Numbers of topics, at least one.
+    ingest_request
+        How a source becomes a corpus; not for a corpus.
     scan_settings, infer_settings
         Everything but the numbers of topics, which ``topics`` decides. With ``StodSettings`` the tensor engine, for
         which the scan gets the third moment.
@@ -102,7 +106,8 @@ def fit(
     if isinstance(base, StodSettings):
         settings = replace(settings, third_moment=True)
     polish_settings = _polish_settings(polish, base)
-    documents = open_corpus(_ingested(corpus, target, execution, listener))
+    documents = open_corpus(_corpus(corpus, target, ingest_request, execution, listener, overwrite))
+    _refuse_hopeless(documents, max(topics), base, settings)
     store = scan(documents, place, settings, execution, listener)
     for k, path in targets.items():
         known = _fingerprint(store, wanted[k], documents, polish_settings)
@@ -126,25 +131,52 @@ def _polish_settings(
     return PolishSettings() if wanted else None
 
 
-def _ingested(
-    corpus: str | Path, model: StorePath, execution: Execution | None, listener: Listener
+def _corpus(
+    source: str | Path,
+    model: StorePath,
+    request: IngestRequest | None,
+    execution: Execution | None,
+    listener: Listener,
+    overwrite: bool,
 ) -> str | Path:
-    """The corpus itself, or that of the spec, made now if it is not there."""
-    if not str(corpus).lower().endswith(".toml"):
-        return corpus
-    path = local_path(corpus_beside(model), "the corpus of a spec, made beside the model,")
-    if not path.exists():
-        # A cluster of its own, so a report of its own.
-        own = execution and execution.reporting_on("ingest")
-        ingest(corpus, path, execution=own, listener=listener)
-        return path
-    wanted, found = load_spec(corpus).name, read_manifest(path).source.get("name")
-    if found != wanted:
+    """The corpus itself, or that of the source, beside the model."""
+    if is_corpus(source):
+        return corpus_of(source, Path(), request, execution, listener)
+    beside = local_path(corpus_beside(model), "the corpus of a source, made beside the model,")
+
+    def clear() -> None:
+        shutil.rmtree(beside)
+        remove_tree(moments_beside(model), ignore_errors=True)
+
+    found = corpus_of(source, beside, request, execution, listener, clear=clear if overwrite else None)
+    logger.info("%s: the corpus of %s, which is used again if it is not removed", beside, source)
+    return found
+
+
+def _refuse_hopeless(
+    corpus: Corpus, n_topics: int, engine: InferSettings | StodSettings, scan_settings: ScanSettings
+) -> None:
+    """Refuse before the scan what would fail after it: more topics than a corpus carries, a rectification without C."""
+    n_documents, n_words = corpus.n_documents, corpus.n_words
+    if n_topics > min(n_documents, n_words):
         raise InputError(
-            f"{path} is the corpus of {found!r}, not of {wanted!r}; remove it or choose another model"
+            f"--topics is {n_topics:,} and the corpus has {n_documents:,} documents and {n_words:,} words; its "
+            f"co-occurrences carry {min(n_documents, n_words):,} topics at most, and far fewer that mean anything"
         )
-    logger.info("%s: made by an earlier run and used as it is", path)
-    return path
+    if not isinstance(engine, InferSettings):
+        return
+    vocabulary, least = corpus.vocabulary(), engine.anchor_floor(corpus.n_documents)
+    able = int((vocabulary.document_frequency >= least).sum())
+    if vocabulary.counted and n_topics > able:
+        raise InputError(
+            f"--topics is {n_topics:,} and each topic needs an anchor word in at least {least:g} documents, of which "
+            f"there are {able:,}; lower --topics or --anchor-min-df"
+        )
+    if engine.rectify in ("ap", "dykstra", "dc") and not scan_settings.exact:
+        raise InputError(
+            f"--rectify {engine.rectify} needs the whole co-occurrences; scan with --exact, or use --rectify enn or "
+            "palm"
+        )
 
 
 def _fingerprint(
