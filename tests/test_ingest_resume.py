@@ -175,7 +175,7 @@ def test_a_killed_ingest_is_finished_by_the_same_command(
         arguments += ["--workers", "1"]  # each takes its time to start, for every step
     with killed(arguments, lambda: moment.reached(partial), folder=folder, **SLOW):
         assert not target.exists()
-        assert run(["info", str(partial)]) == 0
+        assert run(["info", str(partial), "--json"]) == 0
         shown = json.loads(capsys.readouterr().out)
         kept = {step: committed(partial, step) for step in ("read", "write", "renumber")}
         again = finish(arguments)

@@ -562,7 +562,7 @@ def test_a_step_of_its_own_has_a_report_of_its_own(tmp_path: Path) -> None:
 
 def made(store: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     capsys.readouterr()
-    assert run(["info", str(store)]) == 0
+    assert run(["info", str(store), "--json"]) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)["provenance"]
     return found
 

@@ -21,6 +21,7 @@ from streaming_jsmf.model.store import Model, read_model, write_model
 from streaming_jsmf.reporting.page import FIRST_LINES
 from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.workflow.report_contents import read_contents
+from streaming_jsmf.workflow.several import infer_each
 from tests.corpora import planted, write_corpus
 from tests.html_pages import Element, parse
 from tests.outcomes import Command, Outcome, refused
@@ -251,14 +252,30 @@ def test_more_or_fewer_words_can_be_asked_for(invoke: Command, anchored: Path, t
         assert {len(row.all("li")) for row in table_rows(page_at(out))} == {words}
 
 
+def test_models_of_several_k_get_a_page_each_and_one_that_compares(
+    invoke: Command, stores: Path, tmp_path: Path
+) -> None:
+    infer_each(stores / "moments", tmp_path / "models", [2, 3], InferSettings(2, max_iterations=3))
+    out = tmp_path / "topics.html"
+    assert invoke("report", tmp_path / "models", out) == Outcome(0, f"report: {out}\n", "")
+    comparison = page_at(out).one("table", "choice")
+    links = [link.attributes["href"] for link in comparison.all("a")]
+    assert links == ["topics.k=2.html", "topics.k=3.html"]
+    for k, link in zip((2, 3), links, strict=True):
+        assert link is not None
+        assert (tmp_path / link).read_bytes() == Path(
+            str(report(tmp_path / "models" / f"k={k}", tmp_path / "one.html", overwrite=True))
+        ).read_bytes()
+    refused(invoke("report", tmp_path / "models", out), 2, "exists already")
+    out.unlink()
+    refused(invoke("report", tmp_path / "models", out), 2, "topics.k=2.html: exists already")
+    assert invoke("report", tmp_path / "models", out, "--overwrite").code == 0
+
+
 def test_wrong_input_ends_in_one_line(invoke: Command, anchored: Path, stores: Path, tmp_path: Path) -> None:
     out = tmp_path / "page.html"
     refused(invoke("report", tmp_path / "none", out), 2, "no model is here")
     refused(invoke("report", stores / "moments", out), 2, "this is not a model")
-    (tmp_path / "several").mkdir()
-    shutil.copytree(anchored, tmp_path / "several" / "k=5")
-    refused(invoke("report", tmp_path / "several", out), 2, "it holds models k=5")
-    refused(invoke("report", anchored, out, "--words", 21), 2, "lists up to 20 words")
     refused(invoke("report", anchored, out, "--words", 0), 2, "--words is 0")
     refused(invoke("report", anchored, tmp_path), 2, "is a directory", str(tmp_path / "topics.html"))
     refused(invoke("report", anchored, tmp_path / "no" / "page.html"), 2, "no directory is here", "make it")
@@ -266,7 +283,7 @@ def test_wrong_input_ends_in_one_line(invoke: Command, anchored: Path, stores: P
     refused(invoke("report", anchored, "nowhere://bucket/page.html"), 2, "cannot be opened")
     refused(invoke("report", anchored, "file:page.html"), 2, "a report must be a path or a URL")
     refused(invoke("report", anchored), 2, "OUT.html")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "several"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
 
 
 def test_a_report_is_replaced_only_if_asked_for_and_nothing_else_ever(

@@ -11,6 +11,7 @@ import click
 from streaming_jsmf.cli import options
 from streaming_jsmf.cli.log_json import STANDARD_ERROR
 from streaming_jsmf.cli.observation import observed
+from streaming_jsmf.cli.verb import option, verb
 from streaming_jsmf.corpus.curation import ALL_DOCUMENTS
 from streaming_jsmf.errors import InputError
 
@@ -68,56 +69,63 @@ class _Ngrams(click.ParamType):  # type: ignore[type-arg]
         return numbers[-1]
 
 
+#: Headings of the options.
+DOCUMENTS, READING, TEXTS = "Words and documents that stay", "Reading the source", "Texts"
+
 _CURATION = (
-    click.option("--preset", type=click.Choice(["text", "papers"]), default=None,
+    option("--preset", group=DOCUMENTS, rare=True, type=click.Choice(["text", "papers"]), default=None,
                  help="What texts start from. text: the defaults below. papers: stop words alone are left out.  "
                       "[default: text]"),
-    click.option("--stop-words", metavar="auto|LANGUAGES|FILE|none", default=None,
-                 help="Words left out: auto guesses the language; or english, german,french, a file of words.  "
+    option("--stop-words", group=DOCUMENTS, metavar="auto|LANGUAGES|FILE|none", default=None,
+                 help="Stop words, left out: auto guesses the language; or english, german,french, a file of words.  "
                       "[default: auto for texts, english for docword, none for items and genes]"),
-    click.option("--vocabulary", metavar="FILE|CORPUS|MODEL", default=None,
+    option("--vocabulary", group=DOCUMENTS, metavar="FILE|CORPUS|MODEL", default=None,
                  help="Keep exactly these words, so that the corpus fits a store or a model.  [default: chosen]"),
-    click.option("--vocabulary-size", "--max-features", type=int, default=None,
+    option("--vocabulary-size", "--max-features", group=DOCUMENTS, type=int, default=None,
                  help="Words kept, the best by tf-idf.  [default: all]"),
-    click.option("--min-document-frequency", "--min-df", type=_Limit(), default=None, metavar="NUMBER|SHARE",
+    option("--min-document-frequency", "--min-df", group=DOCUMENTS, type=_Limit(), default=None,
+                 metavar="NUMBER|SHARE",
                  help="Documents a word must be in, or a share of all.  [default: 1; of texts 5, more beyond 10,000 "
                       "documents and less below 100]"),
-    click.option("--max-document-frequency", "--max-df", type=_Limit(), default=None, metavar="NUMBER|SHARE",
+    option("--max-document-frequency", "--max-df", group=DOCUMENTS, type=_Limit(), default=None,
+                 metavar="NUMBER|SHARE",
                  help="Documents a word may be in, or a share of all; 100% for no limit.  [default: of texts 20%]"),
-    click.option("--min-word-length", type=int, default=None,
-                 help="Characters of a word.  [default: 1; of texts 3, and 2 in Han, Kana and Hangul]"),
-    click.option("--numbers", type=click.Choice(["keep", "drop"]), default=None,
-                 help="Words without a letter.  [default: keep; of texts drop]"),
-    click.option("--duplicates", type=click.Choice(["keep", "drop"]), default=None,
-                 help="Documents with the words of another.  [default: keep, and count; of texts drop]"),
-    click.option("--min-distinct-words", type=int, default=None,
-                 help="Of the words kept, for a document to stay; 0 is off.  [default: 3]"),
-    click.option("--min-tokens", type=int, default=None,
-                 help="Of the words kept, for a document to stay; 0 is off.  [default: 5]"),
+    option("--min-word-length", group=DOCUMENTS, rare=True, type=int, default=None,
+                 help="Least number of characters of a word.  [default: 1; of texts 3, and 2 in Han, Kana and Hangul]"),
+    option("--numbers", group=DOCUMENTS, rare=True, type=click.Choice(["keep", "drop"]), default=None,
+                 help="What becomes of words without a letter.  [default: keep; of texts drop]"),
+    option("--duplicates", group=DOCUMENTS, rare=True, type=click.Choice(["keep", "drop"]), default=None,
+                 help="What becomes of copies, documents with the words of another.  [default: keep; of texts drop]"),
+    option("--min-distinct-words", group=DOCUMENTS, rare=True, type=int, default=None,
+                 help="Distinct words that a document needs to stay; 0 is off.  [default: 3]"),
+    option("--min-tokens", group=DOCUMENTS, rare=True, type=int, default=None,
+                 help="Tokens of words kept that a document needs to stay; 0 is off.  [default: 5]"),
 )  # fmt: skip
 
 _READING = (
-    click.option("--reader", type=_Reader(), default=None, metavar="NAME",
+    option("--reader", group=READING, type=_Reader(), default=None, metavar="NAME",
                  help="text, text-files, docword, triples, ratings, baskets, npz, matrix-market, h5ad or "
                       "bag-of-words-parquet.  [default: by names and columns]"),
-    click.option("--read", "read", multiple=True, metavar="KEY=VALUE",
+    option("--read", group=READING, multiple=True, metavar="KEY=VALUE",
                  help="An option of the reader, such as text=body, id=url, metadata=year,country or delimiter=;"),
-    click.option("--on-bad-record", type=click.Choice(["fail", "quarantine"]), default="fail", show_default=True,
-                 help="quarantine: keep bad records in quarantine.parquet and go on."),
+    option("--on-bad-record", group=READING, type=click.Choice(["fail", "quarantine"]), default="fail",
+                 show_default=True,
+                 help="fail: stop at the first bad record. quarantine: keep bad ones in quarantine.parquet and go on."),
 )  # fmt: skip
 
 _WORDS = (
-    click.option("--tokenizer", default=None, metavar="NAME",
+    option("--tokenizer", group=TEXTS, rare=True, default=None, metavar="NAME",
                  help="Of texts: arrow, sklearn, or a callable of your own as MODULE:FUNCTION.  [default: arrow]"),
-    click.option("--ngrams", "--ngram-range", type=_Ngrams(), default=None, metavar="1|2|3|1,2|1,3",
-                 help="Longest run of words that is a word.  [default: 1]"),
-    click.option("--stemmer", metavar="LANGUAGE", default=None,
-                 help="Snowball stemmer, such as english.  [default: none]"),
-    click.option("--boilerplate", type=click.Choice(["keep", "drop"]), default=None,
-                 help="Headers, quoted lines and signatures of mail, tags, addresses.  [default: drop]"),
-    click.option("--files", type=click.Path(), default=None,
+    option("--ngrams", "--ngram-range", group=TEXTS, rare=True, type=_Ngrams(), default=None, metavar="1|2|3|1,2|1,3",
+                 help="Longest run of words that counts as a word, too.  [default: 1]"),
+    option("--stemmer", group=TEXTS, rare=True, metavar="LANGUAGE", default=None,
+                 help="Snowball stemmer that cuts words down, such as english.  [default: none]"),
+    option("--boilerplate", group=TEXTS, rare=True, type=click.Choice(["keep", "drop"]), default=None,
+                 help="Headers, quoted lines and signatures of mail, tags, addresses: keep or drop.  [default: drop]"),
+    option("--files", group=READING, rare=True, type=click.Path(), default=None,
                  help="Directory of a spec's files; missing ones are fetched to it.  [default: the user's cache]"),
-    click.option("--tokens-per-shard", type=int, default=None, help="Tokens of a shard.  [default: 20 M]"),
+    option("--tokens-per-shard", group=TEXTS, rare=True, type=int, default=None,
+                 help="Tokens of a shard, a file of the corpus.  [default: 20 M]"),
 )  # fmt: skip
 
 #: Names of all of these options among a verb's.
@@ -159,12 +167,15 @@ def reading_options(command: Any) -> Any:
     return command
 
 
-@click.command()
+@verb(
+    "streaming-jsmf ingest texts/ CORPUS --vocabulary-size 20000",
+    "streaming-jsmf ingest ratings.csv CORPUS --reader ratings",
+)
 @click.argument("source")
 @click.argument("corpus", type=click.Path())
 @ingest_options
-@click.option("--overwrite", is_flag=True, help="Replace a corpus that exists.")
-@click.option("--quiet", is_flag=True, help="Say nothing but the result and what is wrong.")
+@options.overwrite_option
+@option("--quiet", is_flag=True, help="Say nothing but the result and what is wrong.")
 @options.execution_options
 @options.log_option
 def ingest(

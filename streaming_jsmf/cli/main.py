@@ -12,9 +12,13 @@ from streaming_jsmf.cli.commands import COMMANDS
 from streaming_jsmf.cli.outcome import outcome_of
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
 @click.version_option(package_name="streaming-jsmf")
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Topics from corpora that do not fit in memory.
 
     A corpus is scanned once or twice into a moments store; from it models for any number of topics are
@@ -22,6 +26,8 @@ def cli() -> None:
 
     Exit codes: 0 done, 2 wrong input, 3 incomplete or damaged store, 130 interrupted.
     """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 for _command in COMMANDS:

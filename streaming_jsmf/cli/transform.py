@@ -9,22 +9,23 @@ import click
 from streaming_jsmf.cli import options
 from streaming_jsmf.cli.ingest import reader_options, reading_options
 from streaming_jsmf.cli.observation import observed
+from streaming_jsmf.cli.verb import option, verb
 
 if TYPE_CHECKING:
     from streaming_jsmf.sources.base import OnBadRecord
     from streaming_jsmf.sources.registry import ReaderName
 
 
-@click.command()
+@verb("streaming-jsmf transform MODEL CORPUS SHARES.parquet --workers 4")
 @click.argument("model", type=click.Path())
 @click.argument("source")
 @click.argument("out", type=click.Path())
-@click.option("--top", type=int, default=None, metavar="N",
-              help="Keep the N largest shares of a document, with their topics.  [default: all]")  # fmt: skip
-@click.option("--method", type=click.Choice(("map", "cvb0")), default="map", show_default=True,
-              help="map: the most probable shares. cvb0: better for documents of some ten words.")  # fmt: skip
+@option("--top", type=int, default=None, metavar="N",
+        help="Keep the N largest shares of a document, with their topics.  [default: all]")  # fmt: skip
+@option("--method", type=click.Choice(("map", "cvb0")), default="map", show_default=True,
+        help="How shares are found. map: the most probable ones. cvb0: better for short documents.")  # fmt: skip
 @reading_options
-@click.option("--overwrite", is_flag=True, help="Replace topic shares that exist.")
+@options.overwrite_option
 @options.execution_options
 @options.log_option
 def transform(

@@ -28,9 +28,9 @@ _ENGINES = {"lr-jsmf": "LR-JSMF (anchor words)", "stod": "STOD (tensor decomposi
 
 def render(contents: Contents) -> str:
     """The page; the same contents give the same text. O(K^2) and the words listed; no file is written."""
-    script = _part("sort.js")
+    script = part("sort.js")
     page: str = (
-        _environment()
+        page_environment()
         .get_template("page.html.j2")
         .render(
             contents=contents,
@@ -38,7 +38,7 @@ def render(contents: Contents) -> str:
             shown=_columns(contents),
             map=draw_map(contents),
             heat_map=draw_heat_map(contents),
-            style=_part("style.css"),
+            style=part("style.css"),
             script=script,
             script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         )
@@ -52,7 +52,8 @@ def _columns(contents: Contents) -> dict[str, bool]:
     return {name: any(getattr(topic, name) not in (None, ()) for topic in contents.topics) for name in names}
 
 
-def _environment() -> Environment:
+def page_environment() -> Environment:
+    """What all templates are filled in by: everything that is no markup of ours is escaped."""
     environment = Environment(
         loader=PackageLoader(_PACKAGE, _FOLDER),
         autoescape=True,
@@ -67,6 +68,6 @@ def _environment() -> Environment:
     return environment
 
 
-def _part(name: str) -> str:
+def part(name: str) -> str:
     """A file of the page as it is in the package."""
     return (files(_PACKAGE) / _FOLDER / name).read_text(encoding="utf-8")

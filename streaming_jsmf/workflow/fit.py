@@ -13,15 +13,15 @@ from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.model.store import read_model, require_free_path, write_model
+from streaming_jsmf.model.store import write_model
 from streaming_jsmf.moments.reader import Moments
-from streaming_jsmf.moments.store import read_store
-from streaming_jsmf.storage.paths import StorePath, is_free, local_path, node_exists, remove_tree, store_path
+from streaming_jsmf.storage.paths import StorePath, local_path, remove_tree, store_path
 from streaming_jsmf.workflow.corpus_of import corpus_of, is_corpus
 from streaming_jsmf.workflow.infer import fit_moments, model_fingerprint
 from streaming_jsmf.workflow.ingest import IngestRequest
 from streaming_jsmf.workflow.polish import polish_model, polished_fingerprint, work_beside
 from streaming_jsmf.workflow.scan import scan
+from streaming_jsmf.workflow.several import is_made, targets_of
 
 logger = logging.getLogger(__name__)
 
@@ -97,25 +97,21 @@ def fit(
     InputError, StoreError
         See ``ingest``, ``scan`` and ``infer``; before any work if a model exists or ``topics`` is empty.
     """
-    if not topics:
-        raise InputError("topics is empty; give at least one number")
     target = store_path(model, "a model")
     place = moments_beside(target) if moments is None else store_path(moments, "a moments store")
-    targets = {k: target if len(topics) == 1 else target / f"k={k}" for k in topics}
+    targets = targets_of(target, topics, overwrite)
     base = infer_settings or InferSettings(topics[0])
     wanted: dict[int, InferSettings | StodSettings] = {k: replace(base, n_topics=k) for k in topics}
-    _refuse_taken_paths(target, tuple(targets.values()), overwrite)
     settings = replace(scan_settings or ScanSettings(), max_topics=max(topics))
     if isinstance(base, StodSettings):
         settings = replace(settings, third_moment=True)
     polish_settings = _polish_settings(polish, base)
     documents = open_corpus(_corpus(corpus, target, ingest_request, execution, listener, overwrite))
     _refuse_hopeless(documents, max(topics), base, settings)
-    store = scan(documents, place, _serving(place, settings), execution, listener)
+    store = scan(documents, place, settings, execution, listener)
     for k, path in targets.items():
         known = _fingerprint(store, wanted[k], documents, polish_settings)
-        if not overwrite and not is_free(path) and _is_same(path, known):
-            logger.info("%s: complete, made by an earlier run with the same settings", path)
+        if is_made(path, known, overwrite):
             continue
         fitted = fit_moments(store, wanted[k], threads=threads, listener=listener)
         if polish_settings is not None:
@@ -183,29 +179,6 @@ def _refuse_hopeless(
         )
 
 
-def _refuse_taken_paths(model: StorePath, targets: tuple[StorePath, ...], overwrite: bool) -> None:
-    """Refuse before the scan what cannot end well; of several models some may be there from an earlier run."""
-    if len(targets) > 1 and node_exists(model):
-        raise InputError(f"{model}: is a store itself; several models need a directory of their own")
-    if not any(is_free(path) for path in targets):
-        for path in targets:
-            require_free_path(path, overwrite)
-
-
-def _serving(path: StorePath, wanted: ScanSettings) -> ScanSettings:
-    """The settings of the store at ``path`` if they differ by a larger ``max_topics`` only, else those wanted.
-
-    A third moment is added where it is wanted, and harms nobody where it is there.
-    """
-    if not node_exists(path):
-        return wanted
-    stored = replace(read_store(path).settings, third_moment=wanted.third_moment)
-    if stored.max_topics <= wanted.max_topics or replace(stored, max_topics=wanted.max_topics) != wanted:
-        return wanted
-    logger.info("%s: this scan carries up to %d topics and is used as it is", path, stored.max_topics)
-    return stored
-
-
 def _fingerprint(
     moments: Moments,
     settings: InferSettings | StodSettings,
@@ -214,7 +187,3 @@ def _fingerprint(
 ) -> str:
     start = model_fingerprint(moments, settings)
     return start if polish_settings is None else polished_fingerprint(start, corpus, polish_settings)
-
-
-def _is_same(path: StorePath, fingerprint: str) -> bool:
-    return bool(read_model(path, ()).provenance["fingerprint"] == fingerprint)

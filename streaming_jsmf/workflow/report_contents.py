@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation import coherence, topic_shape
 from streaming_jsmf.evaluation.glossary import LINES, lookup, number_text
 from streaming_jsmf.evaluation.inputs import SelectedCounts
@@ -20,25 +18,12 @@ from streaming_jsmf.linalg.gram import gram
 from streaming_jsmf.model.certificates import warnings_of
 from streaming_jsmf.model.counts import StoredCounts, read_training_counts, training_fingerprint
 from streaming_jsmf.model.store import Model, read_model, read_model_panels
-from streaming_jsmf.reporting.contents import Contents, Fact, Metric, Section, Stage, Topic, Word
+from streaming_jsmf.model.word_lists import read_listed, read_probabilities, require_word_count
+from streaming_jsmf.reporting.contents import Contents, Fact, Metric, Section, Stage
 from streaming_jsmf.reporting.wording import facts_of
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.workflow.evaluation_inputs import Unavailable, completion_of
-
-#: Arrays that every engine writes, and those that some do; ``word_topic`` comes in panels.
-NEEDED = ("word", "prominent_words", "topic_probability")
-OPTIONAL = (
-    "alpha",
-    "anchors",
-    "characteristic_words",
-    "duplicate_of",
-    "label_words",
-    "lambda",
-    "topic_topic",
-)
-
-#: Words of each topic, unless told otherwise or fewer are listed.
-DEFAULT_WORDS = 10
+from streaming_jsmf.workflow.topics import NEEDED, OPTIONAL, topics_of
 
 #: Of the documents of the training corpus, counted by ``evaluate``.
 COUNTS = ("selected_words", "document_pairs", "characteristic_words")
@@ -54,14 +39,6 @@ _NOT_ONE_CORPUS = (
 _MORE = "streaming-jsmf evaluate MODEL prints these and those that need the moments store."
 
 
-@dataclass(frozen=True)
-class _WordTopic:
-    """From one reading of ``word_topic``: p(word | topic) of the listed words, (K, n), and the affinity, (K, K)."""
-
-    listed: NDArray[np.float64]
-    affinity: NDArray[np.float64]
-
-
 def read_contents(path: StorePath, words: int | None = None) -> Contents:
     """Read what a report shows of a model of any engine. No pass over documents.
 
@@ -70,27 +47,34 @@ def read_contents(path: StorePath, words: int | None = None) -> Contents:
     path
         Of the model store.
     words
-        Words of each topic. None: 10, or as many as are listed.
+        Words of each topic. None: 10.
 
     Raises
     ------
     InputError
-        If there is no model, or it lists fewer words than asked for.
+        If there is no model, or ``words`` is below 1.
     StoreError
         If the model or its counts are damaged.
     """
-    model = read_model(path, NEEDED, OPTIONAL)
-    count = _word_count(model, words)
+    count = require_word_count(words)
+    model = read_model(path, NEEDED, (*OPTIONAL, "topic_topic"))
     counts = read_training_counts(path, model, COUNTS)
     with single_blas_thread():
-        word_topic = _read_word_topic(path, model.arrays["prominent_words"][:, :count])
+        listed = read_listed(path, model, count)
+        affinity = _read_affinity(path, len(listed))
         metrics = _metric_values(model, counts)
     return Contents(
         engine=model.engine,
         n_words=int(model.arrays["word"].size),
         n_documents=model.metrics.get("n_documents"),
-        topics=_topics(model, counts, word_topic, (metrics.get("npmi") or {}).get("per_topic")),
-        affinity=word_topic.affinity,
+        topics=topics_of(
+            model,
+            listed,
+            read_probabilities(path, listed),
+            counts,
+            (metrics.get("npmi") or {}).get("per_topic"),
+        ),
+        affinity=affinity,
         topic_topic=model.arrays.get("topic_topic"),
         warnings=tuple(warnings_of(model.metrics)),
         metrics=_metric_lines(metrics),
@@ -101,58 +85,12 @@ def read_contents(path: StorePath, words: int | None = None) -> Contents:
     )
 
 
-def _word_count(model: Model, words: int | None) -> int:
-    listed = model.arrays["prominent_words"].shape[1]
-    count = min(DEFAULT_WORDS, listed) if words is None else words
-    if not 1 <= count <= listed:
-        raise InputError(f"--words is {words}; this model lists up to {listed} words for each topic")
-    return count
-
-
-def _read_word_topic(path: StorePath, listed: NDArray[np.int64]) -> _WordTopic:
-    n_topics = len(listed)
-    probabilities, affinity, start = np.zeros(listed.shape), np.zeros((n_topics, n_topics)), 0
+def _read_affinity(path: StorePath, n_topics: int) -> NDArray[np.float64]:
+    affinity = np.zeros((n_topics, n_topics))
     for panel in read_model_panels(path, "word_topic"):
         # Rounding may leave a probability a little below 0.
         affinity += gram(np.sqrt(np.maximum(panel, 0.0)))
-        topics, ranks = np.nonzero((listed >= start) & (listed < start + len(panel)))
-        probabilities[topics, ranks] = panel[listed[topics, ranks] - start, topics]
-        start += len(panel)
-    return _WordTopic(probabilities, affinity)
-
-
-def _topics(
-    model: Model, counts: StoredCounts | None, word_topic: _WordTopic, npmi: list[float] | None
-) -> tuple[Topic, ...]:
-    """The rows of the table; characteristic words by exact rows of C where they were counted."""
-    arrays, shown = dict(model.arrays), word_topic.listed.shape[1]
-    if counts is not None and counts.characteristic_words is not None:
-        arrays["characteristic_words"] = counts.characteristic_words
-
-    def spell(name: str, topic: int) -> tuple[str, ...]:
-        ids = arrays[name][topic, :shown] if name in arrays else ()
-        return tuple(str(arrays["word"][word]) for word in ids if word >= 0)
-
-    def number(name: str, topic: int) -> float | None:
-        return float(arrays[name][topic]) if name in arrays else None
-
-    def row(topic: int) -> Topic:
-        words = zip(spell("prominent_words", topic), word_topic.listed[topic].tolist(), strict=True)
-        larger = int(arrays["duplicate_of"][topic]) if "duplicate_of" in arrays else -1
-        return Topic(
-            topic,
-            float(arrays["topic_probability"][topic]),
-            tuple(Word(text, probability) for text, probability in words),
-            spell("characteristic_words", topic),
-            spell("label_words", topic),
-            str(arrays["word"][arrays["anchors"][topic]]) if "anchors" in arrays else None,
-            number("alpha", topic),
-            number("lambda", topic),
-            None if larger < 0 else larger,
-            None if npmi is None else npmi[topic],
-        )
-
-    return tuple(row(topic) for topic in range(arrays["topic_probability"].size))
+    return affinity
 
 
 def _metric_values(model: Model, counts: StoredCounts | None) -> dict[str, Any]:
