@@ -122,7 +122,7 @@ polish_options = _all(
     click.option("--rounds", type=int, default=_POLISH.rounds, show_default=True,
                  help="polish: iterations within a document at each step."),
     click.option("--held-out", type=int, default=_POLISH.held_out, show_default=True,
-                 help="polish: documents kept out of it, which tell the perplexity; at most a twentieth of all."),
+                 help="polish: documents kept out of it, which tell the perplexity; at most a fiftieth of all."),
 )  # fmt: skip
 
 _STOD = StodSettings(1)
