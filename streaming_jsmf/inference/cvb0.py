@@ -19,8 +19,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from streaming_jsmf.linalg.compiled import compiled
 
 Single = NDArray[np.float32]
 
@@ -33,7 +34,7 @@ FLOOR = np.float32(1e-6)
 _ZERO, _ONE = np.float32(0), np.float32(1)
 
 
-@njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz"})
+@compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"})
 def first_shares(ids: NDArray[Any], topics: Single, weights: Single, shares: Single, scales: Single) -> None:
     """Shares of the words' tokens before any is known, and one over their sums."""
     for j in range(ids.size):
@@ -47,7 +48,7 @@ def first_shares(ids: NDArray[Any], topics: Single, weights: Single, shares: Sin
         scales[j] = _ONE / scales[j] if scales[j] > _ZERO else _ZERO
 
 
-@njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz"})
+@compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"})
 def next_shares(
     ids: NDArray[Any], counts: Single, topics: Single, weights: Single, shares: Single, scales: Single
 ) -> None:
@@ -66,7 +67,7 @@ def next_shares(
         scales[j] = _ONE / scales[j] if scales[j] > _ZERO else _ZERO
 
 
-@njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz"})
+@compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"})
 def weigh_topics(
     counts: NDArray[Any], shares: Single, scales: Single, prior: Single, weights: Single
 ) -> None:
@@ -86,7 +87,7 @@ def weigh_topics(
             weights[k] += a * p[k]
 
 
-@njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz"})
+@compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"})
 def _add_tokens(
     ids: NDArray[Any], counts: Single, weight: np.float32, shares: Single, scales: Single, tokens: Single
 ) -> None:
@@ -97,7 +98,7 @@ def _add_tokens(
             sums[k] += part * share[k]
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _log_likelihood(counts: Single, scales: Single, mass: float) -> float:
     """sum_w c_w log(1 / (scale_w (mass - own_w))) over words that a topic has."""
     total = 0.0
@@ -108,7 +109,7 @@ def _log_likelihood(counts: Single, scales: Single, mass: float) -> float:
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def add_documents(
     indptr: NDArray[np.int64],
     words: NDArray[Any],
