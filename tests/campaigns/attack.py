@@ -98,6 +98,7 @@ class Campaign:
 
     def __call__(self, case: str, *arguments: object) -> Outcome | None:
         """Run a command of a case; None if what must be true of every command was not."""
+        before = _peak()
         # In time, also where the interpreter does not come to its turn: a hang ends the process, and says where.
         faulthandler.dump_traceback_later(LONGEST, exit=True, file=sys.__stderr__)
         try:
@@ -108,6 +109,8 @@ class Campaign:
         finally:
             faulthandler.cancel_dump_traceback_later()
         self.ended[said.code] = self.ended.get(said.code, 0) + 1
+        if _peak() > max(before, LARGEST):
+            self.fail(case, f"the process grew to {_peak() >> 20} MiB")
         told = [line for line in said.err.splitlines() if line.startswith("error: ")]
         if said.code not in (0, 2, 3) or len(told) != bool(said.code) or "Traceback" in said.err:
             self.fail(case, f"exit code {said.code}: {said.err}")
@@ -121,12 +124,11 @@ class Campaign:
 
 @contextmanager
 def campaign(invoke: Command) -> Iterator[Campaign]:
-    """A campaign; fails at its end with all cases that did not hold, or if the process grew too large."""
-    before, tried = _peak(), Campaign(invoke)
+    """A campaign; fails at its end with all cases that did not hold."""
+    tried = Campaign(invoke)
     yield tried
     print(f"exit codes: {dict(sorted(tried.ended.items()))}, peak {_peak() >> 20} MiB")
     assert not tried.failures, f"{len(tried.failures)} cases:\n" + "\n".join(tried.failures)
-    assert _peak() < max(before, LARGEST)
 
 
 def _peak() -> int:
