@@ -36,7 +36,7 @@ from streaming_jsmf.documents.shares import (
     topics_fingerprint,
 )
 from streaming_jsmf.documents.shares_zarr import RESERVED, write_zarr
-from streaming_jsmf.documents.topics import GivenTopics, require_known_words
+from streaming_jsmf.documents.topics import BYTES_PER_NONZERO_READ, GivenTopics, require_known_words
 from streaming_jsmf.documents.transform_part import (
     GIVEN,
     PARTS,
@@ -66,9 +66,8 @@ ALGORITHM_VERSION = 1
 #: Nonzeros of a partition: a few seconds of work.
 PARTITION_NONZEROS = 4_000_000
 
-#: Bytes that a nonzero takes while its row group is read and matched to the model's words, and a share while it is
-#: computed and written.
-BYTES_PER_NONZERO_READ, BYTES_PER_SHARE = 48, 24
+#: Bytes that a share takes while it is computed and written.
+BYTES_PER_SHARE = 24
 
 #: What ends the names of results of a form of their own.
 FILE_SUFFIX, ZARR_SUFFIX = ".parquet", ".zarr"

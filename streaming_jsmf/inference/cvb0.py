@@ -35,7 +35,7 @@ _ZERO, _ONE = np.float32(0), np.float32(1)
 
 
 @compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"})
-def _first_shares(ids: NDArray[Any], topics: Single, weights: Single, shares: Single, scales: Single) -> None:
+def first_shares(ids: NDArray[Any], topics: Single, weights: Single, shares: Single, scales: Single) -> None:
     """Shares of the words' tokens before any is known, and one over their sums."""
     for j in range(ids.size):
         row, share, total = topics[ids[j]], shares[j], _ZERO
@@ -49,7 +49,7 @@ def _first_shares(ids: NDArray[Any], topics: Single, weights: Single, shares: Si
 
 
 @compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"})
-def _next_shares(
+def next_shares(
     ids: NDArray[Any], counts: Single, topics: Single, weights: Single, shares: Single, scales: Single
 ) -> None:
     """Shares of the words' tokens from those of the round before, and one over their sums."""
@@ -68,7 +68,7 @@ def _next_shares(
 
 
 @compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"})
-def _weigh_topics(
+def weigh_topics(
     counts: NDArray[Any], shares: Single, scales: Single, prior: Single, weights: Single
 ) -> None:
     """``weights`` becomes n_k + alpha_k. Four words at once: it is stored a quarter as often."""
@@ -148,13 +148,13 @@ def add_documents(
         length = numbers.sum()
         for k in range(prior.size):
             current[k] = max(prior[k] * (_ONE + length / prior_sum), FLOOR)
-        _first_shares(ids, topics, current, shares, scales)
+        first_shares(ids, topics, current, shares, scales)
         for _ in range(rounds - 1):
-            _weigh_topics(numbers, shares, scales, prior, current)
-            _next_shares(ids, numbers, topics, current, shares, scales)
+            weigh_topics(numbers, shares, scales, prior, current)
+            next_shares(ids, numbers, topics, current, shares, scales)
         likelihood += _log_likelihood(numbers, scales, length + prior_sum)
         if tokens.shape[0]:
             _add_tokens(ids, numbers, shares, scales, tokens)
         if weights.shape[0]:
-            _weigh_topics(numbers, shares, scales, prior, weights[document])
+            weigh_topics(numbers, shares, scales, prior, weights[document])
     return likelihood
