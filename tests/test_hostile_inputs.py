@@ -165,6 +165,18 @@ def test_cells_whose_reading_does_not_end(
     refused(cells, "t.h5ad", "does not end well (SIGXCPU)")
 
 
+def test_cells_with_a_text_of_gigabytes(cells: Path, refused: Callable[..., Outcome]) -> None:
+    """A text is a length of four bytes, the place of a heap, and a number in it."""
+    data = bytearray(cells.read_bytes())
+    heap = data.index(b"GCOL").to_bytes(8, "little")
+    at = data.find(heap)
+    while at >= 0:
+        data[at - 4 : at] = b"\xff" * 4
+        at = data.find(heap, at + 1)
+    cells.write_bytes(data)
+    refused(cells, "t.h5ad", "a text of more bytes than it has")
+
+
 def test_codes_that_a_dictionary_lacks(tmp_path: Path, refused: Callable[..., Outcome]) -> None:
     words = ["a", "b", "c", "a", "b", "c", "a", "b"]
     table = pa.table({"document": [1] * 8, "word": words, "count": [1] * 8})
