@@ -58,7 +58,7 @@ function cellColours() {
   return (value) => shades[Math.min(SHADES - 1, Math.round((value / (most || 1)) * (SHADES - 1)))];
 }
 
-/** A pixel for each cell, enlarged: forty thousand rectangles would take the browser ten times as long. */
+/** A pixel for each cell, enlarged: forty thousand rectangles take the browser three times as long. */
 function paintCells(canvas, size, ratio) {
   const small = element("canvas", { width: K, height: K });
   const pixels = small.getContext("2d");
