@@ -108,7 +108,7 @@ def test_a_model_alone_gives_what_its_moments_allow(
     assert shown["corpus"] is None
     metrics = shown["metrics"]
     nulls = {name for name, value in metrics.items() if value is None}
-    assert nulls == {"coherence", "u_mass", "npmi", "recovery_error", "stability"}
+    assert nulls == {"coherence", "u_mass", "npmi", "perplexity", "recovery_error", "stability"}
     assert {*shown["missing"]} == nulls | {"mst_incoherence.documents"}
     assert "give it once with --corpus" in shown["missing"]["npmi"]
     assert "keeps no partitions" in shown["missing"]["stability"]
@@ -247,6 +247,7 @@ def test_the_lines_are_the_metrics_of_the_schema() -> None:
     known = SCHEMA["properties"]["metrics"]["properties"]
     parts = {"specificity": ["2015", "2021"], "mst_incoherence": ["cooccurrence", "documents"]}
     parts["coherence"] = ["mimno_2011", "jsmf_2015", "softclique"]
+    parts["perplexity"] = ["model", "unigram", "tokens_without_mass"]
     parts |= {"basis_rank": ["hard", "soft"], "basis_quality": ["hard", "soft"]}
     expected = {f"{name}.{part}" for name, names in parts.items() for part in names}
     assert {line.path for line in LINES} == expected | (known.keys() - parts.keys())

@@ -19,6 +19,7 @@ from streaming_jsmf.cli.simulate import simulate
 from streaming_jsmf.cli.tables import print_topics, topic_rows
 from streaming_jsmf.cli.transform import transform
 from streaming_jsmf.config import ScanSettings, StodSettings
+from streaming_jsmf.display import location
 
 
 @click.command()
@@ -79,7 +80,7 @@ def scan(
             changes=changes,
             repair=repair,
         )
-    click.echo(f"moments: {moments}")
+    click.echo(f"moments: {location(moments)}")
 
 
 @click.command()
@@ -195,11 +196,13 @@ def topics(model: str, words: int | None, as_json: bool) -> None:
 
 @click.command()
 @click.argument("path")
-def info(path: str) -> None:
+@click.option("--verify", is_flag=True,
+              help="Read all of a corpus and compare it with its hashes; stores always are.")  # fmt: skip
+def info(path: str, verify: bool) -> None:
     """Say what is at PATH (corpus, moments or model), whether it is complete and sound, and what made it."""
     from streaming_jsmf.workflow.info import describe
 
-    click.echo(json.dumps(describe(path), ensure_ascii=False, indent=1))
+    click.echo(json.dumps(describe(path, verify=verify), ensure_ascii=False, indent=1))
 
 
 COMMANDS = (

@@ -15,8 +15,8 @@ from streaming_jsmf.cli.observation import observed
 @click.command()
 @click.argument("model", type=click.Path())
 @click.option("--corpus", default=None, metavar="CORPUS",
-              help="Count the words of MODEL in this corpus, by one scan, and keep the counts with MODEL.  "
-                   "[default: counts of the training corpus, if they are kept]")  # fmt: skip
+              help="Count the words of MODEL in this corpus, predict its documents, and keep the results with MODEL.  "
+                   "[default: those of the training corpus, if they are kept]")  # fmt: skip
 @click.option("--moments", type=click.Path(), default=None, metavar="MOMENTS",
               help="The moments store that MODEL was made of.  [default: where it was then]")  # fmt: skip
 @click.option("--truth", default=None, metavar="CORPUS",

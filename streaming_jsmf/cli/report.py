@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
 
 Command = Callable[..., Any]
@@ -44,7 +45,7 @@ def report(model: str, out: str, overwrite: bool, **page: Any) -> None:
     """
     from streaming_jsmf.workflow.report import report as run
 
-    click.echo(f"report: {run(model, out, overwrite=overwrite, **page)}")
+    click.echo(f"report: {location(run(model, out, overwrite=overwrite, **page))}")
 
 
 @click.command()
@@ -59,5 +60,5 @@ def view(model: str, **page: Any) -> None:
 
     path, opened = run(model, **page)
     if not opened:
-        raise InputError(f"no browser was found; open {path}, or write the page with report")
-    click.echo(f"view: {path}")
+        raise InputError(f"no browser was found; open {location(path)}, or write the page with report")
+    click.echo(f"view: {location(path)}")

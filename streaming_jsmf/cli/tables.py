@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from streaming_jsmf.display import location, printable
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.model.certificates import warnings_of as certificate_warnings
 from streaming_jsmf.model.counts import read_training_counts
@@ -84,7 +85,7 @@ def format_topics(rows: list[dict[str, Any]], width: int = 110) -> str:
             "/ " + " ".join(row["characteristic"]), width, initial_indent=indent, subsequent_indent=indent
         )
         lines.append(f"{indent}= {', '.join(row['label'])}")
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def _anchor(row: dict[str, Any]) -> str:
@@ -100,7 +101,7 @@ def warnings_of(path: str) -> list[str]:
 
 def print_topics(model: str, words: int | None = None) -> None:
     """Print the topics of a model as a table, and on standard error what makes it doubtful."""
-    click.echo(f"model: {model}")
+    click.echo(f"model: {location(model)}")
     click.echo(format_topics(topic_rows(model, words)))
     for sentence in warnings_of(model):
         click.echo(f"warning: {sentence}", err=True)

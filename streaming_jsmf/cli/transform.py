@@ -8,6 +8,7 @@ import click
 
 from streaming_jsmf.cli import options
 from streaming_jsmf.cli.observation import observed
+from streaming_jsmf.display import location
 
 
 @click.command()
@@ -52,4 +53,4 @@ def transform(
         )
     totals = made.about.totals
     assert totals is not None, "the shares are whole"
-    click.echo(f"shares: {out} ({totals.documents} documents, {made.about.n_topics} topics)")
+    click.echo(f"shares: {location(out)} ({totals.documents} documents, {made.about.n_topics} topics)")

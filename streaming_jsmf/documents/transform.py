@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streaming_jsmf.blocks.units import Partition, list_units, plan_partitions
+from streaming_jsmf.blocks.units import Partition, list_units, plan_partitions, shard_name
 from streaming_jsmf.config import fingerprint
 from streaming_jsmf.corpus.footer import open_parquet
 from streaming_jsmf.corpus.format import Corpus
@@ -36,7 +36,7 @@ from streaming_jsmf.documents.shares import (
     topics_fingerprint,
 )
 from streaming_jsmf.documents.shares_zarr import RESERVED, write_zarr
-from streaming_jsmf.documents.topics import GivenTopics, require_known_words
+from streaming_jsmf.documents.topics import BYTES_PER_NONZERO_READ, GivenTopics, require_known_words
 from streaming_jsmf.documents.transform_part import (
     GIVEN,
     PARTS,
@@ -66,9 +66,8 @@ ALGORITHM_VERSION = 1
 #: Nonzeros of a partition: a few seconds of work.
 PARTITION_NONZEROS = 4_000_000
 
-#: Bytes that a nonzero takes while its row group is read and matched to the model's words, and a share while it is
-#: computed and written.
-BYTES_PER_NONZERO_READ, BYTES_PER_SHARE = 48, 24
+#: Bytes that a share takes while it is computed and written.
+BYTES_PER_SHARE = 24
 
 #: What ends the names of results of a form of their own.
 FILE_SUFFIX, ZARR_SUFFIX = ".parquet", ".zarr"
@@ -228,11 +227,12 @@ def _job(
     for partition in partitions:
         lines = []
         for unit in partition.units:
-            lines.append({"first": first, "unit": asdict(unit)})
+            named = replace(unit, path=shard_name(unit, request.corpus.root))
+            lines.append({"first": first, "unit": asdict(named)})
             first += unit.rows
         write_json(work.root / PLAN / f"{partition.index:05d}.json", lines)
     threads = max(1, executor.tasks_at_once // len(partitions))
-    context = PartContext(work.root, request.about, schema, digests, threads)
+    context = PartContext(work.root, request.corpus.root, request.about, schema, digests, threads)
     sizes = [partition.rows for partition in partitions]
     return TaskJob("transform", write_part, context, sizes, work.records(), "documents")
 

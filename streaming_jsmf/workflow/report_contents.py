@@ -13,7 +13,8 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation import coherence, topic_shape
 from streaming_jsmf.evaluation.glossary import LINES, lookup, number_text
 from streaming_jsmf.evaluation.inputs import SelectedCounts
-from streaming_jsmf.evaluation.summary import TOP_WORDS, document_metrics
+from streaming_jsmf.evaluation.perplexity import Completion
+from streaming_jsmf.evaluation.summary import TOP_WORDS, document_metrics, perplexity_metric
 from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.model.certificates import warnings_of
 from streaming_jsmf.model.counts import StoredCounts, read_training_counts, training_fingerprint
@@ -22,6 +23,7 @@ from streaming_jsmf.reporting.contents import Contents, Fact, Level, Metric, Sec
 from streaming_jsmf.reporting.doubts import Suspect, doubts_of
 from streaming_jsmf.reporting.wording import facts_of
 from streaming_jsmf.storage.paths import StorePath
+from streaming_jsmf.workflow.evaluation_inputs import Unavailable, completion_of
 from streaming_jsmf.workflow.report_checks import checks_of
 from streaming_jsmf.workflow.report_words import WordTopic, read_word_topic
 
@@ -46,12 +48,12 @@ DEFAULT_WORDS = 10
 COUNTS = ("selected_words", "document_pairs", "characteristic_words")
 
 _COUNT_FIRST = (
-    "NPMI and coherence need the words counted in the corpus, once: run streaming-jsmf evaluate MODEL --corpus CORPUS, "
-    "then make this report again."
+    "NPMI, coherence and perplexity need a look at the corpus, once: run streaming-jsmf evaluate MODEL --corpus "
+    "CORPUS, then make this report again."
 )
 _NOT_ONE_CORPUS = (
-    "NPMI and coherence are shown here for models of one whole corpus only; for this one streaming-jsmf evaluate MODEL "
-    "--corpus CORPUS prints them."
+    "NPMI, coherence and perplexity are shown here for models of one whole corpus only; for this one streaming-jsmf "
+    "evaluate MODEL --corpus CORPUS prints them."
 )
 _MORE = "streaming-jsmf evaluate MODEL prints these and those that need the moments store."
 
@@ -192,12 +194,22 @@ def _metric_values(model: Model, counts: StoredCounts | None) -> dict[str, Any]:
     top, topic_topic = model.arrays["prominent_words"], model.arrays.get("topic_topic")
     selected = None if counts is None else SelectedCounts(counts.words, counts.pairs, counts.n_documents)
     return document_metrics(top, selected) | {
+        "perplexity": perplexity_metric(_completion(model, counts)),
         "distinct_share": coherence.distinct_share(top[:, :TOP_WORDS]),
         "dissimilarity": topic_shape.dissimilarity(top),
         "effective_topics": topic_shape.effective_topics(model.arrays["topic_probability"]),
         "dominancy": None if topic_topic is None else topic_shape.dominancy(topic_topic),
         "relative_dominancy": None if topic_topic is None else topic_shape.relative_dominancy(topic_topic),
     }
+
+
+def _completion(model: Model, counts: StoredCounts | None) -> Completion | None:
+    if counts is None:
+        return None
+    try:
+        return completion_of(model, counts)
+    except Unavailable:
+        return None
 
 
 def _metric_lines(metrics: Mapping[str, Any]) -> tuple[Metric, ...]:
