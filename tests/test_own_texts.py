@@ -276,7 +276,7 @@ def test_boilerplate_goes_and_the_text_stays() -> None:
     assert without_boilerplate(pa.array([page]))[0].as_py().split() == ["Fish", "&", "chips", "café"]
 
 
-def test_chinese_and_japanese_have_words(tmp_path: Path) -> None:
+def test_chinese_and_japanese_have_words() -> None:
     for tokenizer, text, words in (
         ("chinese", "我们学习人工智能。ABC 12", {"我们", "学习", "人工智能", "abc", "12"}),
         (

@@ -44,8 +44,8 @@ def settled_curation(ingest: Ingest, pieces: Sequence[Piece], words: Sequence[st
     language = guess_language((table.words, table.term_count) for table in tables)
     if language is None:
         logger.info(
-            "the language is none whose stop words are known; --stop-words names one or a list, and texts without spaces "
-            "between words need --tokenizer chinese, japanese or MODULE:FUNCTION"
+            "the language is none whose stop words are known; --stop-words names one or a list, and texts without "
+            "spaces between words need --tokenizer chinese, japanese or MODULE:FUNCTION"
         )
     else:
         logger.info(
