@@ -44,7 +44,7 @@ class Block:
         return f"{self.page}-{self.number}"
 
     def commands(self) -> Iterator[list[str]]:
-        """The command lines of a shell block as lists of words; comments and what is no command of ours are left out."""
+        """The commands of a shell block as lists of words, without comments and what is no command of ours."""
         for line in self.text.replace("\\\n", " ").splitlines():
             for part in line.split("&&"):
                 words = shlex.split(part, comments=True)
