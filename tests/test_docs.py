@@ -155,6 +155,9 @@ def test_every_command_does_what_it_says(block: Block, prepared: Path, tmp_path:
                 shutil.rmtree(left, ignore_errors=True)
                 if Path(left).is_file():
                     Path(left).unlink()
+            if "--remove" in words:
+                # The store knows it by the path at which it was added.
+                words[-1] = str(prepared / words[-1])
             if "--add" in words:
                 # Removing needs a store with B, and adding one without.
                 shutil.rmtree("MOMENTS")
