@@ -21,6 +21,7 @@ from streaming_jsmf.model.store import Model, read_model
 from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.tokens.boilerplate import without_boilerplate
 from streaming_jsmf.tokens.stop_words import guess_language
+from streaming_jsmf.tokens.tokenizer import Tokenizer
 from streaming_jsmf.workflow.ingest import IngestRequest, ingest
 from streaming_jsmf.workflow.raw_documents import Reading
 from tests.outcomes import Command
@@ -273,6 +274,23 @@ def test_boilerplate_goes_and_the_text_stays() -> None:
     assert without_boilerplate(pa.array(kept)).to_pylist() == kept
     page = "<p class='x'>Fish &amp; chips<br/>caf&eacute;</p><script>var x = 1 < 2;</script><!-- no -->"
     assert without_boilerplate(pa.array([page]))[0].as_py().split() == ["Fish", "&", "chips", "café"]
+
+
+def test_chinese_and_japanese_have_words() -> None:
+    for tokenizer, text, words in (
+        ("chinese", "我们学习人工智能。ABC 12", {"我们", "学习", "人工智能", "abc", "12"}),
+        (
+            "japanese",
+            "人工知能を学習しました。\nABC",
+            {"人工", "知能", "を", "学習", "し", "まし", "た", "abc"},
+        ),
+    ):
+        tokens = Tokenizer(tokenizer)(pa.array([text, "", text * 3000]))
+        assert set(tokens.dictionary.to_pylist()) == words
+        assert tokens.indptr[1] == tokens.indptr[2]
+        assert tokens.indptr[3] - tokens.indptr[2] == 3000 * tokens.indptr[1]
+    with pytest.raises(InputError, match=r"\(the tokenizer elvish|MODULE:FUNCTION"):
+        Tokenizer("elvish")
 
 
 SENTENCES = {

@@ -86,6 +86,7 @@ def token_settings(settings: Mapping[str, Json]) -> dict[str, Json] | None:
     if "read_tokenizer" not in settings:
         return None
     found = {key: settings.get(f"read_{key}") for key in _TOKEN_KEYS}
+    found["boilerplate"] = found["boilerplate"] or "keep"
     return {**found, "stop_words": settings.get("stop_words")}
 
 

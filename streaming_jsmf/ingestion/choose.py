@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.curation import Curation, Selection, WordTable, match_words, select_words
+from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.pieces import KEY, read_table, within, write_table
 from streaming_jsmf.ingestion.plan import Ingest, Piece
@@ -43,7 +44,10 @@ def settled_curation(ingest: Ingest, pieces: Sequence[Piece], words: Sequence[st
     tables = _word_counts(ingest, pieces, words)
     language = guess_language((table.words, table.term_count) for table in tables)
     if language is None:
-        logger.info("the language is none that is known; --stop-words names a language or a list")
+        logger.info(
+            "the language is none whose stop words are known; --stop-words names one or a list, and texts without "
+            "spaces between words need --tokenizer chinese, japanese or MODULE:FUNCTION"
+        )
     else:
         logger.info(
             "the language is taken to be %s, whose stop words are left out; --stop-words names others",
@@ -321,7 +325,7 @@ def _save_repeated(
             record = {"document_id": batch.document_id[i].as_py(), "words": bag}
             data = json.dumps(record, ensure_ascii=False).encode()
             row = source.first_row(unit) + int(batch.rows[i])
-            rows.append({"file": unit.path, "row": row, "reason": REPEATED_ID, "record": data})
+            rows.append({"file": location(unit.path), "row": row, "reason": REPEATED_ID, "record": data})
         first += batch.n_documents
     pq.write_table(pa.Table.from_pylist(rows, QUARANTINE_SCHEMA), folder.root / f"repeated-{index:05d}.bad")
 
