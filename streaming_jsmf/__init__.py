@@ -14,6 +14,7 @@ _EXPORTS = {
     "EvaluationRequest": "streaming_jsmf.workflow.evaluate",
     "Execution": "streaming_jsmf.jobs.execution",
     "InferSettings": "streaming_jsmf.config",
+    "IngestRequest": "streaming_jsmf.workflow.ingest",
     "InputError": "streaming_jsmf.errors",
     "LRJSMF": "streaming_jsmf.estimators",
     "STOD": "streaming_jsmf.estimators",
@@ -22,20 +23,28 @@ _EXPORTS = {
     "StodSettings": "streaming_jsmf.config",
     "StoreError": "streaming_jsmf.errors",
     "StreamingJSMFError": "streaming_jsmf.errors",
+    "choose_k": "streaming_jsmf.workflow.choose_k",
     "documents_of_topic": "streaming_jsmf.workflow.documents",
     "evaluate": "streaming_jsmf.workflow.evaluate",
     "fit": "streaming_jsmf.workflow.fit",
     "infer": "streaming_jsmf.workflow.infer",
+    "ingest": "streaming_jsmf.workflow.in_memory",
     "open_corpus": "streaming_jsmf.corpus",
     "open_model": "streaming_jsmf.model.store",
     "open_moments": "streaming_jsmf.moments.reader",
+    "plot_correlations": "streaming_jsmf.workflow.figures",
+    "plot_map": "streaming_jsmf.workflow.figures",
+    "plot_over_time": "streaming_jsmf.workflow.figures",
+    "plot_topics": "streaming_jsmf.workflow.figures",
     "polish": "streaming_jsmf.workflow.polish",
     "report": "streaming_jsmf.workflow.report",
     "scan": "streaming_jsmf.workflow.scan",
+    "show": "streaming_jsmf.workflow.view",
     "shares_by": "streaming_jsmf.workflow.documents",
     "similar_documents": "streaming_jsmf.workflow.documents",
     "to_dask_array": "streaming_jsmf.blocks.dask_array",
     "transform": "streaming_jsmf.workflow.transform",
+    "view": "streaming_jsmf.workflow.view",
 }
 
 __all__ = ["__version__", *sorted(_EXPORTS)]
@@ -55,17 +64,26 @@ if TYPE_CHECKING:
     from streaming_jsmf.jobs.execution import Execution as Execution
     from streaming_jsmf.model.store import open_model as open_model
     from streaming_jsmf.moments.reader import open_moments as open_moments
+    from streaming_jsmf.workflow.choose_k import choose_k as choose_k
     from streaming_jsmf.workflow.documents import documents_of_topic as documents_of_topic
     from streaming_jsmf.workflow.documents import shares_by as shares_by
     from streaming_jsmf.workflow.documents import similar_documents as similar_documents
     from streaming_jsmf.workflow.evaluate import EvaluationRequest as EvaluationRequest
     from streaming_jsmf.workflow.evaluate import evaluate as evaluate
+    from streaming_jsmf.workflow.figures import plot_correlations as plot_correlations
+    from streaming_jsmf.workflow.figures import plot_map as plot_map
+    from streaming_jsmf.workflow.figures import plot_over_time as plot_over_time
+    from streaming_jsmf.workflow.figures import plot_topics as plot_topics
     from streaming_jsmf.workflow.fit import fit as fit
+    from streaming_jsmf.workflow.in_memory import ingest as ingest
     from streaming_jsmf.workflow.infer import infer as infer
+    from streaming_jsmf.workflow.ingest import IngestRequest as IngestRequest
     from streaming_jsmf.workflow.polish import polish as polish
     from streaming_jsmf.workflow.report import report as report
     from streaming_jsmf.workflow.scan import scan as scan
     from streaming_jsmf.workflow.transform import transform as transform
+    from streaming_jsmf.workflow.view import show as show
+    from streaming_jsmf.workflow.view import view as view
 
 
 def __getattr__(name: str) -> Any:

@@ -15,13 +15,14 @@ from streaming_jsmf.cli.info import info
 from streaming_jsmf.cli.ingest import ingest, ingest_options, take_request
 from streaming_jsmf.cli.observation import observed
 from streaming_jsmf.cli.polish import polish
-from streaming_jsmf.cli.report import report
+from streaming_jsmf.cli.report import report, view
 from streaming_jsmf.cli.simulate import simulate
 from streaming_jsmf.cli.tables import print_topics
 from streaming_jsmf.cli.topics import topics
 from streaming_jsmf.cli.transform import transform
 from streaming_jsmf.cli.verb import option, rarely, verb
 from streaming_jsmf.config import ScanSettings, StodSettings
+from streaming_jsmf.display import location
 
 #: Heading of what changes a store that is there.
 CHANGES = "A store that grows"
@@ -91,7 +92,7 @@ def scan(
             changes=changes,
             repair=repair,
         )
-    click.echo(f"moments: {moments}")
+    click.echo(f"moments: {location(moments)}")
 
 
 @verb(
@@ -223,5 +224,6 @@ COMMANDS = (
     documents,
     evaluate,
     report,
+    view,
     info,
 )

@@ -31,11 +31,14 @@ _PASSED_OVER = (
 @verb("streaming-jsmf info MODEL", "streaming-jsmf info MOMENTS --json")
 @click.argument("path")
 @option("--json", "as_json", is_flag=True, help="All that is known, as JSON, instead of a page.")
-def info(path: str, as_json: bool) -> None:
+@option(
+    "--verify", is_flag=True, help="Read all of a corpus and compare it with its hashes; stores always are."
+)
+def info(path: str, as_json: bool, verify: bool) -> None:
     """Say what is at PATH (corpus, moments or model), whether it is complete and sound, and what made it."""
     from streaming_jsmf.workflow.info import describe
 
-    described = describe(path)
+    described = describe(path, verify=verify)
     click.echo(json.dumps(described, ensure_ascii=False, indent=1) if as_json else page(path, described))
 
 

@@ -10,6 +10,8 @@ import click
 
 from streaming_jsmf.cli.commands import COMMANDS
 from streaming_jsmf.cli.outcome import outcome_of
+from streaming_jsmf.cli.terminal import OneLine, escaped_streams
+from streaming_jsmf.display import location, printable
 
 
 @click.group(
@@ -36,6 +38,11 @@ for _command in COMMANDS:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; messages go to standard error."""
+    with escaped_streams():
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     _log_to_standard_error()
     try:
         cli.main(args=None if arguments is None else list(arguments), standalone_mode=False)
@@ -50,14 +57,16 @@ def run(arguments: Sequence[str] | None = None) -> int:
         logging.getLogger("asyncio").setLevel(logging.CRITICAL)
         click.echo(outcome.line, err=True)
     else:
-        click.echo(f"error: {outcome.line}", err=True)
+        click.echo(f"error: {printable(location(outcome.line))}", err=True)
     return outcome.exit_code
 
 
 def _log_to_standard_error() -> None:
     """Our own messages as plain lines; what other libraries log is theirs."""
     logger = logging.getLogger("streaming_jsmf")
-    logger.handlers = [logging.StreamHandler(sys.stderr)]
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(OneLine())
+    logger.handlers = [handler]
     logger.setLevel(logging.INFO)
     logger.propagate = False
 

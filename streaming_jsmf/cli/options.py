@@ -150,7 +150,7 @@ polish_options = _all(
     option("--rounds", group=POLISH, rare=True, type=int, default=_POLISH.rounds, show_default=True,
            help="Iterations within a document at each step, 2 or more."),
     option("--held-out", group=POLISH, rare=True, type=int, default=_POLISH.held_out, show_default=True,
-           help="Documents kept out of the steps, which tell the perplexity; a twentieth of all at most, 0 none."),
+           help="Documents kept out of the steps, which tell the perplexity; a fiftieth of all at most, 0 none."),
 )  # fmt: skip
 
 engine_options = _all(

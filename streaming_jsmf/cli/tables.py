@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from streaming_jsmf.display import location, printable
+
 if TYPE_CHECKING:
     from streaming_jsmf.reporting.contents import Topic
 
@@ -58,7 +60,7 @@ def format_topics(topics: Sequence[Topic], *, characteristic: bool = False) -> s
             lines += _wrapped(
                 f"with {topic.anchor or topic.words[0].text}: {', '.join(topic.characteristic)}"
             )
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def _wrapped(text: str, head: str = " " * 14) -> list[str]:
@@ -112,7 +114,7 @@ def print_topics(
 
     for path in models_at(model):
         topics = in_order(read_topics(path, words), order)
-        click.echo(f"model: {path}")
+        click.echo(f"model: {location(path)}")
         click.echo(format_topics(topics, characteristic=characteristic))
         for sentence in warnings_of(str(path)):
             click.echo(f"warning: {sentence}", err=True)

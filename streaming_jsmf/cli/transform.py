@@ -10,6 +10,7 @@ from streaming_jsmf.cli import options
 from streaming_jsmf.cli.ingest import reader_options, reading_options
 from streaming_jsmf.cli.observation import observed
 from streaming_jsmf.cli.verb import option, verb
+from streaming_jsmf.display import location
 
 if TYPE_CHECKING:
     from streaming_jsmf.sources.base import OnBadRecord
@@ -66,4 +67,4 @@ def transform(
         )
     totals = made.about.totals
     assert totals is not None, "the shares are whole"
-    click.echo(f"shares: {out} ({totals.documents} documents, {made.about.n_topics} topics)")
+    click.echo(f"shares: {location(out)} ({totals.documents} documents, {made.about.n_topics} topics)")

@@ -12,6 +12,7 @@ import shutil
 import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streaming_jsmf.blocks.units import Partition, list_units, plan_partitions
+from streaming_jsmf.blocks.units import Partition, list_units, plan_partitions, shard_name
 from streaming_jsmf.config import fingerprint
 from streaming_jsmf.corpus.footer import open_parquet
 from streaming_jsmf.corpus.format import Corpus
@@ -134,7 +135,7 @@ class TransformRequest:
             "partition_nonzeros": self.partition_nonzeros,
         }
 
-    @property
+    @cached_property
     def about(self) -> About:
         """What a part says of itself."""
         return About(
@@ -235,11 +236,12 @@ def _job(
     for partition in partitions:
         lines = []
         for unit in partition.units:
-            lines.append({"first": first, "unit": asdict(unit)})
+            named = replace(unit, path=shard_name(unit, request.corpus.root))
+            lines.append({"first": first, "unit": asdict(named)})
             first += unit.rows
         write_json(work.root / PLAN / f"{partition.index:05d}.json", lines)
     threads = max(1, executor.tasks_at_once // len(partitions))
-    context = PartContext(work.root, request.about, schema, digests, threads)
+    context = PartContext(work.root, request.corpus.root, request.about, schema, digests, threads)
     sizes = [partition.rows for partition in partitions]
     return TaskJob("transform", write_part, context, sizes, work.records(), "documents")
 

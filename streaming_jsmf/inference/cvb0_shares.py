@@ -8,7 +8,6 @@ done when a round changes its shares by little.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from streaming_jsmf.inference.cvb0 import (
@@ -18,6 +17,7 @@ from streaming_jsmf.inference.cvb0 import (
     next_shares,
     weigh_topics,
 )
+from streaming_jsmf.linalg.compiled import compiled
 
 Floats = NDArray[np.float64]
 Single = NDArray[np.float32]
@@ -39,7 +39,7 @@ def padded_topics(word_topic: Floats, prior: Floats) -> tuple[Single, Single]:
     return topics, alpha
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def settle(
     starts: NDArray[np.int64],
     words: NDArray[np.int64],

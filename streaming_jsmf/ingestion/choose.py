@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.curation import Curation, Selection, WordTable, match_words, select_words
+from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.pieces import KEY, read_table, within, write_table
 from streaming_jsmf.ingestion.plan import Ingest, Piece
@@ -324,7 +325,7 @@ def _save_repeated(
             record = {"document_id": batch.document_id[i].as_py(), "words": bag}
             data = json.dumps(record, ensure_ascii=False).encode()
             row = source.first_row(unit) + int(batch.rows[i])
-            rows.append({"file": unit.path, "row": row, "reason": REPEATED_ID, "record": data})
+            rows.append({"file": location(unit.path), "row": row, "reason": REPEATED_ID, "record": data})
         first += batch.n_documents
     pq.write_table(pa.Table.from_pylist(rows, QUARANTINE_SCHEMA), folder.root / f"repeated-{index:05d}.bad")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.corpus.curation import Curation
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
+from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.folder import WorkFolder
@@ -90,9 +91,16 @@ def group_units(units: Sequence[Unit]) -> list[Group]:
 
 @dataclass(frozen=True)
 class IngestFolder(WorkFolder):
-    """Names of what lies in the directory of an ingest; travels with the tasks."""
+    """Names of what lies in the directory of an ingest; travels with the tasks.
+
+    Attributes
+    ----------
+    opened_as
+        The URLs of files that have secrets, by what the lists of units have in their place (see ``safe_names``).
+    """
 
     what: str = "ingest"
+    opened_as: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def scattered(self) -> Path:
@@ -139,21 +147,30 @@ class IngestFolder(WorkFolder):
         return self.read / f"{group:05d}" / f"{number:04d}"
 
     def save_list(self, name: str, items: Sequence[Any]) -> None:
-        """Save units, groups or pieces for the tasks to look up."""
+        """Save groups or pieces for the tasks to look up."""
         write_json(self.root / f"{name}.json", [asdict(item) for item in items])
+
+    def save_units(self, name: str, units: Sequence[Unit]) -> None:
+        """Save units, without the secrets of their URLs."""
+        kept = {url: safe for safe, url in self.opened_as.items()}
+        self.save_list(name, [replace(unit, path=kept.get(unit.path, unit.path)) for unit in units])
+
+    def _unit(self, fields: Mapping[str, Any]) -> Unit:
+        unit = Unit(**fields)
+        return replace(unit, path=self.opened_as.get(unit.path, unit.path))
 
     def _list(self, name: str) -> Any:
         return read_json(self.root / f"{name}.json", list, self.root)
 
     def load_unit(self, name: str, index: int) -> Unit:
         """Unit ``index`` of the list ``name``."""
-        return Unit(**self._list(name)[index])
+        return self._unit(self._list(name)[index])
 
     def load_units(self, group: int) -> dict[int, Unit]:
         """The units of a group, by number."""
         held = Group(**self._list("groups")[group])
         units = self._list("units")
-        return {number: Unit(**units[number]) for number in range(held.start, held.stop)}
+        return {number: self._unit(units[number]) for number in range(held.start, held.stop)}
 
     def load_piece(self, index: int) -> Piece:
         """Piece ``index`` of all."""
@@ -196,6 +213,12 @@ class Ingest:
         job = TaskJob(step, task, context, sizes, self.folder.records(step), unit)
         run_job(job, self.executor)
         return job.result()
+
+
+def safe_names(units: Sequence[Unit]) -> dict[str, str]:
+    """The URLs with secrets by a name for each that has none: its ``location``, numbered where two have the same."""
+    urls = dict.fromkeys(unit.path for unit in units if location(unit.path) != unit.path)
+    return {f"{location(url)} ({number})": url for number, url in enumerate(urls)}
 
 
 def arguments_of(source: Any, units: Sequence[Unit], settings: IngestSettings) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ from streaming_jsmf.ingestion.plan import (
     Piece,
     arguments_of,
     curation_fields,
+    safe_names,
 )
 from streaming_jsmf.ingestion.read import QUARANTINE_SCHEMA, read_source
 from streaming_jsmf.ingestion.write import STEPS, renumber_shards, sum_counts, write_shards
@@ -78,7 +80,7 @@ def ingest_source(
         ingest_memory(execution), execution.memory, "the ingest", "lower --workers or raise --memory"
     )
     units = source.units()
-    folder = IngestFolder.beside(path)
+    folder = replace(IngestFolder.beside(path), opened_as=safe_names(units))
     with (
         folder.held(arguments_of(source, units, settings)),
         execution.executor(listener, on_bad_input=folder.remove) as executor,

@@ -11,7 +11,8 @@ from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError
 from streaming_jsmf.corpus.curation import CURATION_KEYS, Curation
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.display import location
+from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.sources.fetch import RemoteFile
 from streaming_jsmf.sources.registry import ReaderName, check_options, default_curation
 from streaming_jsmf.storage.paths import AnyPath, normalise
@@ -100,7 +101,7 @@ class CorpusSpec(Strict):
         return {
             "name": self.name,
             "title": self.title,
-            "url": self.source.url,
+            "url": location(self.source.url),
             "doi": self.source.doi,
             "licence": self.source.licence,
             "note": self.note,
@@ -121,8 +122,8 @@ def load_spec(path: AnyPath) -> CorpusSpec:
         raw = tomllib.loads(where.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"cannot read the spec {where} ({type(error).__name__}); check the path") from error
-    except ValueError as error:
-        raise InputError(f"the spec {where} is not valid TOML: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"the spec {where} is not valid TOML: {first_line(error)}") from error
     try:
         spec = CorpusSpec.model_validate(raw)
     except ValidationError as error:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from streaming_jsmf.linalg.compiled import compiled
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+
+@compiled(nogil=True)
 def row_totals(indptr: NDArray[Any], counts: NDArray[Any]) -> NDArray[np.float64]:
     """Sum of each row of a CSR matrix, (rows,), in float64."""
     totals = np.zeros(indptr.size - 1)
@@ -23,7 +24,7 @@ def row_totals(indptr: NDArray[Any], counts: NDArray[Any]) -> NDArray[np.float64
     return totals
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@compiled(nogil=True)
 def given_back(counts: NDArray[Any]) -> NDArray[np.float64]:
     """max(c - c^2, 0) of each count: what Eq. 1 takes too much from the diagonal where c is below 1."""
     back = np.zeros(counts.size)
@@ -33,7 +34,7 @@ def given_back(counts: NDArray[Any]) -> NDArray[np.float64]:
     return back
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@compiled(nogil=True)
 def pair_totals(indptr: NDArray[Any], counts: NDArray[Any]) -> NDArray[np.float64]:
     """(rows,) ordered pairs of two tokens of a document: n (n - 1), and ``given_back`` where counts are below 1.
 
@@ -50,7 +51,7 @@ def pair_totals(indptr: NDArray[Any], counts: NDArray[Any]) -> NDArray[np.float6
     return totals
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@compiled(nogil=True)
 def scale_rows(
     indptr: NDArray[Any], counts: NDArray[Any], scale: NDArray[np.float64], out: NDArray[np.float32]
 ) -> None:
@@ -60,7 +61,7 @@ def scale_rows(
             out[k] = np.float32(counts[k] * scale[row])
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@compiled(nogil=True)
 def add_word_sums(
     indptr: NDArray[Any],
     words: NDArray[Any],

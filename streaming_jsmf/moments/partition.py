@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf.blocks.csr import iter_blocks
-from streaming_jsmf.blocks.units import ColumnMap, Partition, WorkUnit, list_units, split_by_value
+from streaming_jsmf.blocks.units import ColumnMap, Partition, WorkUnit, list_units, shard_name, split_by_value
 from streaming_jsmf.config import DocumentWeights
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.linalg.bags import add_word_sums, pair_totals, row_totals, scale_rows
 from streaming_jsmf.linalg.weights import document_weights, pair_scales
-from streaming_jsmf.moments.manifest import CorpusEntry, Manifest, shard_name
+from streaming_jsmf.moments.manifest import CorpusEntry, Manifest
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.timing import span
@@ -54,7 +54,7 @@ def load_partitions(manifest: Manifest, store: str, corpora: Sequence[Corpus] = 
         If a corpus has other contents than the store was made of.
     """
     by = manifest.settings.get("partition_by")
-    opened = {corpus.root: corpus for corpus in corpora}
+    opened = {corpus.location: corpus for corpus in corpora}
     units = [_units_of(entry, opened.get(entry.path), by, store) for entry in manifest.corpora]
     partitions = []
     for index, described in enumerate(manifest.partitions):

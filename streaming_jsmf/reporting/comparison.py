@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from streaming_jsmf.evaluation.choice import EIGENGAP, MEASURES, Choice, Measure, number_text
-from streaming_jsmf.reporting.page import FIRST_LINES, page_environment, part
+from streaming_jsmf.reporting.page import FIRST_LINES, page_environment, page_style, part
 
 #: Of a drawing, in its own units, and how far its points keep from the edge.
 WIDTH, HEIGHT, EDGE = 320.0, 170.0, 34.0
@@ -84,17 +84,13 @@ def comparison_table(choice: Choice) -> tuple[tuple[str, ...], list[tuple[str, .
     return heading, rows
 
 
-def render_comparison(
-    choice: Choice, missing: Mapping[str, str], pages: Sequence[str | None] | None = None
-) -> str:
+def render_comparison(choice: Choice, missing: Mapping[str, str]) -> str:
     """The page; the same values give the same text.
 
     Parameters
     ----------
     missing
         Measure -> why it has no values.
-    pages
-        For each row, where its own report is, relative to this page; None: nowhere.
     """
     heading, rows = comparison_table(choice)
     page: str = (
@@ -103,10 +99,10 @@ def render_comparison(
         .render(
             choice=choice,
             heading=heading,
-            rows=list(zip(choice.rows, rows, pages or [None] * len(rows), strict=True)),
+            rows=list(zip(choice.rows, rows, strict=True)),
             lines=draw_lines(choice),
             missing=missing,
-            style=part("style.css"),
+            style=page_style() + part("comparison.css"),
         )
     )
     return FIRST_LINES + page

@@ -27,7 +27,7 @@ from streaming_jsmf.sources.tables.triples import TriplesOptions, TriplesSource
 from streaming_jsmf.sources.text.folder import TextFilesOptions, TextFilesSource, is_archive
 from streaming_jsmf.sources.text.options import TextOptions, TokenOptions
 from streaming_jsmf.sources.text.reader import CSV_SUFFIXES, JSON_SUFFIXES, TextSource
-from streaming_jsmf.storage.paths import AnyPath, is_file, join, normalise
+from streaming_jsmf.storage.paths import AnyPath, is_chain, is_file, is_url, join, normalise
 from streaming_jsmf.tokens.stop_words import ENGLISH, NONE
 from streaming_jsmf.tokens.tokenizer import Tokenizer
 from streaming_jsmf.validation import Strict, explain
@@ -233,10 +233,15 @@ def _find(
 ) -> tuple[str, tuple[str, ...]]:
     """Where to read, and the files there that the reader takes; those ``beside`` are its word list and the like."""
     if path is not None:
-        root = f"zip://{path}::{root}" if root.lower().endswith(".zip") else join(root, path)
+        zipped = root.lower().endswith(".zip")
+        if zipped and not is_url(root) and "::" in root:
+            raise InputError(
+                f"{root}: a file within an archive cannot be read where the path has ::; move the archive"
+            )
+        root = f"zip://{path}::{root}" if zipped else join(root, path)
     if not kind.files:
         return _archive_in(root, names), tuple(join(root, name) for name in names or ())
-    if path is not None or ("::" not in root and is_file(root)):
+    if path is not None or (not is_chain(root) and is_file(root)):
         return root, (root,)
     listed = list_files(root)
     if names is not None:

@@ -141,7 +141,7 @@ def _stored(model: Model, request: CountRequest, total: Partial) -> StoredCounts
         total.arrays["row_sum"] / weight,
         int(total.scalars["n_documents"]),
         {
-            "path": corpus.root,
+            "path": corpus.location,
             "fingerprint": corpus.fingerprint,
             "n_documents": corpus.n_documents,
             "words_found": int(np.count_nonzero(selection.columns >= 0)),

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from numpy.typing import NDArray
 
 from streaming_jsmf.corpus import open_corpus
+from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.inputs import RowSketch, SelectedCounts
 from streaming_jsmf.evaluation.perplexity import Completion
@@ -151,7 +152,7 @@ def evaluate(
     exact = inputs.counts if corpus is not None and corpus["training"] else None
     return {
         "format_version": FORMAT_VERSION,
-        "model": str(path),
+        "model": location(path),
         "engine": str(found.provenance.get("engine", "unknown")),
         "n_topics": int(found.arrays["word_topic"].shape[1]),
         "n_words": int(found.arrays["word_topic"].shape[0]),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from streaming_jsmf.config import InferSettings, StodSettings, fingerprint
+from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, TooFewFactorsError
 from streaming_jsmf.inference.anchors import DegenerateAnchorsError
 from streaming_jsmf.inference.correlations import reconstruction_error
@@ -105,7 +106,7 @@ def _provenance(
 ) -> dict[str, Any]:
     return {
         "engine": settings.engine,
-        "moments": str(moments.path),
+        "moments": location(moments.path),
         "fingerprint": model_fingerprint(moments, settings),
         "corpus_fingerprints": [entry.fingerprint for entry in moments.store.manifest.corpora],
         "tokens": moments.store.manifest.tokens,

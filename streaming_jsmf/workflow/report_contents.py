@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,16 +15,21 @@ from streaming_jsmf.evaluation.inputs import SelectedCounts
 from streaming_jsmf.evaluation.perplexity import Completion
 from streaming_jsmf.evaluation.summary import TOP_WORDS, document_metrics, perplexity_metric
 from streaming_jsmf.linalg.blas import single_blas_thread
-from streaming_jsmf.linalg.gram import gram
 from streaming_jsmf.model.certificates import warnings_of
 from streaming_jsmf.model.counts import StoredCounts, read_training_counts, training_fingerprint
-from streaming_jsmf.model.store import Model, read_model, read_model_panels
-from streaming_jsmf.model.word_lists import read_listed, read_probabilities, require_word_count
-from streaming_jsmf.reporting.contents import Contents, Fact, Metric, Section, Stage
+from streaming_jsmf.model.store import Model, read_model
+from streaming_jsmf.model.word_lists import read_listed, require_word_count
+from streaming_jsmf.reporting.contents import Contents, Fact, Level, Metric, Section, Stage, Topic
+from streaming_jsmf.reporting.doubts import Suspect, doubts_of
 from streaming_jsmf.reporting.wording import facts_of
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.workflow.evaluation_inputs import Unavailable, completion_of
+from streaming_jsmf.workflow.report_checks import checks_of
+from streaming_jsmf.workflow.report_words import WordTopic, read_word_topic
 from streaming_jsmf.workflow.topics import NEEDED, OPTIONAL, topics_of
+
+#: What a page shows besides the table of topics.
+SHOWN = (*OPTIONAL, "document_frequency", "topic_topic", "topic_topic_of_documents")
 
 #: Of the documents of the training corpus, counted by ``evaluate``.
 COUNTS = ("selected_words", "document_pairs", "characteristic_words")
@@ -57,40 +63,74 @@ def read_contents(path: StorePath, words: int | None = None) -> Contents:
         If the model or its counts are damaged.
     """
     count = require_word_count(words)
-    model = read_model(path, NEEDED, (*OPTIONAL, "topic_topic"))
+    model = read_model(path, NEEDED, SHOWN)
     counts = read_training_counts(path, model, COUNTS)
     with single_blas_thread():
         listed = read_listed(path, model, count)
-        affinity = _read_affinity(path, len(listed))
+        shares, vocabulary = model.arrays["topic_probability"], model.arrays["word"]
+        word_topic = read_word_topic(path, listed, shares, vocabulary)
         metrics = _metric_values(model, counts)
+    npmi = (metrics.get("npmi") or {}).get("per_topic")
+    topics = topics_of(model, listed, word_topic.listed, counts, npmi)
     return Contents(
         engine=model.engine,
         n_words=int(model.arrays["word"].size),
         n_documents=model.metrics.get("n_documents"),
-        topics=topics_of(
-            model,
-            listed,
-            read_probabilities(path, listed),
-            counts,
-            (metrics.get("npmi") or {}).get("per_topic"),
-        ),
-        affinity=affinity,
-        topic_topic=model.arrays.get("topic_topic"),
+        topics=_doubted(model, topics, word_topic),
+        affinity=word_topic.affinity,
+        topic_topic=_correlations(model),
         warnings=tuple(warnings_of(model.metrics)),
         metrics=_metric_lines(metrics),
         metrics_note=_note(model, counts),
         certificates=facts_of(model.metrics),
         making=_making(model),
         stages=_stages(model),
+        checks=checks_of(model.metrics),
+        corpus=_corpus_name(model.provenance),
+        date=str(model.provenance.get("committed") or "")[: len("2026-01-31")],
+        lists=word_topic.lists,
     )
 
 
-def _read_affinity(path: StorePath, n_topics: int) -> NDArray[np.float64]:
-    affinity = np.zeros((n_topics, n_topics))
-    for panel in read_model_panels(path, "word_topic"):
-        # Rounding may leave a probability a little below 0.
-        affinity += gram(np.sqrt(np.maximum(panel, 0.0)))
-    return affinity
+def level_of(path: StorePath) -> Level:
+    """What a page says of one of several models: names and shares of its topics, and its metrics."""
+    model = read_model(path, NEEDED, OPTIONAL)
+    counts = read_training_counts(path, model, COUNTS)
+    listed = model.arrays["prominent_words"][:, :3]
+    topics = topics_of(model, listed, np.zeros(listed.shape), counts)
+    lines = _metric_lines(_metric_values(model, counts))
+    return Level(
+        tuple(topic.name for topic in topics),
+        model.arrays["topic_probability"],
+        tuple((line.name, line.value) for line in lines),
+    )
+
+
+def _correlations(model: Model) -> NDArray[np.float64] | None:
+    """By the documents' shares where polish found them, else as the engine recovered them."""
+    return model.arrays.get("topic_topic_of_documents", model.arrays.get("topic_topic"))
+
+
+def _corpus_name(provenance: Mapping[str, Any]) -> str:
+    """Last part of the corpus' path, or of the moments without its ending: what is before it is private."""
+    corpus = (provenance.get("polish_corpus") or {}).get("path")
+    path = str(corpus or provenance.get("moments") or "").split("?")[0].rstrip("/")
+    return path.rsplit("/", 1)[-1].removesuffix(".moments").removesuffix(".corpus")
+
+
+def _doubted(model: Model, topics: tuple[Topic, ...], word_topic: WordTopic) -> tuple[Topic, ...]:
+    frequency, listed = model.arrays.get("document_frequency"), model.arrays["prominent_words"]
+    suspects = [
+        Suspect(
+            topic.share,
+            [str(model.arrays["word"][word]) for word in listed[topic.number]],
+            None if frequency is None else frequency[listed[topic.number]].tolist(),
+            topic.npmi,
+        )
+        for topic in topics
+    ]
+    doubts = doubts_of(suspects, word_topic.affinity)
+    return tuple(replace(topic, doubts=found) for topic, found in zip(topics, doubts, strict=True))
 
 
 def _metric_values(model: Model, counts: StoredCounts | None) -> dict[str, Any]:
