@@ -212,7 +212,7 @@ def test_nothing_minds_the_counts_in_a_model(
     before = sorted(open_model(model_path).variables)
     counted(model_path, corpus_path)
     assert sorted(open_model(model_path).variables) == before
-    assert run(["info", str(model_path)]) == 0
+    assert run(["info", str(model_path), "--json"]) == 0
     [corpus] = json.loads(capsys.readouterr().out)["counted_corpora"]
     assert corpus["path"] == str(corpus_path)
     assert [path.name for path in model_path.parent.iterdir() if path.name.startswith(".")] == []
@@ -289,7 +289,7 @@ def test_damaged_counts_are_named(fault: str, model_path: Path, corpus_path: Pat
         read_training_counts(model_path, read_model(model_path))
     assert str(group) in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert run(["info", str(model_path)]) == 3
+    assert run(["info", str(model_path), "--json"]) == 3
 
 
 def test_a_corpus_without_the_words_is_refused_before_a_scan(model_path: Path, tmp_path: Path) -> None:
@@ -364,7 +364,7 @@ def test_a_killed_count_is_finished_by_the_same_command(
     with killed(command(*arguments, "--workers", "1"), lambda: committed() > 3):
         pass
     kept = committed()
-    assert run(["info", str(struck)]) == 0
+    assert run(["info", str(struck), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["counted_corpora"] == [], "not committed"
     assert run(arguments) == 0
     log = capsys.readouterr().err

@@ -268,7 +268,6 @@ def test_wrong_input_ends_in_one_line(invoke: Command, anchored: Path, stores: P
     refused(invoke("report", anchored, out, "--topics", 5), 2, "--topics chooses among the models")
     refused(invoke("report", anchored, out, "--by", "year"), 2, "--by takes a column of --shares")
     refused(invoke("report", anchored, out, "--shares", tmp_path / "no"), 2, "no topic shares")
-    refused(invoke("report", anchored, out, "--words", 21), 2, "lists up to 20 words")
     refused(invoke("report", anchored, out, "--words", 0), 2, "--words is 0")
     refused(invoke("report", anchored, tmp_path), 2, "is a directory", str(tmp_path / "topics.html"))
     refused(invoke("report", anchored, tmp_path / "no" / "page.html"), 2, "no directory is here", "make it")

@@ -14,9 +14,13 @@ from streaming_jsmf.cli.terminal import OneLine, escaped_streams
 from streaming_jsmf.display import location, printable
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
 @click.version_option(package_name="streaming-jsmf")
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Topics from corpora that do not fit in memory.
 
     A corpus is scanned once or twice into a moments store; from it models for any number of topics are
@@ -24,6 +28,8 @@ def cli() -> None:
 
     Exit codes: 0 done, 2 wrong input, 3 incomplete or damaged store, 130 interrupted.
     """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 for _command in COMMANDS:

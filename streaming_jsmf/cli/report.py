@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from streaming_jsmf.cli import options
+from streaming_jsmf.cli.verb import option, verb
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
 
@@ -14,28 +16,28 @@ Command = Callable[..., Any]
 
 #: What a page is made from, the last first, as decorators are applied.
 _PAGE_OPTIONS = (
-    click.option("--topics", type=int, default=None, metavar="K",
-                 help="If MODEL is a directory of several, the one that is shown.  [default: the largest]"),
-    click.option("--by", default=None, metavar="COLUMN",
-                 help="Column of SHARES that makes groups of documents.  [default: a year or date]"),
-    click.option("--shares", type=click.Path(), default=None, metavar="SHARES",
-                 help="What transform wrote with MODEL: shows the first documents of each topic."),
-    click.option("--words", type=int, default=None, help="Words for each topic in the table.  [default: 10]"),
+    option("--topics", type=int, default=None, metavar="K",
+           help="If MODEL is a directory of several, the one that is shown.  [default: the largest]"),
+    option("--by", default=None, metavar="COLUMN",
+           help="Column of SHARES that makes groups of documents.  [default: a year or date]"),
+    option("--shares", type=click.Path(), default=None, metavar="SHARES",
+           help="What transform wrote with MODEL: shows the first documents of each topic."),
+    option("--words", type=int, default=None, help="Words for each topic in the table.  [default: 10]"),
 )  # fmt: skip
 
 
 def page_options(command: Command) -> Command:
     """The options of ``report`` and ``view`` that say what is on the page."""
-    for option in _PAGE_OPTIONS:
-        command = option(command)
+    for decorate in _PAGE_OPTIONS:
+        command = decorate(command)
     return command
 
 
-@click.command()
+@verb("streaming-jsmf report MODEL topics.html")
 @click.argument("model", type=click.Path())
 @click.argument("out", type=click.Path(), metavar="OUT.html")
 @page_options
-@click.option("--overwrite", is_flag=True, help="Replace a report that exists.")
+@options.overwrite_option
 def report(model: str, out: str, overwrite: bool, **page: Any) -> None:
     """Write what is known of MODEL as one page of HTML that needs nothing else.
 
@@ -48,7 +50,7 @@ def report(model: str, out: str, overwrite: bool, **page: Any) -> None:
     click.echo(f"report: {location(run(model, out, overwrite=overwrite, **page))}")
 
 
-@click.command()
+@verb("streaming-jsmf view MODEL --shares SHARES.parquet")
 @click.argument("model", type=click.Path())
 @page_options
 def view(model: str, **page: Any) -> None:

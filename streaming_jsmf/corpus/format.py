@@ -7,14 +7,21 @@ it trust it. It also takes a directory without manifest in place, at the price o
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from streaming_jsmf.corpus.footer import Footer, RowGroup, read_footer
 from streaming_jsmf.corpus.hashes import hash_of_shard, require_same_hash
-from streaming_jsmf.corpus.manifest import MANIFEST_NAME, Manifest, ShardEntry, parse_manifest
+from streaming_jsmf.corpus.manifest import (
+    MANIFEST_NAME,
+    Json,
+    Manifest,
+    ShardEntry,
+    parse_manifest,
+    token_settings,
+)
 from streaming_jsmf.corpus.vocabulary import TEXT_NAMES, VOCABULARY_NAME, Vocabulary, read_vocabulary
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, StoreError
@@ -84,6 +91,8 @@ class Corpus:
         Hex hash of the vocabulary file.
     vocabulary_path
         Absolute local path or URL of the vocabulary file.
+    tokens
+        How its texts became words (``manifest.token_settings``); None if it is not of texts or does not tell.
     """
 
     root: str = field(repr=False)
@@ -91,6 +100,7 @@ class Corpus:
     n_words: int
     vocabulary_sha256: str
     vocabulary_path: str = field(repr=False)
+    tokens: Mapping[str, Json] | None = field(default=None, compare=False)
 
     @property
     def location(self) -> str:
@@ -212,7 +222,9 @@ def _open_committed(root: str, manifest: Manifest) -> Corpus:
         Shard(entry.name, entry.rows, entry.nonzeros, entry.bytes, entry.sha256, footer.row_groups)
         for entry, footer in zip(entries, footers, strict=True)
     )
-    return Corpus(root, shards, n_words, manifest.vocabulary.sha256, vocabulary_path)
+    return Corpus(
+        root, shards, n_words, manifest.vocabulary.sha256, vocabulary_path, token_settings(manifest.settings)
+    )
 
 
 def _check_unknown_files(root: str, known: set[str]) -> None:

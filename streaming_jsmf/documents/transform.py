@@ -12,6 +12,7 @@ import shutil
 import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,8 @@ class TransformRequest:
         How many shares of a document are kept, the largest; None: all.
     method
         ``map`` or ``cvb0``, see ``document_topics``.
+    left_out
+        Tokens that are not in the corpus because the model lacks their words; they count as unknown.
     partition_nonzeros
         Of a task; the shares are the same with any.
 
@@ -99,6 +102,7 @@ class TransformRequest:
     corpus: Corpus
     top: int | None = None
     method: ShareMethod = "map"
+    left_out: float = 0.0
     partition_nonzeros: int = PARTITION_NONZEROS
 
     def __post_init__(self) -> None:
@@ -115,6 +119,11 @@ class TransformRequest:
         return self.topics.prior.size
 
     @property
+    def before(self) -> Totals:
+        """What there is to say before a document is read."""
+        return Totals(tokens=self.left_out, unknown_tokens=self.left_out)
+
+    @property
     def arguments(self) -> dict[str, Any]:
         """What decides the bytes of the parts: JSON values."""
         return {
@@ -126,7 +135,7 @@ class TransformRequest:
             "partition_nonzeros": self.partition_nonzeros,
         }
 
-    @property
+    @cached_property
     def about(self) -> About:
         """What a part says of itself."""
         return About(
@@ -186,9 +195,9 @@ def transform_documents(
             job = _job(request, work, places, schema, partitions, executor)
             run_job(job, executor)
         rows = [Totals(**record["totals"]) for record in job.result()]
-        totals = sum(rows, Totals())
+        totals = sum(rows, request.before)
         _tell(totals, request.about)
-        _move(_made(work, request.about, schema, rows, target), target)
+        _move(_made(work, replace(request.about, totals=totals), schema, rows, target), target)
         work.remove()
     return totals
 
@@ -292,12 +301,12 @@ def _forget_incomplete(work: WorkFolder) -> None:
             records.forget(index)
 
 
-def _made(work: WorkFolder, about: About, schema: Any, each: Sequence[Totals], target: Path) -> Path:
+def _made(work: WorkFolder, whole: About, schema: Any, each: Sequence[Totals], target: Path) -> Path:
     """The result in the form that the name of the target asks for, still in the working directory.
 
-    ``each`` are the totals of the parts.
+    ``each`` are the totals of the parts, which do not know those of the whole.
     """
-    whole, directory = replace(about, totals=sum(each, Totals())), work.root / PARTS
+    about, directory = replace(whole, totals=None), work.root / PARTS
     names = [part_name(index) for index in range(len(each))]
     parts = ParquetShares(directory, about, schema, tuple(directory / name for name in names))
     if target.suffix == FILE_SUFFIX:

@@ -70,6 +70,13 @@ def lookup(metrics: Mapping[str, Any], path: str) -> Any:
     return value
 
 
+def number_of(value: Any) -> float | None:
+    """A metric as one number: its value, or its mean over the topics; None if it is missing."""
+    if isinstance(value, Mapping):
+        return float(value["mean"] if "mean" in value else value["value"])
+    return None if value is None else float(value)
+
+
 def number_text(value: Any) -> str:
     """A metric in a few digits: its value with the standard error, or its mean over the topics."""
     if not isinstance(value, Mapping):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from streaming_jsmf.jobs.tasks import TaskJob
 from streaming_jsmf.sources.base import OnBadRecord, Unit
 from streaming_jsmf.sources.listing import list_files
 from streaming_jsmf.storage.paths import file_size, is_url, write_json
-from streaming_jsmf.tokens.stop_words import ENGLISH, NONE, load_stop_words
+from streaming_jsmf.tokens.stop_words import is_path, load_stop_words
 
 #: Bytes of the units that one task reads, and about how many tasks there are between these bounds.
 GROUP_BYTES = (16 << 20, 128 << 20)
@@ -46,12 +46,15 @@ class IngestSettings:
         "fail" ends with the first bad record, "quarantine" keeps them aside in ``quarantine.parquet``.
     ngrams
         Whether the source's words may be runs of words.
+    vocabulary
+        Exactly the words to keep, in this order; None: those that the curation chooses.
     """
 
     curation: Curation = field(default_factory=Curation)
     tokens_per_shard: float = TOKENS_PER_SHARD
     on_bad_record: OnBadRecord = "fail"
     ngrams: bool = False
+    vocabulary: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -196,6 +199,7 @@ class Ingest:
     settings: IngestSettings
     folder: IngestFolder
     executor: Executor
+    overwrite: bool = False
 
     def run(
         self,
@@ -225,8 +229,8 @@ def arguments_of(source: Any, units: Sequence[Unit], settings: IngestSettings) -
         "source": hashlib.sha256(repr(source).encode()).hexdigest(),
         "units": hashlib.sha256(json.dumps([asdict(unit) for unit in units]).encode()).hexdigest(),
         "files": hashlib.sha256(json.dumps([_state(path) for path in files]).encode()).hexdigest(),
-        "words": None if words is None else hashlib.sha256("\n".join(words).encode()).hexdigest(),
-        "curation": curation_fields(settings.curation),
+        "words": None if words is None else _digest(words),
+        "curation": curation_fields(settings.curation, settings.vocabulary),
         "tokens_per_shard": settings.tokens_per_shard,
         "on_bad_record": settings.on_bad_record,
     }
@@ -249,12 +253,16 @@ def _state(path: str) -> list[Any]:
         return [path]
 
 
-def curation_fields(curation: Curation) -> dict[str, Json]:
-    """What was asked for, without paths: the stop words by hash."""
-    listed = "\n".join(sorted(load_stop_words(curation.stop_words)))
-    known = curation.stop_words if curation.stop_words in (ENGLISH, NONE) else "file"
-    return {
-        **asdict(curation),
-        "stop_words": known,
-        "stop_words_sha256": hashlib.sha256(listed.encode()).hexdigest(),
+def curation_fields(curation: Curation, vocabulary: Sequence[str] | None) -> dict[str, Json]:
+    """What was asked for, without paths: the stop words, and a vocabulary that was given, by hash."""
+    fields = {
+        # Not told where it is the papers' way, as in corpora made before there was another.
+        **{key: value for key, value in asdict(curation).items() if (key, value) != ("numbers", "keep")},
+        "stop_words": "file" if is_path(curation.stop_words) else curation.stop_words,
+        "stop_words_sha256": _digest(sorted(load_stop_words(curation.stop_words))),
     }
+    return fields if vocabulary is None else {**fields, "vocabulary_sha256": _digest(vocabulary)}
+
+
+def _digest(words: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(words).encode()).hexdigest()

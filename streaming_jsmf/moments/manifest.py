@@ -17,6 +17,7 @@ from streaming_jsmf.blocks.parts import distinct
 from streaming_jsmf.blocks.units import Partition, list_units, plan_partitions, shard_name
 from streaming_jsmf.config import ScanSettings, fingerprint
 from streaming_jsmf.corpus.format import Corpus
+from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.ledger import fold_keys, key_of
@@ -41,13 +42,15 @@ class CorpusEntry(Strict):
     """A corpus that the store was made of.
 
     ``path`` is its ``Corpus.location``, ``shards`` are the sha256 of those with documents, by name. ``word_ids`` says
-    which ids its words have in the store; None: their own.
+    which ids its words have in the store; None: their own. ``tokens`` is how its texts became
+    words, where it is of texts and tells.
     """
 
     path: str
     fingerprint: str
     shards: dict[str, str]
     word_ids: WordIds | None = Field(alias="columns")
+    tokens: dict[str, Json] | None = None
 
 
 class PartitionEntry(Strict):
@@ -96,6 +99,12 @@ class Manifest(Strict):
     def paths(self) -> tuple[str, ...]:
         """Where the corpora are."""
         return tuple(entry.path for entry in self.corpora)
+
+    @property
+    def tokens(self) -> dict[str, Json] | None:
+        """How the texts of the corpora became words; None if that is not known or not the same of all."""
+        first = self.corpora[0].tokens if self.corpora else None
+        return first if all(entry.tokens == first for entry in self.corpora) else None
 
     @property
     def contents(self) -> tuple[str, ...]:
@@ -177,6 +186,7 @@ def with_corpus(manifest: Manifest, corpus: Corpus) -> Manifest:
         # Empty shards are alike wherever they come from, and nothing is counted twice with them.
         shards={shard.name: shard.sha256 for shard in corpus.shards if shard.rows},
         columns=None,
+        **({} if corpus.tokens is None else {"tokens": dict(corpus.tokens)}),
     )
     number = len(manifest.corpora)
     return manifest.changed(

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import ValidationError
 
+from streaming_jsmf.corpus.curation import TEXT_CURATION, Curation
 from streaming_jsmf.corpus.format import PARQUET_SUFFIXES
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.errors import InputError
@@ -43,6 +44,9 @@ ReaderName = Literal[
     "h5ad",
     "bag-of-words-parquet",
 ]
+
+#: Where the settings of texts start: made for topics that can be read, or as in the papers.
+Preset = Literal["text", "papers"]
 
 #: Options that say where a file is; they are no part of what made a corpus.
 _PATHS = ("vocabulary", "names")
@@ -135,9 +139,16 @@ class OpenedSource:
     ngrams: bool
 
 
-def default_stop_words(reader: ReaderName) -> str:
-    """The list of stop words when the user names none."""
-    return READERS[reader].stop_words
+def reads_texts(reader: ReaderName) -> bool:
+    """Whether the words are found in texts, rather than named by the source."""
+    return issubclass(READERS[reader].options, TokenOptions)
+
+
+def default_curation(reader: ReaderName, preset: Preset | None = None) -> Curation:
+    """What stays when the user says nothing: as in the papers, but of texts what gives topics that can be read."""
+    if reads_texts(reader) and preset != "papers":
+        return TEXT_CURATION
+    return Curation(stop_words=READERS[reader].stop_words)
 
 
 def check_options(reader: ReaderName, given: Mapping[str, Any], where: str) -> Strict:
@@ -199,13 +210,16 @@ def open_source(
     words = Tokenizer()
     if isinstance(options, TokenOptions):
         spared = NONE if options.stemmer is None else stop_words
-        words = Tokenizer(tokenizer or options.tokenizer, options.ngrams, options.stemmer, spared)
+        words = Tokenizer(
+            tokenizer or options.tokenizer, options.ngrams, options.stemmer, spared, options.boilerplate
+        )
     elif tokenizer is not None:
         raise InputError(f"the reader {reader} takes words as they are; leave --tokenizer out")
     source = kind.open(Found(root, found, words), options)
     settings: dict[str, Json] = {"reader": reader}
     for key, value in options.model_dump().items():
-        if key not in _PATHS and value is not None:
+        # Boilerplate that is kept is not told: corpora made before it could be dropped are the same.
+        if key not in _PATHS and value is not None and (key, value) != ("boilerplate", "keep"):
             settings[f"read_{key}"] = ",".join(map(str, value)) if isinstance(value, tuple | list) else value
     if tokenizer is not None:
         settings["read_tokenizer"] = tokenizer

@@ -321,6 +321,18 @@ def remove_store(path: StorePath) -> None:
         object_store.delete_store(path)
 
 
+def put_in_place(beside: Path, target: Path, *, overwrite: bool = False) -> None:
+    """Rename a directory onto ``target``; with ``overwrite`` what is there goes once the new one has its place."""
+    if overwrite and target.exists():
+        old = target.with_name(f".{target.name}.{uuid.uuid4().hex}.old")
+        target.rename(old)
+        beside.rename(target)
+        shutil.rmtree(old)
+    else:
+        beside.rename(target)
+    fsync_directory(target.parent)
+
+
 @contextmanager
 def directory_written_beside(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """Yield an empty directory beside ``target`` that takes its place when the block ends well.
@@ -333,14 +345,7 @@ def directory_written_beside(target: Path, *, overwrite: bool = False) -> Iterat
     beside.mkdir()
     try:
         yield beside
-        if overwrite and target.exists():
-            old = target.with_name(f".{target.name}.{uuid.uuid4().hex}.old")
-            target.rename(old)
-            beside.rename(target)
-            shutil.rmtree(old)
-        else:
-            beside.rename(target)
-        fsync_directory(target.parent)
+        put_in_place(beside, target, overwrite=overwrite)
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
         raise

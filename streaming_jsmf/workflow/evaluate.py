@@ -16,6 +16,7 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.inputs import RowSketch, SelectedCounts
 from streaming_jsmf.evaluation.perplexity import Completion
 from streaming_jsmf.evaluation.summary import evaluate_topics
+from streaming_jsmf.inference.words import longer_lists
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.blas import single_blas_thread
@@ -142,7 +143,6 @@ def evaluate(
     path, request = store_path(model, "a model"), request or EvaluationRequest()
     execution = execution or Execution()
     found = read_topics(path)
-    _require_words(found, request.words)
     inputs = _Inputs(path, found, request, execution, listener)
     with single_blas_thread():
         metrics = inputs.evaluate()
@@ -245,12 +245,6 @@ def _selected(counts: StoredCounts) -> SelectedCounts:
     return SelectedCounts(counts.words, counts.pairs, counts.n_documents, counts.anchor_rows, sketch)
 
 
-def _require_words(model: Model, words: int | None) -> None:
-    listed = model.arrays["prominent_words"].shape[1]
-    if words is not None and words > listed:
-        raise InputError(f"--words is {words}; this model lists up to {listed} words for each topic")
-
-
 def _reasons(metrics: Mapping[str, Any], model: Model, reasons: Mapping[str, str]) -> dict[str, str]:
     """Why each metric, or part of one, that is null is missing."""
     absent = [name for name, value in metrics.items() if value is None]
@@ -301,6 +295,9 @@ def _topics(
 ) -> list[dict[str, Any]]:
     """Each topic with its words; characteristic ones by exact rows where they were counted."""
     vocabulary, arrays = model.arrays["word"], model.arrays
+    prominent = arrays["prominent_words"][:, :words]
+    if words > prominent.shape[1]:
+        prominent = longer_lists(prominent, [arrays["word_topic"]], words)
     characteristic = arrays.get("characteristic_words") if exact is None else exact.characteristic_words
     scores = (metrics.get("npmi") or {}).get("per_topic")
     rows = []
@@ -310,7 +307,7 @@ def _topics(
             row["probability"] = float(arrays["topic_probability"][topic])
         if "anchors" in arrays:
             row["anchor"] = str(vocabulary[arrays["anchors"][topic]])
-        row["prominent"] = [str(vocabulary[word]) for word in arrays["prominent_words"][topic, :words]]
+        row["prominent"] = [str(vocabulary[word]) for word in prominent[topic]]
         if characteristic is not None:
             row["characteristic"] = [str(vocabulary[word]) for word in characteristic[topic, :words]]
         rows.append(row)

@@ -24,7 +24,7 @@ from streaming_jsmf.moments.select import SelectedMoments, select_partitions
 from streaming_jsmf.rectification.result import Rectification
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.storage.provenance import package_versions
-from streaming_jsmf.workflow.anchored_topics import anchored_topics
+from streaming_jsmf.workflow.anchored_topics import anchor_rules, anchored_topics
 from streaming_jsmf.workflow.certificates import rectification_certificates, spectral_certificates
 from streaming_jsmf.workflow.fitted import Fitted, word_lists
 from streaming_jsmf.workflow.infer_stod import fit_tensor_topics
@@ -109,6 +109,7 @@ def _provenance(
         "moments": location(moments.path),
         "fingerprint": model_fingerprint(moments, settings),
         "corpus_fingerprints": [entry.fingerprint for entry in moments.store.manifest.corpora],
+        "tokens": moments.store.manifest.tokens,
         "scan_settings": moments.store.manifest.settings,
         "settings_fingerprint": moments.store.manifest.range_key,
         "partitions": moments.partitions if isinstance(moments, SelectedMoments) else None,
@@ -128,6 +129,8 @@ def _fit_anchor_word_topics(
     moments: Moments, settings: InferSettings, threads: int, lap: Callable[[str], None], listener: Listener
 ) -> Fitted:
     """What LR-JSMF makes of a store; ``lap`` is called with the name of each stage when it is done."""
+    # A wrong anchor word is to be found before the rectification, not after it.
+    anchor_rules(moments, settings)
     pairs = moments.eigenpairs(settings.n_topics)
     spectrum = spectral_certificates(moments, pairs, settings.n_topics)
     lap("eigenpairs")

@@ -6,13 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.model.store import model_names
 from streaming_jsmf.reporting.contents import Contents
 from streaming_jsmf.reporting.page import FIRST_LINES, render
 from streaming_jsmf.storage.paths import (
     StorePath,
     is_free,
-    node_exists,
     read_bytes,
     store_path,
     write_bytes,
@@ -21,6 +19,7 @@ from streaming_jsmf.workflow.documents import open_shares_of
 from streaming_jsmf.workflow.report_contents import level_of, read_contents
 from streaming_jsmf.workflow.report_documents import documents_of, groups_of
 from streaming_jsmf.workflow.report_levels import levels_of
+from streaming_jsmf.workflow.several import models_at
 
 
 def report(
@@ -109,15 +108,15 @@ def _with_shares(contents: Contents, model: StorePath, shares: str | Path, by: s
     return replace(contents, groups=groups_of(found, by), documents=documents_of(found))
 
 
-def _models(model: StorePath, topics: int | None) -> list[StorePath]:
+def _models(model: StorePath, topics: int | None) -> tuple[StorePath, ...]:
     """The model itself, or those of a directory of them, by rising K."""
-    names = [] if node_exists(model) else model_names(model)
-    if not names and topics is not None:
+    paths = models_at(model)
+    if topics is not None and paths == (model,):
         raise InputError(f"--topics chooses among the models of a directory; {model} holds none")
-    return [model / name for name in names] or [model]
+    return paths
 
 
-def _own(model: StorePath, paths: list[StorePath], topics: int | None) -> int:
+def _own(model: StorePath, paths: tuple[StorePath, ...], topics: int | None) -> int:
     """Which of the models the page is about."""
     if topics is None:
         return len(paths) - 1

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation import coherence, topic_shape
 from streaming_jsmf.evaluation.glossary import LINES, lookup, number_text
 from streaming_jsmf.evaluation.inputs import SelectedCounts
@@ -19,30 +18,18 @@ from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.model.certificates import warnings_of
 from streaming_jsmf.model.counts import StoredCounts, read_training_counts, training_fingerprint
 from streaming_jsmf.model.store import Model, read_model
-from streaming_jsmf.reporting.contents import Contents, Fact, Level, Metric, Section, Stage, Topic, Word
+from streaming_jsmf.model.word_lists import read_listed, require_word_count
+from streaming_jsmf.reporting.contents import Contents, Fact, Level, Metric, Section, Stage, Topic
 from streaming_jsmf.reporting.doubts import Suspect, doubts_of
 from streaming_jsmf.reporting.wording import facts_of
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.workflow.evaluation_inputs import Unavailable, completion_of
 from streaming_jsmf.workflow.report_checks import checks_of
 from streaming_jsmf.workflow.report_words import WordTopic, read_word_topic
+from streaming_jsmf.workflow.topics import NEEDED, OPTIONAL, topics_of
 
-#: Arrays that every engine writes, and those that some do; ``word_topic`` comes in panels.
-NEEDED = ("word", "prominent_words", "topic_probability")
-OPTIONAL = (
-    "alpha",
-    "anchors",
-    "characteristic_words",
-    "document_frequency",
-    "duplicate_of",
-    "label_words",
-    "lambda",
-    "topic_topic",
-    "topic_topic_of_documents",
-)
-
-#: Words of each topic, unless told otherwise or fewer are listed.
-DEFAULT_WORDS = 10
+#: What a page shows besides the table of topics.
+SHOWN = (*OPTIONAL, "document_frequency", "topic_topic", "topic_topic_of_documents")
 
 #: Of the documents of the training corpus, counted by ``evaluate``.
 COUNTS = ("selected_words", "document_pairs", "characteristic_words")
@@ -66,23 +53,25 @@ def read_contents(path: StorePath, words: int | None = None) -> Contents:
     path
         Of the model store.
     words
-        Words of each topic. None: 10, or as many as are listed.
+        Words of each topic. None: 10.
 
     Raises
     ------
     InputError
-        If there is no model, or it lists fewer words than asked for.
+        If there is no model, or ``words`` is below 1.
     StoreError
         If the model or its counts are damaged.
     """
-    model = read_model(path, NEEDED, OPTIONAL)
-    count = _word_count(model, words)
+    count = require_word_count(words)
+    model = read_model(path, NEEDED, SHOWN)
     counts = read_training_counts(path, model, COUNTS)
     with single_blas_thread():
+        listed = read_listed(path, model, count)
         shares, vocabulary = model.arrays["topic_probability"], model.arrays["word"]
-        word_topic = read_word_topic(path, model.arrays["prominent_words"][:, :count], shares, vocabulary)
+        word_topic = read_word_topic(path, listed, shares, vocabulary)
         metrics = _metric_values(model, counts)
-    topics = _topics(model, counts, word_topic.listed, (metrics.get("npmi") or {}).get("per_topic"))
+    npmi = (metrics.get("npmi") or {}).get("per_topic")
+    topics = topics_of(model, listed, word_topic.listed, counts, npmi)
     return Contents(
         engine=model.engine,
         n_words=int(model.arrays["word"].size),
@@ -107,8 +96,8 @@ def level_of(path: StorePath) -> Level:
     """What a page says of one of several models: names and shares of its topics, and its metrics."""
     model = read_model(path, NEEDED, OPTIONAL)
     counts = read_training_counts(path, model, COUNTS)
-    bare = np.zeros(model.arrays["prominent_words"][:, :3].shape)
-    topics = _topics(model, counts, bare, None)
+    listed = model.arrays["prominent_words"][:, :3]
+    topics = topics_of(model, listed, np.zeros(listed.shape), counts)
     lines = _metric_lines(_metric_values(model, counts))
     return Level(
         tuple(topic.name for topic in topics),
@@ -127,51 +116,6 @@ def _corpus_name(provenance: Mapping[str, Any]) -> str:
     corpus = (provenance.get("polish_corpus") or {}).get("path")
     path = str(corpus or provenance.get("moments") or "").split("?")[0].rstrip("/")
     return path.rsplit("/", 1)[-1].removesuffix(".moments").removesuffix(".corpus")
-
-
-def _word_count(model: Model, words: int | None) -> int:
-    listed = model.arrays["prominent_words"].shape[1]
-    count = min(DEFAULT_WORDS, listed) if words is None else words
-    if not 1 <= count <= listed:
-        raise InputError(f"--words is {words}; this model lists up to {listed} words for each topic")
-    return count
-
-
-def _topics(
-    model: Model, counts: StoredCounts | None, listed: NDArray[np.float64], npmi: list[float] | None
-) -> tuple[Topic, ...]:
-    """The rows of the table; characteristic words by exact rows of C where they were counted.
-
-    ``listed`` is p(word | topic) of the first prominent words, (K, n).
-    """
-    arrays, shown = dict(model.arrays), listed.shape[1]
-    if counts is not None and counts.characteristic_words is not None:
-        arrays["characteristic_words"] = counts.characteristic_words
-
-    def spell(name: str, topic: int) -> tuple[str, ...]:
-        ids = arrays[name][topic, :shown] if name in arrays else ()
-        return tuple(str(arrays["word"][word]) for word in ids if word >= 0)
-
-    def number(name: str, topic: int) -> float | None:
-        return float(arrays[name][topic]) if name in arrays else None
-
-    def row(topic: int) -> Topic:
-        words = zip(spell("prominent_words", topic), listed[topic].tolist(), strict=True)
-        larger = int(arrays["duplicate_of"][topic]) if "duplicate_of" in arrays else -1
-        return Topic(
-            topic,
-            float(arrays["topic_probability"][topic]),
-            tuple(Word(text, probability) for text, probability in words),
-            spell("characteristic_words", topic),
-            spell("label_words", topic),
-            str(arrays["word"][arrays["anchors"][topic]]) if "anchors" in arrays else None,
-            number("alpha", topic),
-            number("lambda", topic),
-            None if larger < 0 else larger,
-            None if npmi is None else npmi[topic],
-        )
-
-    return tuple(row(topic) for topic in range(arrays["topic_probability"].size))
 
 
 def _doubted(model: Model, topics: tuple[Topic, ...], word_topic: WordTopic) -> tuple[Topic, ...]:
