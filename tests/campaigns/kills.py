@@ -1,0 +1,204 @@
+"""Commands that are killed in front of one of their last file operations, and run again: the cases and the comparison."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.corpora import planted, words, write_corpus
+from tests.processes import SOURCE
+from tests.stores import rename_words
+
+#: How many operations before the end of a command are tried.
+LAST = 100
+
+QUIET = ("--scheduler", "synchronous")
+SCAN = ("--max-topics", "3", "--partition-nonzeros", "900")
+TOPICS = ("--topics", "3", "--anchor-min-df", "2")
+
+
+@dataclass(frozen=True)
+class Case:
+    """What stands before, by commands that are run to their end; and the command that is killed."""
+
+    name: str
+    before: tuple[tuple[str, ...], ...]
+    command: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _scan(*line: str) -> tuple[str, ...]:
+    return ("scan", *line, *QUIET)
+
+
+OF_A = _scan("a", "m", *SCAN)
+KEPT = _scan("a", "m", *SCAN, "--keep-partitions")
+WITH_THIRD = _scan("a", "m", *SCAN, "--third-moment")
+MODEL = ("infer", "m", "model", *TOPICS)
+FIT = ("fit", "a", "model", *TOPICS, "--partition-nonzeros", "900", "--steps", "8", *QUIET)
+
+CASES = (
+    Case("ingest", (), ("ingest", "texts.jsonl", "corpus", "--min-tokens", "1", *QUIET)),
+    Case("simulate", (), ("simulate", "corpus", "--documents", "300", "--vocabulary-size", "40", "--topics", "3",
+                          "--documents-per-shard", "100", "--seed", "1", *QUIET)),  # fmt: skip
+    Case("scan", (), OF_A),
+    Case("scan-keep", (), KEPT),
+    Case("scan-exact", (), (*OF_A, "--exact")),
+    Case("scan-third-moment", (), WITH_THIRD),
+    Case("third-moment", (OF_A,), WITH_THIRD),
+    Case("add", (OF_A,), _scan("a", "m", "--add", "b")),
+    Case("add-third-moment", (OF_A,), _scan("a", "m", "--add", "b", "--third-moment")),
+    Case("remove", (KEPT, _scan("a", "m", "--add", "b")), _scan("a", "m", "--remove", "b")),
+    Case("merge", (OF_A, _scan("b", "of-b", *SCAN)), _scan("a", "m", "--merge", "of-b")),
+    Case("merge-kept", (KEPT, _scan("b", "of-b", *SCAN, "--keep-partitions")), _scan("a", "m", "--merge", "of-b")),
+    Case("unite", (OF_A, _scan("c", "of-c", *SCAN)), _scan("a", "m", "--merge", "of-c")),
+    Case("replace", (KEPT, _scan("c", "of-c", *SCAN)),
+         _scan("a", "m", "--remove", "a", "--add", "b", "--merge", "of-c")),  # fmt: skip
+    Case("infer", (OF_A,), MODEL),
+    Case("infer-overwrite", (OF_A, MODEL), (*MODEL, "--rectify", "palm", "--overwrite")),
+    Case("infer-stod", (WITH_THIRD,), ("infer", "m", "model", "--topics", "3", "--engine", "stod")),
+    Case("fit", (), FIT),
+    Case("fit-several", (), (*FIT, "--topics", "2,3")),
+    Case("polish", (OF_A, MODEL), ("polish", "model", "a", "polished", "--steps", "8", *QUIET)),
+    Case("polish-overwrite", (OF_A, MODEL), ("polish", "model", "a", "model", "--steps", "8", "--overwrite", *QUIET)),
+    Case("evaluate", (OF_A, MODEL), ("evaluate", "model", "--corpus", "a", "--replicas", "0", "--json", *QUIET)),
+    Case("transform-file", (OF_A, MODEL), ("transform", "model", "a", "shares.parquet", *QUIET)),
+    Case("transform-zarr", (OF_A, MODEL), ("transform", "model", "a", "shares.zarr", *QUIET)),
+    Case("transform-directory", (OF_A, MODEL), ("transform", "model", "a", "shares", *QUIET)),
+    Case("transform-overwrite", (OF_A, MODEL, ("transform", "model", "a", "shares", *QUIET)),
+         ("transform", "model", "a", "shares", "--top", "2", "--overwrite", *QUIET)),  # fmt: skip
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Server:
+    """A process that runs commands in forks of itself, in ``folder``, which is the same for all cases: stores hold
+    absolute paths."""
+
+    process: subprocess.Popen[str]
+    base: Path
+
+    @property
+    def folder(self) -> Path:
+        """Where commands run."""
+        return self.base / "case"
+
+    @property
+    def log(self) -> Path:
+        """What the last command said."""
+        return self.base / "log"
+
+    @property
+    def _operations(self) -> Path:
+        return self.base / "operations"
+
+    def run(self, line: tuple[str, ...], kill_at: int | None = None, *, here: bool = False) -> int:
+        """Exit code; minus the signal of what was killed."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        request = {
+            "command": line,
+            "folder": str(self.folder),
+            "root": str(self.folder) + "/",
+            "kill_at": kill_at,
+            "here": here,
+            "log": str(self.log),
+            "operations": str(self._operations),
+        }
+        print(json.dumps(request), file=self.process.stdin, flush=True)
+        return int(json.loads(self.process.stdout.readline()))
+
+    def operations(self, line: tuple[str, ...]) -> list[str]:
+        """Run a command to its end, which must be good; what it did to files."""
+        assert self.run(line) == 0, self.log.read_text()
+        return self._operations.read_text(encoding="utf-8").splitlines()
+
+    def place(self, start: Path) -> None:
+        """Put a copy of ``start`` in the folder, instead of what is there."""
+        for entry in self.folder.iterdir():
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        shutil.copytree(start, self.folder, dirs_exist_ok=True)
+
+
+@contextmanager
+def server(base: Path) -> Iterator[Server]:
+    """A server with the sources of all cases in its folder."""
+    line = [sys.executable, "-W", "ignore", "-m", "tests.campaigns.kill_server"]
+    with subprocess.Popen(
+        line, cwd=SOURCE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        made = Server(process, base)
+        made.folder.mkdir()
+        write_sources(made.folder)
+        shutil.copytree(made.folder, base / "sources")
+        try:
+            yield made
+        finally:
+            process.stdin.close()  # type: ignore[union-attr]
+
+
+def write_sources(folder: Path) -> None:
+    """Corpora a, b and c, of which c has other words, and texts."""
+    counts = planted(120, 40, 3, length=30, seed=7).counts
+    for name, rows in zip("abc", np.array_split(counts, 3), strict=True):
+        write_corpus(folder / name, rows, shards=2, row_group_rows=10)
+    rename_words(folder / "c", [f"other{i}" if i % 2 else word for i, word in enumerate(words(40))])
+    names = words(40)
+    texts = ({"text": " ".join(names[i] for i in row.nonzero()[0])} for row in counts)
+    (folder / "texts.jsonl").write_text("\n".join(map(json.dumps, texts)) + "\n", encoding="utf-8")
+
+
+def start_of(case: Case, served: Server) -> Path:
+    """The folder before the command, made once."""
+    start = served.base / "starts" / case.name
+    if not start.exists():
+        served.place(served.base / "sources")
+        for line in case.before:
+            assert served.run(line, here=True) == 0, served.log.read_text()
+        shutil.copytree(served.folder, start)
+    return start
+
+
+#: Parts of names and values that differ from run to run.
+_RANDOM = re.compile(r"[0-9a-f]{32}(?=$|/)|(?<=\.)[0-9a-f]{32}(?=\.)")
+_OF_A_RUN = ("made", "note", "history", "sha256", "attempt", "stages", "_cost", "seconds", "created", "committed")
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """Every file and directory with a digest of what a run decides of it; names without their random parts."""
+    found: dict[str, str] = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if "/partials/" in name or name.endswith("/partials"):
+            name = _RANDOM.sub("RANDOM", name)
+        if path.is_dir():
+            found[name + "/"] = ""
+        else:
+            found[name] = hashlib.sha256(_stable(path)).hexdigest()
+    return found
+
+
+def _stable(path: Path) -> bytes:
+    data = path.read_bytes()
+    if path.suffix != ".json":
+        return data
+    return json.dumps(_pruned(json.loads(data)), sort_keys=True).encode()
+
+
+def _pruned(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _pruned(inner) for key, inner in value.items() if key not in _OF_A_RUN}
+    return [_pruned(inner) for inner in value] if isinstance(value, list) else value
