@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
 from collections.abc import Mapping, Sequence
@@ -29,6 +30,7 @@ from streaming_jsmf.corpus.records import BATCH_NONZEROS, Documents, documents_f
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD, ShardLimits, ShardWriter
 from streaming_jsmf.corpus.vocabulary import VOCABULARY_NAME, make_vocabulary, write_vocabulary
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.jobs.lock import is_left
 from streaming_jsmf.storage.paths import AnyPath, is_url, normalise, sha256_of, write_bytes
 
 
@@ -194,8 +196,13 @@ def commit_directory(
     return open_corpus(target)
 
 
-def free_target(target: AnyPath) -> Path:
+def free_target(target: AnyPath, *, resumed: bool = False) -> Path:
     """The local path of a corpus to be written.
+
+    Parameters
+    ----------
+    resumed
+        Whether to let one pass that a killed run may have put there (``jobs.folder.WorkFolder.held`` finds out).
 
     Raises
     ------
@@ -207,7 +214,7 @@ def free_target(target: AnyPath) -> Path:
         raise InputError(
             f"cannot write a corpus to {path}: a rename there is not atomic; write locally, then copy"
         )
-    if Path(path).exists() or Path(path).is_symlink():
+    if os.path.lexists(path) and not (resumed and is_left(Path(path))):
         raise InputError(f"{path} exists; remove it or choose another path")
     return Path(path)
 

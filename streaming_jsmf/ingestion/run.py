@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streaming_jsmf.corpus.format import DOCUMENTS, QUARANTINE_NAME, Corpus
+from streaming_jsmf.corpus.format import DOCUMENTS, QUARANTINE_NAME, Corpus, open_corpus
 from streaming_jsmf.corpus.manifest import Dropped, Json, ShardEntry, as_number
 from streaming_jsmf.corpus.shards import ShardLimits
 from streaming_jsmf.corpus.write import Origin, WordTotals, commit_directory, free_target, in_documents
@@ -68,7 +68,7 @@ def ingest_source(
         If an unfinished ingest is damaged.
     """
     settings = settings or IngestSettings()
-    path = free_target(target)
+    path = free_target(target, resumed=True)
     ShardLimits(settings.tokens_per_shard)
     execution = execution or Execution()
     require_memory(
@@ -76,11 +76,11 @@ def ingest_source(
     )
     units = source.units()
     folder = IngestFolder.beside(path)
-    with (
-        folder.held(arguments_of(source, units, settings)),
-        execution.executor(listener, on_bad_input=folder.remove) as executor,
-    ):
-        return _ingest(Ingest(source, settings, folder, executor), path, units, origin or Origin())
+    with folder.held(arguments_of(source, units, settings)) as lacking:
+        if not lacking:
+            return open_corpus(path)
+        with execution.executor(listener, on_bad_input=folder.remove) as executor:
+            return _ingest(Ingest(source, settings, folder, executor), path, units, origin or Origin())
 
 
 def ingest_memory(execution: Execution) -> int:
@@ -191,6 +191,7 @@ def _commit(
 ) -> Corpus:
     """Rename what is gathered onto the target; then the directory goes."""
     _write_quarantine(folder)
+    folder.announce_commit()
     corpus = commit_directory(folder.corpus, target, shards, counts, origin)
     folder.remove()
     return corpus

@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import zarr
@@ -28,8 +29,8 @@ from streaming_jsmf.storage.paths import (
     is_free,
     node_exists,
     store_path,
-    store_written,
 )
+from streaming_jsmf.storage.replace import require_outside, store_written
 
 if TYPE_CHECKING:
     # With pandas a fifth of the start of every command, and only two functions below need it.
@@ -67,17 +68,21 @@ def require_free_path(path: StorePath, overwrite: bool = False) -> None:
     Raises
     ------
     InputError
-        If ``path`` exists, unless it is a model that may be overwritten.
+        If ``path`` exists, unless it is a model that may be overwritten, and not the working directory.
     """
     if is_free(path):
         return
     if not overwrite:
         raise InputError(f"{path}: exists already; give another path, or --overwrite to replace a model")
     _attributes(path)
+    if isinstance(path, Path):
+        require_outside(path)
 
 
 def write_model(path: StorePath, model: Model, *, overwrite: bool = False) -> None:
     """Write a model beside ``path`` and rename it into place; behind a URL in place, its root last.
+
+    The caller holds the lock of ``path`` (``jobs.lock``).
 
     Raises
     ------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import ScanSettings
+from streaming_jsmf.config import ScanSettings, fingerprint
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.inputs import SKETCH_LABEL, SKETCH_PROBES
@@ -13,9 +13,8 @@ from streaming_jsmf.inference.words import characteristic_words
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.ledger import Partial
-from streaming_jsmf.jobs.lock import sole_writer
+from streaming_jsmf.jobs.lock import announce_commit, settle, sole_writer, work_place
 from streaming_jsmf.model.counts import (
-    UNFINISHED,
     StoredCounts,
     counts_path,
     make_evaluation_group,
@@ -25,7 +24,8 @@ from streaming_jsmf.model.counts import (
 from streaming_jsmf.model.store import Model
 from streaming_jsmf.moments.count_scan import CountRequest, count_words
 from streaming_jsmf.moments.stages.word_counts import SketchProbes, WordSelection
-from streaming_jsmf.storage.paths import StorePath, remove_tree
+from streaming_jsmf.storage.paths import StorePath
+from streaming_jsmf.storage.replace import remove_store
 
 #: Prominent and approximate characteristic words of each topic that are counted.
 COUNTED_PROMINENT, COUNTED_CHARACTERISTIC = 20, 10
@@ -60,21 +60,23 @@ def counts_of(
     StoreError
         If a shard, or what is stored, is damaged.
     """
+    target = counts_path(path, corpus.fingerprint)
     stored = read_counts(path, model, corpus.fingerprint)
     if stored is not None:
+        settle(target)
         return stored
     request = CountRequest(corpus, _selection(model, corpus), PROBES, _scan_settings(model))
-    target = counts_path(path, corpus.fingerprint)
     make_evaluation_group(path)
     with sole_writer(target):
         # Looked at again: another process may have been at work until now.
         stored = read_counts(path, model, corpus.fingerprint)
         if stored is not None:
             return stored
-        work = target.with_name(f"{target.name}{UNFINISHED}")
+        work = work_place(target)
         counts = _stored(model, request, count_words(request, work, execution, listener))
+        announce_commit(target, fingerprint(request.arguments), work=True)
         write_counts(target, counts, model)
-        remove_tree(work, ignore_errors=True)
+        remove_store(work, ignore_errors=True)
     return counts
 
 

@@ -13,13 +13,15 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion import load_spec
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.model.store import read_model, require_free_path, write_model
+from streaming_jsmf.jobs.lock import is_left, settle, sole_writer
+from streaming_jsmf.model.store import require_free_path
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.store import read_store
-from streaming_jsmf.storage.paths import StorePath, is_free, local_path, node_exists, remove_tree, store_path
+from streaming_jsmf.storage.paths import StorePath, is_free, local_path, node_exists, store_path
+from streaming_jsmf.workflow.commit_model import commit_model, is_committed, is_made
 from streaming_jsmf.workflow.infer import fit_moments, model_fingerprint
 from streaming_jsmf.workflow.ingest import ingest
-from streaming_jsmf.workflow.polish import polish_model, polished_fingerprint, work_beside
+from streaming_jsmf.workflow.polish import polish_model, polished_fingerprint
 from streaming_jsmf.workflow.scan import scan
 
 logger = logging.getLogger(__name__)
@@ -109,15 +111,17 @@ def fit(
     store = scan(documents, place, _serving(place, settings), execution, listener)
     for k, path in targets.items():
         known = _fingerprint(store, wanted[k], documents, polish_settings)
-        if not overwrite and not is_free(path) and _is_same(path, known):
-            logger.info("%s: complete, made by an earlier run with the same settings", path)
+        if not overwrite and len(topics) > 1 and is_made(path, known):
+            settle(path)
             continue
-        fitted = fit_moments(store, wanted[k], threads=threads, listener=listener)
-        if polish_settings is not None:
-            name = str(store.path)
-            fitted = polish_model(fitted, name, documents, path, polish_settings, execution, listener)
-        write_model(path, fitted, overwrite=overwrite)
-        remove_tree(work_beside(path), ignore_errors=True)
+        with sole_writer(path) as committed:
+            if is_committed(path, committed, known, overwrite=overwrite):
+                continue
+            fitted = fit_moments(store, wanted[k], threads=threads, listener=listener)
+            if polish_settings is not None:
+                name = str(store.path)
+                fitted = polish_model(fitted, name, documents, path, polish_settings, execution, listener)
+            commit_model(path, fitted, overwrite=overwrite, work=polish_settings is not None)
     return Fitted(store.path, tuple(targets.values()))
 
 
@@ -137,7 +141,7 @@ def _ingested(
     if not str(corpus).lower().endswith(".toml"):
         return corpus
     path = local_path(corpus_beside(model), "the corpus of a spec, made beside the model,")
-    if not path.exists():
+    if not path.exists() or is_left(path):
         # A cluster of its own, so a report of its own.
         own = execution and execution.reporting_on("ingest")
         ingest(corpus, path, execution=own, listener=listener)
@@ -155,7 +159,7 @@ def _refuse_taken_paths(model: StorePath, targets: tuple[StorePath, ...], overwr
     """Refuse before the scan what cannot end well; of several models some may be there from an earlier run."""
     if len(targets) > 1 and node_exists(model):
         raise InputError(f"{model}: is a store itself; several models need a directory of their own")
-    if not any(is_free(path) for path in targets):
+    if not any(is_free(path) or is_left(path) for path in targets):
         for path in targets:
             require_free_path(path, overwrite)
 
@@ -182,7 +186,3 @@ def _fingerprint(
 ) -> str:
     start = model_fingerprint(moments, settings)
     return start if polish_settings is None else polished_fingerprint(start, corpus, polish_settings)
-
-
-def _is_same(path: StorePath, fingerprint: str) -> bool:
-    return bool(read_model(path, ()).provenance["fingerprint"] == fingerprint)

@@ -85,7 +85,9 @@ def ingest(
         For a bad spec or source, files that cannot be had, bad records, and all that ``ingest_source`` refuses.
     """
     request = request or IngestRequest()
-    _require_outside(free_target(corpus), request.files if request.files is not None else source)
+    _require_outside(
+        free_target(corpus, resumed=True), request.files if request.files is not None else source
+    )
     if str(source).lower().endswith(".toml"):
         opened, settings, origin = _from_spec(load_spec(source), request, progress)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,13 +14,16 @@ from streaming_jsmf.errors import InputError, SettingsMismatchError
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.ledger import key_of
+from streaming_jsmf.jobs.lock import settle
 from streaming_jsmf.moments.changes import add_third_moment, change_store, is_part
-from streaming_jsmf.moments.merge import merge_stores, recover_store
+from streaming_jsmf.moments.merge import is_merged, merge_stores
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.scan import finish_store, scan_corpus
 from streaming_jsmf.moments.soundness import repair_store
 from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.storage.paths import StorePath, node_exists, normalise, store_path
+
+logger = logging.getLogger(__name__)
 
 StepKind = Literal["corpora", "merge", "third moment"]
 
@@ -109,7 +113,8 @@ def scan(
     store, changes = store_path(moments, "a moments store"), changes or Changes()
     if settings is not None and settings.third_moment:
         changes = replace(changes, third_moment=changes.any)
-    recover_store(store)
+    if not node_exists(store):
+        settle(store)
     steps = changes.steps(_place(corpus))
     if repair:
         asks = settings is not None and settings.third_moment
@@ -120,7 +125,8 @@ def scan(
         _require_same(store, corpus, settings, changes, keep_partitions)
         repair_store(store, execution, listener)
         return open_moments(store)
-    first = _steps_begun(store, steps)
+    added = [open_corpus(path) for path in changes.add]
+    first = _steps_begun(store, steps, added)
     if first:
         finish_store(store, execution, listener)
     elif changes.any and node_exists(store):
@@ -130,7 +136,6 @@ def scan(
         scan_corpus(_opened(corpus), store, wanted, execution, listener, keep_partitions=keep_partitions)
     for step in steps[first:]:
         if step.kind == "corpora":
-            added = [open_corpus(path) for path in changes.add]
             change_store(store, changes.remove, added, execution, listener, mark=step.mark)
         elif step.kind == "merge":
             other = store_path(step.other, "a moments store")
@@ -148,16 +153,25 @@ def _opened(corpus: str | Path | Corpus) -> Corpus:
     return corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
 
 
-def _steps_begun(store: StorePath, steps: Sequence[Step]) -> int:
-    """How many steps of these changes the store has in its manifest, if the call is to go on with them.
+def _steps_begun(store: StorePath, steps: Sequence[Step], added: Sequence[Corpus]) -> int:
+    """How many steps of these changes the store has in its manifest, which the call is to go on with.
 
-    A store that has all of them and is complete is not interrupted: doing the same again is then a new wish.
+    All, if a run has done them and was killed, or ended, before anything else was asked for: doing the same again is no
+    new wish, but of contents that the store has not.
     """
     if not steps or not node_exists(store):
         return 0
     found = read_store(store)
     begun = next((i + 1 for i, step in enumerate(steps) if step.mark == found.manifest.change), 0)
-    return begun if begun < len(steps) or found.missing_stages else 0
+    if begun < len(steps) or found.missing_stages:
+        return begun
+    others = [store_path(step.other) for step in steps if step.kind == "merge"]
+    there = all(is_part(found, corpus) for corpus in added) and all(
+        is_merged(found, read_store(other)) for other in others if node_exists(other)
+    )
+    if there:
+        logger.info("%s: these changes are made already", store)
+    return begun if there else 0
 
 
 def _require_same(

@@ -8,14 +8,16 @@ from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME
 from streaming_jsmf.documents.open_shares import open_shares
 from streaming_jsmf.documents.shares import SharesFile
-from streaming_jsmf.documents.transform import TransformRequest, transform_documents, work_folder
+from streaming_jsmf.documents.transform import TransformRequest, transform_documents
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.inference.document_topics import ShareMethod
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.lock import is_left
 from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.model.store import Model
 from streaming_jsmf.storage.paths import StorePath, exists, join, local_path, normalise, store_path
+from streaming_jsmf.storage.replace import require_outside
 from streaming_jsmf.workflow.given_topics import given_topics, read_given_topics
 
 
@@ -73,12 +75,10 @@ def transform(
     )
     opened = corpus if isinstance(corpus, Corpus) else _open(corpus)
     request = TransformRequest(given, opened, top, method)
-    if _is_done(target, request):
-        work_folder(target).remove()
-        return open_shares(target)
-    require_free_shares(target, overwrite)
+    if overwrite or not is_left(target):
+        require_free_shares(target, overwrite)
     with single_blas_thread():
-        transform_documents(request, target, execution, listener)
+        transform_documents(request, target, execution, listener, overwrite=overwrite)
     return open_shares(target)
 
 
@@ -97,13 +97,7 @@ def require_free_shares(target: Path, overwrite: bool) -> None:
             f"{target}: exists already; give another path, or --overwrite to replace topic shares"
         )
     open_shares(target)
-
-
-def _is_done(target: Path, request: TransformRequest) -> bool:
-    """Whether an earlier run was cut off between its commit and the removal of its working directory."""
-    if not (target.exists() and work_folder(target).is_there()):
-        return False
-    return open_shares(target).about.request == request.about.request
+    require_outside(target)
 
 
 def _open(source: str | Path) -> Corpus:
