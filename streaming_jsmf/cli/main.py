@@ -54,8 +54,3 @@ def _log_to_standard_error() -> None:
     logger.handlers = [logging.StreamHandler(sys.stderr)]
     logger.setLevel(logging.INFO)
     logger.propagate = False
-
-
-def main() -> None:
-    """Entry point of ``streaming-jsmf``."""
-    sys.exit(run())

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import zarr
 from numpy.typing import NDArray
 
+from streaming_jsmf.config import fingerprint
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.model.variables import MODEL_VARIABLES, STOD_VARIABLES, Variable
 from streaming_jsmf.storage.arrays import (
@@ -93,7 +94,8 @@ def write_model(path: StorePath, model: Model, *, overwrite: bool = False) -> No
     with store_written(path, overwrite=overwrite) as beside:
         variables = _variables(model)
         digests = {name: _write(beside, name, values, variables) for name, values in model.arrays.items()}
-        create_group(beside, {**_about(model), "digests": digests})
+        attributes = {**_about(model), "digests": digests}
+        create_group(beside, {**attributes, "sha256": fingerprint(attributes)})
 
 
 def dataset_of(model: Model) -> xr.Dataset:
@@ -147,9 +149,11 @@ def _attributes(path: StorePath) -> dict[str, Any]:
     attributes = read_attributes(path)
     if attributes.get("kind") != KIND:
         raise InputError(f"{path}: this is not a model; give the path that infer or fit wrote")
-    missing = {"format_version", "settings", "metrics", "provenance", "digests"} - attributes.keys()
+    missing = {"format_version", "settings", "metrics", "provenance", "digests", "sha256"} - attributes.keys()
     if missing:
         raise StoreError(f"{path}/zarr.json: metadata lack {', '.join(sorted(missing))}; run infer again")
+    if attributes.pop("sha256") != fingerprint(attributes):
+        raise StoreError(f"{path}/zarr.json: metadata differ from their sha256; run infer again")
     if attributes["format_version"] != FORMAT_VERSION:
         raise InputError(
             f"{path}: format version {attributes['format_version']} is unknown; this release reads {FORMAT_VERSION}"

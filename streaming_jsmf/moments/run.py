@@ -20,7 +20,9 @@ from streaming_jsmf.timing import span
 
 
 def run_missing_stages(store: MomentsStore, executor: Executor, corpora: Sequence[Corpus] = ()) -> None:
-    """Run the stages that a store lacks, then clear what they left. Corpora are opened where partitions have to be read, and only then.
+    """Run the stages that a store lacks, then clear what they left on their way.
+
+    Corpora are opened where partitions have to be read, and only then.
 
     Parameters
     ----------

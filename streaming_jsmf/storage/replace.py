@@ -1,9 +1,9 @@
-"""Directories that appear, are replaced and disappear in one step, and what a process that was killed has left of it.
+"""Directories that appear, are replaced and disappear in one step, and what a killed process has left of it.
 
-While a target ``NAME`` is written, its successor lies in ``.NAME.new`` beside it, and for the moment between two renames
-the one before in ``.NAME.old``. Who writes a target holds its lock (``jobs.lock``), so there is one of each at most, and
-whatever is there when the lock is taken is of nobody (``clear_rests``). A target that is a link is written where it
-points to.
+While a target ``NAME`` is written, its successor lies in ``.NAME.new`` beside it, and for the moment between two
+renames the one before in ``.NAME.old``. Who writes a target holds its lock (``jobs.lock``), so there is one of each at
+most, and whatever is there when the lock is taken is of nobody (``clear_rests``). A target that is a link is written
+where it points to.
 """
 
 from __future__ import annotations

@@ -174,7 +174,18 @@ def start_of(case: Case, served: Server) -> Path:
 
 #: Parts of names and values that differ from run to run.
 _RANDOM = re.compile(r"[0-9a-f]{32}(?=$|/)|(?<=\.)[0-9a-f]{32}(?=\.)")
-_OF_A_RUN = ("made", "note", "history", "sha256", "attempt", "stages", "_cost", "seconds", "created", "committed")
+_OF_A_RUN = (
+    "made",
+    "note",
+    "history",
+    "sha256",
+    "attempt",
+    "stages",
+    "_cost",
+    "seconds",
+    "created",
+    "committed",
+)
 
 
 def contents(folder: Path) -> dict[str, str]:
