@@ -24,8 +24,8 @@ from streaming_jsmf.storage.paths import StorePath, node_exists, store_path
 def describe(path: str | Path | StorePath) -> dict[str, Any]:
     """Describe what lies at ``path``, a local path or a URL, as JSON values; ``complete`` says whether it can be used.
 
-    Committed arrays are read and compared with their digests. What a killed process has left beside or within, and nobody
-    can go on from, is removed, with a line in the log; work that the same command goes on with is named.
+    Committed arrays are read and compared with their digests. What a killed process has left beside or within, and
+    nobody can go on from, is removed, with a line in the log; work that the same command goes on with is named.
 
     Raises
     ------

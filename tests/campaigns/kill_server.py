@@ -4,12 +4,16 @@ It reads requests from standard input, a line of JSON each, and answers on stand
 operations that change files below a folder (``sys.addaudithook``) and kills itself in front of the one that is asked
 for, as SIGKILL does it: nothing is flushed, closed or said. A file that is opened to be written counts twice: before it
 is there, and when it is there and empty.
+
+A hundred kills of one command cost a hundred runs up to the kill. What they leave on the disk is what one run has there
+at these moments, so that a child can also copy the folder in front of operations that are asked for, and go on.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 import traceback
@@ -33,13 +37,21 @@ WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 @dataclass
 class Operations:
-    """What a command does to files below ``root``, told one by one; the last thing it does is number ``kill_at``."""
+    """What a command does to files below ``root``, told one by one.
+
+    In front of number ``kill_at`` it is killed; in front of those from ``copy_from`` on the folder is copied.
+    """
 
     root: str
     kill_at: int | None
+    copy_from: int | None
+    copies: Path
     told: list[str] = field(default_factory=list)
+    is_copying: bool = False
 
     def hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self.is_copying:
+            return
         if event == "open":
             path, _, flags = arguments
             if flags & WRITES and self._is_ours(path):
@@ -52,17 +64,29 @@ class Operations:
                 self._count(f"{event.removeprefix('os.')} {' '.join(map(os.fsdecode, paths))}")
 
     def _is_ours(self, path: object) -> bool:
-        return isinstance(path, str | bytes | os.PathLike) and os.path.abspath(os.fsdecode(path)).startswith(
-            self.root
-        )
+        return isinstance(path, str | bytes | os.PathLike) and _absolute(path).startswith(self.root)
 
     def _count(self, what: str, unborn: Any = None, flags: int = 0) -> None:
-        if len(self.told) == self.kill_at:
+        self.is_copying = True
+        number = len(self.told)
+        if number == self.kill_at:
             if unborn is not None:
-                self.kill_at = None
-                os.close(os.open(unborn, (flags | os.O_CREAT) & ~os.O_EXCL))
+                _open_and_leave(os.fspath(unborn), flags)
             os.kill(os.getpid(), signal.SIGKILL)
+        if self.copy_from is not None and number >= self.copy_from:
+            copy = shutil.copytree(self.root, self.copies / str(number), symlinks=True)
+            if unborn is not None:
+                _open_and_leave(str(copy / _absolute(unborn).removeprefix(self.root)), flags)
         self.told.append(what)
+        self.is_copying = False
+
+
+def _absolute(path: Any) -> str:
+    return os.path.join(os.getcwd(), os.fsdecode(path))  # noqa: PTH109, PTH118 - pathlib would be seen by the hook
+
+
+def _open_and_leave(path: str, flags: int) -> None:
+    os.close(os.open(path, (flags | os.O_CREAT) & ~os.O_EXCL))
 
 
 @contextmanager
@@ -95,7 +119,8 @@ def _run(line: list[str]) -> int:
 
 
 def _child(request: dict[str, Any]) -> None:
-    operations = Operations(request["root"], request["kill_at"])
+    copies = Path(request["copies"])
+    operations = Operations(request["root"], request["kill_at"], request["copy_from"], copies)
     with _output_in(request["log"]):
         sys.addaudithook(operations.hook)
         code = _run(request["command"])

@@ -1,4 +1,4 @@
-"""Commands that are killed in front of one of their last file operations, and run again: the cases and the comparison."""
+"""Commands that are killed in front of one of their last file operations: the cases, and the comparison."""
 
 from __future__ import annotations
 
@@ -52,8 +52,25 @@ FIT = ("fit", "a", "model", *TOPICS, "--partition-nonzeros", "900", "--steps", "
 
 CASES = (
     Case("ingest", (), ("ingest", "texts.jsonl", "corpus", "--min-tokens", "1", *QUIET)),
-    Case("simulate", (), ("simulate", "corpus", "--documents", "300", "--vocabulary-size", "40", "--topics", "3",
-                          "--documents-per-shard", "100", "--seed", "1", *QUIET)),  # fmt: skip
+    Case(
+        "simulate",
+        (),
+        (
+            "simulate",
+            "corpus",
+            "--documents",
+            "300",
+            "--vocabulary-size",
+            "40",
+            "--topics",
+            "3",
+            "--documents-per-shard",
+            "100",
+            "--seed",
+            "1",
+            *QUIET,
+        ),
+    ),
     Case("scan", (), OF_A),
     Case("scan-keep", (), KEPT),
     Case("scan-exact", (), (*OF_A, "--exact")),
@@ -63,24 +80,40 @@ CASES = (
     Case("add-third-moment", (OF_A,), _scan("a", "m", "--add", "b", "--third-moment")),
     Case("remove", (KEPT, _scan("a", "m", "--add", "b")), _scan("a", "m", "--remove", "b")),
     Case("merge", (OF_A, _scan("b", "of-b", *SCAN)), _scan("a", "m", "--merge", "of-b")),
-    Case("merge-kept", (KEPT, _scan("b", "of-b", *SCAN, "--keep-partitions")), _scan("a", "m", "--merge", "of-b")),
+    Case(
+        "merge-kept",
+        (KEPT, _scan("b", "of-b", *SCAN, "--keep-partitions")),
+        _scan("a", "m", "--merge", "of-b"),
+    ),
     Case("unite", (OF_A, _scan("c", "of-c", *SCAN)), _scan("a", "m", "--merge", "of-c")),
-    Case("replace", (KEPT, _scan("c", "of-c", *SCAN)),
-         _scan("a", "m", "--remove", "a", "--add", "b", "--merge", "of-c")),  # fmt: skip
+    Case(
+        "replace",
+        (KEPT, _scan("c", "of-c", *SCAN)),
+        _scan("a", "m", "--remove", "a", "--add", "b", "--merge", "of-c"),
+    ),
     Case("infer", (OF_A,), MODEL),
     Case("infer-overwrite", (OF_A, MODEL), (*MODEL, "--rectify", "palm", "--overwrite")),
     Case("infer-stod", (WITH_THIRD,), ("infer", "m", "model", "--topics", "3", "--engine", "stod")),
     Case("fit", (), FIT),
     Case("fit-several", (), (*FIT, "--topics", "2,3")),
     Case("polish", (OF_A, MODEL), ("polish", "model", "a", "polished", "--steps", "8", *QUIET)),
-    Case("polish-overwrite", (OF_A, MODEL), ("polish", "model", "a", "model", "--steps", "8", "--overwrite", *QUIET)),
-    Case("evaluate", (OF_A, MODEL), ("evaluate", "model", "--corpus", "a", "--replicas", "0", "--json", *QUIET)),
+    Case(
+        "polish-overwrite",
+        (OF_A, MODEL),
+        ("polish", "model", "a", "model", "--steps", "8", "--overwrite", *QUIET),
+    ),
+    Case(
+        "evaluate", (OF_A, MODEL), ("evaluate", "model", "--corpus", "a", "--replicas", "0", "--json", *QUIET)
+    ),
     Case("transform-file", (OF_A, MODEL), ("transform", "model", "a", "shares.parquet", *QUIET)),
     Case("transform-zarr", (OF_A, MODEL), ("transform", "model", "a", "shares.zarr", *QUIET)),
     Case("transform-directory", (OF_A, MODEL), ("transform", "model", "a", "shares", *QUIET)),
-    Case("transform-overwrite", (OF_A, MODEL, ("transform", "model", "a", "shares", *QUIET)),
-         ("transform", "model", "a", "shares", "--top", "2", "--overwrite", *QUIET)),  # fmt: skip
-)  # fmt: skip
+    Case(
+        "transform-overwrite",
+        (OF_A, MODEL, ("transform", "model", "a", "shares", *QUIET)),
+        ("transform", "model", "a", "shares", "--top", "2", "--overwrite", *QUIET),
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -102,11 +135,33 @@ class Server:
         return self.base / "log"
 
     @property
+    def copies(self) -> Path:
+        """Where the folder is copied to, by number of operation."""
+        return self.base / "copies"
+
+    @property
     def _operations(self) -> Path:
         return self.base / "operations"
 
-    def run(self, line: tuple[str, ...], kill_at: int | None = None, *, here: bool = False) -> int:
-        """Exit code; minus the signal of what was killed."""
+    def run(
+        self,
+        line: tuple[str, ...],
+        kill_at: int | None = None,
+        *,
+        copy_from: int | None = None,
+        here: bool = False,
+    ) -> int:
+        """Exit code of a command, minus the signal if it was killed.
+
+        Parameters
+        ----------
+        kill_at
+            Number of the operation in front of which it is killed.
+        copy_from
+            Number of the first operation in front of which the folder is copied.
+        here
+            Run it in the server itself, so that later children find all that is loaded only once.
+        """
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         request = {
@@ -114,6 +169,8 @@ class Server:
             "folder": str(self.folder),
             "root": str(self.folder) + "/",
             "kill_at": kill_at,
+            "copy_from": copy_from,
+            "copies": str(self.copies),
             "here": here,
             "log": str(self.log),
             "operations": str(self._operations),
@@ -121,9 +178,9 @@ class Server:
         print(json.dumps(request), file=self.process.stdin, flush=True)
         return int(json.loads(self.process.stdout.readline()))
 
-    def operations(self, line: tuple[str, ...]) -> list[str]:
+    def done(self, line: tuple[str, ...], copy_from: int | None = None) -> list[str]:
         """Run a command to its end, which must be good; what it did to files."""
-        assert self.run(line) == 0, self.log.read_text()
+        assert self.run(line, copy_from=copy_from) == 0, self.log.read_text(encoding="utf-8")
         return self._operations.read_text(encoding="utf-8").splitlines()
 
     def place(self, start: Path) -> None:
@@ -161,44 +218,57 @@ def write_sources(folder: Path) -> None:
     (folder / "texts.jsonl").write_text("\n".join(map(json.dumps, texts)) + "\n", encoding="utf-8")
 
 
-def start_of(case: Case, served: Server) -> Path:
-    """The folder before the command, made once."""
+@dataclass(frozen=True)
+class Undisturbed:
+    """A case ready to be disturbed: the folder before the command, what the command does, and what is there then."""
+
+    start: Path
+    operations: list[str]
+    contents: dict[str, str]
+
+    @property
+    def first(self) -> int:
+        """Number of the first operation that is tried."""
+        return max(0, len(self.operations) - LAST)
+
+
+def undisturbed(case: Case, served: Server) -> Undisturbed:
+    """Make the start of a case, and run its command without a kill; warms the server up."""
     start = served.base / "starts" / case.name
-    if not start.exists():
-        served.place(served.base / "sources")
-        for line in case.before:
-            assert served.run(line, here=True) == 0, served.log.read_text()
-        shutil.copytree(served.folder, start)
-    return start
+    served.place(served.base / "sources")
+    for line in case.before:
+        assert served.run(line, here=True) == 0, served.log.read_text(encoding="utf-8")
+    shutil.copytree(served.folder, start)
+    assert served.run(case.command, here=True) == 0, served.log.read_text(encoding="utf-8")
+    served.place(start)
+    operations = served.done(case.command)
+    return Undisturbed(start, operations, contents(served.folder))
 
 
-#: Parts of names and values that differ from run to run.
-_RANDOM = re.compile(r"[0-9a-f]{32}(?=$|/)|(?<=\.)[0-9a-f]{32}(?=\.)")
-_OF_A_RUN = (
-    "made",
-    "note",
-    "history",
-    "sha256",
-    "attempt",
-    "stages",
-    "_cost",
-    "seconds",
-    "created",
-    "committed",
-)
+def difference(clean: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
+    """Names of what is missing (-), too much (+) or of other contents (~)."""
+    signs = {name: "-" if name not in found else "+" if name not in clean else "~" for name in clean | found}
+    return sorted(f"{sign} {name}" for name, sign in signs.items() if clean.get(name) != found.get(name))
+
+
+#: The part of a name that differs from run to run.
+_RANDOM = re.compile(r"(?<=-)[0-9a-f]{32}$")
+
+#: What tells two runs apart in records and metadata; and a digest of all of these.
+_OF_A_RUN = ("seconds", "peak_memory", "committed", "attempt")
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """Every file and directory with a digest of what a run decides of it; names without their random parts."""
+    """Every file and directory with a digest of what does not differ from run to run."""
     found: dict[str, str] = {}
     for path in sorted(folder.rglob("*")):
-        name = str(path.relative_to(folder))
-        if "/partials/" in name or name.endswith("/partials"):
-            name = _RANDOM.sub("RANDOM", name)
-        if path.is_dir():
-            found[name + "/"] = ""
-        else:
-            found[name] = hashlib.sha256(_stable(path)).hexdigest()
+        # Results on their way are named by a key, and then by a draw.
+        parts = path.relative_to(folder).parts
+        name = "/".join(
+            _RANDOM.sub("", part) if number and parts[number - 1] == "partials" else part
+            for number, part in enumerate(parts)
+        )
+        found[name] = "" if path.is_dir() else hashlib.sha256(_stable(path)).hexdigest()
     return found
 
 
@@ -206,7 +276,9 @@ def _stable(path: Path) -> bytes:
     data = path.read_bytes()
     if path.suffix != ".json":
         return data
-    return json.dumps(_pruned(json.loads(data)), sort_keys=True).encode()
+    value = json.loads(data)
+    value.get("attributes", {}).pop("sha256", None)
+    return json.dumps(_pruned(value), sort_keys=True).encode()
 
 
 def _pruned(value: Any) -> Any:
