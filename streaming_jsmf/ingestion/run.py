@@ -208,7 +208,8 @@ def _write_quarantine(folder: IngestFolder) -> None:
         return
     with pq.ParquetWriter(folder.corpus / QUARANTINE_NAME, QUARANTINE_SCHEMA, compression="zstd") as writer:
         for path in paths:
-            writer.write_table(pq.read_table(path, schema=QUARANTINE_SCHEMA))
+            with pq.ParquetFile(path) as file:
+                writer.write_table(file.read(use_threads=False))
 
 
 def _link(source: Path, target: Path) -> None:

@@ -125,6 +125,8 @@ def _child(request: dict[str, Any]) -> None:
         sys.addaudithook(operations.hook)
         code = _run(request["command"])
     Path(request["operations"]).write_text("\n".join(operations.told), encoding="utf-8")
+    if request["finalise"]:
+        sys.exit(code)
     os._exit(code)
 
 
@@ -136,10 +138,7 @@ def answer(request: dict[str, Any]) -> int:
             return _run(request["command"])
     child = os.fork()
     if not child:
-        try:
-            _child(request)
-        finally:
-            os._exit(70)
+        _child(request)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 

@@ -150,6 +150,7 @@ class Server:
         *,
         copy_from: int | None = None,
         here: bool = False,
+        finalise: bool = False,
     ) -> int:
         """Exit code of a command, minus the signal if it was killed.
 
@@ -161,6 +162,8 @@ class Server:
             Number of the first operation in front of which the folder is copied.
         here
             Run it in the server itself, so that later children find all that is loaded only once.
+        finalise
+            End the interpreter as a process of its own does, threads and all, where a child ends at once else.
         """
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -172,6 +175,7 @@ class Server:
             "copy_from": copy_from,
             "copies": str(self.copies),
             "here": here,
+            "finalise": finalise,
             "log": str(self.log),
             "operations": str(self._operations),
         }
