@@ -84,7 +84,7 @@ def _merge_alone(
     path: StorePath, other: StorePath, execution: Execution, listener: Listener, mark: str | None
 ) -> MomentsStore:
     store, second = read_store(path), read_store(other)
-    if is_merged(store, second):
+    if _is_merged(store, second):
         raise InputError(f"{other} is in {path} already; a document counts once: leave it out")
     _require_mergeable(store, second)
     _require_complete(store)
@@ -115,8 +115,7 @@ def _merge_alone(
     return merged
 
 
-def is_merged(store: MomentsStore, second: MomentsStore) -> bool:
-    """Whether a store has all partitions of another."""
+def _is_merged(store: MomentsStore, second: MomentsStore) -> bool:
     known = {partition.content for partition in store.manifest.partitions}
     return all(partition.content in known for partition in second.manifest.partitions)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,14 +15,12 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.ledger import key_of
 from streaming_jsmf.jobs.lock import settle
 from streaming_jsmf.moments.changes import add_third_moment, change_store, is_part
-from streaming_jsmf.moments.merge import is_merged, merge_stores
+from streaming_jsmf.moments.merge import merge_stores
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.scan import finish_store, scan_corpus
 from streaming_jsmf.moments.soundness import repair_store
 from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.storage.paths import StorePath, node_exists, normalise, store_path
-
-logger = logging.getLogger(__name__)
 
 StepKind = Literal["corpora", "merge", "third moment"]
 
@@ -125,8 +122,7 @@ def scan(
         _require_same(store, corpus, settings, changes, keep_partitions)
         repair_store(store, execution, listener)
         return open_moments(store)
-    added = [open_corpus(path) for path in changes.add]
-    first = _steps_begun(store, steps, added)
+    first = _steps_begun(store, steps)
     if first:
         finish_store(store, execution, listener)
     elif changes.any and node_exists(store):
@@ -136,6 +132,7 @@ def scan(
         scan_corpus(_opened(corpus), store, wanted, execution, listener, keep_partitions=keep_partitions)
     for step in steps[first:]:
         if step.kind == "corpora":
+            added = [open_corpus(path) for path in changes.add]
             change_store(store, changes.remove, added, execution, listener, mark=step.mark)
         elif step.kind == "merge":
             other = store_path(step.other, "a moments store")
@@ -153,25 +150,17 @@ def _opened(corpus: str | Path | Corpus) -> Corpus:
     return corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
 
 
-def _steps_begun(store: StorePath, steps: Sequence[Step], added: Sequence[Corpus]) -> int:
-    """How many steps of these changes the store has in its manifest, which the call is to go on with.
+def _steps_begun(store: StorePath, steps: Sequence[Step]) -> int:
+    """How many steps of these changes the store has in its manifest, if the call is to go on with them.
 
-    All, if a run has done them and was killed, or ended, before anything else was asked for: doing the same again is no
-    new wish, but of contents that the store has not.
+    The mark of the last one outlives it. But where all is done and cleared, nothing was interrupted, and doing the same
+    again is a new wish.
     """
     if not steps or not node_exists(store):
         return 0
     found = read_store(store)
     begun = next((i + 1 for i, step in enumerate(steps) if step.mark == found.manifest.change), 0)
-    if begun < len(steps) or found.missing_stages:
-        return begun
-    others = [store_path(step.other) for step in steps if step.kind == "merge"]
-    there = all(is_part(found, corpus) for corpus in added) and all(
-        is_merged(found, read_store(other)) for other in others if node_exists(other)
-    )
-    if there:
-        logger.info("%s: these changes are made already", store)
-    return begun if there else 0
+    return begun if begun < len(steps) or not found.is_cleared() else 0
 
 
 def _require_same(
