@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,8 +34,9 @@ from streaming_jsmf.documents.polish_steps import (
     SampledReduction,
     StepReduction,
     block_of,
+    longest_of,
 )
-from streaming_jsmf.documents.topics import GivenTopics, require_known_words
+from streaming_jsmf.documents.topics import BYTES_PER_NONZERO_READ, GivenTopics, require_known_words
 from streaming_jsmf.inference.polish import schedule
 from streaming_jsmf.inference.polish.schedule import Step, plan_steps
 from streaming_jsmf.inference.polish.step import first_topics, next_topics
@@ -43,7 +45,7 @@ from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.fold import FoldJob, Part
 from streaming_jsmf.jobs.folder import WorkStore
 from streaming_jsmf.jobs.ledger import Partial, fold_keys, key_of
-from streaming_jsmf.jobs.memory import PROCESS_BYTES, require_memory
+from streaming_jsmf.jobs.memory import PROCESS_BYTES
 from streaming_jsmf.jobs.run import run_job, run_steps
 from streaming_jsmf.storage.arrays import ArrayDigest
 from streaming_jsmf.storage.paths import StorePath
@@ -53,16 +55,13 @@ Floats = NDArray[np.float64]
 KIND = "streaming_jsmf.polish.unfinished"
 
 #: Changes when the same request would give other bits.
-ALGORITHM_VERSION = 1
-
-#: Bytes that a nonzero takes while its row group is read and matched to the model's words.
-BYTES_PER_NONZERO_READ = 48
+ALGORITHM_VERSION = 2
 
 #: Bytes of a nonzero of the sample: a word id and a count.
 BYTES_PER_SAMPLED = 8
 
 #: Largest share of the documents that is held out.
-MOST_HELD_OUT = 0.05
+MOST_HELD_OUT = 0.02
 
 #: Arrays of N x K float64 that a worker holds at once: topics in both precisions, sums of blocks, of the partition
 #: and of the fold.
@@ -165,19 +164,11 @@ def polish_topics(
     StoreError
         If a shard or ``work`` is damaged.
     """
-    execution = execution or Execution()
     partitions = plan_partitions(list_units(request.corpus), request.budget)
-    require_memory(
-        polish_memory(request, partitions, execution.concurrency),
-        execution.memory,
-        "polish",
-        "lower --workers, or raise --memory",
-    )
     places = require_known_words(request.topics, request.corpus)
     store = WorkStore(work, KIND, "polish", request.arguments)
     store.require_same()
-    # The scheduler comes first: if it does not answer, nothing is made.
-    with execution.executor(listener, on_bad_input=store.remove) as executor:
+    with store.at_work(partial(polish_memory, request, partitions), execution, listener) as executor:
         digests = store.start({"places": places, "prior": request.topics.prior})
         counts = ModelCounts(
             store.path,
@@ -222,7 +213,8 @@ class _Run:
         """All parts in their order."""
         steps, in_memory = self.request.steps, self._in_memory()
         drawn = self._draw(in_memory[0].share if in_memory else 0.0)
-        held_out = block_of(drawn.read(), "held_out", self.counts.n_words)
+        met = drawn.read()
+        held_out, longest = block_of(met, "held_out", self.counts.n_words), longest_of(met)
         given = self.request.topics
         start = first_topics(given.word_topic, given.term_count / given.term_count.sum())
         state = self.store.ledger("topics")
@@ -235,7 +227,8 @@ class _Run:
             if taken is in_memory:
                 found = self._sampled(drawn, before_it, taken, last=last)
             else:
-                found = self._full(before.arrays["log_likelihood"].size + 1, before_it, taken[0], last=last)
+                number = before.arrays["log_likelihood"].size + 1
+                found = self._full(number, before_it, taken[0], longest, last=last)
             return self._after(before, found, held_out)
 
         # The start is not looked at: it may have been made of the documents held out.
@@ -286,14 +279,16 @@ class _Run:
         run_job(job, self.executor)
         return job.result()
 
-    def _full(self, number: int, state: Committed, step: Step, *, last: bool) -> Partial:
+    def _full(self, number: int, state: Committed, step: Step, longest: float, *, last: bool) -> Partial:
         threads = max(1, self.executor.tasks_at_once // len(self.partitions))
-        reduction = StepReduction(f"step-{number}", state, self.prior, self.counts, step, last, threads)
+        reduction = StepReduction(
+            f"step-{number}", state, self.prior, self.counts, step, longest, last, threads
+        )
         ledger, keys = self.store.ledger(reduction.name), self._keys(state.fold)
         sums = fold_partitions(ledger, reduction, keys, self.partitions, self.store.request, self.executor)
         told = sums.scalars["log_likelihood"] / max(sums.scalars["n_tokens"], 1.0)
         arrays = {
-            "word_topic": next_topics(sums.arrays["tokens"]),
+            "word_topic": next_topics(sums.arrays["tokens"], last=last),
             "shares": sums.arrays["shares"],
             "pairs": sums.arrays["pairs"],
             "log_likelihood": np.array([told]),

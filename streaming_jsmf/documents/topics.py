@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,9 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.storage.arrays import digest
 
 Floats = NDArray[np.float64]
+
+#: Bytes that a nonzero takes while its row group is read and matched to the model's words.
+BYTES_PER_NONZERO_READ = 48
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,7 @@ class GivenTopics:
     prior: Floats
     term_count: Floats
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """sha256 over the words, topics and prior: the same shares for the same documents."""
         arrays = (np.array(self.words, dtype=object), self.word_topic, self.prior)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import fingerprint
 from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.model.attributes import readable
 from streaming_jsmf.model.variables import MODEL_VARIABLES, STOD_VARIABLES, Variable
 from streaming_jsmf.storage.arrays import (
     ArrayDigest,
@@ -31,6 +32,7 @@ from streaming_jsmf.storage.paths import (
     node_exists,
     store_path,
 )
+from streaming_jsmf.storage.provenance import utc_now
 from streaming_jsmf.storage.replace import require_outside, store_written
 
 if TYPE_CHECKING:
@@ -94,7 +96,9 @@ def write_model(path: StorePath, model: Model, *, overwrite: bool = False) -> No
     with store_written(path, overwrite=overwrite) as beside:
         variables = _variables(model)
         digests = {name: _write(beside, name, values, variables) for name, values in model.arrays.items()}
-        attributes = {**_about(model), "digests": digests}
+        about = _about(model)
+        about["provenance"]["committed"] = utc_now()
+        attributes = {**about, "digests": digests}
         create_group(beside, {**attributes, "sha256": fingerprint(attributes)})
 
 
@@ -107,7 +111,7 @@ def dataset_of(model: Model) -> xr.Dataset:
         name: (variables[name].dimensions, values, _described(variables[name]))
         for name, values in model.arrays.items()
     }
-    return xr.Dataset(arrays, attrs=_about(model))
+    return xr.Dataset(arrays, attrs=readable(_about(model)))
 
 
 def _about(model: Model) -> dict[str, Any]:
@@ -216,6 +220,9 @@ def _require_arrays(path: StorePath, digests: Mapping[str, Any], wanted: tuple[s
 def open_model(path: str | os.PathLike[str] | StorePath) -> xr.Dataset:
     """Open a model lazily as a labelled ``xarray.Dataset``; ``word`` is a coordinate of strings.
 
+    ``settings``, ``metrics`` and ``provenance`` among its attributes are read like mappings, and written to netCDF as
+    JSON text.
+
     Raises
     ------
     InputError
@@ -227,4 +234,6 @@ def open_model(path: str | os.PathLike[str] | StorePath) -> xr.Dataset:
     _attributes(path)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=zarr.errors.UnstableSpecificationWarning)
-        return xr.open_zarr(zarr_store(path), consolidated=False)
+        opened = xr.open_zarr(zarr_store(path), consolidated=False)
+    opened.attrs = readable(opened.attrs)
+    return opened

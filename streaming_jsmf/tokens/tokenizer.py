@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from threading import Lock
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming_jsmf.errors import InputError, first_line
+from streaming_jsmf.tokens.boilerplate import without_boilerplate
 from streaming_jsmf.tokens.lists import TokenLists, with_ngrams
+from streaming_jsmf.tokens.segment import Segmenter, chinese_words, japanese_words
 from streaming_jsmf.tokens.split import split_words
 from streaming_jsmf.tokens.stop_words import NONE, load_stop_words
 
-BuiltIn = Literal["arrow", "sklearn"]
-BUILT_IN: tuple[BuiltIn, ...] = ("arrow", "sklearn")
+BuiltIn = Literal["arrow", "sklearn", "chinese", "japanese"]
+BUILT_IN: tuple[BuiltIn, ...] = get_args(BuiltIn)
 LONGEST_NGRAM = 3
+
+_SEGMENTERS: Mapping[str, Callable[[], Segmenter]] = {"chinese": chinese_words, "japanese": japanese_words}
 
 Analyzer = Callable[[str], Iterable[str]]
 
@@ -33,7 +37,8 @@ class Tokenizer:
     ----------
     name
         "arrow": runs of Unicode letters and digits, by Arrow. "sklearn": the analyzer of scikit-learn's
-        CountVectorizer (words of two characters or more). "MODULE:FUNCTION": a callable of the user's own that
+        CountVectorizer (words of two characters or more). "chinese" and "japanese": by a segmenter, see
+        ``tokens.segment``. "MODULE:FUNCTION": a callable of the user's own that
         takes a text and returns its words; tasks may call it from several threads, and empty words are left out.
         All are given or give lower case and normal form C, but the user's own is left as it is.
     ngrams
@@ -42,6 +47,8 @@ class Tokenizer:
         Language of a Snowball stemmer, such as "english"; None for none.
     stop_words
         Words that are not stemmed, so that a list of stop words still finds them; see ``load_stop_words``.
+    boilerplate
+        "drop": what is around the text goes first (``without_boilerplate``).
 
     Raises
     ------
@@ -53,11 +60,14 @@ class Tokenizer:
     ngrams: int = 1
     stemmer: str | None = None
     stop_words: str = NONE
+    boilerplate: Literal["keep", "drop"] = "keep"
 
     def __post_init__(self) -> None:
         if not 1 <= self.ngrams <= LONGEST_NGRAM:
             raise InputError(f"ngrams is {self.ngrams}; give 1 (words alone), 2 or {LONGEST_NGRAM}")
-        if self.name not in BUILT_IN:
+        if self.name in _SEGMENTERS:
+            _SEGMENTERS[self.name]()
+        elif self.name not in BUILT_IN:
             _load_callable(self.name)
         if self.stemmer is not None:
             _stem_function(self.stemmer)
@@ -70,7 +80,7 @@ class Tokenizer:
         InputError
             If a callable of the user's own fails or returns anything but strings.
         """
-        tokens = self._split(texts)
+        tokens = self._split(without_boilerplate(texts) if self.boilerplate == "drop" else texts)
         if self.stemmer is not None:
             tokens = _stemmed(tokens, self.stemmer, self.stop_words)
         return tokens if self.ngrams == 1 else with_ngrams(tokens, self.ngrams)
@@ -80,6 +90,8 @@ class Tokenizer:
             return split_words(texts)
         if self.name == "sklearn":
             return _analyzed(pc.utf8_normalize(texts, "NFC"), _sklearn_analyzer(), self.name)
+        if self.name in _SEGMENTERS:
+            return _analyzed(pc.utf8_normalize(texts, "NFC"), _SEGMENTERS[self.name](), self.name)
         return _analyzed(texts, _load_callable(self.name), self.name)
 
 

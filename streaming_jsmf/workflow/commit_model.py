@@ -6,7 +6,7 @@ import logging
 
 from streaming_jsmf.jobs.lock import announce_commit, is_left, work_place
 from streaming_jsmf.model.store import Model, read_model, require_free_path, write_model
-from streaming_jsmf.storage.paths import StorePath, node_exists
+from streaming_jsmf.storage.paths import StorePath, is_free, node_exists
 from streaming_jsmf.storage.replace import remove_store
 
 logger = logging.getLogger(__name__)
@@ -24,31 +24,33 @@ def require_free_model(target: StorePath, overwrite: bool) -> None:
         require_free_path(target, overwrite)
 
 
-def is_committed(target: StorePath, committed: str, fingerprint: str, *, overwrite: bool) -> bool:
-    """Whether a killed run has put the model with this fingerprint in place; if not, the path is to be free.
+def is_done(target: StorePath, committed: str, fingerprint: str, *, overwrite: bool) -> bool:
+    """Whether the model with this fingerprint is at ``target``, and is not to be made again.
 
     Parameters
     ----------
     committed
-        What ``sole_writer`` tells who now holds the lock.
+        What ``sole_writer`` tells who now holds the lock: what a killed run was about to put in place.
+    overwrite
+        Whether a model is to be replaced, unless the killed run has done that.
 
     Raises
     ------
     InputError
-        As ``require_free_path``.
+        If anything else is there and not to be replaced.
     """
-    if committed == fingerprint and is_made(target, fingerprint):
-        return True
-    require_free_path(target, overwrite)
-    return False
-
-
-def is_made(target: StorePath, fingerprint: str) -> bool:
-    """Whether the model with this fingerprint is at ``target``, which holds a model or nothing."""
-    if not node_exists(target) or read_model(target, ()).provenance["fingerprint"] != fingerprint:
+    if is_free(target):
+        return False
+    if (overwrite and committed != fingerprint) or not has_fingerprint(target, fingerprint):
+        require_free_path(target, overwrite)
         return False
     logger.info("%s: complete, made by an earlier run with the same settings", target)
     return True
+
+
+def has_fingerprint(target: StorePath, fingerprint: str) -> bool:
+    """Whether the model with this fingerprint is at ``target``."""
+    return node_exists(target) and read_model(target, ()).provenance["fingerprint"] == fingerprint
 
 
 def commit_model(target: StorePath, model: Model, *, overwrite: bool, work: bool = False) -> None:

@@ -14,6 +14,7 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.config import PolishSettings, fingerprint
 from streaming_jsmf.corpus import Corpus, open_corpus
+from streaming_jsmf.display import location
 from streaming_jsmf.documents.polish import PolishedTopics, PolishRequest, Watch, polish_topics
 from streaming_jsmf.documents.topics import GivenTopics
 from streaming_jsmf.evaluation.perplexity import Completer
@@ -26,7 +27,7 @@ from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.model.store import Model, read_model
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.storage.provenance import package_versions
-from streaming_jsmf.workflow.commit_model import commit_model, is_committed, is_made, require_free_model
+from streaming_jsmf.workflow.commit_model import commit_model, has_fingerprint, is_done, require_free_model
 from streaming_jsmf.workflow.given_topics import given_topics
 
 
@@ -79,7 +80,7 @@ def polish(
     with sole_writer(target) as committed:
         start = read_model(place)
         known = polished_fingerprint(_start_of(start, target, committed), opened, settings)
-        if is_committed(target, committed, known, overwrite=overwrite):
+        if is_done(target, committed, known, overwrite=overwrite):
             return read_model(target)
         polished = polish_model(start, str(model), opened, target, settings, execution, listener)
         commit_model(target, polished, overwrite=overwrite, work=True)
@@ -89,7 +90,7 @@ def polish(
 def _start_of(model: Model, target: StorePath, committed: str) -> str:
     """Fingerprint of the topics to start from: of those before, where a killed run has put its own in their place."""
     own, start = str(model.provenance["fingerprint"]), model.provenance.get("start")
-    if start is None or committed != own or not is_made(target, own):
+    if start is None or committed != own or not has_fingerprint(target, own):
         return own
     return str(start["fingerprint"])
 
@@ -130,8 +131,8 @@ def polish_model(
         {
             **start.provenance,
             "fingerprint": polished_fingerprint(str(start.provenance["fingerprint"]), corpus, settings),
-            "start": {"path": name, "fingerprint": start.provenance["fingerprint"]},
-            "polish_corpus": {"path": corpus.root, "fingerprint": corpus.fingerprint},
+            "start": {"path": location(name), "fingerprint": start.provenance["fingerprint"]},
+            "polish_corpus": {"path": corpus.location, "fingerprint": corpus.fingerprint},
             "versions": package_versions(),
             "stages": {**start.provenance.get("stages", {}), "polish": stage},
         },

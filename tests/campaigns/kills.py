@@ -95,6 +95,7 @@ CASES = (
     Case("infer-overwrite", (OF_A, MODEL), (*MODEL, "--rectify", "palm", "--overwrite")),
     Case("infer-stod", (WITH_THIRD,), ("infer", "m", "model", "--topics", "3", "--engine", "stod")),
     Case("fit", (), FIT),
+    Case("fit-texts", (), ("fit", "texts.jsonl", *FIT[2:])),
     Case("fit-several", (), (*FIT, "--topics", "2,3")),
     Case("polish", (OF_A, MODEL), ("polish", "model", "a", "polished", "--steps", "8", *QUIET)),
     Case(
@@ -106,7 +107,17 @@ CASES = (
         "evaluate", (OF_A, MODEL), ("evaluate", "model", "--corpus", "a", "--replicas", "0", "--json", *QUIET)
     ),
     Case("transform-file", (OF_A, MODEL), ("transform", "model", "a", "shares.parquet", *QUIET)),
+    Case(
+        "transform-texts",
+        (("fit", "texts.jsonl", *FIT[2:]),),
+        ("transform", "model", "texts.jsonl", "shares", *QUIET),
+    ),
     Case("transform-zarr", (OF_A, MODEL), ("transform", "model", "a", "shares.zarr", *QUIET)),
+    Case(
+        "ingest-overwrite",
+        (("ingest", "texts.jsonl", "corpus", *QUIET),),
+        ("ingest", "texts.jsonl", "corpus", "--min-tokens", "2", "--overwrite", *QUIET),
+    ),
     Case("transform-directory", (OF_A, MODEL), ("transform", "model", "a", "shares", *QUIET)),
     Case(
         "transform-overwrite",
