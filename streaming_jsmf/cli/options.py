@@ -45,11 +45,16 @@ def _all(*decorators: Callable[[Any], Any]) -> Callable[[Function], Function]:
 
 
 scan_options = _all(
-    click.option("--scans", type=click.IntRange(1, 2), default=_DEFAULTS.scans, show_default=True,
-                 help="Passes over the data; the second halves the error at a tenth of the time."),
+    click.option("--scans", type=click.IntRange(1, 3), default=_DEFAULTS.scans, show_default=True,
+                 help="Passes over the data; the second halves the error at a tenth of the time. "
+                      "3: with --range sample."),
     click.option("--range", "range_finder", type=click.Choice(get_args(RangeFinder)),
                  default=_DEFAULTS.range_finder, show_default=True,
-                 help="factors: merged factors. halko: the single-view sketch of the paper, to compare with."),
+                 help="factors: merged factors. sample: factors of a sample of the documents, for corpora of many. "
+                      "halko: the single-view sketch of the paper, to compare with."),
+    click.option("--sample-share", type=float, default=None, metavar="SHARE",
+                 help="Documents that --range sample multiplies, as a share of all.  "
+                      "[default: 60,000 documents, or one a word]"),
     click.option("--document-weights", type=click.Choice(get_args(DocumentWeights)),
                  default=_DEFAULTS.document_weights, show_default=True,
                  help="capped: min(length, 200). uniform: as in the papers. length: tokens."),

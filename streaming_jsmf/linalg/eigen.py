@@ -34,6 +34,9 @@ RESIDUAL_TOLERANCE, RESIDUAL_NOISE = 5e-6, 1e-4
 #: Core eigenvalues below this share of the first are noise of the basis (NUMERICS of the second scan).
 NYSTROM_FLOOR = 1e-3
 
+#: The same where the basis is that of a sample of the documents.
+SAMPLE_FLOOR = 3e-3
+
 
 @dataclass(frozen=True)
 class Eigenpairs:
@@ -200,7 +203,7 @@ def _refined(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
     return np.asarray(vectors.astype(np.float64) @ np.linalg.inv(lower).T)
 
 
-def nystrom_eigenpairs(basis: FloatArray, product: FloatArray) -> Eigenpairs:
+def nystrom_eigenpairs(basis: FloatArray, product: FloatArray, floor: float = NYSTROM_FLOOR) -> Eigenpairs:
     """Positive eigenpairs of C from C Q: G = (C Q)(Q'C Q)^(-1/2), eigenpairs from G'G.
 
     Half the error of Rayleigh-Ritz on the same data, because C Q holds one more multiplication by C than Q.
@@ -211,13 +214,15 @@ def nystrom_eigenpairs(basis: FloatArray, product: FloatArray) -> Eigenpairs:
         Q, N x m, orthonormal.
     product
         C Q, N x m.
+    floor
+        Core eigenvalues below this share of the first are dropped, and so are the negative ones.
 
     Returns
     -------
     Eigenpairs
-        At most m: core eigenvalues below 1e-3 of the first are dropped, and so are the negative ones.
+        At most m.
     """
-    whiten = inverse_square_root(gram(basis, product.astype(np.float64, copy=False)), NYSTROM_FLOOR)
+    whiten = inverse_square_root(gram(basis, product.astype(np.float64, copy=False)), floor)
     # G is C Q times a small matrix, so its Gram matrix needs no N x m array; the core's floor keeps it accurate.
     small = whiten.T @ gram(product) @ whiten
     values, rotation = np.linalg.eigh((small + small.T) / 2)
