@@ -210,7 +210,12 @@ class _SumsBuilder:
         )
 
 
-def load_partition(partition: Partition, n_words: int, scheme: DocumentWeights) -> LoadedPartition:
+def load_partition(
+    partition: Partition,
+    n_words: int,
+    scheme: DocumentWeights,
+    chosen: NDArray[np.bool_] | None = None,
+) -> LoadedPartition:
     """Read a partition: one pass over its part of the data.
 
     Parameters
@@ -221,6 +226,8 @@ def load_partition(partition: Partition, n_words: int, scheme: DocumentWeights) 
         Columns of H.
     scheme
         Document weights.
+    chosen
+        (documents,), those that the block holds. The sums are of all. None: all.
 
     Raises
     ------
@@ -228,12 +235,17 @@ def load_partition(partition: Partition, n_words: int, scheme: DocumentWeights) 
         As ``read_block``.
     """
     buffers = _Buffers(partition.rows, sum(unit.nonzeros for unit in partition.units))
-    sums = _SumsBuilder(n_words)
+    sums, first = _SumsBuilder(n_words), 0
     for block in iter_counts(partition, n_words):
         lengths = _row_totals(block)
         weights = document_weights(lengths, scheme)
-        buffers.append(block, _row_scale(lengths, weights))
         sums.append(block, lengths, weights)
+        scale = _row_scale(lengths, weights)
+        if chosen is not None:
+            some = np.flatnonzero(chosen[first : first + lengths.size])
+            first += lengths.size
+            block, scale = block[some], scale[some]
+        buffers.append(block, scale)
     return LoadedPartition(buffers.finish(n_words), sums.finish())
 
 

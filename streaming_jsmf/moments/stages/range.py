@@ -58,7 +58,9 @@ class RangeReduction:
     def compute(self, partition: Partition) -> Partial:
         """One pass over the partition's data; all power steps run on the copy in memory."""
         with span("read"):
-            loaded = load_partition(partition, self.n_words, self.settings.document_weights)
+            loaded = load_partition(
+                partition, self.n_words, self.settings.document_weights, self._sample(partition)
+            )
         if self.settings.range_finder == "halko":
             probes = gaussian_probes(self.n_words, self.width, self.settings.seed, SHARED_PROBES)
             range_arrays = {"sketch": apply_gram(loaded.block, probes)}
@@ -67,12 +69,15 @@ class RangeReduction:
         sums: dict[str, NDArray[Any]] = {name: getattr(loaded.sums, name) for name in SUM_ARRAYS}
         return Partial({**sums, **range_arrays}, {name: getattr(loaded.sums, name) for name in SUM_SCALARS})
 
+    def _sample(self, partition: Partition) -> NDArray[np.bool_] | None:
+        """The documents to multiply; None: all. Single ones: row groups of neighbours, often alike, tell far less."""
+        if self.sample_share == 1:
+            return None
+        return drawn_rows(
+            partition.rows, self.sample_share, self.settings.seed, f"sample {partition.content}"
+        )
+
     def _factor(self, block: csr_array[Any], content: str) -> NDArray[np.float32]:
-        if self.sample_share < 1:
-            # Single documents: neighbours are often alike, and row groups of them make a far worse basis.
-            block = block[
-                drawn_rows(block.shape[0], self.sample_share, self.settings.seed, f"sample {content}")
-            ]
         with span("orthonormalise"):
             # Probes are held by the callee alone, which lets go of them after the first step.
             factor = partition_factor(block, self._probes(content), self.settings.power_steps)
