@@ -110,7 +110,8 @@ def main(corpus: str | None, max_topics: int, documents: int, words: int, sample
         folder = Path(name)
         opened = open_corpus(corpus or simulated(folder / "corpus", documents, words))
         click.echo(
-            f"{opened.n_documents:,} documents, {opened.n_words:,} words, {opened.nonzeros:,} nonzeros, K = {max_topics}"
+            f"{opened.n_documents:,} documents, {opened.n_words:,} words, {opened.nonzeros:,} nonzeros, "
+            f"K = {max_topics}"
         )
         halves, seconds = {}, {}
         for method, fields in METHODS.items():

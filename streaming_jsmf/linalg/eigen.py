@@ -34,9 +34,6 @@ RESIDUAL_TOLERANCE, RESIDUAL_NOISE = 5e-6, 1e-4
 #: Core eigenvalues below this share of the first are noise of the basis (NUMERICS of the second scan).
 NYSTROM_FLOOR = 1e-3
 
-#: The same where the basis is that of a sample of the documents.
-SAMPLE_FLOOR = 3e-3
-
 
 @dataclass(frozen=True)
 class Eigenpairs:
@@ -203,7 +200,7 @@ def _refined(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
     return np.asarray(vectors.astype(np.float64) @ np.linalg.inv(lower).T)
 
 
-def nystrom_eigenpairs(basis: FloatArray, product: FloatArray, floor: float = NYSTROM_FLOOR) -> Eigenpairs:
+def nystrom_eigenpairs(basis: FloatArray, product: FloatArray) -> Eigenpairs:
     """Positive eigenpairs of C from C Q: G = (C Q)(Q'C Q)^(-1/2), eigenpairs from G'G.
 
     Half the error of Rayleigh-Ritz on the same data, because C Q holds one more multiplication by C than Q.
@@ -214,21 +211,53 @@ def nystrom_eigenpairs(basis: FloatArray, product: FloatArray, floor: float = NY
         Q, N x m, orthonormal.
     product
         C Q, N x m.
-    floor
-        Core eigenvalues below this share of the first are dropped, and so are the negative ones.
 
     Returns
     -------
     Eigenpairs
-        At most m.
+        At most m: core eigenvalues below 1e-3 of the first are dropped, and so are the negative ones.
     """
-    whiten = inverse_square_root(gram(basis, product.astype(np.float64, copy=False)), floor)
+    whiten = inverse_square_root(gram(basis, product.astype(np.float64, copy=False)), NYSTROM_FLOOR)
     # G is C Q times a small matrix, so its Gram matrix needs no N x m array; the core's floor keeps it accurate.
     small = whiten.T @ gram(product) @ whiten
     values, rotation = np.linalg.eigh((small + small.T) / 2)
     keep = np.flatnonzero(values > 0)[::-1]
     vectors = product @ (whiten @ (rotation[:, keep] / np.sqrt(values[keep])))
     return with_fixed_signs(values[keep], vectors)
+
+
+def refined_basis(
+    basis: FloatArray, product: FloatArray, diagonal: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """A basis one step nearer to the leading algebraic eigenvectors of C than Q: of (theta_j + D)^-1 (C + D) q_j.
+
+    theta_j and q_j are the Ritz pairs of C in the span of Q. An eigenvector satisfies v = (lambda + D)^-1 (C + D) v, so
+    this is a step of that equation, as in ``factor_eigenpairs``. A power step C Q instead also brings in what C has of
+    large negative eigenvalues, and documents of a few words make many: of these the Ritz pairs are so mixed that
+    ``nystrom_eigenpairs`` goes wrong.
+
+    Parameters
+    ----------
+    basis
+        Q, N x m, orthonormal.
+    product
+        C Q, N x m.
+    diagonal
+        D of Eq. 1, (N,), not negative.
+
+    Returns
+    -------
+    (N, m), orthonormal, float64.
+    """
+    core = gram(basis, product)
+    values, rotation = np.linalg.eigh((core + core.T) / 2)
+    shifts = np.maximum(values, SMALLEST_SHIFT * values[-1])
+    step = product @ rotation
+    for rows in panels(len(step)):
+        own = diagonal[rows, None]
+        step[rows] = (step[rows] + own * (basis[rows] @ rotation)) / (own + shifts)
+    orthonormal, _ = np.linalg.qr(step)
+    return np.asarray(orthonormal)
 
 
 def single_view_eigenpairs(sketch: FloatArray, probes: FloatArray, rank: int) -> Eigenpairs:

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import InputError, StoreError, TooFewFactorsError
 from streaming_jsmf.linalg.eigen import Eigenpairs, nystrom_eigenpairs
-from streaming_jsmf.moments.stages.refined import core_floor
 from streaming_jsmf.moments.stages.third_moment import TensorMoments, read_tensor_moments
 from streaming_jsmf.moments.store import MomentsStore, read_store
 from streaming_jsmf.storage.paths import StorePath, store_path
@@ -88,7 +87,7 @@ class Moments:
     def _eigenpairs(self) -> Eigenpairs:
         projected = self.projected_basis()
         if projected is not None:
-            return nystrom_eigenpairs(*projected, core_floor(self.settings))
+            return nystrom_eigenpairs(*projected)
         return Eigenpairs(self.store.read("basis_eigenvalues"), self.store.read("basis"))
 
     def projected_basis(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:

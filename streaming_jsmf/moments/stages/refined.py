@@ -1,8 +1,7 @@
 """Scan 3 of a sampled store: a better basis from C Q, and C times that.
 
-The basis of a sample points where the sample does. C Q over all documents is one power step away from it, and the
-eigenvectors that it gives are a basis of the whole corpus; a second product with C makes their eigenpairs as exact as
-those of merged factors of all documents, at a third of the multiplications.
+The basis of a sample points where the sample does. With C Q over all documents it is moved towards the eigenvectors of
+the whole corpus, and a second product with C makes their eigenpairs as exact as those of factors of all documents.
 """
 
 from __future__ import annotations
@@ -12,15 +11,10 @@ from typing import ClassVar
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.jobs.ledger import Partial
-from streaming_jsmf.linalg.eigen import NYSTROM_FLOOR, SAMPLE_FLOOR, nystrom_eigenpairs
+from streaming_jsmf.linalg.eigen import refined_basis
 from streaming_jsmf.moments.stages.base import Scan, Stage, Store, SumStage, Variable
 from streaming_jsmf.moments.stages.projection import ProjectionReduction, product_with_basis
 from streaming_jsmf.timing import span
-
-
-def core_floor(settings: ScanSettings) -> float:
-    """The floor of ``nystrom_eigenpairs`` for a store: the core of a sample's basis has more noise."""
-    return SAMPLE_FLOOR if settings.range_finder == "sample" else NYSTROM_FLOOR
 
 
 def _wanted(settings: ScanSettings) -> bool:
@@ -28,12 +22,12 @@ def _wanted(settings: ScanSettings) -> bool:
 
 
 class RefinedBasisStage(Stage):
-    """Eigenvectors of the Nystrom form of C Q. No scan of its own."""
+    """One step from the basis, by C Q. No scan of its own."""
 
     name = "refined_basis"
     variables: ClassVar = {
         "refined_basis": Variable(
-            ("word", "refined_component"), "leading algebraic eigenvectors after scan 2 of a sampled store"
+            ("word", "refined_component"), "orthonormal, near the leading algebraic eigenvectors after scan 2"
         ),
     }
     remedy = "is computed again from the basis and scan 2"
@@ -50,17 +44,15 @@ class RefinedBasisStage(Stage):
         return ()
 
     def final(self, store: Store, folded: Iterator[Partial]) -> Partial:
-        """At most as many vectors as the basis has; fewer where C has fewer positive eigenvalues."""
+        """As many vectors as the basis has."""
         del folded
         with span("basis"):
-            pairs = nystrom_eigenpairs(
-                store.read("basis"), store.read("projection"), core_floor(store.settings)
-            )
-        return Partial({"refined_basis": pairs.vectors})
+            refined = refined_basis(store.read("basis"), store.read("projection"), store.read("diagonal"))
+        return Partial({"refined_basis": refined})
 
     def final_memory(self, n_words: int, settings: ScanSettings) -> int:
-        """Basis, product and the eigenvectors twice."""
-        return 32 * n_words * min(settings.basis_width, n_words)
+        """Basis, product, the step, and its orthonormal columns twice."""
+        return 40 * n_words * min(settings.basis_width, n_words)
 
 
 class RefinedProjectionStage(SumStage):
