@@ -24,7 +24,7 @@ from scipy import sparse
 from threadpoolctl import threadpool_limits
 
 from benchmarks.bags import read_counts
-from streaming_jsmf.inference.polish.kernel import FLOOR
+from streaming_jsmf.inference.cvb0 import FLOOR
 from streaming_jsmf.inference.polish.step import ROUNDS, step_sums
 
 Single = NDArray[np.float32]

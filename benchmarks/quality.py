@@ -102,15 +102,16 @@ def score(documents: Split, fitted: Fitted) -> Scores:
     """Coherence among both kinds of documents, and the rest."""
     words = fitted.top_words
     return Scores(
-        _npmi(documents.fitted, words),
-        _npmi(documents.held_out, words),
+        coherence_of(documents.fitted, words),
+        coherence_of(documents.held_out, words),
         distinct_share(words),
         fitted.seconds,
         fitted.peak / 1e6,
     )
 
 
-def _npmi(counts: sparse.csr_array, words: NDArray[np.int64]) -> float:
+def coherence_of(counts: sparse.csr_array, words: NDArray[np.int64]) -> float:
+    """Mean NPMI of topics' words (K, n) among documents."""
     chosen, places = np.unique(words, return_inverse=True)
     pairs = cooccurrence_counts([counts], chosen)
     return float(npmi(np.diag(pairs), pairs, counts.shape[0], places.reshape(words.shape)).mean())

@@ -23,7 +23,7 @@ from benchmarks.quality import split
 from benchmarks.topic_models import write_corpus
 from streaming_jsmf import Execution, InferSettings, ScanSettings, StodSettings, scan
 from streaming_jsmf.evaluation.matching import recovery_error
-from streaming_jsmf.inference.document_topics import document_topics
+from streaming_jsmf.evaluation.perplexity import Completer, Completion
 from streaming_jsmf.inference.prior import dirichlet_prior, prior_sum
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.simulation import read_truth
@@ -34,9 +34,6 @@ Floats = NDArray[np.float64]
 
 TRUE_TOPICS, WORDS, DOCUMENTS = 12, 1_500, 6_000
 TRUE_SUMS, ASKED_TOPICS = (0.3, 1.0, 5.0), (12, 14, 16, 24)
-
-#: Share of the unigram in each topic when it is scored, so that no token has probability 0.
-SMOOTHING = 0.01
 
 ONE = Execution("synchronous")
 
@@ -72,60 +69,24 @@ def print_simulated(folder: Path, seeds: int) -> None:
                 click.echo(simulated_row(moments, truth, total, n_topics))
 
 
-def halves(counts: sparse.csr_array, seed: int = 0) -> tuple[sparse.csr_array, sparse.csr_array]:
-    """Cut the tokens of each document in two by a draw: the larger half and the rest."""
-    tokens = np.repeat(np.arange(counts.nnz), counts.data)
-    documents = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))[tokens]
-    order = np.lexsort((np.random.Generator(np.random.Philox(key=seed)).random(tokens.size), documents))
-    lengths = np.bincount(documents, minlength=counts.shape[0])
-    place = np.arange(tokens.size) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    seen = np.bincount(tokens[order][2 * place < documents_of(lengths)], minlength=counts.nnz)
-    parts = (seen, counts.data - seen)
-    first, second = (sparse.csr_array((part, counts.indices, counts.indptr), counts.shape) for part in parts)
-    return first, second
-
-
-def documents_of(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The length of the document of each token, tokens by document."""
-    return np.repeat(lengths, lengths)
-
-
-def perplexity(
-    known: sparse.csr_array, asked: sparse.csr_array, topics: Floats, prior: Floats, unigram: Floats
-) -> float:
-    """exp of minus the mean log probability of the tokens ``asked``, shares of the documents from ``known``.
-
-    Words that no fitted document has are left out.
-    """
-    smooth = (1 - SMOOTHING) * topics + SMOOTHING * unigram[:, None]
-    shares = document_topics(known, smooth, prior, threads=1).shares
-    total = 0.0
-    for row, (start, end) in enumerate(zip(asked.indptr[:-1], asked.indptr[1:], strict=True)):
-        words, numbers = asked.indices[start:end], asked.data[start:end]
-        there = (numbers > 0) & (unigram[words] > 0)
-        total += float(numbers[there] @ np.log(smooth[words[there]] @ shares[row]))
-    return float(np.exp(-total / asked.data[unigram[asked.indices] > 0].sum()))
-
-
 def print_real(name: str, counts: sparse.csr_array, topics: list[int], folder: Path) -> None:
     documents = split(counts)
     write_corpus(folder / name, documents.fitted)
     moments = scan(
         folder / name, folder / f"{name}-m", ScanSettings(max_topics=max(topics), third_moment=True), ONE
     )
-    known, asked = halves(documents.held_out)
-    unigram = moments.term_count / moments.term_count.sum()
-    alone = perplexity(known, asked, unigram[:, None], np.ones(1), unigram)
+
+    def completed(topics: Floats, prior: Floats) -> Completion:
+        return Completer.of(topics, prior, moments.term_count).complete(documents.held_out, threads=1)
+
     for n_topics in topics:
         anchored = fit_moments(moments, InferSettings(n_topics, correlations="refined"), threads=1).arrays
         total = prior_sum(anchored["topic_topic"], anchored["topic_probability"])
         prior = dirichlet_prior(anchored["topic_probability"], total)
         model = fit_moments(moments, StodSettings(n_topics), threads=1)
-        scored = (
-            perplexity(known, asked, anchored["word_topic"], prior, unigram),
-            perplexity(known, asked, model.arrays["word_topic"], model.arrays["alpha"], unigram),
-        )
-        cells = (f"{value:.0f}" for value in (alone, *scored))
+        ours = completed(anchored["word_topic"], prior)
+        scored = ours.perplexity, completed(model.arrays["word_topic"], model.arrays["alpha"]).perplexity
+        cells = (f"{value:.0f}" for value in (ours.unigram_perplexity, *scored))
         metrics = model.metrics
         more = f"{metrics['alpha0']:.2f} | {metrics['share_sum']:.2f} | {metrics['mass_without_topic']:.1e}"
         click.echo(f"| {name} | {n_topics} | {' | '.join(cells)} | {scored[1] / scored[0]:.3f} | {more} |")

@@ -24,6 +24,10 @@ from streaming_jsmf.moments.reader import Moments
 LISTED = 6
 
 
+#: L1 distance between two topics, from 0 to 2, above which the later one is another subject.
+CUT = 1.3
+
+
 @dataclass(frozen=True)
 class Period:
     """Topics of some years.
@@ -33,18 +37,23 @@ class Period:
     name
         Such as ``1970..1979``, which is also how its partitions are selected.
     word_topic
-        (N, K), columns sum to one, in the order of the chains: column k goes on where column k of the period before
-        stopped.
+        (N, K), columns sum to one.
     shares
-        (K,) of the tokens, in the same order.
-    distances
-        (K,) L1 distance to the topic before it, between 0 and 2; NaN in the first period.
+        (K,) of the tokens.
     """
 
     name: str
     word_topic: NDArray[np.float64]
     shares: NDArray[np.float64]
-    distances: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Link:
+    """A topic of a period in a chain; ``step`` is its L1 distance to the one before it, None where a chain begins."""
+
+    period: Period
+    topic: int
+    step: float | None = None
 
 
 def ranges(moments: Moments, span: int) -> list[str]:
@@ -58,21 +67,32 @@ def ranges(moments: Moments, span: int) -> list[str]:
     return [f"{start}..{start + span - 1}" for start in starts]
 
 
-def followed(
-    name: str, word_topic: NDArray[np.float64], shares: NDArray[np.float64], before: Period | None
-) -> Period:
-    """The topics in the order of those before, each matched with one by assignment; by share in the first period."""
-    if before is None:
-        order = np.argsort(-shares)
-        distances = np.full(shares.size, np.nan)
-    else:
-        matching = match_topics(before.word_topic, word_topic)
-        order, distances = matching.permutation, matching.l1
-    return Period(name, word_topic[:, order], shares[order], distances)
+def chains_of(periods: Sequence[Period], cut: float = CUT) -> list[list[Link]]:
+    """Topics followed from period to period, each matched with one of the next by assignment.
+
+    The assignment gives every topic a successor. One that is farther away than ``cut`` is none: the chain ends, and
+    the other topic begins its own. Chains that begin together are in the order of their shares.
+    """
+    chains: list[list[Link]] = []
+    going: dict[int, list[Link]] = {}
+    for before, period in zip([None, *periods], periods, strict=False):
+        went_on: dict[int, list[Link]] = {}
+        if before is not None:
+            matching = match_topics(before.word_topic, period.word_topic)
+            for topic, (successor, step) in enumerate(zip(matching.permutation, matching.l1, strict=True)):
+                if step <= cut:
+                    going[topic].append(Link(period, int(successor), float(step)))
+                    went_on[int(successor)] = going[topic]
+        for topic in np.argsort(-period.shares, kind="stable").tolist():
+            if topic not in went_on:
+                went_on[topic] = [Link(period, topic)]
+                chains.append(went_on[topic])
+        going = went_on
+    return chains
 
 
 def fitted(moments: Moments, out: Path, names: Sequence[str], settings: InferSettings) -> list[Period]:
-    """A model for each period, and their topics in chains. A period too small for K topics is left out and named."""
+    """A model for each period. A period too small for K topics is left out and named."""
     periods: list[Period] = []
     for name in names:
         path = out / name
@@ -83,20 +103,22 @@ def fitted(moments: Moments, out: Path, names: Sequence[str], settings: InferSet
             continue
         model = open_model(path).load()
         topics, shares = model["word_topic"].values, model["topic_probability"].values
-        periods.append(followed(name, topics, shares, periods[-1] if periods else None))
+        periods.append(Period(name, topics, shares))
     return periods
 
 
-def table(periods: Sequence[Period], words: Sequence[str]) -> list[str]:
-    """For each chain of topics a line for each period: share, distance to the line before, words."""
+def table(chains: Sequence[Sequence[Link]], words: Sequence[str]) -> list[str]:
+    """For each chain a line for each period: share, distance to the line before, words."""
     names, lines = np.array(words), []
-    for topic in range(periods[0].shares.size):
-        lines.append(f"topic {topic}")
-        for period in periods:
-            listed = " ".join(names[np.argsort(-period.word_topic[:, topic], kind="stable")[:LISTED]])
-            step = period.distances[topic]
-            moved = "    " if np.isnan(step) else f"{step:4.2f}"
-            lines.append(f"  {period.name:>12s} {period.shares[topic]:6.1%} {moved}  {listed}")
+    for number, chain in enumerate(chains):
+        lines.append(f"chain {number}")
+        for link in chain:
+            period = link.period
+            order = np.argsort(-period.word_topic[:, link.topic], kind="stable")[:LISTED]
+            moved = "    " if link.step is None else f"{link.step:4.2f}"
+            lines.append(
+                f"  {period.name:>12s} {period.shares[link.topic]:6.1%} {moved}  {', '.join(names[order])}"
+            )
     return lines
 
 
@@ -106,11 +128,14 @@ def table(periods: Sequence[Period], words: Sequence[str]) -> list[str]:
 @click.option("--by", default="year", show_default=True, help="Metadata column of whole numbers.")
 @click.option("--span", default=10, show_default=True, type=click.IntRange(1), help="Values in one period.")
 @click.option("--topics", default=20, show_default=True, help="Number of topics in each period.")
+@click.option("--cut", default=CUT, show_default=True, help="L1 distance, 0 to 2, at which a chain ends.")
 @click.option(
     "--anchor-min-df", default=None, type=float, help="As for infer; shares are of a period's documents."
 )
-def main(corpus: str, out: Path, by: str, span: int, topics: int, anchor_min_df: float | None) -> None:
-    """Scan CORPUS once into OUT, fit a model for each period, match topics from period to period, print them."""
+def main(
+    corpus: str, out: Path, by: str, span: int, topics: int, cut: float, anchor_min_df: float | None
+) -> None:
+    """Scan CORPUS once into OUT, fit a model for each period, follow topics from period to period, print them."""
     # Selections use the factors alone, so the second scan would be for nothing.
     settings = ScanSettings(max_topics=topics, scans=1, partition_by=by)
     moments = scan(corpus, out / "moments", settings, keep_partitions=True)
@@ -120,7 +145,7 @@ def main(corpus: str, out: Path, by: str, span: int, topics: int, anchor_min_df:
             f"no period of {span} carries {topics} topics; lower --topics or raise --span"
         )
     click.echo("            period  share  step  words (step: L1 distance to the line above, 0 to 2)")
-    for line in table(periods, moments.words):
+    for line in table(chains_of(periods, cut), moments.words):
         click.echo(line)
 
 

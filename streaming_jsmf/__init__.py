@@ -29,13 +29,19 @@ _EXPORTS = {
     "open_corpus": "streaming_jsmf.corpus",
     "open_model": "streaming_jsmf.model.store",
     "open_moments": "streaming_jsmf.moments.reader",
+    "plot_correlations": "streaming_jsmf.workflow.figures",
+    "plot_map": "streaming_jsmf.workflow.figures",
+    "plot_over_time": "streaming_jsmf.workflow.figures",
+    "plot_topics": "streaming_jsmf.workflow.figures",
     "polish": "streaming_jsmf.workflow.polish",
     "report": "streaming_jsmf.workflow.report",
     "scan": "streaming_jsmf.workflow.scan",
+    "show": "streaming_jsmf.workflow.view",
     "shares_by": "streaming_jsmf.workflow.documents",
     "similar_documents": "streaming_jsmf.workflow.documents",
     "to_dask_array": "streaming_jsmf.blocks.dask_array",
     "transform": "streaming_jsmf.workflow.transform",
+    "view": "streaming_jsmf.workflow.view",
 }
 
 __all__ = ["__version__", *sorted(_EXPORTS)]
@@ -60,12 +66,18 @@ if TYPE_CHECKING:
     from streaming_jsmf.workflow.documents import similar_documents as similar_documents
     from streaming_jsmf.workflow.evaluate import EvaluationRequest as EvaluationRequest
     from streaming_jsmf.workflow.evaluate import evaluate as evaluate
+    from streaming_jsmf.workflow.figures import plot_correlations as plot_correlations
+    from streaming_jsmf.workflow.figures import plot_map as plot_map
+    from streaming_jsmf.workflow.figures import plot_over_time as plot_over_time
+    from streaming_jsmf.workflow.figures import plot_topics as plot_topics
     from streaming_jsmf.workflow.fit import fit as fit
     from streaming_jsmf.workflow.infer import infer as infer
     from streaming_jsmf.workflow.polish import polish as polish
     from streaming_jsmf.workflow.report import report as report
     from streaming_jsmf.workflow.scan import scan as scan
     from streaming_jsmf.workflow.transform import transform as transform
+    from streaming_jsmf.workflow.view import show as show
+    from streaming_jsmf.workflow.view import view as view
 
 
 def __getattr__(name: str) -> Any:

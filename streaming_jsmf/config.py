@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal, get_args
 
@@ -226,7 +226,8 @@ class InferSettings:
         Share of its row sum in C that a word must keep in C* to be an anchor. Rows that keep hardly any are noise over
         almost nothing, which pivoting takes for corners. 0: any word whose row sum is positive (the papers).
     anchor_words
-        Anchors given by the user, at most K; several words make one tandem anchor. The others are found.
+        Anchors given by the user, at most K: a word each, or several words that make one tandem anchor, such as
+        ``["god", ("car", "engine")]``. The others are found. Kept as tuples of words.
     simplex
         How words are written as mixtures of anchors. ``auto``: ``active-set`` where numba is installed, else
         ``fista``. ``exponentiated-gradient``: as in the papers, less exact.
@@ -252,7 +253,7 @@ class InferSettings:
     left_out: float | None = None
     anchors: AnchorMethod = "pivoted-qr"
     anchor_shrinkage: float | None = None
-    anchor_words: tuple[tuple[str, ...], ...] = ()
+    anchor_words: Sequence[str | Sequence[str]] = ()
     anchor_row_sum: float = ANCHOR_ROW_SUM
     simplex: SimplexMethod = "auto"
     correlations: CorrelationMethod = "diagonal"
@@ -283,7 +284,10 @@ class InferSettings:
         self._check_anchor_words()
 
     def _check_anchor_words(self) -> None:
-        given = [word for group in self.anchor_words for word in group]
+        if isinstance(word := self.anchor_words, str):
+            raise InputError(f"anchor_words is {word!r}; give a list of words, such as [{word!r}]")
+        object.__setattr__(self, "anchor_words", self.anchor_groups)
+        given = [word for group in self.anchor_groups for word in group]
         if not all(self.anchor_words):
             raise InputError("anchor_words has a topic without a word; give at least one for each")
         if len(self.anchor_words) > self.n_topics:
@@ -293,13 +297,14 @@ class InferSettings:
             )
         repeated = next((word for word in given if given.count(word) > 1), None)
         if repeated is not None:
-            raise InputError(
-                f"anchor_words has {repeated!r} twice; a word can be an anchor of one topic only"
-            )
+            raise InputError(f"anchor_words has {repeated!r} twice; a word is an anchor of one topic only")
         if given and self.anchors != "pivoted-qr":
-            raise InputError(
-                f"anchor_words go with anchors pivoted-qr, not {self.anchors}; leave one of them out"
-            )
+            raise InputError(f"anchor_words go with anchors pivoted-qr, not {self.anchors}; leave one out")
+
+    @property
+    def anchor_groups(self) -> tuple[tuple[str, ...], ...]:
+        """``anchor_words`` as tuples of words, one for each topic."""
+        return tuple((group,) if isinstance(group, str) else tuple(group) for group in self.anchor_words)
 
     def shrinkage(self, n_documents: int) -> float:
         """The shrinkage of anchor rows, in documents, for a corpus of ``n_documents``."""

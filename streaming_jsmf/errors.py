@@ -5,11 +5,18 @@ Every message says what is wrong, where (file, row group, row, key) and what to 
 
 from __future__ import annotations
 
+import errno
+
+from streaming_jsmf.display import location
+
 
 class StreamingJSMFError(Exception):
-    """Base of all errors this package raises on purpose."""
+    """Base of all errors this package raises on purpose. URLs in the message are without passwords and keys."""
 
     exit_code = 1
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(location(message))
 
 
 class InputError(StreamingJSMFError):
@@ -32,6 +39,12 @@ class LogError(StreamingJSMFError):
     exit_code = 2
 
 
+class MachineError(StreamingJSMFError):
+    """The machine has no more memory, threads or open files to give; no word about the data. Exit code 2."""
+
+    exit_code = 2
+
+
 class StoreError(StreamingJSMFError):
     """A store is incomplete or damaged; the message names the part. Exit code 3."""
 
@@ -41,3 +54,33 @@ class StoreError(StreamingJSMFError):
 def first_line(error: BaseException) -> str:
     """First line of an error's text, so that our messages stay on one line."""
     return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+_SCARCE = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE)
+_NO_THREAD = "can't start new thread"
+
+
+def is_of_machine(error: BaseException) -> bool:
+    """Whether the machine failed rather than what was read: memory (Arrow's errors, too), threads, open files."""
+    if isinstance(error, MachineError | MemoryError):
+        return True
+    if isinstance(error, OSError):
+        # Arrow puts what the system told it into words alone.
+        return error.errno in _SCARCE or "Cannot allocate memory" in str(error)
+    return isinstance(error, RuntimeError) and _NO_THREAD in str(error)
+
+
+def machine_error(error: BaseException) -> MachineError:
+    """What to say of an error of the machine."""
+    if isinstance(error, MachineError):
+        return error
+    return MachineError(
+        f"the machine gives no more memory, threads or open files ({first_line(error)}); raise its limits (ulimit), "
+        "stop other programs or lower --workers, and run the same command again"
+    )
+
+
+def pass_on_machine(error: BaseException) -> None:
+    """For a handler that would call what was read damaged: raise ``MachineError`` if the machine failed."""
+    if is_of_machine(error):
+        raise machine_error(error) from error

@@ -57,13 +57,19 @@ def write_lists(
 
 
 def write_corpus(
-    directory: Path, counts: NDArray[np.int64], *, shards: int = 3, row_group_rows: int = 50
+    directory: Path,
+    counts: NDArray[np.int64],
+    *,
+    shards: int = 3,
+    row_group_rows: int = 50,
+    names: Sequence[str] | None = None,
 ) -> Path:
     """Write dense counts as a corpus to be used in place, and return its directory."""
+    spelled = words(counts.shape[1]) if names is None else names
     directory.mkdir(parents=True)
     for number, rows in enumerate(np.array_split(counts, shards)):
         write_lists(directory / f"part-{number:05d}.parquet", *as_lists(rows), row_group_rows=row_group_rows)
-    (directory / "vocab.txt").write_text("\n".join(words(counts.shape[1])) + "\n", encoding="utf-8")
+    (directory / "vocab.txt").write_text("\n".join(spelled) + "\n", encoding="utf-8")
     return directory
 
 

@@ -50,6 +50,8 @@ FIRST, SECOND = DATA / "first", DATA / "second"
 SCAN = ("--max-topics", "5", "--partition-nonzeros", "1000")
 KEPT = (*SCAN, "--keep-partitions", "--third-moment")
 CURATION = (
+    "--preset",
+    "papers",
     *("--stop-words", "none", "--min-document-frequency", "3", "--vocabulary-size", "18"),
     *("--duplicates", "drop", "--min-distinct-words", "3", "--min-tokens", "4", "--tokens-per-shard", "70"),
 )

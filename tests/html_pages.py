@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 VOID = {"meta", "link", "img", "br", "hr", "input", "wbr"}
 
@@ -82,3 +88,20 @@ def parse(text: str) -> Element:
     reader.close()
     [root] = reader.open
     return root
+
+
+def values_of(page: Element) -> Any:
+    """What the scripts of a report draw from."""
+    [found] = [script for script in page.all("script") if script.attributes.get("id") == "data"]
+    return json.loads(found.text)
+
+
+def integers_of(text: str, size: int = 2) -> NDArray[np.int64]:
+    """A row of numbers of a report."""
+    return np.frombuffer(base64.b64decode(text), dtype=f"<u{size}").astype(np.int64)
+
+
+def probabilities_of(text: str) -> NDArray[np.float64]:
+    """A row of probabilities of a report, to 0.04 %."""
+    steps = integers_of(text)
+    return np.where(steps == 2**16 - 1, 0.0, 2.0 ** (-steps / 1024))

@@ -32,7 +32,7 @@ Command = Callable[..., Outcome]
 def described(place: object, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     """What ``info`` prints; it compares each array with its digest."""
     capsys.readouterr()
-    assert run(["info", str(place)]) == 0
+    assert run(["info", str(place), "--json"]) == 0
     shown: dict[str, Any] = json.loads(capsys.readouterr().out)
     return shown
 

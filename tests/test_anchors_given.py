@@ -16,6 +16,7 @@ from streaming_jsmf.inference.law import AnchorRules, anchor_words, low_rank_anc
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.model.store import read_model
 from streaming_jsmf.moments.reader import Moments
+from streaming_jsmf.workflow.infer import fit_moments
 from tests import reference_anchors as oracle
 from tests.reference import row_normalised
 from tests.test_anchors_rows import EVERYWHERE, factor
@@ -108,6 +109,27 @@ def test_given_anchors_that_say_the_same_are_refused() -> None:
         DegenerateAnchorsError, match=r"only 1 words are far enough apart.*other anchor words"
     ):
         low_rank_anchor_words(y, y @ y.sum(axis=0), EVERYWHERE, AnchorRules(given=[[0], [1]]))
+
+
+def test_a_string_is_a_word_and_not_its_letters() -> None:
+    assert InferSettings(3, anchor_words=["god", ("car", "engine")]).anchor_words == (
+        ("god",),
+        ("car", "engine"),
+    )
+    with pytest.raises(InputError, match=r"anchor_words is 'god'; give a list of words, such as \['god'\]"):
+        InferSettings(3, anchor_words="god")
+
+
+@pytest.mark.parametrize(
+    ("words", "floor", "line"),
+    [(["nothing"], None, "lacks the anchor word 'nothing'"), (["word0003"], 1e5, "'word0003' occurs in")],
+)
+def test_a_wrong_word_is_found_before_the_rectification(
+    words: list[str], floor: float | None, line: str, moments: Moments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streaming_jsmf.workflow.infer.rectify", lambda *_: pytest.fail("rectified"))
+    with pytest.raises(InputError, match=line):
+        fit_moments(moments, InferSettings(3, anchor_words=words, anchor_min_df=floor))
 
 
 def test_the_command_line_takes_a_list_and_a_file(moments: Moments, tmp_path: Path) -> None:

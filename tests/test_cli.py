@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -27,6 +29,7 @@ from streaming_jsmf.cli.main import run
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs import fold
 from streaming_jsmf.jobs.ledger import Ledger, Partial
+from streaming_jsmf.model.store import read_model
 from streaming_jsmf.moments.stages.range import RangeReduction
 from streaming_jsmf.moments.store import read_store
 from tests.cases import each_once
@@ -150,12 +153,98 @@ def test_topics_as_a_table_and_as_json(made_model: Path, command: Command) -> No
     rows = json.loads(command("topics", made_model, "--json", "--words", "4").out)
     assert [row["topic"] for row in rows] == [0, 1, 2, 3, 4]
     assert sum(row["probability"] for row in rows) == pytest.approx(1)
-    table = command("topics", made_model, "--words", "4").out
+    table = command("topics", made_model, "--words", "4", "--characteristic").out
+    model = read_model(made_model)
     for row in rows:
         assert len(row["prominent"]) == len(row["characteristic"]) == 4
-        head = f"{row['topic']:>5} {row['probability']:>6.1%}  {row['anchor']:<16} "
-        assert head + " ".join(row["prominent"]) in table
-        assert "/ " + " ".join(row["characteristic"]) in table
+        assert f"{row['topic']:>5} {row['probability']:>6.1%}  {', '.join(row['label'])}" in table
+        assert f"{' ' * 14}{', '.join(row['prominent'])}\n" in table
+        assert f"with {row['anchor']}: {', '.join(row['characteristic'])}" in table
+        ids = model.arrays["prominent_words"][row["topic"], :4]
+        assert row["probabilities"] == model.arrays["word_topic"][ids, row["topic"]].tolist()
+
+
+def test_topics_are_sorted_by_share_unless_told_otherwise(made_model: Path, command: Command) -> None:
+    def shown(*options: str) -> list[int]:
+        lines = command("topics", made_model, "--csv", *options).out.splitlines()
+        return [int(row["topic"]) for row in csv.DictReader(lines)]
+
+    shares = read_model(made_model).arrays["topic_probability"]
+    assert shown() == np.argsort(-shares, kind="stable").tolist() != list(range(5))
+    assert shown("--sort", "topic") == list(range(5))
+    table = re.findall(r"^ +(\d+) +[\d.]+%", command("topics", made_model).out, re.MULTILINE)
+    assert [int(number) for number in table] == shown()
+    by_share = json.loads(command("topics", made_model, "--json", "--sort", "share").out)
+    assert [row["topic"] for row in by_share] == shown()
+    require_one_line(
+        command("topics", made_model, "--csv", "--json"), 2, "--csv and --json exclude each other"
+    )
+
+
+def test_topics_as_csv(made_model: Path, command: Command) -> None:
+    rows = json.loads(command("topics", made_model, "--json", "--sort", "share").out)
+    table = list(csv.DictReader(command("topics", made_model, "--csv").out.splitlines()))
+    assert [float(line["share"]) for line in table] == [row["probability"] for row in rows]
+    for line, row in zip(table, rows, strict=True):
+        assert line["anchor"] == row["anchor"]
+        assert line["words"].split(", ") == row["prominent"]
+        assert line["characteristic"].split(", ") == row["characteristic"]
+        assert line["label"].split(", ") == row["label"]
+
+
+def test_the_table_of_topics_fits_80_columns_and_keeps_words_apart(command: Command, tmp_path: Path) -> None:
+    spelled = [f"two words {number:02d}" for number in range(N_WORDS)]
+    path = write_corpus(tmp_path / "c", planted(150, N_WORDS, 3, length=40, seed=3).counts, names=spelled)
+    shown = command("fit", path, tmp_path / "m", "--topics", "3", *SCAN).out
+    assert max(map(len, shown.splitlines())) <= 80
+    listed = json.loads(command("topics", tmp_path / "m", "--json").out)[0]["prominent"]
+    assert ", ".join(listed) in " ".join(shown.split())
+
+
+def test_more_words_than_the_model_lists(made_model: Path, command: Command) -> None:
+    rows = json.loads(command("topics", made_model, "--json", "--words", "30").out)
+    model = read_model(made_model)
+    order = np.argsort(-model.arrays["word_topic"], axis=0, kind="stable")[:30].T
+    expected = [[str(model.arrays["word"][word]) for word in topic] for topic in order]
+    assert [row["prominent"] for row in rows] == expected
+    assert (
+        len(json.loads(command("topics", made_model, "--json", "--words", "99").out)[0]["prominent"])
+        == N_WORDS
+    )
+    require_one_line(command("topics", made_model, "--words", "0"), 2, "--words is 0")
+
+
+def test_infer_takes_several_topic_numbers(made_moments: Path, command: Command, tmp_path: Path) -> None:
+    arguments = ("infer", made_moments, tmp_path / "models", "--topics", "5,3")
+    made = command(*arguments)
+    assert (made.code, made.err) == (0, "")
+    assert sorted(path.name for path in (tmp_path / "models").iterdir()) == ["k=3", "k=5"]
+    shutil.rmtree(tmp_path / "models" / "k=5")
+    again = command(*arguments)
+    assert (again.code, again.out) == (0, made.out)
+    assert "k=3: complete, made by an earlier run" in again.err
+    assert command("infer", made_moments, tmp_path / "one", "--topics", "3").code == 0
+    assert np.array_equal(
+        read_model(tmp_path / "one").arrays["word_topic"],
+        read_model(tmp_path / "models" / "k=3").arrays["word_topic"],
+    )
+    require_one_line(
+        command("infer", made_moments, made_moments, "--topics", "3,5"), 2, "directory of their own"
+    )
+
+
+def test_topics_of_a_directory_of_models(made_moments: Path, command: Command, tmp_path: Path) -> None:
+    assert command("infer", made_moments, tmp_path / "models", "--topics", "3,5").code == 0
+    paths = [str(tmp_path / "models" / name) for name in ("k=3", "k=5")]
+    assert command("topics", tmp_path / "models").out == "".join(
+        command("topics", path).out for path in paths
+    )
+    several = json.loads(command("topics", tmp_path / "models", "--json").out)
+    assert several == [
+        {"model": path, "topics": json.loads(command("topics", path, "--json").out)} for path in paths
+    ]
+    lines = list(csv.DictReader(command("topics", tmp_path / "models", "--csv").out.splitlines()))
+    assert [line["model"] for line in lines] == [paths[0]] * 3 + [paths[1]] * 5
 
 
 def test_fit_is_a_scan_and_an_inference(
@@ -196,6 +285,17 @@ def test_fit_again_with_fewer_topics_uses_the_scan_that_is_there(
     assert command("fit", corpus, tmp_path / "model", "--topics", "5", *SCAN).code == 0
     again = command("fit", corpus, tmp_path / "model", "--topics", "3", "--overwrite", *SCAN)
     assert again.code == 0, again.err
+
+
+def test_a_scan_for_more_topics_serves_fewer(corpus: Path, moments: Path, command: Command) -> None:
+    before = (moments / "zarr.json").read_bytes()
+    again = command("scan", corpus, moments, "--max-topics", "3", *SCAN)
+    assert (again.code, again.out) == (0, f"moments: {moments}\n")
+    assert "carries up to 5 topics and is used as it is" in again.err
+    assert (moments / "zarr.json").read_bytes() == before
+    require_one_line(
+        command("scan", corpus, moments, "--max-topics", "6", *SCAN), 2, "max_topics: stored 5, asked 6"
+    )
 
 
 def test_a_vocabulary_shorter_than_the_printed_lists(command: Command, tmp_path: Path) -> None:
@@ -269,10 +369,34 @@ def test_scan_of_a_complete_store_computes_and_changes_nothing(
 
 
 def _info(command: Command, path: Path) -> dict[str, Any]:
-    outcome = command("info", path)
+    outcome = command("info", path, "--json")
     assert (outcome.code, outcome.err) == (0, "")
     described: dict[str, Any] = json.loads(outcome.out)
     return described
+
+
+def test_info_is_a_page_for_people(
+    corpus: Path, made_moments: Path, made_model: Path, unfinished: Path, command: Command, tmp_path: Path
+) -> None:
+    shutil.copytree(made_model, tmp_path / "models" / "k=5")
+    said = {
+        corpus: ("corpus: ", "documents         150"),
+        made_moments: ("moments: ", "max_topics 5"),
+        unfinished: ("not complete", "missing           projection"),
+        made_model: ("model: ", "topics            5", str(made_moments), "rectification "),
+        tmp_path / "models": ("models: ", "k=5 (complete and sound)"),
+    }
+    for path, parts in said.items():
+        shown = command("info", path)
+        assert (shown.code, shown.err) == (0, "")
+        for part in parts:
+            assert part in shown.out
+        free = [
+            line
+            for line in shown.out.splitlines()
+            if str(path) not in line and str(corpus.parent) not in line
+        ]
+        assert max(map(len, free)) <= 80
 
 
 def test_info_of_a_corpus(corpus: Path, counts: NDArray[np.int64], command: Command) -> None:
@@ -315,6 +439,13 @@ def test_info_of_a_model_and_of_a_directory_of_models(
     assert several["kind"] == "models"
     paths = [str(tmp_path / "models" / name) for name in ("k=5", "k=10")]
     assert several["models"] == [{"path": path, **single} for path in paths]
+
+
+def test_the_bare_command_shows_its_help(command: Command) -> None:
+    shown = command()
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.out == command("--help").out
+    assert "Usage:" in shown.out
 
 
 def test_help_and_version(command: Command) -> None:
@@ -566,7 +697,7 @@ def test_bad_options_of_a_scan(option: str, value: str, named: str, corpus: Path
 @pytest.mark.parametrize(
     ("option", "value", "named"),
     [
-        ("--topics", "0", "n_topics is 0"),
+        ("--topics", "0", "--topics is '0'"),
         ("--tolerance", "nan", "tolerance is nan"),
         ("--max-iterations", "0", "max_iterations is 0"),
         ("--anchor-min-df", "-1", "anchor_min_df is -1"),

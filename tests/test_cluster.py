@@ -121,7 +121,7 @@ def test_corpora_made_over_tcp_are_the_same_bytes(verb: str, cluster: Cluster, t
     texts = tmp_path / "texts.jsonl"
     texts.write_text("".join(f'{{"text": "word{i % 9} word{i % 7} word{i % 5} tree"}}\n' for i in range(200)))
     options = {
-        "ingest": ("ingest", texts, "{}", "--min-tokens", "0", "--tokens-per-shard", "100"),
+        "ingest": ("ingest", texts, "{}", "--preset", "papers", "--min-tokens", "0", "--tokens-per-shard", "100"),
         "simulate": ("simulate", "{}", "--documents", "300", "--vocabulary-size", "50", "--topics", "3",
                      "--documents-per-shard", "100"),
     }[verb]  # fmt: skip

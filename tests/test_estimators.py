@@ -22,6 +22,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 from streaming_jsmf import (
     LRJSMF,
@@ -241,6 +242,31 @@ def test_in_a_pipeline_words_have_names() -> None:
     assert list(names).index("cat") in by_name.anchors_
     with pytest.raises(ValueError, match="feature names should match"):
         by_name.transform(table[names[::-1]])
+
+
+def test_words_come_from_the_steps_before_or_are_given() -> None:
+    texts = ["cat dog cat pet", "dog pet cat cat", "star moon star sky", "moon sky sky star"] * 30
+    vectorizer = CountVectorizer()
+    counts = vectorizer.fit_transform(texts)
+    names = vectorizer.get_feature_names_out().tolist()
+
+    def words(found: Any) -> list[str]:
+        return list(found.model_["word"].to_numpy())
+
+    pipeline = make_pipeline(
+        CountVectorizer(), FunctionTransformer(feature_names_out="one-to-one"), LRJSMF(2, **ONE)
+    ).fit(texts)
+    assert words(pipeline[-1]) == names
+    assert words(clone(pipeline).fit(texts)[-1]) == names
+    assert words(STOD(2, feature_names=names, **ONE).fit(counts)) == names
+    assert words(LRJSMF(2, feature_names=vectorizer, **ONE).fit(counts)) == names
+    assert words(LRJSMF(2, **ONE).fit(counts))[:2] == ["x0", "x1"]
+    anchored = make_pipeline(CountVectorizer(), LRJSMF(2, anchor_words=["cat"], **ONE)).fit(texts)
+    assert names.index("cat") in anchored[-1].anchors_
+    with pytest.raises(InputError, match="feature_names has 3 words and X has 6 columns"):
+        LRJSMF(2, feature_names=["a", "b", "c"], **ONE).fit(counts)
+    with pytest.raises(InputError, match="feature_names is 'cat'; give a list of words"):
+        LRJSMF(2, feature_names="cat", **ONE).fit(counts)
 
 
 def test_one_scan_serves_several_estimators(corpus: Path, tmp_path: Path, models: dict[type, Any]) -> None:

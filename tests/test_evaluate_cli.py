@@ -22,6 +22,7 @@ from streaming_jsmf.model.store import Model, read_model, write_model
 from streaming_jsmf.simulation.truth import read_truth
 from streaming_jsmf.workflow.infer import infer
 from streaming_jsmf.workflow.scan import scan
+from streaming_jsmf.workflow.several import infer_each
 from streaming_jsmf.workflow.simulate import simulate
 from tests.corpora import Planted
 from tests.outcomes import Command, Outcome, refused
@@ -108,7 +109,7 @@ def test_a_model_alone_gives_what_its_moments_allow(
     assert shown["corpus"] is None
     metrics = shown["metrics"]
     nulls = {name for name, value in metrics.items() if value is None}
-    assert nulls == {"coherence", "u_mass", "npmi", "recovery_error", "stability"}
+    assert nulls == {"coherence", "u_mass", "npmi", "perplexity", "recovery_error", "stability"}
     assert {*shown["missing"]} == nulls | {"mst_incoherence.documents"}
     assert "give it once with --corpus" in shown["missing"]["npmi"]
     assert "keeps no partitions" in shown["missing"]["stability"]
@@ -247,6 +248,7 @@ def test_the_lines_are_the_metrics_of_the_schema() -> None:
     known = SCHEMA["properties"]["metrics"]["properties"]
     parts = {"specificity": ["2015", "2021"], "mst_incoherence": ["cooccurrence", "documents"]}
     parts["coherence"] = ["mimno_2011", "jsmf_2015", "softclique"]
+    parts["perplexity"] = ["model", "unigram", "tokens_without_mass"]
     parts |= {"basis_rank": ["hard", "soft"], "basis_quality": ["hard", "soft"]}
     expected = {f"{name}.{part}" for name, names in parts.items() for part in names}
     assert {line.path for line in LINES} == expected | (known.keys() - parts.keys())
@@ -264,6 +266,28 @@ def test_doubtful_topics_are_told_of_by_both_verbs(
     assert expected in capsys.readouterr().err
 
 
+def test_models_of_several_k_are_in_one_table(
+    evaluate: Callable[..., Evaluated], fitted: Path, tmp_path: Path
+) -> None:
+    models = tmp_path / "models"
+    infer_each(fitted / "moments", models, [3, 5], QUICK)
+    shown = evaluate(models)
+    assert (shown.code, shown.err) == (0, "")
+    documents = [evaluate(models / name, "--json").document() for name in ("k=3", "k=5")]
+    assert json.loads(evaluate(models, "--json").out) == documents
+    lines = {line.split()[0]: line.split()[1:] for line in shown.out.splitlines() if line}
+    assert lines["metric"] == ["k=3", "k=5", "better"]
+    for name, better in (("distinct_share", max), ("entropy", None), ("recovery", min)):
+        values = [document["metrics"][name] for document in documents]
+        best = None if better is None else values.index(better(values))
+        told = [f"{value:.4g}{'*' if place == best else ''}" for place, value in enumerate(values)]
+        assert lines[name][:2] == told
+    assert "missing: " in shown.out
+    listed = evaluate(models, "--words", "4").out
+    assert f"model: {models / 'k=5'}\n" in listed
+    assert ", ".join(documents[0]["topics"][0]["prominent"][:4]) in listed
+
+
 def test_wrong_input_ends_in_one_line(
     evaluate: Callable[..., Evaluated], model_path: Path, corpus_path: Path, simulated: Path, tmp_path: Path
 ) -> None:
@@ -274,7 +298,6 @@ def test_wrong_input_ends_in_one_line(
     refused(evaluate(model_path, "--corpus", simulated / "corpus"), 2, "none of the 120 words")
     refused(evaluate(model_path, "--moments", tmp_path / "none"), 2, "no moments store is here")
     refused(evaluate(model_path, "--moments", simulated / "moments"), 2, "other words than the model")
-    refused(evaluate(model_path, "--words", 21), 2, "lists up to 20 words")
     refused(evaluate(model_path, "--words", 0), 2, "words is 0")
     refused(evaluate(model_path, "--replicas", -1), 2, "replicas is -1")
     refused(evaluate(model_path, "--seed", -1), 2, "seed is -1")

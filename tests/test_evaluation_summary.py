@@ -24,6 +24,7 @@ from streaming_jsmf.evaluation import (
     volume,
 )
 from streaming_jsmf.evaluation.inputs import Cooccurrence, SelectedCounts, TopicArrays
+from streaming_jsmf.evaluation.perplexity import Completion
 from streaming_jsmf.evaluation.summary import evaluate_topics
 from tests import reference_metrics
 from tests.metric_models import cases, make_case, reordered
@@ -31,6 +32,7 @@ from tests.metric_models import cases, make_case, reordered
 KEYS = {
     *("recovery", "relative_recovery", "approximation", "relative_approximation", "dominancy"),
     *("relative_dominancy", "specificity", "dissimilarity", "coherence", "u_mass", "npmi", "mst_incoherence"),
+    "perplexity",
     *("log_relative_volume", "recovery_error", "distinct_share", "effective_topics", "hoyer_sparsity"),
     *("legality", "validity", "entropy", "basis_rank", "basis_quality", "stability"),
 }
@@ -38,6 +40,7 @@ KEYS = {
 
 def everything(case, seed=0, **changes):
     inputs = {"cooccurrence": case.cooccurrence, "counts": case.counts, "truth": case.topics.word_topic}
+    inputs["completion"] = Completion(3, tokens=9, log_likelihood=-40.0, unigram_log_likelihood=-50.0)
     return evaluate_topics(
         case.topics, **(inputs | changes), replicas=[case.topics.word_topic] * 2, seed=seed
     )

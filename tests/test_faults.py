@@ -239,7 +239,7 @@ def finish(corpus: Path, store: Path, *more: str) -> tuple[int, str]:
 def digests(store: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, object, str]:
     """Exit code of ``info``, which reads all there is, the digests, and the error."""
     capsys.readouterr()
-    code = run(["info", str(store)])
+    code = run(["info", str(store), "--json"])
     shown = capsys.readouterr()
     return code, json.loads(shown.out)["digests"] if code == 0 else None, shown.err
 

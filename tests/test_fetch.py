@@ -193,7 +193,7 @@ def test_urls_that_lead_nowhere(tmp_path, url):
 
 
 def test_another_kind_of_url_is_refused(tmp_path):
-    with refused(tmp_path, "cannot fetch s3://bucket/a", "only http, https, ftp and file"):
+    with refused(tmp_path, "cannot fetch s3://bucket/a", "only http, https and ftp"):
         fetch(tmp_path, RemoteFile("a", "s3://bucket/a"))
 
 
@@ -242,14 +242,11 @@ def test_a_directory_without_the_right_to_write(site, tmp_path):
     tmp_path.chmod(0o700)
 
 
-def test_a_local_file_is_copied(tmp_path):
-    (tmp_path / "from here").write_bytes(BODY)
-    url = (tmp_path / "from here").as_uri()
-    assert "%20" in url
-    assert fetch(tmp_path / "to", RemoteFile("a", url, sha256(BODY))) == {"a": sha256(BODY)}
-    assert contents(tmp_path / "to") == {"a": BODY}
-    with refused(tmp_path, "No such file", f"download {url}x "):
-        fetch(tmp_path / "to", RemoteFile("b", f"{url}x"))
+def test_a_local_file_is_not_copied(tmp_path):
+    (tmp_path / "private").write_bytes(BODY)
+    with refused(tmp_path, "only http, https and ftp are known", "--files"):
+        fetch(tmp_path / "to", RemoteFile("a", (tmp_path / "private").as_uri(), sha256(BODY)))
+    assert not (tmp_path / "to").exists()
 
 
 def test_a_stored_gz_is_not_unpacked_though_the_server_calls_it_an_encoding(site, tmp_path):

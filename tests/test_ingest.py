@@ -105,9 +105,8 @@ def make(
     scheduler: Execution | None = None,
     **more: Any,
 ) -> Corpus:
-    return ingest(
-        source, target, IngestRequest(curation=rules, **more), scheduler or Execution("synchronous")
-    )
+    request = IngestRequest(curation=rules, **{"preset": "papers", **more})
+    return ingest(source, target, request, scheduler or Execution("synchronous"))
 
 
 def same_files(a: Path, b: Path) -> None:

@@ -18,7 +18,18 @@ import pytest
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.corpus.format import QUARANTINE_NAME, open_corpus, read_manifest
 
-KEEP_ALL = ["--stop-words", "none", "--min-distinct-words", "0", "--min-tokens", "0", "--workers", "2"]
+KEEP_ALL = [
+    "--preset",
+    "papers",
+    "--stop-words",
+    "none",
+    "--min-distinct-words",
+    "0",
+    "--min-tokens",
+    "0",
+    "--workers",
+    "2",
+]
 WORDS = "ant\nbee\ncat\n"
 
 

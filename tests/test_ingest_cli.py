@@ -22,14 +22,16 @@ from streaming_jsmf.workflow.ingest import IngestRequest, ingest
 from tests.outcomes import Command
 from tests.processes import finished
 
-LOOSE = ("--stop-words", "none", "--min-distinct-words", "0", "--min-tokens", "0")
+LOOSE = ("--preset", "papers", "--stop-words", "none", "--min-distinct-words", "0", "--min-tokens", "0")
 
 
 @pytest.fixture
 def command(invoke: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     """Run ``ingest`` in this process, started in the test's own directory."""
     monkeypatch.chdir(tmp_path)
-    return lambda *arguments: invoke("ingest", "--scheduler", "synchronous", *arguments).without_progress()
+    return lambda *arguments: invoke(
+        "ingest", "--quiet", "--scheduler", "synchronous", *arguments
+    ).without_progress()
 
 
 @pytest.fixture
@@ -81,7 +83,8 @@ def documents(path: Path) -> dict[Any, dict[str, float]]:
 
 @pytest.mark.usefixtures("texts")
 def test_a_directory_becomes_a_corpus(command: Command, tmp_path: Path) -> None:
-    done = command("in", "deep/er/out", "--min-tokens", "1", "--min-distinct-words", "1")
+    few = ("--min-tokens", "1", "--min-distinct-words", "1")
+    done = command("in", "deep/er/out", "--preset", "papers", *few)
     assert (done.code, done.err) == (0, "")
     assert done.out == "corpus: deep/er/out (4 documents, 5 words, 8 nonzeros)\n"
     assert words(tmp_path / "deep" / "er" / "out") == ["moon", "rain", "snow", "stars", "sun"]
@@ -113,13 +116,24 @@ def test_what_is_wrong_is_said_in_one_line(refused: Callable[..., None], tmp_pat
         (("nowhere.toml", "out"), "cannot read the spec"),
         (("in", "out", "--reader", "csv"), "'csv' is not one of text, text-files, docword"),
         (("in", "out", "--read", "text"), "--read is 'text'; give KEY=VALUE, such as text=body"),
-        (("in", "out", "--read", "column=body"), "--read: unknown key column; allowed: encoding, id"),
+        (
+            ("in", "out", "--read", "column=body"),
+            "--read: unknown key column; allowed: boilerplate, encoding, id",
+        ),
         (("in", "out", "--read", "text=body"), "a.jsonl: there is no ", "'body'", "--read text=NAME"),
-        (("in", "out", "--ngrams", "4"), "'--ngrams': 4 is not in the range 1<=x<=3"),
+        (("in", "out", "--ngrams", "4"), "'4' is not 1, 2 or 3, nor a range from 1: 1,2"),
         (("in", "out", "--stemmer", "elvish"), "there is no stemmer for 'elvish'; there are "),
         (("in", "out", "--stop-words", "none.txt"), "cannot read the stop words 'none.txt'"),
         (("in", "out", "--min-document-frequency", "1.5"), "min_document_frequency is 1.5; give a number"),
-        (("in", "out", "--min-document-frequency", "9"), "no word of the source is left after the curation"),
+        (("in", "out", "--min-df", "9"), "no word of the source is left after the curation (", "9 documents"),
+        (("in", "out", "--min-df", "few"), "'few' is neither a number of documents nor a share"),
+        (("in", "out", "--ngram-range", "2,3"), "'2,3' is not 1, 2 or 3, nor a range from 1"),
+        (
+            ("in", "out", "--vocabulary", "nowhere"),
+            "there is no vocabulary at",
+            "nowhere; give a file of words",
+        ),
+        (("in", "out", "--vocabulary", "in/a.jsonl", "--min-df", "2"), "leave --min-document-frequency out"),
         (("in", "out", "--vocabulary-size", "0"), "vocabulary_size is 0; it must be at least 1"),
         (("in", "out", "--tokens-per-shard", "0"), "must be at least 1"),
         (("in", "out", "--tokenizer", "nosuch:split"), "cannot import the tokenizer 'nosuch:split'"),
@@ -130,7 +144,7 @@ def test_what_is_wrong_is_said_in_one_line(refused: Callable[..., None], tmp_pat
     ):
         refused(arguments, *named)
     (tmp_path / "out").mkdir()
-    refused(("in", "out"), "out exists; remove it or choose another path")
+    refused(("in", "out"), "out exists; remove it, replace a corpus with --overwrite, or choose another path")
 
 
 @pytest.mark.usefixtures("texts")
@@ -241,7 +255,7 @@ def test_the_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None
 def test_info_of_an_ingest_that_was_cut_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     partial = plan.IngestFolder.beside(tmp_path / "out")
     with partial.held({}):
-        assert run(["info", str(partial.root)]) == 0
+        assert run(["info", str(partial.root), "--json"]) == 0
         expected = {"kind": "unfinished ingest", "complete": False, "steps_done": {}}
         assert json.loads(capsys.readouterr().out) == expected
         assert run(["scan", str(partial.root), str(tmp_path / "m")]) == 2

@@ -97,7 +97,16 @@ def in_this_process(patch: pytest.MonkeyPatch, folder: Path) -> None:
 
 
 def command(target: Path, *options: str) -> list[str]:
-    rules = ["--stop-words", "none", "--min-distinct-words", "3", "--tokenizer", "slowly:split"]
+    rules = [
+        "--preset",
+        "papers",
+        "--stop-words",
+        "none",
+        "--min-distinct-words",
+        "3",
+        "--tokenizer",
+        "slowly:split",
+    ]
     return [sys.executable, "-c", MAIN, "ingest", "in", str(target), *rules, "--workers", "2", *options]
 
 
@@ -166,7 +175,7 @@ def test_a_killed_ingest_is_finished_by_the_same_command(
         arguments += ["--workers", "1"]  # each takes its time to start, for every step
     with killed(arguments, lambda: moment.reached(partial), folder=folder, **SLOW):
         assert not target.exists()
-        assert run(["info", str(partial)]) == 0
+        assert run(["info", str(partial), "--json"]) == 0
         shown = json.loads(capsys.readouterr().out)
         kept = {step: committed(partial, step) for step in ("read", "write", "renumber")}
         again = finish(arguments)
@@ -220,7 +229,7 @@ def interrupt_at(step: str) -> Listener:
 
 
 #: One document a file can be short of words: renumbering is needed.
-REQUEST = IngestRequest(curation={"stop_words": "none", "min_distinct_words": 3})
+REQUEST = IngestRequest(preset="papers", curation={"stop_words": "none", "min_distinct_words": 3})
 
 
 @dataclass(frozen=True)
@@ -305,7 +314,11 @@ def test_a_changed_file_of_a_folder_is_noticed(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     for name in "abc":
         (folder / name).write_text(f"some words of {name} and more, and the rest of it")
-    job = Job(tmp_path / "in", tmp_path / "out", IngestRequest("text-files", curation={"min_tokens": 0}))
+    job = Job(
+        tmp_path / "in",
+        tmp_path / "out",
+        IngestRequest("text-files", preset="papers", curation={"min_tokens": 0}),
+    )
     with pytest.raises(KeyboardInterrupt):
         job(interrupt_at("write"))
     (folder / "b").write_text("other words")

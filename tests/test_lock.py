@@ -54,7 +54,7 @@ def test_a_second_scan_is_refused_and_goes_on_once_the_first_is_killed(
             assert (code, error.count("\n")) == (2, 1), error
             assert f"process {first.pid} (streaming_jsmf scan {corpus} {store}" in error
             assert "has been writing it for" in error
-        assert run(["info", str(store)]) == 0, "reading needs no lock"
+        assert run(["info", str(store), "--json"]) == 0, "reading needs no lock"
         first.kill()
         first.wait(timeout=PATIENCE)
         capsys.readouterr()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 from dataclasses import replace
@@ -49,6 +50,19 @@ def test_xarray_opens_a_labelled_model_without_this_package(model_path: Path) ->
     assert data["word_topic"].sel(word="word0003").shape == (5,)
     assert data["word_topic"].attrs["symbol"] == "B"
     xr.testing.assert_identical(data.load(), open_model(model_path).load())
+
+
+def test_a_model_is_written_as_netcdf(model_path: Path, tmp_path: Path) -> None:
+    model = open_model(model_path)
+    model.to_netcdf(tmp_path / "model.nc")
+    with xr.open_dataset(tmp_path / "model.nc") as again:
+        np.testing.assert_array_equal(again["word_topic"].values, model["word_topic"].values)
+        assert again["word"].values.tolist() == model["word"].values.tolist()
+        assert json.loads(again.attrs["settings"]) == model.attrs["settings"]
+    settings = model.attrs["settings"]
+    assert (settings["n_topics"], settings.get("none"), "n_topics" in settings) == (5, None, True)
+    assert dict(settings) == settings == {**settings} == copy.deepcopy(settings)
+    assert InferSettings(**settings).n_topics == 5
 
 
 def test_the_distributions_are_distributions(model_path: Path) -> None:

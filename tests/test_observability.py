@@ -42,7 +42,7 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.performance import reported
 from streaming_jsmf.jobs.run import watched
 from streaming_jsmf.storage.provenance import package_versions
-from streaming_jsmf.workflow.ingest import ingest
+from streaming_jsmf.workflow.ingest import IngestRequest, ingest
 from tests.corpora import planted, write_corpus
 from tests.outcomes import Command
 from tests.processes import PATIENCE, command, finished, killed, started, wait_for
@@ -327,7 +327,17 @@ def test_the_log_of_an_ingest_and_of_a_simulation(tmp_path: Path, capsys: pytest
     )
     texts.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     log = tmp_path / "log.jsonl"
-    ingest = ["ingest", str(texts), str(tmp_path / "c"), "--scheduler", "threads", "--workers", "1"]
+    ingest = [
+        "ingest",
+        str(texts),
+        str(tmp_path / "c"),
+        "--preset",
+        "papers",
+        "--scheduler",
+        "threads",
+        "--workers",
+        "1",
+    ]
     assert run([*ingest, "--log-json", str(log)]) == 0
     said = capsys.readouterr().err
     assert re.search(r"^read: part 0 committed \(1 of 1, \S+ bytes/s, 00:00 left, peak .*\)$", said, re.M)
@@ -421,13 +431,13 @@ def test_a_log_that_breaks_on_the_way(corpus: Path, tmp_path: Path, invoke: Comm
 
 def test_a_log_that_breaks_in_an_ingest_costs_no_work(tmp_path: Path) -> None:
     """The first step is done when the second has nobody left to tell."""
-    texts, log = tmp_path / "in.jsonl", _BreaksAfter("read")
+    texts, log, request = tmp_path / "in.jsonl", _BreaksAfter("read"), IngestRequest(preset="papers")
     texts.write_text('{"text": "river stone garden window summer winter forest"}\n' * 9, encoding="utf-8")
     with pytest.raises(LogError):
-        ingest(texts, tmp_path / "c", execution=Execution("synchronous"), listener=log)
+        ingest(texts, tmp_path / "c", request, execution=Execution("synchronous"), listener=log)
     assert (tmp_path / "c.partial" / "records" / "read" / "00000.json").exists()
     heard: list[Event] = []
-    ingest(texts, tmp_path / "c", execution=Execution("synchronous"), listener=heard.append)
+    ingest(texts, tmp_path / "c", request, execution=Execution("synchronous"), listener=heard.append)
     assert [event.done for event in heard if isinstance(event, StageStarted)] == [frozenset({0}), frozenset()]
 
 
@@ -552,7 +562,7 @@ def test_a_step_of_its_own_has_a_report_of_its_own(tmp_path: Path) -> None:
 
 def made(store: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     capsys.readouterr()
-    assert run(["info", str(store)]) == 0
+    assert run(["info", str(store), "--json"]) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)["provenance"]
     return found
 

@@ -197,7 +197,7 @@ def test_infer_on_the_command_line(folder: Path, tmp_path: Path, capsys: pytest.
     model = tmp_path / "model"
     assert run(infer_line(folder / "years", model, "--partitions", "1990..1992,null")) == 0
     capsys.readouterr()
-    assert run(["info", str(model)]) == 0
+    assert run(["info", str(model), "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown["provenance"]["partitions"] == "1990..1992,null"
     assert shown["metrics"]["n_documents"] == sum(y in (None, 1990, 1991, 1992) for y in YEARS)

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
-from streaming_jsmf.inference.polish.kernel import LANE
+from streaming_jsmf.inference.cvb0 import LANE
 from streaming_jsmf.inference.polish.schedule import FULL_STEPS, STEPS, Step, drawn_documents, plan_steps
 from streaming_jsmf.inference.polish.step import (
     MOST_BLOCKS,

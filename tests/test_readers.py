@@ -16,7 +16,17 @@ from tests.golden import corpus_contents
 from tests.outcomes import Command, Outcome, refused
 from tests.readers import BAD, FORMATS, MOST, NOT_UTF8, Document, Format, documents, pack
 
-LOOSE = ("--stop-words", "none", "--min-distinct-words", "0", "--min-tokens", "0")
+LOOSE = (
+    "--preset",
+    "papers",
+    "--quiet",
+    "--stop-words",
+    "none",
+    "--min-distinct-words",
+    "0",
+    "--min-tokens",
+    "0",
+)
 QUARANTINE = ("--on-bad-record", "quarantine")
 
 Ingest = Command

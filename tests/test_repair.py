@@ -90,7 +90,7 @@ Call = Callable[..., tuple[int, str, str]]
 
 def require_sound(store: Path, reference: Path, call: Call) -> None:
     """All there is in a store is read, and is what the reference has."""
-    code, out, err = call("info", store)
+    code, out, err = call("info", store, "--json")
     assert code == 0, err
     shown = json.loads(out)
     assert shown["complete"]

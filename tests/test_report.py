@@ -22,7 +22,7 @@ from streaming_jsmf.reporting.page import FIRST_LINES
 from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.workflow.report_contents import read_contents
 from tests.corpora import planted, write_corpus
-from tests.html_pages import Element, parse
+from tests.html_pages import Element, parse, values_of
 from tests.outcomes import Command, Outcome, refused
 from tests.processes import command, ended, finished
 from tests.stores import scanned
@@ -108,7 +108,8 @@ def test_each_engine_has_its_own_columns(stores: Path, tmp_path: Path) -> None:
         np.testing.assert_allclose(values, tensor[name], rtol=1e-5)
     assert not pages["stod"].all("td", "anchor")
     assert "no correlations between topics" in pages["stod"].text
-    assert len(pages["lr-jsmf"].one("svg", "heat").all("title")) == K * K
+    assert values_of(pages["lr-jsmf"])["together"] is not None
+    assert values_of(pages["stod"])["together"] is None
 
 
 def test_a_topic_that_repeats_another_leads_to_it(stores: Path, tmp_path: Path) -> None:
@@ -229,8 +230,12 @@ def test_few_topics_have_a_page(n_topics: int, stores: Path, tmp_path: Path) -> 
         report(model, out)
         page = page_at(out)
         found = read_model(model, ("topic_probability",)).arrays["topic_probability"].size
-        assert len(table_rows(page)) == len(page.one("svg", "map").all("circle")) == found <= n_topics
-        assert not re.search(r"\b(nan|inf)\b", out.read_text(encoding="utf-8"), re.IGNORECASE)
+        values = values_of(page)
+        assert len(table_rows(page)) == len(values["map"]["x"]) == found <= n_topics
+        assert sorted(values["tree"]["order"]) == list(range(found))
+        for part in ("table", "aside", "header"):
+            for element in page.all(part):
+                assert not re.search(r"\b(nan|inf)\b", element.text, re.IGNORECASE)
 
 
 def test_the_same_model_gives_the_same_bytes_anywhere(
@@ -257,8 +262,10 @@ def test_wrong_input_ends_in_one_line(invoke: Command, anchored: Path, stores: P
     refused(invoke("report", stores / "moments", out), 2, "this is not a model")
     (tmp_path / "several").mkdir()
     shutil.copytree(anchored, tmp_path / "several" / "k=5")
-    refused(invoke("report", tmp_path / "several", out), 2, "it holds models k=5")
-    refused(invoke("report", anchored, out, "--words", 21), 2, "lists up to 20 words")
+    refused(invoke("report", tmp_path / "several", out, "--topics", 6), 2, "no model k=6", "it holds k=5")
+    refused(invoke("report", anchored, out, "--topics", 5), 2, "--topics chooses among the models")
+    refused(invoke("report", anchored, out, "--by", "year"), 2, "--by takes a column of --shares")
+    refused(invoke("report", anchored, out, "--shares", tmp_path / "no"), 2, "no topic shares")
     refused(invoke("report", anchored, out, "--words", 0), 2, "--words is 0")
     refused(invoke("report", anchored, tmp_path), 2, "is a directory", str(tmp_path / "topics.html"))
     refused(invoke("report", anchored, tmp_path / "no" / "page.html"), 2, "no directory is here", "make it")

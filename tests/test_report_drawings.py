@@ -1,4 +1,4 @@
-"""The map of topics and the square of their correlations: what is drawn is what the arrays say."""
+"""The map, the tree and the correlations that a report draws: what is drawn is what the arrays say."""
 
 from __future__ import annotations
 
@@ -9,113 +9,164 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from streaming_jsmf.reporting import heat_map, topic_map, wording
+from streaming_jsmf.reporting import correlations, doubts, payload, topic_map, tree, wording
 from streaming_jsmf.reporting.contents import Contents, Topic, Word
-from streaming_jsmf.reporting.heat_map import MOST_TOPICS, draw_heat_map
-from streaming_jsmf.reporting.topic_map import HEIGHT, WIDTH, draw_map, hellinger_plane
+from streaming_jsmf.reporting.correlations import conditional, times_chance
+from streaming_jsmf.reporting.doubts import Suspect, doubts_of
+from streaming_jsmf.reporting.topic_map import (
+    classical_scaling,
+    draw_map,
+    hellinger_distances,
+    neighbours_kept,
+)
+from streaming_jsmf.reporting.tree import topic_tree
 
 
-def contents_of(
-    word_topic: NDArray[np.float64],
-    shares: NDArray[np.float64],
-    topic_topic: NDArray[np.float64] | None = None,
-) -> Contents:
+def drawn(n_topics: int, seed: int = 0, n_words: int = 50) -> NDArray[np.float64]:
+    return np.random.default_rng(seed).dirichlet(np.full(n_words, 0.2), size=n_topics).T
+
+
+def affinity_of(word_topic: NDArray[np.float64]) -> NDArray[np.float64]:
     root = np.sqrt(word_topic)
-    topics = tuple(
-        Topic(number, float(share), (Word(f"word{number}", 0.5),)) for number, share in enumerate(shares)
-    )
-    return Contents("by-hand", len(word_topic), None, topics, root.T @ root, topic_topic)
-
-
-def drawn(n_topics: int, seed: int = 0) -> NDArray[np.float64]:
-    return np.random.default_rng(seed).dirichlet(np.full(50, 0.2), size=n_topics).T
+    return root.T @ root
 
 
 def even(n_topics: int) -> NDArray[np.float64]:
     return np.full(n_topics, 1 / n_topics)
 
 
-def test_the_plane_has_the_distances_of_topics_that_lie_in_one() -> None:
+def families(n_topics: int, seed: int = 0) -> NDArray[np.float64]:
+    """Topics in families of five around a centre of their own, as topics of real corpora are."""
+    generator = np.random.default_rng(seed)
+    centres = generator.dirichlet(np.full(400, 0.05), size=n_topics // 5)
+    return np.array([generator.dirichlet(6 * centres[topic // 5] + 0.002) for topic in range(n_topics)]).T
+
+
+def test_classical_scaling_has_the_distances_of_points_that_lie_in_a_plane() -> None:
     # Three points always lie in a plane, so nothing may be lost.
     word_topic = drawn(3)
+    points = classical_scaling(hellinger_distances(affinity_of(word_topic)))
+    apart = np.linalg.norm(points[:, None] - points[None], axis=2)
     root = np.sqrt(word_topic)
-    plane = hellinger_plane(root.T @ root)
-    apart = np.linalg.norm(plane.points[:, None] - plane.points[None], axis=2)
     expected = np.linalg.norm(root[:, :, None] - root[:, None, :], axis=0) / np.sqrt(2)
     np.testing.assert_allclose(apart, expected, atol=1e-12)
-    assert plane.kept == pytest.approx(1)
 
 
-def test_the_plane_is_that_of_principal_components_with_fixed_signs() -> None:
-    word_topic = drawn(12)
-    root = np.sqrt(word_topic).T
-    centred = root - root.mean(axis=0)
-    left, singular, _ = np.linalg.svd(centred / np.sqrt(2), full_matrices=False)
-    plane = hellinger_plane(root @ root.T)
-    expected = left[:, :2] * singular[:2]
-    np.testing.assert_allclose(np.abs(plane.points), np.abs(expected), atol=1e-10)
-    assert plane.kept == pytest.approx((singular[:2] ** 2).sum() / (singular**2).sum())
-    strongest = np.abs(plane.points).argmax(axis=0)
-    assert (plane.points[strongest, [0, 1]] > 0).all()
+def test_classical_scaling_is_principal_components_with_fixed_signs() -> None:
+    root = np.sqrt(drawn(12)).T
+    left, singular, _ = np.linalg.svd((root - root.mean(axis=0)) / np.sqrt(2), full_matrices=False)
+    points = classical_scaling(hellinger_distances(root @ root.T))
+    np.testing.assert_allclose(np.abs(points), np.abs(left[:, :2] * singular[:2]), atol=1e-10)
+    assert (points[np.abs(points).argmax(axis=0), [0, 1]] > 0).all()
 
 
 @pytest.mark.parametrize("n_topics", [1, 2, 3, 30, 100])
-def test_circles_lie_in_the_drawing_with_areas_like_shares(n_topics: int) -> None:
+def test_circles_do_not_overlap_and_have_areas_like_shares(n_topics: int) -> None:
     shares = np.random.default_rng(1).dirichlet(np.full(n_topics, 20.0))
-    found = draw_map(contents_of(drawn(n_topics), shares))
-    assert sorted(circle.number for circle in found.circles) == list(range(n_topics))
-    for circle in found.circles:
-        assert circle.radius <= circle.x <= WIDTH - circle.radius
-        assert circle.radius <= circle.y <= HEIGHT - circle.radius
-    areas = np.array([circle.radius**2 for circle in found.circles])
-    by_circle = shares[[circle.number for circle in found.circles]]
-    np.testing.assert_allclose(areas / areas.sum(), by_circle, rtol=1e-9)
-    # Small circles lie on top of large ones.
-    assert (np.diff(areas) <= 0).all()
+    found = draw_map(affinity_of(drawn(n_topics)), shares)
+    apart = np.linalg.norm(found.points[:, None] - found.points[None], axis=2)
+    touching = found.radii[:, None] + found.radii[None]
+    assert (apart + np.diag(np.full(n_topics, np.inf)) >= touching).all()
+    np.testing.assert_allclose(found.radii**2 / (found.radii**2).sum(), shares, rtol=1e-9)
+    assert np.isfinite(found.points).all()
 
 
-def test_equal_topics_share_one_place_and_rounding_is_not_blown_up() -> None:
+def test_the_map_of_a_hundred_topics_keeps_more_neighbours_than_the_plane_of_classical_scaling() -> None:
+    affinity = affinity_of(families(100))
+    distances = hellinger_distances(affinity)
+    found = draw_map(affinity, even(100))
+    plane = neighbours_kept(distances, classical_scaling(distances), found.neighbours)
+    assert found.kept > 0.6
+    assert found.kept > 1.5 * plane
+    assert found.by_chance == pytest.approx(5 / 99)
+
+
+def test_the_same_topics_give_the_same_map() -> None:
+    affinity = affinity_of(families(40))
+    # Rounding of the affinity, as other panels would give, moves nothing far enough to be seen.
+    first, second = (draw_map(matrix, even(40)) for matrix in (affinity, affinity.copy()))
+    assert first.points.tobytes() == second.points.tobytes()
+
+
+def test_neighbours_kept_are_counted_one_by_one() -> None:
+    line = np.arange(6.0)
+    distances = np.abs(line[:, None] - line[None])
+    assert neighbours_kept(distances, np.stack([line, line * 0], axis=1), 2) == 1
+    # A swap of the two ends: 0 and 5 keep none of their own, the others what they had.
+    swapped = np.stack([np.array([5.0, 1, 2, 3, 4, 0]), line * 0], axis=1)
+    kept = []
+    for topic in range(6):
+        near = {
+            name: set(
+                sorted(set(range(6)) - {topic}, key=lambda other: (abs(at[topic] - at[other]), other))[:2]
+            )
+            for name, at in (("true", line), ("map", swapped[:, 0]))
+        }
+        kept.append(len(near["true"] & near["map"]) / 2)
+    assert neighbours_kept(distances, swapped, 2) == pytest.approx(np.mean(kept))
+
+
+def test_equal_topics_stand_side_by_side_and_rounding_is_not_blown_up() -> None:
     word_topic = np.repeat(drawn(1), 4, axis=1)
-    found = draw_map(contents_of(word_topic * (1 + 1e-15), even(4)))
-    assert {(circle.x, circle.y) for circle in found.circles} == {(WIDTH / 2, HEIGHT / 2)}
-    assert found.kept == 1
+    found = draw_map(affinity_of(word_topic * (1 + 1e-15)), even(4))
+    apart = np.linalg.norm(found.points[:, None] - found.points[None], axis=2)
+    assert (apart + 9 * np.eye(4) >= 2 * found.radii[0]).all()
+    assert apart.max() < 8 * found.radii[0]
 
 
-def test_two_topics_lie_on_a_line_as_wide_as_the_drawing() -> None:
-    first, second = sorted(draw_map(contents_of(np.eye(2), even(2))).circles, key=lambda circle: circle.x)
-    assert first.y == second.y == HEIGHT / 2
-    assert second.x - first.x > WIDTH / 2
+def test_the_tree_merges_what_is_nearest_by_the_mean_of_all_pairs() -> None:
+    affinity = affinity_of(drawn(8, seed=4))
+    distances = hellinger_distances(affinity)
+    found = topic_tree(affinity)
+    assert sorted(found.order) == list(range(8))
+    members: dict[int, list[int]] = {topic: [topic] for topic in range(8)}
+    for step, (pair, height) in enumerate(zip(found.merges.tolist(), found.heights, strict=True)):
+
+        def mean(first: int, second: int) -> float:
+            return float(distances[np.ix_(members[first], members[second])].mean())
+
+        alive = sorted(members)
+        best = min(
+            ((a, b) for place, a in enumerate(alive) for b in alive[place + 1 :]),
+            key=lambda both: mean(*both),
+        )
+        assert tuple(pair) == best
+        assert height == pytest.approx(mean(*best))
+        members[8 + step] = members.pop(pair[0]) + members.pop(pair[1])
+    # Topics of one branch stand together.
+    places = {topic: place for place, topic in enumerate(found.order.tolist())}
+    first, second = found.merges[0].tolist()
+    assert abs(places[first] - places[second]) == 1
 
 
-def test_the_square_has_conditional_probabilities() -> None:
+def test_correlations_are_conditional_and_against_chance() -> None:
     topic_topic = np.array([[0.3, 0.1, 0.1], [0.1, 0.2, -0.01], [0.0, 0.0, 0.0]])
-    square = draw_heat_map(contents_of(drawn(3), even(3), topic_topic))
-    assert square is not None
-    shades = [[cell.shade for cell in row.cells] for row in square.rows]
-    assert square.darkest == pytest.approx(0.1 / 0.29)
-    np.testing.assert_allclose(shades[0], [1, 0.2 / square.darkest, 0.2 / square.darkest])
-    np.testing.assert_allclose(shades[1], [1, 1, 0])
-    assert [cell.shade for cell in square.rows[2].cells] == [0, 0, 1]
-    assert square.rows[0].cells[1].tooltip == "topic 1 given 0: 20%"
-    assert square.rows[1].cells[2].tooltip == "topic 2 given 1: -3.4%"
-    assert [[cell.own for cell in row.cells] for row in square.rows] == np.eye(3, dtype=bool).tolist()
-    assert draw_heat_map(contents_of(drawn(3), even(3))) is None
+    np.testing.assert_allclose(conditional(topic_topic)[0], [0.6, 0.2, 0.2])
+    np.testing.assert_array_equal(conditional(topic_topic)[2], 0)
+    shares = np.array([0.5, 0.3, 0.2])
+    np.testing.assert_allclose(times_chance(np.outer(shares, shares)), np.ones((3, 3)))
+    assert times_chance(topic_topic)[1, 2] == 0
+    np.testing.assert_array_equal(times_chance(topic_topic)[2], 1)
 
 
-@pytest.mark.parametrize("n_topics", [1, 2, MOST_TOPICS, MOST_TOPICS + 5])
-def test_the_square_keeps_the_topics_of_the_largest_shares(n_topics: int) -> None:
-    shares = np.random.default_rng(2).dirichlet(np.ones(n_topics))
-    topic_topic = np.full((n_topics, n_topics), 1 / n_topics**2)
-    square = draw_heat_map(contents_of(drawn(n_topics), shares, topic_topic))
-    assert square is not None
-    shown = min(n_topics, MOST_TOPICS)
-    assert square.left_out == n_topics - shown
-    assert [row.number for row in square.rows] == sorted(np.argsort(-shares)[:shown])
-    assert {len(row.cells) for row in square.rows} == {shown}
-    assert square.rows[-1].y + square.step == pytest.approx(square.side)
+def test_doubts_name_what_is_wrong_with_a_topic() -> None:
+    affinity = np.eye(4)
+    affinity[1, 3] = affinity[3, 1] = 0.9
+    suspects = [
+        Suspect(0.4, ["1990s", "12", "7th", "may"], [500, 900, 300, 100], 0.2),
+        Suspect(0.3, ["sea", "ship", "w1234"], [40, 60, 80], 0.1),
+        Suspect(0.2, ["qx", "zz", "kk", "sea"], [2, 3, 2, 900], -0.1),
+        Suspect(0.1, ["sea", "boat"], [40, 50]),
+    ]
+    assert doubts_of(suspects, affinity) == [
+        ("mostly numbers",),
+        (),
+        ("half of its words are in 2.5 documents at most", "its words meet less often than by chance"),
+        ("nearly a copy of topic 1",),
+    ]
 
 
-@pytest.mark.parametrize("module", [heat_map, topic_map, wording])
+@pytest.mark.parametrize("module", [correlations, doubts, payload, topic_map, tree, wording])
 def test_examples_hold(module: ModuleType) -> None:
     result = doctest.testmod(module)
     assert result.attempted > 0
@@ -123,7 +174,8 @@ def test_examples_hold(module: ModuleType) -> None:
 
 
 def test_matrices_of_another_size_are_refused() -> None:
+    topics = tuple(Topic(number, 0.3, (Word("a", 0.5),)) for number in range(3))
     with pytest.raises(ValueError, match=r"topic_topic has the shape \(2, 2\); \(3, 3\) is needed"):
-        contents_of(drawn(3), even(3), np.eye(2))
+        Contents("by-hand", 1, None, topics, np.eye(3), np.eye(2))
     with pytest.raises(ValueError, match="at least one topic"):
-        contents_of(np.ones((2, 0)), np.ones(0))
+        Contents("by-hand", 1, None, (), np.zeros((0, 0)))

@@ -874,6 +874,12 @@ GUESSES = {
     "b.csv": ("text", b'\xef\xbb\xbf"text","n"\r\n'),
     "c.csv": ("ratings", "user,item,rating\n"),
     "d.tsv": ("triples", "document\tword\tcount\n"),
+    "f.csv": ("text", "Headline,Full_Text\n"),
+    "g.csv": (
+        "text",
+        "id,what,link\n1,some words that make a text,https://example.org/what-is-longer-than-it\n",
+    ),
+    "h.csv": ("ratings", "userId,movieId,rating,timestamp\n"),
     "e.csv.gz": ("text", gzip.compress(b"text\n")),
     "a.npz": ("npz", b""),
     "a.mtx.gz": ("matrix-market", b""),
@@ -885,6 +891,8 @@ GUESSES = {
 }
 GUESSED_COLUMNS = [
     ("text", {"text": ["a"], "n": [1]}),
+    ("text", {"n": [1], "Body": ["a"]}),
+    ("text", {"n": [1], "what": ["some words that make a text"]}),
     ("bag-of-words-parquet", {"ids": [[1]], "counts": [[1]]}),
     ("ratings", {"user": [1], "item": [1], "rating": [1]}),
     ("triples", {"document": [1], "word": ["a"], "count": [1]}),
@@ -900,6 +908,9 @@ def test_readers_that_can_be_guessed(tmp_path):
         put(folder / "_SUCCESS", "")
         if reader != "text-files":
             assert guess_reader(folder) == reader
+    put(tmp_path / "folder" / "a.txt", "one\n")
+    put(tmp_path / "folder" / "b" / "51121", "two\n")
+    assert guess_reader(tmp_path / "folder") == "text-files"
     for number, (reader, columns) in enumerate(GUESSED_COLUMNS):
         path = parquet(tmp_path / f"{number}.parquet", columns)
         assert guess_reader(path) == reader
@@ -918,7 +929,7 @@ def test_readers_that_are_asked_for(tmp_path):
         "a.txt": ("a b\n", "could be texts, baskets or a table"),
         "a.dat": ("1 2\n", "could be texts, baskets or a table"),
         "noext": ("1 2\n", "could be texts, baskets or a table"),
-        "a.csv": ('body,"x"\n', "has the columns body, x"),
+        "a.csv": ('who,"x"\n1,2\n', "has the columns who, x"),
         "e.csv": ('body,"x\n', ", line 1: a quote is opened and not closed"),
         "b.csv": ("", "the file is empty"),
         "c.csv.gz": (gzip.compress(b"text\n")[:5], "ends early"),

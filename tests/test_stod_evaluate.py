@@ -71,7 +71,7 @@ def test_a_model_alone_gives_what_its_moments_allow(folder: Path, capsys: pytest
     jsonschema.Draft202012Validator(SCHEMA).validate(shown)
     assert (shown["engine"], shown["n_topics"]) == ("stod", K)
     nulls = {name for name, value in shown["metrics"].items() if value is None}
-    assert nulls == LACKING | {"coherence", "u_mass", "npmi", "recovery_error", "stability"}
+    assert nulls == LACKING | {"coherence", "u_mass", "npmi", "perplexity", "recovery_error", "stability"}
     assert {shown["missing"][name] for name in UNCORRELATED} == {"the model has no topic_topic"}
     assert {shown["missing"][name] for name in WITHOUT_ANCHORS} == {"the model has no anchors"}
     assert "engine lr-jsmf" in shown["missing"]["stability"]

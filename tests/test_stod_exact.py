@@ -105,7 +105,7 @@ def test_what_is_damaged_is_mended(array: str, folder: Path, tmp_path: Path) -> 
     store = Path(shutil.copytree(folder / "exact", tmp_path / "m"))
     chunk = next(path for path in (store / array / "c").rglob("*") if path.is_file())
     chunk.write_bytes(chunk.read_bytes()[:-9])
-    assert run(["info", str(store)]) == 3
+    assert run(["info", str(store), "--json"]) == 3
     assert run(["scan", str(folder / "a"), str(store), "--repair", "--scheduler", "synchronous"]) == 0
     assert digests(store) == digests(folder / "exact")
 

@@ -198,7 +198,7 @@ def test_topics_and_info(plain: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     assert len(rows) == K
     assert [row["duplicate_of"] for row in rows] == [None] * K
     assert len(rows[0]["prominent"]) == 10
-    assert run(["info", model]) == 0
+    assert run(["info", model, "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert (shown["engine"], shown["topics"], shown["complete"]) == ("stod", K, True)
     assert shown["settings"]["alpha0"] == 1.5
@@ -284,7 +284,7 @@ def test_a_store_without_the_third_moment_names_the_command_that_adds_it(
         (("--topics", "1000"), "1000 topics were asked for; use --topics 15 or fewer"),
         (("--rectify", "none"), "--rectify belongs to --engine lr-jsmf"),
         (("--anchor-words", "a,b"), "--anchor-words belongs to --engine lr-jsmf"),
-        (("--engine", "lr-jsmf", "--refine", "als"), "--refine belongs to --engine stod"),
+        (("--engine", "lr-jsmf", "--refine", "als"), "--stod-refine/--refine belongs to --engine stod"),
         (("--engine", "lr-jsmf", "--seed", "3"), "--seed belongs to --engine stod"),
         (("--partitions", "1990"), "--partition-by"),
     ],

@@ -271,4 +271,4 @@ def test_documents_too_short_for_triples(tmp_path: Path, capsys: pytest.CaptureF
     assert "no document has 3 tokens or more" in error[0]
     assert "--engine lr-jsmf" in error[0]
     assert not (tmp_path / "model").exists()
-    assert run(["info", str(store)]) == 0
+    assert run(["info", str(store), "--json"]) == 0

@@ -317,8 +317,13 @@ def test_bad_requests(
 
 def test_bad_corpora(model: Path, drawn: Planted, tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_text("one\ntwo\n")
-    with pytest.raises(InputError, match=r"ingest .*texts.txt CORPUS"):
+    with pytest.raises(InputError, match=r"texts.txt could be texts, baskets or a table; say which reader"):
         transform(model, tmp_path / "texts.txt", tmp_path / "s")
+    (tmp_path / "texts.txt").rename(tmp_path / "texts.jsonl")
+    with pytest.raises(
+        InputError, match="does not know how its texts became words; make a corpus with ingest"
+    ):
+        transform(model, tmp_path / "texts.jsonl", tmp_path / "s")
     strange = write_named(tmp_path / "strange", drawn.counts, [f"strange{i}" for i in range(N)])
     with pytest.raises(InputError, match="none of the 60 words"):
         transform(model, strange, tmp_path / "s")

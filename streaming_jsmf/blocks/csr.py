@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 from streaming_jsmf.blocks.sizeof import register_sizeof
 from streaming_jsmf.blocks.units import WorkUnit, read_labels
 from streaming_jsmf.corpus.footer import open_parquet
+from streaming_jsmf.corpus.hashes import require_hash
 from streaming_jsmf.corpus.records import Place, checked_bags
 
 register_sizeof(sizeof)
@@ -33,9 +34,12 @@ def read_block(unit: WorkUnit, n_words: int) -> csr_array[Any]:
     InputError
         For a bad record, with file, row group and row: see ``checked_bags``.
     StoreError
-        If the file is truncated or corrupt.
+        If the file is truncated or corrupt, or is not the one that the corpus was opened with: the first read of a
+        shard in a process takes its hash.
     """
     with open_parquet(unit.path, f"{unit.path}, row group {unit.row_group}") as file:
+        if unit.sha256 is not None:
+            require_hash(unit.path, unit.sha256)
         table = file.read_row_group(unit.row_group, columns=["ids", "counts"], use_threads=False)
     ids, counts = (_whole(table.column(name)) for name in ("ids", "counts"))
     bags = checked_bags(ids, counts, n_words, Place(unit.path, unit.row_group))

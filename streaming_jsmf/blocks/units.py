@@ -31,6 +31,8 @@ class WorkUnit:
         sha256 of the shard, the row group's number and the selection: known by what it holds, not by its name.
     only
         Selection of its documents; None for all.
+    sha256
+        Of the shard, with which it is compared when it is read; None if that is not known.
     """
 
     path: str
@@ -39,6 +41,7 @@ class WorkUnit:
     nonzeros: int
     content: str
     only: Selection | None = None
+    sha256: str | None = None
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,11 @@ class Partition:
         return hashlib.sha256("".join(unit.content for unit in self.units).encode()).hexdigest()
 
 
+def shard_name(unit: WorkUnit, root: str) -> str:
+    """Name of a unit's shard, relative to its corpus."""
+    return unit.path.removeprefix(root).lstrip("/")
+
+
 def list_units(corpus: Corpus) -> tuple[WorkUnit, ...]:
     """Return the work units of a corpus in the order (shard name, row group); empty row groups are left out.
 
@@ -112,6 +120,7 @@ def list_units(corpus: Corpus) -> tuple[WorkUnit, ...]:
             group.rows,
             group.nonzeros,
             hashlib.sha256(f"{shard.sha256}:{number}".encode()).hexdigest(),
+            sha256=shard.sha256,
         )
         for shard in corpus.shards
         for number, group in enumerate(shard.row_groups)

@@ -2,40 +2,53 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
 import click
 
 from streaming_jsmf.cli import options
+from streaming_jsmf.cli.choose_k import choose_k
 from streaming_jsmf.cli.documents import documents
 from streaming_jsmf.cli.evaluate import evaluate
-from streaming_jsmf.cli.ingest import ingest
+from streaming_jsmf.cli.info import info
+from streaming_jsmf.cli.ingest import ingest, ingest_options, take_request
 from streaming_jsmf.cli.observation import observed
 from streaming_jsmf.cli.polish import polish
-from streaming_jsmf.cli.report import report
+from streaming_jsmf.cli.report import report, view
 from streaming_jsmf.cli.simulate import simulate
-from streaming_jsmf.cli.tables import print_topics, topic_rows
+from streaming_jsmf.cli.tables import print_topics
+from streaming_jsmf.cli.topics import topics
 from streaming_jsmf.cli.transform import transform
+from streaming_jsmf.cli.verb import option, rarely, verb
 from streaming_jsmf.config import ScanSettings, StodSettings
+from streaming_jsmf.display import location
+
+#: Heading of what changes a store that is there.
+CHANGES = "A store that grows"
 
 
-@click.command()
+@verb(
+    "streaming-jsmf scan CORPUS MOMENTS --max-topics 100",
+    "streaming-jsmf scan CORPUS MOMENTS --add MORE --keep-partitions",
+)
 @click.argument("corpus")
 @click.argument("moments", type=click.Path())
-@click.option("--max-topics", type=int, default=50, show_default=True, help="Largest K the store will serve.")
+@option("--max-topics", type=int, default=50, show_default=True,
+        help="Largest number of topics K that will be asked of the store; its width follows from it.")  # fmt: skip
 @options.scan_options
-@click.option("--third-moment", is_flag=True,
-              help="Also what --engine stod needs, in one more pass; also for a store that is there.")  # fmt: skip
-@click.option("--keep-partitions", is_flag=True,
-              help="Keep the result of each partition, so that some can be removed or selected later.")  # fmt: skip
-@click.option("--remove", multiple=True, metavar="SHARD_OR_CORPUS",
-              help="Take out of a store that keeps its partitions; may be given several times.")  # fmt: skip
-@click.option("--add", multiple=True, metavar="CORPUS2", help="Add a corpus with the same words.")
-@click.option("--merge", multiple=True, type=click.Path(), metavar="MOMENTS2",
-              help="Merge another store in; words are matched by name.")  # fmt: skip
-@click.option("--repair", is_flag=True, help="Make again what is damaged in MOMENTS, and finish it.")
+@option("--third-moment", group=options.SCAN, is_flag=True,
+        help="Also what --engine stod needs, in one more pass; also for a store that is there.")  # fmt: skip
+@option("--keep-partitions", group=CHANGES, is_flag=True,
+        help="Keep the result of each partition, so that some can be removed or selected later; 4 bytes x words x "
+             "width each.")  # fmt: skip
+@option("--remove", group=CHANGES, multiple=True, metavar="SHARD_OR_CORPUS",
+        help="Take documents out of a store that keeps its partitions; may be given several times.")  # fmt: skip
+@option("--add", group=CHANGES, multiple=True, metavar="CORPUS2",
+        help="Add a corpus with the same words; may be given several times.")  # fmt: skip
+@option("--merge", group=CHANGES, multiple=True, type=click.Path(), metavar="MOMENTS2",
+        help="Merge another store in, words matched by name; may be given several times.")  # fmt: skip
+@option("--repair", group=CHANGES, is_flag=True, help="Make again what is damaged in MOMENTS, and finish it.")
 @options.execution_options
 @options.log_option
 @click.pass_context
@@ -79,20 +92,30 @@ def scan(
             changes=changes,
             repair=repair,
         )
-    click.echo(f"moments: {moments}")
+    click.echo(f"moments: {location(moments)}")
 
 
-@click.command()
+@verb(
+    "streaming-jsmf infer MOMENTS MODEL --topics 20",
+    "streaming-jsmf infer MOMENTS MODELS --topics 10,20,50",
+)
 @click.argument("moments", type=click.Path())
 @click.argument("model", type=click.Path())
-@click.option("--topics", required=True, type=int, help="Number of topics K.")
+@options.topics_option
 @options.engine_options
 @options.infer_options
-@click.option("--seed", type=int, default=0, show_default=True, help="stod: of the random starts.")
-@click.option("--partitions", default=None, metavar="LABELS",
-              help="Only partitions of these labels, such as 1990..1999 or a,b (of a store scanned with "
-                   "--partition-by and --keep-partitions).")  # fmt: skip
-@click.option("--workers", type=int, default=None, help="Threads.  [default: one for each core]")
+@option("--seed", group=options.STOD, rare=True, type=int, default=0, show_default=True,
+        help="Number that decides the random starts of stod.")  # fmt: skip
+@option("--partitions", default=None, metavar="LABELS",
+        help="Only partitions of these labels, such as 1990..1999 or a,b, of a store scanned with --partition-by and "
+             "--keep-partitions.  [default: all]")  # fmt: skip
+@option(
+    "--workers",
+    group=options.EXECUTION,
+    type=int,
+    default=None,
+    help="Threads of the inference.  [default: one for each core]",
+)
 @options.log_option
 @click.pass_context
 def infer(
@@ -100,42 +123,47 @@ def infer(
     /,
     moments: str,
     model: str,
-    topics: int,
+    topics: str,
     overwrite: bool,
     workers: int | None,
     partitions: str | None,
     log_json: str | None,
     **settings: Any,
 ) -> None:
-    """Fit a model of K topics from MOMENTS into MODEL, without the corpus."""
-    from streaming_jsmf.workflow.infer import infer as run
+    """Fit a model of K topics from MOMENTS into MODEL, without the corpus; several K become MODEL/k=5, ..."""
+    from streaming_jsmf.workflow.several import infer_each
 
     with observed(log_json) as listener:
-        run(
+        numbers = options.topic_numbers(topics)
+        made = infer_each(
             moments,
             model,
-            options.take_inference(context, settings, topics),
+            numbers,
+            options.take_inference(context, settings, numbers[0]),
             partitions=partitions,
             threads=workers,
             overwrite=overwrite,
             listener=listener,
         )
-    print_topics(model)
+    for path in made:
+        print_topics(str(path))
 
 
-@click.command()
-@click.argument("corpus")
-@click.argument("model", type=click.Path())
-@click.option(
-    "--topics", required=True, metavar="K[,K...]", help="Number of topics; several: one model each."
+@verb(
+    "streaming-jsmf fit news.csv MODEL --topics 20",
+    "streaming-jsmf fit CORPUS MODELS --topics 10,20,50 --workers 4",
 )
-@click.option("--moments", type=click.Path(), default=None,
-              help="Where the moments store is or goes.  [default: MODEL.moments]")  # fmt: skip
+@click.argument("source")
+@click.argument("model", type=click.Path())
+@options.topics_option
+@option("--moments", group=options.SCAN, rare=True, type=click.Path(), default=None,
+        help="Where the moments store is or goes.  [default: MODEL.moments]")  # fmt: skip
+@rarely(ingest_options, "stop_words", "read")
 @options.scan_options
 @options.engine_options
 @options.infer_options
-@click.option("--polish/--no-polish", "polished", default=None,
-              help="Finish the topics by a few passes over the documents.  [default: those of lr-jsmf]")  # fmt: skip
+@option("--polish/--no-polish", "polished", group=options.POLISH, default=None,
+        help="Finish the topics by a few passes over the documents.  [default: those of lr-jsmf]")  # fmt: skip
 @options.polish_options
 @options.execution_options
 @options.log_option
@@ -143,7 +171,7 @@ def infer(
 def fit(
     context: click.Context,
     /,
-    corpus: str,
+    source: str,
     model: str,
     topics: str,
     moments: str | None,
@@ -152,22 +180,24 @@ def fit(
     polished: bool | None,
     **settings: Any,
 ) -> None:
-    """Scan CORPUS and fit MODEL in one command; several K become MODEL/k=5, MODEL/k=10, ... of one scan.
+    """Fit MODEL to SOURCE, a corpus or anything that ingest reads; several K become MODEL/k=5, MODEL/k=10, ...
 
-    A spec (.toml) is ingested first, to MODEL.corpus.
+    The corpus that is made of texts or tables is kept as MODEL.corpus, the scan as MODEL.moments; both are used again.
     """
     from streaming_jsmf.workflow.fit import fit as run
 
     with observed(log_json) as listener:
         numbers, execution = options.topic_numbers(topics), options.take_execution(settings)
+        request = take_request(settings)
         finish = options.take_polish(settings, settings["seed"])
         inference = options.take_inference(context, settings, numbers[0], scan_seed=settings["seed"])
         third_moment = isinstance(inference, StodSettings)
         polished = not third_moment if polished is None else polished
         fitted = run(
-            corpus,
+            source,
             model,
             numbers,
+            ingest_request=request,
             scan_settings=ScanSettings(max_topics=max(numbers), third_moment=third_moment, **settings),
             infer_settings=inference,
             polish=finish if polished else False,
@@ -181,25 +211,19 @@ def fit(
         print_topics(str(path))
 
 
-@click.command()
-@click.argument("model", type=click.Path())
-@click.option("--words", type=int, default=None, help="Words for each topic.  [default: 10]")
-@click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
-def topics(model: str, words: int | None, as_json: bool) -> None:
-    """Print the topics of MODEL."""
-    if as_json:
-        click.echo(json.dumps(topic_rows(model, words), ensure_ascii=False, indent=1))
-    else:
-        print_topics(model, words)
-
-
-@click.command()
-@click.argument("path")
-def info(path: str) -> None:
-    """Say what is at PATH (corpus, moments or model), whether it is complete and sound, and what made it."""
-    from streaming_jsmf.workflow.info import describe
-
-    click.echo(json.dumps(describe(path), ensure_ascii=False, indent=1))
-
-
-COMMANDS = (ingest, simulate, scan, infer, fit, polish, topics, transform, documents, evaluate, report, info)
+COMMANDS = (
+    ingest,
+    simulate,
+    scan,
+    infer,
+    fit,
+    choose_k,
+    polish,
+    topics,
+    transform,
+    documents,
+    evaluate,
+    report,
+    view,
+    info,
+)

@@ -10,24 +10,28 @@ from typing import Any
 import click
 
 from streaming_jsmf.cli.observation import observed
+from streaming_jsmf.cli.verb import option, verb
 from streaming_jsmf.errors import InputError
 
 
-@click.command()
+@verb(
+    "streaming-jsmf documents MODEL SHARES.parquet --topic 3 --number 20",
+    "streaming-jsmf documents MODEL SHARES.parquet --by year --csv",
+)
 @click.argument("model", type=click.Path())
 @click.argument("shares", type=click.Path())
-@click.option(
-    "--topic", type=int, default=None, metavar="K", help="The documents in which topic K is largest."
-)
-@click.option("--by", default=None, metavar="COLUMN",
-              help="Mean topic shares by the values of a metadata column; with --topic of that one.")  # fmt: skip
-@click.option("--similar", default=None, metavar="DOCUMENT_ID",
-              help="The documents with the most similar shares.")  # fmt: skip
-@click.option("--number", type=int, default=None, help="How many documents.  [default: 10]")
-@click.option("--csv", "as_csv", is_flag=True, help="CSV instead of a table.")
-@click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
-@click.option("--out", type=click.Path(), default=None, metavar="FILE.parquet",
-              help="Write the answer to a file.")  # fmt: skip
+@option("--topic", group="Question", type=int, default=None, metavar="K",
+        help="The documents in which topic K, from 0, is largest.  [default: all topics]")  # fmt: skip
+@option("--by", group="Question", default=None, metavar="COLUMN",
+        help="Mean topic shares by the values of a metadata column; with --topic of that one.  "
+             "[default: over all documents]")  # fmt: skip
+@option("--similar", group="Question", default=None, metavar="DOCUMENT_ID",
+        help="The documents whose shares are most similar to those of this one.  [default: none]")  # fmt: skip
+@option("--number", group="Question", type=int, default=None, help="How many documents.  [default: 10]")
+@option("--csv", "as_csv", group="Answer", is_flag=True, help="CSV instead of a table.")
+@option("--json", "as_json", group="Answer", is_flag=True, help="JSON instead of a table.")
+@option("--out", group="Answer", type=click.Path(), default=None, metavar="FILE.parquet",
+        help="Write the answer to a file.  [default: print it]")  # fmt: skip
 def documents(
     model: str,
     shares: str,

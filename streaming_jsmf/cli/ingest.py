@@ -11,6 +11,8 @@ import click
 from streaming_jsmf.cli import options
 from streaming_jsmf.cli.log_json import STANDARD_ERROR
 from streaming_jsmf.cli.observation import observed
+from streaming_jsmf.cli.verb import option, verb
+from streaming_jsmf.corpus.curation import ALL_DOCUMENTS
 from streaming_jsmf.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,89 +36,207 @@ class _Reader(click.ParamType):  # type: ignore[type-arg]
         return str(value)
 
 
+class _Limit(click.ParamType):  # type: ignore[type-arg]
+    """A number of documents, or a share of them: 5, 0.3, 30%; all of them: 100%, 1.0."""
+
+    name = "limit"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        text = str(value).strip()
+        try:
+            number = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        except ValueError:
+            self.fail(
+                f"{value!r} is neither a number of documents nor a share such as 0.3 or 30%", param, ctx
+            )
+        # As in scikit-learn: 1 is one document, 1.0 are all.
+        return ALL_DOCUMENTS if number == 1 and text != "1" else number
+
+
+class _Ngrams(click.ParamType):  # type: ignore[type-arg]
+    """The longest run of words; also as scikit-learn has it: 1,2."""
+
+    name = "ngrams"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        parts = str(value).strip(" ()").split(",")
+        try:
+            numbers = [int(part) for part in parts]
+        except ValueError:
+            numbers = []
+        if len(numbers) not in (1, 2) or not 1 <= numbers[-1] <= 3 or (len(numbers) == 2 and numbers[0] != 1):
+            self.fail(f"{value!r} is not 1, 2 or 3, nor a range from 1: 1,2", param, ctx)
+        return numbers[-1]
+
+
+#: Headings of the options.
+DOCUMENTS, READING, TEXTS = "Words and documents that stay", "Reading the source", "Texts"
+
 _CURATION = (
-    click.option("--stop-words", metavar="english|FILE|none", default=None,
-                 help="Words left out.  [default: english for texts and docword, none for items and genes]"),
-    click.option("--vocabulary-size", type=int, default=None, help="Words kept, by tf-idf.  [default: all]"),
-    click.option("--min-document-frequency", type=float, default=None,
-                 help="Documents a word must be in; below 1 a share of all.  [default: 1]"),
-    click.option("--max-document-frequency", type=float, default=None,
-                 help="Documents a word may be in; below 1 a share of all."),
-    click.option("--min-word-length", type=int, default=None, help="Characters of a word.  [default: 1]"),
-    click.option("--duplicates", type=click.Choice(["keep", "drop"]), default=None,
-                 help="Documents with the words of another.  [default: keep, and count]"),
-    click.option("--min-distinct-words", type=int, default=None,
-                 help="Of the words kept, for a document to stay; 0 is off.  [default: 3]"),
-    click.option("--min-tokens", type=int, default=None,
-                 help="Of the words kept, for a document to stay; 0 is off.  [default: 5]"),
+    option("--preset", group=DOCUMENTS, rare=True, type=click.Choice(["text", "papers"]), default=None,
+                 help="What texts start from. text: the defaults below. papers: stop words alone are left out.  "
+                      "[default: text]"),
+    option("--stop-words", group=DOCUMENTS, metavar="auto|LANGUAGES|FILE|none", default=None,
+                 help="Stop words, left out: auto guesses the language; or english, german,french, a file of words.  "
+                      "[default: auto for texts, english for docword, none for items and genes]"),
+    option("--vocabulary", group=DOCUMENTS, metavar="FILE|CORPUS|MODEL", default=None,
+                 help="Keep exactly these words, so that the corpus fits a store or a model.  [default: chosen]"),
+    option("--vocabulary-size", "--max-features", group=DOCUMENTS, type=int, default=None,
+                 help="Words kept, the best by tf-idf.  [default: all]"),
+    option("--min-document-frequency", "--min-df", group=DOCUMENTS, type=_Limit(), default=None,
+                 metavar="NUMBER|SHARE",
+                 help="Documents a word must be in, or a share of all.  [default: 1; of texts 5, more beyond 10,000 "
+                      "documents and less below 100]"),
+    option("--max-document-frequency", "--max-df", group=DOCUMENTS, type=_Limit(), default=None,
+                 metavar="NUMBER|SHARE",
+                 help="Documents a word may be in, or a share of all; 100% for no limit.  [default: of texts 20%]"),
+    option("--min-word-length", group=DOCUMENTS, rare=True, type=int, default=None,
+                 help="Least number of characters of a word.  [default: 1; of texts 3, and 2 in Han, Kana and Hangul]"),
+    option("--numbers", group=DOCUMENTS, rare=True, type=click.Choice(["keep", "drop"]), default=None,
+                 help="What becomes of words without a letter.  [default: keep; of texts drop]"),
+    option("--duplicates", group=DOCUMENTS, rare=True, type=click.Choice(["keep", "drop"]), default=None,
+                 help="What becomes of copies, documents with the words of another.  [default: keep; of texts drop]"),
+    option("--min-distinct-words", group=DOCUMENTS, rare=True, type=int, default=None,
+                 help="Distinct words that a document needs to stay; 0 is off.  [default: 3]"),
+    option("--min-tokens", group=DOCUMENTS, rare=True, type=int, default=None,
+                 help="Tokens of words kept that a document needs to stay; 0 is off.  [default: 5]"),
 )  # fmt: skip
 
 _READING = (
-    click.option("--reader", type=_Reader(), default=None, metavar="NAME",
+    option("--reader", group=READING, type=_Reader(), default=None, metavar="NAME",
                  help="text, text-files, docword, triples, ratings, baskets, npz, matrix-market, h5ad or "
                       "bag-of-words-parquet.  [default: by names and columns]"),
-    click.option("--read", "read", multiple=True, metavar="KEY=VALUE",
+    option("--read", group=READING, multiple=True, metavar="KEY=VALUE",
                  help="An option of the reader, such as text=body, id=url, metadata=year,country or delimiter=;"),
-    click.option("--tokenizer", default=None, metavar="NAME",
-                 help="Of texts: arrow, sklearn, or a callable of your own as MODULE:FUNCTION.  [default: arrow]"),
-    click.option("--ngrams", type=click.IntRange(1, 3), default=None,
-                 help="Longest run of words that is a word.  [default: 1]"),
-    click.option("--stemmer", metavar="LANGUAGE", default=None, help="Snowball stemmer, such as english."),
-    click.option("--files", type=click.Path(), default=None,
-                 help="Directory of a spec's files; missing ones are fetched to it.  [default: the user's cache]"),
-    click.option("--on-bad-record", type=click.Choice(["fail", "quarantine"]), default="fail", show_default=True,
-                 help="quarantine: keep bad records in quarantine.parquet and go on."),
-    click.option("--tokens-per-shard", type=int, default=None, help="Tokens of a shard.  [default: 20 M]"),
+    option("--on-bad-record", group=READING, type=click.Choice(["fail", "quarantine"]), default="fail",
+                 show_default=True,
+                 help="fail: stop at the first bad record. quarantine: keep bad ones in quarantine.parquet and go on."),
 )  # fmt: skip
 
+_WORDS = (
+    option("--tokenizer", group=TEXTS, rare=True, default=None, metavar="NAME",
+                 help="Of texts: arrow, sklearn, or a callable of your own as MODULE:FUNCTION.  [default: arrow]"),
+    option("--ngrams", "--ngram-range", group=TEXTS, rare=True, type=_Ngrams(), default=None, metavar="1|2|3|1,2|1,3",
+                 help="Longest run of words that counts as a word, too.  [default: 1]"),
+    option("--stemmer", group=TEXTS, rare=True, metavar="LANGUAGE", default=None,
+                 help="Snowball stemmer that cuts words down, such as english.  [default: none]"),
+    option("--boilerplate", group=TEXTS, rare=True, type=click.Choice(["keep", "drop"]), default=None,
+                 help="Headers, quoted lines and signatures of mail, tags, addresses: keep or drop.  [default: drop]"),
+    option("--files", group=READING, rare=True, type=click.Path(), default=None,
+                 help="Directory of a spec's files; missing ones are fetched to it.  [default: the user's cache]"),
+    option("--tokens-per-shard", group=TEXTS, rare=True, type=int, default=None,
+                 help="Tokens of a shard, a file of the corpus.  [default: 20 M]"),
+)  # fmt: skip
 
-def _decorate(command: Any) -> Any:
-    for decorator in reversed((*_CURATION, *_READING)):
+#: Names of all of these options among a verb's.
+_NAMES = (
+    *[
+        "preset",
+        "stop_words",
+        "vocabulary",
+        "vocabulary_size",
+        "min_document_frequency",
+        "max_document_frequency",
+    ],
+    *["min_word_length", "numbers", "duplicates", "min_distinct_words", "min_tokens"],
+    *[
+        "reader",
+        "read",
+        "tokenizer",
+        "ngrams",
+        "stemmer",
+        "boilerplate",
+        "files",
+        "on_bad_record",
+        "tokens_per_shard",
+    ],
+)
+
+
+def ingest_options(command: Any) -> Any:
+    """All options about how a source becomes a corpus; ``take_request`` takes their values."""
+    for decorator in reversed((*_READING, *_CURATION, *_WORDS)):
         command = decorator(command)
     return command
 
 
-@click.command()
+def reading_options(command: Any) -> Any:
+    """Those about how the records of a source are read, whatever becomes of their words."""
+    for decorator in reversed(_READING):
+        command = decorator(command)
+    return command
+
+
+@verb(
+    "streaming-jsmf ingest texts/ CORPUS --vocabulary-size 20000",
+    "streaming-jsmf ingest ratings.csv CORPUS --reader ratings",
+)
 @click.argument("source")
 @click.argument("corpus", type=click.Path())
-@_decorate
+@ingest_options
+@options.overwrite_option
+@option("--quiet", is_flag=True, help="Say nothing but the result and what is wrong.")
 @options.execution_options
 @options.log_option
-def ingest(source: str, corpus: str, log_json: str | None, **asked: Any) -> None:
+def ingest(
+    source: str, corpus: str, overwrite: bool, quiet: bool, log_json: str | None, **asked: Any
+) -> None:
     """Make CORPUS from SOURCE: a spec (.toml), a file, a directory or a glob, local or a URL.
 
-    An interrupted ingest is finished by running it again.
+    What was left out is told when it is done. An interrupted ingest is finished by running it again.
     """
     from streaming_jsmf.workflow.ingest import ingest as run
 
-    with observed(log_json) as listener:
+    with observed(log_json, quiet=quiet) as listener:
+        request = take_request(asked)
         execution = options.take_execution(asked)
         # A bar of the files that are fetched has no place between lines of JSON.
-        progress = sys.stderr.isatty() and log_json != STANDARD_ERROR
-        built = run(source, corpus, _request(asked), execution, listener, progress=progress)
+        progress = sys.stderr.isatty() and log_json != STANDARD_ERROR and not quiet
+        built = run(source, corpus, request, execution, listener, overwrite=overwrite, progress=progress)
     sizes = f"{built.n_documents} documents, {built.n_words} words, {built.nonzeros} nonzeros"
     click.echo(f"corpus: {corpus} ({sizes})")
 
 
-def _request(asked: dict[str, Any]) -> IngestRequest:
-    """What the options ask for; those that no reader takes are curation."""
+def take_request(given: dict[str, Any]) -> IngestRequest:
+    """Take the values of ``ingest_options`` out of a verb's options; those that no reader takes are curation."""
     from streaming_jsmf.workflow.ingest import IngestRequest
 
-    reader, tokenizer, tokens_per_shard, on_bad_record, files = (
-        asked.pop(name) for name in ("reader", "tokenizer", "tokens_per_shard", "on_bad_record", "files")
+    asked = {name: given.pop(name) for name in _NAMES}
+    reader, tokenizer, preset, vocabulary, tokens_per_shard, on_bad_record, files = (
+        asked.pop(name)
+        for name in (
+            "reader",
+            "tokenizer",
+            "preset",
+            "vocabulary",
+            "tokens_per_shard",
+            "on_bad_record",
+            "files",
+        )
     )
-    read = _reader_options(asked.pop("read"))
+    read = reader_options(asked.pop("read"))
     own = tokenizer if tokenizer is not None and ":" in tokenizer else None
     of_texts = {"tokenizer": None if own else tokenizer}
-    of_texts |= {name: asked.pop(name) for name in ("ngrams", "stemmer")}
+    of_texts |= {name: asked.pop(name) for name in ("ngrams", "stemmer", "boilerplate")}
     read |= {name: value for name, value in of_texts.items() if value is not None}
     if own:
         # As with other programs that import what the user names: from where the command was started.
         sys.path.insert(0, os.getcwd())  # noqa: PTH109
-    return IngestRequest(reader, read, asked, own, tokens_per_shard, on_bad_record, files)
+    return IngestRequest(
+        reader=reader,
+        read=read,
+        curation={name: value for name, value in asked.items() if value is not None},
+        preset=preset,
+        vocabulary=vocabulary,
+        tokenizer=own,
+        tokens_per_shard=tokens_per_shard,
+        on_bad_record=on_bad_record,
+        files=files,
+    )
 
 
-def _reader_options(pairs: tuple[str, ...]) -> dict[str, Any]:
+def reader_options(pairs: tuple[str, ...]) -> dict[str, Any]:
+    """The values of ``--read``; ``InputError`` for what is no pair."""
     given: dict[str, Any] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 from streaming_jsmf.cli.meter import Clock, Meter
+from streaming_jsmf.display import location, printable
 from streaming_jsmf.errors import LogError
 from streaming_jsmf.jobs.events import Event, Iteration, PartitionCommitted, StageFinished, StageStarted
 from streaming_jsmf.jobs.memory import peak_memory
@@ -85,11 +86,14 @@ class JsonLog:
         }
 
     def write(self, event: str, **fields: Any) -> None:
-        """Write one line: the time, the name of the event, and ``fields`` (JSON values; NaN becomes null)."""
+        """Write one line: the time, the name of the event, and ``fields``.
+
+        These are JSON values; NaN becomes null, and URLs lose their secrets.
+        """
         values = {"time": utc_now(), "event": event, **fields}
-        line = json.dumps(_finite(values), ensure_ascii=False, allow_nan=False) + "\n"
-        # Paths may hold bytes that are no UTF-8; a log must not fail on them.
-        data = line.encode("utf-8", "backslashreplace")
+        # Spelled out, a path with bytes that are no UTF-8 is no fault either, and standard error may be a terminal.
+        line = printable(json.dumps(_sendable(values), ensure_ascii=False, allow_nan=False))
+        data = f"{line}\n".encode()
         try:
             with self._lock:
                 _write_all(self._file, data)
@@ -154,13 +158,15 @@ def _write_all(file: BinaryIO, data: bytes) -> None:
     file.flush()
 
 
-def _finite(value: Any) -> Any:
+def _sendable(value: Any) -> Any:
     match value:
+        case str():
+            return location(value)
         case float() if not math.isfinite(value):
             return None
         case Mapping():
-            return {str(key): _finite(item) for key, item in value.items()}
+            return {str(key): _sendable(item) for key, item in value.items()}
         case list() | tuple():
-            return [_finite(item) for item in value]
+            return [_sendable(item) for item in value]
         case _:
             return value

@@ -10,11 +10,17 @@ import click
 
 from streaming_jsmf.cli.commands import COMMANDS
 from streaming_jsmf.cli.outcome import outcome_of
+from streaming_jsmf.cli.terminal import OneLine, escaped_streams
+from streaming_jsmf.display import location, printable
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
 @click.version_option(package_name="streaming-jsmf")
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Topics from corpora that do not fit in memory.
 
     A corpus is scanned once or twice into a moments store; from it models for any number of topics are
@@ -22,6 +28,8 @@ def cli() -> None:
 
     Exit codes: 0 done, 2 wrong input, 3 incomplete or damaged store, 130 interrupted.
     """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 for _command in COMMANDS:
@@ -30,6 +38,11 @@ for _command in COMMANDS:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; messages go to standard error."""
+    with escaped_streams():
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     _log_to_standard_error()
     try:
         cli.main(args=None if arguments is None else list(arguments), standalone_mode=False)
@@ -44,14 +57,16 @@ def run(arguments: Sequence[str] | None = None) -> int:
         logging.getLogger("asyncio").setLevel(logging.CRITICAL)
         click.echo(outcome.line, err=True)
     else:
-        click.echo(f"error: {outcome.line}", err=True)
+        click.echo(f"error: {printable(location(outcome.line))}", err=True)
     return outcome.exit_code
 
 
 def _log_to_standard_error() -> None:
     """Our own messages as plain lines; what other libraries log is theirs."""
     logger = logging.getLogger("streaming_jsmf")
-    logger.handlers = [logging.StreamHandler(sys.stderr)]
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(OneLine())
+    logger.handlers = [handler]
     logger.setLevel(logging.INFO)
     logger.propagate = False
 

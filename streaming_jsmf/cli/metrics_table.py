@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from streaming_jsmf.evaluation.glossary import LINES, lookup, number_text
+from streaming_jsmf.evaluation.glossary import LINES, lookup, number_of, number_text
 
 WIDTH = 110
 
@@ -21,13 +22,49 @@ def format_metrics(document: Mapping[str, Any]) -> str:
     return "\n".join([*_heading(document), *lines, *_missing(document["missing"])])
 
 
+def format_several(documents: Sequence[Mapping[str, Any]]) -> str:
+    """One table of the documents of several models: a line for each metric, a column for each model.
+
+    A star is on the best of a line where one direction is good.
+    """
+    heads = [Path(document["model"]).name for document in documents]
+    lines = [f"{'metric':<29}" + "".join(f" {head:>10}" for head in heads) + "  better"]
+    for line in LINES:
+        values = [lookup(document["metrics"], line.path) for document in documents]
+        if any(value is not None for value in values):
+            best = _best([number_of(value) for value in values], line.better)
+            cells = [_cell(value, place == best) for place, value in enumerate(values)]
+            lines.append(f"{line.path:<29}" + "".join(f" {cell:>10}" for cell in cells) + f"  {line.better}")
+    corpora = [*_heading(documents[0])][1:]
+    return "\n".join([*corpora, *lines, *_missing(_in_all(documents))])
+
+
+def _cell(value: Any, best: bool) -> str:
+    number = number_of(value)
+    return "-" if number is None else f"{number:.4g}{'*' if best else ''}"
+
+
+def _best(numbers: Sequence[float | None], better: str) -> int | None:
+    """The place of the best number; None if no direction is good, or there is nothing to compare."""
+    known = [(number, place) for place, number in enumerate(numbers) if number is not None]
+    if better not in ("higher", "lower") or len(known) < 2:
+        return None
+    return max(known, key=lambda pair: (pair[0] if better == "higher" else -pair[0], -pair[1]))[1]
+
+
+def _in_all(documents: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """What is missing in every model."""
+    first, *others = (document["missing"] for document in documents)
+    return {name: reason for name, reason in first.items() if all(name in other for other in others)}
+
+
 def format_topic_scores(document: Mapping[str, Any]) -> str:
     """Each topic on a line: number, NPMI if it is known, and its prominent words."""
     lines = [f"{'topic':>5} {'npmi':>7}  prominent words"]
     for topic in document["topics"]:
         score = "-" if topic["npmi"] is None else f"{topic['npmi']:.3f}"
         lines += textwrap.wrap(
-            " ".join(topic["prominent"]),
+            ", ".join(topic["prominent"]),
             WIDTH,
             initial_indent=f"{topic['topic']:>5} {score:>7}  ",
             subsequent_indent=" " * 15,

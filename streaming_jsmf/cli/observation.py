@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 @contextmanager
-def observed(log_json: str | None) -> Iterator[Listener]:
+def observed(log_json: str | None, *, quiet: bool = False) -> Iterator[Listener]:
     """Yield the listener of the verb that runs inside the block.
 
     Parameters
@@ -29,6 +29,8 @@ def observed(log_json: str | None) -> Iterator[Listener]:
     log_json
         Where JSON lines go; ``-`` is standard error, which then has nothing else until the verb has ended. None:
         no log.
+    quiet
+        Without progress and messages; the JSON log keeps them.
 
     Raises
     ------
@@ -37,7 +39,9 @@ def observed(log_json: str | None) -> Iterator[Listener]:
     """
     listeners: list[Listener] = []
     with ExitStack() as stack:
-        if log_json != STANDARD_ERROR:
+        if quiet:
+            stack.enter_context(_without_messages())
+        elif log_json != STANDARD_ERROR:
             progress = progress_listener()
             stack.callback(progress.close)
             listeners.append(progress)
@@ -45,6 +49,20 @@ def observed(log_json: str | None) -> Iterator[Listener]:
             listeners.append(stack.enter_context(_logged(log_json)))
         stack.enter_context(_missing_report_told())
         yield combine(*listeners)
+
+
+@contextmanager
+def _without_messages() -> Iterator[None]:
+    """Only warnings on standard error."""
+    handlers = logging.getLogger("streaming_jsmf").handlers[:]
+    levels = [handler.level for handler in handlers]
+    for handler in handlers:
+        handler.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        for handler, level in zip(handlers, levels, strict=True):
+            handler.setLevel(level)
 
 
 @contextmanager

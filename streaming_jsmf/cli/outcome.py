@@ -7,7 +7,7 @@ from typing import Literal
 
 import click
 
-from streaming_jsmf.errors import StreamingJSMFError
+from streaming_jsmf.errors import MachineError, StreamingJSMFError, is_of_machine, machine_error
 
 INTERRUPTED = 130
 USAGE = 2
@@ -24,6 +24,8 @@ class Outcome:
 
 def outcome_of(error: BaseException) -> Outcome | None:
     """Return how a command ends with ``error``; None if it is a fault of the program, which keeps its traceback."""
+    if is_of_machine(error) and not isinstance(error, MachineError):
+        return outcome_of(machine_error(error))
     match error:
         case StreamingJSMFError():
             return Outcome("error", error.exit_code, str(error))

@@ -9,15 +9,17 @@ import click
 from streaming_jsmf.cli import options
 from streaming_jsmf.cli.observation import observed
 from streaming_jsmf.cli.tables import print_topics
+from streaming_jsmf.cli.verb import option, verb
 
 
-@click.command()
+@verb("streaming-jsmf polish MODEL CORPUS BETTER --steps 40")
 @click.argument("model", type=click.Path())
 @click.argument("corpus")
 @click.argument("out", type=click.Path())
 @options.polish_options
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the draws of documents.")
-@click.option("--overwrite", is_flag=True, help="Replace a model that exists.")
+@option("--seed", type=int, default=0, show_default=True,
+        help="Number that decides the draws of documents.")  # fmt: skip
+@options.overwrite_option
 @options.execution_options
 @options.log_option
 def polish(model: str, corpus: str, out: str, overwrite: bool, log_json: str | None, **settings: Any) -> None:

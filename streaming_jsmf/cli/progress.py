@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 import time
 from typing import Any
 
@@ -45,11 +46,17 @@ class Lines:
 
 
 class Bars:
-    """A bar for each stage: size done, rate and time left; parts done and peak memory behind it."""
+    """A bar for each stage: size done, rate and time left; parts done and peak memory behind it.
 
-    def __init__(self) -> None:
+    Between events the bar is drawn again every ``interval`` seconds: a small corpus is one partition, and the time that
+    runs is all that shows the work.
+    """
+
+    def __init__(self, interval: float = 1.0) -> None:
         self.meter = Meter()
         self.bar: tqdm[Any] | None = None
+        self._interval = interval
+        self._closed = threading.Event()
 
     def __call__(self, event: Event) -> None:
         """Draw what ``event`` changes."""
@@ -79,6 +86,12 @@ class Bars:
             # Commits come in bursts: the rate of the last few says little.
             smoothing=0,
         )
+        self._closed = threading.Event()
+        threading.Thread(target=self._tick, args=(self.bar, self._closed), daemon=True).start()
+
+    def _tick(self, bar: tqdm[Any], closed: threading.Event) -> None:
+        while not closed.wait(self._interval):
+            bar.refresh()
 
     def _update(self, facts: str) -> None:
         if self.bar is not None:
@@ -88,6 +101,7 @@ class Bars:
 
     def close(self) -> None:
         """Leave the last state of the bar behind and end its line."""
+        self._closed.set()
         if self.bar is not None:
             self.bar.close()
             self.bar = None

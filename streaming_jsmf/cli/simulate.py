@@ -9,27 +9,32 @@ import click
 
 from streaming_jsmf.cli import options
 from streaming_jsmf.cli.observation import observed
+from streaming_jsmf.cli.verb import option, verb
+
+LAW = "Law"
 
 _SIZE = click.IntRange(min=1)
 
 
-@click.command()
+@verb("streaming-jsmf simulate CORPUS --documents 999 --vocabulary-size 99 --topics 9")
 @click.argument("corpus", type=click.Path())
-@click.option("--documents", required=True, type=_SIZE, help="Number of documents M.")
-@click.option("--vocabulary-size", required=True, type=_SIZE, help="Number of words N.")
-@click.option("--topics", required=True, type=_SIZE, help="Number of topics K.")
-@click.option("--alpha", type=float, default=None,
-              help="Dirichlet parameter of the topic shares of a document.  [default: 1/K]")  # fmt: skip
-@click.option("--beta", type=float, default=None,
-              help="Mean Dirichlet parameter of the words of a topic.  [default: 200/N]")  # fmt: skip
-@click.option("--mean-length", type=float, default=100, show_default=True,
-              help="Mean of the Poisson law of document lengths.")  # fmt: skip
-@click.option("--seed", type=int, default=0, show_default=True, help="Of all draws.")
-@click.option("--separable", is_flag=True, help="Give each topic an anchor, a word that no other topic uses.")
-@click.option("--zipf", type=float, default=None, metavar="S",
-              help="Let word frequencies fall as 1 / rank^S.  [default: all words alike]")  # fmt: skip
-@click.option("--documents-per-shard", type=_SIZE, default=None,
-              help="Changes the files, not the documents.  [default: about 20 M tokens]")  # fmt: skip
+@option("--documents", required=True, type=_SIZE, help="Number of documents M.")
+@option("--vocabulary-size", required=True, type=_SIZE, help="Number of words N.")
+@option("--topics", required=True, type=_SIZE, help="Number of topics K.")
+@option("--seed", type=int, default=0, show_default=True, help="Number that decides all draws.")
+@option("--alpha", group=LAW, type=float, default=None,
+        help="Dirichlet parameter of the topic shares of a document.  [default: 1/K]")  # fmt: skip
+@option("--beta", group=LAW, type=float, default=None,
+        help="Mean Dirichlet parameter of the words of a topic.  [default: 200/N]")  # fmt: skip
+@option("--mean-length", group=LAW, type=float, default=100, show_default=True,
+        help="Mean length of a document in tokens; lengths follow a Poisson law.")  # fmt: skip
+@option(
+    "--separable", group=LAW, is_flag=True, help="Give each topic an anchor, a word that no other topic uses."
+)
+@option("--zipf", group=LAW, type=float, default=None, metavar="S",
+        help="Let word frequencies fall as 1 / rank^S.  [default: all words alike]")  # fmt: skip
+@option("--documents-per-shard", type=_SIZE, default=None,
+        help="Documents of a file; the documents stay the same.  [default: about 20 M tokens]")  # fmt: skip
 @options.execution_options
 @options.log_option
 def simulate(corpus: str, log_json: str | None, **settings: Any) -> None:

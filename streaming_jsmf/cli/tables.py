@@ -1,106 +1,120 @@
-"""The table of topics that people want to see."""
+"""The table of topics that people want to see, and the same for programs."""
 
 from __future__ import annotations
 
+import csv
+import io
 import textwrap
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from streaming_jsmf.errors import InputError
-from streaming_jsmf.model.certificates import warnings_of as certificate_warnings
-from streaming_jsmf.model.counts import read_training_counts
-from streaming_jsmf.model.store import Model, read_model
-from streaming_jsmf.storage.paths import store_path
+from streaming_jsmf.display import location, printable
 
-#: Words of a topic that people read.
-DEFAULT_WORDS = 10
+if TYPE_CHECKING:
+    from streaming_jsmf.reporting.contents import Topic
 
+#: Columns of a terminal that the table fits.
+WIDTH = 80
 
-def topic_rows(path: str, words: int | None = None) -> list[dict[str, Any]]:
-    """Return one JSON-able row for each topic of a model, with ``words`` words (None: 10, or all).
-
-    Raises
-    ------
-    InputError
-        If there is no model, or it lists fewer words than asked for.
-    StoreError
-        If it is damaged.
-    """
-    names = ("word", "topic_probability", "prominent_words", "characteristic_words", "label_words")
-    model = _with_exact_words(path, read_model(path, names, ("anchors", "duplicate_of")))
-    listed = model.arrays["prominent_words"].shape[1]
-    count = min(DEFAULT_WORDS, listed) if words is None else words
-    if not 1 <= count <= listed:
-        raise InputError(f"--words is {words}; this model lists up to {listed} words for each topic")
-    return [_row(model, topic, count) for topic in range(model.arrays["topic_probability"].size)]
+Order = Literal["share", "topic"]
 
 
-def _with_exact_words(path: str, model: Model) -> Model:
-    """The model with characteristic words by exact rows of C, where ``evaluate`` has counted the training corpus."""
-    counts = read_training_counts(store_path(path, "a model"), model, ("characteristic_words",))
-    if counts is None or counts.characteristic_words is None:
-        return model
-    return replace(model, arrays={**model.arrays, "characteristic_words": counts.characteristic_words})
+def topic_rows(path: str, words: int | None = None, order: Order = "topic") -> list[dict[str, Any]]:
+    """One JSON-able row for each topic of a model, with ``words`` words (None: 10); errors as ``read_topics``."""
+    from streaming_jsmf.workflow.topics import read_topics
+
+    return [_row(topic) for topic in in_order(read_topics(path, words), order)]
 
 
-def _row(model: Model, topic: int, words: int) -> dict[str, Any]:
-    vocabulary = model.arrays["word"]
-
-    def spell(name: str) -> list[str]:
-        return [str(vocabulary[word]) for word in model.arrays[name][topic, :words] if word >= 0]
-
+def _row(topic: Topic) -> dict[str, Any]:
     row: dict[str, Any] = {
-        "topic": topic,
-        "probability": float(model.arrays["topic_probability"][topic]),
-        "label": spell("label_words"),
-        "prominent": spell("prominent_words"),
-        "characteristic": spell("characteristic_words"),
+        "topic": topic.number,
+        "probability": topic.share,
+        "label": list(topic.label),
+        "prominent": [word.text for word in topic.words],
+        "probabilities": [word.probability for word in topic.words],
+        "characteristic": list(topic.characteristic),
     }
-    if "anchors" in model.arrays:
-        row["anchor"] = str(vocabulary[model.arrays["anchors"][topic]])
-    if "duplicate_of" in model.arrays:
-        larger = int(model.arrays["duplicate_of"][topic])
-        row["duplicate_of"] = None if larger < 0 else larger
+    if topic.anchor is not None:
+        row["anchor"] = topic.anchor
+    if topic.strength is not None:
+        row["duplicate_of"] = topic.duplicate_of
     return row
 
 
-def format_topics(rows: list[dict[str, Any]], width: int = 110) -> str:
-    """Lay the rows out as text: share, anchor and prominent words; characteristic words and labels beneath.
-
-    A topic of the tensor engine has no anchor; where it repeats another, that stands in the anchor's place.
-    """
-    anchored = any("anchor" in row for row in rows)
-    column, whose = ("anchor", "anchor's") if anchored else ("repeats", "top word's")
-    lines = [f"{'topic':>5} {'share':>6}  {column:<16} prominent words / words of the {whose} row = label"]
-    indent = " " * 31
-    for row in rows:
-        head = f"{row['topic']:>5} {row['probability']:>6.1%}  {_anchor(row):<16} "
-        lines += textwrap.wrap(
-            " ".join(row["prominent"]), width, initial_indent=head, subsequent_indent=indent
-        )
-        lines += textwrap.wrap(
-            "/ " + " ".join(row["characteristic"]), width, initial_indent=indent, subsequent_indent=indent
-        )
-        lines.append(f"{indent}= {', '.join(row['label'])}")
-    return "\n".join(lines)
+def in_order(topics: Sequence[Topic], order: Order) -> list[Topic]:
+    """The topics by number, or by falling share; equal shares by number."""
+    return sorted(topics, key=lambda topic: (-topic.share if order == "share" else 0.0, topic.number))
 
 
-def _anchor(row: dict[str, Any]) -> str:
-    if "anchor" in row:
-        return str(row["anchor"])
-    return "" if row["duplicate_of"] is None else f"topic {row['duplicate_of']}"
+def format_topics(topics: Sequence[Topic], *, characteristic: bool = False) -> str:
+    """Lay the topics out as text, their label first and the words beneath, no wider than 80 columns."""
+    lines = [f"{'topic':>5} {'share':>6}  label, and most probable words"]
+    for topic in topics:
+        head = f"{topic.number:>5} {topic.share:>6.1%}  "
+        lines += _wrapped(", ".join(topic.label) + _remark(topic), head)
+        lines += _wrapped(", ".join(word.text for word in topic.words))
+        if characteristic:
+            lines += _wrapped(
+                f"with {topic.anchor or topic.words[0].text}: {', '.join(topic.characteristic)}"
+            )
+    return "\n".join(map(printable, lines))
+
+
+def _wrapped(text: str, head: str = " " * 14) -> list[str]:
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=head, subsequent_indent=" " * 14, break_on_hyphens=False
+    ) or [head.rstrip()]
+
+
+def _remark(topic: Topic) -> str:
+    if topic.duplicate_of is not None:
+        return f"  (repeats topic {topic.duplicate_of})"
+    return "" if topic.anchor is None or topic.anchor in topic.label else f"  (anchor: {topic.anchor})"
+
+
+def topics_csv(models: Sequence[tuple[str, Sequence[Topic]]]) -> str:
+    """A line for each topic with a heading; of several models the first column says which."""
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    several = len(models) > 1
+    lines.writerow(
+        [*(["model"] if several else []), "topic", "share", "label", "anchor", "words", "characteristic"]
+    )
+    for path, topics in models:
+        lines.writerows([*([path] if several else []), *_cells(topic)] for topic in topics)
+    return text.getvalue()
+
+
+def _cells(topic: Topic) -> Iterator[object]:
+    yield topic.number
+    yield topic.share
+    yield ", ".join(topic.label)
+    yield topic.anchor or ""
+    yield ", ".join(word.text for word in topic.words)
+    yield ", ".join(topic.characteristic)
 
 
 def warnings_of(path: str) -> list[str]:
     """Plain sentences about what makes a model doubtful; empty as a rule."""
-    return certificate_warnings(read_model(path, ()).metrics)
+    from streaming_jsmf.model import certificates
+    from streaming_jsmf.model.store import read_model
+
+    return certificates.warnings_of(read_model(path, ()).metrics)
 
 
-def print_topics(model: str, words: int | None = None) -> None:
-    """Print the topics of a model as a table, and on standard error what makes it doubtful."""
-    click.echo(f"model: {model}")
-    click.echo(format_topics(topic_rows(model, words)))
-    for sentence in warnings_of(model):
-        click.echo(f"warning: {sentence}", err=True)
+def print_topics(
+    model: str, words: int | None = None, order: Order = "share", *, characteristic: bool = False
+) -> None:
+    """Print the topics of a model, or of each model at a path, and on standard error what makes them doubtful."""
+    from streaming_jsmf.workflow.several import models_at
+    from streaming_jsmf.workflow.topics import read_topics
+
+    for path in models_at(model):
+        topics = in_order(read_topics(path, words), order)
+        click.echo(f"model: {location(path)}")
+        click.echo(format_topics(topics, characteristic=characteristic))
+        for sentence in warnings_of(str(path)):
+            click.echo(f"warning: {sentence}", err=True)

@@ -7,10 +7,10 @@ come in any number of tables, so the choice needs memory for the words kept and 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,12 @@ from streaming_jsmf.corpus.manifest import Dropped, as_number
 from streaming_jsmf.corpus.vocabulary import tf_idf
 from streaming_jsmf.errors import InputError
 
+#: Above any number of documents: a limit that is none.
+ALL_DOCUMENTS = 2**53
+
+Automatic = Literal["auto"]
+AUTO: Final = "auto"
+
 
 @dataclass(frozen=True)
 class Curation:
@@ -29,11 +35,14 @@ class Curation:
     Attributes
     ----------
     stop_words
-        "english", "none", or the path of a list (see ``tokens.stop_words``).
+        Languages, "auto" for the one that is guessed, "none", or the path of a list (see ``tokens.stop_words``).
+    numbers
+        "drop" leaves out words without a letter.
     min_word_length
-        Characters a word must have.
+        Characters a word must have; "auto": 3, but 2 if one of them is Han, Kana or Hangul.
     min_document_frequency, max_document_frequency
-        A word must be in this many documents at least and at most; below 1 they are shares of all documents.
+        A word must be in this many documents at least and at most; below 1 they are shares of all documents. "auto":
+        ``automatic_minimum``.
     vocabulary_size
         N, the words kept, by tf-idf; None keeps all that pass the other rules.
     duplicates
@@ -50,8 +59,9 @@ class Curation:
     """
 
     stop_words: str = "english"
-    min_word_length: int = 1
-    min_document_frequency: float = 1
+    numbers: Literal["keep", "drop"] = "keep"
+    min_word_length: int | Automatic = 1
+    min_document_frequency: float | Automatic = 1
     max_document_frequency: float | None = None
     vocabulary_size: int | None = None
     duplicates: Literal["keep", "drop"] = "keep"
@@ -61,11 +71,13 @@ class Curation:
     def __post_init__(self) -> None:
         for name, least in _LEAST.items():
             value = getattr(self, name)
-            if value is not None and not value >= least:
+            if value not in (None, AUTO) and not value >= least:
                 raise InputError(f"{name} is {value}; it must be at least {least}")
         for name in ("min_document_frequency", "max_document_frequency"):
             value = getattr(self, name)
-            if value is not None and not (0 < value < 1 or (value >= 1 and float(value).is_integer())):
+            if value not in (None, AUTO) and not (
+                0 < value < 1 or (value >= 1 and float(value).is_integer())
+            ):
                 raise InputError(
                     f"{name} is {value}; give a number of documents, or a share of them between 0 and 1"
                 )
@@ -73,6 +85,28 @@ class Curation:
 
 _LEAST = {"min_word_length": 1, "vocabulary_size": 1, "min_distinct_words": 0, "min_tokens": 0}
 CURATION_KEYS = tuple(field.name for field in fields(Curation))
+
+#: What stays of texts when nothing is said: what gave topics that can be read in four kinds of texts (docs/ingest.md).
+TEXT_CURATION = Curation(
+    stop_words=AUTO,
+    numbers="drop",
+    min_word_length=AUTO,
+    min_document_frequency=AUTO,
+    max_document_frequency=0.2,
+    duplicates="drop",
+)
+
+
+def automatic_minimum(n_documents: int) -> int:
+    """Documents a word must be in, of M: 5; fewer where that is over a twentieth of M, more beyond 10,000 documents.
+
+    Examples
+    --------
+    >>> [automatic_minimum(m) for m in (4, 60, 2_000, 10_000, 100_000, 10_000_000)]
+    [1, 3, 5, 5, 16, 159]
+    """
+    few = -(-n_documents // 20)
+    return max(min(5, few), math.isqrt(n_documents // 400))
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,6 +191,33 @@ def select_words(
     return Selection(table, rules.dropped())
 
 
+def match_words(tables: Iterable[WordTable], vocabulary: Sequence[str]) -> Selection:
+    """Exactly the words of a vocabulary, in its order; a word that no document has gets id -1 and counts of 0.
+
+    Memory: the vocabulary and one table.
+    """
+    wanted = pa.array(vocabulary, pa.string())
+    ids = np.full(len(vocabulary), -1, np.int64)
+    document_frequency, term_count = np.zeros(len(vocabulary), np.int64), np.zeros(len(vocabulary))
+    words, tokens = 0, 0.0
+    for table in tables:
+        found = pc.index_in(table.words, value_set=wanted)
+        known = np.asarray(found.is_valid())
+        places = np.asarray(found.drop_null())
+        ids[places] = table.ids[known]
+        document_frequency[places] = table.document_frequency[known]
+        term_count[places] = table.term_count[known]
+        words += int((~known).sum())
+        tokens += float(table.term_count[~known].sum())
+    reason = f"not among the {len(vocabulary)} words given"
+    dropped = Dropped(step="vocabulary", reason=reason, words=words, tokens=as_number(tokens))
+    return Selection(WordTable(wanted, ids, document_frequency, term_count), (dropped,))
+
+
+#: Characters of a word when nothing is said, and the scripts whose words do with one less.
+_LEAST_LETTERS = 3
+_SHORT_WORDS = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}]"
+
 #: Words beyond the vocabulary that may be held before the worst are let go.
 _SLACK = 200_000
 
@@ -172,17 +233,24 @@ class _Rules:
         self._ngrams = ngrams
         self._n_stop_words = len(stop_words)
         self._stop_array = pa.array(sorted(stop_words), pa.string())
-        self._least = _documents(curation.min_document_frequency, n_documents, math.ceil)
+        least = curation.min_document_frequency
+        if isinstance(least, str):
+            least = automatic_minimum(n_documents)
+        self._least = _documents(least, n_documents, math.ceil)
         most = curation.max_document_frequency
-        self._most = None if most is None else _documents(most, n_documents, math.floor)
+        self._most = (
+            None if most is None or most >= ALL_DOCUMENTS else _documents(most, n_documents, math.floor)
+        )
         self._words = dict.fromkeys(self._reasons(), 0)
         self._tokens = dict.fromkeys(self._reasons(), 0.0)
 
     def apply(self, table: WordTable) -> WordTable:
         """All rules but the size."""
         table = self._drop(table, "stop_words", self._is_stop_word(table.words))
-        lengths = np.asarray(pc.utf8_length(table.words))
-        table = self._drop(table, "min_word_length", lengths < self._curation.min_word_length)
+        if self._curation.numbers == "drop":
+            letters = np.asarray(pc.match_substring_regex(table.words, r"\p{L}"))
+            table = self._drop(table, "numbers", ~letters)
+        table = self._drop(table, "min_word_length", self._is_short(table.words))
         table = self._drop(table, "min_document_frequency", table.document_frequency < self._least)
         if self._most is not None:
             table = self._drop(table, "max_document_frequency", table.document_frequency > self._most)
@@ -204,7 +272,7 @@ class _Rules:
             Dropped(step=step, reason=reason, words=self._words[step], tokens=as_number(self._tokens[step]))
             for step, reason in self._reasons().items()
             # A length of 1 leaves out what no vocabulary can hold, the empty word; few sources have it.
-            if step != "min_word_length" or self._curation.min_word_length > 1 or self._words[step]
+            if step != "min_word_length" or self._curation.min_word_length != 1 or self._words[step]
         )
 
     def _drop(self, table: WordTable, step: str, gone: NDArray[np.bool_]) -> WordTable:
@@ -213,6 +281,14 @@ class _Rules:
         self._words[step] += int(gone.sum())
         self._tokens[step] += float(table.term_count[gone].sum())
         return table.take(~gone)
+
+    def _is_short(self, words: Any) -> NDArray[np.bool_]:
+        lengths, least = np.asarray(pc.utf8_length(words)), self._curation.min_word_length
+        if not isinstance(least, str):
+            short: NDArray[np.bool_] = lengths < least
+            return short
+        dense = np.asarray(pc.match_substring_regex(words, _SHORT_WORDS))
+        return lengths < np.where(dense, _LEAST_LETTERS - 1, _LEAST_LETTERS)
 
     def _is_stop_word(self, words: Any) -> NDArray[np.bool_]:
         lower = pc.utf8_lower(words)
@@ -229,8 +305,11 @@ class _Rules:
     def _reasons(self) -> dict[str, str]:
         curation, least = self._curation, self._least
         reasons = {"stop_words": f"in the list of {self._n_stop_words} stop words"}
-        length = curation.min_word_length
-        reasons["min_word_length"] = f"shorter than {length} characters" if length > 1 else "empty"
+        if curation.numbers == "drop":
+            reasons["numbers"] = "without a letter"
+        length = _LEAST_LETTERS if isinstance(curation.min_word_length, str) else curation.min_word_length
+        shorter = f"shorter than {length} characters"
+        reasons["min_word_length"] = shorter if length > 1 else "empty"
         reasons["min_document_frequency"] = (
             f"in fewer than {least} documents" if least > 1 else "in no document"
         )

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streaming_jsmf.errors import InputError, StoreError, first_line
+from streaming_jsmf.errors import InputError, StoreError, first_line, pass_on_machine
 from streaming_jsmf.storage.paths import is_url, open_file
 
 _ROW_CHECK = "reading it row by row (ingest) finds the row"
@@ -58,6 +58,7 @@ def open_parquet(path: str, name: str) -> Iterator[Any]:
     except FileNotFoundError as error:
         raise StoreError(f"{name} is missing; restore it or build the corpus again ({path})") from error
     except (OSError, pa.ArrowException) as error:
+        pass_on_machine(error)
         raise StoreError(
             f"{name} cannot be read as Parquet ({first_line(error)}); it is truncated or damaged: "
             "restore it or build the corpus again"

@@ -7,14 +7,23 @@ it trust it. It also takes a directory without manifest in place, at the price o
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from streaming_jsmf.corpus.footer import Footer, RowGroup, read_footer
-from streaming_jsmf.corpus.manifest import MANIFEST_NAME, Manifest, ShardEntry, parse_manifest
+from streaming_jsmf.corpus.hashes import hash_of_shard, require_same_hash
+from streaming_jsmf.corpus.manifest import (
+    MANIFEST_NAME,
+    Json,
+    Manifest,
+    ShardEntry,
+    parse_manifest,
+    token_settings,
+)
 from streaming_jsmf.corpus.vocabulary import TEXT_NAMES, VOCABULARY_NAME, Vocabulary, read_vocabulary
+from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.storage.paths import (
     AnyPath,
@@ -82,13 +91,21 @@ class Corpus:
         Hex hash of the vocabulary file.
     vocabulary_path
         Absolute local path or URL of the vocabulary file.
+    tokens
+        How its texts became words (``manifest.token_settings``); None if it is not of texts or does not tell.
     """
 
-    root: str
-    shards: tuple[Shard, ...]
+    root: str = field(repr=False)
+    shards: tuple[Shard, ...] = field(repr=False)
     n_words: int
     vocabulary_sha256: str
-    vocabulary_path: str
+    vocabulary_path: str = field(repr=False)
+    tokens: Mapping[str, Json] | None = field(default=None, compare=False)
+
+    @property
+    def location(self) -> str:
+        """The root as it may be said and kept: a URL without its secrets (``display.location``)."""
+        return location(self.root)
 
     @property
     def n_documents(self) -> int:
@@ -127,9 +144,10 @@ class Corpus:
 def open_corpus(path: AnyPath, vocabulary: AnyPath | None = None) -> Corpus:
     """Open a corpus directory, or any directory of bag-of-words Parquet files, in place.
 
-    With a ``manifest.json`` the footers of the shards are checked against it and no document is read (hashes
-    are taken from it; ``verify_corpus`` recomputes them). Without one, the ``*.parquet`` files right in the
-    directory and in its ``documents/`` are the shards, and every file is read once to hash it.
+    With a ``manifest.json`` the footers of the shards are checked against it and no document is read: hashes are taken
+    from it, and compared by whoever reads the shards (``verify_corpus`` does nothing else). Without one, the
+    ``*.parquet`` files right in the directory and in its ``documents/`` are the shards, and every file is read once to
+    hash it.
 
     Parameters
     ----------
@@ -187,11 +205,7 @@ def verify_corpus(corpus: Corpus) -> None:
     corpus.vocabulary()
     hashes = _in_threads(lambda shard: sha256_of(corpus.shard_path(shard)), corpus.shards)
     for shard, found in zip(corpus.shards, hashes, strict=True):
-        if found != shard.sha256:
-            raise StoreError(
-                f"{corpus.shard_path(shard)} has sha256 {found[:12]}..., expected {shard.sha256[:12]}...; "
-                "restore it or build the corpus again"
-            )
+        require_same_hash(corpus.shard_path(shard), found, shard.sha256)
 
 
 def _open_committed(root: str, manifest: Manifest) -> Corpus:
@@ -208,7 +222,9 @@ def _open_committed(root: str, manifest: Manifest) -> Corpus:
         Shard(entry.name, entry.rows, entry.nonzeros, entry.bytes, entry.sha256, footer.row_groups)
         for entry, footer in zip(entries, footers, strict=True)
     )
-    return Corpus(root, shards, n_words, manifest.vocabulary.sha256, vocabulary_path)
+    return Corpus(
+        root, shards, n_words, manifest.vocabulary.sha256, vocabulary_path, token_settings(manifest.settings)
+    )
 
 
 def _check_unknown_files(root: str, known: set[str]) -> None:
@@ -250,7 +266,7 @@ def _open_in_place(root: str, vocabulary: str | None) -> Corpus:
     paths = {name: join(root, name) for name in sorted(names)}
     footers = _in_threads(lambda path: read_footer(path, path, n_words), tuple(paths.values()))
     _check_not_empty(root, footers)
-    sizes = _in_threads(lambda path: (file_size(path), sha256_of(path)), tuple(paths.values()))
+    sizes = _in_threads(lambda path: (file_size(path), hash_of_shard(path)), tuple(paths.values()))
     shards = tuple(
         Shard(name, footer.rows, footer.nonzeros, size, digest, footer.row_groups)
         for name, footer, (size, digest) in zip(paths, footers, sizes, strict=True)

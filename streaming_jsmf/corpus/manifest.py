@@ -7,6 +7,7 @@ passed over could change what the numbers mean.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError
@@ -71,6 +72,22 @@ class Manifest(Strict):
     attribution: str | None = None
     source: dict[str, Json] = Field(default_factory=dict)
     settings: dict[str, Json] = Field(default_factory=dict)
+
+
+#: What decides the words of a text, as an ingest of texts writes it into the settings, and as it is told.
+_TOKEN_KEYS = ("tokenizer", "ngrams", "stemmer", "boilerplate")
+
+
+def token_settings(settings: Mapping[str, Json]) -> dict[str, Json] | None:
+    """How texts became words, of the settings of a corpus: tokenizer, n-grams, stemmer, boilerplate, stop words.
+
+    Stop words go out after the texts became words, but a stemmer spares them. None for a corpus of anything else.
+    """
+    if "read_tokenizer" not in settings:
+        return None
+    found = {key: settings.get(f"read_{key}") for key in _TOKEN_KEYS}
+    found["boilerplate"] = found["boilerplate"] or "keep"
+    return {**found, "stop_words": settings.get("stop_words")}
 
 
 def as_number(value: float) -> Number:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from streaming_jsmf.errors import InputError, StoreError, first_line
+from streaming_jsmf.errors import InputError, StoreError, first_line, pass_on_machine
 from streaming_jsmf.storage.paths import read_bytes
 
 VOCABULARY_NAME = "vocabulary.parquet"
@@ -98,6 +98,7 @@ def read_vocabulary(path: str, expected_sha256: str | None = None) -> tuple[Voca
     try:
         data = read_bytes(path)
     except OSError as error:
+        pass_on_machine(error)
         raise StoreError(f"cannot read the vocabulary {path}: {first_line(error)}; restore it") from error
     digest = hashlib.sha256(data).hexdigest()
     if expected_sha256 not in (None, digest):
@@ -131,6 +132,7 @@ def _from_parquet(data: bytes, path: str) -> Vocabulary:
     try:
         table = pq.read_table(pa.BufferReader(data), use_threads=False)
     except (OSError, pa.ArrowException) as error:
+        pass_on_machine(error)
         raise StoreError(
             f"the vocabulary {path} cannot be read as Parquet ({first_line(error)}); restore it"
         ) from error

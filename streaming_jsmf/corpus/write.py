@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.format import DOCUMENTS, Corpus, open_corpus
+from streaming_jsmf.corpus.format import DOCUMENTS, Corpus, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import (
     MANIFEST_NAME,
     Dropped,
@@ -29,7 +29,7 @@ from streaming_jsmf.corpus.records import BATCH_NONZEROS, Documents, documents_f
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD, ShardLimits, ShardWriter
 from streaming_jsmf.corpus.vocabulary import VOCABULARY_NAME, make_vocabulary, write_vocabulary
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.storage.paths import AnyPath, is_url, normalise, sha256_of, write_bytes
+from streaming_jsmf.storage.paths import AnyPath, is_url, normalise, put_in_place, sha256_of, write_bytes
 
 
 @dataclass(frozen=True)
@@ -168,9 +168,17 @@ def in_documents(entry: ShardEntry, name: str) -> ShardEntry:
 
 
 def commit_directory(
-    partial: Path, target: Path, shards: Sequence[ShardEntry], counts: WordTotals, origin: Origin
+    partial: Path,
+    target: Path,
+    shards: Sequence[ShardEntry],
+    counts: WordTotals,
+    origin: Origin,
+    *,
+    overwrite: bool = False,
 ) -> Corpus:
     """Make ``partial``, which holds the shards already, a corpus at ``target``: vocabulary, manifest, rename.
+
+    With ``overwrite`` it takes the place of a corpus that is there.
 
     Raises
     ------
@@ -189,26 +197,30 @@ def commit_directory(
         settings=dict(origin.settings or {}),
     )
     write_bytes(partial / MANIFEST_NAME, dump_manifest(manifest))
-    free_target(target)
-    partial.rename(target)
+    free_target(target, overwrite=overwrite)
+    put_in_place(partial, target, overwrite=overwrite)
     return open_corpus(target)
 
 
-def free_target(target: AnyPath) -> Path:
+def free_target(target: AnyPath, *, overwrite: bool = False) -> Path:
     """The local path of a corpus to be written.
 
     Raises
     ------
     InputError
-        If there is something already, or it is a URL.
+        If there is something already, but for a corpus that may be overwritten; or it is a URL.
     """
     path = normalise(target)
     if is_url(path):
         raise InputError(
             f"cannot write a corpus to {path}: a rename there is not atomic; write locally, then copy"
         )
-    if Path(path).exists() or Path(path).is_symlink():
-        raise InputError(f"{path} exists; remove it or choose another path")
+    if overwrite and Path(path).exists():
+        read_manifest(path)
+    elif Path(path).exists() or Path(path).is_symlink():
+        raise InputError(
+            f"{path} exists; remove it, replace a corpus with --overwrite, or choose another path"
+        )
     return Path(path)
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ from streaming_jsmf.documents.polish_steps import (
     StepReduction,
     block_of,
 )
-from streaming_jsmf.documents.topics import GivenTopics, require_known_words
+from streaming_jsmf.documents.topics import BYTES_PER_NONZERO_READ, GivenTopics, require_known_words
 from streaming_jsmf.inference.polish import schedule
 from streaming_jsmf.inference.polish.schedule import Step, plan_steps
 from streaming_jsmf.inference.polish.step import first_topics, next_topics
@@ -43,7 +44,7 @@ from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.fold import FoldJob, Part
 from streaming_jsmf.jobs.folder import WorkStore
 from streaming_jsmf.jobs.ledger import Partial, fold_keys, key_of
-from streaming_jsmf.jobs.memory import PROCESS_BYTES, require_memory
+from streaming_jsmf.jobs.memory import PROCESS_BYTES
 from streaming_jsmf.jobs.run import run_job, run_steps
 from streaming_jsmf.storage.arrays import ArrayDigest
 from streaming_jsmf.storage.paths import StorePath
@@ -54,9 +55,6 @@ KIND = "streaming_jsmf.polish.unfinished"
 
 #: Changes when the same request would give other bits.
 ALGORITHM_VERSION = 1
-
-#: Bytes that a nonzero takes while its row group is read and matched to the model's words.
-BYTES_PER_NONZERO_READ = 48
 
 #: Bytes of a nonzero of the sample: a word id and a count.
 BYTES_PER_SAMPLED = 8
@@ -165,19 +163,11 @@ def polish_topics(
     StoreError
         If a shard or ``work`` is damaged.
     """
-    execution = execution or Execution()
     partitions = plan_partitions(list_units(request.corpus), request.budget)
-    require_memory(
-        polish_memory(request, partitions, execution.concurrency),
-        execution.memory,
-        "polish",
-        "lower --workers, or raise --memory",
-    )
     places = require_known_words(request.topics, request.corpus)
     store = WorkStore(work, KIND, "polish", request.arguments)
     store.require_same()
-    # The scheduler comes first: if it does not answer, nothing is made.
-    with execution.executor(listener, on_bad_input=store.remove) as executor:
+    with store.at_work(partial(polish_memory, request, partitions), execution, listener) as executor:
         digests = store.start({"places": places, "prior": request.topics.prior})
         counts = ModelCounts(
             store.path,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,20 +34,34 @@ def largest(shares: SharesFile, topic: int, number: int) -> Any:
     StoreError
         If the shares are damaged.
     """
-    require_topic(shares, topic)
+    [found] = largest_of_each(shares, [topic], number)
+    return found
+
+
+def largest_of_each(shares: SharesFile, topics: Sequence[int], number: int) -> list[Any]:
+    """For each of some topics the table that ``largest`` gives. One pass for all."""
+    for topic in topics:
+        require_topic(shares, topic)
     _require_number(number)
-    kept = _Least(number)
+    kept = [_Least(number) for _ in topics]
     for table in shares.tables([*shares.columns, *share_columns(shares.about)]):
-        found = dense(shares.about, table)[:, topic]
-        kept.see(-found, table.select(shares.columns).append_column(SHARE, pa.array(found)))
-    return _share_second(kept.table(), SHARE)
+        values, told = dense(shares.about, table), table.select(shares.columns)
+        for topic, least in zip(topics, kept, strict=True):
+            least.see(-values[:, topic], told.append_column(SHARE, pa.array(values[:, topic])))
+    return [_share_second(least.table(), SHARE) for least in kept]
 
 
-def by_group(shares: SharesFile, column: str | None, topic: int | None = None) -> Any:
+def by_group(
+    shares: SharesFile,
+    column: str | None,
+    topic: int | None = None,
+    label: Callable[[Any], Any] | None = None,
+) -> Any:
     """Mean topic shares of the documents of each value of a metadata column; None: of all documents.
 
     A row for each group and topic: the value, how many documents have it, the topic, its mean share and the standard
     error of that mean (of documents drawn at random; null for one document). Groups in order, null last. One pass.
+    ``label`` makes the values of the groups of an Arrow column, such as years of dates; None: they are its values.
 
     Raises
     ------
@@ -64,7 +78,8 @@ def by_group(shares: SharesFile, column: str | None, topic: int | None = None) -
     groups = _Groups(len(topics), column, shares)
     for table in shares.tables([*([column] if column else []), *share_columns(shares.about)]):
         values = dense(shares.about, table)[:, list(topics)]
-        groups.add(None if column is None else table.column(column), values)
+        labels = None if column is None else table.column(column)
+        groups.add(labels if label is None else label(labels), values)
     return groups.table(topics)
 
 

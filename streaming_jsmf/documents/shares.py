@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import fingerprint
 from streaming_jsmf.documents.topics import GivenTopics
-from streaming_jsmf.errors import InputError, StoreError, first_line
+from streaming_jsmf.errors import InputError, StoreError, first_line, pass_on_machine
 from streaming_jsmf.inference.document_topics import ShareMethod
 from streaming_jsmf.storage.arrays import digest
 
@@ -341,4 +341,5 @@ def _opened(path: Path) -> Iterator[Any]:
     except FileNotFoundError as error:
         raise StoreError(f"{path} is missing; run transform again") from error
     except (OSError, pa.ArrowException) as error:
+        pass_on_machine(error)
         raise StoreError(f"{path} cannot be read as Parquet ({first_line(error)}); {_DAMAGED}") from error

@@ -17,6 +17,9 @@ from streaming_jsmf.storage.arrays import digest
 
 Floats = NDArray[np.float64]
 
+#: Bytes that a nonzero takes while its row group is read and matched to the model's words.
+BYTES_PER_NONZERO_READ = 48
+
 
 @dataclass(frozen=True)
 class GivenTopics:

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streaming_jsmf.blocks.units import Partition, list_units, plan_partitions
+from streaming_jsmf.blocks.units import Partition, list_units, plan_partitions, shard_name
 from streaming_jsmf.config import fingerprint
 from streaming_jsmf.corpus.footer import open_parquet
 from streaming_jsmf.corpus.format import Corpus
@@ -36,7 +36,7 @@ from streaming_jsmf.documents.shares import (
     topics_fingerprint,
 )
 from streaming_jsmf.documents.shares_zarr import RESERVED, write_zarr
-from streaming_jsmf.documents.topics import GivenTopics, require_known_words
+from streaming_jsmf.documents.topics import BYTES_PER_NONZERO_READ, GivenTopics, require_known_words
 from streaming_jsmf.documents.transform_part import (
     GIVEN,
     PARTS,
@@ -66,9 +66,8 @@ ALGORITHM_VERSION = 1
 #: Nonzeros of a partition: a few seconds of work.
 PARTITION_NONZEROS = 4_000_000
 
-#: Bytes that a nonzero takes while its row group is read and matched to the model's words, and a share while it is
-#: computed and written.
-BYTES_PER_NONZERO_READ, BYTES_PER_SHARE = 48, 24
+#: Bytes that a share takes while it is computed and written.
+BYTES_PER_SHARE = 24
 
 #: What ends the names of results of a form of their own.
 FILE_SUFFIX, ZARR_SUFFIX = ".parquet", ".zarr"
@@ -87,6 +86,8 @@ class TransformRequest:
         How many shares of a document are kept, the largest; None: all.
     method
         ``map`` or ``cvb0``, see ``document_topics``.
+    left_out
+        Tokens that are not in the corpus because the model lacks their words; they count as unknown.
     partition_nonzeros
         Of a task; the shares are the same with any.
 
@@ -100,6 +101,7 @@ class TransformRequest:
     corpus: Corpus
     top: int | None = None
     method: ShareMethod = "map"
+    left_out: float = 0.0
     partition_nonzeros: int = PARTITION_NONZEROS
 
     def __post_init__(self) -> None:
@@ -114,6 +116,11 @@ class TransformRequest:
     def n_topics(self) -> int:
         """K."""
         return self.topics.prior.size
+
+    @property
+    def before(self) -> Totals:
+        """What there is to say before a document is read."""
+        return Totals(tokens=self.left_out, unknown_tokens=self.left_out)
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -187,9 +194,9 @@ def transform_documents(
             job = _job(request, work, places, schema, partitions, executor)
             run_job(job, executor)
         rows = [Totals(**record["totals"]) for record in job.result()]
-        totals = sum(rows, Totals())
+        totals = sum(rows, request.before)
         _tell(totals, request.about)
-        _move(_made(work, request.about, schema, rows, target), target)
+        _move(_made(work, replace(request.about, totals=totals), schema, rows, target), target)
         work.remove()
     return totals
 
@@ -228,11 +235,12 @@ def _job(
     for partition in partitions:
         lines = []
         for unit in partition.units:
-            lines.append({"first": first, "unit": asdict(unit)})
+            named = replace(unit, path=shard_name(unit, request.corpus.root))
+            lines.append({"first": first, "unit": asdict(named)})
             first += unit.rows
         write_json(work.root / PLAN / f"{partition.index:05d}.json", lines)
     threads = max(1, executor.tasks_at_once // len(partitions))
-    context = PartContext(work.root, request.about, schema, digests, threads)
+    context = PartContext(work.root, request.corpus.root, request.about, schema, digests, threads)
     sizes = [partition.rows for partition in partitions]
     return TaskJob("transform", write_part, context, sizes, work.records(), "documents")
 
@@ -292,12 +300,12 @@ def _forget_incomplete(work: WorkFolder) -> None:
             records.forget(index)
 
 
-def _made(work: WorkFolder, about: About, schema: Any, each: Sequence[Totals], target: Path) -> Path:
+def _made(work: WorkFolder, whole: About, schema: Any, each: Sequence[Totals], target: Path) -> Path:
     """The result in the form that the name of the target asks for, still in the working directory.
 
-    ``each`` are the totals of the parts.
+    ``each`` are the totals of the parts, which do not know those of the whole.
     """
-    whole, directory = replace(about, totals=sum(each, Totals())), work.root / PARTS
+    about, directory = replace(whole, totals=None), work.root / PARTS
     names = [part_name(index) for index in range(len(each))]
     parts = ParquetShares(directory, about, schema, tuple(directory / name for name in names))
     if target.suffix == FILE_SUFFIX:

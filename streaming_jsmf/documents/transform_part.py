@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.inference.document_topics import document_topics
 from streaming_jsmf.jobs.records import Record
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array
-from streaming_jsmf.storage.paths import sha256_of
+from streaming_jsmf.storage.paths import join, sha256_of
 
 #: In the working directory: arrays of the model, what each task does, and the parts.
 GIVEN, PLAN, PARTS = "given", "plan", "parts"
@@ -44,6 +44,8 @@ class PartContext:
     ----------
     root
         The working directory.
+    corpus
+        Root of the corpus as it was given; the plans have names of shards, since a URL may hold a password.
     about
         What a part says of itself.
     schema
@@ -55,6 +57,7 @@ class PartContext:
     """
 
     root: Path
+    corpus: str
     about: About
     schema: Any
     digests: dict[str, ArrayDigest]
@@ -68,7 +71,8 @@ class PartContext:
     def units(self, index: int) -> list[tuple[int, WorkUnit]]:
         """The row groups of a task, each with the number of its first document in the corpus."""
         lines = json.loads((self.root / PLAN / f"{index:05d}.json").read_text(encoding="utf-8"))
-        return [(line["first"], WorkUnit(**line["unit"])) for line in lines]
+        units = [(line["first"], WorkUnit(**line["unit"])) for line in lines]
+        return [(first, replace(unit, path=join(self.corpus, unit.path))) for first, unit in units]
 
     def part(self, index: int) -> Path:
         """The file of a task."""

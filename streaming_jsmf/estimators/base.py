@@ -22,6 +22,7 @@ from streaming_jsmf.config import DocumentWeights, InferSettings, ScanSettings, 
 from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.estimators import sources
+from streaming_jsmf.estimators.feature_names import feature_words
 from streaming_jsmf.inference.document_topics import MAX_ITERATIONS, TOLERANCE, document_topics
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.memory import parse_memory
@@ -68,6 +69,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     memory: int | str | None = None
     store: str | Path | None = None
     scratch: str | Path | None = None
+    feature_names: Any = None
     transform_iterations: int = MAX_ITERATIONS
     transform_tolerance: float = TOLERANCE
     random_state: int | np.random.RandomState | None = 0
@@ -220,8 +222,10 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             blocks = sources.matrix_blocks(
                 validate_data(self, X, **_MATRIX, ensure_min_samples=2, ensure_min_features=2)
             )
-        numbered = [f"x{number}" for number in range(self.n_features_in_)]
-        words = getattr(self, "feature_names_in_", numbered)
+        words = feature_words(self.feature_names, self, self.n_features_in_)
+        if words is None:
+            numbered = [f"x{number}" for number in range(self.n_features_in_)]
+            words = getattr(self, "feature_names_in_", numbered)
         return sources.write_corpus(blocks, [str(word) for word in words], folder / "corpus")
 
     def _blocks(self, X: Any) -> Iterator[csr_array[Any]]:

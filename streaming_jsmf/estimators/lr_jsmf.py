@@ -55,6 +55,9 @@ anchor_shrinkage, anchor_row_sum, simplex, correlations
     scratch
         Directory for temporary files, which are removed when the fit ends; None: that of the system. Workers on other
         machines must see it under the same path.
+    feature_names
+        The words of a matrix: a list with one for each column, or what has ``get_feature_names_out``, such as a fitted
+        ``CountVectorizer``. None: those of the steps before in a pipeline, the columns of a data frame, or x0, x1, ...
     transform_iterations, transform_tolerance
         When ``transform`` is done with a document, see ``inference.document_topics``.
     random_state
@@ -100,8 +103,7 @@ anchor_shrinkage, anchor_row_sum, simplex, correlations
 
     def _engine_parameters(self, seed: int) -> dict[str, Any]:
         self._given_sum()  # before the work, not after it
-        groups = ((word,) if isinstance(word, str) else tuple(word) for word in self.anchor_words)
-        return {**super()._engine_parameters(seed), "anchor_words": tuple(groups)}
+        return super()._engine_parameters(seed)
 
     def _given_sum(self) -> float | None:
         """The sum of the prior, if it is given."""

@@ -29,6 +29,9 @@ class Line:
 LINES = (
     Line("npmi", "higher", "top 10 words meet in the same documents; from -1 to 1"),
     Line("distinct_share", "higher", "top 10 words that are not repeated; read it beside npmi"),
+    Line("perplexity.model", "lower", "equally likely words; half a document predicts the other"),
+    Line("perplexity.unigram", "-", "the same by the words' frequencies alone"),
+    Line("perplexity.tokens_without_mass", "lower", "share of these tokens whose word no topic has"),
     Line("u_mass", "higher", "a top word is there where a more frequent one is; at most 0"),
     Line("coherence.mimno_2011", "higher", "sum over pairs of the top 10 words, epsilon 1"),
     Line("coherence.jsmf_2015", "higher", "the same of the top 20 words, epsilon 0.01"),
@@ -65,6 +68,13 @@ def lookup(metrics: Mapping[str, Any], path: str) -> Any:
     for key in path.split("."):
         value = None if value is None else value.get(key)
     return value
+
+
+def number_of(value: Any) -> float | None:
+    """A metric as one number: its value, or its mean over the topics; None if it is missing."""
+    if isinstance(value, Mapping):
+        return float(value["mean"] if "mean" in value else value["value"])
+    return None if value is None else float(value)
 
 
 def number_text(value: Any) -> str:

@@ -14,12 +14,12 @@ from dataclasses import dataclass, fields
 from typing import Any, Self
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf.evaluation.inputs import Floats, Integers
 from streaming_jsmf.inference.document_topics import ShareMethod, document_topics
+from streaming_jsmf.linalg.compiled import compiled
 
 Keys = NDArray[np.uint64]
 
@@ -203,7 +203,7 @@ def observed_half(counts: csr_array[Any], keys: Keys, seed: int) -> csr_array[np
     return csr_array((observed, words, starts), shape=counts.shape)
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _mixed(bits: np.uint64) -> np.uint64:
     """The finaliser of splitmix64 (Steele, Lea and Flood 2014) on 64 unsigned bits."""
     bits += np.uint64(0x9E3779B97F4A7C15)
@@ -212,7 +212,7 @@ def _mixed(bits: np.uint64) -> np.uint64:
     return bits ^ (bits >> np.uint64(31))
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _draw_half(starts: Integers, keys: Keys, counts: Integers, seed: np.uint64, observed: Floats) -> None:
     """Each token has a random number of seed, content, word and occurrence; the lower half is observed."""
     for document in range(starts.size - 1):
@@ -237,7 +237,7 @@ def _draw_half(starts: Integers, keys: Keys, counts: Integers, seed: np.uint64, 
                 token += 1
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _score(
     starts: Integers, words: Integers, scored: Floats, topics: Floats, shares: Floats, unigram: Floats
 ) -> tuple[Floats, Floats]:

@@ -17,6 +17,8 @@ coherence                {"mimno_2011": E, "jsmf_2015": E, "softclique": E}; nee
                          E = {"epsilon": number, "words": integer, "mean": number, "per_topic": [number, K of them]}
 u_mass                   {"mean": number, "per_topic": [number, K of them]}; needs ``counts``
 npmi                     {"mean": number, "per_topic": [number, K of them]}; needs ``counts``
+perplexity               {"model": number, "unigram": number, "tokens_without_mass": number, "documents": integer,
+                         "tokens": integer, "unseen_tokens": integer, "unconverged": integer}; needs ``completion``
 mst_incoherence          {"cooccurrence": M or null, "documents": M or null}, never null;
                          M = {"mean": number, "per_topic": [number, K of them]}; the first needs ``cooccurrence``, the
                          second ``counts`` and, for the anchors' rows, their ``anchor_rows`` or ``cooccurrence``
@@ -57,6 +59,7 @@ from streaming_jsmf.evaluation.inputs import (
     TopicArrays,
 )
 from streaming_jsmf.evaluation.matching import Stability, recovery_error, stability
+from streaming_jsmf.evaluation.perplexity import Completion
 from streaming_jsmf.evaluation.sketch import estimated_errors
 from streaming_jsmf.evaluation.volume import anchor_points, log_relative_volume
 
@@ -72,6 +75,7 @@ def evaluate_topics(
     *,
     cooccurrence: Cooccurrence | None = None,
     counts: SelectedCounts | None = None,
+    completion: Completion | None = None,
     truth: Floats | None = None,
     replicas: Sequence[Floats] = (),
     seed: int = 0,
@@ -86,6 +90,8 @@ def evaluate_topics(
         C of the training corpus.
     counts
         Of the training corpus, or of a held-out one over the same words.
+    completion
+        Of the same documents, with tokens scored.
     truth
         (N, K*) topics that drew the corpus.
     replicas
@@ -107,6 +113,7 @@ def evaluate_topics(
     """
     result = _factorization(topics, cooccurrence, counts) | _shape(topics, cooccurrence) | _basis(topics)
     result |= document_metrics(topics.top_words, counts) | _anchors(topics, cooccurrence, counts, seed)
+    result["perplexity"] = perplexity_metric(completion)
     result["recovery_error"] = None if truth is None else recovery_error(topics.word_topic, truth)
     result["stability"] = _estimate(stability(topics.word_topic, replicas) if replicas else None)
     return result
@@ -190,6 +197,31 @@ def document_metrics(top_words: Integers, counts: SelectedCounts | None) -> dict
         "coherence": coherences,
         "u_mass": _mean(coherence.u_mass(frequency, counts.pairs, counts.n_documents, first)),
         "npmi": _mean(coherence.npmi(frequency, counts.pairs, counts.n_documents, first)),
+    }
+
+
+def perplexity_metric(completion: Completion | None) -> dict[str, Any] | None:
+    """The metric ``perplexity``, shaped as the module's text has it.
+
+    Examples
+    --------
+    Two tokens of probability 1/8 by the topics, and 1/16 by the words' frequencies.
+
+    >>> sums = Completion(1, tokens=2, log_likelihood=-6 * np.log(2), unigram_log_likelihood=-8 * np.log(2))
+    >>> found = perplexity_metric(sums)
+    >>> round(found["model"], 6), round(found["unigram"], 6), found["tokens_without_mass"]
+    (8.0, 16.0, 0.0)
+    """
+    if completion is None:
+        return None
+    return {
+        "model": completion.perplexity,
+        "unigram": completion.unigram_perplexity,
+        "tokens_without_mass": completion.tokens_without_mass,
+        "documents": completion.documents,
+        "tokens": completion.tokens,
+        "unseen_tokens": completion.unseen,
+        "unconverged": completion.unconverged,
     }
 
 

@@ -97,22 +97,35 @@ def require_candidates(
     RejectedAnchorError
         For the first such word.
     """
+    require_frequent(given, document_frequency, min_document_frequency)
+    rejected = next((word for group in given for word in group if not candidates[word]), None)
+    if rejected is not None:
+        reason = (
+            f"keeps less than {min_row_sum:.2g} of its co-occurrences at this number of topics; take another word, "
+            "or lower --anchor-row-sum"
+            if min_row_sum > 0
+            else "keeps none of its co-occurrences at this number of topics; take another word"
+        )
+        raise RejectedAnchorError(rejected, reason)
+
+
+def require_frequent(
+    given: Groups, document_frequency: NDArray[np.int64], min_document_frequency: float
+) -> None:
+    """Refuse given anchors of too few documents; this guard needs no rectification, and so can come before it.
+
+    Raises
+    ------
+    RejectedAnchorError
+        For the first such word.
+    """
     for word in (word for group in given for word in group):
-        if candidates[word]:
-            continue
         if document_frequency[word] < min_document_frequency:
-            reason = (
+            raise RejectedAnchorError(
+                word,
                 f"occurs in {document_frequency[word]} documents, and an anchor in at least "
-                f"{min_document_frequency:.0f}; take another word, or lower --anchor-min-df"
+                f"{min_document_frequency:.0f}; take another word, or lower --anchor-min-df",
             )
-        else:
-            reason = (
-                f"keeps less than {min_row_sum:.2g} of its co-occurrences at this number of topics; take another word, "
-                "or lower --anchor-row-sum"
-                if min_row_sum > 0
-                else "keeps none of its co-occurrences at this number of topics; take another word"
-            )
-        raise RejectedAnchorError(word, reason)
 
 
 def shrunken_rows(

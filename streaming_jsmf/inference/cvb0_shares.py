@@ -1,6 +1,6 @@
 """Topic shares of documents by CVB0 (Asuncion, Welling, Smyth and Teh 2009): near the mean of the posterior.
 
-The rounds are those of polish (``polish.kernel``), topics and prior given, until they settle; the shares are then
+The rounds are those of polish (``cvb0``), topics and prior given, until they settle; the shares are then
 (n_k + alpha_k) / (n + sum(alpha)). No function is known to rise, so neither is how far there is to go: a document is
 done when a round changes its shares by little.
 """
@@ -8,16 +8,16 @@ done when a round changes its shares by little.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from streaming_jsmf.inference.polish.kernel import (
+from streaming_jsmf.inference.cvb0 import (
     FLOOR,
     LANE,
-    _first_shares,
-    _next_shares,
-    _weigh_topics,
+    first_shares,
+    next_shares,
+    weigh_topics,
 )
+from streaming_jsmf.linalg.compiled import compiled
 
 Floats = NDArray[np.float64]
 Single = NDArray[np.float32]
@@ -39,7 +39,7 @@ def padded_topics(word_topic: Floats, prior: Floats) -> tuple[Single, Single]:
     return topics, alpha
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def settle(
     starts: NDArray[np.int64],
     words: NDArray[np.int64],
@@ -64,9 +64,9 @@ def settle(
         length = counts.sum()
         for k in range(prior.size):
             before[k] = max(prior[k] * (np.float32(1) + length / prior_sum), FLOOR)
-        _first_shares(ids, topics, before, owned, scales)
+        first_shares(ids, topics, before, owned, scales)
         for number in range(most):
-            _weigh_topics(counts, owned, scales, prior, weights)
+            weigh_topics(counts, owned, scales, prior, weights)
             total, moved = 0.0, 0.0
             for k in range(prior.size):
                 total += weights[k]
@@ -75,6 +75,6 @@ def settle(
             rounds[document], changes[document] = number + 1, moved / total
             if moved <= tolerance * total:
                 break
-            _next_shares(ids, counts, topics, weights, owned, scales)
+            next_shares(ids, counts, topics, weights, owned, scales)
         for k in range(shares.shape[1]):
             shares[document, k] = weights[k] / total

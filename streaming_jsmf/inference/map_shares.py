@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from streaming_jsmf.inference.share_kernel import (
@@ -17,17 +16,18 @@ from streaming_jsmf.inference.share_kernel import (
     gather,
     scale_rows,
 )
+from streaming_jsmf.linalg.compiled import compiled
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _padded(size: int, step: int) -> int:
     return (size + step - 1) // step * step
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def most_probable(
     starts: Integers,
     words: Integers,

@@ -25,8 +25,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from streaming_jsmf.linalg.compiled import compiled
 
 Floats = NDArray[np.float64]
 #: Of single or double precision.
@@ -55,7 +56,7 @@ WORD_WORK, TOPIC_WORK = 5, 8
 _FAST = {"reassoc", "contract", "nsz"}
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+@compiled(nogil=True, fastmath=_FAST, error_model="numpy")
 def gather(words: Integers, first: int, last: int, topics: Floats, rows: Numbers) -> None:
     """rows[k, w] = B of the document's words, zero where padded; four words at a time for whole stores."""
     width, size = topics.shape[1], last - first
@@ -81,7 +82,7 @@ def gather(words: Integers, first: int, last: int, topics: Floats, rows: Numbers
             rows[k, w] = 0.0
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+@compiled(nogil=True, fastmath=_FAST, error_model="numpy")
 def mix(rows: Numbers, weights: Numbers, out: Numbers) -> None:
     """out[w] = sum_k weights[k] rows[k, w]."""
     size = rows.shape[1]
@@ -93,7 +94,7 @@ def mix(rows: Numbers, weights: Numbers, out: Numbers) -> None:
             out[w] += a * rows[k, w] + b * rows[k + 1, w] + c * rows[k + 2, w] + d * rows[k + 3, w]
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+@compiled(nogil=True, fastmath=_FAST, error_model="numpy")
 def collect(rows: Numbers, weights: Numbers, out: Numbers) -> None:
     """out[k] = sum_w rows[k, w] weights[w]."""
     size = rows.shape[1]
@@ -109,7 +110,7 @@ def collect(rows: Numbers, weights: Numbers, out: Numbers) -> None:
         out[k], out[k + 1], out[k + 2], out[k + 3] = a, b, c, d
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+@compiled(nogil=True, fastmath=_FAST, error_model="numpy")
 def scale_rows(rows: Floats, counts: Floats, sums: Floats, single: NDArray[np.float32]) -> float:
     """Let each word's probabilities sum to one, which shares do not feel, and copy them; the tokens of known words.
 
@@ -134,7 +135,7 @@ def scale_rows(rows: Floats, counts: Floats, sums: Floats, single: NDArray[np.fl
     return tokens
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+@compiled(nogil=True, fastmath=_FAST, error_model="numpy")
 def error_bound(prior: Numbers, shares: Numbers, residual: Numbers) -> float:
     """Largest possible sum of absolute differences between the shares and those of the maximum, from r alone.
 
@@ -158,7 +159,7 @@ def error_bound(prior: Numbers, shares: Numbers, residual: Numbers) -> float:
     return float((half + np.sqrt(half * half + lead * a * c)) / lead)
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+@compiled(nogil=True, fastmath=_FAST, error_model="numpy")
 def explain(
     rows: Numbers,
     counts: Numbers,
@@ -179,7 +180,7 @@ def explain(
         residual[k] = prior[k] + tokens[k] - weight * shares[k]
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+@compiled(nogil=True, fastmath=_FAST, error_model="numpy")
 def start_solve(prior: Numbers, weight: float, shares: Numbers, words: Numbers, topics: Numbers) -> Any:
     """Curvature, barrier and first direction after ``explain``; the residual's size in the norm of ``front``."""
     tokens, residual, barrier, front = topics[0], topics[1], topics[2], topics[3]
@@ -198,7 +199,7 @@ def start_solve(prior: Numbers, weight: float, shares: Numbers, words: Numbers, 
     return size
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+@compiled(nogil=True, fastmath=_FAST, error_model="numpy")
 def newton(
     rows: Numbers, prior: Numbers, weight: float, shares: Numbers, words: Numbers, topics: Numbers
 ) -> None:
@@ -233,7 +234,7 @@ def newton(
             moved[k] = shares[k] * direction[k]
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+@compiled(nogil=True, fastmath=_FAST, error_model="numpy")
 def slope(
     counts: Numbers,
     prior: Numbers,
@@ -254,7 +255,7 @@ def slope(
     return -rise
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+@compiled(nogil=True, fastmath=_FAST, error_model="numpy")
 def step_length(
     counts: Numbers, prior: Numbers, weight: float, shares: Numbers, words: Numbers, topics: Numbers
 ) -> Any:
@@ -282,7 +283,7 @@ def step_length(
     return low
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+@compiled(nogil=True, fastmath=_FAST, error_model="numpy")
 def climb(
     rows: Numbers,
     counts: Numbers,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,35 @@ def prominent_words(scores: NDArray[np.floating[Any]], count: int) -> NDArray[np
     ``scores``, (N, K): p(word | topic), or what is sure of it.
     """
     return _leading(scores.T, count)
+
+
+def longer_lists(
+    listed: NDArray[np.int64], word_topic: Iterable[NDArray[np.floating[Any]]], count: int
+) -> NDArray[np.int64]:
+    """Lists of ``count`` words for each topic, (K, count) ids: those listed, then the most probable of the others.
+
+    Fewer columns where there are fewer words. Ties go to the lowest id.
+
+    Parameters
+    ----------
+    listed
+        (K, n) word ids, n below ``count``.
+    word_topic
+        p(word | topic), N x K, in panels of rows, in order.
+    """
+    n_topics, n_listed = listed.shape
+    ids, values = np.empty((n_topics, 0), np.int64), np.empty((n_topics, 0))
+    start = 0
+    for panel in word_topic:
+        scores = np.array(panel.T, dtype=np.float64)
+        topics, ranks = np.nonzero((listed >= start) & (listed < start + len(panel)))
+        scores[topics, listed[topics, ranks] - start] = -np.inf
+        here = np.broadcast_to(np.arange(start, start + len(panel)), scores.shape)
+        ids, values = np.hstack([ids, here]), np.hstack([values, scores])
+        order = _leading(values, count - n_listed)
+        ids, values = np.take_along_axis(ids, order, 1), np.take_along_axis(values, order, 1)
+        start += len(panel)
+    return np.hstack([listed, ids])[:, : min(count, start)]
 
 
 def characteristic_words(anchor_rows: NDArray[np.float64], count: int) -> NDArray[np.int64]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.curation import Selection, WordTable, select_words
+from streaming_jsmf.corpus.curation import Curation, Selection, WordTable, match_words, select_words
+from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.pieces import KEY, read_table, within, write_table
 from streaming_jsmf.ingestion.plan import Ingest, Piece
 from streaming_jsmf.ingestion.read import QUARANTINE_SCHEMA, piece_batches
-from streaming_jsmf.tokens.stop_words import load_stop_words
+from streaming_jsmf.tokens.stop_words import AUTO, NONE, guess_language, load_stop_words
+
+logger = logging.getLogger(__name__)
 
 #: Rows of all tables held at once while they are merged.
 MERGE_ROWS = 1_000_000
@@ -32,25 +36,58 @@ BUCKET_KEYS = 1_000_000
 REPEATED_ID = "its document id is that of an earlier document"
 
 
-def choose_words(ingest: Ingest, pieces: Sequence[Piece], words: Sequence[str] | None) -> Selection:
+def settled_curation(ingest: Ingest, pieces: Sequence[Piece], words: Sequence[str] | None) -> Curation:
+    """The curation with the language of the source in place of "auto"; one pass over the word counts for that."""
+    curation = ingest.settings.curation
+    if curation.stop_words != AUTO or ingest.settings.vocabulary is not None:
+        return curation
+    tables = _word_counts(ingest, pieces, words)
+    language = guess_language((table.words, table.term_count) for table in tables)
+    if language is None:
+        logger.info("the language is none that is known; --stop-words names a language or a list")
+    else:
+        logger.info(
+            "the language is taken to be %s, whose stop words are left out; --stop-words names others",
+            language.capitalize(),
+        )
+    return replace(curation, stop_words=language or NONE)
+
+
+def choose_words(
+    ingest: Ingest, pieces: Sequence[Piece], words: Sequence[str] | None, curation: Curation
+) -> Selection:
     """The words that stay, left where the tasks find them; ``words`` are those of a source that knows its own."""
-    folder, curation, ngrams = ingest.folder, ingest.settings.curation, ingest.settings.ngrams
-    tables = [folder.piece(piece.group, piece.number).with_suffix(".words") for piece in pieces]
-    n_documents = sum(piece.documents for piece in pieces)
-    stop_words = load_stop_words(curation.stop_words)
+    folder, vocabulary = ingest.folder, ingest.settings.vocabulary
+    counts = _word_counts(ingest, pieces, words)
+    if vocabulary is not None:
+        selection = match_words(counts, vocabulary)
+    else:
+        n_documents = sum(piece.documents for piece in pieces)
+        stop_words = load_stop_words(curation.stop_words)
+        selection = select_words(counts, n_documents, curation, stop_words, ngrams=ingest.settings.ngrams)
     if words is None:
-        counts = found_word_counts(tables, folder.root / "merged")
-        selection = select_words(counts, n_documents, curation, stop_words, ngrams=ngrams)
         write_table(folder.vocabulary.with_suffix(".arrow"), pa.table({"word": selection.table.words}))
     else:
-        known = known_word_counts(tables, words)
-        selection = select_words([known], n_documents, curation, stop_words, ngrams=ngrams)
         new_ids = np.full(len(words), -1, np.int32)
-        new_ids[selection.table.ids] = np.arange(len(selection.table.ids))
+        there = selection.table.ids >= 0
+        new_ids[selection.table.ids[there]] = np.flatnonzero(there)
         np.save(folder.vocabulary.with_suffix(".npy"), new_ids)
-    if not len(selection.table.ids):
-        raise InputError("no word of the source is left after the curation; loosen its settings")
+    if not selection.table.document_frequency.any():
+        raise InputError(_nothing_left(selection))
     return selection
+
+
+def _nothing_left(selection: Selection) -> str:
+    took = ", ".join(f"{step.words} {step.reason}" for step in selection.dropped if step.words)
+    return f"no word of the source is left after the curation ({took or 'it has none'}); loosen its settings"
+
+
+def _word_counts(ingest: Ingest, pieces: Sequence[Piece], words: Sequence[str] | None) -> Iterable[WordTable]:
+    folder = ingest.folder
+    tables = [folder.piece(piece.group, piece.number).with_suffix(".words") for piece in pieces]
+    if words is None:
+        return found_word_counts(tables, folder.root / "merged")
+    return [known_word_counts(tables, words)]
 
 
 def known_word_counts(tables: Sequence[Path], words: Sequence[str]) -> WordTable:
@@ -285,7 +322,7 @@ def _save_repeated(
             record = {"document_id": batch.document_id[i].as_py(), "words": bag}
             data = json.dumps(record, ensure_ascii=False).encode()
             row = source.first_row(unit) + int(batch.rows[i])
-            rows.append({"file": unit.path, "row": row, "reason": REPEATED_ID, "record": data})
+            rows.append({"file": location(unit.path), "row": row, "reason": REPEATED_ID, "record": data})
         first += batch.n_documents
     pq.write_table(pa.Table.from_pylist(rows, QUARANTINE_SCHEMA), folder.root / f"repeated-{index:05d}.bad")
 

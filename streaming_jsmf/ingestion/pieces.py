@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming_jsmf.errors import StoreError
+from streaming_jsmf.errors import StoreError, pass_on_machine
 from streaming_jsmf.sources.base import SourceBatch
 from streaming_jsmf.sources.hashing import hash_bags, hash_values
 
@@ -211,6 +211,7 @@ def _ours(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, pa.ArrowException) as error:
+        pass_on_machine(error)
         raise damaged(path) from error
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.corpus.curation import Curation
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
+from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.folder import WorkFolder
@@ -24,7 +25,7 @@ from streaming_jsmf.jobs.tasks import TaskJob
 from streaming_jsmf.sources.base import OnBadRecord, Unit
 from streaming_jsmf.sources.listing import list_files
 from streaming_jsmf.storage.paths import file_size, is_url, write_json
-from streaming_jsmf.tokens.stop_words import ENGLISH, NONE, load_stop_words
+from streaming_jsmf.tokens.stop_words import is_path, load_stop_words
 
 #: Bytes of the units that one task reads, and about how many tasks there are between these bounds.
 GROUP_BYTES = (16 << 20, 128 << 20)
@@ -45,12 +46,15 @@ class IngestSettings:
         "fail" ends with the first bad record, "quarantine" keeps them aside in ``quarantine.parquet``.
     ngrams
         Whether the source's words may be runs of words.
+    vocabulary
+        Exactly the words to keep, in this order; None: those that the curation chooses.
     """
 
     curation: Curation = field(default_factory=Curation)
     tokens_per_shard: float = TOKENS_PER_SHARD
     on_bad_record: OnBadRecord = "fail"
     ngrams: bool = False
+    vocabulary: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -87,9 +91,16 @@ def group_units(units: Sequence[Unit]) -> list[Group]:
 
 @dataclass(frozen=True)
 class IngestFolder(WorkFolder):
-    """Names of what lies in the directory of an ingest; travels with the tasks."""
+    """Names of what lies in the directory of an ingest; travels with the tasks.
+
+    Attributes
+    ----------
+    opened_as
+        The URLs of files that have secrets, by what the lists of units have in their place (see ``safe_names``).
+    """
 
     what: str = "ingest"
+    opened_as: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def scattered(self) -> Path:
@@ -136,21 +147,30 @@ class IngestFolder(WorkFolder):
         return self.read / f"{group:05d}" / f"{number:04d}"
 
     def save_list(self, name: str, items: Sequence[Any]) -> None:
-        """Save units, groups or pieces for the tasks to look up."""
+        """Save groups or pieces for the tasks to look up."""
         write_json(self.root / f"{name}.json", [asdict(item) for item in items])
+
+    def save_units(self, name: str, units: Sequence[Unit]) -> None:
+        """Save units, without the secrets of their URLs."""
+        kept = {url: safe for safe, url in self.opened_as.items()}
+        self.save_list(name, [replace(unit, path=kept.get(unit.path, unit.path)) for unit in units])
+
+    def _unit(self, fields: Mapping[str, Any]) -> Unit:
+        unit = Unit(**fields)
+        return replace(unit, path=self.opened_as.get(unit.path, unit.path))
 
     def _list(self, name: str) -> Any:
         return read_json(self.root / f"{name}.json", list, self.root)
 
     def load_unit(self, name: str, index: int) -> Unit:
         """Unit ``index`` of the list ``name``."""
-        return Unit(**self._list(name)[index])
+        return self._unit(self._list(name)[index])
 
     def load_units(self, group: int) -> dict[int, Unit]:
         """The units of a group, by number."""
         held = Group(**self._list("groups")[group])
         units = self._list("units")
-        return {number: Unit(**units[number]) for number in range(held.start, held.stop)}
+        return {number: self._unit(units[number]) for number in range(held.start, held.stop)}
 
     def load_piece(self, index: int) -> Piece:
         """Piece ``index`` of all."""
@@ -179,6 +199,7 @@ class Ingest:
     settings: IngestSettings
     folder: IngestFolder
     executor: Executor
+    overwrite: bool = False
 
     def run(
         self,
@@ -194,6 +215,12 @@ class Ingest:
         return job.result()
 
 
+def safe_names(units: Sequence[Unit]) -> dict[str, str]:
+    """The URLs with secrets by a name for each that has none: its ``location``, numbered where two have the same."""
+    urls = dict.fromkeys(unit.path for unit in units if location(unit.path) != unit.path)
+    return {f"{location(url)} ({number})": url for number, url in enumerate(urls)}
+
+
 def arguments_of(source: Any, units: Sequence[Unit], settings: IngestSettings) -> dict[str, Any]:
     """What decides the bytes of the corpus, to tell whether an unfinished ingest is of the same."""
     files = sorted({unit.path for unit in units})
@@ -202,8 +229,8 @@ def arguments_of(source: Any, units: Sequence[Unit], settings: IngestSettings) -
         "source": hashlib.sha256(repr(source).encode()).hexdigest(),
         "units": hashlib.sha256(json.dumps([asdict(unit) for unit in units]).encode()).hexdigest(),
         "files": hashlib.sha256(json.dumps([_state(path) for path in files]).encode()).hexdigest(),
-        "words": None if words is None else hashlib.sha256("\n".join(words).encode()).hexdigest(),
-        "curation": curation_fields(settings.curation),
+        "words": None if words is None else _digest(words),
+        "curation": curation_fields(settings.curation, settings.vocabulary),
         "tokens_per_shard": settings.tokens_per_shard,
         "on_bad_record": settings.on_bad_record,
     }
@@ -226,12 +253,16 @@ def _state(path: str) -> list[Any]:
         return [path]
 
 
-def curation_fields(curation: Curation) -> dict[str, Json]:
-    """What was asked for, without paths: the stop words by hash."""
-    listed = "\n".join(sorted(load_stop_words(curation.stop_words)))
-    known = curation.stop_words if curation.stop_words in (ENGLISH, NONE) else "file"
-    return {
-        **asdict(curation),
-        "stop_words": known,
-        "stop_words_sha256": hashlib.sha256(listed.encode()).hexdigest(),
+def curation_fields(curation: Curation, vocabulary: Sequence[str] | None) -> dict[str, Json]:
+    """What was asked for, without paths: the stop words, and a vocabulary that was given, by hash."""
+    fields = {
+        # Not told where it is the papers' way, as in corpora made before there was another.
+        **{key: value for key, value in asdict(curation).items() if (key, value) != ("numbers", "keep")},
+        "stop_words": "file" if is_path(curation.stop_words) else curation.stop_words,
+        "stop_words_sha256": _digest(sorted(load_stop_words(curation.stop_words))),
     }
+    return fields if vocabulary is None else {**fields, "vocabulary_sha256": _digest(vocabulary)}
+
+
+def _digest(words: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(words).encode()).hexdigest()

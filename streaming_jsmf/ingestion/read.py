@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
+from streaming_jsmf.display import location
 from streaming_jsmf.ingestion.pieces import PieceWriter, UnitBatch, read_bags
 from streaming_jsmf.ingestion.plan import Group, Ingest, IngestFolder, Piece, group_units
 from streaming_jsmf.jobs.records import Record
@@ -69,7 +70,7 @@ def read_source(ingest: Ingest, units: Sequence[Unit], n_words: int | None) -> l
     buckets = n_buckets_for(source)
     context = replace(context, buckets=buckets)
     ingest.folder.scattered.mkdir(exist_ok=True)
-    ingest.folder.save_list("sources", units)
+    ingest.folder.save_units("sources", units)
     scattered = ingest.run("scatter", scatter_unit, context, [unit.size for unit in units])
     size = sum(unit.size for unit in units) // buckets
     gathered = [Unit(units[0].path, b, b + 1, size) for b in range(buckets)]
@@ -80,7 +81,7 @@ def read_source(ingest: Ingest, units: Sequence[Unit], n_words: int | None) -> l
 def _read_groups(
     ingest: Ingest, context: ReadContext, units: Sequence[Unit], groups: Sequence[Group]
 ) -> list[Record]:
-    ingest.folder.save_list("units", units)
+    ingest.folder.save_units("units", units)
     ingest.folder.save_list("groups", groups)
     read = ingest.run("read", read_group, context, [group.size for group in groups])
     rows = [count for record in read for count in record["rows"]]
@@ -192,7 +193,7 @@ def _save_bad(bad: BadRecords, context: ReadContext, unit: Unit, path: Path) -> 
     first = context.source.first_row(unit) if any(record.row is not None for record in bad.records) else 0
     rows = [
         {
-            "file": record.path,
+            "file": location(record.path),
             "row": None if record.row is None else first + record.row,
             "reason": record.reason,
             "record": record.record,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from streaming_jsmf.corpus.manifest import Dropped, Json, ShardEntry, as_number
 from streaming_jsmf.corpus.shards import ShardLimits
 from streaming_jsmf.corpus.write import Origin, WordTotals, commit_directory, free_target, in_documents
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.choose import Repeats, choose_words, find_repeated_documents
+from streaming_jsmf.ingestion.choose import Repeats, choose_words, find_repeated_documents, settled_curation
 from streaming_jsmf.ingestion.plan import (
     Ingest,
     IngestFolder,
@@ -23,6 +24,7 @@ from streaming_jsmf.ingestion.plan import (
     Piece,
     arguments_of,
     curation_fields,
+    safe_names,
 )
 from streaming_jsmf.ingestion.read import QUARANTINE_SCHEMA, read_source
 from streaming_jsmf.ingestion.write import STEPS, renumber_shards, sum_counts, write_shards
@@ -43,9 +45,12 @@ def ingest_source(
     *,
     origin: Origin | None = None,
     execution: Execution | None = None,
+    overwrite: bool = False,
     listener: Listener = silent,
 ) -> Corpus:
-    """Write the corpus of a source at ``target`` (local, new), or finish an interrupted ingest of the same arguments.
+    """Write the corpus of a source at ``target`` (local; new unless ``overwrite``), or finish an interrupted ingest.
+
+    Only one of the same arguments is finished.
 
     One pass over the source (a second where that is as cheap as reading a copy of its bags), one over the bags; if
     words turn out to be in no document kept, the shards are copied without them. Works in ``<target>.partial``, which
@@ -68,19 +73,19 @@ def ingest_source(
         If an unfinished ingest is damaged.
     """
     settings = settings or IngestSettings()
-    path = free_target(target)
+    path = free_target(target, overwrite=overwrite)
     ShardLimits(settings.tokens_per_shard)
     execution = execution or Execution()
     require_memory(
         ingest_memory(execution), execution.memory, "the ingest", "lower --workers or raise --memory"
     )
     units = source.units()
-    folder = IngestFolder.beside(path)
+    folder = replace(IngestFolder.beside(path), opened_as=safe_names(units))
     with (
         folder.held(arguments_of(source, units, settings)),
         execution.executor(listener, on_bad_input=folder.remove) as executor,
     ):
-        return _ingest(Ingest(source, settings, folder, executor), path, units, origin or Origin())
+        return _ingest(Ingest(source, settings, folder, executor, overwrite), path, units, origin or Origin())
 
 
 def ingest_memory(execution: Execution) -> int:
@@ -102,23 +107,25 @@ def _ingest(ingest: Ingest, target: Path, units: Sequence[Unit], origin: Origin)
     if not pieces:
         raise InputError(f"{target} would be an empty corpus: there is no good document in the source")
     ingest.folder.save_list("pieces", pieces)
-    selection = choose_words(ingest, pieces, words)
+    curation, vocabulary = settled_curation(ingest, pieces, words), ingest.settings.vocabulary
+    selection = choose_words(ingest, pieces, words, curation)
     _, copies = find_repeated_documents(ingest, pieces, words)
     written = write_shards(ingest, pieces, len(selection.table.ids), knows_words=words is not None)
     totals = sum_counts(ingest.folder, len(pieces), len(selection.table.ids))
     chosen, used = selection.table.words, totals.document_frequency > 0
-    shards, directory, unused = written, ingest.folder.written, int((~used).sum())
+    shards, directory = written, ingest.folder.written
+    unused = int((~used).sum()) if vocabulary is None else 0
     if unused and used.any():
         shards, directory = renumber_shards(ingest, pieces, used), ingest.folder.renumbered
         chosen, totals = chosen.filter(pa.array(used)), totals.take(used)
     dropped = (*selection.dropped, *_left_out(ingest.settings, read, written, unused))
     made = {
         **(origin.settings or {}),
-        **curation_fields(ingest.settings.curation),
+        **curation_fields(curation, vocabulary),
         **_seen(read, copies),
     }
     return _commit(
-        ingest.folder,
+        ingest,
         target,
         _gathered(ingest.folder, directory, shards),
         WordTotals(chosen.to_pylist(), totals.document_frequency, totals.term_count),
@@ -187,11 +194,12 @@ def _gathered(folder: IngestFolder, directory: Path, records: Sequence[Record]) 
 
 
 def _commit(
-    folder: IngestFolder, target: Path, shards: Sequence[ShardEntry], counts: WordTotals, origin: Origin
+    ingest: Ingest, target: Path, shards: Sequence[ShardEntry], counts: WordTotals, origin: Origin
 ) -> Corpus:
     """Rename what is gathered onto the target; then the directory goes."""
+    folder = ingest.folder
     _write_quarantine(folder)
-    corpus = commit_directory(folder.corpus, target, shards, counts, origin)
+    corpus = commit_directory(folder.corpus, target, shards, counts, origin, overwrite=ingest.overwrite)
     folder.remove()
     return corpus
 

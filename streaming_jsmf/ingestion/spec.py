@@ -11,11 +11,12 @@ from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError
 from streaming_jsmf.corpus.curation import CURATION_KEYS, Curation
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.display import location
+from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.sources.fetch import RemoteFile
-from streaming_jsmf.sources.registry import ReaderName, check_options, default_stop_words
+from streaming_jsmf.sources.registry import ReaderName, check_options, default_curation
 from streaming_jsmf.storage.paths import AnyPath, normalise
-from streaming_jsmf.tokens.stop_words import ENGLISH, NONE
+from streaming_jsmf.tokens.stop_words import is_path
 from streaming_jsmf.validation import RelativeName, Sha256, Strict, explain
 
 
@@ -40,8 +41,9 @@ class CurationTable(Strict):
     """[curation]: the fields of ``Curation``; a path of stop words is relative to the spec."""
 
     stop_words: str | None = None
-    min_word_length: PositiveInt = Curation.min_word_length
-    min_document_frequency: Annotated[float, Field(gt=0)] = Curation.min_document_frequency
+    numbers: Literal["keep", "drop"] = Curation.numbers
+    min_word_length: PositiveInt = 1
+    min_document_frequency: Annotated[float, Field(gt=0)] = 1
     max_document_frequency: Annotated[float, Field(gt=0)] | None = Curation.max_document_frequency
     vocabulary_size: PositiveInt | None = Curation.vocabulary_size
     duplicates: Literal["keep", "drop"] = Curation.duplicates
@@ -90,7 +92,8 @@ class CorpusSpec(Strict):
     def curation_with(self, changes: dict[str, Any]) -> Curation:
         """The curation, with those of ``changes`` that are not None in place of the spec's own."""
         values = {key: getattr(self.curation, key) for key in CURATION_KEYS}
-        values["stop_words"] = values["stop_words"] or default_stop_words(self.reader)
+        # A spec says what was done: what it leaves out is as in the papers, whatever texts get otherwise.
+        values["stop_words"] = values["stop_words"] or default_curation(self.reader, "papers").stop_words
         return Curation(**{**values, **{key: value for key, value in changes.items() if value is not None}})
 
     def origin(self, found: dict[str, str]) -> dict[str, Json]:
@@ -98,7 +101,7 @@ class CorpusSpec(Strict):
         return {
             "name": self.name,
             "title": self.title,
-            "url": self.source.url,
+            "url": location(self.source.url),
             "doi": self.source.doi,
             "licence": self.source.licence,
             "note": self.note,
@@ -119,8 +122,8 @@ def load_spec(path: AnyPath) -> CorpusSpec:
         raw = tomllib.loads(where.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"cannot read the spec {where} ({type(error).__name__}); check the path") from error
-    except ValueError as error:
-        raise InputError(f"the spec {where} is not valid TOML: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"the spec {where} is not valid TOML: {first_line(error)}") from error
     try:
         spec = CorpusSpec.model_validate(raw)
     except ValidationError as error:
@@ -147,7 +150,7 @@ def _check_path(spec: CorpusSpec, where: Path) -> None:
 def _with_stop_words_beside(spec: CorpusSpec, directory: Path) -> CorpusSpec:
     """A list of stop words is found beside its spec, wherever the command was started."""
     choice = spec.curation.stop_words
-    if choice in (ENGLISH, NONE, None):
+    if choice is None or not is_path(choice):
         return spec
-    curation = spec.curation.model_copy(update={"stop_words": str(directory / str(choice))})
+    curation = spec.curation.model_copy(update={"stop_words": str(directory / choice)})
     return spec.model_copy(update={"curation": curation})

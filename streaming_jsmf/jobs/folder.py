@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +15,11 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import differences, fingerprint
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StreamingJSMFError
+from streaming_jsmf.jobs.events import Listener, silent
+from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.ledger import Ledger
 from streaming_jsmf.jobs.lock import sole_writer
+from streaming_jsmf.jobs.memory import require_memory
 from streaming_jsmf.jobs.records import PARTIALS, RECORDS, NumberedRecords, read_json
 from streaming_jsmf.storage.arrays import ArrayDigest, create_group, digest, read_attributes, write_array
 from streaming_jsmf.storage.paths import (
@@ -202,13 +205,39 @@ class WorkStore:
         """The end of a message about damage."""
         return f"remove {self.path} and run the same command again"
 
+    @contextmanager
+    def at_work(
+        self, memory: Callable[[int], int], execution: Execution | None, listener: Listener = silent
+    ) -> Iterator[Executor]:
+        """A scheduler for the block, once it is known that there is memory enough; ``start`` comes within.
+
+        Nothing is made if the scheduler does not answer, and bad input removes what was done of it.
+
+        Parameters
+        ----------
+        memory
+            Peak bytes by the number of tasks that run at once.
+        execution
+            None: the default.
+
+        Raises
+        ------
+        InputError
+            If the memory budget is too small, or as ``Execution.executor``.
+        """
+        execution = execution or Execution()
+        need, remedy = memory(execution.concurrency), "lower --workers, or raise --memory"
+        require_memory(need, execution.memory, f"the {self.what}", remedy)
+        with execution.executor(listener, on_bad_input=self.remove) as executor:
+            yield executor
+
     def start(self, arrays: Mapping[str, NDArray[Any]], *, replace: bool = False) -> dict[str, ArrayDigest]:
         """Make the store, or take over what an interrupted run of the same arguments left; the digests of ``arrays``.
 
         Parameters
         ----------
         arrays
-            One-dimensional arrays that tasks are to read (``storage.arrays.read_array``).
+            Arrays of up to two axes that tasks are to read (``storage.arrays.read_array``).
         replace
             Whether whatever else is in the place is removed rather than refused.
 
@@ -267,7 +296,7 @@ class WorkStore:
     def _create(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         with store_written(self.path) as beside:
             for name, values in arrays.items():
-                write_array(beside, name, values, [name])
+                write_array(beside, name, values, [name, "topic"][: values.ndim])
             for group in (PARTIALS, RECORDS):
                 create_group(beside / group, {})
             root = {"kind": self.kind, "request": self.request, "arguments": dict(self.arguments)}

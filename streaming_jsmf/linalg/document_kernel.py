@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.linalg.typing import FloatArray
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def sort_by_word(
     indptr: NDArray[Any],
     words: NDArray[Any],
@@ -52,7 +52,7 @@ def sort_by_word(
             ends[words[k]] = place + 1
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@compiled(nogil=True, fastmath={"contract"})
 def _add_documents(
     documents: NDArray[np.int32],
     values: FloatArray,
@@ -82,7 +82,7 @@ def _add_documents(
             pair[i] += two * row[i]
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@compiled(nogil=True, fastmath={"contract"})
 def add_back(
     ends: NDArray[np.int64],
     documents: NDArray[np.int32],
@@ -113,7 +113,7 @@ def add_back(
         first = last
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def add_counts(
     ends: NDArray[np.int64],
     documents: NDArray[np.int32],

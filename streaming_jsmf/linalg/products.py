@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.linalg.typing import FloatArray
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})  # type: ignore[untyped-decorator]
+@compiled(nogil=True, fastmath={"contract"})
 def multiply_rows(
     indptr: NDArray[Any],
     words: NDArray[Any],
@@ -45,7 +45,7 @@ def multiply_rows(
                 total[column] += value * vector[column]
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})  # type: ignore[untyped-decorator]
+@compiled(nogil=True, fastmath={"contract"})
 def add_transposed(
     indptr: NDArray[Any],
     words: NDArray[Any],

@@ -13,8 +13,9 @@ reassociated (vector registers).
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from streaming_jsmf.linalg.compiled import compiled
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -23,7 +24,7 @@ Integers = NDArray[np.int64]
 SINGULAR = 1e-12
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc"})
+@compiled(nogil=True, fastmath={"reassoc"})
 def multiply(inverse: Floats, size: int, right: Floats, out: Floats) -> None:
     """out = W right."""
     for i in range(size):
@@ -33,7 +34,7 @@ def multiply(inverse: Floats, size: int, right: Floats, out: Floats) -> None:
         out[i] = total
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def multiply_transposed(inverse: Floats, size: int, right: Floats, out: Floats) -> None:
     """out = W'right."""
     for i in range(size):
@@ -43,7 +44,7 @@ def multiply_transposed(inverse: Floats, size: int, right: Floats, out: Floats) 
         out[i] = value * inverse[i, i]
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc"})
+@compiled(nogil=True, fastmath={"reassoc"})
 def append_vertex(
     shifted: Floats, inverse: Floats, order: Integers, size: int, vertex: int, column: Floats, work: Floats
 ) -> bool:
@@ -69,7 +70,7 @@ def append_vertex(
     return True
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def remove_vertex(inverse: Floats, order: Integers, size: int, place: int, sums: Floats) -> int:
     """Take the vertex at ``place`` out of the factor; returns the new size.
 
@@ -105,7 +106,7 @@ def remove_vertex(inverse: Floats, order: Integers, size: int, place: int, sums:
     return size - 1
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def add_last(inverse: Floats, size: int, sums: Floats) -> None:
     """Let ``sums`` = W'W 1 of all vertices but the last become that of all."""
     total = 0.0

@@ -19,9 +19,9 @@ Names: ``order[:size]`` are the passive vertices, ``inverse`` the inverse Choles
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.linalg.simplex_cholesky import (
     add_last,
     append_vertex,
@@ -39,7 +39,7 @@ ROUNDING = 2e-14
 POLISHED = 1e-13
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def inner_products(rows: Floats, columns: Floats, out: Floats) -> None:
     """out = rows @ columns for rows (n x d) and columns (d x K), summed over d in rising order."""
     for i in range(rows.shape[0]):
@@ -51,7 +51,7 @@ def inner_products(rows: Floats, columns: Floats, out: Floats) -> None:
                 out[i, k] += value * columns[j, k]
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _swap(
     shifted: Floats, inverse: Floats, order: Integers, size: int, vertex: int, weights: Floats, work: Floats
 ) -> bool:
@@ -91,7 +91,7 @@ def _swap(
     return True
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc"})
+@compiled(nogil=True, fastmath={"reassoc"})
 def _level(gradient: Floats, weights: Floats) -> float:
     """b' gradient: what every passive vertex has at the minimum over the passive set."""
     level = 0.0
@@ -100,7 +100,7 @@ def _level(gradient: Floats, weights: Floats) -> float:
     return level
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _refresh(
     gram: Floats, linear: Floats, order: Integers, size: int, weights: Floats, gradient: Floats
 ) -> float:
@@ -120,7 +120,7 @@ def _refresh(
     return level
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _entering(
     gradient: Floats, level: float, weights: Floats, lengths: Floats, size_x: float, closed: NDArray[np.bool_]
 ) -> int:
@@ -137,7 +137,7 @@ def _entering(
     return best
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _exchange(gram: Floats, weights: Floats, gradient: Floats, target: float) -> int:
     """Move weight between the best and the worst vertex until the Frank-Wolfe gap is at most ``target``.
 
@@ -168,7 +168,7 @@ def _exchange(gram: Floats, weights: Floats, gradient: Floats, target: float) ->
     return int(20 * n_vertices)
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _admit(
     gram: Floats,
     shifted: Floats,
@@ -193,7 +193,7 @@ def _admit(
     return 0
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _nearest(gram: Floats, linear: Floats) -> int:
     """The vertex nearest to the row; the lowest number of those equally near."""
     best = 0
@@ -203,7 +203,7 @@ def _nearest(gram: Floats, linear: Floats) -> int:
     return best
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _search(
     gram: Floats,
     shifted: Floats,
@@ -252,7 +252,7 @@ def _search(
     return size, steps
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _solve_row(
     gram: Floats,
     shifted: Floats,
@@ -278,13 +278,13 @@ def _solve_row(
     return _gap(gradient, weights), steps
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _gap(gradient: Floats, weights: Floats) -> float:
     """2 (b'g - min g): ||x - V'b||^2 is at most this far above its minimum (Frank and Wolfe 1956)."""
     return float(max(0.0, 2.0 * (_level(gradient, weights) - gradient.min())))
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def solve_block(
     rows: Floats, columns: Floats, gram: Floats, shift: float, weights: Floats, gap: Floats, steps: Integers
 ) -> None:

@@ -9,16 +9,16 @@ Names: ``order[:size]`` are the passive vertices, ``inverse`` the inverse Choles
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.linalg.simplex_cholesky import multiply, multiply_transposed, remove_vertex
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _add_columns(gram: Floats, vertices: Integers, count: int, change: Floats, gradient: Floats) -> None:
     """gradient += G change, for changes at the first ``count`` of ``vertices``; four columns at a time."""
     n_vertices = gram.shape[0]
@@ -34,7 +34,7 @@ def _add_columns(gram: Floats, vertices: Integers, count: int, change: Floats, g
             gradient[k] += w * gram[a, k]
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc"})
+@compiled(nogil=True, fastmath={"reassoc"})
 def _total(values: Floats, size: int) -> float:
     total = 0.0
     for i in range(size):
@@ -42,7 +42,7 @@ def _total(values: Floats, size: int) -> float:
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _blocked(order: Integers, size: int, step: Floats, weights: Floats) -> tuple[float, int]:
     """How much of ``step`` can be taken until a weight reaches zero, and its place, or -1 for the full step."""
     length = 1.0
@@ -57,7 +57,7 @@ def _blocked(order: Integers, size: int, step: Floats, weights: Floats) -> tuple
     return length, blocking
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def settle(
     gram: Floats, inverse: Floats, order: Integers, size: int, weights: Floats, gradient: Floats, work: Floats
 ) -> int:
@@ -84,7 +84,7 @@ def settle(
     return size
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def settle_entered(
     gram: Floats,
     inverse: Floats,

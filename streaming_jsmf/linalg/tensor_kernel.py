@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from numba import njit
-
+from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.linalg.typing import FloatArray
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@compiled(nogil=True)
 def pair_products(
     left: FloatArray, right: FloatArray, start: int, first: int, last: int, out: FloatArray
 ) -> None:

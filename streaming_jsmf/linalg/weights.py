@@ -11,6 +11,25 @@ from streaming_jsmf.config import CAPPED_LENGTH, DocumentWeights
 SHORTEST_DOCUMENT = 2
 
 
+def pair_scales(
+    lengths: NDArray[np.float64], pairs: NDArray[np.float64], weights: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """What a document's counts are multiplied by in u, and its pairs of tokens in C: w / n and w / (n (n - 1)).
+
+    Where counts are below 1 the pairs are more than n (n - 1), and the first is w (n - 1) over them; the words' parts
+    of ``bags.given_back`` are then added to u with the second.
+
+    Parameters
+    ----------
+    lengths, pairs, weights
+        (documents,) n, ``bags.pair_totals``, w. Documents of weight 0 have no say whatever they hold.
+    """
+    n = np.maximum(lengths, 2.0)
+    whole = n * (n - 1)
+    s = np.where(lengths < SHORTEST_DOCUMENT, whole, pairs)
+    return np.where(s == whole, weights / n, weights * (n - 1) / s), weights / s
+
+
 def document_weights(lengths: NDArray[np.float64], scheme: DocumentWeights) -> NDArray[np.float64]:
     """Return the weight of each document of the given lengths (tokens); 0 below two tokens.
 

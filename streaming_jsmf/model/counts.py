@@ -78,6 +78,8 @@ class StoredCounts:
         Documents of two tokens or more of the model's words.
     corpus
         JSON values: ``path``, ``fingerprint``, ``n_documents`` (all), ``words_found`` of the model's.
+    completion
+        How well the topics predict the documents, ``documents.completion.Completed.fields``; None if it was not asked.
     """
 
     words: NDArray[np.int64]
@@ -88,6 +90,7 @@ class StoredCounts:
     row_sum: NDArray[np.float64] | None
     n_documents: int
     corpus: Mapping[str, Any]
+    completion: Mapping[str, float] | None = None
 
 
 def counts_path(model: StorePath, corpus_fingerprint: str) -> StorePath:
@@ -121,6 +124,7 @@ def write_counts(path: StorePath, counts: StoredCounts, model: Model) -> None:
             "selection": selection_digest(model),
             "corpus": dict(counts.corpus),
             "n_documents": counts.n_documents,
+            "completion": _of_model(counts.completion, model),
             "made": {"committed": utc_now(), "versions": package_versions()},
             "digests": digests,
         }
@@ -175,7 +179,20 @@ def read_counts(
         arrays.get("row_sum"),
         int(attributes["n_documents"]),
         attributes["corpus"],
+        _told_of(model, attributes.get("completion")),
     )
+
+
+def _of_model(completion: Mapping[str, float] | None, model: Model) -> dict[str, Any] | None:
+    """Unlike counts, which hang on word lists, these numbers hang on all of a model."""
+    return None if completion is None else {"model": model.provenance.get("fingerprint"), **completion}
+
+
+def _told_of(model: Model, stored: Mapping[str, Any] | None) -> dict[str, float] | None:
+    """What ``_of_model`` made; None if it is of another model, or of a release that did not ask."""
+    if stored is None or stored["model"] != model.provenance.get("fingerprint"):
+        return None
+    return {name: value for name, value in stored.items() if name != "model"}
 
 
 def _attributes(path: StorePath) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import zarr
 from numpy.typing import NDArray
 
 from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.model.attributes import readable
 from streaming_jsmf.model.variables import MODEL_VARIABLES, STOD_VARIABLES, Variable
 from streaming_jsmf.storage.arrays import (
     ArrayDigest,
@@ -100,7 +101,7 @@ def dataset_of(model: Model) -> xr.Dataset:
         name: (variables[name].dimensions, values, _described(variables[name]))
         for name, values in model.arrays.items()
     }
-    return xr.Dataset(arrays, attrs=_about(model))
+    return xr.Dataset(arrays, attrs=readable(_about(model)))
 
 
 def _about(model: Model) -> dict[str, Any]:
@@ -207,6 +208,9 @@ def _require_arrays(path: StorePath, digests: Mapping[str, Any], wanted: tuple[s
 def open_model(path: str | os.PathLike[str] | StorePath) -> xr.Dataset:
     """Open a model lazily as a labelled ``xarray.Dataset``; ``word`` is a coordinate of strings.
 
+    ``settings``, ``metrics`` and ``provenance`` among its attributes are read like mappings, and written to netCDF as
+    JSON text.
+
     Raises
     ------
     InputError
@@ -218,4 +222,6 @@ def open_model(path: str | os.PathLike[str] | StorePath) -> xr.Dataset:
     _attributes(path)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=zarr.errors.UnstableSpecificationWarning)
-        return xr.open_zarr(zarr_store(path), consolidated=False)
+        opened = xr.open_zarr(zarr_store(path), consolidated=False)
+    opened.attrs = readable(opened.attrs)
+    return opened

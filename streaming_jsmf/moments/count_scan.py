@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from streaming_jsmf.blocks.parts import distinct, fold_partitions
@@ -13,7 +14,7 @@ from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.folder import WorkStore
 from streaming_jsmf.jobs.ledger import Partial, key_of
-from streaming_jsmf.jobs.memory import PROCESS_BYTES, require_memory
+from streaming_jsmf.jobs.memory import PROCESS_BYTES
 from streaming_jsmf.moments.memory import BYTES_PER_NONZERO_READ
 from streaming_jsmf.moments.stages.word_counts import CountReduction, SketchProbes, WordSelection
 from streaming_jsmf.storage.arrays import digest
@@ -22,7 +23,7 @@ from streaming_jsmf.storage.paths import StorePath
 KIND = "streaming_jsmf.word_counts.unfinished"
 
 #: Changes when the same request would give other bits.
-ALGORITHM_VERSION = 1
+ALGORITHM_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -82,18 +83,10 @@ def count_words(
     StoreError
         If a shard or ``work`` is damaged.
     """
-    execution = execution or Execution()
     partitions = plan_partitions(list_units(request.corpus), request.budget)
-    require_memory(
-        count_memory(request, partitions, execution.concurrency),
-        execution.memory,
-        "counting words",
-        "lower --workers, or raise --memory",
-    )
     keys = [key_of(name) for name in distinct([partition.content for partition in partitions])]
-    store = WorkStore(work, KIND, "count", request.arguments)
-    # The scheduler comes first: if it does not answer, nothing is made.
-    with execution.executor(listener, on_bad_input=store.remove) as executor:
+    store = WorkStore(work, KIND, "count of words", request.arguments)
+    with store.at_work(partial(count_memory, request, partitions), execution, listener) as executor:
         # What another request has left here is of no use: the model's counts of a corpus are those of this one.
         digests = store.start(request.selection.arrays(), replace=True)
         n_words, weights = request.selection.n_words, request.settings.document_weights

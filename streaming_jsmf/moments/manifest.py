@@ -14,9 +14,11 @@ import numpy as np
 from pydantic import Field
 
 from streaming_jsmf.blocks.parts import distinct
-from streaming_jsmf.blocks.units import Partition, WorkUnit, list_units, plan_partitions
+from streaming_jsmf.blocks.units import Partition, list_units, plan_partitions, shard_name
 from streaming_jsmf.config import ScanSettings, fingerprint
 from streaming_jsmf.corpus.format import Corpus
+from streaming_jsmf.corpus.manifest import Json
+from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.ledger import fold_keys, key_of
 from streaming_jsmf.storage.paths import join, normalise
@@ -37,15 +39,18 @@ class WordIds(Strict):
 
 
 class CorpusEntry(Strict):
-    """A corpus that the store was made of; ``shards`` are the sha256 of those with documents, by name.
+    """A corpus that the store was made of.
 
-    ``word_ids`` says which ids its words have in the store; None: their own.
+    ``path`` is its ``Corpus.location``, ``shards`` are the sha256 of those with documents, by name. ``word_ids`` says
+    which ids its words have in the store; None: their own. ``tokens`` is how its texts became
+    words, where it is of texts and tells.
     """
 
     path: str
     fingerprint: str
     shards: dict[str, str]
     word_ids: WordIds | None = Field(alias="columns")
+    tokens: dict[str, Json] | None = None
 
 
 class PartitionEntry(Strict):
@@ -96,6 +101,12 @@ class Manifest(Strict):
     def paths(self) -> tuple[str, ...]:
         """Where the corpora are."""
         return tuple(entry.path for entry in self.corpora)
+
+    @property
+    def tokens(self) -> dict[str, Json] | None:
+        """How the texts of the corpora became words; None if that is not known or not the same of all."""
+        first = self.corpora[0].tokens if self.corpora else None
+        return first if all(entry.tokens == first for entry in self.corpora) else None
 
     @property
     def contents(self) -> tuple[str, ...]:
@@ -175,11 +186,12 @@ def with_corpus(manifest: Manifest, corpus: Corpus) -> Manifest:
     by = manifest.settings.get("partition_by")
     planned = plan_partitions(list_units(corpus), manifest.partition_budget, by)
     entry = CorpusEntry(
-        path=corpus.root,
+        path=corpus.location,
         fingerprint=corpus.fingerprint,
         # Empty shards are alike wherever they come from, and nothing is counted twice with them.
         shards={shard.name: shard.sha256 for shard in corpus.shards if shard.rows},
         columns=None,
+        **({} if corpus.tokens is None else {"tokens": dict(corpus.tokens)}),
     )
     number = len(manifest.corpora)
     return manifest.changed(
@@ -272,7 +284,7 @@ def moved(manifest: Manifest, corpus: Corpus) -> Manifest:
 
     def now(entry: CorpusEntry) -> CorpusEntry:
         same = entry.fingerprint == corpus.fingerprint and entry.shards.items() <= shards
-        return entry.model_copy(update={"path": corpus.root}) if same else entry
+        return entry.model_copy(update={"path": corpus.location}) if same else entry
 
     return manifest.changed(corpora=tuple(map(now, manifest.corpora)))
 
@@ -286,11 +298,6 @@ def _describe(partition: Partition, corpus: Corpus, number: int) -> PartitionEnt
         nonzeros=partition.nonzeros,
         units=tuple((shard_name(unit, corpus.root), unit.row_group) for unit in partition.units),
     )
-
-
-def shard_name(unit: WorkUnit, root: str) -> str:
-    """Name of a unit's shard, relative to its corpus."""
-    return unit.path.removeprefix(root).lstrip("/")
 
 
 def _refuse_known_shards(manifest: Manifest, corpus: Corpus) -> None:
@@ -313,7 +320,7 @@ def shards_named(manifest: Manifest, name: str) -> set[tuple[int, str]]:
     InputError
         If several corpora have a shard of this name; a path tells them apart.
     """
-    path = normalise(name)
+    path = location(normalise(name))
     found, named = set(), []
     for number, entry in enumerate(manifest.corpora):
         whole = path == entry.path or name == entry.fingerprint

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf.blocks.csr import iter_blocks
-from streaming_jsmf.blocks.units import ColumnMap, Partition, WorkUnit, list_units, split_by_value
+from streaming_jsmf.blocks.units import ColumnMap, Partition, WorkUnit, list_units, shard_name, split_by_value
 from streaming_jsmf.config import DocumentWeights
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.linalg.bags import add_word_sums, row_totals, scale_rows
-from streaming_jsmf.linalg.weights import document_weights
-from streaming_jsmf.moments.manifest import CorpusEntry, Manifest, shard_name
+from streaming_jsmf.linalg.bags import add_word_sums, pair_totals, row_totals, scale_rows
+from streaming_jsmf.linalg.weights import document_weights, pair_scales
+from streaming_jsmf.moments.manifest import CorpusEntry, Manifest
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.timing import span
@@ -54,7 +54,7 @@ def load_partitions(manifest: Manifest, store: str, corpora: Sequence[Corpus] = 
         If a corpus has other contents than the store was made of.
     """
     by = manifest.settings.get("partition_by")
-    opened = {corpus.root: corpus for corpus in corpora}
+    opened = {corpus.location: corpus for corpus in corpora}
     units = [_units_of(entry, opened.get(entry.path), by, store) for entry in manifest.corpora]
     partitions = []
     for index, described in enumerate(manifest.partitions):
@@ -110,7 +110,8 @@ class Sums:
     row_sum
         (words,) sum of w h / n: C e, which is also the first moment M1.
     diagonal
-        (words,) sum of w h / (n (n - 1)): the correction that Eq. 1 takes from the diagonal.
+        (words,) sum of w h / (n (n - 1)): the correction that Eq. 1 takes from the diagonal. Of a count below 1 it
+        takes the square, since a word is no less than never in a pair with itself (``linalg.bags.pair_totals``).
     term_count
         (words,) tokens.
     document_frequency
@@ -176,19 +177,20 @@ class _SumsBuilder:
     """Adds up ``Sums`` over blocks, in float64."""
 
     def __init__(self, n_words: int) -> None:
-        # Columns: w h / n, w h / (n (n - 1)), tokens.
+        # Columns: C e, the diagonal correction, tokens.
         self.weighted = np.zeros((n_words, 3))
         self.document_frequency = np.zeros(n_words, dtype=np.int64)
         self.n_documents = self.n_dropped = 0
         self.total_weight = 0.0
 
     def append(
-        self, block: csr_array[Any], lengths: NDArray[np.float64], weights: NDArray[np.float64]
+        self,
+        block: csr_array[Any],
+        weights: NDArray[np.float64],
+        scales: tuple[NDArray[np.float64], NDArray[np.float64]],
     ) -> None:
         kept = weights > 0
-        # Documents that are not kept have weight 0; the maximum only spares them a division by 0.
-        n = np.maximum(lengths, 2.0)
-        columns = np.stack([weights / n, weights / (n * (n - 1)), kept.astype(np.float64)], axis=1)
+        columns = np.stack([*scales, kept.astype(np.float64)], axis=1)
         add_word_sums(
             block.indptr, block.indices, block.data, columns, self.weighted, self.document_frequency
         )
@@ -237,15 +239,14 @@ def load_partition(
     buffers = _Buffers(partition.rows, sum(unit.nonzeros for unit in partition.units))
     sums, first = _SumsBuilder(n_words), 0
     for block in iter_counts(partition, n_words):
-        lengths = _row_totals(block)
-        weights = document_weights(lengths, scheme)
-        sums.append(block, lengths, weights)
-        scale = _row_scale(lengths, weights)
+        weights, scales = _scales(block, scheme)
+        sums.append(block, weights, scales)
+        row_scale = np.sqrt(scales[1])
         if chosen is not None:
-            some = np.flatnonzero(chosen[first : first + lengths.size])
-            first += lengths.size
-            block, scale = block[some], scale[some]
-        buffers.append(block, scale)
+            rows = np.flatnonzero(chosen[first : first + weights.size])
+            first += weights.size
+            block, row_scale = block[rows], row_scale[rows]
+        buffers.append(block, row_scale)
     return LoadedPartition(buffers.finish(n_words), sums.finish())
 
 
@@ -253,8 +254,8 @@ def load_block(partition: Partition, n_words: int, scheme: DocumentWeights) -> c
     """As ``load_partition``, the scaled counts alone."""
     buffers = _Buffers(partition.rows, sum(unit.nonzeros for unit in partition.units))
     for block in iter_counts(partition, n_words):
-        lengths = _row_totals(block)
-        buffers.append(block, _row_scale(lengths, document_weights(lengths, scheme)))
+        _, scales = _scales(block, scheme)
+        buffers.append(block, np.sqrt(scales[1]))
     return buffers.finish(n_words)
 
 
@@ -310,10 +311,13 @@ def iter_counts(partition: Partition, n_words: int) -> Iterator[csr_array[Any]]:
         )
 
 
-def _row_scale(lengths: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    n = np.maximum(lengths, 2.0)
-    scale: NDArray[np.float64] = np.sqrt(weights / (n * (n - 1)))
-    return scale
+def _scales(
+    block: csr_array[Any], scheme: DocumentWeights
+) -> tuple[NDArray[np.float64], tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    """Weights of the documents of a block, and their ``pair_scales``."""
+    lengths = _row_totals(block)
+    weights = document_weights(lengths, scheme)
+    return weights, pair_scales(lengths, pair_totals(block.indptr, block.data), weights)
 
 
 def _row_totals(block: csr_array[Any]) -> NDArray[np.float64]:

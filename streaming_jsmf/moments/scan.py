@@ -154,8 +154,10 @@ def _tell_what_else(store: MomentsStore, corpus: Corpus) -> None:
     """Whoever scans a corpus into a store that has changed since must not take it for that corpus alone."""
     others = [e.path for e in store.manifest.corpora if e.fingerprint != corpus.fingerprint]
     if others:
-        logger.warning("%s holds more than %s: %s", store.path, corpus.root, ", ".join(others))
+        logger.warning("%s holds more than %s: %s", store.path, corpus.location, ", ".join(others))
     held = {digest for entry in store.manifest.corpora for digest in entry.shards.values()}
     gone = [shard.name for shard in corpus.shards if shard.rows and shard.sha256 not in held]
     if gone:
-        logger.warning("%s holds %s without what was removed: %s", store.path, corpus.root, ", ".join(gone))
+        logger.warning(
+            "%s holds %s without what was removed: %s", store.path, corpus.location, ", ".join(gone)
+        )

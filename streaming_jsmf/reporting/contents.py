@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class Topic:
         Of the tensor engine: prior, lambda*, and the larger topic with nearly the same words.
     npmi
         Of the first words, from -1 to 1, where they were counted.
+    doubts
+        Why it may be no topic, a phrase each; empty as a rule.
     """
 
     number: int
@@ -50,6 +53,102 @@ class Topic:
     strength: float | None = None
     duplicate_of: int | None = None
     npmi: float | None = None
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What it is called where there is room for a few words: its label, else its first three words."""
+        return ", ".join(self.label or tuple(word.text for word in self.words[:3]))
+
+
+@dataclass(frozen=True)
+class WordLists:
+    """Many words of every topic.
+
+    Attributes
+    ----------
+    vocabulary
+        Words that any list has, W.
+    probability
+        (W,), p(word) by the model: the sum of p(word | topic) p(topic).
+    ids, probabilities
+        For each topic its words as numbers in ``vocabulary``, the most probable first, and their p(word | topic).
+    """
+
+    vocabulary: tuple[str, ...]
+    probability: Floats
+    ids: tuple[Integers, ...]
+    probabilities: tuple[Floats, ...]
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document in which a topic is large: its id, the share, and the values of the metadata columns."""
+
+    name: str
+    share: float
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Documents:
+    """For each topic the documents in which it is largest, the largest share first; names of the metadata columns."""
+
+    columns: tuple[str, ...]
+    of_topic: tuple[tuple[Document, ...], ...]
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Mean topic shares of G groups of documents.
+
+    Attributes
+    ----------
+    column
+        The metadata column whose values make the groups, or what was taken of it: ``year of date``.
+    names, documents
+        Of each group, its value and its number of documents; G.
+    ordered
+        The values are numbers or times, so that a line may join them.
+    shares, errors
+        (G, K); errors are standard errors of the means, 0 where there is one document only.
+    """
+
+    column: str
+    names: tuple[str, ...]
+    documents: tuple[int, ...]
+    ordered: bool
+    shares: Floats
+    errors: Floats
+
+
+@dataclass(frozen=True)
+class Level:
+    """One of several models of the same moments: names and shares of its K topics, and its metrics as text."""
+
+    names: tuple[str, ...]
+    shares: Floats
+    metrics: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Models of a rising number of topics.
+
+    Attributes
+    ----------
+    models
+        By rising K.
+    flows
+        Between each and the next, (K, K'): shares of the corpus that go from a topic to those it is made of in the
+        next. Rows sum to the shares of the topics.
+    own
+        Which of the models the page is about.
+    """
+
+    models: tuple[Level, ...]
+    flows: tuple[Floats, ...]
+    own: int
 
 
 @dataclass(frozen=True)
@@ -76,6 +175,16 @@ class Metric:
     value: str
     better: str
     meaning: str
+
+
+@dataclass(frozen=True)
+class Check:
+    """A certificate in plain words: what was asked, the answer, what would be good, and whether it is."""
+
+    question: str
+    answer: str
+    good: str
+    passed: bool
 
 
 @dataclass(frozen=True)
@@ -107,6 +216,12 @@ class Contents:
         Plain sentences; the note may be empty.
     metrics, certificates, making, stages
         Tables: how good the model is, what its inference says of itself, what it was made of and how.
+    checks
+        The certificates that can be explained.
+    corpus, date
+        What the page is about, at its top: the corpus, and the day on which the model was made; empty where unknown.
+    lists, documents, groups, levels
+        Many words of each topic, documents, groups of them, models of other K; None where they are not known.
 
     Raises
     ------
@@ -126,6 +241,13 @@ class Contents:
     certificates: tuple[Fact, ...] = ()
     making: tuple[Section, ...] = ()
     stages: tuple[Stage, ...] = ()
+    checks: tuple[Check, ...] = ()
+    corpus: str = ""
+    date: str = ""
+    lists: WordLists | None = None
+    documents: Documents | None = None
+    groups: Groups | None = None
+    levels: Levels | None = None
 
     def __post_init__(self) -> None:
         wanted = (len(self.topics), len(self.topics))

@@ -1,7 +1,8 @@
-"""Contents -> one HTML page that needs nothing else: style, drawings and a few lines of script are inside.
+"""Contents -> one HTML page that needs nothing else: style, scripts, values and the library that draws are inside.
 
-Words of a corpus are text that anybody may have written. All text is escaped by the templates, and the page's own
-policy has browsers run no script but the one that is known by its hash, and load nothing.
+Words of a corpus are text that anybody may have written. The templates escape all text, the scripts put text into the
+page as text only, and the page's own policy has browsers run no script but the one that is known by its hash, and load
+nothing.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ import base64
 import hashlib
 from importlib.resources import files
 
+import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from streaming_jsmf.reporting.contents import Contents
-from streaming_jsmf.reporting.heat_map import draw_heat_map
+from streaming_jsmf.reporting.payload import page_data
 from streaming_jsmf.reporting.topic_map import draw_map
 from streaming_jsmf.reporting.wording import exact, memory_text, percent
 
@@ -22,23 +24,38 @@ FIRST_LINES = "<!doctype html>\n<!-- streaming-jsmf report -->\n"
 
 _PACKAGE, _FOLDER = "streaming_jsmf.reporting", "templates"
 
+#: Modules of D3, each after those that it needs.
+D3 = (
+    "array", "axis", "color", "dispatch", "ease", "format", "hierarchy", "path", "selection", "time", "timer",
+    "interpolate", "shape", "time-format", "drag", "sankey", "scale", "transition", "zoom",
+)  # fmt: skip
+
+#: Our scripts in their order; all are of one function, so that they share names and leave none behind.
+SCRIPTS = (
+    "data.js", "page.js", "search.js", "overview.js", "detail.js", "charts.js", "map.js", "matrix.js", "dendrogram.js",
+    "words.js", "groups.js", "levels.js", "start.js",
+)  # fmt: skip
+
+STYLES = ("base.css", "overview.css", "charts.css", "print.css")
+
 #: Names of engines as people know them.
 _ENGINES = {"lr-jsmf": "LR-JSMF (anchor words)", "stod": "STOD (tensor decomposition)"}
 
 
 def render(contents: Contents) -> str:
-    """The page; the same contents give the same text. O(K^2) and the words listed; no file is written."""
-    script = _part("sort.js")
+    """The page; the same contents give the same text. O(K^3) and the words listed; no file is written."""
+    script = _script()
+    drawn = draw_map(contents.affinity, np.array([topic.share for topic in contents.topics]))
     page: str = (
-        _environment()
+        page_environment()
         .get_template("page.html.j2")
         .render(
             contents=contents,
             engine=_ENGINES.get(contents.engine, contents.engine),
             shown=_columns(contents),
-            map=draw_map(contents),
-            heat_map=draw_heat_map(contents),
-            style=_part("style.css"),
+            style=page_style(),
+            map=drawn,
+            data=page_data(contents, drawn),
             script=script,
             script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         )
@@ -46,13 +63,20 @@ def render(contents: Contents) -> str:
     return FIRST_LINES + page
 
 
+def _script() -> str:
+    library = "\n".join(part(f"d3-{name}.min.js", "d3").strip() for name in D3)
+    ours = "\n".join(part(name) for name in SCRIPTS)
+    return f'\n/*\n{part("LICENSE.txt", "d3")}*/\n{library}\n(() => {{\n"use strict";\n{ours}}})();\n'
+
+
 def _columns(contents: Contents) -> dict[str, bool]:
     """Which columns of the table of topics have something to show."""
-    names = ("label", "anchor", "alpha", "strength", "duplicate_of", "npmi", "characteristic")
+    names = ("label", "anchor", "alpha", "strength", "duplicate_of", "npmi", "characteristic", "doubts")
     return {name: any(getattr(topic, name) not in (None, ()) for topic in contents.topics) for name in names}
 
 
-def _environment() -> Environment:
+def page_environment() -> Environment:
+    """What all templates are filled in by: everything that is no markup of ours is escaped."""
     environment = Environment(
         loader=PackageLoader(_PACKAGE, _FOLDER),
         autoescape=True,
@@ -67,6 +91,11 @@ def _environment() -> Environment:
     return environment
 
 
-def _part(name: str) -> str:
+def page_style() -> str:
+    """The style of all pages."""
+    return "".join(part(name) for name in STYLES)
+
+
+def part(name: str, folder: str = _FOLDER) -> str:
     """A file of the page as it is in the package."""
-    return (files(_PACKAGE) / _FOLDER / name).read_text(encoding="utf-8")
+    return (files(_PACKAGE) / folder / name).read_text(encoding="utf-8")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ftplib
 import logging
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ import pooch
 import requests
 
 from streaming_jsmf.errors import InputError, first_line
-from streaming_jsmf.storage.paths import normalise, sha256_of
+from streaming_jsmf.storage.paths import sha256_of
 
 TIMEOUT = pooch.downloaders.DEFAULT_TIMEOUT  # seconds without a byte from the server; ftp has none of itself
 _CHUNK = 1 << 20  # bytes
@@ -40,7 +39,7 @@ class RemoteFile:
     name
         Posix name relative to the data set's directory; the caller has checked that it stays inside.
     url
-        http, https, ftp or file; None when the file is placed by hand.
+        http, https or ftp; None when the file is placed by hand.
     sha256
         64 small hex digits; None when no hash is known.
     """
@@ -149,10 +148,10 @@ def _downloader(url: str, progress: bool) -> Callable[..., Any]:
         )
     if scheme == "ftp":
         return _anew(pooch.FTPDownloader(progressbar=progress, chunk_size=_CHUNK, timeout=TIMEOUT))
-    if scheme == "file":
-        return _anew(lambda url, output_file, _: shutil.copyfile(normalise(url), output_file))
+    # Not file: a spec is somebody else's, and must not have files of this machine put into a corpus.
     raise InputError(
-        f"cannot fetch {url}: only http, https, ftp and file URLs are known; correct it in the spec"
+        f"cannot fetch {url}: only http, https and ftp are known; a file of your own goes into the directory of the "
+        "data set's files (--files)"
     )
 
 

@@ -1,30 +1,99 @@
-"""Which reader a source is for, by names and columns. Only what is plain is guessed; the rest is asked for."""
+"""Which reader a source is for, and which columns it wants, by names and columns. The rest is asked for.
+
+``guess_source`` is what a verb calls. What is guessed becomes options as a user would give them, so that readers know
+of no guesses.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.sources.delimited import split
+from streaming_jsmf.sources.columns import (
+    ITEM_NAMES,
+    RATING_NAMES,
+    TITLE_NAMES,
+    USER_NAMES,
+    by_name,
+    csv_header,
+    long_column,
+    sampled_columns,
+    text_by_name,
+)
 from streaming_jsmf.sources.listing import list_files
 from streaming_jsmf.sources.parquet import is_parquet
-from streaming_jsmf.sources.records import BadValue, listed
-from streaming_jsmf.sources.registry import ReaderName
-from streaming_jsmf.sources.streams import UnreadableError, bare_suffix, open_parquet_source, open_stream
+from streaming_jsmf.sources.records import listed
+from streaming_jsmf.sources.registry import READERS, ReaderName
+from streaming_jsmf.sources.streams import UnreadableError, bare_suffix, open_parquet_source
+from streaming_jsmf.sources.tables.ratings import names_path
 from streaming_jsmf.sources.text.folder import is_archive
 from streaming_jsmf.sources.text.reader import CSV_SUFFIXES, JSON_SUFFIXES
 from streaming_jsmf.storage.paths import AnyPath, exists, is_file, join, normalise
 
 _BY_SUFFIX: dict[str, ReaderName] = {".npz": "npz", ".mtx": "matrix-market", ".h5ad": "h5ad"}
+#: Files with a row for each document or entry; a folder of anything else is one of documents.
+_TABLES = {
+    *_BY_SUFFIX,
+    *JSON_SUFFIXES,
+    *CSV_SUFFIXES,
+    ".parquet",
+    ".pq",
+    ".parq",
+    ".dat",
+    ".data",
+    ".baskets",
+}
+#: Readers of tables, in the order in which options on the command line speak for one.
+_OF_TABLES: tuple[ReaderName, ...] = ("text", "ratings", "triples", "baskets")
+_RATINGS, _TITLES = "ratings.csv", "movies.csv"
 _ASK = "say which reader with --reader"
 
 
-def guess_reader(location: AnyPath) -> ReaderName:
-    """The reader for a source.
+@dataclass(frozen=True)
+class Guess:
+    """A reader, the options that were guessed for it, and a line about them ("" if there is nothing to say)."""
+
+    reader: ReaderName
+    read: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""
+
+
+def guess_source(
+    location: AnyPath, reader: ReaderName | None = None, read: Mapping[str, Any] | None = None
+) -> Guess:
+    """The reader of a source unless it is given, and the columns among its options that are not.
+
+    Texts are in a column called text, body, content and the like, or in the one with the longest strings; ratings are
+    in columns such as MovieLens' userId, movieId and rating, and the titles of films in a ``movies.csv`` beside them.
+    Reads headers and a sample of the first file.
+
+    Raises
+    ------
+    InputError
+        If there is nothing, or it could be several things.
+    """
+    given = dict(read or {})
+    root = normalise(location)
+    folder = _is_folder(root) and "path" not in given and reader in (None, "ratings")
+    if folder and exists(join(root, _RATINGS)) and exists(join(root, _TITLES)):
+        reader, given["path"] = "ratings", _RATINGS
+    if "path" in given and not root.lower().endswith(".zip"):
+        root = join(root, str(given["path"]))
+    chosen = reader or guess_reader(root, given)
+    if chosen == "text" and "text" not in given:
+        return _guess_text(root)
+    if chosen == "ratings" and given.get("header", "true") not in (False, "false") and not _zipped(root):
+        return _guess_ratings(root, given, {} if "path" in (read or {}) else {"path": given.get("path")})
+    return Guess(chosen)
+
+
+def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> ReaderName:
+    """The reader for a source; ``read`` are options that are known, which may speak for one.
 
     Raises
     ------
@@ -34,43 +103,114 @@ def guess_reader(location: AnyPath) -> ReaderName:
     root = normalise(location)
     if is_archive(root):
         return "text-files"
-    if exists(root) and not is_file(root) and exists(join(root, MANIFEST_NAME)):
+    if _is_folder(root) and exists(join(root, MANIFEST_NAME)):
         return "bag-of-words-parquet"
     files = [path for path in list_files(root) if not _name(path).startswith("vocab")]
     if any(_name(path).startswith("docword") for path in files):
         return "docword"
     suffixes = {bare_suffix(path) for path in files}
+    if files and _is_folder(root) and not suffixes & _TABLES:
+        return "text-files"
     if len(suffixes) != 1:
         found = ", ".join(sorted(suffixes)) or "no files but a word list"
         raise InputError(f"{root} holds {found}; {_ASK}, or name the files")
     suffix = suffixes.pop()
-    if suffix in _BY_SUFFIX:
-        return _BY_SUFFIX[suffix]
+    return _BY_SUFFIX.get(suffix) or _asked_for(read or {}) or _of_tables(files, suffix)
+
+
+def _of_tables(files: Sequence[str], suffix: str) -> ReaderName:
+    """The reader of files of one suffix, by their columns."""
     if suffix in JSON_SUFFIXES:
         return "text"
     if is_parquet(files[0]):
-        return _by_columns(files[0], _parquet_columns(files))
+        return _by_columns(files, _parquet_columns(files))
     if suffix in CSV_SUFFIXES:
-        return _by_columns(files[0], dict.fromkeys(_csv_header(files[0], CSV_SUFFIXES[suffix])))
-    raise InputError(f"{files[0]} could be texts, baskets or a table; {_ASK}")
+        return _by_columns(files, dict.fromkeys(csv_header(files[0], CSV_SUFFIXES[suffix]), pa.string()))
+    raise InputError(
+        f"{files[0]} could be texts, baskets or a table; {_ASK} (a text file for each document: give their folder)"
+    )
 
 
-def _by_columns(path: str, columns: dict[str, Any]) -> ReaderName:
+def _is_folder(root: str) -> bool:
+    return exists(root) and not is_file(root)
+
+
+def _zipped(root: str) -> bool:
+    return root.lower().endswith(".zip") or "::" in root
+
+
+def _asked_for(read: Mapping[str, Any]) -> ReaderName | None:
+    """The first reader of tables that knows all options given, if any of them names a column of its own."""
+    keys = set(read) - {"path"}
+    for reader in _OF_TABLES:
+        known = set(READERS[reader].options.model_fields)
+        if keys and keys <= known:
+            return reader
+    return None
+
+
+def _by_columns(files: Sequence[str], columns: Mapping[str, Any]) -> ReaderName:
     names = set(columns)
     if {"ids", "counts"} <= names:
         return "bag-of-words-parquet"
-    if "text" in names:
+    if text_by_name(columns):
         return "text"
-    if {"user", "item", "rating"} <= names:
+    if all(by_name(names, known) for known in (USER_NAMES, ITEM_NAMES, RATING_NAMES)):
         return "ratings"
     if {"document", "word"} <= names:
         return "triples"
     if columns.get("items") is not None and _is_list(columns["items"]):
         return "baskets"
+    if long_column(sampled_columns(files)):
+        return "text"
     raise InputError(
-        f"{path} has the columns {listed(columns)}; {_ASK} and which columns with --read, "
-        "such as --reader text --read text=body"
+        f"{files[0]} has the columns {listed(columns)}; {_ASK} and which columns with --read, "
+        "such as --read text=body, or --read user=who --read item=what --read rating=stars"
     )
+
+
+def _guess_text(root: str) -> Guess:
+    """The column of texts; none where the files tell of none, which reading them says."""
+    files = [path for path in list_files(root) if bare_suffix(path) in _TABLES]
+    sample = sampled_columns(files)
+    name = text_by_name(dict.fromkeys(sample, pa.string())) or long_column(sample)
+    if name is None or name == "text":
+        return Guess("text")
+    note = f"the texts are taken from the column {name!r}; --read text=NAME names another"
+    return Guess("text", {"text": name}, note)
+
+
+def _guess_ratings(root: str, given: Mapping[str, Any], added: Mapping[str, str | None]) -> Guess:
+    files = [path for path in list_files(root) if bare_suffix(path) in _TABLES]
+    delimiter = str(given.get("delimiter", ",")).replace("\\t", "\t")
+    names = _parquet_columns(files) if is_parquet(files[0]) else csv_header(files[0], delimiter)
+    found = {key: value for key, value in added.items() if value is not None}
+    for key, known in (("user", USER_NAMES), ("item", ITEM_NAMES), ("rating", RATING_NAMES)):
+        name = None if key in given else by_name(names, known)
+        if name is not None:
+            found[key] = name
+    found |= _guess_titles(files[0], given)
+    told = ", ".join(f"{key}={value}" for key, value in found.items() if key != value)
+    note = f"the ratings are read with {told}; --read KEY=VALUE changes that" if told else ""
+    return Guess("ratings", found, note)
+
+
+def _guess_titles(path: str, given: Mapping[str, Any]) -> dict[str, str]:
+    """Names of items: from the file given, or MovieLens' titles beside its ratings."""
+    found: dict[str, str] = {}
+    if "names" not in given:
+        if _name(path) != _RATINGS or not exists(join(path.rpartition("/")[0], _TITLES)):
+            return {}
+        found["names"] = _TITLES
+    if "names_columns" in given or given.get("names_header", "true") in (False, "false"):
+        return found
+    file = names_path(path, str(found.get("names", given.get("names"))))
+    header = csv_header(file, str(given.get("names_delimiter", ",")).replace("\\t", "\t"))
+    for key, known in (("names_item", ITEM_NAMES), ("names_name", TITLE_NAMES)):
+        name = None if key in given else by_name(header, known)
+        if name is not None:
+            found[key] = name
+    return found
 
 
 def _is_list(kind: Any) -> bool:
@@ -87,20 +227,6 @@ def _parquet_columns(files: Sequence[str]) -> dict[str, Any]:
         except UnreadableError as error:
             reason = reason or f"{path}: {error}"
     raise InputError(reason)
-
-
-def _csv_header(path: str, delimiter: str) -> list[str]:
-    try:
-        with open_stream(path) as stream:
-            line = stream.readline(1 << 20)
-        if not line.strip():
-            raise UnreadableError(f"the file is empty; give one with a header, or {_ASK}")
-        names = split(line.decode("utf-8-sig", "replace").strip().encode(), delimiter)
-    except UnreadableError as error:
-        raise InputError(f"{path}: {error}") from error
-    except BadValue as error:
-        raise InputError(f"{path}, line 1: {error}; mend the header, or {_ASK}") from error
-    return [name.strip() for name in names]
 
 
 def _name(path: str) -> str:

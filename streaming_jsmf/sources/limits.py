@@ -25,7 +25,11 @@ LARGEST_TAR_HEADER = 1 << 20
 LARGEST_NAMES = 64 << 20
 #: Bytes of the small arrays of a matrix (its shape and format), which are read whole.
 LARGEST_SCALAR = 4096
+#: How many bytes one byte of a packed array may stand for; deflate, of zeros alone, comes to 1032.
+LARGEST_PACKING = 1100
 #: Documents of a file of counts that no line speaks of. They cost nothing in the file and something here, so a wrong
 #: digit in a header must not make billions. The largest list of barcodes that cells are counted over has 6.8 million,
 #: most of them empty; the largest UCI set 8.2 million documents, whose parts keep their numbers.
 EMPTY_DOCUMENTS = 10_000_000
+#: But a small file must not make that many: so many for each byte, which is 600 for each line of counts.
+EMPTY_DOCUMENTS_PER_BYTE = 100

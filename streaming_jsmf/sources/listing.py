@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import fsspec
-
-from streaming_jsmf.errors import InputError, first_line
-from streaming_jsmf.storage.paths import AnyPath, is_url, normalise
+from streaming_jsmf.errors import InputError, first_line, pass_on_machine
+from streaming_jsmf.storage.paths import AnyPath, file_system, is_url, normalise
 
 _WILDCARDS = "*?["
 
@@ -45,18 +43,25 @@ def find_files(source: AnyPath) -> tuple[SourceFile, ...]:
     """
     root = normalise(source)
     try:
-        fs, inner = fsspec.core.url_to_fs(root)
+        fs, inner = file_system(root)
         if fs.isfile(inner):
             return (SourceFile(root, inner.rsplit("/", 1)[-1]),)
         # A directory may have such a character in its name.
         has_pattern = any(character in inner for character in _WILDCARDS) and not fs.isdir(inner)
         found = fs.glob(inner) if has_pattern else fs.find(inner)
         files = sorted(str(name) for name in found if not (has_pattern and fs.isdir(name)))
-    except (ValueError, ImportError, OSError) as error:
+    except InputError:
+        raise
+    except Exception as error:  # of the package behind the scheme
+        pass_on_machine(error)
         raise InputError(f"cannot open {root}: {first_line(error)}; check the path") from error
     base = _fixed_part(inner) if has_pattern else inner
     below = {name: name.removeprefix(base).lstrip("/") for name in files}
-    kept = [SourceFile(_address(fs, root, name), below[name]) for name in files if not is_marker(below[name])]
+    kept = [
+        SourceFile(_address(fs, root, inner, name), below[name])
+        for name in files
+        if not is_marker(below[name])
+    ]
     if not kept:
         raise InputError(f"there are no files at {root}; check the path")
     return tuple(kept)
@@ -73,12 +78,14 @@ def _fixed_part(pattern: str) -> str:
     return pattern[:first].rpartition("/")[0]
 
 
-def _address(fs: Any, root: str, name: str) -> str:
-    """Path or URL of a file that was found at ``root``."""
+def _address(fs: Any, root: str, base: str, name: str) -> str:
+    """Path or URL of a file that was found at ``root``, whose file system calls it ``base``."""
     if not is_url(root):
         return name
     link, chained, rest = root.partition("::")
     if chained and "://" in link:
         # Of a chain, such as zip://*.csv::a.zip, the file system knows only its own link.
         return f"{link.partition('://')[0]}://{name}::{rest}"
-    return str(fs.unstrip_protocol(name))
+    # By the URL itself where that is possible: of a host and a user some file systems know nothing any more.
+    head = root.removesuffix(base)
+    return f"{head}{name}" if root.endswith(base) and base else str(fs.unstrip_protocol(name))

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import ValidationError
 
+from streaming_jsmf.corpus.curation import TEXT_CURATION, Curation
 from streaming_jsmf.corpus.format import PARQUET_SUFFIXES
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.errors import InputError
@@ -26,7 +27,7 @@ from streaming_jsmf.sources.tables.triples import TriplesOptions, TriplesSource
 from streaming_jsmf.sources.text.folder import TextFilesOptions, TextFilesSource, is_archive
 from streaming_jsmf.sources.text.options import TextOptions, TokenOptions
 from streaming_jsmf.sources.text.reader import CSV_SUFFIXES, JSON_SUFFIXES, TextSource
-from streaming_jsmf.storage.paths import AnyPath, is_file, join, normalise
+from streaming_jsmf.storage.paths import AnyPath, is_chain, is_file, is_url, join, normalise
 from streaming_jsmf.tokens.stop_words import ENGLISH, NONE
 from streaming_jsmf.tokens.tokenizer import Tokenizer
 from streaming_jsmf.validation import Strict, explain
@@ -43,6 +44,9 @@ ReaderName = Literal[
     "h5ad",
     "bag-of-words-parquet",
 ]
+
+#: Where the settings of texts start: made for topics that can be read, or as in the papers.
+Preset = Literal["text", "papers"]
 
 #: Options that say where a file is; they are no part of what made a corpus.
 _PATHS = ("vocabulary", "names")
@@ -135,9 +139,16 @@ class OpenedSource:
     ngrams: bool
 
 
-def default_stop_words(reader: ReaderName) -> str:
-    """The list of stop words when the user names none."""
-    return READERS[reader].stop_words
+def reads_texts(reader: ReaderName) -> bool:
+    """Whether the words are found in texts, rather than named by the source."""
+    return issubclass(READERS[reader].options, TokenOptions)
+
+
+def default_curation(reader: ReaderName, preset: Preset | None = None) -> Curation:
+    """What stays when the user says nothing: as in the papers, but of texts what gives topics that can be read."""
+    if reads_texts(reader) and preset != "papers":
+        return TEXT_CURATION
+    return Curation(stop_words=READERS[reader].stop_words)
 
 
 def check_options(reader: ReaderName, given: Mapping[str, Any], where: str) -> Strict:
@@ -199,13 +210,16 @@ def open_source(
     words = Tokenizer()
     if isinstance(options, TokenOptions):
         spared = NONE if options.stemmer is None else stop_words
-        words = Tokenizer(tokenizer or options.tokenizer, options.ngrams, options.stemmer, spared)
+        words = Tokenizer(
+            tokenizer or options.tokenizer, options.ngrams, options.stemmer, spared, options.boilerplate
+        )
     elif tokenizer is not None:
         raise InputError(f"the reader {reader} takes words as they are; leave --tokenizer out")
     source = kind.open(Found(root, found, words), options)
     settings: dict[str, Json] = {"reader": reader}
     for key, value in options.model_dump().items():
-        if key not in _PATHS and value is not None:
+        # Boilerplate that is kept is not told: corpora made before it could be dropped are the same.
+        if key not in _PATHS and value is not None and (key, value) != ("boilerplate", "keep"):
             settings[f"read_{key}"] = ",".join(map(str, value)) if isinstance(value, tuple | list) else value
     if tokenizer is not None:
         settings["read_tokenizer"] = tokenizer
@@ -219,10 +233,15 @@ def _find(
 ) -> tuple[str, tuple[str, ...]]:
     """Where to read, and the files there that the reader takes; those ``beside`` are its word list and the like."""
     if path is not None:
-        root = f"zip://{path}::{root}" if root.lower().endswith(".zip") else join(root, path)
+        zipped = root.lower().endswith(".zip")
+        if zipped and not is_url(root) and "::" in root:
+            raise InputError(
+                f"{root}: a file within an archive cannot be read where the path has ::; move the archive"
+            )
+        root = f"zip://{path}::{root}" if zipped else join(root, path)
     if not kind.files:
         return _archive_in(root, names), tuple(join(root, name) for name in names or ())
-    if path is not None or ("::" not in root and is_file(root)):
+    if path is not None or (not is_chain(root) and is_file(root)):
         return root, (root,)
     listed = list_files(root)
     if names is not None:

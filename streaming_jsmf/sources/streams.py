@@ -19,8 +19,8 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streaming_jsmf.errors import first_line
-from streaming_jsmf.storage.paths import file_size, open_file
+from streaming_jsmf.errors import StreamingJSMFError, first_line, pass_on_machine
+from streaming_jsmf.storage.paths import file_size, is_chain, open_file
 
 
 class UnreadableError(Exception):
@@ -29,6 +29,33 @@ class UnreadableError(Exception):
 
 class DamagedError(UnreadableError):
     """A file that cannot be opened, or ends before its time; what came before was good."""
+
+
+@contextmanager
+def read_as(what: str) -> Iterator[None]:
+    """Whatever a library raises of a damaged file, also while the caller reads, becomes one reason for the user.
+
+    Libraries promise no errors: what they trip over depends on which byte is wrong. Ours pass, and those of the
+    machine, which say nothing of the file.
+
+    Raises
+    ------
+    UnreadableError
+        Says that the file cannot be read as ``what``.
+    MachineError
+        If there is no more memory, or no thread.
+    """
+    try:
+        yield
+    except (UnreadableError, StreamingJSMFError, FileNotFoundError):
+        raise
+    except Exception as error:
+        pass_on_machine(error)
+        plain = isinstance(error, (OSError, pa.ArrowException))
+        reason = first_line(error) if plain else f"{type(error).__name__}: {first_line(error)}"
+        raise UnreadableError(
+            f"it cannot be read as {what} ({reason}); it is cut or damaged, or something else: fetch it again"
+        ) from error
 
 
 class _ArrowStream(io.RawIOBase):
@@ -89,7 +116,7 @@ def is_compressed(path: str) -> bool:
 
 def _member(path: str) -> str:
     """Lower-case name of the file itself: of a chained URL (``zip://a.csv::/b.zip``) the first link with a path."""
-    links = path.lower().split("::")
+    links = path.lower().split("::") if is_chain(path) else [path.lower()]
     return next((link for link in links if "://" in link), links[0])
 
 
@@ -104,6 +131,7 @@ def size_of(path: str) -> int:
     try:
         return file_size(path)
     except (*STREAM_ERRORS, TypeError) as error:
+        pass_on_machine(error)
         raise DamagedError(why(error)) from error
 
 
@@ -130,11 +158,13 @@ def open_stream(path: str) -> Iterator[IO[bytes]]:
 @contextmanager
 def open_raw(path: str) -> Iterator[IO[bytes]]:
     """A binary stream on a file or URL as it is stored; errors as ``open_stream``."""
-    try:
-        with open_file(path) as raw:
-            yield raw  # type: ignore[misc]
-    except STREAM_ERRORS as error:
-        raise DamagedError(why(error)) from error
+    with read_as("what its name says"):
+        try:
+            with open_file(path) as raw:
+                yield raw  # type: ignore[misc]
+        except STREAM_ERRORS as error:
+            pass_on_machine(error)
+            raise DamagedError(why(error)) from error
 
 
 def why(error: BaseException) -> str:
@@ -155,12 +185,11 @@ def open_parquet_source(path: str) -> Iterator[Any]:
     UnreadableError
         For a file that is no Parquet, cut or damaged, also when that shows only while the caller reads.
     """
-    with open_raw(path) as stream:
+    with open_raw(path) as stream, read_as("Parquet"):
         try:
             yield pq.ParquetFile(stream, page_checksum_verification=True)
-        except (OSError, pa.ArrowException) as error:
-            if isinstance(error, OSError) and error.errno is not None:
+        except OSError as error:
+            if error.errno is None:  # Arrow's own
                 raise
-            raise UnreadableError(
-                f"it cannot be read as Parquet ({first_line(error)}); it is cut or damaged: fetch it again"
-            ) from error
+            pass_on_machine(error)
+            raise DamagedError(why(error)) from error

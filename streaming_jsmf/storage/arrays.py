@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from upath import UPath
 from zarr.abc.store import ByteRequest
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
-from zarr.storage import FsspecStore
+from zarr.storage import FsspecStore, LocalStore
 
-from streaming_jsmf.errors import StoreError, first_line
+from streaming_jsmf.errors import StoreError, first_line, pass_on_machine
 from streaming_jsmf.storage.objects import reaching
 from streaming_jsmf.storage.paths import StorePath
 
@@ -87,9 +87,10 @@ def _panels(shape: Sequence[int], itemsize: int) -> Iterator[slice]:
         yield slice(start, min(start + step, shape[0]))
 
 
-def zarr_store(path: StorePath) -> str | ObjectStore:
-    """What Zarr takes for the node at ``path``: the local path, or a store on the file system of the URL."""
-    return str(path) if isinstance(path, Path) else ObjectStore.at(path)
+def zarr_store(path: StorePath) -> LocalStore | ObjectStore:
+    """What Zarr takes for the node at ``path``: its store on the local disk, or on the file system of the URL."""
+    # Of a local path with :: in it Zarr would make a chain of file systems.
+    return LocalStore(path) if isinstance(path, Path) else ObjectStore.at(path)
 
 
 def create_group(path: StorePath, attributes: Mapping[str, Any]) -> None:
@@ -103,7 +104,8 @@ def read_attributes(path: StorePath) -> dict[str, Any]:
         attributes: dict[str, Any] = zarr.open_group(
             store=zarr_store(path), mode="r", zarr_format=3
         ).attrs.asdict()
-    except (OSError, ValueError, KeyError, TypeError, zarr.errors.BaseZarrError) as error:
+    except Exception as error:  # as of an array
+        pass_on_machine(error)
         reason = " ".join(str(error).split())
         raise StoreError(
             f"{path}/zarr.json: metadata are damaged ({reason}); make the store again"
@@ -260,6 +262,7 @@ def _open_array(place: StorePath, expected: ArrayDigest | None, remedy: str) -> 
         try:
             array = zarr.open_array(store=zarr_store(place), mode="r", zarr_format=3)
         except Exception as error:
+            pass_on_machine(error)
             # Damaged metadata may say anything, and zarr raises what it likes of it.
             reason = " ".join(str(error).split())
             raise StoreError(
@@ -281,6 +284,7 @@ def _chunk_panels(
         except StoreError:
             raise
         except Exception as error:
+            pass_on_machine(error)
             # Each codec raises what it likes on a short buffer; every one of them means damage here.
             chunk = "/".join(["c", str(number), *["0"] * (array.ndim - 1)])
             raise StoreError(f"{place}/{chunk}: chunk is truncated or damaged; {remedy}") from error

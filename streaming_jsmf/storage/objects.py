@@ -16,7 +16,7 @@ from typing import Any
 import fsspec
 from upath import UPath
 
-from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError, first_line
+from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError, first_line, pass_on_machine
 
 #: Its presence without a ``zarr.json`` beside it means: begun by us, never finished.
 MARK = ".unfinished"
@@ -34,14 +34,18 @@ def file_system(path: str | PathLike[str] | UPath) -> tuple[Any, str]:
     Raises
     ------
     InputError
-        If the scheme is unknown or its package missing.
+        If the scheme is unknown, its package missing, or a login refused.
     """
     if isinstance(path, UPath):
         return path.fs, path.path
     try:
         fs, inner = fsspec.core.url_to_fs(str(path))
-    except (ValueError, ImportError) as error:
-        raise InputError(f"cannot open {path}: {first_line(error)}") from error
+    except Exception as error:
+        # Some log in at once, and each package has errors of its own.
+        pass_on_machine(error)
+        raise InputError(
+            f"cannot open {path}: {first_line(error)}; check the path and the credentials"
+        ) from error
     return fs, str(inner)
 
 
@@ -98,6 +102,7 @@ def reaching(place: object) -> Iterator[None]:
         raise
     except Exception as error:
         # Each package has errors of its own; the store itself is sound, so the same command goes on later.
+        pass_on_machine(error)
         raise StoreError(
             f"{place}: the object store failed ({first_line(error)}); run the same command again once it answers"
         ) from error

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
+from fsspec.implementations.local import LocalFileSystem
 from upath import UPath
 
 from streaming_jsmf.errors import InputError, StoreError
@@ -90,6 +91,11 @@ def local_path(path: AnyPath | UPath, what: str) -> Path:
 
 
 def _without_scheme(text: str) -> str:
+    """A local path of its URL; other text as it is. Raises InputError for a name that no store could keep."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"{text}: the name is not UTF-8; rename it") from error
     for scheme in _LOCAL_SCHEMES:
         if text.startswith(scheme):
             return unquote(text.removeprefix(scheme))
@@ -101,6 +107,18 @@ def _on_disk(path: AnyPath | UPath) -> Path | None:
     if isinstance(path, Path):
         return path
     return None if is_url(path) else Path(_without_scheme(str(path)))
+
+
+def file_system(path: AnyPath | UPath) -> tuple[Any, str]:
+    """fsspec's file system of a path or URL, and the path inside it; errors as ``objects.file_system``."""
+    local = _on_disk(path)
+    # Not by fsspec, which takes a local path with :: in it for a chain.
+    return (LocalFileSystem(), str(local)) if local is not None else object_store.file_system(path)
+
+
+def is_chain(path: AnyPath) -> bool:
+    """Whether a file is reached through another one, such as ``zip://a.csv::b.zip``."""
+    return is_url(path) and "::" in str(path)
 
 
 @contextmanager
@@ -155,7 +173,8 @@ def exists(path: AnyPath) -> bool:
     if local is not None:
         return local.exists()
     fs, inner = object_store.file_system(path)
-    return bool(fs.exists(inner))
+    with object_store.reaching(path):
+        return bool(fs.exists(inner))
 
 
 def is_file(path: AnyPath) -> bool:
@@ -164,7 +183,8 @@ def is_file(path: AnyPath) -> bool:
     if local is not None:
         return local.is_file()
     fs, inner = object_store.file_system(path)
-    return bool(fs.isfile(inner))
+    with object_store.reaching(path):
+        return bool(fs.isfile(inner))
 
 
 def file_size(path: AnyPath) -> int:
@@ -301,6 +321,18 @@ def remove_store(path: StorePath) -> None:
         object_store.delete_store(path)
 
 
+def put_in_place(beside: Path, target: Path, *, overwrite: bool = False) -> None:
+    """Rename a directory onto ``target``; with ``overwrite`` what is there goes once the new one has its place."""
+    if overwrite and target.exists():
+        old = target.with_name(f".{target.name}.{uuid.uuid4().hex}.old")
+        target.rename(old)
+        beside.rename(target)
+        shutil.rmtree(old)
+    else:
+        beside.rename(target)
+    fsync_directory(target.parent)
+
+
 @contextmanager
 def directory_written_beside(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """Yield an empty directory beside ``target`` that takes its place when the block ends well.
@@ -313,14 +345,7 @@ def directory_written_beside(target: Path, *, overwrite: bool = False) -> Iterat
     beside.mkdir()
     try:
         yield beside
-        if overwrite and target.exists():
-            old = target.with_name(f".{target.name}.{uuid.uuid4().hex}.old")
-            target.rename(old)
-            beside.rename(target)
-            shutil.rmtree(old)
-        else:
-            beside.rename(target)
-        fsync_directory(target.parent)
+        put_in_place(beside, target, overwrite=overwrite)
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
         raise

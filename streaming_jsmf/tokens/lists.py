@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from streaming_jsmf.linalg.compiled import compiled
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +44,7 @@ def count_codes(tokens: TokenLists) -> CodeCounts:
     return CodeCounts(*_count(tokens.indptr, tokens.codes, len(tokens.dictionary)))
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@compiled(nogil=True)
 def _count(indptr: Any, codes: Any, n_codes: int) -> Any:
     seen_in = np.full(n_codes, -1, np.int64)
     place = np.empty(n_codes, np.int64)

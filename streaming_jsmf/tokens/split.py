@@ -10,12 +10,12 @@ from __future__ import annotations
 import unicodedata
 from typing import Any
 
-import numba
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.tokens.lists import TokenLists
 
 #: What may stand in a word; a mark belongs to the letter before it (vowel signs of Indic scripts are marks).
@@ -82,7 +82,7 @@ class _Words:
         self.starts = np.cumsum(lengths) - lengths
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@compiled(nogil=True)
 def _replace(indptr: Any, codes: Any, starts: Any, lengths: Any, words: Any, size: int) -> Any:
     """Put the words of each piece in its place: indptr and codes of the words, ``size`` of them."""
     out = np.empty(size, np.int32)

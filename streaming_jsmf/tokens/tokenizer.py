@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming_jsmf.errors import InputError, first_line
+from streaming_jsmf.tokens.boilerplate import without_boilerplate
 from streaming_jsmf.tokens.lists import TokenLists, with_ngrams
 from streaming_jsmf.tokens.split import split_words
 from streaming_jsmf.tokens.stop_words import NONE, load_stop_words
@@ -42,6 +43,8 @@ class Tokenizer:
         Language of a Snowball stemmer, such as "english"; None for none.
     stop_words
         Words that are not stemmed, so that a list of stop words still finds them; see ``load_stop_words``.
+    boilerplate
+        "drop": what is around the text goes first (``without_boilerplate``).
 
     Raises
     ------
@@ -53,6 +56,7 @@ class Tokenizer:
     ngrams: int = 1
     stemmer: str | None = None
     stop_words: str = NONE
+    boilerplate: Literal["keep", "drop"] = "keep"
 
     def __post_init__(self) -> None:
         if not 1 <= self.ngrams <= LONGEST_NGRAM:
@@ -70,7 +74,7 @@ class Tokenizer:
         InputError
             If a callable of the user's own fails or returns anything but strings.
         """
-        tokens = self._split(texts)
+        tokens = self._split(without_boilerplate(texts) if self.boilerplate == "drop" else texts)
         if self.stemmer is not None:
             tokens = _stemmed(tokens, self.stemmer, self.stop_words)
         return tokens if self.ngrams == 1 else with_ngrams(tokens, self.ngrams)

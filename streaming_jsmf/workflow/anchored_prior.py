@@ -5,10 +5,10 @@ from __future__ import annotations
 from streaming_jsmf.config import InferSettings
 from streaming_jsmf.errors import TooFewFactorsError
 from streaming_jsmf.inference.anchors import DegenerateAnchorsError
-from streaming_jsmf.inference.law import AnchorRules, low_rank_anchor_words
 from streaming_jsmf.inference.prior import prior_sum
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.moments.reader import Moments
+from streaming_jsmf.workflow.anchored_topics import anchored_topics
 from streaming_jsmf.workflow.rectify import rectify
 
 #: Eigenpairs that the rectification starts from beyond the first K.
@@ -28,21 +28,8 @@ def anchored_prior_sum(moments: Moments, n_topics: int, threads: int, listener: 
     pairs = moments.eigenpairs(1, extra=n_topics - 1 + EXTRA_PAIRS)
     settings = InferSettings(min(n_topics, pairs.positive), correlations="refined")
     rectification = rectify(moments, pairs, settings, threads, listener)
-    rules = AnchorRules(
-        settings.anchors,
-        settings.anchor_floor(moments.n_documents),
-        settings.shrinkage(moments.n_documents),
-    )
     try:
-        topics = low_rank_anchor_words(
-            rectification.rectified,
-            moments.row_sum,
-            moments.document_frequency,
-            rules,
-            simplex=settings.simplex,
-            correlations=settings.correlations,
-            threads=threads,
-        )
+        topics = anchored_topics(moments, rectification, settings, threads)
     except DegenerateAnchorsError as error:
         reason = str(error).partition(";")[0]
         raise TooFewFactorsError(

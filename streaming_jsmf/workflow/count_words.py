@@ -1,12 +1,15 @@
-"""Model and corpus -> counts of the model's words, stored with it; no scan where they are there already."""
+"""Model and corpus -> counts of the model's words and its perplexity, stored with it; no scan where they are there."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.format import Corpus
+from streaming_jsmf.documents.completion import CompletionRequest, complete_documents
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.inputs import SKETCH_LABEL, SKETCH_PROBES
 from streaming_jsmf.inference.words import characteristic_words
@@ -26,6 +29,7 @@ from streaming_jsmf.model.store import Model
 from streaming_jsmf.moments.count_scan import CountRequest, count_words
 from streaming_jsmf.moments.stages.word_counts import SketchProbes, WordSelection
 from streaming_jsmf.storage.paths import StorePath, remove_tree
+from streaming_jsmf.workflow.given_topics import given_topics, lacks_topics
 
 #: Prominent and approximate characteristic words of each topic that are counted.
 COUNTED_PROMINENT, COUNTED_CHARACTERISTIC = 20, 10
@@ -41,15 +45,16 @@ def counts_of(
     execution: Execution | None = None,
     listener: Listener = silent,
 ) -> StoredCounts:
-    """The counts of the model's words in a corpus: those that are stored, or else of one scan, which stores them.
+    """What a corpus tells of a model: as it is stored, or else by two passes, which store it.
 
-    An interrupted scan is finished by the same call. The bits do not depend on ``execution``.
+    One pass counts words, the other completes documents, unless the model has no prior of topics or no word counts. An
+    interrupted pass is finished by the same call. The bits do not depend on ``execution``.
 
     Parameters
     ----------
     path, model
         Where the model is, and its word lists (``word``, ``prominent_words`` and, if it has them, ``anchors`` and
-        ``characteristic_words``).
+        ``characteristic_words``), and for the second pass the arrays of ``given_topics``.
     corpus
         The training corpus or any other; words are matched by string, and those the model lacks are left out.
 
@@ -60,22 +65,32 @@ def counts_of(
     StoreError
         If a shard, or what is stored, is damaged.
     """
-    stored = read_counts(path, model, corpus.fingerprint)
-    if stored is not None:
+    if (stored := _complete(path, model, corpus)) is not None:
         return stored
     request = CountRequest(corpus, _selection(model, corpus), PROBES, _scan_settings(model))
     target = counts_path(path, corpus.fingerprint)
     make_evaluation_group(path)
     with sole_writer(target):
         # Looked at again: another process may have been at work until now.
-        stored = read_counts(path, model, corpus.fingerprint)
-        if stored is not None:
+        if (stored := _complete(path, model, corpus)) is not None:
             return stored
-        work = target.with_name(f"{target.name}{UNFINISHED}")
-        counts = _stored(model, request, count_words(request, work, execution, listener))
+        work = [target.with_name(f"{target.name}{ending}{UNFINISHED}") for ending in ("", ".completion")]
+        counts = _stored(model, request, count_words(request, work[0], execution, listener))
+        if not lacks_topics(model):
+            wanted = CompletionRequest(given_topics(model), corpus, request.budget)
+            completed = complete_documents(wanted, work[1], execution, listener)
+            counts = replace(counts, completion=completed.fields())
         write_counts(target, counts, model)
-        remove_tree(work, ignore_errors=True)
+        for place in work:
+            remove_tree(place, ignore_errors=True)
     return counts
+
+
+def _complete(path: StorePath, model: Model, corpus: Corpus) -> StoredCounts | None:
+    """What is stored, if nothing that can be told is missing."""
+    stored = read_counts(path, model, corpus.fingerprint)
+    told = stored is not None and (stored.completion is not None or bool(lacks_topics(model)))
+    return stored if told else None
 
 
 def representatives(model: Model) -> NDArray[np.int64]:
@@ -126,7 +141,7 @@ def _stored(model: Model, request: CountRequest, total: Partial) -> StoredCounts
         total.arrays["row_sum"] / weight,
         int(total.scalars["n_documents"]),
         {
-            "path": corpus.root,
+            "path": corpus.location,
             "fingerprint": corpus.fingerprint,
             "n_documents": corpus.n_documents,
             "words_found": int(np.count_nonzero(selection.columns >= 0)),

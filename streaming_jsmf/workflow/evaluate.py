@@ -11,9 +11,12 @@ from typing import Any, TypeVar
 from numpy.typing import NDArray
 
 from streaming_jsmf.corpus import open_corpus
+from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.inputs import RowSketch, SelectedCounts
+from streaming_jsmf.evaluation.perplexity import Completion
 from streaming_jsmf.evaluation.summary import evaluate_topics
+from streaming_jsmf.inference.words import longer_lists
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.blas import single_blas_thread
@@ -26,7 +29,9 @@ from streaming_jsmf.workflow.count_words import PROBES, counts_of
 from streaming_jsmf.workflow.evaluation_inputs import (
     Replicas,
     Unavailable,
+    completion_of,
     cooccurrence_of,
+    doubts_of_perplexity,
     moments_of,
     read_topics,
     replicas_of,
@@ -54,6 +59,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "coherence": ("counts",),
     "u_mass": ("counts",),
     "npmi": ("counts",),
+    "perplexity": ("counts", "completion"),
     "specificity.2021": ("cooccurrence",),
     "mst_incoherence.cooccurrence": ("cooccurrence",),
     "mst_incoherence.documents": ("counts",),
@@ -77,7 +83,7 @@ class EvaluationRequest:
     Attributes
     ----------
     corpus
-        Path or URL of the training corpus or of another, for counts of words.
+        Path or URL of the training corpus or of another, for counts of words and perplexity.
     moments
         Path or URL of the moments store that the model was made of.
     truth
@@ -115,10 +121,10 @@ def evaluate(
     execution: Execution | None = None,
     listener: Listener = silent,
 ) -> dict[str, Any]:
-    """Evaluate a model of any engine. One pass over a corpus that was not counted for this model before, else none.
+    """Evaluate a model of any engine. Two passes over a corpus that was not read for this model before, else none.
 
-    Counts are stored below the model, so that later calls need no scan; without a corpus those of the training corpus
-    are used. The result does not depend on ``execution``.
+    Counts and perplexity are stored below the model, so that later calls need no scan; without a corpus those of the
+    training corpus are used. The result does not depend on ``execution``.
 
     Returns
     -------
@@ -137,7 +143,6 @@ def evaluate(
     path, request = store_path(model, "a model"), request or EvaluationRequest()
     execution = execution or Execution()
     found = read_topics(path)
-    _require_words(found, request.words)
     inputs = _Inputs(path, found, request, execution, listener)
     with single_blas_thread():
         metrics = inputs.evaluate()
@@ -147,7 +152,7 @@ def evaluate(
     exact = inputs.counts if corpus is not None and corpus["training"] else None
     return {
         "format_version": FORMAT_VERSION,
-        "model": str(path),
+        "model": location(path),
         "engine": str(found.provenance.get("engine", "unknown")),
         "n_topics": int(found.arrays["word_topic"].shape[1]),
         "n_words": int(found.arrays["word_topic"].shape[0]),
@@ -157,7 +162,7 @@ def evaluate(
         "metrics": metrics,
         "missing": missing,
         "certificates": dict(found.metrics),
-        "warnings": _doubts(found, inputs.reasons, missing),
+        "warnings": [*_doubts(found, inputs.reasons, missing), *doubts_of_perplexity(inputs.completion)],
         "topics": _topics(found, exact, metrics, request.words or LISTED_WORDS),
     }
 
@@ -181,6 +186,7 @@ class _Inputs:
             "cooccurrence", lambda: moments_of(model, request.moments)
         )
         self.counts = self._or_reason("counts", lambda: _counts(path, model, request, execution, listener))
+        self.completion = self._or_reason("completion", self._completion)
 
     def evaluate(self) -> dict[str, Any]:
         """The metrics; replicas are inferred here."""
@@ -190,9 +196,15 @@ class _Inputs:
             cooccurrence=None if self.moments is None else cooccurrence_of(self.moments),
             counts=None if self.counts is None else _selected(self.counts),
             truth=self.truth,
+            completion=self.completion,
             replicas=replicas,
             seed=self.request.seed,
         )
+
+    def _completion(self) -> Completion:
+        if self.counts is None:
+            raise Unavailable(self.reasons["counts"])
+        return completion_of(self.model, self.counts)
 
     def _replicas(self) -> Sequence[NDArray[Any]]:
         if self.moments is None:
@@ -231,12 +243,6 @@ def _selected(counts: StoredCounts) -> SelectedCounts:
     if counts.sketch is not None and counts.row_sum is not None:
         sketch = RowSketch(counts.sketch, counts.row_sum, PROBES.seed)
     return SelectedCounts(counts.words, counts.pairs, counts.n_documents, counts.anchor_rows, sketch)
-
-
-def _require_words(model: Model, words: int | None) -> None:
-    listed = model.arrays["prominent_words"].shape[1]
-    if words is not None and words > listed:
-        raise InputError(f"--words is {words}; this model lists up to {listed} words for each topic")
 
 
 def _reasons(metrics: Mapping[str, Any], model: Model, reasons: Mapping[str, str]) -> dict[str, str]:
@@ -289,6 +295,9 @@ def _topics(
 ) -> list[dict[str, Any]]:
     """Each topic with its words; characteristic ones by exact rows where they were counted."""
     vocabulary, arrays = model.arrays["word"], model.arrays
+    prominent = arrays["prominent_words"][:, :words]
+    if words > prominent.shape[1]:
+        prominent = longer_lists(prominent, [arrays["word_topic"]], words)
     characteristic = arrays.get("characteristic_words") if exact is None else exact.characteristic_words
     scores = (metrics.get("npmi") or {}).get("per_topic")
     rows = []
@@ -298,7 +307,7 @@ def _topics(
             row["probability"] = float(arrays["topic_probability"][topic])
         if "anchors" in arrays:
             row["anchor"] = str(vocabulary[arrays["anchors"][topic]])
-        row["prominent"] = [str(vocabulary[word]) for word in arrays["prominent_words"][topic, :words]]
+        row["prominent"] = [str(vocabulary[word]) for word in prominent[topic]]
         if characteristic is not None:
             row["characteristic"] = [str(vocabulary[word]) for word in characteristic[topic, :words]]
         rows.append(row)

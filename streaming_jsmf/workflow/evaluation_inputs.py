@@ -9,19 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import InferSettings
+from streaming_jsmf.documents.completion import Completed
 from streaming_jsmf.errors import InputError, StreamingJSMFError
 from streaming_jsmf.evaluation.inputs import Cooccurrence, TopicArrays
+from streaming_jsmf.evaluation.perplexity import Completion
 from streaming_jsmf.jobs.events import Listener, silent
+from streaming_jsmf.model.counts import StoredCounts
 from streaming_jsmf.model.store import Model, read_model
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.select import require_parts, resampled, select_partitions
 from streaming_jsmf.simulation.truth import read_truth, read_truth_words
 from streaming_jsmf.storage.paths import StorePath, store_path
+from streaming_jsmf.workflow.given_topics import lacks_topics
 from streaming_jsmf.workflow.infer import fit_moments
 
 #: Arrays that every engine writes, and those that some do.
 NEEDED = ("word", "word_topic", "prominent_words")
 OPTIONAL = (
+    "alpha",
     "anchors",
     "characteristic_words",
     "rectified",
@@ -136,6 +141,42 @@ def cooccurrence_of(moments: Moments) -> Cooccurrence:
     pairs = moments.eigenpairs(1, extra=moments.settings.basis_width)
     half = pairs.vectors * np.sqrt(np.maximum(pairs.values, 0.0))
     return Cooccurrence(half.astype(np.float32), np.zeros(len(moments.words)), moments.row_sum)
+
+
+def completion_of(model: Model, counts: StoredCounts) -> Completion:
+    """How well the topics predict the documents that were counted.
+
+    Raises
+    ------
+    Unavailable
+        If the model is none that predicts documents, or these have no tokens that could be predicted.
+    """
+    if counts.completion is None:
+        lacking = lacks_topics(model)
+        raise Unavailable(
+            f"the model has no {lacking}"
+            if lacking
+            else "no documents were predicted when the words were counted; give the corpus once more with --corpus"
+        )
+    found = Completed.from_fields(counts.completion)
+    if found.fractional:
+        raise Unavailable(
+            f"{found.fractional:,} documents have counts that are no whole numbers, and so no tokens to predict"
+        )
+    if not found.sums.tokens:
+        raise Unavailable("no document has two tokens of words that the training corpus has")
+    return found.sums
+
+
+def doubts_of_perplexity(completion: Completion | None) -> list[str]:
+    """A sentence if the topics predict documents no better than the words' frequencies do."""
+    if completion is None or completion.perplexity < completion.unigram_perplexity:
+        return []
+    return [
+        f"perplexity {completion.perplexity:.4g} is not below that of the words' frequencies alone "
+        f"({completion.unigram_perplexity:.4g}): the topics do not predict these documents; try another number of "
+        "topics, or documents of the same kind as those of the model"
+    ]
 
 
 def truth_of(corpus: str, model: Model) -> NDArray[np.float64]:

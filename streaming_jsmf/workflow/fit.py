@@ -1,26 +1,27 @@
-"""Corpus -> models, in one call: one scan serves every number of topics."""
+"""Source or corpus -> models, in one call: one scan serves every number of topics."""
 
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from streaming_jsmf.config import InferSettings, PolishSettings, ScanSettings, StodSettings
-from streaming_jsmf.corpus.format import Corpus, open_corpus, read_manifest
+from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion import load_spec
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.model.store import read_model, require_free_path, write_model
+from streaming_jsmf.model.store import write_model
 from streaming_jsmf.moments.reader import Moments
-from streaming_jsmf.moments.store import read_store
-from streaming_jsmf.storage.paths import StorePath, is_free, local_path, node_exists, remove_tree, store_path
+from streaming_jsmf.storage.paths import StorePath, local_path, remove_tree, store_path
+from streaming_jsmf.workflow.corpus_of import corpus_of, is_corpus
 from streaming_jsmf.workflow.infer import fit_moments, model_fingerprint
-from streaming_jsmf.workflow.ingest import ingest
+from streaming_jsmf.workflow.ingest import IngestRequest
 from streaming_jsmf.workflow.polish import polish_model, polished_fingerprint, work_beside
 from streaming_jsmf.workflow.scan import scan
+from streaming_jsmf.workflow.several import is_made, targets_of
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ def moments_beside(model: str | Path | StorePath) -> StorePath:
 
 
 def corpus_beside(model: str | Path | StorePath) -> StorePath:
-    """Where ``fit`` puts the corpus that it makes of a spec."""
+    """Where ``fit`` puts the corpus that it makes of a source."""
     path = store_path(model, "a model")
     return path.with_name(path.name + ".corpus")
 
@@ -50,6 +51,7 @@ def fit(
     model: str | Path,
     topics: Sequence[int],
     *,
+    ingest_request: IngestRequest | None = None,
     scan_settings: ScanSettings | None = None,
     infer_settings: InferSettings | StodSettings | None = None,
     polish: bool | PolishSettings | None = None,
@@ -59,7 +61,7 @@ def fit(
     overwrite: bool = False,
     listener: Listener = silent,
 ) -> Fitted:
-    """Scan the corpus once for the largest K, then fit a model for each.
+    """Make a corpus of the source if it is none, scan it once for the largest K, then fit a model for each.
 
     One K writes ``model`` itself; several write ``model/k=5``, ``model/k=10``, ... An interrupted run is
     finished by the same call: the scan resumes, and of several models those that are there with the same
@@ -68,12 +70,14 @@ def fit(
     Parameters
     ----------
     corpus
-        Path or URL; or a spec (``.toml``), which is ingested to ``model`` with ``.corpus`` appended unless that is
-        there already.
+        Path or URL of a corpus; or of whatever ``ingest`` reads, which becomes a corpus at ``model`` with ``.corpus``
+        appended. One that an earlier run made there of the same files in the same way is used as it is.
     model
         Where to write: a path or URL.
     topics
         Numbers of topics, at least one.
+    ingest_request
+        How a source becomes a corpus; not for a corpus.
     scan_settings, infer_settings
         Everything but the numbers of topics, which ``topics`` decides. With ``StodSettings`` the tensor engine, for
         which the scan gets the third moment.
@@ -93,24 +97,21 @@ def fit(
     InputError, StoreError
         See ``ingest``, ``scan`` and ``infer``; before any work if a model exists or ``topics`` is empty.
     """
-    if not topics:
-        raise InputError("topics is empty; give at least one number")
     target = store_path(model, "a model")
     place = moments_beside(target) if moments is None else store_path(moments, "a moments store")
-    targets = {k: target if len(topics) == 1 else target / f"k={k}" for k in topics}
+    targets = targets_of(target, topics, overwrite)
     base = infer_settings or InferSettings(topics[0])
     wanted: dict[int, InferSettings | StodSettings] = {k: replace(base, n_topics=k) for k in topics}
-    _refuse_taken_paths(target, tuple(targets.values()), overwrite)
     settings = replace(scan_settings or ScanSettings(), max_topics=max(topics))
     if isinstance(base, StodSettings):
         settings = replace(settings, third_moment=True)
     polish_settings = _polish_settings(polish, base)
-    documents = open_corpus(_ingested(corpus, target, execution, listener))
-    store = scan(documents, place, _serving(place, settings), execution, listener)
+    documents = open_corpus(_corpus(corpus, target, ingest_request, execution, listener, overwrite))
+    _refuse_hopeless(documents, max(topics), base, settings)
+    store = scan(documents, place, settings, execution, listener)
     for k, path in targets.items():
         known = _fingerprint(store, wanted[k], documents, polish_settings)
-        if not overwrite and not is_free(path) and _is_same(path, known):
-            logger.info("%s: complete, made by an earlier run with the same settings", path)
+        if is_made(path, known, overwrite):
             continue
         fitted = fit_moments(store, wanted[k], threads=threads, listener=listener)
         if polish_settings is not None:
@@ -130,48 +131,52 @@ def _polish_settings(
     return PolishSettings() if wanted else None
 
 
-def _ingested(
-    corpus: str | Path, model: StorePath, execution: Execution | None, listener: Listener
+def _corpus(
+    source: str | Path,
+    model: StorePath,
+    request: IngestRequest | None,
+    execution: Execution | None,
+    listener: Listener,
+    overwrite: bool,
 ) -> str | Path:
-    """The corpus itself, or that of the spec, made now if it is not there."""
-    if not str(corpus).lower().endswith(".toml"):
-        return corpus
-    path = local_path(corpus_beside(model), "the corpus of a spec, made beside the model,")
-    if not path.exists():
-        # A cluster of its own, so a report of its own.
-        own = execution and execution.reporting_on("ingest")
-        ingest(corpus, path, execution=own, listener=listener)
-        return path
-    wanted, found = load_spec(corpus).name, read_manifest(path).source.get("name")
-    if found != wanted:
+    """The corpus itself, or that of the source, beside the model."""
+    if is_corpus(source):
+        return corpus_of(source, Path(), request, execution, listener)
+    beside = local_path(corpus_beside(model), "the corpus of a source, made beside the model,")
+
+    def clear() -> None:
+        shutil.rmtree(beside)
+        remove_tree(moments_beside(model), ignore_errors=True)
+
+    found = corpus_of(source, beside, request, execution, listener, clear=clear if overwrite else None)
+    logger.info("%s: the corpus of %s, which is used again if it is not removed", beside, source)
+    return found
+
+
+def _refuse_hopeless(
+    corpus: Corpus, n_topics: int, engine: InferSettings | StodSettings, scan_settings: ScanSettings
+) -> None:
+    """Refuse before the scan what would fail after it: more topics than a corpus carries, a rectification without C."""
+    n_documents, n_words = corpus.n_documents, corpus.n_words
+    if n_topics > min(n_documents, n_words):
         raise InputError(
-            f"{path} is the corpus of {found!r}, not of {wanted!r}; remove it or choose another model"
+            f"--topics is {n_topics:,} and the corpus has {n_documents:,} documents and {n_words:,} words; its "
+            f"co-occurrences carry {min(n_documents, n_words):,} topics at most, and far fewer that mean anything"
         )
-    logger.info("%s: made by an earlier run and used as it is", path)
-    return path
-
-
-def _refuse_taken_paths(model: StorePath, targets: tuple[StorePath, ...], overwrite: bool) -> None:
-    """Refuse before the scan what cannot end well; of several models some may be there from an earlier run."""
-    if len(targets) > 1 and node_exists(model):
-        raise InputError(f"{model}: is a store itself; several models need a directory of their own")
-    if not any(is_free(path) for path in targets):
-        for path in targets:
-            require_free_path(path, overwrite)
-
-
-def _serving(path: StorePath, wanted: ScanSettings) -> ScanSettings:
-    """The settings of the store at ``path`` if they differ by a larger ``max_topics`` only, else those wanted.
-
-    A third moment is added where it is wanted, and harms nobody where it is there.
-    """
-    if not node_exists(path):
-        return wanted
-    stored = replace(read_store(path).settings, third_moment=wanted.third_moment)
-    if stored.max_topics <= wanted.max_topics or replace(stored, max_topics=wanted.max_topics) != wanted:
-        return wanted
-    logger.info("%s: this scan carries up to %d topics and is used as it is", path, stored.max_topics)
-    return stored
+    if not isinstance(engine, InferSettings):
+        return
+    vocabulary, least = corpus.vocabulary(), engine.anchor_floor(corpus.n_documents)
+    able = int((vocabulary.document_frequency >= least).sum())
+    if vocabulary.counted and n_topics > able:
+        raise InputError(
+            f"--topics is {n_topics:,} and each topic needs an anchor word in at least {least:g} documents, of which "
+            f"there are {able:,}; lower --topics or --anchor-min-df"
+        )
+    if engine.rectify in ("ap", "dykstra", "dc") and not scan_settings.exact:
+        raise InputError(
+            f"--rectify {engine.rectify} needs the whole co-occurrences; scan with --exact, or use --rectify enn or "
+            "palm"
+        )
 
 
 def _fingerprint(
@@ -182,7 +187,3 @@ def _fingerprint(
 ) -> str:
     start = model_fingerprint(moments, settings)
     return start if polish_settings is None else polished_fingerprint(start, corpus, polish_settings)
-
-
-def _is_same(path: StorePath, fingerprint: str) -> bool:
-    return bool(read_model(path, ()).provenance["fingerprint"] == fingerprint)

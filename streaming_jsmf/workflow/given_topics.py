@@ -31,6 +31,14 @@ def given_topics(model: Model) -> GivenTopics:
     )
 
 
+def lacks_topics(model: Model) -> str | None:
+    """The first array that ``given_topics`` needs and a model in memory lacks; None if it lacks none."""
+    lacking = [name for name in NEEDED if name not in model.arrays]
+    if not any(name in model.arrays for name in OPTIONAL):
+        lacking.append("alpha")
+    return lacking[0] if lacking else None
+
+
 def prior_of(model: Model) -> NDArray[np.float64]:
     """alpha (K,) of a model: its own where its engine finds one, else what its topic correlations imply."""
     arrays = model.arrays

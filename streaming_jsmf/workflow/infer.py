@@ -9,21 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from streaming_jsmf.config import InferSettings, StodSettings, fingerprint
+from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, TooFewFactorsError
-from streaming_jsmf.inference.anchors import DegenerateAnchorsError, RejectedAnchorError
+from streaming_jsmf.inference.anchors import DegenerateAnchorsError
 from streaming_jsmf.inference.correlations import reconstruction_error
-from streaming_jsmf.inference.law import AnchorRules, AnchorWordTopics, low_rank_anchor_words
+from streaming_jsmf.inference.law import AnchorWordTopics
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.memory import peak_memory
 from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.linalg.eigen import Eigenpairs
-from streaming_jsmf.linalg.simplex import HAVE_NUMBA
 from streaming_jsmf.model.store import Model, require_free_path, write_model
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.select import SelectedMoments, select_partitions
 from streaming_jsmf.rectification.result import Rectification
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.storage.provenance import package_versions
+from streaming_jsmf.workflow.anchored_topics import anchor_rules, anchored_topics
 from streaming_jsmf.workflow.certificates import rectification_certificates, spectral_certificates
 from streaming_jsmf.workflow.fitted import Fitted, word_lists
 from streaming_jsmf.workflow.infer_stod import fit_tensor_topics
@@ -105,9 +106,10 @@ def _provenance(
 ) -> dict[str, Any]:
     return {
         "engine": settings.engine,
-        "moments": str(moments.path),
+        "moments": location(moments.path),
         "fingerprint": model_fingerprint(moments, settings),
         "corpus_fingerprints": [entry.fingerprint for entry in moments.store.manifest.corpora],
+        "tokens": moments.store.manifest.tokens,
         "scan_settings": moments.store.manifest.settings,
         "settings_fingerprint": moments.store.manifest.range_key,
         "partitions": moments.partitions if isinstance(moments, SelectedMoments) else None,
@@ -127,60 +129,22 @@ def _fit_anchor_word_topics(
     moments: Moments, settings: InferSettings, threads: int, lap: Callable[[str], None], listener: Listener
 ) -> Fitted:
     """What LR-JSMF makes of a store; ``lap`` is called with the name of each stage when it is done."""
+    # A wrong anchor word is to be found before the rectification, not after it.
+    anchor_rules(moments, settings)
     pairs = moments.eigenpairs(settings.n_topics)
     spectrum = spectral_certificates(moments, pairs, settings.n_topics)
     lap("eigenpairs")
     rectification = rectify(moments, pairs, settings, threads, listener)
     lap("rectification")
-    topics = _anchor_word_topics(moments, rectification, settings, threads)
+    try:
+        topics = anchored_topics(moments, rectification, settings, threads)
+    except DegenerateAnchorsError as error:
+        raise TooFewFactorsError(f"{moments.path}: {error}") from error
     lap("anchor_words")
     arrays = _arrays(moments, pairs, rectification, topics)
     metrics = {**_metrics(moments, settings, rectification, topics), **spectrum}
     lap("words")
     return Fitted(arrays, metrics)
-
-
-def _anchor_word_topics(
-    moments: Moments, rectification: Rectification, settings: InferSettings, threads: int
-) -> AnchorWordTopics:
-    if settings.simplex == "active-set" and not HAVE_NUMBA:
-        raise InputError("simplex is 'active-set', which needs numba; install it, or give auto or fista")
-    rules = AnchorRules(
-        settings.anchors,
-        settings.anchor_floor(moments.n_documents),
-        settings.shrinkage(moments.n_documents),
-        _word_ids(moments, settings.anchor_words),
-        settings.anchor_row_sum,
-    )
-    try:
-        return low_rank_anchor_words(
-            rectification.rectified,
-            moments.row_sum,
-            moments.document_frequency,
-            rules,
-            simplex=settings.simplex,
-            correlations=settings.correlations,
-            threads=threads,
-        )
-    except DegenerateAnchorsError as error:
-        raise TooFewFactorsError(f"{moments.path}: {error}") from error
-    except RejectedAnchorError as error:
-        word = moments.words[error.word]
-        raise InputError(f"{moments.path}: the anchor word {word!r} {error.reason}") from error
-
-
-def _word_ids(moments: Moments, groups: tuple[tuple[str, ...], ...]) -> tuple[tuple[int, ...], ...]:
-    """Ids of the anchor words that were given."""
-    if not groups:
-        return ()
-    ids = {word: number for number, word in enumerate(moments.words)}
-    unknown = [word for group in groups for word in group if word not in ids]
-    if unknown:
-        raise InputError(
-            f"{moments.path}: the vocabulary lacks the anchor word {', '.join(map(repr, unknown))}; "
-            "give words as they are spelled there"
-        )
-    return tuple(tuple(ids[word] for word in group) for group in groups)
 
 
 def _arrays(

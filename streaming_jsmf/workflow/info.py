@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from streaming_jsmf.corpus import open_corpus
+from streaming_jsmf.corpus.format import verify_corpus
+from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.plan import IngestFolder
 from streaming_jsmf.model.counts import read_counts, stored_corpora
@@ -19,17 +21,18 @@ from streaming_jsmf.storage.arrays import read_attributes
 from streaming_jsmf.storage.paths import StorePath, node_exists, store_path
 
 
-def describe(path: str | Path | StorePath) -> dict[str, Any]:
+def describe(path: str | Path | StorePath, *, verify: bool = False) -> dict[str, Any]:
     """Describe what lies at ``path``, a local path or a URL, as JSON values; ``complete`` says whether it can be used.
 
-    Committed arrays are read and compared with their digests.
+    Committed arrays are read and compared with their digests. Of a corpus the footers are read, with ``verify`` all of
+    it, and compared with its hashes.
 
     Raises
     ------
     InputError
         If nothing there is ours.
     StoreError
-        If a complete store is damaged; the message names the array or chunk.
+        If a complete store is damaged; the message names the array, chunk or shard.
     """
     place = store_path(path)
     # Corpora are ingested on a local disk only.
@@ -41,9 +44,10 @@ def describe(path: str | Path | StorePath) -> dict[str, Any]:
             return {
                 "kind": "models",
                 "complete": True,
-                "models": [{"path": str(child), **describe(child)} for child in children],
+                "models": [{"path": location(child), **describe(child, verify=verify)} for child in children],
             }
-        return _describe_corpus(str(place))
+        # As it was given: a login in a URL is not in the place.
+        return _describe_corpus(str(path), verify)
     kind = read_attributes(place).get("kind")
     if kind == MODEL_KIND:
         return _describe_model(place)
@@ -52,8 +56,10 @@ def describe(path: str | Path | StorePath) -> dict[str, Any]:
     raise InputError(f"{path}: a Zarr group of kind {kind!r}, not one of ours")
 
 
-def _describe_corpus(path: str) -> dict[str, Any]:
+def _describe_corpus(path: str, verify: bool) -> dict[str, Any]:
     corpus = open_corpus(path)
+    if verify:
+        verify_corpus(corpus)
     return {
         "kind": "corpus",
         "complete": True,

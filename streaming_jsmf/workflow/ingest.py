@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from streaming_jsmf.corpus.curation import Curation
-from streaming_jsmf.corpus.format import Corpus
+from streaming_jsmf.corpus.format import Corpus, read_manifest
+from streaming_jsmf.corpus.losses import losses_table
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.corpus.write import Origin, free_target
 from streaming_jsmf.errors import InputError
@@ -19,16 +20,19 @@ from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.sources.base import OnBadRecord
 from streaming_jsmf.sources.fetch import fetch_files
-from streaming_jsmf.sources.guess import guess_reader
+from streaming_jsmf.sources.guess import guess_source
 from streaming_jsmf.sources.registry import (
     OpenedSource,
+    Preset,
     ReaderName,
     check_options,
-    default_stop_words,
+    default_curation,
     open_source,
+    reads_texts,
 )
 from streaming_jsmf.storage.paths import is_url, normalise
-from streaming_jsmf.tokens.stop_words import NONE
+from streaming_jsmf.tokens.stop_words import ENGLISH, LANGUAGES
+from streaming_jsmf.workflow.given_words import given_words
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +49,11 @@ class IngestRequest:
         Options of the reader by key, as values or as text; not with a spec. ``path`` names one file of a zip archive.
     curation
         Fields of ``Curation`` by name.
+    preset
+        Of texts: "text" starts from ``TEXT_CURATION`` and without boilerplate, "papers" from neither. Not with a spec.
+    vocabulary
+        Exactly these words, in this order: a list, or the path of one (a line or a row of ``word`` each), of a corpus
+        or of a model.
     tokenizer
         A callable of the user's own as MODULE:FUNCTION.
     tokens_per_shard
@@ -54,15 +63,20 @@ class IngestRequest:
     files
         With a spec: directory of its files, where those that are missing are fetched to; by default one of the
         user's cache.
+    made_for
+        A hash that the manifest keeps, by which a verb knows the corpus that it made.
     """
 
     reader: ReaderName | None = None
     read: Mapping[str, Any] = field(default_factory=dict)
     curation: Mapping[str, Any] = field(default_factory=dict)
+    preset: Preset | None = None
+    vocabulary: str | Path | Sequence[str] | None = None
     tokenizer: str | None = None
     tokens_per_shard: int | None = None
     on_bad_record: OnBadRecord = "fail"
     files: str | Path | None = None
+    made_for: str | None = None
 
 
 def ingest(
@@ -72,9 +86,12 @@ def ingest(
     execution: Execution | None = None,
     listener: Listener = silent,
     *,
+    overwrite: bool = False,
     progress: bool = False,
 ) -> Corpus:
     """Make the corpus of a spec (``.toml``) or of a source, or finish an interrupted ingest.
+
+    What was left out is logged as a table (``losses_table``).
 
     With a spec its files are fetched if they are missing, with a bar when ``progress``, and verified. Passes over the
     data: see ``ingest_source``.
@@ -85,14 +102,26 @@ def ingest(
         For a bad spec or source, files that cannot be had, bad records, and all that ``ingest_source`` refuses.
     """
     request = request or IngestRequest()
-    _require_outside(free_target(corpus), request.files if request.files is not None else source)
+    _require_outside(
+        free_target(corpus, overwrite=overwrite), request.files if request.files is not None else source
+    )
     if str(source).lower().endswith(".toml"):
         opened, settings, origin = _from_spec(load_spec(source), request, progress)
     else:
         opened, settings, origin = _from_source(source, request)
-    return ingest_source(
-        opened.source, corpus, settings, origin=origin, execution=execution, listener=listener
+    if request.made_for is not None:
+        origin = replace(origin, settings={**(origin.settings or {}), "made_for": request.made_for})
+    built = ingest_source(
+        opened.source,
+        corpus,
+        settings,
+        origin=origin,
+        execution=execution,
+        overwrite=overwrite,
+        listener=listener,
     )
+    logger.info("%s", losses_table(read_manifest(built.root)))
+    return built
 
 
 def _from_spec(
@@ -103,6 +132,8 @@ def _from_spec(
             ["--reader"] * (request.reader is not None) + [f"--read {key}" for key in request.read]
         )
         raise InputError(f"a spec names its own reader and its options; leave {given} out, or edit the spec")
+    if request.preset is not None:
+        raise InputError("a spec says itself what stays; leave --preset out, or edit the spec")
     directory = Path(request.files) if request.files is not None else _cache(spec.name)
     found = fetch_files(spec.remote_files, directory, page=spec.source.url, progress=progress)
     for name, digest in found.items():
@@ -134,21 +165,35 @@ def _from_spec(
 def _from_source(source: str | Path, request: IngestRequest) -> tuple[OpenedSource, IngestSettings, Origin]:
     if request.files is not None:
         raise InputError("--files is for a spec (.toml); give the source itself as the first argument")
-    reader = request.reader or guess_reader(source)
-    given = dict(request.curation)
-    given["stop_words"] = given.get("stop_words") or default_stop_words(reader)
-    curation = Curation(**{key: value for key, value in given.items() if value is not None})
-    read = {key: value for key, value in request.read.items() if key != "path"}
+    guess = guess_source(source, request.reader, request.read)
+    if guess.note:
+        logger.info("%s", guess.note)
+    reader = guess.reader
+    curation = _curation(request, reader)
+    read = {**guess.read, **request.read}
+    path = read.pop("path", None)
+    if reads_texts(reader) and request.preset != "papers":
+        read = {"boilerplate": "drop", **read}
     opened = open_source(
         source,
         reader,
         check_options(reader, read, "--read"),
-        path=request.read.get("path"),
+        path=path,
         tokenizer=request.tokenizer,
-        stop_words=curation.stop_words if curation.stop_words else NONE,
+        stop_words=curation.stop_words,
     )
     settings = _settings(request, curation, opened, TOKENS_PER_SHARD)
     return opened, settings, Origin(settings=opened.settings)
+
+
+def _curation(request: IngestRequest, reader: ReaderName) -> Curation:
+    """The default of the reader with what the request says in its place."""
+    given = {key: value for key, value in request.curation.items() if value is not None}
+    if request.read.get("stemmer") is not None and "stop_words" not in given:
+        # Words are spared from stemming while the texts are read, before their language can be told from counts.
+        stemmer = str(request.read["stemmer"]).lower()
+        given["stop_words"] = stemmer if stemmer in LANGUAGES else ENGLISH
+    return replace(default_curation(reader, request.preset), **given)
 
 
 def _settings(
@@ -156,7 +201,23 @@ def _settings(
 ) -> IngestSettings:
     given = request.tokens_per_shard
     tokens = tokens_per_shard if given is None else given
-    return IngestSettings(curation, tokens, request.on_bad_record, opened.ngrams)
+    words = None if request.vocabulary is None else given_words(request.vocabulary)
+    if words is not None:
+        chosen = [key for key in _OF_WORDS if request.curation.get(key) is not None]
+        if chosen:
+            names = ", ".join("--" + key.replace("_", "-") for key in chosen)
+            raise InputError(f"--vocabulary says which words stay; leave {names} out")
+    return IngestSettings(curation, tokens, request.on_bad_record, opened.ngrams, words)
+
+
+#: Fields of ``Curation`` that choose words; the stop words besides are those that a stemmer spares.
+_OF_WORDS = (
+    "numbers",
+    "min_word_length",
+    "min_document_frequency",
+    "max_document_frequency",
+    "vocabulary_size",
+)
 
 
 def _require_outside(target: Path, source: str | Path) -> None:

@@ -14,6 +14,7 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.config import PolishSettings, fingerprint
 from streaming_jsmf.corpus import Corpus, open_corpus
+from streaming_jsmf.display import location
 from streaming_jsmf.documents.polish import PolishedTopics, PolishRequest, Watch, polish_topics
 from streaming_jsmf.documents.topics import GivenTopics
 from streaming_jsmf.evaluation.perplexity import Completer
@@ -122,8 +123,8 @@ def polish_model(
         {
             **start.provenance,
             "fingerprint": polished_fingerprint(str(start.provenance["fingerprint"]), corpus, settings),
-            "start": {"path": name, "fingerprint": start.provenance["fingerprint"]},
-            "polish_corpus": {"path": corpus.root, "fingerprint": corpus.fingerprint},
+            "start": {"path": location(name), "fingerprint": start.provenance["fingerprint"]},
+            "polish_corpus": {"path": corpus.location, "fingerprint": corpus.fingerprint},
             "versions": package_versions(),
             "stages": {**start.provenance.get("stages", {}), "polish": stage},
         },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
@@ -30,8 +31,14 @@ from streaming_jsmf.rectification.palm import (
 )
 from streaming_jsmf.rectification.result import OnIteration, Rectification, unrectified
 
+logger = logging.getLogger(__name__)
+
 #: How many N x N matrices each rectification of the whole C holds at once.
 MATRICES: Mapping[Rectifier, int] = {"ap": 1, "dykstra": 2, "dc": 2, "palm": 1, "ipalm": 1}
+
+
+#: Words from which a rectification of the whole C is announced.
+_MANY_WORDS = 5_000
 
 
 def rectify(
@@ -80,7 +87,7 @@ def _projections(
 ) -> Rectification:
     project = alternating_projection if settings.rectify == "ap" else dykstra_projection
     return project(
-        _cooccurrence(moments, settings.rectify),
+        _cooccurrence(moments, settings.rectify, settings.max_iterations),
         pairs,
         settings.n_topics,
         max_iterations=settings.max_iterations,
@@ -100,7 +107,7 @@ def _diagonal(
             f"{moments.path}: --rectify dc halves the words, {len(moments.words)} of them are too few for "
             f"{settings.n_topics} topics; lower --topics"
         )
-    c = _cooccurrence(moments, settings.rectify)
+    c = _cooccurrence(moments, settings.rectify, settings.max_iterations)
     return diagonal_completion(
         c, settings.n_topics, seed=moments.settings.seed, overwrite=True, on_iteration=report
     )
@@ -111,13 +118,13 @@ def _palm(
 ) -> Rectification:
     options = PALMOptions(settings.rectify == "ipalm", settings.max_iterations, settings.tolerance)
     with ThreadPoolExecutor(threads) as pool:
-        operator = _operator(moments, settings.rectify, pool)
+        operator = _operator(moments, settings, pool)
         return palm(operator, pairs, settings.n_topics, options, on_iteration=report)
 
 
-def _operator(moments: Moments, rectifier: Rectifier, pool: ThreadPoolExecutor) -> SymmetricOperator:
+def _operator(moments: Moments, settings: InferSettings, pool: ThreadPoolExecutor) -> SymmetricOperator:
     if moments.settings.exact and not isinstance(moments, SelectedMoments):
-        return matrix_operator(_cooccurrence(moments, rectifier), pool)
+        return matrix_operator(_cooccurrence(moments, settings.rectify, settings.max_iterations), pool)
     factor = moments.factor()
     if factor is None:
         # All pairs that the sketch gave, not just those that PALM starts from.
@@ -125,7 +132,7 @@ def _operator(moments: Moments, rectifier: Rectifier, pool: ThreadPoolExecutor) 
     return factor_operator(factor, moments.diagonal)
 
 
-def _cooccurrence(moments: Moments, rectifier: Rectifier) -> NDArray[np.float64]:
+def _cooccurrence(moments: Moments, rectifier: Rectifier, max_iterations: int) -> NDArray[np.float64]:
     """The whole C, if the store has it and it fits."""
     needed, there = MATRICES[rectifier] * matrix_bytes(len(moments.words)), machine_memory()
     if there is not None and needed > there:
@@ -138,6 +145,16 @@ def _cooccurrence(moments: Moments, rectifier: Rectifier) -> NDArray[np.float64]
         raise InputError(
             f"{moments.path}: --rectify {rectifier} needs the whole co-occurrences; count them with "
             "streaming-jsmf scan CORPUS OTHER_MOMENTS --exact, or use --rectify enn or palm"
+        )
+    if len(moments.words) >= _MANY_WORDS:
+        logger.info(
+            "rectification: %s works on the whole matrix of %s x %s words, %s, in each of up to %d steps, which takes "
+            "minutes; enn comes near to its result in seconds",
+            rectifier,
+            f"{len(moments.words):,}",
+            f"{len(moments.words):,}",
+            format_bytes(needed),
+            max_iterations,
         )
     return moments.cooccurrence()
 

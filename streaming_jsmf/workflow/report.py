@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.reporting.contents import Contents
 from streaming_jsmf.reporting.page import FIRST_LINES, render
-from streaming_jsmf.storage.paths import StorePath, is_free, read_bytes, store_path, write_bytes
-from streaming_jsmf.workflow.report_contents import read_contents
+from streaming_jsmf.storage.paths import (
+    StorePath,
+    is_free,
+    read_bytes,
+    store_path,
+    write_bytes,
+)
+from streaming_jsmf.workflow.documents import open_shares_of
+from streaming_jsmf.workflow.report_contents import level_of, read_contents
+from streaming_jsmf.workflow.report_documents import documents_of, groups_of
+from streaming_jsmf.workflow.report_levels import levels_of
+from streaming_jsmf.workflow.several import models_at
 
 
 def report(
@@ -15,21 +27,33 @@ def report(
     out: str | Path | StorePath,
     *,
     words: int | None = None,
+    topics: int | None = None,
+    shares: str | Path | None = None,
+    by: str | None = None,
     overwrite: bool = False,
 ) -> StorePath:
-    """Write what is known of a model, of any engine, as a page of HTML. No pass over documents.
+    """Write what is known of a model, of any engine, as a page of HTML.
 
-    The page holds its style and drawings, and opens from a disk without a network. The same model gives the same
-    bytes. ``word_topic`` is read in panels, so that memory does not grow with N x K.
+    The page holds its style, scripts and values, and opens from a disk without a network. The same model and shares
+    give the same bytes. ``word_topic`` is read in panels, so that memory does not grow with N x K. No pass over
+    documents; up to three over ``shares``.
 
     Parameters
     ----------
     model
-        Path or URL of a model.
+        Path or URL of a model; or of a directory of models of several K, as ``fit`` writes them, whose page also shows
+        how the topics of each split in the next.
     out
         Path or URL of the page, such as ``topics.html``; its directory is there.
     words
-        Words of each topic. None: 10, or as many as are listed.
+        Words of each topic in the table. None: 10, or as many as are listed.
+    topics
+        Of several models the K of the one that the page is about. None: the largest.
+    shares
+        Topic shares that ``transform`` wrote with this model: the page shows the first documents of each topic, and the
+        course of its share where a column holds a year or a date.
+    by
+        Column of ``shares`` whose values make groups, in place of the year.
     overwrite
         Replace a report that is there; any other file stays.
 
@@ -41,15 +65,65 @@ def report(
     Raises
     ------
     InputError
-        If there is no model, it lists fewer words than asked for, or the page cannot be at ``out``.
+        If there is no model, it lists fewer words than asked for, the shares are of another model or lack the column,
+        or the page cannot be at ``out``.
     StoreError
-        If the model or its counts are damaged.
+        If the model, its counts or the shares are damaged.
+
+    Examples
+    --------
+    >>> report("models", "topics.html", shares="shares.parquet")  # doctest: +SKIP
     """
     source, target = store_path(model, "a model"), store_path(out, "a report")
     _require_place(source, target, overwrite)
-    page = render(read_contents(source, words))
+    page = report_page(source, words=words, topics=topics, shares=shares, by=by)
     write_bytes(target, page.encode())
     return target
+
+
+def report_page(
+    model: StorePath,
+    *,
+    words: int | None = None,
+    topics: int | None = None,
+    shares: str | Path | None = None,
+    by: str | None = None,
+) -> str:
+    """The text of the page that ``report`` writes; arguments and errors are those."""
+    if by is not None and shares is None:
+        raise InputError("--by takes a column of --shares; give the file that transform wrote, too")
+    paths = _models(model, topics)
+    own = _own(model, paths, topics)
+    contents = read_contents(paths[own], words)
+    if len(paths) > 1:
+        levels = levels_of(paths, [level_of(path) for path in paths], own)
+        contents = replace(contents, levels=levels)
+    if shares is not None:
+        contents = _with_shares(contents, paths[own], shares, by)
+    return render(contents)
+
+
+def _with_shares(contents: Contents, model: StorePath, shares: str | Path, by: str | None) -> Contents:
+    found = open_shares_of(model, shares)
+    return replace(contents, groups=groups_of(found, by), documents=documents_of(found))
+
+
+def _models(model: StorePath, topics: int | None) -> tuple[StorePath, ...]:
+    """The model itself, or those of a directory of them, by rising K."""
+    paths = models_at(model)
+    if topics is not None and paths == (model,):
+        raise InputError(f"--topics chooses among the models of a directory; {model} holds none")
+    return paths
+
+
+def _own(model: StorePath, paths: tuple[StorePath, ...], topics: int | None) -> int:
+    """Which of the models the page is about."""
+    if topics is None:
+        return len(paths) - 1
+    names = [path.name for path in paths]
+    if f"k={topics}" not in names:
+        raise InputError(f"{model}: holds no model k={topics}; it holds {', '.join(names)}")
+    return names.index(f"k={topics}")
 
 
 def _require_place(model: StorePath, target: StorePath, overwrite: bool) -> None:

@@ -3,61 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation import coherence, topic_shape
 from streaming_jsmf.evaluation.glossary import LINES, lookup, number_text
 from streaming_jsmf.evaluation.inputs import SelectedCounts
-from streaming_jsmf.evaluation.summary import TOP_WORDS, document_metrics
+from streaming_jsmf.evaluation.perplexity import Completion
+from streaming_jsmf.evaluation.summary import TOP_WORDS, document_metrics, perplexity_metric
 from streaming_jsmf.linalg.blas import single_blas_thread
-from streaming_jsmf.linalg.gram import gram
 from streaming_jsmf.model.certificates import warnings_of
 from streaming_jsmf.model.counts import StoredCounts, read_training_counts, training_fingerprint
-from streaming_jsmf.model.store import Model, read_model, read_model_panels
-from streaming_jsmf.reporting.contents import Contents, Fact, Metric, Section, Stage, Topic, Word
+from streaming_jsmf.model.store import Model, read_model
+from streaming_jsmf.model.word_lists import read_listed, require_word_count
+from streaming_jsmf.reporting.contents import Contents, Fact, Level, Metric, Section, Stage, Topic
+from streaming_jsmf.reporting.doubts import Suspect, doubts_of
 from streaming_jsmf.reporting.wording import facts_of
 from streaming_jsmf.storage.paths import StorePath
+from streaming_jsmf.workflow.evaluation_inputs import Unavailable, completion_of
+from streaming_jsmf.workflow.report_checks import checks_of
+from streaming_jsmf.workflow.report_words import WordTopic, read_word_topic
+from streaming_jsmf.workflow.topics import NEEDED, OPTIONAL, topics_of
 
-#: Arrays that every engine writes, and those that some do; ``word_topic`` comes in panels.
-NEEDED = ("word", "prominent_words", "topic_probability")
-OPTIONAL = (
-    "alpha",
-    "anchors",
-    "characteristic_words",
-    "duplicate_of",
-    "label_words",
-    "lambda",
-    "topic_topic",
-)
-
-#: Words of each topic, unless told otherwise or fewer are listed.
-DEFAULT_WORDS = 10
+#: What a page shows besides the table of topics.
+SHOWN = (*OPTIONAL, "document_frequency", "topic_topic", "topic_topic_of_documents")
 
 #: Of the documents of the training corpus, counted by ``evaluate``.
 COUNTS = ("selected_words", "document_pairs", "characteristic_words")
 
 _COUNT_FIRST = (
-    "NPMI and coherence need the words counted in the corpus, once: run streaming-jsmf evaluate MODEL --corpus CORPUS, "
-    "then make this report again."
+    "NPMI, coherence and perplexity need a look at the corpus, once: run streaming-jsmf evaluate MODEL --corpus "
+    "CORPUS, then make this report again."
 )
 _NOT_ONE_CORPUS = (
-    "NPMI and coherence are shown here for models of one whole corpus only; for this one streaming-jsmf evaluate MODEL "
-    "--corpus CORPUS prints them."
+    "NPMI, coherence and perplexity are shown here for models of one whole corpus only; for this one streaming-jsmf "
+    "evaluate MODEL --corpus CORPUS prints them."
 )
 _MORE = "streaming-jsmf evaluate MODEL prints these and those that need the moments store."
-
-
-@dataclass(frozen=True)
-class _WordTopic:
-    """From one reading of ``word_topic``: p(word | topic) of the listed words, (K, n), and the affinity, (K, K)."""
-
-    listed: NDArray[np.float64]
-    affinity: NDArray[np.float64]
 
 
 def read_contents(path: StorePath, words: int | None = None) -> Contents:
@@ -68,89 +53,84 @@ def read_contents(path: StorePath, words: int | None = None) -> Contents:
     path
         Of the model store.
     words
-        Words of each topic. None: 10, or as many as are listed.
+        Words of each topic. None: 10.
 
     Raises
     ------
     InputError
-        If there is no model, or it lists fewer words than asked for.
+        If there is no model, or ``words`` is below 1.
     StoreError
         If the model or its counts are damaged.
     """
-    model = read_model(path, NEEDED, OPTIONAL)
-    count = _word_count(model, words)
+    count = require_word_count(words)
+    model = read_model(path, NEEDED, SHOWN)
     counts = read_training_counts(path, model, COUNTS)
     with single_blas_thread():
-        word_topic = _read_word_topic(path, model.arrays["prominent_words"][:, :count])
+        listed = read_listed(path, model, count)
+        shares, vocabulary = model.arrays["topic_probability"], model.arrays["word"]
+        word_topic = read_word_topic(path, listed, shares, vocabulary)
         metrics = _metric_values(model, counts)
+    npmi = (metrics.get("npmi") or {}).get("per_topic")
+    topics = topics_of(model, listed, word_topic.listed, counts, npmi)
     return Contents(
         engine=model.engine,
         n_words=int(model.arrays["word"].size),
         n_documents=model.metrics.get("n_documents"),
-        topics=_topics(model, counts, word_topic, (metrics.get("npmi") or {}).get("per_topic")),
+        topics=_doubted(model, topics, word_topic),
         affinity=word_topic.affinity,
-        topic_topic=model.arrays.get("topic_topic"),
+        topic_topic=_correlations(model),
         warnings=tuple(warnings_of(model.metrics)),
         metrics=_metric_lines(metrics),
         metrics_note=_note(model, counts),
         certificates=facts_of(model.metrics),
         making=_making(model),
         stages=_stages(model),
+        checks=checks_of(model.metrics),
+        corpus=_corpus_name(model.provenance),
+        date=str(model.provenance.get("committed") or "")[: len("2026-01-31")],
+        lists=word_topic.lists,
     )
 
 
-def _word_count(model: Model, words: int | None) -> int:
-    listed = model.arrays["prominent_words"].shape[1]
-    count = min(DEFAULT_WORDS, listed) if words is None else words
-    if not 1 <= count <= listed:
-        raise InputError(f"--words is {words}; this model lists up to {listed} words for each topic")
-    return count
+def level_of(path: StorePath) -> Level:
+    """What a page says of one of several models: names and shares of its topics, and its metrics."""
+    model = read_model(path, NEEDED, OPTIONAL)
+    counts = read_training_counts(path, model, COUNTS)
+    listed = model.arrays["prominent_words"][:, :3]
+    topics = topics_of(model, listed, np.zeros(listed.shape), counts)
+    lines = _metric_lines(_metric_values(model, counts))
+    return Level(
+        tuple(topic.name for topic in topics),
+        model.arrays["topic_probability"],
+        tuple((line.name, line.value) for line in lines),
+    )
 
 
-def _read_word_topic(path: StorePath, listed: NDArray[np.int64]) -> _WordTopic:
-    n_topics = len(listed)
-    probabilities, affinity, start = np.zeros(listed.shape), np.zeros((n_topics, n_topics)), 0
-    for panel in read_model_panels(path, "word_topic"):
-        # Rounding may leave a probability a little below 0.
-        affinity += gram(np.sqrt(np.maximum(panel, 0.0)))
-        topics, ranks = np.nonzero((listed >= start) & (listed < start + len(panel)))
-        probabilities[topics, ranks] = panel[listed[topics, ranks] - start, topics]
-        start += len(panel)
-    return _WordTopic(probabilities, affinity)
+def _correlations(model: Model) -> NDArray[np.float64] | None:
+    """By the documents' shares where polish found them, else as the engine recovered them."""
+    return model.arrays.get("topic_topic_of_documents", model.arrays.get("topic_topic"))
 
 
-def _topics(
-    model: Model, counts: StoredCounts | None, word_topic: _WordTopic, npmi: list[float] | None
-) -> tuple[Topic, ...]:
-    """The rows of the table; characteristic words by exact rows of C where they were counted."""
-    arrays, shown = dict(model.arrays), word_topic.listed.shape[1]
-    if counts is not None and counts.characteristic_words is not None:
-        arrays["characteristic_words"] = counts.characteristic_words
+def _corpus_name(provenance: Mapping[str, Any]) -> str:
+    """Last part of the corpus' path, or of the moments without its ending: what is before it is private."""
+    corpus = (provenance.get("polish_corpus") or {}).get("path")
+    path = str(corpus or provenance.get("moments") or "").split("?")[0].rstrip("/")
+    return path.rsplit("/", 1)[-1].removesuffix(".moments").removesuffix(".corpus")
 
-    def spell(name: str, topic: int) -> tuple[str, ...]:
-        ids = arrays[name][topic, :shown] if name in arrays else ()
-        return tuple(str(arrays["word"][word]) for word in ids if word >= 0)
 
-    def number(name: str, topic: int) -> float | None:
-        return float(arrays[name][topic]) if name in arrays else None
-
-    def row(topic: int) -> Topic:
-        words = zip(spell("prominent_words", topic), word_topic.listed[topic].tolist(), strict=True)
-        larger = int(arrays["duplicate_of"][topic]) if "duplicate_of" in arrays else -1
-        return Topic(
-            topic,
-            float(arrays["topic_probability"][topic]),
-            tuple(Word(text, probability) for text, probability in words),
-            spell("characteristic_words", topic),
-            spell("label_words", topic),
-            str(arrays["word"][arrays["anchors"][topic]]) if "anchors" in arrays else None,
-            number("alpha", topic),
-            number("lambda", topic),
-            None if larger < 0 else larger,
-            None if npmi is None else npmi[topic],
+def _doubted(model: Model, topics: tuple[Topic, ...], word_topic: WordTopic) -> tuple[Topic, ...]:
+    frequency, listed = model.arrays.get("document_frequency"), model.arrays["prominent_words"]
+    suspects = [
+        Suspect(
+            topic.share,
+            [str(model.arrays["word"][word]) for word in listed[topic.number]],
+            None if frequency is None else frequency[listed[topic.number]].tolist(),
+            topic.npmi,
         )
-
-    return tuple(row(topic) for topic in range(arrays["topic_probability"].size))
+        for topic in topics
+    ]
+    doubts = doubts_of(suspects, word_topic.affinity)
+    return tuple(replace(topic, doubts=found) for topic, found in zip(topics, doubts, strict=True))
 
 
 def _metric_values(model: Model, counts: StoredCounts | None) -> dict[str, Any]:
@@ -158,12 +138,22 @@ def _metric_values(model: Model, counts: StoredCounts | None) -> dict[str, Any]:
     top, topic_topic = model.arrays["prominent_words"], model.arrays.get("topic_topic")
     selected = None if counts is None else SelectedCounts(counts.words, counts.pairs, counts.n_documents)
     return document_metrics(top, selected) | {
+        "perplexity": perplexity_metric(_completion(model, counts)),
         "distinct_share": coherence.distinct_share(top[:, :TOP_WORDS]),
         "dissimilarity": topic_shape.dissimilarity(top),
         "effective_topics": topic_shape.effective_topics(model.arrays["topic_probability"]),
         "dominancy": None if topic_topic is None else topic_shape.dominancy(topic_topic),
         "relative_dominancy": None if topic_topic is None else topic_shape.relative_dominancy(topic_topic),
     }
+
+
+def _completion(model: Model, counts: StoredCounts | None) -> Completion | None:
+    if counts is None:
+        return None
+    try:
+        return completion_of(model, counts)
+    except Unavailable:
+        return None
 
 
 def _metric_lines(metrics: Mapping[str, Any]) -> tuple[Metric, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +21,8 @@ from streaming_jsmf.moments.scan import finish_store, scan_corpus
 from streaming_jsmf.moments.soundness import repair_store
 from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.storage.paths import StorePath, node_exists, normalise, store_path
+
+logger = logging.getLogger(__name__)
 
 StepKind = Literal["corpora", "merge", "third moment"]
 
@@ -95,9 +98,10 @@ def scan(
 ) -> Moments:
     """Scan a corpus into the moments store at ``moments``, or finish an interrupted scan. Both are paths or URLs.
 
-    ``settings.scans`` passes over the data; none if the store is complete. A store that is there is changed as it
-    stands: of the settings its own hold, and ``corpus`` must be one of its corpora or one to be removed. With
-    ``repair`` what is damaged is made again first. A corpus that is open already can be given as it is.
+    ``settings.scans`` passes over the data; none if the store is complete. One that carries more topics than are asked
+    for serves, with its own width. A store that is there is changed as it stands: of the settings its own hold, and
+    ``corpus`` must be one of its corpora or one to be removed. With ``repair`` what is damaged is made again first. A
+    corpus that is open already can be given as it is.
 
     An interrupted change is finished by the same call.
 
@@ -110,6 +114,7 @@ def scan(
     if settings is not None and settings.third_moment:
         changes = replace(changes, third_moment=changes.any)
     recover_store(store)
+    settings = _serving(store, settings)
     steps = changes.steps(_place(corpus))
     if repair:
         asks = settings is not None and settings.third_moment
@@ -158,6 +163,20 @@ def _steps_begun(store: StorePath, steps: Sequence[Step]) -> int:
     found = read_store(store)
     begun = next((i + 1 for i, step in enumerate(steps) if step.mark == found.manifest.change), 0)
     return begun if begun < len(steps) or found.missing_stages else 0
+
+
+def _serving(path: StorePath, wanted: ScanSettings | None) -> ScanSettings | None:
+    """The settings of the store at ``path`` if they differ by a larger ``max_topics`` only, else those wanted.
+
+    A third moment is added where it is wanted, and harms nobody where it is there.
+    """
+    if wanted is None or not node_exists(path):
+        return wanted
+    stored = replace(read_store(path).settings, third_moment=wanted.third_moment)
+    if stored.max_topics <= wanted.max_topics or replace(stored, max_topics=wanted.max_topics) != wanted:
+        return wanted
+    logger.info("%s: this scan carries up to %d topics and is used as it is", path, stored.max_topics)
+    return stored
 
 
 def _require_same(

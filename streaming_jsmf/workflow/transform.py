@@ -1,22 +1,25 @@
-"""Model and corpus -> the topic shares of every document."""
+"""Model and documents -> the topic shares of every document."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from streaming_jsmf.corpus import Corpus, open_corpus
-from streaming_jsmf.corpus.manifest import MANIFEST_NAME
 from streaming_jsmf.documents.open_shares import open_shares
 from streaming_jsmf.documents.shares import SharesFile
+from streaming_jsmf.documents.topics import GivenTopics
 from streaming_jsmf.documents.transform import TransformRequest, transform_documents, work_folder
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.inference.document_topics import ShareMethod
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.blas import single_blas_thread
-from streaming_jsmf.model.store import Model
-from streaming_jsmf.storage.paths import StorePath, exists, join, local_path, normalise, store_path
-from streaming_jsmf.workflow.given_topics import given_topics, read_given_topics
+from streaming_jsmf.model.store import Model, read_model
+from streaming_jsmf.storage.paths import StorePath, local_path, normalise, store_path
+from streaming_jsmf.workflow.corpus_of import is_corpus
+from streaming_jsmf.workflow.given_topics import NEEDED, OPTIONAL, given_topics
+from streaming_jsmf.workflow.raw_documents import Reading, raw_documents
 
 
 def transform(
@@ -26,6 +29,7 @@ def transform(
     *,
     top: int | None = None,
     method: ShareMethod = "map",
+    reading: Reading | None = None,
     execution: Execution | None = None,
     overwrite: bool = False,
     listener: Listener = silent,
@@ -41,7 +45,8 @@ def transform(
     model
         Path or URL of a model of any engine, or one in memory.
     corpus
-        Any corpus with some of the model's words.
+        Any corpus with some of the model's words; or whatever ``ingest`` reads. Texts are then cut into words as those
+        that the model was made of, and all documents are kept; the corpus of them is beside ``out`` until it is done.
     out
         Local path. ``*.parquet``: one file. ``*.zarr``: a Zarr group, documents x topics. Anything else: a directory of
         Parquet files, the fastest to write.
@@ -50,6 +55,9 @@ def transform(
     method
         ``map``: the most probable shares. ``cvb0``: nearer to the mean of the posterior, better for documents of some
         ten words.
+
+    reading
+        How a source that is no corpus is read: reader, options, what becomes of bad records.
 
     Returns
     -------
@@ -68,18 +76,43 @@ def transform(
     >>> shares = transform("model", "corpus", "shares.parquet")  # doctest: +SKIP
     """
     target = local_path(normalise(out), "a file of topic shares")
-    given = (
-        given_topics(model) if isinstance(model, Model) else read_given_topics(store_path(model, "a model"))
-    )
-    opened = corpus if isinstance(corpus, Corpus) else _open(corpus)
-    request = TransformRequest(given, opened, top, method)
+    held = model if isinstance(model, Model) else _read(store_path(model, "a model"))
+    given, beside = given_topics(held), target.with_name(target.name + ".corpus")
+    opened, left_out = _documents(corpus, given, held, beside, reading, (execution, listener))
+    request = TransformRequest(given, opened, top, method, left_out)
     if _is_done(target, request):
         work_folder(target).remove()
-        return open_shares(target)
-    require_free_shares(target, overwrite)
-    with single_blas_thread():
-        transform_documents(request, target, execution, listener)
+    else:
+        require_free_shares(target, overwrite)
+        with single_blas_thread():
+            transform_documents(request, target, execution, listener)
+    if opened.root == str(beside):
+        shutil.rmtree(beside)
     return open_shares(target)
+
+
+def _read(path: StorePath) -> Model:
+    return read_model(path, NEEDED, OPTIONAL)
+
+
+def _documents(
+    source: str | Path | Corpus,
+    given: GivenTopics,
+    model: Model,
+    beside: Path,
+    reading: Reading | None,
+    how: tuple[Execution | None, Listener],
+) -> tuple[Corpus, float]:
+    """The corpus, made beside the result if it is none yet, and how many tokens were left out of it as unknown."""
+    if isinstance(source, Corpus):
+        return source, 0.0
+    if is_corpus(source):
+        if reading not in (None, Reading()):
+            raise InputError(f"{source} is a corpus already; leave out how a source is read")
+        return open_corpus(source), 0.0
+    return raw_documents(
+        source, beside, given.words, model.provenance.get("tokens"), reading or Reading(), *how
+    )
 
 
 def require_free_shares(target: Path, overwrite: bool) -> None:
@@ -104,14 +137,3 @@ def _is_done(target: Path, request: TransformRequest) -> bool:
     if not (target.exists() and work_folder(target).is_there()):
         return False
     return open_shares(target).about.request == request.about.request
-
-
-def _open(source: str | Path) -> Corpus:
-    try:
-        return open_corpus(source)
-    except InputError as error:
-        if not exists(source) or exists(join(normalise(source), MANIFEST_NAME)):
-            raise
-        raise InputError(
-            f"{error}; transform takes a corpus: make one of texts or tables with ingest {source} CORPUS"
-        ) from error

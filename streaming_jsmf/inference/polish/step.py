@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.inference.polish.kernel import LANE, add_documents
+from streaming_jsmf.inference.cvb0 import LANE, add_documents
 from streaming_jsmf.linalg.panels import panels
 
 Floats = NDArray[np.float64]
@@ -54,7 +54,7 @@ class StepSums:
     tokens
         N x K, expected tokens of each word in each topic.
     log_likelihood
-        Of the tokens, each predicted from the others of its document (``kernel.add_documents``).
+        Of the tokens, each predicted from the others of its document (``cvb0.add_documents``).
     n_tokens, n_documents
         Sums of what was read; documents without words do not count.
     shares

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -19,6 +20,8 @@ from streaming_jsmf.linalg.probes import drawn_rows, gaussian_probes, uniform_pr
 from streaming_jsmf.moments.partition import load_partition
 from streaming_jsmf.moments.stages.base import Scan, Stage, Store, Variable
 from streaming_jsmf.timing import span
+
+logger = logging.getLogger(__name__)
 
 #: Additive arrays and scalars of a partition.
 SUM_ARRAYS = ("row_sum", "diagonal", "term_count", "document_frequency")
@@ -136,6 +139,12 @@ class RangeStage(Stage):
             raise InputError(
                 f"{', '.join(store.manifest.paths)}: no document has two tokens or more, so there are no "
                 "co-occurrences; ingest longer documents"
+            )
+        if not np.array_equal(total.arrays["term_count"], np.rint(total.arrays["term_count"])):
+            logger.warning(
+                "the counts are no whole numbers, so co-occurrences are those of weights, not of tokens (%s documents "
+                "whose counts sum to less than 2 are left out); scan counts of tokens if there are any",
+                f"{int(total.scalars['n_dropped']):,}",
             )
         return Partial(normalised(total), total.scalars)
 

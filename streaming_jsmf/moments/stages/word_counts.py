@@ -15,9 +15,10 @@ from streaming_jsmf.blocks.csr import iter_blocks
 from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.config import DocumentWeights
 from streaming_jsmf.jobs.ledger import Partial, added
+from streaming_jsmf.linalg.bags import given_back, pair_totals
 from streaming_jsmf.linalg.factor import apply_gram
 from streaming_jsmf.linalg.probes import gaussian_probes
-from streaming_jsmf.linalg.weights import document_weights
+from streaming_jsmf.linalg.weights import document_weights, pair_scales
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array
 from streaming_jsmf.storage.paths import StorePath
 
@@ -87,7 +88,7 @@ class WordTally:
         self._row_places = _places(selection.row_words, selection.n_words)
         self.rows = np.zeros((selection.row_words.size, selection.n_words))
         self.products = np.zeros(probes.shape)
-        # Columns: w h / n, w h / (n (n - 1)).
+        # Columns: C e, the diagonal correction.
         self.sums = np.zeros((selection.n_words, 2))
         self.n_documents, self.total_weight = 0, 0.0
 
@@ -100,11 +101,15 @@ class WordTally:
         self.n_documents += int(np.count_nonzero(kept))
         self.total_weight += float(weights.sum())
         self._append_pairs(counts, kept)
-        n = np.maximum(lengths, 2.0)
-        scale = weights / (n * (n - 1))
-        self._append_rows(counts, scale)
+        mean, scale = pair_scales(lengths, pair_totals(counts.indptr, counts.data), weights)
+        back = given_back(counts.data)
+        # Of each document, what it has on its diagonal once: all, or of a count below 1 the square.
+        once = csr_array((counts.data - back, counts.indices, counts.indptr), shape=counts.shape)
+        self._append_rows(counts, once, scale)
         self._append_products(counts, scale)
-        self.sums += counts.T @ np.stack([weights / n, scale], axis=1)
+        self.sums += np.stack([counts.T @ mean, once.T @ scale], axis=1)
+        if back.any():
+            self.sums[:, 0] += csr_array((back, counts.indices, counts.indptr), shape=counts.shape).T @ scale
 
     def partial(self) -> Partial:
         """The sums, without the division by ``total_weight``."""
@@ -128,15 +133,18 @@ class WordTally:
         present.data = np.ones(present.nnz, dtype=np.int32)
         self.pairs += (present.T @ present).toarray()
 
-    def _append_rows(self, counts: csr_array[Any], scale: NDArray[np.float64]) -> None:
-        """Add rows of sum s (h h' - diag h): LR-JSMF Eq. 1 before the division by the weights."""
+    def _append_rows(self, counts: csr_array[Any], once: csr_array[Any], scale: NDArray[np.float64]) -> None:
+        """Add rows of sum s (h h' - diag once): LR-JSMF Eq. 1 before the division by the weights."""
         places = self._row_places[counts.indices]
-        held = _entries(counts, places >= 0, places, self.rows.shape[0])
-        held.data *= np.repeat(scale, np.diff(held.indptr))
+        held, single = (
+            _entries(values, places >= 0, places, self.rows.shape[0]) for values in (counts, once)
+        )
+        for values in (held, single):
+            values.data *= np.repeat(scale, np.diff(held.indptr))
         product = csr_array(held.T @ counts)
         for row, (start, end) in enumerate(pairwise(product.indptr.tolist())):
             self.rows[row, product.indices[start:end]] += product.data[start:end]
-        diagonal = np.asarray(held.sum(axis=0)).ravel()
+        diagonal = np.asarray(single.sum(axis=0)).ravel()
         self.rows[np.arange(self.rows.shape[0]), self.selection.row_words] -= diagonal
 
     def _append_products(self, counts: csr_array[Any], scale: NDArray[np.float64]) -> None:

@@ -77,6 +77,8 @@ class BagBuilder:
         int64 or float64, as the entries have; bags have int32 or float32.
     numbered
         Whether documents have their number, from 1, as id.
+    most_empty
+        Documents without entries that the file may have.
     bad
         Takes sums that are too large.
 
@@ -86,10 +88,13 @@ class BagBuilder:
         While it gives out documents, if far more of them have no entries than a file may have.
     """
 
-    def __init__(self, n_words: int, count_type: Any, numbered: bool, bad: BadRecords) -> None:
+    def __init__(
+        self, n_words: int, count_type: Any, numbered: bool, most_empty: int, bad: BadRecords
+    ) -> None:
         self._n_words = n_words
         self._open = no_entries(count_type)  # of the last document; it may go on in the next block
         self._numbered = numbered
+        self._most_empty = most_empty
         self._bad = bad
         self._next = 0  # first document not given out
         self._empty = 0  # documents without entries
@@ -114,10 +119,10 @@ class BagBuilder:
 
     def _give(self, entries: Entries, stop: int, end: int) -> Iterator[SourceBatch]:
         self._empty += stop - self._next - int(np.count_nonzero(np.diff(entries.document, prepend=-1)))
-        if self._empty > limits.EMPTY_DOCUMENTS:
+        if self._empty > self._most_empty:
             raise UnreadableError(
-                f"{self._empty} documents up to number {stop} have no counts, more than {limits.EMPTY_DOCUMENTS}; "
-                "correct the numbers or leave such documents out"
+                f"{self._empty} documents up to number {stop} have no counts, more than {self._most_empty} "
+                "for its size; correct the numbers or leave such documents out"
             )
         large = entries.count > LARGEST_COUNT
         for i in np.flatnonzero(large):

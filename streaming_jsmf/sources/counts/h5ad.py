@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib import import_module
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,9 +27,12 @@ from streaming_jsmf.sources import limits
 from streaming_jsmf.sources.base import BadRecords, SourceBatch, Unit
 from streaming_jsmf.sources.counts.matrix_rows import Rows, bags_of_rows, row_cuts, row_place, row_units
 from streaming_jsmf.sources.counts.word_lists import CountFiles, whole_file
-from streaming_jsmf.sources.streams import UnreadableError, open_raw
+from streaming_jsmf.sources.streams import UnreadableError, open_raw, read_as
 from streaming_jsmf.storage.paths import is_url
 from streaming_jsmf.validation import Strict
+
+#: The script that reads a file first.
+TRIAL = Path(__file__).with_name("h5ad_trial.py")
 
 
 class H5adOptions(Strict):
@@ -38,6 +48,11 @@ class H5adOptions(Strict):
 
     layer: str | None = None
     metadata: tuple[str, ...] = ()
+
+    @property
+    def matrix(self) -> str:
+        """Name of the matrix in the file."""
+        return "X" if self.layer is None else f"layers/{self.layer}"
 
 
 @dataclass(frozen=True)
@@ -142,14 +157,28 @@ def _open_cells(path: str, options: H5adOptions) -> Iterator[_Cells]:
     try:
         with ExitStack() as stack:
             source = stack.enter_context(open_raw(path)) if is_url(path) else path
+            stack.enter_context(read_as("HDF5"))
+            if not is_url(path):
+                _require_end(path, os.stat(path).st_mtime_ns, options)  # noqa: PTH116
             file = stack.enter_context(hdf5.File(source, "r"))
             yield _Cells(path, file, options, _Packages(sparse_dataset, hdf5.check_string_dtype))
     except FileNotFoundError as error:
         raise InputError(f"{path} cannot be read ({first_line(error)}); check the path") from error
-    except (OSError, RuntimeError, KeyError, UnicodeDecodeError) as error:
-        raise UnreadableError(
-            f"it cannot be read as HDF5 ({first_line(error)}); it is truncated or damaged: fetch it again"
-        ) from error
+
+
+@cache
+def _require_end(path: str, changed: int, options: H5adOptions) -> None:  # noqa: ARG001
+    """Refuse a file whose reading does not end; once for each file (and time of its last change) and process.
+
+    Costs the start of a process, a fifth of a second, and one more read of the names.
+    """
+    asked = {"path": path, "matrix": options.matrix, "columns": options.metadata}
+    ended = subprocess.run(
+        [sys.executable, str(TRIAL)], input=json.dumps(asked).encode(), capture_output=True, check=False
+    )
+    if ended.returncode < 0:
+        name = signal.Signals(-ended.returncode).name
+        raise UnreadableError(f"reading it as HDF5 does not end well ({name}); it is damaged: fetch it again")
 
 
 @dataclass(frozen=True)
@@ -160,12 +189,38 @@ class _Packages:
     check_string_dtype: Any
 
 
+def _require_own(group: Any, name: str, depth: int = 3) -> None:
+    """Refuse what is in another place than in this file: HDF5 would read whatever file is named there.
+
+    That is links to files and paths, data kept in external files, and virtual data sets.
+    """
+    link = group.get(name, getlink=True) if name in group.keys() else None  # noqa: SIM118
+    if link is None:
+        return
+    if type(link).__name__ != "HardLink":
+        raise UnreadableError(f"its {name!r} is a link; write the file again with its own data")
+    node = group[name]
+    if not hasattr(node, "keys"):
+        if node.external or node.is_virtual:
+            raise UnreadableError(
+                f"its {name!r} is kept in another file; write the file again with its own data"
+            )
+        stored, size = node.id.get_storage_size(), node.size * node.dtype.itemsize
+        if size > limits.LARGEST_PACKING * stored + limits.BATCH_BYTES:
+            raise UnreadableError(f"its {name!r} has {node.size} values in {stored} bytes; it is damaged")
+    elif depth:
+        for child in node:
+            _require_own(node, child, depth - 1)
+
+
 class _Cells:
     """An open AnnData file. The matrix stays on disk; anndata gives slices of it."""
 
     def __init__(self, path: str, file: Any, options: H5adOptions, packages: _Packages) -> None:
         self._path, self._file, self._packages = path, file, packages
-        name = "X" if options.layer is None else f"layers/{options.layer}"
+        name = options.matrix
+        for root in (name.partition("/")[0], "obs", "var"):
+            _require_own(file, root)
         if name not in file:
             layers = ", ".join(file["layers"]) if "layers" in file else ""
             raise InputError(

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.errors import InputError, first_line
+from streaming_jsmf.errors import InputError
 from streaming_jsmf.sources import limits
 from streaming_jsmf.sources.base import BadRecords, SourceBatch, Unit
 from streaming_jsmf.sources.counts.matrix_rows import Rows, bags_of_rows, row_cuts, row_place, row_units
@@ -28,7 +28,7 @@ from streaming_jsmf.sources.counts.word_lists import (
     whole_file,
     word_list,
 )
-from streaming_jsmf.sources.streams import DamagedError, UnreadableError, open_raw
+from streaming_jsmf.sources.streams import UnreadableError, open_raw, read_as
 from streaming_jsmf.validation import Strict
 
 
@@ -124,14 +124,8 @@ def _units_of(path: str) -> list[Unit]:
 @contextmanager
 def _open_matrix(path: str) -> Iterator[_Matrix]:
     """The matrix of a file. Raises UnreadableError, also while the caller reads."""
-    try:
-        with ExitStack() as stack:
-            stream = stack.enter_context(open_raw(path))
-            yield _Matrix(path, stream, stack.enter_context(zipfile.ZipFile(stream)), stack)
-    except (DamagedError, RuntimeError) as error:  # RuntimeError: a member needs a password
-        raise UnreadableError(
-            f"it cannot be read as a matrix of scipy.sparse.save_npz: {first_line(error)}"
-        ) from error
+    with open_raw(path) as stream, read_as("a matrix of scipy.sparse.save_npz"), ExitStack() as stack:
+        yield _Matrix(path, stream, stack.enter_context(zipfile.ZipFile(stream)), stack)
 
 
 @dataclass(frozen=True)
@@ -233,24 +227,18 @@ class _Matrix:
         if member.file_size > limits.LARGEST_SCALAR:
             raise UnreadableError(f"its array {name!r} is too large; write the matrix again")
         with self._archive.open(member) as stream:
-            try:
-                return np.asarray(np.lib.format.read_array(stream, allow_pickle=False))
-            except ValueError as error:
-                raise UnreadableError(f"its array {name!r} cannot be read ({first_line(error)})") from error
+            return np.asarray(np.lib.format.read_array(stream, allow_pickle=False))
 
     def _array(self, name: str) -> _Array:
         member = self._member(name)
         with self._archive.open(member) as stream:
-            try:
-                version = np.lib.format.read_magic(stream)
-                read = (
-                    np.lib.format.read_array_header_1_0
-                    if version == (1, 0)
-                    else np.lib.format.read_array_header_2_0
-                )
-                shape, _, dtype = read(stream)
-            except ValueError as error:
-                raise UnreadableError(f"its array {name!r} cannot be read ({first_line(error)})") from error
+            version = np.lib.format.read_magic(stream)
+            read = (
+                np.lib.format.read_array_header_1_0
+                if version == (1, 0)
+                else np.lib.format.read_array_header_2_0
+            )
+            shape, _, dtype = read(stream)
             start = stream.tell()
         if dtype.kind not in ("iubf" if name == "data" else "iu"):
             raise InputError(f"{self._path} has {name!r} of type {dtype}; write the matrix with numbers")

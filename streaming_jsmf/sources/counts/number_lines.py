@@ -15,12 +15,13 @@ import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.records import LARGEST_COUNT, SMALLEST_COUNT
+from streaming_jsmf.sources import limits
 from streaming_jsmf.sources.base import BadRecords, SourceBatch, Unit
 from streaming_jsmf.sources.counts.entries import BagBuilder, Entries
 from streaming_jsmf.sources.counts.word_lists import CountFiles, read_words, whole_file
 from streaming_jsmf.sources.lines import LineBlock, LineReader, n_lines
 from streaming_jsmf.sources.records import BadValue
-from streaming_jsmf.sources.streams import UnreadableError, open_stream
+from streaming_jsmf.sources.streams import UnreadableError, is_compressed, open_stream
 
 _SIZE = re.compile(rb"[0-9]{1,40}")
 _WHOLE = re.compile(rb"[+-]?[0-9]{1,40}")
@@ -129,17 +130,19 @@ class NumberFiles(CountFiles):
                 layout = self.header(lines)
                 if layout is not None:
                     layout.check_words(len(read_words(listed)), listed)
-                    yield from _read_counts(lines, layout, bad)
+                    yield from _read_counts(lines, layout, most_empty_documents(unit), bad)
                 if lines.damage:
                     bad.refuse(lines.line, lines.damage, lines.kept)
         except UnreadableError as error:
             bad.refuse(None, str(error))
 
 
-def _read_counts(lines: LineReader, layout: Layout, bad: BadRecords) -> Iterator[SourceBatch]:
+def _read_counts(
+    lines: LineReader, layout: Layout, most_empty: int, bad: BadRecords
+) -> Iterator[SourceBatch]:
     """The documents in the lines after the header, to the end."""
     numbers = NumberLines(layout, bad)
-    builder = BagBuilder(layout.n_words, layout.count_type, layout.numbered, bad)
+    builder = BagBuilder(layout.n_words, layout.count_type, layout.numbered, most_empty, bad)
     for block in lines.blocks():
         yield from builder.add(numbers.read(block))
     if not lines.damage and numbers.n_lines != layout.n_entries:
@@ -147,6 +150,13 @@ def _read_counts(lines: LineReader, layout: Layout, bad: BadRecords) -> Iterator
         bad.refuse(layout.size_line, f"the header says NNZ = {layout.n_entries}, {found}")
     # Of what was after a cut we know nothing, not even that documents were empty.
     yield from builder.close(None if lines.damage else layout.n_documents, lines.line)
+
+
+def most_empty_documents(unit: Unit) -> int:
+    """Documents of a file that no line may speak of: by its size, for what its header declares costs nothing there."""
+    size = unit.size * (limits.LARGEST_PACKING if is_compressed(unit.path) else 1)
+    by_size = limits.EMPTY_DOCUMENTS_PER_BYTE * size
+    return min(limits.EMPTY_DOCUMENTS, by_size) if size else limits.EMPTY_DOCUMENTS
 
 
 def parse_size(text: bytes) -> int | None:

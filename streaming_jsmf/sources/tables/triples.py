@@ -288,6 +288,10 @@ def _keys(column: Any, name: str) -> Keys:
     if not pa.types.is_dictionary(column.type):
         column = (as_bytes(column) if is_text(kind) else column).dictionary_encode()
     codes = np.asarray(column.indices.fill_null(-1)).astype(np.int32, copy=False)
+    if len(codes) and not (codes.min() >= -1 and codes.max() < len(column.dictionary)):
+        raise UnreadableError(
+            f"column {name!r} has a code that its dictionary lacks; it is damaged: fetch it again"
+        )
     if pa.types.is_integer(kind):
         return Keys(Coded(codes, column.dictionary), name, {})
     return _texts(codes, as_bytes(column.dictionary), name)

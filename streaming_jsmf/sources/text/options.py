@@ -29,6 +29,7 @@ class TokenOptions(Strict):
     tokenizer: BuiltIn = "arrow"
     ngrams: Annotated[int, Field(ge=1, le=LONGEST_NGRAM)] = 1
     stemmer: str | None = None
+    boilerplate: Literal["keep", "drop"] = "keep"
 
 
 class TextOptions(TokenOptions):

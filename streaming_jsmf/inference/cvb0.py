@@ -19,8 +19,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from streaming_jsmf.linalg.compiled import compiled
 
 Single = NDArray[np.float32]
 
@@ -33,8 +34,8 @@ FLOOR = np.float32(1e-6)
 _ZERO, _ONE = np.float32(0), np.float32(1)
 
 
-@njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz"})
-def _first_shares(ids: NDArray[Any], topics: Single, weights: Single, shares: Single, scales: Single) -> None:
+@compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"})
+def first_shares(ids: NDArray[Any], topics: Single, weights: Single, shares: Single, scales: Single) -> None:
     """Shares of the words' tokens before any is known, and one over their sums."""
     for j in range(ids.size):
         row, share, total = topics[ids[j]], shares[j], _ZERO
@@ -47,8 +48,8 @@ def _first_shares(ids: NDArray[Any], topics: Single, weights: Single, shares: Si
         scales[j] = _ONE / scales[j] if scales[j] > _ZERO else _ZERO
 
 
-@njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz"})
-def _next_shares(
+@compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"})
+def next_shares(
     ids: NDArray[Any], counts: Single, topics: Single, weights: Single, shares: Single, scales: Single
 ) -> None:
     """Shares of the words' tokens from those of the round before, and one over their sums."""
@@ -66,8 +67,8 @@ def _next_shares(
         scales[j] = _ONE / scales[j] if scales[j] > _ZERO else _ZERO
 
 
-@njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz"})
-def _weigh_topics(
+@compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"})
+def weigh_topics(
     counts: NDArray[Any], shares: Single, scales: Single, prior: Single, weights: Single
 ) -> None:
     """``weights`` becomes n_k + alpha_k. Four words at once: it is stored a quarter as often."""
@@ -86,7 +87,7 @@ def _weigh_topics(
             weights[k] += a * p[k]
 
 
-@njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz"})
+@compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"})
 def _add_tokens(ids: NDArray[Any], counts: Single, shares: Single, scales: Single, tokens: Single) -> None:
     """Add the document's expected tokens to the rows of its words."""
     for j in range(ids.size):
@@ -95,7 +96,7 @@ def _add_tokens(ids: NDArray[Any], counts: Single, shares: Single, scales: Singl
             sums[k] += part * share[k]
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _log_likelihood(counts: Single, scales: Single, mass: float) -> float:
     """sum_w c_w log(1 / (scale_w (mass - own_w))) over words that a topic has."""
     total = 0.0
@@ -106,7 +107,7 @@ def _log_likelihood(counts: Single, scales: Single, mass: float) -> float:
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def add_documents(
     indptr: NDArray[np.int64],
     words: NDArray[Any],
@@ -147,13 +148,13 @@ def add_documents(
         length = numbers.sum()
         for k in range(prior.size):
             current[k] = max(prior[k] * (_ONE + length / prior_sum), FLOOR)
-        _first_shares(ids, topics, current, shares, scales)
+        first_shares(ids, topics, current, shares, scales)
         for _ in range(rounds - 1):
-            _weigh_topics(numbers, shares, scales, prior, current)
-            _next_shares(ids, numbers, topics, current, shares, scales)
+            weigh_topics(numbers, shares, scales, prior, current)
+            next_shares(ids, numbers, topics, current, shares, scales)
         likelihood += _log_likelihood(numbers, scales, length + prior_sum)
         if tokens.shape[0]:
             _add_tokens(ids, numbers, shares, scales, tokens)
         if weights.shape[0]:
-            _weigh_topics(numbers, shares, scales, prior, weights[document])
+            weigh_topics(numbers, shares, scales, prior, weights[document])
     return likelihood

@@ -1,0 +1,89 @@
+"""Errors of the topics of simulated corpora, of both engines, before and after polish.
+
+    python -m benchmarks.polish_simulated [--documents 5000,20000,100000] [--steps 20] [--seeds 1]
+
+Latent Dirichlet allocation as `simulate` draws it: 10,000 words, 50 topics (Dirichlet of total mass 200), documents of
+about 100 tokens of the prior 1/K for each topic. Prints a Markdown table: mean L1 distance (of 2) of the best pairs of
+found and true topics, with default settings throughout, `stod` with alpha0 `auto` and `shares`, and CPU seconds in one
+thread of scan and inference, and of the steps.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+
+import click
+from threadpoolctl import threadpool_limits
+
+from streaming_jsmf import (
+    Execution,
+    InferSettings,
+    PolishSettings,
+    ScanSettings,
+    StodSettings,
+    infer,
+    polish,
+    scan,
+)
+from streaming_jsmf.evaluation.matching import match_topics
+from streaming_jsmf.model.store import Model
+from streaming_jsmf.simulation import read_truth
+from streaming_jsmf.workflow.simulate import simulate
+
+WORDS, TOPICS, LENGTH = 10_000, 50, 100
+
+ENGINES = {
+    "LR-JSMF": InferSettings(TOPICS),
+    "STOD": StodSettings(TOPICS),
+    "STOD, --alpha0 shares": StodSettings(TOPICS, alpha0="shares"),
+}
+
+ONE = Execution("synchronous")
+
+
+def print_rows(folder: Path, documents: int, steps: int, seed: int) -> None:
+    """All engines on one corpus, from one scan."""
+    corpus = folder / "corpus"
+    simulate(
+        corpus, documents=documents, vocabulary_size=WORDS, topics=TOPICS, mean_length=LENGTH, seed=seed,
+        execution=ONE,
+    )  # fmt: skip
+    truth = read_truth(corpus).word_topic
+
+    def error(model: Model) -> float:
+        return match_topics(model.arrays["word_topic"], truth).mean_l1
+
+    began = time.process_time()
+    moments = scan(corpus, folder / "moments", ScanSettings(max_topics=TOPICS, third_moment=True), ONE)
+    scanned = time.process_time() - began
+    for name, settings in ENGINES.items():
+        began = time.process_time()
+        model = infer(moments, folder / "model", settings, threads=1, overwrite=True)
+        start = time.process_time() - began
+        began = time.process_time()
+        wanted = PolishSettings(steps=steps)
+        polished = polish(
+            folder / "model", corpus, folder / "polished", wanted, execution=ONE, overwrite=True
+        )
+        seconds = time.process_time() - began
+        errors = f"{error(model):.3f} | {error(polished):.3f}"
+        click.echo(f"| {documents:,} | {name} | {errors} | {scanned + start:.1f} | {seconds:.1f} |")
+
+
+@click.command(help=__doc__)
+@click.option("--documents", default="5000,20000,100000", show_default=True, help="Sizes, with commas.")
+@click.option("--steps", default=20, show_default=True, help="Of polish.")
+@click.option("--seeds", default=1, show_default=True, help="Corpora of each size.")
+def main(documents: str, steps: int, seeds: int) -> None:
+    click.echo("| documents | engine | error | polished | scan and infer, s | steps, s |")
+    click.echo("|---:|---|---:|---:|---:|---:|")
+    for size in map(int, documents.split(",")):
+        for seed in range(seeds):
+            with tempfile.TemporaryDirectory() as folder, threadpool_limits(1):
+                print_rows(Path(folder), size, steps, seed)
+
+
+if __name__ == "__main__":
+    main()

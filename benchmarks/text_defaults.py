@@ -1,0 +1,190 @@
+"""What the defaults for text are worth: topics of the same documents with each default taken back, and tuned by hand.
+
+    python -m benchmarks.text_defaults news.parquet mail.parquet [--topics 20] [--variants 'papers;text']
+
+Each file is Parquet with a column ``text``. Every fifth document is held out. The others become a corpus once for each
+variant (see ``VARIANTS``), and ``fit`` makes a model of each with the same seed. Prints a Markdown table for each file:
+documents and words that are left; mean NPMI of the ten most probable words of the topics among the fitted documents,
+once over the variant's own corpus and once over all words of the texts without copies and boilerplate, the same for
+all variants; the share of distinct words among them; and perplexity of the held-out documents (one half from the
+other) over the words that all variants have, to which the topics are cut.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from scipy import sparse
+
+from benchmarks.bags import read_counts
+from streaming_jsmf.corpus import Corpus, open_corpus
+from streaming_jsmf.evaluation.coherence import cooccurrence_counts, distinct_share, npmi
+from streaming_jsmf.evaluation.perplexity import Completer
+from streaming_jsmf.storage.paths import store_path
+from streaming_jsmf.workflow.fit import fit
+from streaming_jsmf.workflow.given_topics import GivenTopics, read_given_topics
+from streaming_jsmf.workflow.ingest import IngestRequest, ingest
+
+HELD_OUT = 5
+TOP = 10
+KEEP_ALL = {"min_distinct_words": 0, "min_tokens": 0}
+
+VARIANTS: Mapping[str, IngestRequest] = {
+    "papers": IngestRequest(preset="papers"),
+    "text": IngestRequest(),
+    "numbers kept": IngestRequest(curation={"numbers": "keep"}),
+    "words of 1 letter": IngestRequest(curation={"min_word_length": 1}),
+    "words of 2 letters": IngestRequest(curation={"min_word_length": 2}),
+    "words in 1 document": IngestRequest(curation={"min_document_frequency": 1}),
+    "in 3": IngestRequest(curation={"min_document_frequency": 3}),
+    "in 10": IngestRequest(curation={"min_document_frequency": 10}),
+    "in 20": IngestRequest(curation={"min_document_frequency": 20}),
+    "words in all documents": IngestRequest(curation={"max_document_frequency": 1_000_000_000}),
+    "in .5": IngestRequest(curation={"max_document_frequency": 0.5}),
+    "in .3": IngestRequest(curation={"max_document_frequency": 0.3}),
+    "in .1": IngestRequest(curation={"max_document_frequency": 0.1}),
+    "copies kept": IngestRequest(curation={"duplicates": "keep"}),
+    "boilerplate kept": IngestRequest(read={"boilerplate": "keep"}),
+    "stop words kept": IngestRequest(curation={"stop_words": "none"}),
+    **{
+        f"tuned: in {least} to {most:g}" + (f", {size} words" if size else ""): IngestRequest(
+            curation={
+                "min_document_frequency": least,
+                "max_document_frequency": most,
+                "vocabulary_size": size,
+            }
+        )
+        for least, most, size in (
+            (10, 0.3, None),
+            (10, 0.2, None),
+            (20, 0.2, None),
+            (5, 0.3, 5000),
+            (10, 0.2, 5000),
+            (10, 0.1, 3000),
+        )
+    },
+}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A corpus and the topics of its model; ``top`` are the (K, 10) most probable words."""
+
+    corpus: Corpus
+    topics: GivenTopics
+
+    @property
+    def top(self) -> list[list[str]]:
+        """Words by topic."""
+        order = np.argsort(-self.topics.word_topic, axis=0, kind="stable")[:TOP].T
+        return [[self.topics.words[i] for i in row] for row in order.tolist()]
+
+
+def split(texts: Path, folder: Path) -> tuple[Path, Path]:
+    """Files of the texts to fit and of those held out, every fifth."""
+    table = pq.read_table(texts, columns=["text"])
+    held = np.arange(table.num_rows) % HELD_OUT == HELD_OUT - 1
+    paths = folder / "fitted.parquet", folder / "held.parquet"
+    for path, mask in zip(paths, (~held, held), strict=True):
+        pq.write_table(table.filter(pa.array(mask)), path)
+    return paths
+
+
+def coherence_in(corpus: Corpus, top: Sequence[Sequence[str]]) -> float:
+    """Mean NPMI of lists of words; one that the corpus lacks occurs in no document."""
+    ids = {word: number for number, word in enumerate(corpus.vocabulary().words)}
+    counts = read_counts(Path(corpus.root))
+    lacking = counts.shape[1]
+    widened = sparse.csr_array((counts.data, counts.indices, counts.indptr), (counts.shape[0], lacking + 1))
+    lists = np.array([[ids.get(word, lacking) for word in words] for words in top])
+    chosen = np.unique(lists)
+    together = cooccurrence_counts([widened], chosen)
+    places = np.searchsorted(chosen, lists)
+    return float(np.mean(npmi(together.diagonal(), together, counts.shape[0], places)))
+
+
+def perplexity_over(words: Sequence[str], variant: Variant, held_out: Corpus) -> float:
+    """Of held-out documents cut to these words, given the variant's topics cut to them."""
+    columns = {word: number for number, word in enumerate(held_out.vocabulary().words)}
+    counts = read_counts(Path(held_out.root))[:, [columns[word] for word in words]].tocsr()
+    places = variant.topics.places(words)
+    topics = variant.topics.word_topic[places]
+    completer = Completer.of(
+        np.ascontiguousarray(topics / topics.sum(axis=0)),
+        variant.topics.prior,
+        variant.topics.term_count[places],
+    )
+    return completer.complete(sparse.csr_array(counts)).perplexity
+
+
+def measure(
+    texts: Path, n_topics: int, variants: Mapping[str, IngestRequest], folder: Path
+) -> list[list[str]]:
+    """Rows of the table."""
+    fitted, held = split(texts, folder)
+    everything = IngestRequest(
+        preset="papers",
+        read={"boilerplate": "drop"},
+        curation={"duplicates": "drop", "stop_words": "none", **KEEP_ALL},
+    )
+    reference = ingest(fitted, folder / "reference", everything)
+    held_out = ingest(held, folder / "held_out", everything)
+    made: dict[str, Variant] = {}
+    for number, (name, request) in enumerate(variants.items()):
+        corpus = ingest(fitted, folder / f"corpus-{number}", request)
+        model = folder / f"model-{number}"
+        fit(corpus.root, model, [n_topics], moments=folder / f"moments-{number}")
+        made[name] = Variant(open_corpus(corpus.root), read_given_topics(store_path(model, "a model")))
+    common = set(held_out.vocabulary().words)
+    for variant in made.values():
+        common &= set(variant.topics.words)
+    return [_row(name, variant, reference, held_out, sorted(common)) for name, variant in made.items()]
+
+
+def _row(
+    name: str, variant: Variant, reference: Corpus, held_out: Corpus, common: Sequence[str]
+) -> list[str]:
+    top: Any = variant.top
+    flat = {word: number for number, word in enumerate(sorted({word for words in top for word in words}))}
+    distinct = distinct_share(np.array([[flat[word] for word in words] for words in top]))
+    return [
+        name,
+        f"{variant.corpus.n_documents:,}",
+        f"{variant.corpus.n_words:,}",
+        f"{coherence_in(variant.corpus, top):.3f}",
+        f"{coherence_in(reference, top):.3f}",
+        f"{distinct:.2f}",
+        f"{perplexity_over(common, variant, held_out):,.0f}",
+    ]
+
+
+@click.command()
+@click.argument("texts", nargs=-1, type=click.Path(exists=True, path_type=Path), required=True)
+@click.option("--topics", default=20, show_default=True)
+@click.option("--variants", default=None, help="Names, with semicolons.  [default: all]")
+def main(texts: tuple[Path, ...], topics: int, variants: str | None) -> None:
+    """Print a table for each file of texts."""
+    logging.getLogger("streaming_jsmf").setLevel(logging.ERROR)
+    chosen = {name: VARIANTS[name] for name in (variants.split(";") if variants else VARIANTS)}
+    for path in texts:
+        with tempfile.TemporaryDirectory() as folder:
+            rows = measure(path, topics, chosen, Path(folder))
+        click.echo(
+            f"\n{path.stem}\n\n| variant | documents | words | NPMI | over all words | distinct | perplexity |"
+        )
+        click.echo("|---|---:|---:|---:|---:|---:|---:|")
+        for row in rows:
+            click.echo(f"| {' | '.join(row)} |")
+
+
+if __name__ == "__main__":
+    main()

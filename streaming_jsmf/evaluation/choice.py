@@ -1,0 +1,171 @@
+"""Which of several numbers of topics to take: what each loses against the best, added up, with a reason in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Measures:
+    """How good the topics of one K are; None for what could not be measured.
+
+    Attributes
+    ----------
+    n_topics
+        K.
+    perplexity
+        Of documents that the last steps did not see.
+    npmi, distinct_share
+        Of the top 10 words of the topics.
+    stability
+        Agreement with topics of resampled documents, from 0 to 1.
+    eigengap
+        (lambda_K - lambda_K+1) / lambda_K. Large where the corpus has K factors that stand out; shown only.
+    """
+
+    n_topics: int
+    perplexity: float | None = None
+    npmi: float | None = None
+    distinct_share: float | None = None
+    stability: float | None = None
+    eigengap: float | None = None
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A column of the comparison.
+
+    Attributes
+    ----------
+    name, title
+        In ``Measures``, and for people.
+    lower
+        Whether low values are good.
+    unit
+        A loss that people notice: a part of the value where it is a ratio, else a difference.
+    ratio
+        Whether losses are ratios of values.
+    """
+
+    name: str
+    title: str
+    unit: float = 0.1
+    lower: bool = False
+    ratio: bool = False
+
+    def loss(self, value: float, best: float) -> float:
+        """How far a value is behind the best, in units; at least 0."""
+        behind = math.log(value / best) if self.ratio else value - best
+        return (behind if self.lower else -behind) / self.unit
+
+
+#: What is added up. The units say when a difference counts: a tenth more perplexity weighs as .05 less NPMI.
+MEASURES = (
+    Measure("perplexity", "perplexity", lower=True, ratio=True),
+    Measure("npmi", "NPMI", unit=0.05),
+    Measure("distinct_share", "distinct"),
+    Measure("stability", "stability"),
+)
+
+EIGENGAP = Measure("eigengap", "eigengap")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The suggestion.
+
+    Attributes
+    ----------
+    rows
+        By rising K.
+    losses
+        Of each row: units behind the best of every column, added up.
+    suggested
+        K of the smallest loss; of equal ones the smaller.
+    reason
+        A sentence or two.
+    """
+
+    rows: tuple[Measures, ...]
+    losses: tuple[float, ...]
+    suggested: int
+    reason: str
+
+
+def choose(rows: Sequence[Measures]) -> Choice:
+    """Suggest one of several K.
+
+    The suggestion is as good as its units: it weighs predicting documents, coherent words, words of their own and
+    topics that other documents would give too. Who needs few topics, or fine ones, takes others.
+
+    Raises
+    ------
+    ValueError
+        Without rows.
+
+    Examples
+    --------
+    >>> choice = choose([Measures(5, 1500.0, 0.2), Measures(10, 1200.0, 0.2), Measures(20, 1190.0, 0.12)])
+    >>> choice.suggested, [round(loss, 1) for loss in choice.losses]
+    (10, [2.3, 0.1, 1.6])
+    """
+    if not rows:
+        raise ValueError("no number of topics to choose from")
+    ordered = tuple(sorted(rows, key=lambda row: row.n_topics))
+    best = {measure.name: _best(ordered, measure) for measure in MEASURES}
+    losses = tuple(sum(_losses(row, best).values()) for row in ordered)
+    place = min(range(len(ordered)), key=lambda i: (losses[i], i))
+    return Choice(ordered, losses, ordered[place].n_topics, _reason(ordered, place, best))
+
+
+def _best(rows: Sequence[Measures], measure: Measure) -> float | None:
+    values: list[float] = [value for row in rows if (value := getattr(row, measure.name)) is not None]
+    # What some K lacks would make the others worse than it.
+    if len(values) < len(rows):
+        return None
+    return min(values) if measure.lower else max(values)
+
+
+def _losses(row: Measures, best: Mapping[str, float | None]) -> dict[str, float]:
+    return {
+        measure.name: measure.loss(getattr(row, measure.name), top)
+        for measure in MEASURES
+        if (top := best[measure.name]) is not None
+    }
+
+
+def _reason(rows: Sequence[Measures], place: int, best: Mapping[str, float | None]) -> str:
+    compared = [measure for measure in MEASURES if best[measure.name] is not None]
+    if len(rows) == 1 or not compared:
+        return "there is nothing to compare it with"
+    said = [f"of {', '.join(measure.title for measure in compared)} together it loses least"]
+    for step, name in ((-1, "fewer"), (1, "more")):
+        if 0 <= place + step < len(rows):
+            other = rows[place + step]
+            said.append(f"{other.n_topics} topics, {name}, {_against(rows[place], other, compared)}")
+    return "; ".join(said)
+
+
+def _against(chosen: Measures, other: Measures, compared: Sequence[Measure]) -> str:
+    """Where another row is much worse, and where it is better."""
+    differences = [
+        (measure.loss(getattr(other, measure.name), getattr(chosen, measure.name)), measure)
+        for measure in compared
+    ]
+    worst, worse = max(differences, key=lambda pair: pair[0])
+    if worst <= 0:
+        return "do as well"
+    return f"have {worse.title} {_text(worse, other)} instead of {_text(worse, chosen)}"
+
+
+def _text(measure: Measure, row: Measures) -> str:
+    return number_text(measure, getattr(row, measure.name))
+
+
+def number_text(measure: Measure, value: float | None) -> str:
+    """A value of a column as people read it."""
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if measure.ratio else f"{value:.3f}"

@@ -1,0 +1,104 @@
+// The values of the page: JSON from the element #data, with rows of numbers unpacked.
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const STEPS = 1024;
+const ZERO = 65535;
+
+/** base64 of little-endian integers of 2 or 4 bytes. */
+function unpacked(text, bytes = 2) {
+  const raw = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+  const view = new DataView(raw.buffer);
+  const values = new (bytes === 2 ? Uint16Array : Uint32Array)(raw.length / bytes);
+  for (let place = 0; place < values.length; place++) {
+    values[place] = bytes === 2 ? view.getUint16(2 * place, true) : view.getUint32(4 * place, true);
+  }
+  return values;
+}
+
+/** Probabilities, which are kept as logarithms. */
+function probabilities(text) {
+  return Float64Array.from(unpacked(text), (step) => (step === ZERO ? 0 : 2 ** (-step / STEPS)));
+}
+
+const topics = data.topics.map((topic, number) => ({ doubts: [], characteristic: [], ...topic, number }));
+const K = topics.length;
+
+const lists = {
+  vocabulary: data.words.vocabulary,
+  probability: probabilities(data.words.probability),
+  ids: unpacked(data.words.ids, data.words.bytes),
+  given: probabilities(data.words.probabilities),
+  starts: data.words.counts.reduce((starts, count) => [...starts, starts.at(-1) + count], [0]),
+};
+
+/** Words of a topic by relevance (Sievert and Shirley): log p(w | t) - (1 - lambda) log p(w), the first first. */
+function relevantWords(topic, lambda) {
+  const found = [];
+  for (let place = lists.starts[topic]; place < lists.starts[topic + 1]; place++) {
+    const id = lists.ids[place];
+    const given = lists.given[place];
+    const overall = lists.probability[id];
+    const relevance = Math.log(given) - (1 - lambda) * Math.log(overall);
+    // What the topic has of all uses of the word: p(t | w).
+    const own = Math.min(1, (given * topics[topic].share) / overall);
+    found.push({ text: lists.vocabulary[id], given, overall, own, relevance });
+  }
+  return found.sort((a, b) => b.relevance - a.relevance);
+}
+
+/** For each word the places in the lists where it stands, as one long row and where each word's part begins. */
+let index = null;
+function topicsOfWord(id) {
+  index ??= indexed();
+  const found = [];
+  for (let place = index.starts[id]; place < index.starts[id + 1]; place++) {
+    const { topic, listed } = index.entries[place];
+    const given = lists.given[listed];
+    const own = Math.min(1, (given * topics[topic].share) / lists.probability[id]);
+    found.push({ topic, given, own });
+  }
+  return found.sort((a, b) => b.own - a.own || a.topic - b.topic);
+}
+
+function indexed() {
+  const starts = new Uint32Array(lists.vocabulary.length + 1);
+  for (const id of lists.ids) starts[id + 1]++;
+  for (let id = 0; id < lists.vocabulary.length; id++) starts[id + 1] += starts[id];
+  const next = starts.slice();
+  const entries = new Array(lists.ids.length);
+  for (let topic = 0; topic < K; topic++) {
+    for (let listed = lists.starts[topic]; listed < lists.starts[topic + 1]; listed++) {
+      entries[next[lists.ids[listed]]++] = { topic, listed };
+    }
+  }
+  return { starts, entries };
+}
+
+const alike = Float64Array.from(unpacked(data.alike), (value) => value / ZERO);
+const together = data.together && {
+  given: probabilities(data.together.given),
+  ratio: Float64Array.from(unpacked(data.together.ratio), (step) => 2 ** (step / STEPS - 16)),
+};
+
+const groups = data.groups && {
+  ...data.groups,
+  shares: probabilities(data.groups.shares),
+  errors: probabilities(data.groups.errors),
+};
+
+/** A topic's mean share in each group, with its standard error. */
+function trendOf(topic) {
+  return groups.names.map((name, group) => ({
+    name,
+    documents: groups.documents[group],
+    share: groups.shares[group * K + topic],
+    error: groups.errors[group * K + topic],
+  }));
+}
+
+/** A share of 1 with two digits that count. */
+function percent(share) {
+  const size = Math.abs(share);
+  const digits = size >= 0.0995 ? 0 : size >= 0.00995 ? 1 : size >= 0.000995 ? 2 : size >= 0.0000995 ? 3 : null;
+  return digits === null ? `${Number((100 * share).toPrecision(2))}%` : `${(100 * share).toFixed(digits)}%`;
+}

@@ -1,0 +1,152 @@
+// The panel of the selected topic: its words by relevance, what it goes with, its documents, its course.
+
+const FIRST_WORDS = 30;
+const panel = document.getElementById("topic");
+let lambda = 1;
+let allWords = false;
+
+function prepareDetail() {
+  onSelect((topic) => {
+    if (topic === null) {
+      panel.hidden = true;
+      return;
+    }
+    const wasHidden = panel.hidden;
+    panel.hidden = false;
+    allWords = false;
+    drawDetail(topic);
+    panel.scrollTop = 0;
+    // A panel that comes beside the page makes its parts narrower.
+    if (wasHidden && shownView) refresh(views.get(shownView));
+  });
+  addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && selected !== null) closeDetail();
+  });
+}
+
+function closeDetail() {
+  const last = selected;
+  select(null);
+  remember(`#${shownView}`);
+  refresh(views.get(shownView));
+  rowOf.get(last)?.querySelector("a")?.focus({ preventScroll: true });
+}
+
+function drawDetail(topic) {
+  const { name, share, doubts, anchor, characteristic } = topics[topic];
+  const close = element("button", { type: "button", class: "close", "aria-label": "Close", click: closeDetail }, "×");
+  const words = element("div", { class: "words" });
+  panel.replaceChildren(
+    close,
+    element("h2", { id: "topic-title" }, `Topic ${topic}: `, word(name)),
+    element("p", { class: "faint" }, `${percent(share)} of the corpus`),
+    ...doubts.map((doubt) => element("p", { class: "doubt" }, `Doubtful: ${doubt}`)),
+    facts(anchor, characteristic),
+    slider(topic, words),
+    words,
+    ...goesWith(topic),
+    ...course(topic),
+    ...documentsOf(topic),
+  );
+  drawWords(topic, words);
+}
+
+function facts(anchor, characteristic) {
+  const lines = [];
+  if (anchor) lines.push(element("p", {}, "Anchor: ", word(anchor)));
+  if (characteristic.length) {
+    const texts = characteristic.flatMap((text) => [word(text), ", "]).slice(0, -1);
+    lines.push(element("p", {}, "Characteristic: ", ...texts));
+  }
+  return element("div", { class: "facts-of-topic" }, ...lines);
+}
+
+function slider(topic, words) {
+  const value = element("output", { for: "lambda" }, lambda.toFixed(1));
+  const input = element("input", {
+    type: "range",
+    id: "lambda",
+    min: 0,
+    max: 1,
+    step: 0.2,
+    value: lambda,
+    "aria-describedby": "lambda-meaning",
+    input: () => {
+      lambda = Number(input.value);
+      value.textContent = lambda.toFixed(1);
+      drawWords(topic, words);
+    },
+  });
+  const meaning = "1: the most probable words. 0: words that other topics hardly use. Between them: both (relevance).";
+  return element(
+    "div",
+    { class: "slider" },
+    element("label", { for: "lambda" }, "Order of the words, lambda "),
+    value,
+    input,
+    element("p", { class: "faint", id: "lambda-meaning" }, meaning),
+  );
+}
+
+function drawWords(topic, place) {
+  const found = relevantWords(topic, lambda);
+  const shown = allWords ? found : found.slice(0, FIRST_WORDS);
+  const largest = Math.max(...shown.map((one) => one.given));
+  const items = shown.map(({ text, given, own }) =>
+    element(
+      "li",
+      { style: `--part: ${((100 * given) / largest).toFixed(1)}%` },
+      word(text),
+      element("span", { class: "share-of-word" }, `${percent(given)} · ${percent(own)}`),
+    ),
+  );
+  const parts = [
+    element("p", { class: "faint head-of-words" }, "share of the topic · topic's part of the word's uses"),
+    element("ol", { class: "bars long" }, ...items),
+  ];
+  if (found.length > FIRST_WORDS) {
+    const text = allWords ? `Show ${FIRST_WORDS} words` : `Show ${found.length.toLocaleString("en")} words`;
+    const toggle = () => {
+      allWords = !allWords;
+      drawWords(topic, place);
+      place.querySelector("button.more").focus();
+    };
+    parts.push(element("button", { type: "button", class: "more", click: toggle }, text));
+  }
+  place.replaceChildren(...parts);
+}
+
+/** The five topics that it meets more often than by chance, or that are most alike. */
+function goesWith(topic) {
+  const values = together ? together.ratio : alike;
+  const others = topics
+    .map(({ number }) => ({ number, value: values[topic * K + number] }))
+    .filter(({ number, value }) => number !== topic && (!together || value > 1))
+    .sort((a, b) => b.value - a.value)
+    .slice(0, 5);
+  if (!others.length) return [];
+  const items = others.map(({ number, value }) => {
+    const told = together ? `${value.toFixed(1)} times as often as by chance` : `${percent(value)} alike`;
+    return element("li", {}, topicButton(number, 24), element("span", { class: "faint" }, told));
+  });
+  const title = together ? "In the same documents" : "Alike";
+  return [element("h3", {}, title), element("ul", { class: "plain" }, ...items)];
+}
+
+function course(topic) {
+  if (!groups || !groups.ordered) return [];
+  const title = `By ${groups.column}`;
+  return [element("h3", {}, title), sparkline(trendOf(topic), 300, 70, `Share of topic ${topic} by ${groups.column}`)];
+}
+
+function documentsOf(topic) {
+  if (!data.documents) return [];
+  const items = data.documents.of_topic[topic].map(([name, share, ...values]) => {
+    const told = data.documents.columns
+      .map((column, place) => [column, values[place]])
+      .filter(([, value]) => value !== "")
+      .map(([column, value]) => element("p", {}, element("span", { class: "faint" }, `${column} `), word(value)));
+    return element("li", {}, element("p", {}, word(name), " ", element("span", { class: "number" }, percent(share))), ...told);
+  });
+  return [element("h3", {}, "Documents"), element("ol", { class: "documents" }, ...items)];
+}

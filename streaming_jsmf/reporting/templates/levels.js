@@ -1,0 +1,128 @@
+// Several K: what the topics of one model are made of in the next.
+
+const LEAST_FLOW = 0.08;
+
+function drawLevels(section) {
+  const place = section.querySelector(".chart");
+  const { models, flows } = data.levels;
+  const most = d3.max(models, (model) => model.names.length);
+  const width = Math.max(place.clientWidth, 150 * models.length);
+  const height = Math.max(420, most * 15);
+  const graph = levelsGraph(models, flows);
+  d3.sankey()
+    .nodeId((node) => node.id)
+    .nodeAlign((node) => node.level)
+    .nodeSort(null)
+    .nodeWidth(10)
+    .nodePadding(Math.max(1.5, Math.min(8, (0.3 * height) / most)))
+    .extent([[1, 4], [width - 130, height - 4]])(graph);
+  const svg = drawing(width, height, `Topics of ${models.map((model) => model.names.length).join(", ")}, and what each is made of in the next`);
+  const links = svg
+    .append("g")
+    .attr("class", "links")
+    .selectAll("path")
+    .data(graph.links)
+    .join("path")
+    .attr("d", d3.sankeyLinkHorizontal())
+    .attr("stroke-width", (link) => Math.max(link.width, 0.5))
+    .on("pointerenter pointermove", (event, link) => tell(linesOfFlow(link), event.clientX, event.clientY))
+    .on("pointerleave", untell);
+  const nodes = svg.append("g").attr("class", "nodes").selectAll("g").data(graph.nodes).join("g");
+  nodes
+    .append("rect")
+    .attr("x", (node) => node.x0)
+    .attr("y", (node) => node.y0)
+    .attr("width", (node) => node.x1 - node.x0)
+    .attr("height", (node) => Math.max(node.y1 - node.y0, 1))
+    .on("pointerenter", (event, node) => {
+      links.classed("lit", (link) => link.source === node || link.target === node);
+      tell([titleOfNode(node), `${percent(node.share)} of the corpus`], event.clientX, event.clientY);
+    })
+    .on("pointerleave", () => {
+      links.classed("lit", false);
+      untell();
+    })
+    .on("click", (_, node) => node.own && select(node.topic));
+  labelNodes(nodes);
+  const heads = element("ol", { class: "heads" }, ...models.map((model) => element("li", {}, `K = ${model.names.length}`)));
+  place.replaceChildren(element("div", { class: "scroll" }, heads, svg.node()), metricsOfLevels(models));
+}
+
+/** Names beside the nodes, but for those that would stand on the one before. */
+function labelNodes(nodes) {
+  const lowest = new Map();
+  nodes
+    .filter((node) => {
+      const middle = (node.y0 + node.y1) / 2;
+      if (middle < (lowest.get(node.level) ?? -Infinity) + 12) return false;
+      lowest.set(node.level, middle);
+      return true;
+    })
+    .append("text")
+    .attr("x", (node) => node.x1 + 5)
+    .attr("y", (node) => (node.y0 + node.y1) / 2)
+    .text((node) => `${node.topic} ${shortened(node.name, 16)}`);
+}
+
+const titleOfNode = (node) => `K = ${node.size}, topic ${node.topic} ${shortened(node.name, 40)}`;
+
+function linesOfFlow(link) {
+  const share = link.value / link.source.share;
+  return [`${titleOfNode(link.source)} → ${titleOfNode(link.target)}`, `${percent(share)} of the first`];
+}
+
+/** Nodes of each level in an order in which few flows cross: by the mean place of where they come from. */
+function levelsGraph(models, flows) {
+  const last = models.length - 1;
+  const nodes = [];
+  const links = [];
+  let places = null;
+  models.forEach((model, level) => {
+    const size = model.names.length;
+    const come = level ? incoming(flows[level - 1], places, size) : d3.range(size).map((topic) => -model.shares[topic]);
+    const order = d3.range(size).sort((a, b) => come[a] - come[b]);
+    places = new Array(size);
+    order.forEach((topic, place) => {
+      places[topic] = place;
+      nodes.push({
+        id: `${level} ${topic}`,
+        level,
+        size,
+        topic,
+        name: model.names[topic],
+        share: model.shares[topic],
+        fixedValue: Math.max(model.shares[topic], 1e-6),
+        own: level === data.levels.own,
+      });
+    });
+    if (level === last) return;
+    const next = models[level + 1].names.length;
+    flows[level].forEach((value, at) => {
+      const [source, target] = [Math.floor(at / next), at % next];
+      if (value < LEAST_FLOW * model.shares[source]) return;
+      links.push({ source: `${level} ${source}`, target: `${level + 1} ${target}`, value });
+    });
+  });
+  return { nodes, links };
+}
+
+function incoming(flow, places, size) {
+  const [sums, weights] = [new Float64Array(size), new Float64Array(size)];
+  flow.forEach((value, at) => {
+    sums[at % size] += value * places[Math.floor(at / size)];
+    weights[at % size] += value;
+  });
+  return sums.map((sum, topic) => (weights[topic] > 0 ? sum / weights[topic] : Infinity));
+}
+
+function metricsOfLevels(models) {
+  const names = [...new Set(models.flatMap((model) => model.metrics.map(([name]) => name)))];
+  const head = ["K", ...names].map((name) => element("th", { scope: "col" }, name));
+  const rows = models.map((model) => {
+    const values = new Map(model.metrics);
+    const cells = names.map((name) => element("td", { class: "number" }, values.get(name) ?? "-"));
+    return element("tr", {}, element("th", { scope: "row" }, String(model.names.length)), ...cells);
+  });
+  const table = element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
+  return element("div", { class: "scroll" }, table);
+}

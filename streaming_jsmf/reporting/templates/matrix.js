@@ -1,0 +1,168 @@
+// Which topics go together, as a square of cells in the order of their similarity, with the tree beside it.
+
+const matrix = { kind: together ? "together" : "alike", size: null, groups: null, cursor: null };
+const TREE_WIDTH = 90;
+const LABEL_CELL = 11;
+
+function drawTogether(section) {
+  const place = section.querySelector(".chart");
+  const status = section.querySelector(".status");
+  const small = section.clientWidth < 560;
+  const tree = small ? 0 : TREE_WIDTH;
+  const ofLabels = small ? 110 : 190;
+  const fitting = (room) => Math.min(Math.max(Math.floor(room / K), 5), 26);
+  matrix.size ??= fitting(section.clientWidth - tree - ofLabels - 24);
+  // Without room for names the cells have the place of theirs.
+  const labels = matrix.size < LABEL_CELL ? 6 : ofLabels;
+  matrix.groups ??= Math.min(K, Math.max(2, Math.round(Math.sqrt(K))));
+  const size = matrix.size;
+  const focused = document.activeElement?.matches("#together canvas");
+  const canvas = element("canvas", {
+    tabindex: 0,
+    role: "img",
+    "aria-label": `${K} times ${K} cells, topics in the order of their similarity. Arrow keys go from cell to cell, Enter selects the row.`,
+    "aria-describedby": "together-status",
+  });
+  const ratio = devicePixelRatio || 1;
+  canvas.width = canvas.height = Math.round(K * size * ratio);
+  canvas.style.width = canvas.style.height = `${K * size}px`;
+  paintCells(canvas, size, ratio);
+  listenToCells(canvas, size, status);
+  const square = element("div", { class: "square" });
+  square.style.gridTemplateColumns = `${tree}px ${labels}px ${K * size}px`;
+  square.append(drawTree(tree, K * size), rowLabels(labels, size), canvas);
+  place.replaceChildren(matrixControls(section), legend(), element("div", { class: "scroll" }, square));
+  drawGroups(section);
+  if (focused) canvas.focus();
+}
+
+function redrawTogether(section) {
+  drawTogether(section);
+  untell();
+}
+
+const cellValue = (row, column) => (matrix.kind === "together" ? together.ratio : alike)[row * K + column];
+
+const SHADES = 255;
+
+/** Colours of the cells: by documents how many times as often as by chance, on both sides of 1; by words how alike. */
+function cellColours() {
+  if (matrix.kind === "together") {
+    const shades = d3.quantize(d3.piecewise(d3.interpolateRgb, [colour("cold"), colour("cell"), colour("warm")]), SHADES);
+    const place = d3.scaleLinear([-3, 3], [0, SHADES - 1]).clamp(true);
+    return (value) => shades[Math.round(place(Math.log2(Math.max(value, 1e-6))))];
+  }
+  const shades = d3.quantize(d3.interpolateRgb(colour("cell"), colour("warm")), SHADES);
+  let most = 0;
+  for (let row = 0; row < K; row++) for (let column = 0; column < row; column++) most = Math.max(most, cellValue(row, column));
+  return (value) => shades[Math.min(SHADES - 1, Math.round((value / (most || 1)) * (SHADES - 1)))];
+}
+
+function paintCells(canvas, size, ratio) {
+  const brush = canvas.getContext("2d");
+  brush.scale(ratio, ratio);
+  const fill = cellColours();
+  const own = colour("own");
+  const gap = size >= 8 ? 1 : 0;
+  data.tree.order.forEach((row, y) => {
+    data.tree.order.forEach((column, x) => {
+      brush.fillStyle = row === column ? own : fill(cellValue(row, column));
+      brush.fillRect(x * size, y * size, size - gap, size - gap);
+    });
+  });
+}
+
+function linesOfCell(row, column) {
+  const names = `${topicTitle(row, 32)} and ${topicTitle(column, 32)}`;
+  if (row === column) return [topicTitle(row, 40), `${percent(topics[row].share)} of the corpus`];
+  const lines = [names];
+  if (together) {
+    lines.push(`in the same document ${together.ratio[row * K + column].toFixed(2)} times as often as by chance`);
+    lines.push(`where ${row} is, another token is of ${column} with ${percent(together.given[row * K + column])}`);
+  }
+  lines.push(`words: ${percent(alike[row * K + column])} alike`);
+  return lines;
+}
+
+function listenToCells(canvas, size, status) {
+  const cellAt = (event) => {
+    const box = canvas.getBoundingClientRect();
+    const at = (position) => Math.min(K - 1, Math.max(0, Math.floor(position / size)));
+    return [data.tree.order[at(event.clientY - box.top)], data.tree.order[at(event.clientX - box.left)]];
+  };
+  canvas.addEventListener("pointermove", (event) => tell(linesOfCell(...cellAt(event)), event.clientX, event.clientY));
+  canvas.addEventListener("pointerleave", untell);
+  canvas.addEventListener("click", (event) => select(cellAt(event)[0]));
+  canvas.addEventListener("keydown", (event) => {
+    const steps = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+    if (event.key === "Enter" && matrix.cursor) select(data.tree.order[matrix.cursor[0]]);
+    if (!steps[event.key]) return;
+    event.preventDefault();
+    const before = matrix.cursor ?? [0, 0];
+    matrix.cursor = before.map((at, axis) => Math.min(K - 1, Math.max(0, at + steps[event.key][axis])));
+    const lines = linesOfCell(...matrix.cursor.map((at) => data.tree.order[at]));
+    status.textContent = lines.join("; ");
+    const box = canvas.getBoundingClientRect();
+    tell(lines, box.left + (matrix.cursor[1] + 1) * size, box.top + (matrix.cursor[0] + 1) * size);
+  });
+  canvas.addEventListener("blur", untell);
+}
+
+function rowLabels(width, size) {
+  const svg = drawing(width, K * size, "Topics in the order of their similarity").attr("class", "row-labels");
+  if (size < LABEL_CELL) return svg.node();
+  svg.selectAll("text")
+    .data(data.tree.order)
+    .join("text")
+    .attr("x", width - 6)
+    .attr("y", (_, place) => (place + 0.5) * size)
+    .attr("font-size", Math.min(size - 1, 12))
+    .text((topic) => topicTitle(topic, width > 150 ? 24 : 12))
+    .on("click", (_, topic) => select(topic));
+  return svg.node();
+}
+
+function legend() {
+  if (matrix.kind !== "together") return element("p", { class: "faint" }, "The darker, the more words they share.");
+  const swatch = (name) => element("span", { class: `swatch ${name}` });
+  return element(
+    "p",
+    { class: "legend faint" },
+    swatch("cold"), "8 times as seldom as by chance ",
+    swatch("cell"), "as often as by chance ",
+    swatch("warm"), "8 times as often",
+  );
+}
+
+function matrixControls(section) {
+  const size = element("input", {
+    type: "range",
+    id: "cell-size",
+    min: 4,
+    max: 28,
+    value: matrix.size,
+    input: () => {
+      matrix.size = Number(size.value);
+      redrawTogether(section);
+      document.getElementById("cell-size").focus();
+    },
+  });
+  const parts = [element("div", { class: "field" }, element("label", { for: "cell-size" }, "Size of the cells"), size)];
+  if (together) {
+    const kind = element(
+      "select",
+      {
+        id: "cell-kind",
+        change: () => {
+          matrix.kind = kind.value;
+          redrawTogether(section);
+          document.getElementById("cell-kind").focus();
+        },
+      },
+      element("option", { value: "together", selected: matrix.kind === "together" }, "how often they meet in documents"),
+      element("option", { value: "alike", selected: matrix.kind === "alike" }, "how alike their words are"),
+    );
+    parts.unshift(element("div", { class: "field" }, element("label", { for: "cell-kind" }, "Cells show"), kind));
+  }
+  return element("div", { class: "controls" }, ...parts);
+}

@@ -1,0 +1,42 @@
+// Puts the parts together and shows the first one.
+
+function start() {
+  document.documentElement.classList.add("scripted");
+  prepareOverview();
+  prepareDetail();
+  registerView("overview", () => {});
+  registerView("map", drawMap);
+  registerView("together", (section) => {
+    matrix.size = null;
+    drawTogether(section);
+  });
+  registerView("words", drawWordView);
+  if (groups) registerView("groups", drawGroupView);
+  if (data.levels) registerView("levels", drawLevels);
+  registerView("trust", () => {});
+  document.addEventListener("click", followLink);
+  addEventListener("hashchange", () => follow(location.hash));
+  addEventListener("resize", () => refresh(views.get(shownView)));
+  dark.addEventListener("change", () => refresh(views.get(shownView)));
+  // On paper all parts stand one after the other.
+  addEventListener("beforeprint", () => {
+    for (const view of views.values()) {
+      view.section.hidden = false;
+      refresh(view);
+    }
+  });
+  addEventListener("afterprint", () => show(shownView));
+  show("overview");
+  follow(location.hash);
+}
+
+/** Links of the page show its parts, here and where the page has no address of its own. */
+function followLink(event) {
+  const link = event.target.closest("a[href^='#']");
+  if (!link) return;
+  event.preventDefault();
+  if (follow(link.hash)) remember(link.hash);
+  if (link.matches(".parts a")) untell();
+}
+
+start();

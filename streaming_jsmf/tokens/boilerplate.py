@@ -1,0 +1,109 @@
+"""What stands in texts around what they say: headers, quoted lines and signatures of mail, tags, addresses.
+
+Nearly all texts have none of a kind, so that each is looked for by Arrow first and only then cut out.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+#: A line of mail that was quoted, with or without the initials of who is quoted: "> so", "JD> so", "|> so", ":> so".
+_QUOTED = r"^[ \t]*[A-Za-z]{0,3}[|:]?>.*$"
+#: Who is quoted: "On Monday John Doe wrote:", "In article <1993@x.org> John Doe writes:".
+_SAID = "wrote|writes|said|says|schrieb|escribió|écrit|ha scritto"
+_ATTRIBUTION = rf"^.{{0,200}}\b(?:{_SAID})[ \t]*:[ \t]*$|^In article <.*$"
+_SIGNATURE_LINE = r"^--[ \t]*$"
+#: A header starts the text; a mailbox puts a line "From NAME DATE" before it.
+_HEADER_LINE = r"[A-Za-z][A-Za-z0-9._-]*:(?:[ \t].*)?"
+_LOOKS_LIKE_MAIL = rf"(?m)\A(?:From .*\n)?{_HEADER_LINE}$|{_QUOTED}|{_SIGNATURE_LINE}|{_ATTRIBUTION}"
+
+_QUOTES = re.compile(f"{_QUOTED}|{_ATTRIBUTION}", re.MULTILINE)
+_SIGNATURE = re.compile(_SIGNATURE_LINE, re.MULTILINE)
+_SIGNATURE_LINES = 15
+_FIELD = re.compile(r"([A-Za-z][A-Za-z0-9._-]*):[ \t]*(.*)")
+_MAIL_FIELDS = frozenset(
+    (
+        "cc",
+        "date",
+        "from",
+        "message-id",
+        "newsgroups",
+        "organization",
+        "path",
+        "received",
+        "reply-to",
+        "subject",
+        "to",
+    )
+)
+#: Fields of a header that say what the mail is about.
+_KEPT_FIELDS = frozenset(("subject", "keywords", "summary"))
+
+_TAGS = r"(?is)<(?:script|style)\b[^>]*>.*?</(?:script|style)>|<!--.*?-->|</?[a-z][^<>]*>"
+_ENTITY = r"&(?:[A-Za-z]{2,8}|#[0-9]{2,5}|#x[0-9A-Fa-f]{2,4});"
+_ADDRESSES = r"(?:https?|ftp)://[^\s<>\"]+|\bwww\.[^\s<>\"]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)*"
+
+
+def without_boilerplate(texts: Any) -> Any:
+    """An Arrow array of strings without nulls, without the boilerplate of mail and web pages.
+
+    Cut out are: a header of mail at the start but for its subject and keywords; lines quoted with ``>`` and the line
+    that says who is quoted; a signature after a line of two dashes, up to fifteen lines at the end; tags, scripts and
+    comments of HTML, whose entities become characters; URLs and addresses of mail. Lines of Markdown that quote with
+    ``>`` look as those of mail do, and go with them.
+    """
+    texts = _where(texts, _LOOKS_LIKE_MAIL, _body)
+    if _has(texts, "<"):
+        texts = pc.replace_substring_regex(texts, _TAGS, " ")
+    if _has(texts, "&"):
+        texts = _where(texts, _ENTITY, html.unescape)
+    if _has(texts, "@") or _has(texts, "://") or _has(texts, "www."):
+        texts = pc.replace_substring_regex(texts, _ADDRESSES, " ")
+    return texts
+
+
+def _has(texts: Any, part: str) -> bool:
+    return bool(pc.any(pc.match_substring(texts, part)).as_py())
+
+
+def _where(texts: Any, pattern: str, change: Any) -> Any:
+    """``change`` applied to the texts in which the pattern is found."""
+    found = np.flatnonzero(np.asarray(pc.match_substring_regex(texts, pattern)))
+    if not len(found):
+        return texts
+    changed = texts.to_pylist()
+    for row in found.tolist():
+        changed[row] = change(changed[row])
+    return pa.array(changed, texts.type)
+
+
+def _body(text: str) -> str:
+    """A mail without header, quoted lines and signature."""
+    text = _QUOTES.sub("", _without_header(text))
+    signatures = list(_SIGNATURE.finditer(text))
+    if signatures:
+        start, stop = signatures[-1].span()
+        if text.count("\n", stop, len(text.rstrip())) <= _SIGNATURE_LINES:
+            return text[:start]
+    return text
+
+
+def _without_header(text: str) -> str:
+    head, blank, body = re.sub(r"\AFrom .*\n", "", text.replace("\r\n", "\n")).partition("\n\n")
+    # A field goes on in lines that start with white space.
+    lines = re.sub(r"\n[ \t]+", " ", head).split("\n")
+    fields = [_FIELD.fullmatch(line) for line in lines]
+    if (
+        not blank
+        or not all(fields)
+        or len(_MAIL_FIELDS & {field[1].lower() for field in fields if field}) < 2
+    ):
+        return text
+    kept = [field[2] for field in fields if field and field[1].lower() in _KEPT_FIELDS]
+    return "\n".join([*kept, "", body])

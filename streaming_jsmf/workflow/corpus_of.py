@@ -1,0 +1,99 @@
+"""Whatever a user names -> a corpus: one that is there, or one made of a source beside what needs it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from streaming_jsmf.corpus.format import read_manifest
+from streaming_jsmf.corpus.manifest import MANIFEST_NAME
+from streaming_jsmf.corpus.vocabulary import TEXT_NAMES, VOCABULARY_NAME
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.jobs.events import Listener
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.sources.listing import find_files
+from streaming_jsmf.sources.parquet import is_parquet
+from streaming_jsmf.storage.paths import exists, file_size, is_file, join, normalise, read_bytes
+from streaming_jsmf.workflow.ingest import IngestRequest, ingest
+
+logger = logging.getLogger(__name__)
+
+
+def is_corpus(place: str | Path) -> bool:
+    """Whether this is a corpus already, by a manifest or by Parquet files with a vocabulary; or nothing at all."""
+    root = normalise(place)
+    if not exists(root) or exists(join(root, MANIFEST_NAME)):
+        return not str(root).lower().endswith(".toml") and "*" not in root
+    if is_file(root) or not any(exists(join(root, name)) for name in (VOCABULARY_NAME, *TEXT_NAMES)):
+        return False
+    return any(is_parquet(file.path) and not file.name.startswith("vocab") for file in find_files(root))
+
+
+def corpus_of(
+    source: str | Path,
+    beside: Path,
+    request: IngestRequest | None,
+    execution: Execution | None,
+    listener: Listener,
+    *,
+    clear: Callable[[], None] | None = None,
+) -> str | Path:
+    """The path of the corpus: ``source`` itself if it is one, else ``beside``, where it is made unless it is there.
+
+    Parameters
+    ----------
+    clear
+        Removes a corpus at ``beside`` that is of other files, or made in another way; None refuses it.
+
+    Raises
+    ------
+    InputError
+        For a request about a corpus that is there, and for one at ``beside`` that is another's.
+    """
+    if is_corpus(source):
+        if request is not None and request != IngestRequest():
+            raise InputError(
+                f"{source} is a corpus already; leave out what says how to make one, or give the source itself"
+            )
+        return source
+    asked = request or IngestRequest()
+    mark = _mark(source, asked)
+    if beside.exists():
+        if read_manifest(beside).settings.get("made_for") == mark:
+            logger.info("%s: made by an earlier run and used as it is", beside)
+            return beside
+        if clear is None:
+            raise InputError(
+                f"{beside} is the corpus of other files, or made in another way; remove it, replace it with "
+                "--overwrite, or choose another path for the result"
+            )
+        clear()
+    # A cluster of its own, so a report of its own.
+    own = execution and execution.reporting_on("ingest")
+    ingest(source, beside, replace(asked, made_for=mark), own, listener)
+    return beside
+
+
+def _mark(source: str | Path, request: IngestRequest) -> str:
+    """A hash of what is asked for and of the names and sizes of the files, or of the spec."""
+    root = normalise(source)
+    if root.lower().endswith(".toml"):
+        try:
+            files: object = hashlib.sha256(read_bytes(root)).hexdigest()
+        except OSError:
+            files = None  # which ingest says better
+    else:
+        files = [(file.name, _size(file.path)) for file in find_files(root)]
+    asked = {key: value for key, value in asdict(request).items() if key != "made_for"}
+    return hashlib.sha256(json.dumps([files, asked], sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _size(path: str) -> int | None:
+    try:
+        return file_size(path)
+    except (OSError, TypeError):
+        return None

@@ -1,0 +1,39 @@
+"""A vocabulary that is given: a list of words, or where one stands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from streaming_jsmf.corpus.format import open_corpus
+from streaming_jsmf.corpus.manifest import MANIFEST_NAME
+from streaming_jsmf.corpus.vocabulary import read_vocabulary
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.model.store import read_model
+from streaming_jsmf.storage.paths import exists, is_file, join, node_exists, normalise, store_path
+
+
+def given_words(vocabulary: str | Path | Sequence[str]) -> tuple[str, ...]:
+    """The words of a list, of a file of words (text or Parquet), of a corpus or of a model, in their order.
+
+    Raises
+    ------
+    InputError
+        If there is nothing there, or a word is empty or there twice.
+    StoreError
+        If a corpus or a model is damaged.
+    """
+    if not isinstance(vocabulary, str | Path):
+        words = tuple(vocabulary)
+        if not words or "" in words or len(set(words)) < len(words):
+            raise InputError("the words given must be distinct and not empty, and at least one")
+        return words
+    root = normalise(vocabulary)
+    if not exists(root):
+        raise InputError(f"there is no vocabulary at {root}; give a file of words, a corpus or a model")
+    if is_file(root):
+        return read_vocabulary(root)[0].words
+    place = store_path(vocabulary, "a model")
+    if not exists(join(root, MANIFEST_NAME)) and node_exists(place):
+        return tuple(map(str, read_model(place, ("word",)).arrays["word"]))
+    return open_corpus(root).vocabulary().words

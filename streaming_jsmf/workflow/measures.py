@@ -1,0 +1,44 @@
+"""The few measures by which models of several K are compared, of a model that is there."""
+
+from __future__ import annotations
+
+from streaming_jsmf.evaluation import coherence
+from streaming_jsmf.evaluation.choice import Measures
+from streaming_jsmf.evaluation.inputs import SelectedCounts
+from streaming_jsmf.evaluation.summary import TOP_WORDS, document_metrics
+from streaming_jsmf.model.counts import StoredCounts, read_training_counts
+from streaming_jsmf.model.store import Model, read_model
+from streaming_jsmf.storage.paths import StorePath
+
+#: Arrays that are read, and those that decide which counts are the model's.
+NEEDED, OPTIONAL = ("word", "prominent_words"), ("anchors", "characteristic_words")
+
+
+def kept_measures(path: StorePath) -> Measures:
+    """What a model and what is kept with it tell without a pass over documents."""
+    model = read_model(path, (*NEEDED, "topic_probability"), OPTIONAL)
+    counts = read_training_counts(path, model, ("selected_words", "document_pairs"))
+    return Measures(
+        int(model.arrays["topic_probability"].size),
+        perplexity_of(model),
+        None if counts is None else npmi_of(model, counts),
+        distinct_share_of(model),
+        eigengap=model.metrics.get("eigenvalue_gap"),
+    )
+
+
+def perplexity_of(model: Model) -> float | None:
+    """Of the documents that polish kept out, at its end; None of a model that was not polished, or without them."""
+    told = (model.metrics.get("polish") or {}).get("perplexity")
+    return float(told[-1]["perplexity"]) if told else None
+
+
+def npmi_of(model: Model, counts: StoredCounts) -> float:
+    """Mean over the topics, of their top 10 words."""
+    selected = SelectedCounts(counts.words, counts.pairs, counts.n_documents)
+    return float(document_metrics(model.arrays["prominent_words"], selected)["npmi"]["mean"])
+
+
+def distinct_share_of(model: Model) -> float:
+    """Of the top 10 words of all topics, those that are not repeated."""
+    return float(coherence.distinct_share(model.arrays["prominent_words"][:, :TOP_WORDS]))

@@ -1,0 +1,98 @@
+"""Contents of a report with everything in it, by hand, for any number of topics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streaming_jsmf.reporting.contents import (
+    Check,
+    Contents,
+    Document,
+    Documents,
+    Fact,
+    Groups,
+    Level,
+    Levels,
+    Metric,
+    Section,
+    Stage,
+    Topic,
+    Word,
+    WordLists,
+)
+
+
+def full_contents(n_topics: int, vocabulary: Sequence[str] | None = None, seed: int = 0) -> Contents:
+    """A page of ``n_topics`` with all parts; the words are ``vocabulary``, or 2,000 plain ones."""
+    generator = np.random.default_rng(seed)
+    words = tuple(vocabulary or (f"word{number}" for number in range(2000)))
+    word_topic = generator.dirichlet(np.full(len(words), 0.05), size=n_topics).T
+    shares = generator.dirichlet(np.full(n_topics, 5.0))
+    order = np.argsort(-word_topic, axis=0, kind="stable")[:1000].T
+    topics = tuple(
+        Topic(
+            number,
+            float(shares[number]),
+            tuple(Word(words[word], float(word_topic[word, number])) for word in order[number][:10]),
+            tuple(words[word] for word in order[number][:10]),
+            tuple(words[word] for word in order[number][:3]),
+            words[order[number][0]],
+            alpha=0.1,
+            npmi=float(generator.uniform(-0.1, 0.4)),
+            doubts=("mostly numbers",) if number == 1 else (),
+        )
+        for number in range(n_topics)
+    )
+    root = np.sqrt(word_topic)
+    theta = generator.dirichlet(np.full(n_topics, 0.1), size=400)
+    lists = WordLists(
+        words,
+        word_topic @ shares,
+        tuple(order.astype(np.int64)),
+        tuple(np.take_along_axis(word_topic.T, order, axis=1)),
+    )
+    return Contents(
+        "lr-jsmf",
+        len(words),
+        400,
+        topics,
+        root.T @ root,
+        theta.T @ theta / 400,
+        (f"a warning about {words[0]}",),
+        (Metric("npmi", "0.2", "higher", "words meet"),),
+        "counted",
+        (Fact("a", "b"),),
+        (Section("Settings", (Fact("n_topics", str(n_topics)),)),),
+        (Stage("words", 1.5, 2**21),),
+        (Check("Is it so?", "yes", "yes", True),),
+        words[0],
+        "2026-11-22",
+        lists,
+        _documents(n_topics, words),
+        _groups(n_topics, generator),
+        _levels(n_topics, topics, shares),
+    )
+
+
+def _documents(n_topics: int, words: Sequence[str]) -> Documents:
+    listed = tuple(Document(f"d{place} {words[0]}", 0.9 - 0.05 * place, (words[-1],)) for place in range(10))
+    return Documents((words[0],), (listed,) * n_topics)
+
+
+def _groups(n_topics: int, generator: np.random.Generator) -> Groups:
+    shares = generator.dirichlet(np.full(n_topics, 1.0), size=12)
+    years = tuple(str(2000 + place) for place in range(12))
+    return Groups("year", years, (30,) * 12, True, shares, shares / 10)
+
+
+def _levels(n_topics: int, topics: Sequence[Topic], shares: NDArray[np.float64]) -> Levels:
+    few = max(n_topics // 4, 1)
+    weights = (np.arange(n_topics) % few == np.arange(few)[:, None]) * shares
+    models = (
+        Level(tuple(topic.name for topic in topics[:few]), weights.sum(axis=1), (("npmi", "0.1"),)),
+        Level(tuple(topic.name for topic in topics), shares, (("npmi", "0.2"),)),
+    )
+    return Levels(models, (weights,), 1)

@@ -1,0 +1,257 @@
+"""Perplexity in ``evaluate``: the oracle's sums, whatever the partitions, shards and words; of both engines."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from streaming_jsmf.blocks.units import Partition
+from streaming_jsmf.config import InferSettings, ScanSettings, StodSettings
+from streaming_jsmf.corpus import open_corpus
+from streaming_jsmf.documents.completion import (
+    Completed,
+    CompletionReduction,
+    CompletionRequest,
+    complete_documents,
+)
+from streaming_jsmf.documents.topics import GivenTopics
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.evaluation.perplexity import SMOOTHING, observed_half
+from streaming_jsmf.jobs.events import Event, StageStarted
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.ledger import Partial
+from streaming_jsmf.model.store import read_model, write_model
+from streaming_jsmf.sources.hashing import hash_values
+from streaming_jsmf.workflow.evaluate import EvaluationRequest, evaluate
+from streaming_jsmf.workflow.given_topics import given_topics
+from streaming_jsmf.workflow.infer import infer
+from streaming_jsmf.workflow.report import report
+from streaming_jsmf.workflow.scan import scan
+from tests.corpora import planted, words, write_corpus
+from tests.reference_transform import shares_by_rounds
+
+Floats = NDArray[np.float64]
+SYNCHRONOUS = Execution("synchronous")
+
+
+@pytest.fixture(scope="module")
+def held_out() -> NDArray[np.int64]:
+    """Documents that no model has seen, of the same topics; one is empty and one a single token."""
+    counts = planted(700, 120, 5, seed=1).counts[600:].copy()
+    counts[:2] = 0
+    counts[1, 7] = 1
+    return counts
+
+
+@pytest.fixture(scope="module")
+def models(corpus_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One of each engine, of the same scan."""
+    root = tmp_path_factory.mktemp("completion")
+    settings = ScanSettings(max_topics=5, partition_nonzeros=2000, third_moment=True)
+    moments = scan(corpus_path, root / "moments", settings, SYNCHRONOUS)
+    infer(moments, root / "lr-jsmf", InferSettings(5))
+    infer(moments, root / "stod", StodSettings(5))
+    return root
+
+
+def topics_of(model: Path) -> GivenTopics:
+    return given_topics(read_model(model))
+
+
+def expected_sums(topics: GivenTopics, counts: NDArray[Any], halves: Floats) -> tuple[float, float, float]:
+    """Scored tokens, and the log-likelihoods of the topics and of the words' frequencies, token by token."""
+    unigram = topics.term_count / topics.term_count.sum()
+    smoothed = (1 - SMOOTHING) * topics.word_topic + SMOOTHING * unigram[:, None]
+    tokens = ours = alone = 0.0
+    for document, half in zip(counts, halves, strict=True):
+        shares = shares_by_rounds(half, smoothed, topics.prior, 300)
+        for word, number in enumerate(document - half):
+            if number and unigram[word] > 0:
+                tokens += number
+                ours += number * math.log(smoothed[word] @ shares)
+                alone += number * math.log(unigram[word])
+    return tokens, ours, alone
+
+
+@pytest.mark.parametrize("engine", ["lr-jsmf", "stod"])
+def test_evaluate_gives_the_oracles_perplexity(
+    engine: str, models: Path, held_out: NDArray[np.int64], tmp_path: Path
+) -> None:
+    corpus = write_corpus(tmp_path / "held-out", held_out, shards=2)
+    found = evaluate(models / engine, EvaluationRequest(corpus=str(corpus)), SYNCHRONOUS)
+    metric, topics = found["metrics"]["perplexity"], topics_of(models / engine)
+    known = held_out * (held_out.sum(axis=1) >= 2)[:, None]
+    halves = observed_half(csr_array(known), _keys(topics), 0).toarray()
+    tokens, ours, alone = expected_sums(topics, known, halves)
+    assert metric["tokens"] == tokens
+    assert metric["documents"] == np.count_nonzero(known.sum(axis=1))
+    # The rounds stop when they change little.
+    assert metric["model"] == pytest.approx(math.exp(-ours / tokens), rel=2e-3)
+    assert metric["unigram"] == pytest.approx(math.exp(-alone / tokens), rel=1e-9)
+    assert metric["model"] < 0.8 * metric["unigram"]
+    assert (metric["unseen_tokens"], metric["unconverged"]) == (0, 0)
+    assert not any("perplexity" in sentence for sentence in found["warnings"])
+
+
+def _keys(topics: GivenTopics) -> NDArray[np.uint64]:
+    """As a pass knows words; which number a word has is its own affair."""
+    return hash_values(pa.array(topics.words))[:, 0].copy()
+
+
+def test_a_report_and_a_second_evaluation_show_what_is_stored(
+    models: Path, corpus_path: Path, tmp_path: Path
+) -> None:
+    model = Path(shutil.copytree(models / "stod", tmp_path / "model"))
+    first = evaluate(model, EvaluationRequest(corpus=str(corpus_path)), SYNCHRONOUS)
+    assert evaluate(model)["metrics"]["perplexity"] == first["metrics"]["perplexity"]
+    page = report(model, tmp_path / "page.html")
+    assert isinstance(page, Path)
+    assert f"{first['metrics']['perplexity']['model']:.4g}" in page.read_text(encoding="utf-8")
+
+
+def completed(
+    topics: GivenTopics,
+    corpus: Path,
+    work: Path,
+    execution: Execution = SYNCHRONOUS,
+    budget: int = 10**9,
+) -> Completed:
+    request = CompletionRequest(topics, open_corpus(corpus), budget)
+    return complete_documents(request, work, execution)
+
+
+def same(found: Completed, expected: Completed) -> None:
+    for name, value in expected.fields().items():
+        assert found.fields()[name] == pytest.approx(value, rel=1e-7), name  # shares in float32
+
+
+def test_neither_partitions_nor_shards_nor_workers_change_the_sums(
+    models: Path, held_out: NDArray[np.int64], tmp_path: Path
+) -> None:
+    topics = topics_of(models / "lr-jsmf")
+    one = write_corpus(tmp_path / "one", held_out, shards=1, row_group_rows=200)
+    many = write_corpus(tmp_path / "many", held_out[::-1], shards=3, row_group_rows=9)
+    whole = completed(topics, one, tmp_path / "whole")
+    small = [completed(topics, many, tmp_path / name, run, 40) for name, run in _RUNS.items()]
+    same(small[0], whole)
+    assert small[1:] == small[:-1], "to the last bit on any scheduler"
+    assert whole.sums.documents > 80
+
+
+_RUNS = {"synchronous": SYNCHRONOUS, "threads": Execution("threads", 3), "one": Execution("threads", 1)}
+
+
+def test_a_pass_goes_on_from_what_is_committed(
+    models: Path, held_out: NDArray[np.int64], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics = topics_of(models / "lr-jsmf")
+    corpus = write_corpus(tmp_path / "corpus", held_out, shards=1, row_group_rows=9)
+    expected = completed(topics, corpus, tmp_path / "undisturbed", budget=40)
+    compute, read = CompletionReduction.compute, []
+
+    def breaking(self: CompletionReduction, partition: Partition) -> Partial:
+        if len(read) == 4:
+            raise RuntimeError("cut off")
+        read.append(partition.index)
+        return compute(self, partition)
+
+    monkeypatch.setattr(CompletionReduction, "compute", breaking)
+    with pytest.raises(RuntimeError, match="cut off"):
+        completed(topics, corpus, tmp_path / "work", budget=40)
+    first = read.copy()
+    read.clear()
+    monkeypatch.setattr(
+        CompletionReduction, "compute", lambda self, part: (read.append(part.index), compute(self, part))[1]
+    )
+    assert completed(topics, corpus, tmp_path / "work", budget=40) == expected
+    assert len(first) == 4
+    assert not {*first} & {*read}
+
+
+def test_words_are_known_by_their_letters(models: Path, held_out: NDArray[np.int64], tmp_path: Path) -> None:
+    topics = topics_of(models / "lr-jsmf")
+    expected = completed(topics, write_corpus(tmp_path / "a", held_out, shards=1), tmp_path / "work-a")
+    order = np.random.default_rng(0).permutation(120)
+    other = write_corpus(tmp_path / "b", np.ascontiguousarray(held_out[:, order]), shards=1)
+    names = np.array(words(120))
+    (other / "vocab.txt").write_text("\n".join(names[order]) + "\n", encoding="utf-8")
+    same(completed(topics, other, tmp_path / "work-b"), expected)
+    moved = replace(
+        topics,
+        words=tuple(names[order].tolist()),
+        word_topic=topics.word_topic[order],
+        term_count=topics.term_count[order],
+    )
+    same(completed(moved, tmp_path / "a", tmp_path / "work-c"), expected)
+
+
+def test_fractions_have_no_tokens_to_predict(
+    models: Path, held_out: NDArray[np.int64], tmp_path: Path
+) -> None:
+    mixed = held_out.astype(np.float32)
+    mixed[5:8] *= 0.25
+    corpus = write_corpus(tmp_path / "mixed", held_out, shards=1)
+    ids = [np.flatnonzero(row) for row in mixed]
+    counts = pa.array([row[chosen] for row, chosen in zip(mixed, ids, strict=True)], pa.list_(pa.float32()))
+    table = pa.table({"ids": pa.array(ids, pa.list_(pa.int32())), "counts": counts})
+    pq.write_table(table, corpus / "part-00000.parquet")
+    model = Path(shutil.copytree(models / "lr-jsmf", tmp_path / "model"))
+    shown = evaluate(model, EvaluationRequest(corpus=str(corpus)), SYNCHRONOUS)
+    assert shown["metrics"]["perplexity"] is None
+    broken = np.count_nonzero((mixed != np.rint(mixed)).any(axis=1))
+    assert shown["missing"]["perplexity"].startswith(f"{broken} documents have counts that are no whole")
+    assert shown["metrics"]["npmi"] is not None
+
+
+def test_what_is_told_of_another_model_or_by_an_earlier_release_is_told_anew(
+    models: Path, corpus_path: Path, tmp_path: Path
+) -> None:
+    model = Path(shutil.copytree(models / "lr-jsmf", tmp_path / "model"))
+    wanted = EvaluationRequest(corpus=str(corpus_path))
+    first = evaluate(model, wanted, SYNCHRONOUS)["metrics"]["perplexity"]
+    root = model / "zarr.json"
+    data = json.loads(root.read_text())
+    data["attributes"]["provenance"]["fingerprint"] = "of another"
+    root.write_text(json.dumps(data))
+    assert "give the corpus once more" in evaluate(model)["missing"]["perplexity"]
+    assert evaluate(model, wanted, SYNCHRONOUS)["metrics"]["perplexity"] == first
+
+
+def test_topics_of_nothing_are_warned_of(models: Path, corpus_path: Path, tmp_path: Path) -> None:
+    found = read_model(models / "lr-jsmf")
+    upside_down = found.arrays["word_topic"][::-1].copy()
+    write_model(tmp_path / "bad", replace(found, arrays={**found.arrays, "word_topic": upside_down}))
+    shown = evaluate(tmp_path / "bad", EvaluationRequest(corpus=str(corpus_path)), SYNCHRONOUS)
+    metric = shown["metrics"]["perplexity"]
+    assert metric["model"] > metric["unigram"]
+    assert any("the topics do not predict these documents" in sentence for sentence in shown["warnings"])
+
+
+def test_a_model_without_a_prior_says_so(models: Path, corpus_path: Path, tmp_path: Path) -> None:
+    found = read_model(models / "stod")
+    arrays = {name: values for name, values in found.arrays.items() if name != "alpha"}
+    write_model(tmp_path / "model", replace(found, arrays=arrays))
+    events: list[Event] = []
+    for _ in range(2):
+        wanted = EvaluationRequest(corpus=str(corpus_path))
+        shown = evaluate(tmp_path / "model", wanted, SYNCHRONOUS, events.append)
+        assert shown["missing"]["perplexity"] == "the model has no alpha"
+    # What cannot be told is not asked of the corpus again and again.
+    assert [event.stage for event in events if isinstance(event, StageStarted)] == ["counts"]
+
+
+def test_more_memory_than_allowed_is_refused(models: Path, corpus_path: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"the completion of documents needs about .*--memory allows"):
+        completed(topics_of(models / "stod"), corpus_path, tmp_path / "work", Execution("threads", 2, 10**6))
+    assert not (tmp_path / "work").exists()

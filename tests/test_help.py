@@ -1,0 +1,102 @@
+"""What ``--help`` shows: a page that can be read, with a default for every option and an example that is right."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from typing import Any
+
+import click
+import pytest
+
+from streaming_jsmf.cli.commands import COMMANDS
+from streaming_jsmf.cli.main import cli
+from streaming_jsmf.cli.verb import Verb
+from tests.outcomes import Command
+from tests.processes import ended
+
+LINES, COLUMNS = 60, 80
+VERBS = [command.name for command in COMMANDS]
+
+
+def page(verb: str, *, everything: bool = False) -> str:
+    """The help of a verb on a terminal of 80 columns."""
+    command = cli.commands[verb]
+    context = click.Context(command, info_name=verb, parent=click.Context(cli), terminal_width=COLUMNS)
+    if everything:
+        context.meta["streaming_jsmf.help_all"] = True
+    return command.get_help(context)
+
+
+def options(verb: str) -> list[click.Option]:
+    return [parameter for parameter in cli.commands[verb].params if isinstance(parameter, click.Option)]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_help_of_a_verb_fits_a_terminal(verb: str) -> None:
+    lines = page(verb).splitlines()
+    assert len(lines) <= LINES
+    assert max(map(len, lines)) <= COLUMNS
+    assert "Example" in page(verb)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_each_option_says_what_it_does_and_its_default(verb: str) -> None:
+    context = click.Context(cli.commands[verb])
+    for option in options(verb):
+        record = option.get_help_record(context)
+        assert record is not None, option.name
+        text = record[1]
+        told = option.is_flag or option.multiple or "[default:" in text or option.required
+        assert told, f"{option.opts[0]} says no default: {text}"
+        assert len(text.partition("[")[0].split()) >= 3, f"{option.opts[0]} says little: {text}"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_rare_options_are_behind_help_all(verb: str, invoke: Command) -> None:
+    shown, everything = page(verb), page(verb, everything=True)
+    for option in options(verb):
+        listed = re.compile(rf"^  {option.opts[0]}[ ,]", re.MULTILINE)
+        assert listed.search(everything)
+        assert bool(listed.search(shown)) != getattr(option, "rare", False)
+    if any(getattr(option, "rare", False) for option in options(verb)):
+        told = invoke(verb, "--help-all")
+        assert (told.code, told.err) == (0, "")
+        assert "--help-all" in told.out
+        assert len(told.out) > len(invoke(verb, "--help").out)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_examples_are_commands(verb: str) -> None:
+    command = cli.commands[verb]
+    assert isinstance(command, Verb)
+    for example in command.examples:
+        program, name, *arguments = shlex.split(example.partition(" > ")[0].partition("   ")[0])
+        assert (program, name) == ("streaming-jsmf", verb)
+        command.make_context(verb, arguments)
+
+
+def test_the_options_of_stod_carry_its_name_and_answer_to_the_former_one() -> None:
+    def parsed(*arguments: str) -> dict[str, Any]:
+        return cli.commands["infer"].make_context("infer", ["m", "o", "--topics", "3", *arguments]).params
+
+    assert parsed("--stod-restarts", "7") == parsed("--restarts", "7")
+    for option in options("infer"):
+        if option.name in ("alpha0", "restarts", "iterations", "threshold", "refine"):
+            assert option.opts[0].startswith("--stod-")
+            assert getattr(option, "former", None) == f"--{option.name}"
+    assert "--restarts" not in page("infer", everything=True).split()
+
+
+@pytest.mark.parametrize(("words", "place", "expected"), [
+    ("streaming-jsmf tra", "1", "transform"),
+    ("streaming-jsmf topics --so", "2", "--sort"),
+    ("streaming-jsmf topics --sort ", "3", "share"),
+])  # fmt: skip
+def test_the_shell_completes_verbs_options_and_values(words: str, place: str, expected: str) -> None:
+    asked = {"_STREAMING_JSMF_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": place}
+    code = "import sys; sys.argv = ['streaming-jsmf']; from streaming_jsmf.cli.main import main; main()"
+    found = ended([sys.executable, "-c", code], **asked)
+    assert (found.code, found.err) == (0, "")
+    assert expected in found.out.replace(",", " ").split()

@@ -1,0 +1,330 @@
+"""Files and machines that are not as they should be: one line and the right exit code, and no file but those named."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from streaming_jsmf import open_corpus
+from streaming_jsmf.linalg import compiled
+from streaming_jsmf.sources.counts import h5ad_trial
+from streaming_jsmf.sources.listing import list_files
+from streaming_jsmf.sources.streams import bare_suffix, is_compressed
+from tests.corpora import planted, write_corpus, write_lists
+from tests.outcomes import Command, Outcome
+from tests.processes import SOURCE
+from tests.readers import BY_NAME, documents
+
+READ = ("--scheduler", "synchronous", "--min-tokens", "0", "--min-distinct-words", "0")
+
+
+@pytest.fixture
+def refused(invoke: Command, tmp_path: Path) -> Callable[..., Outcome]:
+    """An ingest that must end with one line about the file, and leave nothing."""
+
+    def call(source: Path, *parts: str, options: tuple[object, ...] = ()) -> Outcome:
+        said = invoke("ingest", source, tmp_path / "made", *READ, *options)
+        assert said.code == 2, said.err
+        assert said.err.startswith("error: ")
+        assert said.err.count("\n") == 1
+        for part in parts:
+            assert part in said.err
+        assert not list(tmp_path.glob("made*"))
+        return said
+
+    return call
+
+
+def _npy(values: Any) -> bytes:
+    sink = io.BytesIO()
+    np.save(sink, np.asarray(values))
+    return sink.getvalue()
+
+
+def _rewritten(folder: Path, method: int = zipfile.ZIP_STORED, **members: bytes) -> Path:
+    """An .npz of the tests with other members."""
+    path = BY_NAME["npz"].write(folder, documents())
+    with zipfile.ZipFile(path) as archive:
+        held = {name: archive.read(name) for name in archive.namelist()}
+    held |= {f"{name}.npy": data for name, data in members.items()}
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for name, data in held.items():
+            archive.writestr(name, data)
+    return path
+
+
+DEEP = b"{'descr': '<i4', 'fortran_order': False, 'shape': " + b"(" * 4000 + b")" * 4000 + b"}"
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"shape": _npy([np.nan, 22.0])},
+        {"shape": _npy([np.inf, 22.0])},
+        {"shape": _npy(["24", "words"])},
+        {"format": _npy("csr\u00e9")},
+        {"format": _npy(b"cs\xe9")},
+        {"data": b"\x93NUMPY\x01\x00" + len(DEEP).to_bytes(2, "little") + DEEP},
+        {"indptr": b"\x93NUMPY\x09\x00" + bytes(20)},
+    ],
+    ids=["nan", "inf", "text", "not ASCII", "no text", "deep", "version"],
+)
+def test_matrices_of_scipy(
+    tmp_path: Path, refused: Callable[..., Outcome], members: dict[str, bytes]
+) -> None:
+    refused(_rewritten(tmp_path / "x", **members), "t.npz")
+
+
+def test_a_damaged_lzma_member(tmp_path: Path, refused: Callable[..., Outcome]) -> None:
+    path = _rewritten(tmp_path / "x", zipfile.ZIP_LZMA)
+    data = bytearray(path.read_bytes())
+    place = data.index(b"indices.npy") + len("indices.npy") + 4
+    data[place : place + 12] = b"\xff" * 12
+    path.write_bytes(data)
+    refused(path, "t.npz", "it is cut or damaged")
+
+
+@pytest.fixture
+def cells(tmp_path: Path) -> Path:
+    """A sound .h5ad."""
+    return BY_NAME["h5ad"].write(tmp_path / "x", documents())
+
+
+def _linked(file: h5py.File, name: str, link: Any) -> None:
+    del file[name]
+    file[name] = link
+
+
+def _external(file: h5py.File, path: str) -> None:
+    """Names of genes that are the bytes of another file."""
+    name = f"var/{file['var'].attrs['_index']}"
+    count = file[name].shape[0]
+    del file[name]
+    file.create_dataset(name, (count,), "S4", external=[(path, 0, 4 * count)])
+
+
+def _virtual(file: h5py.File, path: str) -> None:
+    layout = h5py.VirtualLayout(shape=file["X/data"].shape, dtype="f4")
+    layout[:] = h5py.VirtualSource(path, "X/data", shape=layout.shape)
+    del file["X/data"]
+    file["X"].create_virtual_dataset("data", layout)
+
+
+def _huge(file: h5py.File, _: str) -> None:
+    del file["X/indptr"]
+    file["X"].create_dataset("indptr", (1 << 40,), "i8", chunks=(1 << 16,))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda file, path: _linked(file, "X", h5py.ExternalLink(path, "/X")), "is a link"),
+        (lambda file, _: _linked(file, "var", h5py.SoftLink("/obs")), "is a link"),
+        (_external, "another file"),
+        (_virtual, "another file"),
+        (_huge, "it is damaged"),
+    ],
+    ids=["external link", "soft link", "external storage", "virtual", "huge"],
+)
+def test_cells_read_no_other_file_and_no_more_than_there_is(
+    cells: Path, tmp_path: Path, refused: Callable[..., Outcome], change: Callable[..., None], said: str
+) -> None:
+    private = tmp_path / "private"
+    shutil.copy(cells, private)
+    with h5py.File(cells, "r+") as file:
+        change(file, str(private))
+    refused(cells, "t.h5ad", said)
+
+
+def test_cells_whose_reading_does_not_end(
+    cells: Path, tmp_path: Path, refused: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A text of -16 bytes in a heap, to which HDF5 adds the 16 of its head, is followed by itself."""
+    trial = tmp_path / "trial.py"
+    source = Path(h5ad_trial.__file__).read_text()
+    trial.write_text(source.replace(f"SECONDS = {h5ad_trial.SECONDS}\n", "SECONDS = 1\n"))
+    monkeypatch.setattr("streaming_jsmf.sources.counts.h5ad.TRIAL", trial)
+    data = bytearray(cells.read_bytes())
+    size = data.index(b"GCOL") + 24
+    data[size : size + 8] = (2**64 - 16).to_bytes(8, "little")
+    cells.write_bytes(data)
+    refused(cells, "t.h5ad", "does not end well (SIGXCPU)")
+
+
+def test_codes_that_a_dictionary_lacks(tmp_path: Path, refused: Callable[..., Outcome]) -> None:
+    words = ["a", "b", "c", "a", "b", "c", "a", "b"]
+    table = pa.table({"document": [1] * 8, "word": words, "count": [1] * 8})
+    path = tmp_path / "t.parquet"
+    pq.write_table(table, path, compression="none", use_dictionary=["word"], data_page_version="1.0")
+    data = path.read_bytes()
+    # Bit width 2, one run of eight: 0 1 2 0, 1 2 0 1.
+    codes = bytes([2, 3, 0b00100100, 0b01001001])
+    assert data.count(codes) == 1
+    path.write_bytes(data.replace(codes, bytes([2, 3, 0b00100100, 0b11111111])))
+    refused(path, "t.parquet", "its dictionary lacks", options=("--reader", "triples"))
+
+
+def test_a_spec_of_brackets(tmp_path: Path, refused: Callable[..., Outcome]) -> None:
+    spec = tmp_path / "s.toml"
+    spec.write_text("x = " + "[" * 5000 + "]" * 5000)
+    refused(spec, "s.toml is not valid TOML")
+
+
+def test_a_header_costs_nothing(tmp_path: Path, refused: Callable[..., Outcome], invoke: Command) -> None:
+    """Nine million empty documents are fewer than a file may have, but not one of thirty bytes."""
+    (tmp_path / "x").mkdir()
+    path = tmp_path / "x" / "docword.t.txt"
+    (path.parent / "vocab.t.txt").write_text("word\n")
+    path.write_text("9000000\n1\n1\n1 1 1\n")
+    refused(path, "8999999 documents", "have no counts")
+    path.write_text("1000\n1\n1\n1 1 1\n")
+    assert invoke("ingest", path, tmp_path / "made", *READ, "--stop-words", "none").code == 0
+    assert open_corpus(tmp_path / "made").n_documents == 1000
+
+
+def test_names_that_are_not_utf_8(tmp_path: Path, invoke: Command) -> None:
+    odd = os.fsdecode(bytes(tmp_path / "m") + b"\xff")
+    corpus = write_corpus(tmp_path / "c", planted(60, 20, 2).counts)
+    for arguments in (
+        ("scan", corpus, odd, "--max-topics", "2"),
+        ("scan", odd, tmp_path / "m", "--max-topics", "2"),
+        ("ingest", odd, tmp_path / "made"),
+        ("simulate", odd, "--documents", "9", "--vocabulary-size", "9", "--topics", "2"),
+        ("infer", odd, tmp_path / "f", "--topics", "2"),
+        ("fit", corpus, odd, "--topics", "2"),
+        ("info", odd),
+        ("topics", odd),
+        ("report", odd, tmp_path / "r.html"),
+        ("transform", tmp_path / "m", corpus, odd),
+    ):
+        said = invoke(*arguments)
+        assert said.code == 2, (arguments, said.err)
+        assert "\\udcff: the name is not UTF-8; rename it" in said.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c"]
+
+
+def test_colons_in_a_path(tmp_path: Path, invoke: Command) -> None:
+    folder = tmp_path / "a::b"
+    source = BY_NAME["text-csv"].write(folder, documents(), ".gz")
+    assert (bare_suffix(str(source)), is_compressed(str(source))) == (".csv", True)
+    assert list_files(folder) == (str(source),)
+    assert invoke("ingest", folder, tmp_path / "x::y", *READ).code == 0
+    assert invoke("scan", tmp_path / "x::y", tmp_path / "m::n", "--max-topics", "2").code == 0
+    assert invoke("info", tmp_path / "m::n").code == 0
+    zipped = BY_NAME["zip"].write(folder, documents())
+    said = invoke("ingest", zipped, tmp_path / "z", "--read", "path=a", "--reader", "text")
+    assert said.code == 2
+    assert "the path has ::" in said.err
+
+
+def test_a_shard_with_other_counts_and_the_same_size(tmp_path: Path, invoke: Command) -> None:
+    def corpus(count: int) -> Path:
+        folder = tmp_path / f"c{count}"
+        folder.mkdir()
+        write_lists(folder / "a.parquet", [[0, 1, 2]] * 40, [[1, 1, count]] * 40)
+        (folder / "vocab.txt").write_text("one\ntwo\nthree\n")
+        assert invoke("ingest", folder, tmp_path / f"made{count}", *READ, "--stop-words", "none").code == 0
+        return tmp_path / f"made{count}" / "documents" / "part-00000.parquet"
+
+    shard = corpus(3)
+    others = (corpus(count) for count in range(4, 20))
+    other = next(path for path in others if path.stat().st_size == shard.stat().st_size)
+    root = shard.parents[1]
+    scan = ("scan", root, tmp_path / "m", "--max-topics", "2", "--scheduler", "synchronous")
+    assert invoke("info", root, "--verify").code == 0
+    shutil.copy(other, shard)
+    # The footer agrees with the manifest, so only who reads the documents can tell.
+    assert invoke("info", root).code == 0
+    for said in (invoke("info", root, "--verify"), invoke(*scan)):
+        assert said.code == 3, said.err
+        assert "part-00000.parquet has sha256" in said.err
+        assert "restore it" in said.err
+    shutil.rmtree(tmp_path / "m", ignore_errors=True)
+    manifest = other.parents[1] / "manifest.json"
+    digest = '"sha256": "'
+    text = manifest.read_text()
+    at = text.index(digest) + len(digest)
+    manifest.write_text(text[:at] + ("0" if text[at] != "0" else "1") + text[at + 1 :])
+    assert invoke("scan", other.parents[1], tmp_path / "m4", *scan[3:]).code == 3
+
+
+def test_the_machine_is_not_the_data(
+    tmp_path: Path, invoke: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = write_corpus(tmp_path / "c", planted(60, 20, 2).counts)
+    pq.write_table(pa.table({"word": [f"w{i}" for i in range(20)]}), corpus / "vocabulary.parquet")
+
+    def scarce(*_: Any, **__: Any) -> None:
+        raise pa.ArrowMemoryError("malloc of size 1024 failed")
+
+    for place in ("read_table", "ParquetFile"):
+        with monkeypatch.context() as patch:
+            patch.setattr(pq, place, scarce)
+            said = invoke("info", corpus)
+        assert said.code == 2
+        assert "the machine gives no more memory, threads or open files (malloc of size 1024" in said.err
+        assert "restore" not in said.err
+
+    def no_thread(_: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    said = invoke("info", corpus)
+    assert said.code == 2
+    assert "(can't start new thread)" in said.err
+
+
+def test_functions_are_compiled_without_a_cache(caplog: pytest.LogCaptureFixture) -> None:
+    held: dict[str, Any] = {}
+    exec(compile("def f(x):\n    return x + 1\n", "/nowhere/f.py", "exec"), held)
+    compiled._tell.cache_clear()
+    made = [compiled.compiled(nogil=True)(held["f"]) for _ in range(2)]
+    assert [function(1) for function in made] == [2, 2]
+    assert [record.getMessage() for record in caplog.records] == [
+        "compiled functions cannot be kept, so every run compiles them anew (some seconds); set NUMBA_CACHE_DIR to a "
+        "directory that can be written"
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may run a process as somebody else")
+def test_a_user_without_a_home_and_an_installation_that_is_read_only(tmp_path_factory: Any) -> None:
+    root = tmp_path_factory.mktemp("installed")
+    for folder in (root, root.parent, root.parent.parent):
+        folder.chmod(0o755)
+    shutil.copytree(
+        Path(SOURCE) / "streaming_jsmf",
+        root / "site" / "streaming_jsmf",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    corpus = write_corpus(root / "c", planted(200, 30, 3).counts)
+    work = root / "work"
+    work.mkdir()
+    os.chown(work, 65534, 65534)
+    done = subprocess.run(
+        [sys.executable, "-m", "streaming_jsmf", "fit", str(corpus), "model", "--topics", "3"],
+        cwd=work,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(root / "site"), "HOME": "/nonexistent"},
+        user=65534,
+        group=65534,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("compiled functions cannot be kept") == 1
+    assert sorted(path.name for path in work.iterdir()) == ["model", "model.moments"]

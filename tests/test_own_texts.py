@@ -1,0 +1,391 @@
+"""A user's own files in one command: what is guessed, what the defaults for texts keep, what is told."""
+
+from __future__ import annotations
+
+import csv
+import random
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from streaming_jsmf import InferSettings, InputError, fit, transform
+from streaming_jsmf.corpus import open_corpus
+from streaming_jsmf.corpus.curation import automatic_minimum
+from streaming_jsmf.corpus.format import read_manifest
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.model.store import Model, read_model
+from streaming_jsmf.storage.paths import store_path
+from streaming_jsmf.tokens.boilerplate import without_boilerplate
+from streaming_jsmf.tokens.stop_words import guess_language
+from streaming_jsmf.workflow.ingest import IngestRequest, ingest
+from streaming_jsmf.workflow.raw_documents import Reading
+from tests.outcomes import Command
+
+SUBJECTS = {
+    "space": "rocket orbit launch moon shuttle telescope planet gravity satellite mission",
+    "kitchen": "oven flour butter sugar recipe spoon bake dough salt pepper",
+    "garden": "soil seed flower tree water root leaf spade weed compost",
+    "sea": "ship sail wave harbour anchor storm fish tide sailor coast",
+    "court": "judge trial verdict lawyer witness appeal statute plea bail defendant",
+    "music": "guitar piano violin chord melody concert drum singer rhythm opera",
+}
+#: Grammar, numbers and what a mailer adds, in every document.
+DEBRIS = "the and of it 1993 55 0 q7 zq"
+
+
+def write_documents(n: int = 240, seed: int = 0) -> list[str]:
+    """Documents of two subjects each, with debris."""
+    draw = random.Random(seed)
+    documents = []
+    for i in range(n):
+        first, second = draw.sample(list(SUBJECTS), 2)
+        words = draw.choices(SUBJECTS[first].split(), k=24) + draw.choices(SUBJECTS[second].split(), k=8)
+        words += [*DEBRIS.split(), f"only{i}", "ubiquitous"]
+        draw.shuffle(words)
+        documents.append(f"number {i % 7} " + " ".join(words) + ".")
+    return documents
+
+
+@pytest.fixture(scope="module")
+def documents() -> list[str]:
+    return write_documents()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, documents: list[str]) -> Path:
+    """One file a document, as exported from a mailer: no suffix, subfolders."""
+    root = tmp_path_factory.mktemp("own") / "posts"
+    for number, text in enumerate(documents):
+        place = root / ("a" if number % 2 else "b") / str(number)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+    return root
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> Path:
+    """``fit FOLDER MODEL`` and nothing else."""
+    path = folder.parent / "model"
+    fit(folder, path, [6], execution=Execution("synchronous"), threads=1)
+    return path
+
+
+def opened(path: Path) -> Model:
+    return read_model(store_path(path), ("word", "word_topic"))
+
+
+def words_of(path: Path) -> set[str]:
+    return set(open_corpus(path).vocabulary().words)
+
+
+def top_words(path: Path, n: int = 6) -> list[set[str]]:
+    arrays = opened(path).arrays
+    order = np.argsort(-arrays["word_topic"], axis=0)[:n].T
+    return [{str(arrays["word"][i]) for i in row} for row in order.tolist()]
+
+
+def test_a_folder_of_files_gives_its_subjects_in_one_call(model: Path) -> None:
+    found = top_words(model)
+    for subject in SUBJECTS.values():
+        assert any(words <= set(subject.split()) for words in found), found
+    kept = words_of(model.with_name("model.corpus"))
+    assert kept == {word for subject in SUBJECTS.values() for word in subject.split()}
+
+
+def test_the_corpus_is_kept_and_used_again(
+    model: Path, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    beside = model.with_name("model.corpus")
+    before = {path: path.stat().st_mtime_ns for path in beside.rglob("*")}
+    with caplog.at_level("INFO"):
+        fit(folder, model, [6], execution=Execution("synchronous"), overwrite=True)
+    assert "model.corpus: made by an earlier run and used as it is" in caplog.text
+    assert {path: path.stat().st_mtime_ns for path in beside.rglob("*")} == before
+
+
+def test_a_corpus_of_other_files_or_options_is_not_taken_for_it(tmp_path: Path) -> None:
+    small = tmp_path / "docs"
+    small.mkdir()
+    for number, text in enumerate(write_documents(90)):
+        (small / f"{number}.txt").write_text(text)
+    target = tmp_path / "m"
+    fit(small, target, [3], polish=False, execution=Execution("synchronous"))
+    other = IngestRequest(curation={"max_document_frequency": 0.4})
+    shutil.rmtree(target)
+    with pytest.raises(InputError, match=r"m\.corpus is the corpus of other files, or made in another way"):
+        fit(small, tmp_path / "m", [2], ingest_request=other, moments=tmp_path / "n", overwrite=False)
+    (small / "more.txt").write_text("one more document")
+    fit(small, target, [3], polish=False, execution=Execution("synchronous"), overwrite=True)
+    assert read_manifest(tmp_path / "m.corpus").settings["documents_read"] == 91
+    with pytest.raises(InputError, match="is a corpus already; leave out what says how to make one"):
+        fit(tmp_path / "m.corpus", tmp_path / "o", [3], ingest_request=other)
+
+
+def test_columns_of_other_names_are_found_and_said(
+    invoke: Command, tmp_path: Path, documents: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        (f"https://example.org/a/very/long/address/of/page/{i}", "2017", text)
+        for i, text in enumerate(documents)
+    ]
+    for name, header in (("known", ("url", "Year", "Article Body")), ("unknown", ("u", "y", "what"))):
+        with Path(f"{name}.csv").open("w", newline="") as file:
+            csv.writer(file).writerows([header, *rows])
+        done = invoke("ingest", f"{name}.csv", name, "--scheduler", "synchronous")
+        assert done.code == 0, done.err
+        assert (
+            f"the texts are taken from the column {header[2]!r}; --read text=NAME names another" in done.err
+        )
+        assert open_corpus(name).n_documents == len(documents)
+    table = pa.table(dict(zip(("url", "year", "body"), map(list, zip(*rows, strict=True)), strict=True)))
+    pq.write_table(table, "speeches.parquet")
+    done = invoke("ingest", "speeches.parquet", "out", "--read", "text=body", "--read", "id=url")
+    assert done.code == 0, done.err
+    shard = open_corpus("out").shards[0]
+    assert pq.read_table(open_corpus("out").shard_path(shard))["document_id"][0].as_py() == rows[0][0]
+
+
+@pytest.fixture
+def films(tmp_path: Path) -> Path:
+    """MovieLens' files: ratings of two tastes, titles with commas, and tables that are neither."""
+    root, draw = tmp_path / "ml", random.Random(0)
+    root.mkdir()
+    titles = [f"{taste}, Part {n} ({1990 + n})" for taste in ("Love", "War") for n in range(15)]
+    lines = [("movieId", "title", "genres"), *((i, title, "Drama") for i, title in enumerate(titles))]
+    ratings: list[tuple[object, ...]] = [("userId", "movieId", "rating", "timestamp")]
+    for user in range(150):
+        liked = range(15) if user % 2 else range(15, 30)
+        ratings += [(user, item, draw.choice((3.5, 4, 5)), 964982703) for item in draw.sample(liked, 9)]
+        ratings.append((user, draw.randrange(30), 0.5, 964982703))
+    for name, rows in (("movies", lines), ("ratings", ratings), ("links", [("movieId", "imdbId"), (1, 1)])):
+        with (root / f"{name}.csv").open("w", newline="") as file:
+            csv.writer(file).writerows(rows)
+    (root / "README.txt").write_text("read me\n")
+    return root
+
+
+def test_movielens_files_are_read_as_they_are(films: Path, tmp_path: Path) -> None:
+    fit(films, tmp_path / "m", [2], execution=Execution("synchronous"), threads=1)
+    found = top_words(tmp_path / "m")
+    assert sorted(next(iter(words))[:3] for words in found) == ["Lov", "War"]
+    assert all(len({word[:3] for word in words}) == 1 for words in found)
+    again = ingest(films / "ratings.csv", tmp_path / "c")
+    assert again.fingerprint == open_corpus(tmp_path / "m.corpus").fingerprint
+
+
+def test_names_of_items_need_only_their_file(films: Path, tmp_path: Path, invoke: Command) -> None:
+    films.joinpath("movies.csv").rename(films / "titles.csv")
+    ratings = str(films / "ratings.csv")
+    done = invoke("ingest", ratings, str(tmp_path / "c"), "--reader", "ratings", "--read", "names=titles.csv")
+    assert done.code == 0, done.err
+    assert "Love, Part 0 (1990)" in words_of(tmp_path / "c")
+    films.joinpath("ratings.csv").write_text("who,what,stars_given\n1,2,3\n")
+    done = invoke("ingest", ratings, str(tmp_path / "d"))
+    assert done.code == 2
+    assert "has the columns who, what, stars_given" in done.err
+    assert "--read user=who --read item=what --read rating=stars" in done.err
+
+
+def test_what_was_lost_is_told_in_a_table_unless_quiet(
+    invoke: Command, tmp_path: Path, documents: list[str]
+) -> None:
+    texts = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"text": [*documents, documents[0], None]}), texts)
+    arguments = ("ingest", str(texts), str(tmp_path / "c"), "--on-bad-record", "quarantine")
+    told = invoke(*arguments).err
+    rows = {
+        line[:40].strip(): line[-33:].split()
+        for line in told.splitlines()
+        if line.startswith(("- ", "kept", "read "))
+    }
+    assert rows["read"][0] == "241"
+    assert rows["- in quarantine.parquet"] == ["1"]
+    assert rows["- without a letter"][0] == "9"
+    assert rows["- documents with the words of another"][0] == "1"
+    assert rows["kept"][:2] == ["240", "60"]
+    quiet = invoke(*arguments, "--quiet", "--overwrite")
+    assert (quiet.code, quiet.err) == (0, "")
+    assert quiet.out.startswith("corpus: ")
+    kept = invoke("ingest", str(texts), str(texts), "--overwrite")
+    assert kept.code == 2
+    assert texts.exists()
+
+
+def test_the_papers_settings_keep_every_word(tmp_path: Path, folder: Path) -> None:
+    ingest(folder, tmp_path / "c", IngestRequest(preset="papers"))
+    assert {"1993", "55", "zq", "only3", "ubiquitous"} <= words_of(tmp_path / "c")
+    ingest(folder, tmp_path / "d", IngestRequest(curation={"numbers": "keep", "max_document_frequency": 300}))
+    assert {"1993", "ubiquitous"} <= words_of(tmp_path / "d")
+    assert "zq" not in words_of(tmp_path / "d")
+
+
+def test_short_words_stay_where_words_are_short(tmp_path: Path) -> None:
+    texts = ["宇宙 火箭 空 ab abc 우주 로켓 ロケ"] * 4 + ["x"]
+    pq.write_table(pa.table({"text": texts}), tmp_path / "t.parquet")
+    loose = {"duplicates": "keep", "max_document_frequency": 5, "min_distinct_words": 0, "min_tokens": 0}
+    ingest(tmp_path / "t.parquet", tmp_path / "c", IngestRequest(curation=loose))
+    assert words_of(tmp_path / "c") == {"宇宙", "火箭", "abc", "우주", "로켓", "ロケ"}
+    ingest(tmp_path / "t.parquet", tmp_path / "d", IngestRequest(curation={**loose, "min_word_length": 3}))
+    assert words_of(tmp_path / "d") == {"abc"}
+
+
+def test_the_minimum_of_documents_grows_with_the_corpus() -> None:
+    sizes = (4, 60, 500, 1_000, 10_000, 1_000_000)
+    found = [automatic_minimum(n) for n in sizes]
+    assert found == sorted(found)
+    assert found[0] == 1
+    assert found[-1] >= 50
+
+
+MAIL = """Path: news.example.org!not-for-mail
+From: jd@example.org (John Doe)
+Newsgroups: sci.space
+Subject: Re: the launch
+Article-I.D.: news.1993Apr1
+X-Newsreader: TIN
+  [version 1.1]
+Lines: 9
+
+In article <1993Apr1@example.org> ann@example.org (Ann) writes:
+> quoted question
+JD> older question
+The rocket > the shuttle. See http://example.org/rocket.html or mail jd@example.org now.
+--
+John Doe, Institute of Signatures
+"""
+
+
+def test_boilerplate_goes_and_the_text_stays() -> None:
+    body = without_boilerplate(pa.array([MAIL]))[0].as_py()
+    assert " ".join(body.split()) == "Re: the launch The rocket > the shuttle. See or mail now."
+    kept = [
+        "Note: this is no mail.\n\nIt has one field.",
+        "a < b and c > d",
+        "-- a dash at the start",
+        "1 > 0\n\n--\n" + "not a signature\n" * 40,
+        "",
+    ]
+    assert without_boilerplate(pa.array(kept)).to_pylist() == kept
+    page = "<p class='x'>Fish &amp; chips<br/>caf&eacute;</p><script>var x = 1 < 2;</script><!-- no -->"
+    assert without_boilerplate(pa.array([page]))[0].as_py().split() == ["Fish", "&", "chips", "café"]
+
+
+SENTENCES = {
+    "german": "die mitglieder des rates haben das recht bei allen sitzungen abzustimmen und sie können es nicht immer",
+    "french": "les membres du conseil ont le droit de voter dans toutes ses réunions et ils peuvent le demander",
+    "spanish": "los miembros del consejo tienen derecho a votar en todas sus reuniones y no es lo mismo para todos",
+    "portuguese": "os membros do conselho têm o direito de votar em todas as suas reuniões e não é a mesma coisa",
+    "italian": "i membri del consiglio hanno il diritto di votare in tutte le sue riunioni e possono chiedere le cose",
+    "dutch": "de leden van de raad hebben het recht om te stemmen in al zijn vergaderingen en zij kunnen het vragen",
+    "russian": "члены совета имеют право голосовать на всех его заседаниях",  # noqa: RUF001
+    "english": "the members of the council have the right to vote in all of its meetings and they may ask for it",
+    None: "rocket orbit launch moon shuttle telescope planet gravity satellite mission",
+}
+
+
+@pytest.mark.parametrize("language", SENTENCES)
+def test_the_language_is_guessed_from_its_stop_words(language: str | None) -> None:
+    words = pa.array(SENTENCES[language].split())
+    assert guess_language([(words, np.ones(len(words)))]) == language
+
+
+def test_the_stop_words_of_the_language_go_and_it_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    texts = [f"{SENTENCES['german']} rakete{i % 3} mond{i % 4}" for i in range(40)]
+    pq.write_table(pa.table({"text": texts}), tmp_path / "t.parquet")
+    request = IngestRequest(
+        curation={"max_document_frequency": 100, "duplicates": "keep", "min_distinct_words": 0}
+    )
+    with caplog.at_level("INFO"):
+        ingest(tmp_path / "t.parquet", tmp_path / "c", request)
+    assert "the language is taken to be German, whose stop words are left out" in caplog.text
+    assert not {"die", "und", "nicht"} & words_of(tmp_path / "c")
+    assert {"mitglieder", "rakete0"} <= words_of(tmp_path / "c")
+    assert read_manifest(tmp_path / "c").settings["stop_words"] == "german"
+
+
+def test_a_vocabulary_that_is_given_is_kept_exactly(model: Path, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("the\nmoon\nabsent\nspoon\n")
+    every = {"min_distinct_words": 0, "min_tokens": 0}
+    ingest(folder, tmp_path / "file", IngestRequest(vocabulary=tmp_path / "words.txt", curation=every))
+    corpus = open_corpus(tmp_path / "file")
+    assert corpus.vocabulary().words == ("the", "moon", "absent", "spoon")
+    assert corpus.vocabulary().document_frequency.tolist()[0] == 240
+    assert corpus.vocabulary().document_frequency.tolist()[2] == 0
+    dropped = {step.step: step.words for step in read_manifest(tmp_path / "file").dropped}
+    assert dropped["vocabulary"] > 200
+    for number, vocabulary in enumerate((model, model.with_name("model.corpus"))):
+        ingest(folder, tmp_path / str(number), IngestRequest(vocabulary=vocabulary))
+        words = open_corpus(tmp_path / str(number)).vocabulary().words
+        assert words == tuple(map(str, opened(model).arrays["word"]))
+
+
+def test_raw_documents_are_cut_as_the_models_were(model: Path, tmp_path: Path) -> None:
+    new = [*write_documents(30, seed=9), "The MOON: https://example.org/oven an orbit", "nothing known 1993"]
+    pq.write_table(pa.table({"id": [f"n{i}" for i in range(32)], "text": new}), tmp_path / "new.parquet")
+    shares = transform(
+        model, tmp_path / "new.parquet", tmp_path / "shares.parquet", execution=Execution("synchronous")
+    )
+    totals = shares.about.totals
+    assert totals is not None
+    assert (totals.documents, totals.without_known_words) == (32, 1)
+    # Every word of the first thirty documents but those of their subjects, and all but moon and orbit of the others.
+    assert totals.tokens - totals.unknown_tokens == 30 * 32 + 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new.parquet", "shares.parquet"]
+    table = pq.read_table(tmp_path / "shares.parquet")
+    assert table["document_id"].to_pylist()[:2] == ["n0", "n1"]
+    # The same as of a corpus that is made with the model's words.
+    ingest(
+        tmp_path / "new.parquet",
+        tmp_path / "c",
+        IngestRequest(
+            vocabulary=model, curation={"min_tokens": 0, "min_distinct_words": 0, "duplicates": "keep"}
+        ),
+    )
+    transform(model, tmp_path / "c", tmp_path / "other.parquet", execution=Execution("synchronous"))
+    assert (
+        table["topic_shares"].to_pylist()
+        == pq.read_table(tmp_path / "other.parquet")["topic_shares"].to_pylist()
+    )
+
+
+def test_nothing_that_a_model_names_is_imported(model: Path, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": ["moon orbit rocket"]}), tmp_path / "t.parquet")
+    for tokens, says in (
+        ({"tokenizer": "evil:run"}, "made by 'evil:run'; make a corpus with ingest --vocabulary MODEL"),
+        (
+            {"tokenizer": "arrow", "stemmer": "english", "stop_words": "file"},
+            "naming the list with --stop-words",
+        ),
+        (None, "does not know how its texts became words"),
+    ):
+        known = read_model(
+            store_path(model), ("word", "word_topic", "topic_probability", "term_count"), ("topic_topic",)
+        )
+        changed = Model(known.arrays, known.settings, known.metrics, {**known.provenance, "tokens": tokens})
+        with pytest.raises(InputError, match=says):
+            transform(changed, tmp_path / "t.parquet", tmp_path / "out.parquet")
+        assert not (tmp_path / "out.parquet.corpus").exists()
+    with pytest.raises(InputError, match="is a corpus already; leave out how a source is read"):
+        transform(model, model.with_name("model.corpus"), tmp_path / "o.parquet", reading=Reading("text"))
+
+
+def test_what_a_corpus_cannot_carry_is_refused_before_the_scan(model: Path, tmp_path: Path) -> None:
+    corpus = model.with_name("model.corpus")
+    with pytest.raises(
+        InputError, match="240 documents and 60 words; its co-occurrences carry 60 topics at most"
+    ):
+        fit(corpus, tmp_path / "m", [5000])
+    with pytest.raises(
+        InputError, match="--topics is 9 and each topic needs an anchor word in at least 239 documents"
+    ):
+        fit(corpus, tmp_path / "m", [9], infer_settings=InferSettings(9, anchor_min_df=239))
+    with pytest.raises(InputError, match="--rectify ap needs the whole co-occurrences; scan with --exact"):
+        fit(corpus, tmp_path / "m", [3], infer_settings=InferSettings(3, rectify="ap"))
+    assert list(tmp_path.iterdir()) == []

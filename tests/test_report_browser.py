@@ -1,0 +1,321 @@
+"""The page in a real browser: nothing fails or is asked for, all can be used; on phones, and in the dark."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming_jsmf.reporting.page import render
+from tests.report_pages import full_contents
+from tests.test_report_page import HOSTILE
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+
+#: No sandbox within a container, and no requests of the browser's own.
+FLAGS = (
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+
+DESKTOP, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
+
+VIEWS = ("overview", "map", "together", "words", "groups", "levels", "trust")
+
+
+@dataclass
+class Shown:
+    """A page in the browser, and what it did that no report may do."""
+
+    page: Any
+    faults: list[str] = field(default_factory=list)
+
+    def view(self, name: str) -> Any:
+        """Go to a part of the page by its link."""
+        self.page.locator(f'nav.parts a[href="#{name}"]').click()
+        section = self.page.locator(f"section#{name}")
+        assert section.is_visible()
+        return section
+
+    def rows(self) -> list[int]:
+        """Topics of the table as they stand, without the hidden ones."""
+        script = "rows => rows.filter(row => !row.hidden).map(row => Number(row.dataset.topic))"
+        return [int(topic) for topic in self.page.locator("table.topics tbody tr").evaluate_all(script)]
+
+    def require_no_wider(self) -> None:
+        """Nothing runs out of the page to the right."""
+        root = "document.documentElement"
+        assert self.page.evaluate(f"{root}.scrollWidth <= {root}.clientWidth")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as driver:
+        started = driver.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("pages")
+
+
+def opened(browser: Any, pages: Path, n_topics: int | str, size: dict[str, int], **options: Any) -> Shown:
+    """A report of so many topics (or of hostile words), made once, in a window of its own."""
+    path = pages / f"{n_topics}.html"
+    if not path.exists():
+        words = [f"{HOSTILE[at % len(HOSTILE)]}{at}{'x' * 300 if at % 7 == 0 else ''}" for at in range(60)]
+        contents = full_contents(6, words) if n_topics == "hostile" else full_contents(int(n_topics))
+        path.write_text(render(contents), encoding="utf-8")
+    shown = Shown(browser.new_context(viewport=size, **options).new_page())
+    shown.page.on("console", lambda message: shown.faults.append(message.text))
+    shown.page.on("pageerror", lambda error: shown.faults.append(str(error)))
+    shown.page.on("dialog", lambda dialog: shown.faults.append(dialog.message))
+    shown.page.on(
+        "request",
+        lambda request: None if request.url.startswith("file:") else shown.faults.append(request.url),
+    )
+    shown.page.goto(path.as_uri())
+    return shown
+
+
+@pytest.mark.parametrize("n_topics", [1, 20, pytest.param(100, marks=pytest.mark.slow), 200])
+def test_every_part_is_drawn_without_a_fault(browser: Any, pages: Path, n_topics: int) -> None:
+    shown = opened(browser, pages, n_topics, DESKTOP)
+    assert shown.rows() == list(range(n_topics))
+    drawn = {
+        "map": "svg.map circle",
+        "together": "canvas",
+        "words": ".answer li",
+        "groups": ".line",
+        "levels": ".nodes rect",
+    }
+    for name in VIEWS:
+        section = shown.view(name)
+        assert section.locator(drawn.get(name, "table")).count() >= 1
+        assert sum(shown.page.locator(f"section#{other}").is_visible() for other in VIEWS) == 1
+        shown.require_no_wider()
+    assert shown.page.locator("svg.map circle").count() == n_topics
+    assert shown.faults == []
+    shown.page.context.close()
+
+
+@pytest.mark.parametrize(("size", "scheme"), [(PHONE, "dark"), (PHONE, "light"), (DESKTOP, "dark")])
+def test_phones_and_the_dark(browser: Any, pages: Path, size: dict[str, int], scheme: str) -> None:
+    shown = opened(browser, pages, 20, size, color_scheme=scheme)
+    paper = shown.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert paper == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(21, 24, 28)")
+    for name in VIEWS:
+        shown.view(name)
+        shown.require_no_wider()
+    shown.view("overview")
+    shown.page.locator("#topic-3 th a").click()
+    panel = shown.page.locator("#topic").bounding_box()
+    assert panel["x"] >= 0
+    assert panel["x"] + panel["width"] <= size["width"]
+    assert panel["y"] + panel["height"] <= size["height"] or size is DESKTOP
+    words = shown.page.locator("#topic-5 td.words").bounding_box()
+    assert words["x"] + words["width"] <= size["width"]
+    assert shown.faults == []
+    shown.page.context.close()
+
+
+def test_topics_are_found_and_sorted(browser: Any, pages: Path) -> None:
+    shown = opened(browser, pages, 200, DESKTOP)
+    topics = full_contents(200).topics
+    shown.page.locator("#search").fill(topics[17].words[4].text.upper())
+    found = shown.rows()
+    sought = topics[17].words[4].text
+    expected = [topic.number for topic in topics if any(sought in word.text for word in topic.words)]
+    assert found == expected
+    assert f"{len(expected)} of 200" in shown.page.locator("#controls > output").inner_text()
+    assert shown.page.locator("#topic-17 .hit").count() >= 1
+    shown.page.locator("#search").fill("no such word")
+    assert shown.rows() == []
+    shown.page.locator("#search").fill("")
+    shown.page.locator('th[data-column="share"] button').click()
+    assert shown.rows() == sorted(range(200), key=lambda number: -topics[number].share)
+    shown.page.locator('th[data-column="share"] button').click()
+    assert shown.rows() == sorted(range(200), key=lambda number: topics[number].share)
+    shown.page.locator("#sort").select_option(label="NPMI")
+    assert shown.rows() == sorted(range(200), key=lambda number: -(topics[number].npmi or 0))
+    headings = shown.page.locator("table.topics thead th")
+    for column in range(headings.count()):
+        headings.nth(column).locator("button").click()
+        assert sorted(shown.rows()) == list(range(200))
+        assert headings.nth(column).get_attribute("aria-sort")
+    assert shown.faults == []
+    shown.page.context.close()
+
+
+def test_a_selected_topic_shows_its_words_by_relevance(browser: Any, pages: Path) -> None:
+    shown = opened(browser, pages, 20, DESKTOP)
+    contents = full_contents(20)
+    assert contents.lists is not None
+    shown.page.locator("#topic-4 th a").click()
+    words = shown.page.locator("#topic .bars .word")
+    assert words.all_inner_texts()[:10] == [word.text for word in contents.topics[4].words]
+    assert words.count() == 30
+    shown.page.get_by_role("button", name="Show 1,000 words").click()
+    assert words.count() == 1000
+    shown.page.locator("#lambda").fill("0")
+    lists = contents.lists
+    lift = lists.probabilities[4] / lists.probability[lists.ids[4]]
+    best = {lists.vocabulary[lists.ids[4][place]] for place in (-lift).argsort()[:5]}
+    # Ratios that are nearly equal may change places where they are rounded.
+    assert len(best & set(words.all_inner_texts()[:6])) >= 4
+    assert shown.page.locator("#topic .documents > li").count() == 10
+    shown.page.keyboard.press("Escape")
+    assert not shown.page.locator("#topic").is_visible()
+    assert shown.faults == []
+    shown.page.context.close()
+
+
+def test_a_topic_is_selected_on_the_map_and_in_the_square_and_known_everywhere(
+    browser: Any, pages: Path
+) -> None:
+    shown = opened(browser, pages, 20, DESKTOP)
+    section = shown.view("map")
+    circle = section.get_by_role("button", name="Topic 7 ").first
+    circle.hover()
+    assert "word" in shown.page.locator(".tooltip").inner_text()
+    circle.click()
+    assert shown.page.locator("#topic h2").inner_text().startswith("Topic 7:")
+    assert "selected" in (shown.page.locator("#topic-7").get_attribute("class") or "")
+    before = float(circle.get_attribute("r"))
+    section.get_by_role("button", name="Zoom in").click()
+    shown.page.wait_for_function(
+        "r => document.querySelector('.map circle.selected').r.baseVal.value > r", arg=1.3 * before
+    )
+    section.get_by_role("button", name="Whole map").click()
+    section = shown.view("together")
+    section.locator("canvas").click(position={"x": 3, "y": 3})
+    order = shown.page.evaluate("JSON.parse(document.getElementById('data').textContent).tree.order")
+    assert shown.page.locator("#topic h2").inner_text().startswith(f"Topic {order[0]}:")
+    for name in ("how alike their words are", "how often they meet in documents"):
+        shown.page.locator("#cell-kind").select_option(label=name)
+    shown.page.locator("#merge-level").fill("3")
+    members = [item.locator("button").count() for item in section.locator("ol.groups > li").all()]
+    assert len(members) == 3
+    assert sum(members) == 20
+    shown.view("groups")
+    assert shown.page.locator("#group-topic").input_value() == str(order[0])
+    assert shown.faults == []
+    shown.page.context.close()
+
+
+def test_the_map_and_the_square_are_walked_by_keys(browser: Any, pages: Path) -> None:
+    shown = opened(browser, pages, 20, DESKTOP)
+    shown.view("map")
+    shown.page.locator('.map circle[tabindex="0"]').focus()
+    seen = set()
+    for key in ("ArrowRight", "ArrowDown", "ArrowLeft", "ArrowUp") * 3:
+        shown.page.keyboard.press(key)
+        seen.add(shown.page.evaluate("document.activeElement.getAttribute('aria-label')"))
+    assert len(seen) >= 3
+    shown.page.keyboard.press("Enter")
+    label = shown.page.evaluate("document.activeElement.getAttribute('aria-label')")
+    number = label.removeprefix("Topic ").split()[0]
+    assert shown.page.locator("#topic h2").inner_text().startswith(f"Topic {number}:")
+    shown.view("together")
+    shown.page.locator("canvas").focus()
+    for _ in range(3):
+        shown.page.keyboard.press("ArrowRight")
+    assert "times as often as by chance" in shown.page.locator("#together-status").inner_text()
+    assert shown.faults == []
+    shown.page.context.close()
+
+
+def test_a_word_is_looked_up(browser: Any, pages: Path) -> None:
+    shown = opened(browser, pages, 20, DESKTOP)
+    section = shown.view("words")
+    shown.page.locator("#word").fill("WORD12")
+    assert section.locator("h3").inner_text() == "word12"
+    contents = full_contents(20)
+    lists = contents.lists
+    assert lists is not None
+    own = [
+        (topic, float(lists.probabilities[topic][place]) * contents.topics[topic].share)
+        for topic in range(20)
+        for place in (lists.ids[topic] == 12).nonzero()[0]
+    ]
+    expected = [topic for topic, _ in sorted(own, key=lambda one: -one[1])]
+    shown_topics = section.locator("li .topic-button .number").all_inner_texts()
+    assert list(map(int, shown_topics[:3])) == expected[:3]
+    assert len(shown_topics) == len(expected)
+    shown.page.locator("#word").fill("<b>none")
+    assert "No topic lists a word with “<b>none”." in section.inner_text()
+    assert shown.faults == []
+    shown.page.context.close()
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE])
+def test_hostile_words_do_nothing_and_stay_in_their_boxes(
+    browser: Any, pages: Path, size: dict[str, int]
+) -> None:
+    shown = opened(browser, pages, "hostile", size)
+    for name in VIEWS:
+        shown.view(name)
+        shown.require_no_wider()
+    shown.view("overview")
+    for topic in range(6):
+        shown.page.locator(f"#topic-{topic} th a").click()
+        shown.require_no_wider()
+    shown.page.keyboard.press("Escape")
+    shown.page.locator("#search").fill("<script>")
+    shown.view("words")
+    shown.page.locator("#word").fill("<script>alert")
+    assert "<script>alert" in shown.page.locator("section#words").inner_text()
+    assert shown.page.locator("img").count() == 0
+    assert shown.faults == []
+    shown.page.context.close()
+
+
+def test_print_has_all_parts(browser: Any, pages: Path) -> None:
+    shown = opened(browser, pages, 20, DESKTOP)
+    shown.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    shown.page.emulate_media(media="print")
+    for name in VIEWS:
+        assert shown.page.locator(f"section#{name}").is_visible()
+    assert shown.page.locator("svg.map circle").count() == 20
+    assert not shown.page.locator("nav.parts").is_visible()
+    assert shown.faults == []
+    shown.page.context.close()
+
+
+def test_without_scripts_the_table_and_what_is_known_of_the_model_are_there(
+    browser: Any, pages: Path
+) -> None:
+    shown = opened(browser, pages, 20, DESKTOP, java_script_enabled=False)
+    assert shown.page.locator("table.topics tbody tr").count() == 20
+    assert shown.page.locator("section#trust").is_visible()
+    assert not shown.page.locator("section#map").is_visible()
+    assert "Without scripts" in shown.page.locator("noscript").inner_text()
+    shown.page.context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_serious_fault_of_accessibility(browser: Any, pages: Path, scheme: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
+    # The page's policy keeps tests' scripts out too; what is looked at does not depend on it.
+    shown = opened(browser, pages, 20, DESKTOP, color_scheme=scheme, bypass_csp=True)
+    shown.page.locator("#topic-4 th a").click()
+    for name in VIEWS:
+        shown.view(name)
+        found = axe.Axe().run(shown.page).response["violations"]
+        serious = [
+            (fault["id"], fault["nodes"][0]["html"][:200], fault["nodes"][0].get("failureSummary"))
+            for fault in found
+            if fault["impact"] in ("serious", "critical")
+        ]
+        assert serious == []
+    shown.page.context.close()

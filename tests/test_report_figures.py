@@ -1,0 +1,150 @@
+"""view, show and the figures: the page where it is wanted, and figures that say what the arrays say."""
+
+from __future__ import annotations
+
+import html
+import webbrowser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from streaming_jsmf import (
+    InputError,
+    plot_correlations,
+    plot_map,
+    plot_over_time,
+    plot_topics,
+    report,
+    shares_by,
+    show,
+)
+from streaming_jsmf.model.store import Model, read_model, write_model
+from streaming_jsmf.reporting.correlations import times_chance
+from streaming_jsmf.reporting.figures import COLOURS
+from tests.corpora import planted
+from tests.outcomes import Command, refused
+from tests.test_report_values import saved, shares_beside
+from tests.test_transform import K, N
+
+pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return saved(
+        tmp_path_factory.mktemp("figures") / "model", planted(90, N, K, length=30, seed=3).word_topic
+    )
+
+
+@pytest.fixture(scope="module")
+def shares(model: Path) -> Path:
+    return shares_beside(model)
+
+
+@pytest.fixture
+def correlated(model: Path, tmp_path: Path) -> Path:
+    found = read_model(model)
+    theta = np.random.default_rng(0).dirichlet(np.full(K, 0.3), size=200)
+    arrays = {**found.arrays, "topic_": np.arange(K), "topic_topic": theta.T @ theta / 200}
+    write_model(tmp_path / "correlated", Model(arrays, found.settings, found.metrics, found.provenance))
+    return tmp_path / "correlated"
+
+
+def test_view_opens_the_page_that_report_writes(
+    invoke: Command,
+    model: Path,
+    shares: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(webbrowser, "open", lambda place: asked.append(place) or True)
+    report(model, tmp_path / "page.html", shares=shares, words=5)
+    outcome = invoke("view", model, "--shares", shares, "--words", 5)
+    assert outcome.code == 0
+    written = Path(outcome.out.removeprefix("view: ").strip())
+    assert asked == [written.as_uri()]
+    assert written.read_bytes() == (tmp_path / "page.html").read_bytes()
+    monkeypatch.setattr(webbrowser, "open", lambda _: False)
+    refused(invoke("view", model), 2, "no browser was found", "topics.html")
+    refused(invoke("view", tmp_path / "none"), 2, "no model is here")
+
+
+def test_a_notebook_shows_the_page_in_a_frame(model: Path, tmp_path: Path) -> None:
+    report(model, tmp_path / "page.html")
+    frame = show(model, height=500)._repr_html_()
+    start = '<iframe srcdoc="'
+    assert frame.startswith(start)
+    inside = frame[len(start) : frame.index('"', len(start))]
+    assert html.unescape(inside) == (tmp_path / "page.html").read_text(encoding="utf-8")
+    # Scripts run, but not as those of the notebook.
+    assert 'sandbox="allow-scripts"' in frame
+    assert "height: 500px" in frame
+
+
+def test_the_map_has_a_circle_for_each_topic_with_areas_like_shares(model: Path) -> None:
+    [axes] = plot_map(model).axes
+    areas = np.array([patch.radius**2 for patch in axes.patches])
+    expected = read_model(model).arrays["topic_probability"]
+    np.testing.assert_allclose(areas / areas.sum(), expected, rtol=1e-9)
+    assert "by chance" in axes.get_xlabel()
+
+
+def test_bars_are_the_probabilities_of_the_words(model: Path) -> None:
+    figure = plot_topics(model, [2, 0], words=4)
+    arrays = read_model(model).arrays
+    for axes, topic in zip(figure.axes, (2, 0), strict=True):
+        ids = arrays["prominent_words"][topic, :4]
+        np.testing.assert_allclose(
+            [bar.get_width() for bar in axes.patches], 100 * arrays["word_topic"][ids, topic]
+        )
+        assert [label.get_text() for label in axes.get_yticklabels()] == arrays["word"][ids].tolist()
+        assert "%" in axes.get_xlabel()
+    assert len([axes for axes in plot_topics(model).axes if axes.patches]) == K
+
+
+def test_correlations_are_against_chance_in_the_order_of_the_tree(correlated: Path) -> None:
+    axes, bar = plot_correlations(correlated).axes
+    order = [int(label.get_text()) for label in axes.get_xticklabels()]
+    assert sorted(order) == list(range(K))
+    shown = axes.images[0].get_array()
+    ratio = times_chance(read_model(correlated).arrays["topic_topic"])[np.ix_(order, order)]
+    between = ~np.eye(K, dtype=bool)
+    np.testing.assert_allclose(shown[between], np.maximum(np.log2(ratio[between]), -3))
+    assert "by chance" in bar.get_ylabel()
+
+
+def test_lines_are_mean_shares_with_their_errors(model: Path, shares: Path) -> None:
+    [axes] = plot_over_time(model, shares, [1, 3]).axes
+    frame = shares_by(model, shares, "year")
+    for line, topic in zip(axes.lines, (1, 3), strict=True):
+        np.testing.assert_allclose(line.get_ydata(), 100 * frame["share"][topic::K])
+    assert [line.get_color() for line in axes.lines] == list(COLOURS[:2])
+    assert len(axes.get_legend().get_texts()) == 2
+    assert axes.get_xlabel() == "year"
+    assert "%" in axes.get_ylabel()
+    [bars] = plot_over_time(model, shares, [1], by="title").axes
+    assert len(bars.patches) == 90
+
+
+def test_wrong_topics_and_models_are_told(model: Path, shares: Path) -> None:
+    with pytest.raises(InputError, match="no topic 9; the model has topics 0 to 3"):
+        plot_topics(model, [9])
+    with pytest.raises(InputError, match="topics is empty"):
+        plot_over_time(model, shares, [])
+    with pytest.raises(InputError, match="no correlations between topics"):
+        plot_correlations(model)
+
+
+def test_figures_can_be_drawn(correlated: Path, model: Path, shares: Path, tmp_path: Path) -> None:
+    figures = [
+        plot_map(correlated),
+        plot_topics(correlated),
+        plot_correlations(correlated),
+        plot_over_time(model, shares),
+    ]
+    for place, figure in enumerate(figures):
+        figure.savefig(tmp_path / f"{place}.png")
+        assert (tmp_path / f"{place}.png").stat().st_size > 5000

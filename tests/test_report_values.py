@@ -1,0 +1,280 @@
+"""What a report reads besides the table of topics: many words, documents, groups, models of several K, checks."""
+
+from __future__ import annotations
+
+import doctest
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from numpy.typing import NDArray
+
+from streaming_jsmf import Execution, InputError, documents_of_topic, report, shares_by, transform
+from streaming_jsmf.documents import shares as share_files
+from streaming_jsmf.model.certificates import warnings_of
+from streaming_jsmf.model.store import Model, read_model, write_model
+from streaming_jsmf.reporting.contents import Level, WordLists
+from streaming_jsmf.reporting.payload import packed_probabilities
+from streaming_jsmf.storage.paths import store_path
+from streaming_jsmf.workflow import report_checks, report_documents, report_words
+from streaming_jsmf.workflow.documents import open_shares_of
+from streaming_jsmf.workflow.report_checks import checks_of
+from streaming_jsmf.workflow.report_documents import documents_of, groups_of
+from streaming_jsmf.workflow.report_levels import flow, levels_of
+from streaming_jsmf.workflow.report_words import BY_RELEVANCE, LAMBDAS, read_word_topic
+from tests.corpora import planted, words
+from tests.html_pages import integers_of, parse, probabilities_of, values_of
+from tests.outcomes import Command, refused
+from tests.test_transform import K, N, write_named
+
+Floats = NDArray[np.float64]
+
+
+def saved(path: Path, word_topic: Floats) -> Path:
+    """A model with no more than a report must have, and what transform needs."""
+    n_topics = word_topic.shape[1]
+    prior = np.arange(1.0, n_topics + 1) / n_topics
+    arrays = {
+        "word": np.array(words(len(word_topic)), dtype=object),
+        "topic": np.arange(n_topics),
+        "word_topic": word_topic,
+        "topic_probability": prior / prior.sum(),
+        "term_count": np.ones(len(word_topic)),
+        "alpha": prior,
+        "prominent_words": np.argsort(-word_topic, axis=0, kind="stable")[:20].T,
+    }
+    write_model(path, Model(arrays, {}, {}, {"fingerprint": "f"}))
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return saved(tmp_path_factory.mktemp("values") / "model", planted(90, N, K, length=30, seed=3).word_topic)
+
+
+@pytest.fixture(scope="module")
+def shares(model: Path) -> Path:
+    return shares_beside(model)
+
+
+def shares_beside(model: Path) -> Path:
+    """Topic shares of 90 documents with a year and a title, in several row groups."""
+    folder = model.parent
+    corpus = write_named(folder / "corpus", planted(90, N, K, length=30, seed=3).counts, words(N))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(share_files, "ROW_GROUP_ROWS", 16)
+        transform(model, corpus, folder / "shares.parquet", execution=Execution("synchronous"))
+    return folder / "shares.parquet"
+
+
+def lists_of(model: Path) -> tuple[WordLists, Floats, Floats, list[str]]:
+    arrays = read_model(model).arrays
+    found = read_word_topic(
+        store_path(model), arrays["prominent_words"], arrays["topic_probability"], arrays["word"]
+    )
+    return found.lists, arrays["word_topic"], arrays["topic_probability"], arrays["word"].tolist()
+
+
+def first_by_relevance(
+    word_topic: Floats, shares: Floats, weight: float, topic: int, count: int
+) -> list[int]:
+    """The obvious way: all words, sorted."""
+    overall = word_topic @ shares
+    known = [word for word in range(len(word_topic)) if word_topic[word, topic] > 0]
+
+    def relevance(word: int) -> float:
+        return float(np.log(word_topic[word, topic]) - (1 - weight) * np.log(overall[word]))
+
+    return sorted(known, key=lambda word: (-relevance(word), word))[:count]
+
+
+@pytest.mark.parametrize("rows", [7, 1000])
+def test_lists_hold_the_first_words_by_every_relevance(
+    rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Most words of a thousand, few of the most relevant, and as few rows in a panel.
+    monkeypatch.setattr("streaming_jsmf.storage.arrays.CHUNK_BYTES", rows * 8 * 3)
+    monkeypatch.setattr(report_words, "MOST_WORDS", 20)
+    monkeypatch.setattr(report_words, "BY_RELEVANCE", 6)
+    generator = np.random.default_rng(2)
+    word_topic = generator.dirichlet(np.full(90, 0.1), size=3).T
+    word_topic[5] = 0.0
+    lists, stored, shares, spelled = lists_of(saved(tmp_path / "model", word_topic / word_topic.sum(axis=0)))
+    for topic in range(3):
+        wanted = set(first_by_relevance(stored, shares, 1.0, topic, 20))
+        for weight in LAMBDAS:
+            wanted |= set(first_by_relevance(stored, shares, weight, topic, 6))
+        order = sorted(wanted, key=lambda word: (-stored[word, topic], word))
+        assert [lists.vocabulary[place] for place in lists.ids[topic]] == [spelled[word] for word in order]
+        np.testing.assert_array_equal(lists.probabilities[topic], stored[order, topic])
+    places = [spelled.index(word) for word in lists.vocabulary]
+    assert places == sorted(places)
+    np.testing.assert_allclose(lists.probability, (stored @ shares)[places], rtol=1e-12)
+
+
+def test_lists_are_cut_to_their_budget(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(lists_of(model)[0].ids[0]) > BY_RELEVANCE + 10
+    monkeypatch.setattr(report_words, "MOST_WORDS", 50)
+    monkeypatch.setattr(report_words, "BY_RELEVANCE", 3)
+    monkeypatch.setattr(report_words, "BUDGET", 900)
+    lists = lists_of(model)[0]
+    assert 3 <= min(map(len, lists.ids)) < max(map(len, lists.ids)) < 30
+
+
+def test_lists_come_back_from_the_page(model: Path, tmp_path: Path) -> None:
+    lists = lists_of(model)[0]
+    report(model, tmp_path / "page.html")
+    found = values_of(parse((tmp_path / "page.html").read_text(encoding="utf-8")))["words"]
+    assert tuple(found["vocabulary"]) == lists.vocabulary
+    assert found["counts"] == [len(ids) for ids in lists.ids]
+    np.testing.assert_array_equal(integers_of(found["ids"], found["bytes"]), np.concatenate(lists.ids))
+    expected = np.concatenate(lists.probabilities)
+    np.testing.assert_allclose(probabilities_of(found["probabilities"]), expected, rtol=4e-4)
+
+
+def test_probabilities_keep_their_order_and_zero() -> None:
+    values = np.sort(np.random.default_rng(0).dirichlet(np.full(500, 0.01)))
+    values[:3] = 0.0
+    back = probabilities_of(packed_probabilities(values))
+    np.testing.assert_array_equal(back[:3], 0)
+    assert (np.diff(back) >= 0).all()
+    # Below 2^-64 there is one smallest number.
+    np.testing.assert_allclose(back, np.where(values > 0, np.maximum(values, 2.0**-64), 0), rtol=1e-2)
+
+
+def test_documents_are_the_first_of_each_topic(model: Path, shares: Path) -> None:
+    found = documents_of(open_shares_of(model, shares))
+    assert found.columns == ("year", "title")
+    for topic, listed in enumerate(found.of_topic):
+        frame = documents_of_topic(model, shares, topic)
+        assert [document.name for document in listed] == frame["document_id"].tolist()
+        assert [document.share for document in listed] == frame["share"].tolist()
+        assert [document.values[1] for document in listed] == frame["title"].tolist()
+
+
+def test_groups_are_the_years_unless_told_otherwise(model: Path, shares: Path) -> None:
+    opened = open_shares_of(model, shares)
+    found = groups_of(opened, None)
+    assert found is not None
+    frame = shares_by(model, shares, "year")
+    assert (found.column, found.ordered) == ("year", True)
+    assert found.names == ("1990", "1991", "1992", "not known")
+    np.testing.assert_array_equal(found.shares.ravel(), frame["share"])
+    np.testing.assert_array_equal(found.errors.ravel(), frame["standard_error"].fillna(0.0))
+    titles = groups_of(opened, "title")
+    assert titles is not None
+    assert not titles.ordered
+    assert len(titles.names) == 90
+
+
+def test_years_are_made_of_dates(model: Path, shares: Path, tmp_path: Path) -> None:
+    table = pq.read_table(shares)
+    days = pa.array([f"{1990 + row % 3}-0{1 + row % 9}-11" for row in range(len(table))])
+    expected = groups_of(open_shares_of(model, shares), "year")
+    for name, column in (("date", days), ("seen", days.cast(pa.date32()))):
+        place = table.schema.get_field_index("year")
+        changed = table.set_column(place, name, column).replace_schema_metadata(table.schema.metadata)
+        pq.write_table(changed, tmp_path / f"{name}.parquet")
+        found = groups_of(open_shares_of(model, tmp_path / f"{name}.parquet"), None)
+        assert found is not None
+        assert expected is not None
+        assert (found.column, found.ordered) == (f"year of {name}", True)
+        assert found.names == ("1990", "1991", "1992")
+        np.testing.assert_array_equal(found.shares[0], expected.shares[0])
+
+
+def test_the_page_has_documents_and_groups(
+    invoke: Command, model: Path, shares: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "page.html"
+    assert invoke("report", model, out, "--shares", shares).code == 0
+    text = out.read_text(encoding="utf-8")
+    page = parse(text)
+    values = values_of(page)
+    assert values["documents"]["of_topic"][1][0][0] == documents_of_topic(model, shares, 1)["document_id"][0]
+    assert values["groups"]["column"] == "year"
+    assert [link.text for link in page.one("nav").all("a")][4] == "By year"
+    invoke("report", model, tmp_path / "again.html", "--shares", shares)
+    assert (tmp_path / "again.html").read_text(encoding="utf-8") == text
+
+
+def test_wrong_shares_and_columns_end_in_one_line(
+    invoke: Command, model: Path, shares: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "page.html"
+    refused(
+        invoke("report", model, out, "--shares", shares, "--by", "colour"), 2, "no column 'colour'", "year"
+    )
+    monkeypatch.setattr(report_documents, "MOST_GROUPS", 80)
+    refused(
+        invoke("report", model, out, "--shares", shares, "--by", "title"), 2, "has 90 values", "at most 80"
+    )
+    other = saved(tmp_path / "other", planted(90, N, K, length=30, seed=4).word_topic)
+    refused(invoke("report", other, out, "--shares", shares), 2, "of another model")
+    assert not out.exists()
+
+
+def test_a_topic_flows_to_what_it_was_mixed_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fine = np.random.default_rng(5).dirichlet(np.full(80, 0.2), size=4).T
+    mixture = np.array([[0.7, 0.3, 0.0, 0.0], [0.0, 0.0, 0.4, 0.6]])
+    shares = np.array([0.25, 0.75])
+    monkeypatch.setattr("streaming_jsmf.storage.arrays.CHUNK_BYTES", 9 * 8 * 4)
+    second = saved(tmp_path / "k=4", fine)
+    # Panels of other lengths than those of the first.
+    monkeypatch.setattr("streaming_jsmf.storage.arrays.CHUNK_BYTES", 7 * 8 * 2)
+    first = saved(tmp_path / "k=2", fine @ mixture.T)
+    np.testing.assert_allclose(flow(first, second, shares), shares[:, None] * mixture, atol=1e-6)
+
+
+def test_models_of_other_words_are_no_levels(tmp_path: Path) -> None:
+    word_topic = np.full((5, 1), 0.2)
+    saved(tmp_path / "k=1", word_topic)
+    other = read_model(saved(tmp_path / "k=2", np.full((5, 2), 0.2)))
+    renamed = {**other.arrays, "word": np.array([f"x{word}" for word in other.arrays["word"]], dtype=object)}
+    write_model(tmp_path / "k=3", Model(renamed, other.settings, other.metrics, other.provenance))
+    level = Level(("a",), np.ones(1))
+    with pytest.raises(InputError, match="not of the same words"):
+        levels_of([tmp_path / "k=1", tmp_path / "k=3"], [level, level], 0)
+
+
+def test_a_directory_of_models_has_a_page_with_their_flows(invoke: Command, tmp_path: Path) -> None:
+    word_topic = planted(90, N, K, length=30, seed=3).word_topic
+    for count in (2, 3, 4):
+        saved(tmp_path / "models" / f"k={count}", word_topic[:, :count])
+    assert invoke("report", tmp_path / "models", tmp_path / "all.html").code == 0
+    page = parse((tmp_path / "all.html").read_text(encoding="utf-8"))
+    levels = values_of(page)["levels"]
+    assert page.one("h1").text.startswith("4 topics")
+    assert [len(model["names"]) for model in levels["models"]] == [2, 3, 4]
+    assert [len(values) for values in levels["flows"]] == [6, 12]
+    assert levels["own"] == 2
+    assert {name for name, _ in levels["models"][0]["metrics"]} >= {"distinct_share", "effective_topics"}
+    assert invoke("report", tmp_path / "models", tmp_path / "three.html", "--topics", 3).code == 0
+    three = parse((tmp_path / "three.html").read_text(encoding="utf-8"))
+    assert three.one("h1").text.startswith("3 topics")
+    assert values_of(three)["levels"]["own"] == 1
+
+
+def test_checks_agree_with_the_warnings() -> None:
+    good = {
+        "topic_topic_sum": 1.02,
+        "ritz_residual": 0.01,
+        "range_change": 0.002,
+        "eigenvalue_gap": 0.03,
+        "largest_simplex_gap": 1e-15,
+        "rectification": {
+            "change": 9e-6,
+            "converged": True,
+            "omitted_mass": {"value": 1e-5, "standard_error": 0},
+        },
+    }
+    assert warnings_of(good) == []
+    checks = checks_of(good)
+    assert len(checks) == 7
+    assert all(check.passed for check in checks)
+    bad = good | {"ritz_residual": 0.4, "eigenvalue_gap": 1e-5, "topic_topic_sum": 1.4}
+    assert len(warnings_of(bad)) == sum(not check.passed for check in checks_of(bad)) == 3
+    assert checks_of({}) == ()
+    assert doctest.testmod(report_checks).failed == 0
