@@ -4,7 +4,7 @@
 
 Latent Dirichlet allocation as `simulate` draws it: 10,000 words, 50 topics (Dirichlet of total mass 200), documents of
 about 100 tokens of the prior 1/K for each topic. Prints a Markdown table: mean L1 distance (of 2) of the best pairs of
-found and true topics, with default settings throughout, `stod` with alpha0 `auto` and `shares`, and CPU seconds in one
+found and true topics, with default settings throughout, and of STOD with `--alpha0 shares`, too; and CPU seconds in one
 thread of scan and inference, and of the steps.
 """
 

@@ -399,7 +399,7 @@ class PolishSettings:
         Of CVB0 in each document at each step, 2 or more. More lower the perplexity a little, and leave topics fewer
         words of their own.
     held_out
-        Documents that are drawn to tell the perplexity, and take no part in the steps; at most a twentieth of all.
+        Documents that are drawn to tell the perplexity, and take no part in the steps; at most a fiftieth of all.
         0: none, and no perplexity.
     seed
         Of the draws of documents.

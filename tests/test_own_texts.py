@@ -21,9 +21,10 @@ from streaming_jsmf.model.store import Model, read_model
 from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.tokens.boilerplate import without_boilerplate
 from streaming_jsmf.tokens.stop_words import guess_language
+from streaming_jsmf.tokens.tokenizer import Tokenizer
 from streaming_jsmf.workflow.ingest import IngestRequest, ingest
 from streaming_jsmf.workflow.raw_documents import Reading
-from tests.outcomes import Command
+from tests.outcomes import Command, refused
 
 SUBJECTS = {
     "space": "rocket orbit launch moon shuttle telescope planet gravity satellite mission",
@@ -38,12 +39,11 @@ DEBRIS = "the and of it 1993 55 0 q7 zq"
 
 
 def write_documents(n: int = 240, seed: int = 0) -> list[str]:
-    """Documents of two subjects each, with debris."""
+    """Documents of one subject each, so that a word is in about a sixth of them, with debris."""
     draw = random.Random(seed)
     documents = []
     for i in range(n):
-        first, second = draw.sample(list(SUBJECTS), 2)
-        words = draw.choices(SUBJECTS[first].split(), k=24) + draw.choices(SUBJECTS[second].split(), k=8)
+        words = draw.choices(SUBJECTS[draw.choice(list(SUBJECTS))].split(), k=32)
         words += [*DEBRIS.split(), f"only{i}", "ubiquitous"]
         draw.shuffle(words)
         documents.append(f"number {i % 7} " + " ".join(words) + ".")
@@ -184,6 +184,20 @@ def test_names_of_items_need_only_their_file(films: Path, tmp_path: Path, invoke
     done = invoke("ingest", ratings, str(tmp_path / "c"), "--reader", "ratings", "--read", "names=titles.csv")
     assert done.code == 0, done.err
     assert "Love, Part 0 (1990)" in words_of(tmp_path / "c")
+    bare = ("--read", "header=false", "--read", "columns=user,item,rating,time")
+    films.joinpath("ratings.csv").write_text(
+        "".join(films.joinpath("ratings.csv").read_text().splitlines(True)[1:])
+    )
+    done = invoke("ingest", ratings, str(tmp_path / "e"), *bare, "--read", "names=titles.csv")
+    assert done.code == 0, done.err
+    assert open_corpus(tmp_path / "e").fingerprint == open_corpus(tmp_path / "c").fingerprint
+    wrong = ("--read", "names=titles.csv", "--read", "names_header=false")
+    refused(
+        invoke("ingest", ratings, str(tmp_path / "f"), *bare, *wrong),
+        2,
+        "error: --read: names_columns names the fields of a file of names without a header, such as item,name; give it "
+        "with names_header=false, and only then",
+    )
     films.joinpath("ratings.csv").write_text("who,what,stars_given\n1,2,3\n")
     done = invoke("ingest", ratings, str(tmp_path / "d"))
     assert done.code == 2
@@ -273,6 +287,23 @@ def test_boilerplate_goes_and_the_text_stays() -> None:
     assert without_boilerplate(pa.array(kept)).to_pylist() == kept
     page = "<p class='x'>Fish &amp; chips<br/>caf&eacute;</p><script>var x = 1 < 2;</script><!-- no -->"
     assert without_boilerplate(pa.array([page]))[0].as_py().split() == ["Fish", "&", "chips", "café"]
+
+
+def test_chinese_and_japanese_have_words() -> None:
+    for tokenizer, text, words in (
+        ("chinese", "我们学习人工智能。ABC 12", {"我们", "学习", "人工智能", "abc", "12"}),
+        (
+            "japanese",
+            "人工知能を学習しました。\nABC",
+            {"人工", "知能", "を", "学習", "し", "まし", "た", "abc"},
+        ),
+    ):
+        tokens = Tokenizer(tokenizer)(pa.array([text, "", text * 3000]))
+        assert set(tokens.dictionary.to_pylist()) == words
+        assert tokens.indptr[1] == tokens.indptr[2]
+        assert tokens.indptr[3] - tokens.indptr[2] == 3000 * tokens.indptr[1]
+    with pytest.raises(InputError, match=r"\(the tokenizer elvish|MODULE:FUNCTION"):
+        Tokenizer("elvish")
 
 
 SENTENCES = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -14,10 +15,14 @@ from scipy.sparse import csr_array, vstack
 from streaming_jsmf.inference.cvb0 import LANE
 from streaming_jsmf.inference.polish.schedule import FULL_STEPS, STEPS, Step, drawn_documents, plan_steps
 from streaming_jsmf.inference.polish.step import (
+    LAST_WORD_PRIOR,
     MOST_BLOCKS,
+    WORD_PRIOR,
     StepSums,
     blocks,
     first_topics,
+    log_lengths,
+    longest_document,
     next_topics,
     padded,
     step_sums,
@@ -79,6 +84,28 @@ def test_a_step_is_that_of_the_oracle(n_topics: int, rounds: int, scale: float) 
     moments = [dirichlet_moments(weights) for weights in expected.weights[dense.sum(axis=1) > 0]]
     np.testing.assert_allclose(found.shares, sum(mean for mean, _ in moments), **CLOSE)
     np.testing.assert_allclose(found.pairs, sum(pairs for _, pairs in moments), **CLOSE)
+
+
+def test_a_long_document_counts_as_a_shorter_one(topics: Floats, counts: csr_array[Any]) -> None:
+    dense = counts.toarray().astype(float)
+    dense[3] *= 50
+    found = step_sums(csr_array(dense), topics, PRIOR, longest=25.0)
+    expected = np.zeros_like(topics)
+    for row in dense:
+        scale = min(1.0, 25 / max(row.sum(), 1.0))
+        expected += scale * cvb0(row[None], topics, PRIOR, 5).tokens
+    np.testing.assert_allclose(found.tokens, expected, **CLOSE)
+    # What it tells of itself stays.
+    assert found.n_tokens == pytest.approx(dense.sum())
+    assert found.log_likelihood == step_sums(csr_array(dense), topics, PRIOR).log_likelihood
+
+
+def test_the_longest_document_is_ten_times_the_typical_one() -> None:
+    parts = csr_array([[10, 0], [0, 0]]), csr_array([[500, 500], [5, 5]])
+    sums = [log_lengths(part) for part in parts]
+    found = longest_document(sum(log for log, _ in sums), sum(number for _, number in sums))
+    assert found == pytest.approx(10 * (10 * 1000 * 10) ** (1 / 3))
+    assert longest_document(0.0, 0) == math.inf
 
 
 def test_words_that_no_topic_has_say_nothing(topics: Floats, counts: csr_array[Any]) -> None:
@@ -155,9 +182,12 @@ def test_what_was_read_from_a_file_is_left_alone(topics: Floats, counts: csr_arr
 
 
 def test_topics_are_distributions_without_holes(topics: Floats, counts: csr_array[Any]) -> None:
-    following = next_topics(step_sums(counts, topics, PRIOR).tokens)
-    np.testing.assert_allclose(following.sum(axis=0), 1)
-    assert (following > 0).all()
+    tokens = step_sums(counts, topics, PRIOR).tokens
+    for last, prior in ((False, WORD_PRIOR), (True, LAST_WORD_PRIOR)):
+        following = next_topics(tokens, last=last)
+        np.testing.assert_allclose(following, (tokens + prior) / (tokens + prior).sum(axis=0))
+        np.testing.assert_allclose(following.sum(axis=0), 1)
+        assert (following > 0).all()
 
 
 def test_the_start_has_every_word() -> None:

@@ -152,7 +152,9 @@ def test_how_the_model_was_made_is_told(stores: Path, tmp_path: Path) -> None:
         assert shown["numpy"] == np.__version__
         assert shown["n_topics"] == str(K)
         assert shown["document_weights"] == "capped"
-        assert [entry.text for entry in page.one("dl").all("dd")][1:] == ["60", "400"]
+        date = model.provenance["committed"][:10]
+        assert [entry.text for entry in page.one("dl").all("dd")][1:] == ["60", "400", date]
+        assert page.one("h1").text == f"{K} topics of moments"
         stages = {row.one("th").text: row for row in page.all("tr") if row.one_or_none("th") is not None}
         for name, took in model.provenance["stages"].items():
             seconds, memory = (cell.text for cell in stages[name].all("td"))

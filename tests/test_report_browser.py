@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -278,6 +278,30 @@ def test_hostile_words_do_nothing_and_stay_in_their_boxes(
     assert shown.page.locator("img").count() == 0
     assert shown.faults == []
     shown.page.context.close()
+
+
+def test_groups_without_an_order_are_bars_with_errors(browser: Any, pages: Path) -> None:
+    contents = full_contents(20)
+    assert contents.groups is not None
+    names = ("<b>bold</b>", "x" * 300, *contents.groups.names[2:])
+    groups = replace(contents.groups, column="class", names=names, ordered=False)
+    (pages / "bars.html").write_text(render(replace(contents, groups=groups)), encoding="utf-8")
+    for size in (PHONE, DESKTOP):
+        shown = opened(browser, pages, "bars", size)
+        section = shown.view("groups")
+        shown.page.locator("#group-topic").select_option("7")
+        widths = section.locator("rect.bar").evaluate_all("bars => bars.map(bar => bar.width.baseVal.value)")
+        shares = sorted(groups.shares[:, 7], reverse=True)
+        assert [width / widths[0] for width in widths] == pytest.approx([one / shares[0] for one in shares], rel=0.01)
+        assert section.locator("path.error").count() == 12
+        section.locator("summary").click()
+        assert section.locator("table tbody tr").count() == 12
+        shown.require_no_wider()
+        # Without an order there is no course over time.
+        assert shown.page.locator("th[data-column='trend']").count() == 0
+        assert shown.faults == []
+        shown.page.screenshot(path=pages / f"bars-{size['width']}.png", full_page=True)
+        shown.page.context.close()
 
 
 def test_print_has_all_parts(browser: Any, pages: Path) -> None:

@@ -10,11 +10,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from benchmarks.stod_any_k import halves, perplexity
 from streaming_jsmf import LRJSMF, STOD, InferSettings, ScanSettings, StodSettings
 from streaming_jsmf.cli.tables import warnings_of
 from streaming_jsmf.errors import TooFewFactorsError
 from streaming_jsmf.evaluation.matching import recovery_error
+from streaming_jsmf.evaluation.perplexity import Completer, Completion
 from streaming_jsmf.inference.prior import dirichlet_prior, prior_sum
 from streaming_jsmf.model.store import Model, write_model
 from streaming_jsmf.moments.reader import Moments
@@ -73,17 +73,16 @@ def test_alpha0_is_that_of_anchor_words(documents: NDArray[np.int64]) -> None:
 def test_topics_predict_documents_nearly_as_anchor_words_do(
     n_topics: int, moments: Moments, documents: NDArray[np.int64]
 ) -> None:
-    known, asked = halves(csr_array(documents[2000:]))
-    unigram = moments.term_count / moments.term_count.sum()
-    alone = perplexity(known, asked, unigram[:, None], np.ones(1), unigram)
+    def completed(topics: NDArray[np.float64], prior: NDArray[np.float64]) -> Completion:
+        completer = Completer.of(topics, prior, moments.term_count)
+        return completer.complete(csr_array(documents[2000:]), threads=1)
+
     lr = fit_moments(moments, InferSettings(n_topics, correlations="refined"), threads=1).arrays
-    total = prior_sum(lr["topic_topic"], lr["topic_probability"])
-    anchored = perplexity(
-        known, asked, lr["word_topic"], dirichlet_prior(lr["topic_probability"], total), unigram
-    )
-    model = fit_moments(moments, StodSettings(n_topics), threads=1)
-    found = perplexity(known, asked, model.arrays["word_topic"], model.arrays["alpha"], unigram)
-    assert found < 1.1 * anchored < alone
+    prior = dirichlet_prior(lr["topic_probability"], prior_sum(lr["topic_topic"], lr["topic_probability"]))
+    anchored = completed(lr["word_topic"], prior)
+    model = fit_moments(moments, StodSettings(n_topics), threads=1).arrays
+    found = completed(model["word_topic"], model["alpha"])
+    assert found.perplexity < 1.1 * anchored.perplexity < anchored.unigram_perplexity
 
 
 def test_the_threshold_changes_word_lists_alone(moments: Moments) -> None:

@@ -115,7 +115,9 @@ _READING = (
 
 _WORDS = (
     option("--tokenizer", group=TEXTS, rare=True, default=None, metavar="NAME",
-                 help="Of texts: arrow, sklearn, or a callable of your own as MODULE:FUNCTION.  [default: arrow]"),
+                 help="How texts become words: arrow, sklearn, chinese, japanese, or a callable of your own as "
+                      "MODULE:FUNCTION.  "
+                      "[default: arrow]"),
     option("--ngrams", "--ngram-range", group=TEXTS, rare=True, type=_Ngrams(), default=None, metavar="1|2|3|1,2|1,3",
                  help="Longest run of words that counts as a word, too.  [default: 1]"),
     option("--stemmer", group=TEXTS, rare=True, metavar="LANGUAGE", default=None,
@@ -130,27 +132,10 @@ _WORDS = (
 
 #: Names of all of these options among a verb's.
 _NAMES = (
-    *[
-        "preset",
-        "stop_words",
-        "vocabulary",
-        "vocabulary_size",
-        "min_document_frequency",
-        "max_document_frequency",
-    ],
-    *["min_word_length", "numbers", "duplicates", "min_distinct_words", "min_tokens"],
-    *[
-        "reader",
-        "read",
-        "tokenizer",
-        "ngrams",
-        "stemmer",
-        "boilerplate",
-        "files",
-        "on_bad_record",
-        "tokens_per_shard",
-    ],
-)
+    "preset", "stop_words", "vocabulary", "vocabulary_size", "min_document_frequency", "max_document_frequency",
+    "min_word_length", "numbers", "duplicates", "min_distinct_words", "min_tokens", "reader", "read", "on_bad_record",
+    "tokenizer", "ngrams", "stemmer", "boilerplate", "files", "tokens_per_shard",
+)  # fmt: skip
 
 
 def ingest_options(command: Any) -> Any:

@@ -107,8 +107,8 @@ log_option = option(
 
 infer_options = _all(
     option("--anchor-words", group=ANCHORS, default=None, metavar="FILE|W1,W2,...", callback=anchor_word_groups,
-           help="Words to be anchors, one for a topic; the others are found. A FILE has a line for each topic; words "
-                "with commas between count as one there.  [default: all are found]"),
+           help="Words to be anchors, one for a topic; others are found. A FILE has a line for each topic; words with "
+                "commas between count as one there.  [default: all are found]"),
     option("--rectify", group=RECTIFICATION, rare=True, type=click.Choice(get_args(Rectifier)), default=_INFER.rectify,
            show_default=True,
            help="How noise is taken out of the co-occurrences. enn: as in the paper of 2021. palm, ipalm: non-negative "
@@ -154,7 +154,7 @@ polish_options = _all(
     option("--rounds", group=POLISH, rare=True, type=int, default=_POLISH.rounds, show_default=True,
            help="Iterations within a document at each step, 2 or more."),
     option("--held-out", group=POLISH, rare=True, type=int, default=_POLISH.held_out, show_default=True,
-           help="Documents kept out of the steps, which tell the perplexity; a twentieth of all at most, 0 none."),
+           help="Documents kept out of the steps, which tell the perplexity; a fiftieth of all at most, 0 none."),
 )  # fmt: skip
 
 engine_options = _all(

@@ -34,6 +34,7 @@ from streaming_jsmf.documents.polish_steps import (
     SampledReduction,
     StepReduction,
     block_of,
+    longest_of,
 )
 from streaming_jsmf.documents.topics import BYTES_PER_NONZERO_READ, GivenTopics, require_known_words
 from streaming_jsmf.inference.polish import schedule
@@ -54,13 +55,13 @@ Floats = NDArray[np.float64]
 KIND = "streaming_jsmf.polish.unfinished"
 
 #: Changes when the same request would give other bits.
-ALGORITHM_VERSION = 1
+ALGORITHM_VERSION = 2
 
 #: Bytes of a nonzero of the sample: a word id and a count.
 BYTES_PER_SAMPLED = 8
 
 #: Largest share of the documents that is held out.
-MOST_HELD_OUT = 0.05
+MOST_HELD_OUT = 0.02
 
 #: Arrays of N x K float64 that a worker holds at once: topics in both precisions, sums of blocks, of the partition
 #: and of the fold.
@@ -212,7 +213,8 @@ class _Run:
         """All parts in their order."""
         steps, in_memory = self.request.steps, self._in_memory()
         drawn = self._draw(in_memory[0].share if in_memory else 0.0)
-        held_out = block_of(drawn.read(), "held_out", self.counts.n_words)
+        met = drawn.read()
+        held_out, longest = block_of(met, "held_out", self.counts.n_words), longest_of(met)
         given = self.request.topics
         start = first_topics(given.word_topic, given.term_count / given.term_count.sum())
         state = self.store.ledger("topics")
@@ -225,7 +227,8 @@ class _Run:
             if taken is in_memory:
                 found = self._sampled(drawn, before_it, taken, last=last)
             else:
-                found = self._full(before.arrays["log_likelihood"].size + 1, before_it, taken[0], last=last)
+                number = before.arrays["log_likelihood"].size + 1
+                found = self._full(number, before_it, taken[0], longest, last=last)
             return self._after(before, found, held_out)
 
         # The start is not looked at: it may have been made of the documents held out.
@@ -276,14 +279,16 @@ class _Run:
         run_job(job, self.executor)
         return job.result()
 
-    def _full(self, number: int, state: Committed, step: Step, *, last: bool) -> Partial:
+    def _full(self, number: int, state: Committed, step: Step, longest: float, *, last: bool) -> Partial:
         threads = max(1, self.executor.tasks_at_once // len(self.partitions))
-        reduction = StepReduction(f"step-{number}", state, self.prior, self.counts, step, last, threads)
+        reduction = StepReduction(
+            f"step-{number}", state, self.prior, self.counts, step, longest, last, threads
+        )
         ledger, keys = self.store.ledger(reduction.name), self._keys(state.fold)
         sums = fold_partitions(ledger, reduction, keys, self.partitions, self.store.request, self.executor)
         told = sums.scalars["log_likelihood"] / max(sums.scalars["n_tokens"], 1.0)
         arrays = {
-            "word_topic": next_topics(sums.arrays["tokens"]),
+            "word_topic": next_topics(sums.arrays["tokens"], last=last),
             "shares": sums.arrays["shares"],
             "pairs": sums.arrays["pairs"],
             "log_likelihood": np.array([told]),

@@ -14,8 +14,14 @@ from streaming_jsmf.blocks.csr import read_block
 from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.documents.topics import over_model_words
 from streaming_jsmf.inference.polish.schedule import Step, drawn_documents
-from streaming_jsmf.inference.polish.step import StepSums, next_topics, step_sums
-from streaming_jsmf.jobs.ledger import Ledger, Partial, added
+from streaming_jsmf.inference.polish.step import (
+    StepSums,
+    log_lengths,
+    longest_document,
+    next_topics,
+    step_sums,
+)
+from streaming_jsmf.jobs.ledger import Ledger, Partial, add_scalars, added
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array
 from streaming_jsmf.storage.paths import StorePath
 
@@ -60,7 +66,10 @@ class ModelCounts:
 
 @dataclass(frozen=True)
 class DrawReduction:
-    """Copies of the documents held out and of the sample, one after the other in the order of the corpus."""
+    """Copies of the documents held out and of the sample, one after the other in the order of the corpus.
+
+    Scalars are those of ``log_lengths``, over all documents.
+    """
 
     counts: ModelCounts
     share: float
@@ -72,7 +81,9 @@ class DrawReduction:
         for content, block, held in self.counts.blocks(partition):
             sample = self.counts.drawn(content, block.shape[0], SAMPLE_DRAW, self.share) & ~held
             sets = {"held_out": block[np.flatnonzero(held)], "sample": block[np.flatnonzero(sample)]}
-            drawn = self.fold(drawn, Partial(_arrays_of(sets)))
+            log_length, n_documents = log_lengths(block)
+            scalars = {"log_length": log_length, "n_documents": n_documents}
+            drawn = self.fold(drawn, Partial(_arrays_of(sets), scalars))
         assert drawn is not None, "a partition has units"
         return drawn
 
@@ -81,7 +92,8 @@ class DrawReduction:
         if folded is None:
             return partial
         return Partial(
-            {name: np.concatenate([folded.arrays[name], new]) for name, new in partial.arrays.items()}
+            {name: np.concatenate([folded.arrays[name], new]) for name, new in partial.arrays.items()},
+            add_scalars(folded, partial),
         )
 
 
@@ -92,6 +104,11 @@ def _arrays_of(sets: Mapping[str, csr_array[Any]]) -> dict[str, NDArray[Any]]:
         arrays[f"{name}_words"] = block.indices.astype(np.int32)
         arrays[f"{name}_counts"] = block.data.astype(np.float32)
     return arrays
+
+
+def longest_of(drawn: Partial) -> float:
+    """Tokens of a document that count in a step, by the lengths that the draw met."""
+    return longest_document(drawn.scalars["log_length"], int(drawn.scalars["n_documents"]))
 
 
 def block_of(drawn: Partial, name: str, n_words: int) -> csr_array[Any]:
@@ -130,14 +147,21 @@ class SampledReduction:
         """No pass over the corpus: the sample is read."""
         topics = self.state.read().arrays["word_topic"]
         prior = read_array(self.counts.store, "prior", self.prior, remedy=self.counts.remedy)
-        sample = block_of(self.drawn.read(), "sample", self.counts.n_words)
+        drawn = self.drawn.read()
+        sample, longest = block_of(drawn, "sample", self.counts.n_words), longest_of(drawn)
         told = []
         for number, step in enumerate(steps, start=1):
-            with_pairs = self.last and number == len(steps)
+            last = self.last and number == len(steps)
             sums = step_sums(
-                sample, topics, prior, rounds=step.rounds, with_pairs=with_pairs, threads=self.threads
+                sample,
+                topics,
+                prior,
+                rounds=step.rounds,
+                longest=longest,
+                with_pairs=last,
+                threads=self.threads,
             )
-            topics = next_topics(sums.tokens)
+            topics = next_topics(sums.tokens, last=last)
             told.append(sums.log_likelihood / max(sums.n_tokens, 1.0))
         arrays = {
             "word_topic": topics,
@@ -162,6 +186,7 @@ class StepReduction:
     prior: ArrayDigest
     counts: ModelCounts
     step: Step
+    longest: float
     with_pairs: bool
     threads: int
 
@@ -177,6 +202,7 @@ class StepReduction:
                 topics,
                 prior,
                 rounds=self.step.rounds,
+                longest=self.longest,
                 with_pairs=self.with_pairs,
                 threads=self.threads,
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,7 @@ class GivenTopics:
     prior: Floats
     term_count: Floats
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """sha256 over the words, topics and prior: the same shares for the same documents."""
         arrays = (np.array(self.words, dtype=object), self.word_topic, self.prior)

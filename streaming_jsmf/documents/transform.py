@@ -12,6 +12,7 @@ import shutil
 import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +135,7 @@ class TransformRequest:
             "partition_nonzeros": self.partition_nonzeros,
         }
 
-    @property
+    @cached_property
     def about(self) -> About:
         """What a part says of itself."""
         return About(

@@ -88,10 +88,12 @@ def weigh_topics(
 
 
 @compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"})
-def _add_tokens(ids: NDArray[Any], counts: Single, shares: Single, scales: Single, tokens: Single) -> None:
-    """Add the document's expected tokens to the rows of its words."""
+def _add_tokens(
+    ids: NDArray[Any], counts: Single, weight: np.float32, shares: Single, scales: Single, tokens: Single
+) -> None:
+    """Add the document's expected tokens, times its weight, to the rows of its words."""
     for j in range(ids.size):
-        sums, share, part = tokens[ids[j]], shares[j], counts[j] * scales[j]
+        sums, share, part = tokens[ids[j]], shares[j], weight * (counts[j] * scales[j])
         for k in range(sums.size):
             sums[k] += part * share[k]
 
@@ -115,6 +117,7 @@ def add_documents(
     topics: Single,
     prior: Single,
     rounds: int,
+    longest: float,
     tokens: Single,
     weights: Single,
 ) -> float:
@@ -132,15 +135,17 @@ def add_documents(
         B, words x width, and alpha, (width,), both zero in the columns that fill up.
     rounds
         2 or more.
+    longest
+        Tokens of a document that count in ``tokens``: those of a longer one are scaled down to as many.
     tokens
         words x width, added to; without rows: not wanted.
     weights
         documents x width: becomes n_k + alpha_k; without rows: not wanted.
     """
-    longest = 0
+    most = 0
     for document in range(indptr.size - 1):
-        longest = max(longest, indptr[document + 1] - indptr[document])
-    shares, scales = np.empty((longest, prior.size), np.float32), np.empty(longest, np.float32)
+        most = max(most, indptr[document + 1] - indptr[document])
+    shares, scales = np.empty((most, prior.size), np.float32), np.empty(most, np.float32)
     current, prior_sum, likelihood = np.empty(prior.size, np.float32), prior.sum(), 0.0
     for document in range(indptr.size - 1):
         here = slice(indptr[document], indptr[document + 1])
@@ -154,7 +159,8 @@ def add_documents(
             next_shares(ids, numbers, topics, current, shares, scales)
         likelihood += _log_likelihood(numbers, scales, length + prior_sum)
         if tokens.shape[0]:
-            _add_tokens(ids, numbers, shares, scales, tokens)
+            weight = _ONE if length <= longest else np.float32(longest / length)
+            _add_tokens(ids, numbers, weight, shares, scales, tokens)
         if weights.shape[0]:
             weigh_topics(numbers, shares, scales, prior, weights[document])
     return likelihood

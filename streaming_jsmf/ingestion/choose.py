@@ -44,7 +44,10 @@ def settled_curation(ingest: Ingest, pieces: Sequence[Piece], words: Sequence[st
     tables = _word_counts(ingest, pieces, words)
     language = guess_language((table.words, table.term_count) for table in tables)
     if language is None:
-        logger.info("the language is none that is known; --stop-words names a language or a list")
+        logger.info(
+            "the language is none whose stop words are known; --stop-words names one or a list, and texts without "
+            "spaces between words need --tokenizer chinese, japanese or MODULE:FUNCTION"
+        )
     else:
         logger.info(
             "the language is taken to be %s, whose stop words are left out; --stop-words names others",

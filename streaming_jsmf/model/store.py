@@ -31,6 +31,7 @@ from streaming_jsmf.storage.paths import (
     store_path,
     store_written,
 )
+from streaming_jsmf.storage.provenance import utc_now
 
 if TYPE_CHECKING:
     # With pandas a fifth of the start of every command, and only two functions below need it.
@@ -89,7 +90,9 @@ def write_model(path: StorePath, model: Model, *, overwrite: bool = False) -> No
     with store_written(path, overwrite=overwrite) as beside:
         variables = _variables(model)
         digests = {name: _write(beside, name, values, variables) for name, values in model.arrays.items()}
-        create_group(beside, {**_about(model), "digests": digests})
+        about = _about(model)
+        about["provenance"]["committed"] = utc_now()
+        create_group(beside, {**about, "digests": digests})
 
 
 def dataset_of(model: Model) -> xr.Dataset:

@@ -13,7 +13,7 @@ import numpy as np
 
 from streaming_jsmf.reporting.contents import Contents, Groups, Topic
 from streaming_jsmf.reporting.correlations import times_chance
-from streaming_jsmf.reporting.topic_map import draw_map
+from streaming_jsmf.reporting.topic_map import TopicMap, draw_map
 from streaming_jsmf.reporting.tree import topic_tree
 
 if TYPE_CHECKING:
@@ -52,10 +52,9 @@ def map_figure(contents: Contents) -> Figure:
     for topic, (x, y), radius in zip(contents.topics, drawn.points, drawn.radii, strict=True):
         axes.add_patch(Circle((x, -y), radius, facecolor=COLOURS[0], edgecolor=COLOURS[0], alpha=0.35))
         axes.text(x, -y, str(topic.number), ha="center", va="center", fontsize=7)
-    for number in np.argsort(-shares, kind="stable")[:MOST_NAMES]:
-        x, y = drawn.points[number]
+    for number, x, y in _free_places(contents, drawn):
         name = topic_name(contents.topics[number]).partition(" ")[2]
-        axes.text(x, -y - drawn.radii[number], name, ha="center", va="top", fontsize=6, color="#444444")
+        axes.text(x, -y, name, ha="center", va="center", fontsize=6, color="#333333")
     axes.set_aspect("equal")
     axes.autoscale_view()
     axes.set(xticks=[], yticks=[])
@@ -67,6 +66,26 @@ def map_figure(contents: Contents) -> Figure:
     axes.set_xlabel(f"near: the same words{kept}", fontsize=8)
     axes.set_title("Map of the topics; areas are shares of the corpus")
     return figure
+
+
+def _free_places(contents: Contents, drawn: TopicMap) -> list[tuple[int, float, float]]:
+    """Topics whose names have room below or above their circles, the largest first, and the middle of each name."""
+    width, height = 0.0052 * np.ptp(drawn.points, axis=0).max(), 0.016 * np.ptp(drawn.points, axis=0).max()
+    taken: list[tuple[float, float, float]] = []
+    found = []
+    for number in np.argsort(-drawn.radii, kind="stable"):
+        half = width * len(contents.topics[number].name[:NAME_LENGTH])
+        x, y = drawn.points[number]
+        for middle in (y + drawn.radii[number] + height, y - drawn.radii[number] - height):
+            across = np.maximum(np.abs(drawn.points[:, 0] - x) - half, 0)
+            down = np.maximum(np.abs(drawn.points[:, 1] - middle) - height / 2, 0)
+            on_circle = (np.hypot(across, down) < drawn.radii).any()
+            on_name = any(abs(x - a) < half + b and abs(middle - c) < 1.6 * height for a, c, b in taken)
+            if not (on_circle or on_name):
+                taken.append((x, middle, half))
+                found.append((int(number), float(x), float(middle)))
+                break
+    return found
 
 
 def topics_figure(contents: Contents, topics: Sequence[int], words: int) -> Figure:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from threading import Lock
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +16,15 @@ import pyarrow.compute as pc
 from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.tokens.boilerplate import without_boilerplate
 from streaming_jsmf.tokens.lists import TokenLists, with_ngrams
+from streaming_jsmf.tokens.segment import Segmenter, chinese_words, japanese_words
 from streaming_jsmf.tokens.split import split_words
 from streaming_jsmf.tokens.stop_words import NONE, load_stop_words
 
-BuiltIn = Literal["arrow", "sklearn"]
-BUILT_IN: tuple[BuiltIn, ...] = ("arrow", "sklearn")
+BuiltIn = Literal["arrow", "sklearn", "chinese", "japanese"]
+BUILT_IN: tuple[BuiltIn, ...] = get_args(BuiltIn)
 LONGEST_NGRAM = 3
+
+_SEGMENTERS: Mapping[str, Callable[[], Segmenter]] = {"chinese": chinese_words, "japanese": japanese_words}
 
 Analyzer = Callable[[str], Iterable[str]]
 
@@ -34,7 +37,8 @@ class Tokenizer:
     ----------
     name
         "arrow": runs of Unicode letters and digits, by Arrow. "sklearn": the analyzer of scikit-learn's
-        CountVectorizer (words of two characters or more). "MODULE:FUNCTION": a callable of the user's own that
+        CountVectorizer (words of two characters or more). "chinese" and "japanese": by a segmenter, see
+        ``tokens.segment``. "MODULE:FUNCTION": a callable of the user's own that
         takes a text and returns its words; tasks may call it from several threads, and empty words are left out.
         All are given or give lower case and normal form C, but the user's own is left as it is.
     ngrams
@@ -61,7 +65,9 @@ class Tokenizer:
     def __post_init__(self) -> None:
         if not 1 <= self.ngrams <= LONGEST_NGRAM:
             raise InputError(f"ngrams is {self.ngrams}; give 1 (words alone), 2 or {LONGEST_NGRAM}")
-        if self.name not in BUILT_IN:
+        if self.name in _SEGMENTERS:
+            _SEGMENTERS[self.name]()
+        elif self.name not in BUILT_IN:
             _load_callable(self.name)
         if self.stemmer is not None:
             _stem_function(self.stemmer)
@@ -84,6 +90,8 @@ class Tokenizer:
             return split_words(texts)
         if self.name == "sklearn":
             return _analyzed(pc.utf8_normalize(texts, "NFC"), _sklearn_analyzer(), self.name)
+        if self.name in _SEGMENTERS:
+            return _analyzed(pc.utf8_normalize(texts, "NFC"), _SEGMENTERS[self.name](), self.name)
         return _analyzed(texts, _load_callable(self.name), self.name)
 
 

@@ -44,7 +44,7 @@ function drawLevels(section) {
     })
     .on("click", (_, node) => node.own && select(node.topic));
   labelNodes(nodes);
-  const heads = element("ol", { class: "heads" }, ...models.map((model) => element("li", {}, `K = ${model.names.length}`)));
+  const heads = element("ol", { class: "heads", style: `width: ${width}px` }, ...models.map((model) => element("li", {}, `K = ${model.names.length}`)));
   place.replaceChildren(element("div", { class: "scroll" }, heads, svg.node()), metricsOfLevels(models));
 }
 

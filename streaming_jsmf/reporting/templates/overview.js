@@ -114,7 +114,7 @@ function sortBy(table, column) {
 function addTrends(table, headings) {
   const column = headings.findIndex((heading) => heading.dataset.column === "words");
   const title = `${groups.column}, ${groups.names[0]} to ${groups.names.at(-1)}`;
-  const heading = element("th", { scope: "col", title: `Change over ${title}` }, "Trend");
+  const heading = element("th", { scope: "col", "data-column": "trend", title: `Change over ${title}` }, "Trend");
   headings[column].before(heading);
   for (const [topic, row] of rowOf) {
     const trend = trendOf(topic);

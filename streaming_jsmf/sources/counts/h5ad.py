@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.sources import limits
 from streaming_jsmf.sources.base import BadRecords, SourceBatch, Unit
+from streaming_jsmf.sources.counts.h5ad_trial import TOO_LARGE
 from streaming_jsmf.sources.counts.matrix_rows import Rows, bags_of_rows, row_cuts, row_place, row_units
 from streaming_jsmf.sources.counts.word_lists import CountFiles, whole_file
 from streaming_jsmf.sources.streams import UnreadableError, open_raw, read_as
@@ -176,6 +177,10 @@ def _require_end(path: str, changed: int, options: H5adOptions) -> None:  # noqa
     ended = subprocess.run(
         [sys.executable, str(TRIAL)], input=json.dumps(asked).encode(), capture_output=True, check=False
     )
+    if ended.returncode == TOO_LARGE:
+        raise UnreadableError(
+            "it says it holds a text of more bytes than it has; it is damaged: fetch it again"
+        )
     if ended.returncode < 0:
         name = signal.Signals(-ended.returncode).name
         raise UnreadableError(f"reading it as HDF5 does not end well ({name}); it is damaged: fetch it again")

@@ -1,8 +1,9 @@
 """A trial read of an HDF5 file, in a process of its own that may be ended: a script, which imports nothing of ours.
 
 Texts of any length lie in heaps that point to each other. With a byte wrong the HDF5 library can follow them for ever,
-within one call, deaf to signals. So what lies in heaps is first read here, with a limit on the time of the processor
-(not by the clock: a slow disk is no damage). All other faults show in time to who reads the file.
+within one call, deaf to signals, or make room for a text of gigabytes. So what lies in heaps is first read here, with
+limits on memory and on the time of the processor (not by the clock: a slow disk is no damage). All other faults show to
+who reads the file.
 """
 
 from __future__ import annotations
@@ -11,21 +12,43 @@ import json
 import os
 import resource
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 #: Seconds of the processor: a million names take one or two.
 SECONDS = 5
 BYTES_A_SECOND = 10_000_000
+#: Bytes beside those of the file itself.
+MEMORY = 512 << 20
+#: Exit code of a file that says it holds more than that.
+TOO_LARGE = 3
 
 _ROWS = 100_000
 
 
-def _limit_time(size: int) -> None:
+def _limit(size: int) -> None:
     used = resource.getrusage(resource.RUSAGE_SELF)
     seconds = int(used.ru_utime + used.ru_stime) + SECONDS + size // BYTES_A_SECOND
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    pages = Path("/proc/self/statm")
+    if pages.exists():
+        held = int(pages.read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (held + MEMORY + size,) * 2)
+
+
+@contextmanager
+def _room() -> Iterator[None]:
+    """Pass over whatever is wrong, but that there is no room; who reads the file will be told in better words."""
+    try:
+        yield
+    except MemoryError:
+        sys.exit(TOO_LARGE)
+    except Exception as error:
+        if "allocat" in str(error):
+            sys.exit(TOO_LARGE)
 
 
 def _read(node: Any, depth: int = 3) -> None:
@@ -44,15 +67,16 @@ def main() -> None:
     import h5py
 
     asked = json.load(sys.stdin)
-    _limit_time(os.stat(asked["path"]).st_size)  # noqa: PTH116
-    with suppress(Exception), h5py.File(asked["path"], "r") as file:
-        names = [asked["matrix"]]
+    _limit(os.stat(asked["path"]).st_size)  # noqa: PTH116
+    with _room(), h5py.File(asked["path"], "r") as file:
+        names = [asked["matrix"], *(f"obs/{column}" for column in asked["columns"])]
         for table in ("obs", "var"):
-            with suppress(Exception):
-                names += [table, f"{table}/{file[table].attrs['_index']}"]
-        for name in [*names, *(f"obs/{column}" for column in asked["columns"])]:
-            with suppress(Exception):
-                _read(file[name], depth=0 if name in ("obs", "var") else 3)
+            with _room():
+                _read(file[table], depth=0)
+                names.append(f"{table}/{file[table].attrs['_index']}")
+        for name in names:
+            with _room():
+                _read(file[name])
 
 
 if __name__ == "__main__":

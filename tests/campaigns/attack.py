@@ -1,0 +1,135 @@
+"""What is done to the bytes of a file, and what must be true of a command afterwards."""
+
+from __future__ import annotations
+
+import faulthandler
+import random
+import re
+import resource
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from tests.outcomes import Command, Outcome
+
+#: Seconds that a command may take, and bytes that it may hold.
+LONGEST = 60
+LARGEST = 2 << 30
+
+_NUMBER = re.compile(rb"[0-9]+")
+_NUMBERS = (b"0", b"-1", b"1e999", b"nan", b"2147483648", b"9" * 25, b"1.5")
+_WORDS = (
+    bytes(8),
+    b"\xff" * 8,
+    b"\x7f" + bytes(7),
+    (1 << 31).to_bytes(8, "little"),
+    (2**64 - 16).to_bytes(8, "little"),
+)
+
+
+def _cut(data: bytes, draw: random.Random) -> bytes:
+    return data[: draw.randrange(len(data))]
+
+
+def _flipped(data: bytes, draw: random.Random) -> bytes:
+    changed = bytearray(data)
+    for _ in range(draw.choice((1, 1, 1, 4, 32))):
+        changed[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+    return bytes(changed)
+
+
+def _overwritten(data: bytes, draw: random.Random) -> bytes:
+    at, word = draw.randrange(len(data)), draw.choice((*_WORDS, draw.randbytes(8)))
+    return (data[:at] + word + data[at + 8 :])[: len(data)]
+
+
+def _moved(data: bytes, draw: random.Random) -> bytes:
+    a, b, at = (draw.randrange(len(data)) for _ in range(3))
+    return data[:at] + data[min(a, b) : max(a, b)] + data[at:]
+
+
+def _without(data: bytes, draw: random.Random) -> bytes:
+    a, b = (draw.randrange(len(data)) for _ in range(2))
+    return data[: min(a, b)] + data[max(a, b) :]
+
+
+def _recounted(data: bytes, draw: random.Random) -> bytes:
+    """Another number in place of one that is written in digits."""
+    found = list(_NUMBER.finditer(data))
+    if not found:
+        return _flipped(data, draw)
+    number = draw.choice(found)
+    return data[: number.start()] + draw.choice(_NUMBERS) + data[number.end() :]
+
+
+_ATTACKS: tuple[Callable[[bytes, random.Random], bytes], ...] = (
+    _cut, _flipped, _flipped, _overwritten, _overwritten, _moved, _without, _recounted, _recounted,
+)  # fmt: skip
+
+
+def spoilt(data: bytes, draw: random.Random) -> bytes:
+    """The bytes of a file after an attack; never the same."""
+    while data:
+        changed = draw.choice(_ATTACKS)(data, draw)
+        if changed != data:
+            return changed
+    return b"\0"
+
+
+@dataclass
+class Campaign:
+    """Cases that were tried, and those that did not hold; all of them are told at the end.
+
+    Attributes
+    ----------
+    invoke
+        Runs the command line in this process.
+    ended
+        How many commands ended with each exit code.
+    failures
+        Case and fault.
+    """
+
+    invoke: Command
+    ended: dict[int, int] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+
+    def __call__(self, case: str, *arguments: object) -> Outcome | None:
+        """Run a command of a case; None if what must be true of every command was not."""
+        before = _peak()
+        # In time, also where the interpreter does not come to its turn: a hang ends the process, and says where.
+        faulthandler.dump_traceback_later(LONGEST, exit=True, file=sys.__stderr__)
+        try:
+            said = self.invoke(*arguments)
+        except Exception:
+            self.fail(case, traceback.format_exc(limit=-3))
+            return None
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+        self.ended[said.code] = self.ended.get(said.code, 0) + 1
+        if _peak() > max(before, LARGEST):
+            self.fail(case, f"the process grew to {_peak() >> 20} MiB")
+        told = [line for line in said.err.splitlines() if line.startswith("error: ")]
+        if said.code not in (0, 2, 3) or len(told) != bool(said.code) or "Traceback" in said.err:
+            self.fail(case, f"exit code {said.code}: {said.err}")
+            return None
+        return said
+
+    def fail(self, case: str, fault: str) -> None:
+        """Take note of a case that did not hold."""
+        self.failures.append(f"{case}: {fault}")
+
+
+@contextmanager
+def campaign(invoke: Command) -> Iterator[Campaign]:
+    """A campaign; fails at its end with all cases that did not hold."""
+    tried = Campaign(invoke)
+    yield tried
+    print(f"exit codes: {dict(sorted(tried.ended.items()))}, peak {_peak() >> 20} MiB")
+    assert not tried.failures, f"{len(tried.failures)} cases:\n" + "\n".join(tried.failures)
+
+
+def _peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10

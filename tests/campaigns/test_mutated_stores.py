@@ -1,0 +1,134 @@
+"""Corpora, moments and models with a file changed: the answers of the whole store, or a word about what is wrong."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming_jsmf.moments.store import read_store
+from streaming_jsmf.storage.arrays import read_attributes
+from tests.campaigns.attack import Campaign, campaign, spoilt
+from tests.outcomes import Command
+
+SYNCHRONOUS = ("--scheduler", "synchronous")
+SCAN = ("--max-topics", "3", "--partition-nonzeros", "1500", *SYNCHRONOUS)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of a store, and what of the answer is the same whenever and wherever it is asked.
+
+    Attributes
+    ----------
+    arguments
+        Of the command line; STORE and MADE stand for paths.
+    answer
+        From what is printed and the path of what was made.
+    """
+
+    arguments: tuple[str, ...]
+    answer: Callable[[str, Path], Any]
+
+    def of(self, store: Path, made: Path) -> list[str]:
+        """The arguments."""
+        places = {"STORE": str(store), "MADE": str(made)}
+        return [places.get(argument, argument) for argument in self.arguments]
+
+
+def _told(*names: str) -> Callable[[str, Path], Any]:
+    return lambda out, _: {name: json.loads(out)[name] for name in names}
+
+
+#: Of each kind of store what is quick to ask, and what takes all of it.
+QUESTIONS: Mapping[str, tuple[Question, Question]] = {
+    "corpus": (
+        Question(("info", "STORE", "--verify"), lambda out, _: json.loads(out)),
+        Question(("scan", "STORE", "MADE", *SCAN), lambda _, made: read_store(made).digests()),
+    ),
+    "moments": (
+        Question(("info", "STORE"), _told("complete", "words", "digests", "settings")),
+        Question(
+            ("infer", "STORE", "MADE", "--topics", "3"), lambda _, made: read_attributes(made)["digests"]
+        ),
+    ),
+    "model": (
+        Question(("topics", "STORE", "--json"), lambda out, _: json.loads(out)),
+        Question(("evaluate", "STORE", "--json"), _told("n_topics", "n_words", "topics", "metrics")),
+    ),
+}
+KINDS = tuple(QUESTIONS)
+
+
+@dataclass(frozen=True)
+class Stores:
+    """A whole store of each kind, and the answers that it gives to its questions."""
+
+    root: Path
+    answers: Mapping[str, list[Any]]
+
+
+@pytest.fixture
+def stores(tmp_path: Path, invoke: Command) -> Stores:
+    root = tmp_path / "whole"
+    corpus, moments, model = (root / kind for kind in KINDS)
+    sizes = ("--documents", "120", "--vocabulary-size", "30", "--topics", "3", "--mean-length", "40")
+    for arguments in (
+        ("simulate", corpus, *sizes, "--documents-per-shard", "60", *SYNCHRONOUS),
+        ("scan", corpus, moments, *SCAN),
+        ("infer", moments, model, "--topics", "3"),
+        ("evaluate", model, "--corpus", corpus, *SYNCHRONOUS),
+    ):
+        assert invoke(*arguments).code == 0
+    answers: dict[str, list[Any]] = {}
+    for kind, questions in QUESTIONS.items():
+        for number, question in enumerate(questions):
+            made = tmp_path / f"{kind}-{number}"
+            said = invoke(*question.of(root / kind, made))
+            assert said.code == 0, said.err
+            answers.setdefault(kind, []).append(question.answer(said.out, made))
+    return Stores(root, answers)
+
+
+def attack_store(tried: Campaign, stores: Stores, folder: Path, number: int, questions: slice) -> None:
+    """One case: a copy of a store with one file changed or gone, and questions to it."""
+    draw = random.Random(number)
+    kind = KINDS[number % len(KINDS)]
+    store, made = folder / "store", folder / "made"
+    shutil.copytree(stores.root / kind, store)
+    file = draw.choice(sorted(path for path in store.rglob("*") if path.is_file()))
+    if draw.random() < 0.1:
+        file.unlink()
+    else:
+        file.write_bytes(spoilt(file.read_bytes(), draw))
+    case = f"case {number}, {kind}/{file.relative_to(store)}"
+    for question, answer in list(zip(QUESTIONS[kind], stores.answers[kind], strict=True))[questions]:
+        said = tried(case, *question.of(store, made))
+        if said is not None and said.code == 0 and question.answer(said.out, made) != answer:
+            tried.fail(case, f"another answer to {question.arguments[0]}, and no word about it")
+        if said is not None and said.code and made.exists() and said.code != 3:
+            tried.fail(case, "something half written is left")
+        shutil.rmtree(made, ignore_errors=True)
+    shutil.rmtree(store)
+
+
+@pytest.mark.parametrize(
+    ("cases", "questions"),
+    [
+        (range(100), slice(1)),
+        pytest.param(range(100, 600), slice(2), marks=pytest.mark.slow),
+    ],
+    ids=["100", "500"],
+)
+def test_mutated_stores(
+    cases: range, questions: slice, stores: Stores, tmp_path: Path, invoke: Command
+) -> None:
+    with campaign(invoke) as tried:
+        for number in cases:
+            attack_store(tried, stores, tmp_path, number, questions)
