@@ -9,16 +9,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
 from numpy.typing import NDArray
 
+from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.linalg.typing import FloatArray
 
 #: Neighbours looked at together: most groups hold no negative entry, and are passed over by their sign bits.
 GROUP = 8
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@compiled(nogil=True)
 def negative_entries(
     block: FloatArray,
     signs: NDArray[Any],
