@@ -292,9 +292,7 @@ def test_groups_without_an_order_are_bars_with_errors(browser: Any, pages: Path)
         shown.page.locator("#group-topic").select_option("7")
         widths = section.locator("rect.bar").evaluate_all("bars => bars.map(bar => bar.width.baseVal.value)")
         shares = sorted(groups.shares[:, 7], reverse=True)
-        assert [width / widths[0] for width in widths] == pytest.approx(
-            [one / shares[0] for one in shares], rel=0.01
-        )
+        assert [width / widths[0] for width in widths] == pytest.approx([one / shares[0] for one in shares], rel=0.01)
         assert section.locator("path.error").count() == 12
         section.locator("summary").click()
         assert section.locator("table tbody tr").count() == 12

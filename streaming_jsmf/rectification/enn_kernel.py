@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-
 from numpy.typing import NDArray
 
 from streaming_jsmf.linalg.compiled import compiled
