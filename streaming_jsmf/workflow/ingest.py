@@ -121,7 +121,9 @@ def ingest(
         overwrite=overwrite,
         listener=listener,
     )
-    logger.info("%s", losses_table(read_manifest(built.root)))
+    # Line by line: a message is one line, and what would break it is spelled out.
+    for line in losses_table(read_manifest(built.root)).splitlines():
+        logger.info("%s", line)
     return built
 
 
