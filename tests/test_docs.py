@@ -126,6 +126,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["fit", "CORPUS", "MODEL", "--topics", "4", "--steps", "6"],
         ["infer", "EXACT", "MODELS", "--topics", "3,4"],
         ["fit", "DRAWN", "DRAWN-MODEL", "--topics", "3", "--no-polish"],
+        ["fit", "news.csv", "NEWS", "--topics", "4", "--steps", "6"],
         ["transform", "MODEL", "CORPUS", "SHARES.parquet"],
     ]
     with contextlib.chdir(folder):
@@ -140,7 +141,10 @@ def copied(prepared: Path, folder: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("block", RUN, ids=lambda block: block.name)
-def test_every_command_does_what_it_says(block: Block, prepared: Path, tmp_path: Path) -> None:
+def test_every_command_does_what_it_says(
+    block: Block, prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("webbrowser.open", lambda url: True)
     for number, line in enumerate(block.commands()):
         (tmp_path / str(number)).mkdir()
         folder = copied(prepared, tmp_path / str(number))
