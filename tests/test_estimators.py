@@ -273,7 +273,7 @@ def test_words_come_from_the_steps_before_or_are_given() -> None:
 def test_n_components_is_n_topics(corpus: Path, models: dict[type, Any]) -> None:
     found = LRJSMF(n_components=K, **ONE).fit(corpus)
     np.testing.assert_array_equal(found.components_, models[LRJSMF].components_)
-    with pytest.raises(InputError, match="n_components is 2.5; give a whole number"):
+    with pytest.raises(InputError, match=r"n_components is 2\.5; give a whole number"):
         LRJSMF(n_components=2.5, **ONE).fit(corpus)  # type: ignore[arg-type]
 
 
@@ -289,7 +289,7 @@ def test_a_saved_model_is_loaded_as_the_estimator(
     np.testing.assert_array_equal(again.transform(COUNTS), found.transform(corpus))
     assert again.n_topics == K
     other = STOD if kind is LRJSMF else LRJSMF
-    with pytest.raises(InputError, match="is a model of .*; load it with the estimator of that engine"):
+    with pytest.raises(InputError, match=r"is a model of .*; load it with the estimator of that engine"):
         other.load(tmp_path / "model")
 
 

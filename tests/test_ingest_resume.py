@@ -32,7 +32,7 @@ N_FILES = 12
 
 #: The command line with a group of units for each file; else 16 MB of text would be needed to have several.
 MAIN = """
-from streaming_jsmf.cli.main import main
+from streaming_jsmf.__main__ import main
 from streaming_jsmf.ingestion import plan
 plan.GROUP_BYTES = (1, 1)
 main()

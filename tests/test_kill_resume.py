@@ -84,7 +84,7 @@ def notes(store: Path, stage: str) -> dict[int, dict[str, Any]]:
 def require_kept(log: str, stage: str, kept: set[int], partitions: int, orphans: int) -> None:
     """The log names the kept partitions as not done again, and commits the others.
 
-    A worker process that has lost its parent ends its task, which is then one more that is kept.
+    A worker process that has lost its parent may just have ended its task, which is then one more that is kept.
     """
     said = re.search(
         rf"^{stage}: (\d+) of {partitions} partitions were committed by an earlier run .*: (.*)$", log, re.M

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments.merge import recover_store
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.store import read_store
 from tests import reference
@@ -204,17 +203,6 @@ def test_factors_alone_merge_without_any_corpus(folder: Path, tmp_path: Path) ->
     shutil.rmtree(corpora[1])
     moments = changed(corpora[0], tmp_path / "a", merge=[tmp_path / "b"])
     assert moments.n_documents == 650
-
-
-def test_a_store_that_stood_aside_for_the_merged_one_comes_back(folder: Path, store: Path) -> None:
-    # A kill between the two renames cannot be timed from outside.
-    store.rename(store.with_name(f".{store.name}.before-merge"))
-    recover_store(store)
-    assert digests(store) == digests(folder / "of-a")
-    store.rename(store.with_name(f".{store.name}.before-merge"))
-    changed(folder / "a", store, merge=[folder / "of-b"])
-    assert len(read_store(store).manifest.corpora) == 2
-    assert list(store.parent.glob(".*")) == []
 
 
 @pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])

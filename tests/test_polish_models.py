@@ -24,7 +24,7 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.model.store import Model, read_model
 from streaming_jsmf.workflow.given_topics import given_topics
 from streaming_jsmf.workflow.infer import infer
-from streaming_jsmf.workflow.polish import polish, work_beside
+from streaming_jsmf.workflow.polish import polish
 from streaming_jsmf.workflow.scan import scan
 from tests.corpora import Planted, write_corpus
 
@@ -89,7 +89,7 @@ def test_all_documents_in_every_step(tmp_path, monkeypatch, starts, corpus, engi
     stored = read_model(tmp_path / "out")
     assert stored.engine == engine
     np.testing.assert_array_equal(stored.arrays["word_topic"], found.arrays["word_topic"])
-    assert not work_beside(tmp_path / "out").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_topics_get_nearer_the_truth(tmp_path):
@@ -236,4 +236,4 @@ def test_the_verb_and_fit_agree(tmp_path, corpus):
         np.testing.assert_array_equal(values, polished.arrays[name], err_msg=name)
     assert fitted.provenance["fingerprint"] == polished.provenance["fingerprint"]
     assert "polish" not in read_model(tmp_path / "plain").metrics
-    assert not [path for path in tmp_path.iterdir() if path.name.endswith(".polish")]
+    assert not [path for path in tmp_path.iterdir() if path.name.endswith(".partial")]

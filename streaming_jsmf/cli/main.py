@@ -69,8 +69,3 @@ def _log_to_standard_error() -> None:
     logger.handlers = [handler]
     logger.setLevel(logging.INFO)
     logger.propagate = False
-
-
-def main() -> None:
-    """Entry point of ``streaming-jsmf``."""
-    sys.exit(run())

@@ -130,7 +130,9 @@ def _uncounted(words: tuple[str, ...]) -> Vocabulary:
 
 def _from_parquet(data: bytes, path: str) -> Vocabulary:
     try:
-        table = pq.read_table(pa.BufferReader(data), use_threads=False)
+        # Not pq.read_table: its threads may still hold the bytes when the interpreter ends, which then aborts.
+        with pq.ParquetFile(pa.BufferReader(data)) as file:
+            table = file.read(use_threads=False)
     except (OSError, pa.ArrowException) as error:
         pass_on_machine(error)
         raise StoreError(

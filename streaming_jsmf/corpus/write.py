@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
 from collections.abc import Mapping, Sequence
@@ -29,7 +30,9 @@ from streaming_jsmf.corpus.records import BATCH_NONZEROS, Documents, documents_f
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD, ShardLimits, ShardWriter
 from streaming_jsmf.corpus.vocabulary import VOCABULARY_NAME, make_vocabulary, write_vocabulary
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.storage.paths import AnyPath, is_url, normalise, put_in_place, sha256_of, write_bytes
+from streaming_jsmf.jobs.lock import is_left
+from streaming_jsmf.storage.paths import AnyPath, is_url, normalise, sha256_of, write_bytes
+from streaming_jsmf.storage.replace import put_in_place, require_outside
 
 
 @dataclass(frozen=True)
@@ -198,12 +201,17 @@ def commit_directory(
     )
     write_bytes(partial / MANIFEST_NAME, dump_manifest(manifest))
     free_target(target, overwrite=overwrite)
-    put_in_place(partial, target, overwrite=overwrite)
+    put_in_place(partial, target)
     return open_corpus(target)
 
 
-def free_target(target: AnyPath, *, overwrite: bool = False) -> Path:
+def free_target(target: AnyPath, *, overwrite: bool = False, resumed: bool = False) -> Path:
     """The local path of a corpus to be written.
+
+    Parameters
+    ----------
+    resumed
+        Whether to let one pass that a killed run may have put there (``jobs.folder.WorkFolder.held`` finds out).
 
     Raises
     ------
@@ -217,7 +225,8 @@ def free_target(target: AnyPath, *, overwrite: bool = False) -> Path:
         )
     if overwrite and Path(path).exists():
         read_manifest(path)
-    elif Path(path).exists() or Path(path).is_symlink():
+        require_outside(Path(path))
+    elif os.path.lexists(path) and not (resumed and is_left(Path(path))):
         raise InputError(
             f"{path} exists; remove it, replace a corpus with --overwrite, or choose another path"
         )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import shutil
-import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -24,6 +23,7 @@ from streaming_jsmf.blocks.units import Partition, list_units, plan_partitions, 
 from streaming_jsmf.config import fingerprint
 from streaming_jsmf.corpus.footer import open_parquet
 from streaming_jsmf.corpus.format import Corpus
+from streaming_jsmf.documents.open_shares import open_shares
 from streaming_jsmf.documents.shares import (
     ABOUT_NAME,
     DOCUMENT_ID,
@@ -57,7 +57,8 @@ from streaming_jsmf.jobs.memory import PROCESS_BYTES, require_memory
 from streaming_jsmf.jobs.run import run_job
 from streaming_jsmf.jobs.tasks import TaskJob
 from streaming_jsmf.storage.arrays import create_group, write_array
-from streaming_jsmf.storage.paths import fsync_directory, node_exists, sha256_of, write_json
+from streaming_jsmf.storage.paths import node_exists, sha256_of, write_json
+from streaming_jsmf.storage.replace import put_in_place, remove_store
 
 logger = logging.getLogger(__name__)
 
@@ -158,6 +159,9 @@ def transform_documents(
     target: Path,
     execution: Execution | None = None,
     listener: Listener = silent,
+    *,
+    overwrite: bool = True,
+    temporary: Path | None = None,
 ) -> Totals:
     """Write the topic shares of all documents to ``target``, or finish what an interrupted run has begun.
 
@@ -167,14 +171,17 @@ def transform_documents(
     Parameters
     ----------
     target
-        ``*.parquet``: one file; ``*.zarr``: a Zarr group; anything else: a directory of Parquet files. What lies there
-        is replaced; it is the caller's to know that it may be.
+        ``*.parquet``: one file; ``*.zarr``: a Zarr group; anything else: a directory of Parquet files.
+    overwrite
+        Whether what lies there is replaced; it is the caller's to know that it may be.
+    temporary
+        The corpus, if it was made for this alone and is to be removed with the work.
 
     Raises
     ------
     InputError
-        If the corpus has none of the model's words, a bad record or metadata that cannot be kept, or memory is too
-        small.
+        If the corpus has none of the model's words, a bad record or metadata that cannot be kept, memory is too small,
+        or the target is there and not to be replaced.
     StoreError
         If a shard, or what an interrupted run left, is damaged.
     """
@@ -189,7 +196,10 @@ def transform_documents(
     places = _known_places(request)
     schema = _schema_of(request.corpus, request.about)
     work = work_folder(target)
-    with work.held(request.arguments):
+    with work.held(request.arguments, replace=overwrite) as lacking:
+        if not lacking:
+            _remove(temporary)
+            return open_shares(target).about.totals or Totals()
         with execution.executor(listener, on_bad_input=work.remove) as executor:
             _forget_incomplete(work)
             job = _job(request, work, places, schema, partitions, executor)
@@ -197,9 +207,17 @@ def transform_documents(
         rows = [Totals(**record["totals"]) for record in job.result()]
         totals = sum(rows, request.before)
         _tell(totals, request.about)
-        _move(_made(work, replace(request.about, totals=totals), schema, rows, target), target)
+        made = _made(work, replace(request.about, totals=totals), schema, rows, target)
+        work.announce_commit()
+        put_in_place(made, target)
         work.remove()
+        _remove(temporary)
     return totals
+
+
+def _remove(temporary: Path | None) -> None:
+    if temporary is not None:
+        remove_store(temporary)
 
 
 def transform_memory(request: TransformRequest, partitions: Sequence[Partition], workers: int) -> int:
@@ -325,17 +343,3 @@ def _made(work: WorkFolder, whole: About, schema: Any, each: Sequence[Totals], t
     rows = {name: totals.documents for name, totals in zip(names, each, strict=True)}
     write_json(directory / ABOUT_NAME, {**whole.fields(), "parts": rows})
     return directory
-
-
-def _move(made: Path, target: Path) -> None:
-    """Rename a file or directory to ``target``; what lies there goes once the new one is in its place."""
-    old = target.with_name(f".{target.name}.{uuid.uuid4().hex}.old")
-    replaced = target.exists()
-    if replaced:
-        target.rename(old)
-    made.rename(target)
-    fsync_directory(target.parent)
-    if replaced and old.is_dir():
-        shutil.rmtree(old)
-    elif replaced:
-        old.unlink()

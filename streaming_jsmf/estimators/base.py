@@ -22,6 +22,7 @@ from streaming_jsmf.estimators.support import Shares, plain, require_counts, see
 from streaming_jsmf.evaluation.perplexity import Completer, Completion
 from streaming_jsmf.inference.document_topics import MAX_ITERATIONS, TOLERANCE
 from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.lock import sole_writer
 from streaming_jsmf.jobs.memory import parse_memory
 from streaming_jsmf.model.store import Model, dataset_of, read_model, write_model
 from streaming_jsmf.model.word_lists import DEFAULT_WORDS
@@ -269,7 +270,9 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """
         check_is_fitted(self, "components_")
         with _as_value_errors():
-            write_model(store_path(path, "a model"), self._model, overwrite=overwrite)
+            place = store_path(path, "a model")
+            with sole_writer(place):
+                write_model(place, self._model, overwrite=overwrite)
 
     @property
     def _n_features_out(self) -> int:

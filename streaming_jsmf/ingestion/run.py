@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streaming_jsmf.corpus.format import DOCUMENTS, QUARANTINE_NAME, Corpus
+from streaming_jsmf.corpus.format import DOCUMENTS, QUARANTINE_NAME, Corpus, open_corpus
 from streaming_jsmf.corpus.manifest import Dropped, Json, ShardEntry, as_number
 from streaming_jsmf.corpus.shards import ShardLimits
 from streaming_jsmf.corpus.write import Origin, WordTotals, commit_directory, free_target, in_documents
@@ -73,7 +73,7 @@ def ingest_source(
         If an unfinished ingest is damaged.
     """
     settings = settings or IngestSettings()
-    path = free_target(target, overwrite=overwrite)
+    path = free_target(target, overwrite=overwrite, resumed=True)
     ShardLimits(settings.tokens_per_shard)
     execution = execution or Execution()
     require_memory(
@@ -81,11 +81,12 @@ def ingest_source(
     )
     units = source.units()
     folder = replace(IngestFolder.beside(path), opened_as=safe_names(units))
-    with (
-        folder.held(arguments_of(source, units, settings)),
-        execution.executor(listener, on_bad_input=folder.remove) as executor,
-    ):
-        return _ingest(Ingest(source, settings, folder, executor, overwrite), path, units, origin or Origin())
+    with folder.held(arguments_of(source, units, settings), replace=overwrite) as lacking:
+        if not lacking:
+            return open_corpus(path)
+        with execution.executor(listener, on_bad_input=folder.remove) as executor:
+            ingest = Ingest(source, settings, folder, executor, overwrite)
+            return _ingest(ingest, path, units, origin or Origin())
 
 
 def ingest_memory(execution: Execution) -> int:
@@ -199,6 +200,7 @@ def _commit(
     """Rename what is gathered onto the target; then the directory goes."""
     folder = ingest.folder
     _write_quarantine(folder)
+    folder.announce_commit()
     corpus = commit_directory(folder.corpus, target, shards, counts, origin, overwrite=ingest.overwrite)
     folder.remove()
     return corpus
@@ -215,7 +217,8 @@ def _write_quarantine(folder: IngestFolder) -> None:
         return
     with pq.ParquetWriter(folder.corpus / QUARANTINE_NAME, QUARANTINE_SCHEMA, compression="zstd") as writer:
         for path in paths:
-            writer.write_table(pq.read_table(path, schema=QUARANTINE_SCHEMA))
+            with pq.ParquetFile(path) as file:
+                writer.write_table(file.read(use_threads=False))
 
 
 def _link(source: Path, target: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -155,7 +157,7 @@ class Execution:
                 "scheduler": "processes",
                 "num_workers": self.concurrency,
                 "chunksize": 1,
-                "initializer": _leave_interrupts_to_the_parent,
+                "initializer": _follow_the_parent,
             }
             with _lost_processes_in_one_line():
                 yield arguments
@@ -168,14 +170,15 @@ class Execution:
         from distributed import Client, LocalCluster
 
         if self.scheduler == "cluster":
-            # One thread for each worker process; a dashboard on any free port, so that none can be in the way.
+            # One thread for each worker process; a dashboard on any free port, so that none can be in the way, and
+            # for this machine alone: Dask's default is all interfaces.
             with (
                 losses_in_one_line("the local cluster"),
                 dask.config.set({"distributed.worker.daemon": True}),
                 LocalCluster(
                     n_workers=self.concurrency,
                     threads_per_worker=1,
-                    dashboard_address=":0",
+                    dashboard_address="127.0.0.1:0",
                     silence_logs=logging.CRITICAL,
                     memory_limit=self.memory // self.concurrency if self.memory else "auto",
                 ) as cluster,
@@ -227,6 +230,19 @@ def _thread_pool(workers: int) -> Iterator[ThreadPoolExecutor]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _leave_interrupts_to_the_parent() -> None:
-    """Ctrl-C reaches the whole process group; one process answers it."""
+def _follow_the_parent() -> None:
+    """Leave Ctrl-C, which reaches the whole process group, to the parent of this worker, and end when it does.
+
+    When the parent was killed nobody waits for what is done here.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        # The pipe on which the worker was given its work: it closes with the parent, however that ends.
+        threading.Thread(target=_end_with, args=(parent,), name="parent", daemon=True).start()
+
+
+def _end_with(parent: Any) -> None:
+    parent.join()
+    # Not sys.exit, which a task in compiled code would hold up.
+    os._exit(1)

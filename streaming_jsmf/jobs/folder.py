@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +19,7 @@ from streaming_jsmf.errors import InputError, SettingsMismatchError, StreamingJS
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.ledger import Ledger
-from streaming_jsmf.jobs.lock import sole_writer
+from streaming_jsmf.jobs.lock import announce_commit, sole_writer, work_place
 from streaming_jsmf.jobs.memory import require_memory
 from streaming_jsmf.jobs.records import PARTIALS, RECORDS, NumberedRecords, read_json
 from streaming_jsmf.storage.arrays import ArrayDigest, create_group, digest, read_attributes, write_array
@@ -26,14 +27,11 @@ from streaming_jsmf.storage.paths import (
     StorePath,
     is_free,
     node_exists,
-    remove_tree,
-    store_written,
     write_json,
 )
+from streaming_jsmf.storage.replace import remove_store, store_written
 
 logger = logging.getLogger(__name__)
-
-SUFFIX = ".partial"
 
 #: In a directory that an earlier release has left.
 OLD_LOCK = "lock"
@@ -81,12 +79,12 @@ class WorkFolder:
     @classmethod
     def beside(cls, target: Path, *what: str) -> Self:
         """The directory ``<target>.partial``, where the work for a target is done."""
-        return cls(target.with_name(f"{target.name}{SUFFIX}"), *what)
+        return cls(work_place(target), *what)
 
     @property
     def target(self) -> Path:
         """Where the result will be."""
-        return self.root.with_name(self.root.name.removesuffix(SUFFIX))
+        return self.root.with_suffix("")
 
     @property
     def kind(self) -> str:
@@ -122,21 +120,37 @@ class WorkFolder:
         return dict(read_json(self._record, dict, self.root).get("arguments", {}))
 
     @contextmanager
-    def held(self, arguments: Mapping[str, Any]) -> Iterator[None]:
+    def held(self, arguments: Mapping[str, Any], *, replace: bool = False) -> Iterator[bool]:
         """Begin the work, or take over an interrupted one of the same arguments (JSON values), for the block.
 
         If no task is committed when the block ends, the directory goes, and so it does in the end by ``remove``.
 
+        Parameters
+        ----------
+        replace
+            Whether a target that is there is to be replaced.
+
+        Yields
+        ------
+        bool
+            Whether there is anything to do: not if a run of the same arguments was killed when the target was in place.
+
         Raises
         ------
         InputError
-            If another process writes the target, or something else is in the place: it would be removed in the end.
+            If the target is there, another process writes it, or something else is in the place of the work, which
+            would be removed in the end.
         SettingsMismatchError
             If tasks of other arguments are committed; names those that differ.
         StoreError
             If the record of the arguments is damaged.
         """
-        with sole_writer(self.target):
+        with sole_writer(self.target) as committed:
+            if not replace and os.path.lexists(self.target):
+                if committed != fingerprint(arguments):
+                    raise InputError(f"{self.target} exists; remove it or choose another path")
+                yield False
+                return
             self._make()
             if self.is_there() and self.steps_done:
                 require_same(self.root, self.what, self.arguments(), arguments)
@@ -144,10 +158,14 @@ class WorkFolder:
                 self._clear()
                 write_json(self._record, {"kind": self.kind, "arguments": arguments})
             try:
-                yield
+                yield True
             finally:
                 if not self.steps_done:
                     self.remove()
+
+    def announce_commit(self) -> None:
+        """Say that the result is about to be put in place, so that a run after a kill knows it."""
+        announce_commit(self.target, fingerprint(self.arguments()), work=True)
 
     def _make(self) -> None:
         names = {path.name for path in self.root.iterdir()} if self.root.is_dir() else set()
@@ -167,9 +185,8 @@ class WorkFolder:
                 path.unlink(missing_ok=True)
 
     def remove(self) -> None:
-        """Remove the directory, its record last."""
-        self._clear()
-        shutil.rmtree(self.root, ignore_errors=True)
+        """Remove the directory, in one step for who looks at it."""
+        remove_store(self.root, ignore_errors=True)
 
 
 @dataclass(frozen=True)
@@ -251,7 +268,7 @@ class WorkStore:
             If its attributes are damaged.
         """
         if replace and not self._is_same():
-            remove_tree(self.path, ignore_errors=True)
+            self.remove()
         if is_free(self.path):
             self._create(arrays)
         elif not replace:
@@ -264,7 +281,7 @@ class WorkStore:
 
     def remove(self) -> None:
         """Remove it, once its results are kept elsewhere."""
-        remove_tree(self.path, ignore_errors=True)
+        remove_store(self.path, ignore_errors=True)
 
     def _is_same(self) -> bool:
         if not node_exists(self.path):

@@ -196,21 +196,20 @@ class Ledger:
         noted = None if record is None else record["note"].get("part")
         return {} if record is None or noted is None else {str(noted): dict(record["note"]["note"])}
 
-    def clear(self, fold: str | None = None, parts: Iterable[str] = ()) -> None:
-        """Remove the stage's results and their records but for one fold and, if results are kept, these parts."""
-        staying = {self._name("part", key) for key in parts} if self.keep else set()
-        if fold is not None:
-            staying.add(self._name("fold", fold))
-        attempts = set()
-        for name in child_names(self.store / RECORDS, f"{self.stage}-"):
-            if name in staying:
-                record = self._record(name)
-                attempts.add(str(record["attempt"]) if record else "")
-            elif name.startswith((f"{self.stage}-part-", f"{self.stage}-fold-")):
-                remove_tree(self.store / RECORDS / name, ignore_errors=True)
-        for leftover in child_names(self.store / PARTIALS, f"{self.stage}-"):
-            if leftover not in attempts:
-                remove_tree(self.store / PARTIALS / leftover, ignore_errors=True)
+    def clear(self) -> None:
+        """Remove all results of the stage and their records."""
+        prefixes = (self._name("part", ""), self._name("fold", ""))
+        for group in (RECORDS, PARTIALS):
+            for name in child_names(self.store / group, f"{self.stage}-"):
+                if name.startswith(prefixes):
+                    remove_tree(self.store / group / name, ignore_errors=True)
+
+    def kept(self, fold: str, parts: Iterable[str]) -> dict[str, str]:
+        """Names of the records that stay when a stage is complete, and of their results: of the fold and, if results
+        are kept, of the parts."""
+        names = [self._name("fold", fold), *(self._name("part", key) for key in parts if self.keep)]
+        records = {name: self._record(name) for name in names}
+        return {name: str(record["attempt"]) for name, record in records.items() if record is not None}
 
     def _record(self, name: str) -> dict[str, Any] | None:
         return read_record(self.store, name, self.remedy)

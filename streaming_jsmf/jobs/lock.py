@@ -1,7 +1,10 @@
 """One writer at a time: a file beside a store that the system locks for as long as the process lives.
 
 The file lies beside the store and not within, so that it is there before the store is, and stays when the store is
-deleted or swapped for another. What is written in it names its owner to others, and decides nothing.
+deleted or swapped for another. It is made before anything is changed, and deleted when all is cleared up: one that
+nobody holds is of a process that was killed at work (``is_left``), and who takes the lock next clears what that process
+has left of the way from one state to the next. What is written in the file names its owner to others, and says which
+result was about to be put in place (``announce_commit``): so the same command, run again, knows its own work.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 from dask.utils import format_time
 from filelock import FileLock, Timeout
@@ -24,8 +28,11 @@ from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.storage.paths import StorePath
+from streaming_jsmf.storage.replace import clear_rests, has_rests, real_path, remove_store
 
 logger = logging.getLogger(__name__)
+
+Place = TypeVar("Place", Path, StorePath)
 
 #: Seconds to try: of one who is just letting go, the file that was opened is none any more.
 PATIENCE = 0.1
@@ -39,7 +46,11 @@ _NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
 
 
 class Owner(BaseModel):
-    """Who holds a lock, as it stands in the file; ``started`` is in seconds since 1970, by the clock of the owner."""
+    """Who holds a lock, as it stands in the file; ``started`` is in seconds since 1970, by the clock of the owner.
+
+    ``commits`` is the fingerprint of the result that is about to be put in place, and may be there already; empty
+    before. ``work`` says whether the work for it was done at ``work_place``.
+    """
 
     model_config = ConfigDict(frozen=True, strict=True)
 
@@ -48,6 +59,8 @@ class Owner(BaseModel):
     pid: int
     command: str
     started: FiniteFloat
+    commits: str = ""
+    work: bool = False
 
     def __str__(self) -> str:
         # Anybody may have written the file; a message is one line.
@@ -68,8 +81,40 @@ def this_process() -> Owner:
 
 def lock_path(store: Path) -> Path:
     """Where the lock of a local store lies, whatever the way to it."""
-    place = Path(os.path.realpath(store))
+    place = real_path(store)
     return place.with_name(f".{place.name}.lock.json")
+
+
+def work_place(store: Place) -> Place:
+    """Where the work for a store is done until its result is put in place: ``NAME.partial`` beside it."""
+    return store.with_name(f"{store.name}.partial")
+
+
+def is_left(store: StorePath) -> bool:
+    """Whether a process writes a store, or one that did was killed before it had cleared up."""
+    return isinstance(store, Path) and (os.path.lexists(lock_path(store)) or has_rests(store))
+
+
+def settle(store: StorePath) -> None:
+    """Clear what a killed process has left of its writing of a store; what one that lives does is its own."""
+    if is_left(store):
+        # Nobody else's work depends on it: on a medium that is read only it stays.
+        with suppress(InputError, OSError), sole_writer(store):
+            pass
+
+
+def announce_commit(store: StorePath, result: str, *, work: bool = False) -> None:
+    """Say in our lock that the result with this fingerprint is about to be put in place.
+
+    Parameters
+    ----------
+    work
+        Whether the work was done at ``work_place``, which is then of no use once the result is there.
+    """
+    if isinstance(store, Path) and (owner := read_owner(lock_path(store))) is not None:
+        told = owner.model_copy(update={"commits": result, "work": work})
+        with suppress(OSError), lock_path(store).open("r+b") as file:
+            _write(file.fileno(), told)
 
 
 def read_owner(place: Path) -> Owner | None:
@@ -82,11 +127,17 @@ def read_owner(place: Path) -> Owner | None:
 
 
 @contextmanager
-def sole_writer(store: StorePath) -> Iterator[None]:
+def sole_writer(store: StorePath) -> Iterator[str]:
     """Hold the lock of ``store`` while the block runs; there is none for a store behind a URL.
 
     The system lets go of it when the process ends, however it ends. A line in the log tells of a file that an ended
-    process has left, and of a file system that has no locks, where none is held.
+    process has left, and of a file system that has no locks, where none is held. What such a process has left of a
+    change is cleared before the block begins.
+
+    Yields
+    ------
+    str
+        What a killed process was about to put in place, and may have (``announce_commit``); empty as a rule.
 
     Raises
     ------
@@ -95,7 +146,7 @@ def sole_writer(store: StorePath) -> Iterator[None]:
     """
     if not isinstance(store, Path):
         # An object store has no locks; two writers there commit the same and harm nothing but time.
-        yield
+        yield ""
         return
     place = lock_path(store)
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -111,31 +162,51 @@ def sole_writer(store: StorePath) -> Iterator[None]:
             raise
         logger.warning("%s: no locks on this file system; let no other process write there", store)
     try:
-        yield
+        if file.was_left or has_rests(store) or has_rests(work_place(store)):
+            _clear(store, file.left)
+        yield file.left.commits if file.left else ""
     finally:
         # First deleted, then let go: who has opened it meanwhile sees that it is no more, and makes another.
         file.remove(place)
         lock.release()
 
 
+def _clear(store: Path, left: Owner | None) -> None:
+    """Finish for a killed process, or undo, what lies between two states of a store."""
+    work = work_place(store)
+    rests = [*clear_rests(store), *clear_rests(work)]
+    if left is not None and left.commits and left.work and store.exists() and work.exists():
+        remove_store(work)
+        rests.append(work)
+    for rest in rests:
+        logger.info("%s: removed; a run that was killed had left it", rest)
+
+
 class _LockFile:
-    """The file of a lock: ours from ``take`` on, if the system has locks."""
+    """The file of a lock: ours from ``take`` on, if the system has locks.
+
+    ``was_left`` says whether a process that was killed had it before, and ``left`` which, if it can be read.
+    """
 
     def __init__(self, store: Path) -> None:
+        self.was_left = False
+        self.left: Owner | None = None
         self._store = store
         self._status: os.stat_result | None = None
 
     def take(self, descriptor: int) -> None:
         """Write our name over what an ended process has left."""
         self._status = os.fstat(descriptor)
-        left = os.read(descriptor, _MOST_BYTES)
+        left, owner = os.read(descriptor, _MOST_BYTES), this_process()
         if left:
-            owner = _parse(left) or "a process that cannot be read"
-            logger.warning("%s: the lock of %s is broken: its process has ended", self._store, owner)
+            self.was_left, self.left = True, _parse(left)
+            dead = self.left or "a process that cannot be read"
+            logger.warning("%s: the lock of %s is broken: its process has ended", self._store, dead)
+        if self.left is not None:
+            # Until we put in place what is ours, a kill must not lose what was told before.
+            owner = owner.model_copy(update=self.left.model_dump(include={"commits", "work"}))
         with suppress(OSError):  # a full disk; it is but for the others to read
-            os.ftruncate(descriptor, 0)
-            os.lseek(descriptor, 0, os.SEEK_SET)
-            os.write(descriptor, this_process().model_dump_json(indent=1).encode())
+            _write(descriptor, owner)
 
     def remove(self, place: Path) -> None:
         """Delete the file, if it is still the one that was locked, or nothing could be."""
@@ -155,6 +226,13 @@ def _remove_what_is_no_file(place: Path) -> None:
     if not stat.S_ISREG(mode):
         logger.warning("%s: is no file, so no lock, and is deleted", place)
         place.unlink(missing_ok=True)
+
+
+def _write(descriptor: int, owner: Owner) -> None:
+    """Over what is there, in one write and never shorter: a kill leaves the one or the other, both of them whole."""
+    text = owner.model_dump_json(indent=1).encode()
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    os.write(descriptor, text.ljust(os.fstat(descriptor).st_size))
 
 
 def _parse(data: bytes) -> Owner | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -66,3 +67,13 @@ def _restore() -> None:
     clear = getattr(threadpoolctl.OpenBLASController, "clear_controlling_thread", None)
     if clear is not None:
         clear()
+
+
+def _forget() -> None:
+    """A forked child has none of its parent's threads: it would wait for one that is not there."""
+    global _lock, _inside, _limits, _control
+    _lock, _inside, _limits, _control = threading.Lock(), 0, None, None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import fingerprint
 from streaming_jsmf.errors import StoreError, StreamingJSMFError
+from streaming_jsmf.jobs.lock import is_left, settle, sole_writer
 from streaming_jsmf.model.store import Model
 from streaming_jsmf.storage.arrays import (
     ArrayDigest,
@@ -24,16 +25,14 @@ from streaming_jsmf.storage.arrays import (
     read_attributes,
     write_array,
 )
-from streaming_jsmf.storage.paths import StorePath, group_names, node_exists, store_written
+from streaming_jsmf.storage.paths import StorePath, child_names, group_names, node_exists
 from streaming_jsmf.storage.provenance import package_versions, utc_now
+from streaming_jsmf.storage.replace import store_written
 
 KIND, FORMAT_VERSION = "streaming_jsmf.word_counts", 1
 
 #: Group of a model that holds its counts.
 EVALUATION = "evaluation"
-
-#: Ending of what an unfinished scan has left beside the counts.
-UNFINISHED = ".partial"
 
 #: Hex digits of a corpus' fingerprint in a name.
 NAME_DIGITS = 32
@@ -133,8 +132,13 @@ def write_counts(path: StorePath, counts: StoredCounts, model: Model) -> None:
 
 def make_evaluation_group(model: StorePath) -> None:
     """Make the group that counts are kept in: without metadata Zarr would wonder what it is."""
-    if not node_exists(model / EVALUATION):
-        create_group(model / EVALUATION, {})
+    group = model / EVALUATION
+    if node_exists(group) and not is_left(group):
+        return
+    with sole_writer(group):
+        if not node_exists(group):
+            with store_written(group) as beside:
+                create_group(beside, {})
 
 
 def _write(group: StorePath, name: str, values: NDArray[Any]) -> dict[str, Any]:
@@ -238,6 +242,14 @@ def read_training_counts(
     return counts if counts is not None and counts.n_documents == documents else None
 
 
+def settle_counts(model_path: StorePath) -> None:
+    """Clear what killed processes have left of the counts of a model."""
+    group = model_path / EVALUATION
+    settle(group)
+    for name in sorted({name.strip(".").partition(".")[0] for name in child_names(group) if "." in name}):
+        settle(group / name)
+
+
 def stored_corpora(model_path: StorePath) -> list[dict[str, Any]]:
     """Of each corpus counted for a model: path, fingerprint and numbers; empty as a rule.
 
@@ -246,10 +258,6 @@ def stored_corpora(model_path: StorePath) -> list[dict[str, Any]]:
     StoreError
         If one of the groups is damaged.
     """
-    # A name with a dot before it is of a write that was cut off.
-    places = sorted(
-        name
-        for name in group_names(model_path / EVALUATION)
-        if not (name.endswith(UNFINISHED) or name.startswith("."))
-    )
+    # A name with a dot is of work that is not done.
+    places = sorted(name for name in group_names(model_path / EVALUATION) if "." not in name)
     return [dict(_attributes(model_path / EVALUATION / name)["corpus"]) for name in places]

@@ -6,11 +6,13 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import zarr
 from numpy.typing import NDArray
 
+from streaming_jsmf.config import fingerprint
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.model.attributes import readable
 from streaming_jsmf.model.variables import MODEL_VARIABLES, STOD_VARIABLES, Variable
@@ -29,9 +31,9 @@ from streaming_jsmf.storage.paths import (
     is_free,
     node_exists,
     store_path,
-    store_written,
 )
 from streaming_jsmf.storage.provenance import utc_now
+from streaming_jsmf.storage.replace import require_outside, store_written
 
 if TYPE_CHECKING:
     # With pandas a fifth of the start of every command, and only two functions below need it.
@@ -69,17 +71,21 @@ def require_free_path(path: StorePath, overwrite: bool = False) -> None:
     Raises
     ------
     InputError
-        If ``path`` exists, unless it is a model that may be overwritten.
+        If ``path`` exists, unless it is a model that may be overwritten, and not the working directory.
     """
     if is_free(path):
         return
     if not overwrite:
         raise InputError(f"{path}: exists already; give another path, or --overwrite to replace a model")
     _attributes(path)
+    if isinstance(path, Path):
+        require_outside(path)
 
 
 def write_model(path: StorePath, model: Model, *, overwrite: bool = False) -> None:
     """Write a model beside ``path`` and rename it into place; behind a URL in place, its root last.
+
+    The caller holds the lock of ``path`` (``jobs.lock``).
 
     Raises
     ------
@@ -92,7 +98,8 @@ def write_model(path: StorePath, model: Model, *, overwrite: bool = False) -> No
         digests = {name: _write(beside, name, values, variables) for name, values in model.arrays.items()}
         about = _about(model)
         about["provenance"]["committed"] = utc_now()
-        create_group(beside, {**about, "digests": digests})
+        attributes = {**about, "digests": digests}
+        create_group(beside, {**attributes, "sha256": fingerprint(attributes)})
 
 
 def dataset_of(model: Model) -> xr.Dataset:
@@ -146,9 +153,11 @@ def _attributes(path: StorePath) -> dict[str, Any]:
     attributes = read_attributes(path)
     if attributes.get("kind") != KIND:
         raise InputError(f"{path}: this is not a model; give the path that infer or fit wrote")
-    missing = {"format_version", "settings", "metrics", "provenance", "digests"} - attributes.keys()
+    missing = {"format_version", "settings", "metrics", "provenance", "digests", "sha256"} - attributes.keys()
     if missing:
         raise StoreError(f"{path}/zarr.json: metadata lack {', '.join(sorted(missing))}; run infer again")
+    if attributes.pop("sha256") != fingerprint(attributes):
+        raise StoreError(f"{path}/zarr.json: metadata differ from their sha256; run infer again")
     if attributes["format_version"] != FORMAT_VERSION:
         raise InputError(
             f"{path}: format version {attributes['format_version']} is unknown; this release reads {FORMAT_VERSION}"

@@ -100,7 +100,7 @@ def _switched(
         if before.outcome("range") is not None:
             replace_manifest(before, before.manifest)
             # Parts that are folded have lost their arrays, and would be missed in another order.
-            before.forget_older_folds()
+            before.clear()
         raise
     return store
 

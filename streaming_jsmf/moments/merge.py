@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +28,8 @@ from streaming_jsmf.moments.store import (
     write_empty_store,
 )
 from streaming_jsmf.moments.word_ids import describe_word_ids, read_word_ids, write_word_ids
-from streaming_jsmf.storage.paths import StorePath, fsync_directory
+from streaming_jsmf.storage.paths import StorePath
+from streaming_jsmf.storage.replace import store_written
 
 logger = logging.getLogger(__name__)
 
@@ -145,6 +145,12 @@ def _require_complete(store: MomentsStore) -> None:
 
 
 def _require_same_probes(store: MomentsStore, second: MomentsStore, union: Union) -> None:
+    shares = [made.manifest.sample_share for made in (store, second)]
+    if shares[0] != shares[1]:
+        raise InputError(
+            f"{second.path}: a share of {shares[1]:.3g} of its documents is in the sample, and {shares[0]:.3g} in "
+            f"{store.path}; scan both with the same --sample-share to merge them"
+        )
     if store.settings.range_finder == "halko" and not union.same:
         raise InputError(
             f"{second.path}: has other words than {store.path}, and a sketch hangs on the places of the words; "
@@ -210,13 +216,7 @@ def _rebuilt(
     word_ids: Sequence[NDArray[np.int64] | None],
 ) -> MomentsStore:
     """A store over the union of the words, written beside and put in the place of the first."""
-    path = _require_local(store.path)
-    beside, old = _neighbours(path)
-    # Rests of a merge that was killed.
-    for rest in (beside, old):
-        shutil.rmtree(rest, ignore_errors=True)
-    beside.mkdir()
-    try:
+    with store_written(_require_local(store.path), overwrite=True) as beside:
         made = write_empty_store(beside, manifest, union.words)
         own_ids = (read_word_ids(store, entry) for entry in store.manifest.corpora)
         write_word_ids(beside, [*own_ids, *word_ids])
@@ -225,28 +225,7 @@ def _rebuilt(
         for key, source, rows in ((keys[0], store, own), (keys[1], second, union.word_ids)):
             fold = source.ledger("range").read_fold(source.folds[-1])
             ledger.commit_part(key, _spread(fold, rows, len(union.words)), {"merged": str(source.path)})
-        path.rename(old)
-        beside.rename(path)
-        fsync_directory(path.parent)
-        shutil.rmtree(old)
-    except BaseException:
-        shutil.rmtree(beside, ignore_errors=True)
-        raise
-    return read_store(path)
-
-
-def _neighbours(path: Path) -> tuple[Path, Path]:
-    """Where a merge builds the new store, and where the old one is for the moment between two renames."""
-    return path.with_name(f".{path.name}.merging"), path.with_name(f".{path.name}.before-merge")
-
-
-def recover_store(path: StorePath) -> None:
-    """Put a store back that a merge was killed over, just as its successor was to take its place."""
-    if not isinstance(path, Path):
-        return
-    _, old = _neighbours(path)
-    if not path.exists() and old.exists():
-        old.rename(path)
+    return read_store(store.path)
 
 
 def _spread(partial: Partial, rows: NDArray[np.int64], n_words: int) -> Partial:

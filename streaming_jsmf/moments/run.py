@@ -20,7 +20,9 @@ from streaming_jsmf.timing import span
 
 
 def run_missing_stages(store: MomentsStore, executor: Executor, corpora: Sequence[Corpus] = ()) -> None:
-    """Run the stages that a store lacks. Corpora are opened where partitions have to be read, and only then.
+    """Run the stages that a store lacks, then clear what they left on their way.
+
+    Corpora are opened where partitions have to be read, and only then.
 
     Parameters
     ----------
@@ -35,12 +37,10 @@ def run_missing_stages(store: MomentsStore, executor: Executor, corpora: Sequenc
         If a shard or the store is damaged.
     """
     load = partitions_of(store.manifest, store.path, corpora)
-    missing = [stage for stage in store.stages if store.outcome(stage.name) is None]
-    for stage in missing:
+    for stage in store.stages:
         run_stage_of(store, stage, executor, load)
-    if missing:
-        # Only now: until the last stage is committed, a store can fall back on the fold it had before.
-        store.forget_older_folds()
+    # Only now: until the last stage is committed, a store can fall back on the fold it had before.
+    store.clear()
 
 
 def run_stage_of(store: MomentsStore, stage: Stage, executor: Executor, load: Partitions) -> None:

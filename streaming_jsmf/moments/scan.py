@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from streaming_jsmf.blocks.units import list_units
@@ -72,6 +73,7 @@ def scan_corpus(
     if existing is not None:
         _tell_what_else(existing, corpus)
         if not existing.missing_stages and _asked(existing, corpus, settings) == existing.manifest:
+            settle_store(existing)
             require_sound(existing)
             return existing
     planned = _asked(existing, corpus, settings) if existing else manifest
@@ -116,10 +118,20 @@ def _sized(settings: ScanSettings, corpus: Corpus, path: StorePath, execution: E
     return fitting_settings(settings, corpus.n_words, list_units(corpus), execution)
 
 
+def settle_store(store: MomentsStore) -> None:
+    """Clear what a killed process has left in and beside a complete store; what one that lives does is its own."""
+    if not store.is_cleared():
+        # Nobody else's work depends on it: on a medium that is read only it stays.
+        with suppress(InputError, OSError), sole_writer(store.path):
+            found = read_store(store.path)
+            if not found.missing_stages:
+                found.clear()
+
+
 def finish_store(
     path: StorePath, execution: Execution | None = None, listener: Listener = silent
 ) -> MomentsStore:
-    """Finish the store at ``path``, whatever interrupted it; nothing if it is complete.
+    """Finish the store at ``path``, whatever interrupted it, and clear what that left.
 
     Raises
     ------
@@ -133,6 +145,8 @@ def finish_store(
             require_scan_memory(store.manifest, path, execution)
             with execution.executor(listener) as executor:
                 run_missing_stages(store, executor)
+        else:
+            store.clear()
     return store
 
 

@@ -209,6 +209,7 @@ def repair_store(
             for stage in store.stages:
                 if stage.keeps_fold and store.manifest.keep_partitions:
                     _mend_kept_parts(store, stage, executor)
+        store.clear()
     return store
 
 

@@ -11,7 +11,7 @@ Layout::
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +24,7 @@ from pydantic import ValidationError
 from streaming_jsmf.config import ScanSettings, differences, fingerprint
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.jobs.ledger import Ledger, key_of
+from streaming_jsmf.jobs.lock import is_left
 from streaming_jsmf.jobs.records import PARTIALS, RECORDS, forget_record, read_record, write_record
 from streaming_jsmf.moments.manifest import FORMAT_VERSION, Manifest
 from streaming_jsmf.moments.remedy import repair_remedy
@@ -39,19 +40,23 @@ from streaming_jsmf.storage.arrays import (
 )
 from streaming_jsmf.storage.paths import (
     StorePath,
+    child_names,
     is_free,
     node_exists,
-    remove_store,
-    store_written,
+    remove_tree,
     write_json,
 )
 from streaming_jsmf.storage.provenance import package_versions, utc_now
+from streaming_jsmf.storage.replace import remove_store, store_written
 from streaming_jsmf.validation import explain
 
 KIND = "streaming_jsmf.moments"
 
 #: The vocabulary is written with the store itself; it has a record like a stage's.
 WORDS = "words"
+#: What the names of arrays begin with that say which ids the words of a corpus have (``moments.word_ids``).
+WORD_IDS = "columns-"
+
 VOCABULARY = {"word": Variable(("word",), "vocabulary")}
 
 
@@ -106,9 +111,34 @@ class MomentsStore:
         keep = self.manifest.keep_partitions and made.keeps_fold
         return Ledger(self.path, stage, repair_remedy(self.path), keep, made.part_axes)
 
-    def forget_older_folds(self) -> None:
-        """Leave of scan 1 the last fold, and the parts of the manifest if they are kept."""
-        self.ledger("range").clear(self.folds[-1], self.manifest.part_keys)
+    def rests(self) -> list[StorePath]:
+        """What lies in a complete store but is not a part of it: results on their way, and of earlier states.
+
+        Of scan 1 the last fold stays, and the parts of the manifest if they are kept. Three listings.
+        """
+        kept = self.ledger("range").kept(self.folds[-1], self.manifest.part_keys)
+        ids = {entry.word_ids.name for entry in self.manifest.corpora if entry.word_ids is not None}
+        made = tuple(f"{stage.name}-{kind}-" for stage in self.stages for kind in ("part", "fold"))
+        staying: tuple[tuple[StorePath, tuple[str, ...], Collection[str]], ...] = (
+            (self.path / RECORDS, made, kept.keys()),
+            (self.path / PARTIALS, made, kept.values()),
+            (self.path, (WORD_IDS,), ids),
+        )
+        return [
+            group / name
+            for group, prefixes, names in staying
+            for name in child_names(group)
+            if name.startswith(prefixes) and name not in names
+        ]
+
+    def is_cleared(self) -> bool:
+        """Whether nothing is left to be done: no stage, no rest, and no process at work or killed at it."""
+        return not (self.missing_stages or is_left(self.path) or self.rests())
+
+    def clear(self) -> None:
+        """Remove the ``rests``: the last step of every change, which a run after a kill repeats."""
+        for rest in self.rests():
+            remove_tree(rest, ignore_errors=True)
 
     def outcome(self, stage: str) -> dict[str, Any] | None:
         """The committed record of a finished stage: digests, scalars, history; None before.
@@ -117,6 +147,12 @@ class MomentsStore:
         """
         record = read_record(self.path, stage, repair_remedy(self.path))
         return record if record is not None and record.get("covers") == self._covers(stage) else None
+
+    def _has_outcome(self, stage: str) -> bool:
+        try:
+            return self.outcome(stage) is not None
+        except StoreError:
+            return False
 
     def scalars(self, stage: str) -> Mapping[str, float]:
         """Scalars of a finished stage."""
@@ -151,9 +187,11 @@ class MomentsStore:
     ) -> None:
         """Write the final arrays of a stage, then the record that makes them count.
 
-        Arrays of an earlier state are written over, so its record goes first.
+        Arrays of an earlier state are written over, so its record goes first. That of this state stays until it is
+        replaced: while damaged arrays are made again it has their history, and their digests tell what is damaged.
         """
-        forget_record(self.path, stage)
+        if not self._has_outcome(stage):
+            forget_record(self.path, stage)
         variables = _variables_of(stage)
         digests = {name: self._write(name, variables[name], a).fields() for name, a in arrays.items()}
         record = {

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.moments.manifest import CorpusEntry, WordIds
 from streaming_jsmf.moments.remedy import repair_remedy
-from streaming_jsmf.moments.store import MomentsStore
+from streaming_jsmf.moments.store import WORD_IDS, MomentsStore
 from streaming_jsmf.storage.arrays import ArrayDigest, digest, read_array, write_array
 from streaming_jsmf.storage.paths import StorePath
 
@@ -35,7 +35,7 @@ def read_word_ids(store: MomentsStore, entry: CorpusEntry) -> NDArray[np.int64] 
 def describe_word_ids(ids: NDArray[np.int64]) -> WordIds:
     """What the manifest says of an array of ids; its values give it its name."""
     sha256 = digest(ids).sha256
-    return WordIds(name=f"columns-{sha256[:16]}", sha256=sha256, n_words=len(ids))
+    return WordIds(name=f"{WORD_IDS}{sha256[:16]}", sha256=sha256, n_words=len(ids))
 
 
 def write_word_ids(path: StorePath, arrays: Sequence[NDArray[np.int64] | None]) -> None:

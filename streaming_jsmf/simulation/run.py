@@ -115,10 +115,7 @@ def simulate_lda(
     cut = plan(law, n_documents, documents_per_shard)
     path = Path(normalise(target))
     simulation = Simulation(law, cut, WorkFolder.beside(path, "simulation"))
-    if simulation.is_committed(path):
-        simulation.folder.remove()
-        return open_corpus(path)
-    free_target(target)
+    free_target(target, resumed=True)
     execution = execution or Execution()
     require_memory(
         simulation_memory(law, execution),
@@ -126,7 +123,9 @@ def simulate_lda(
         "the simulation",
         "lower the vocabulary size, the topics or --workers, or raise --memory",
     )
-    with simulation.folder.held(simulation.arguments):
+    with simulation.folder.held(simulation.arguments) as lacking:
+        if not lacking:
+            return open_corpus(path)
         try:
             with execution.executor(listener) as executor:
                 simulation.prepare()
@@ -227,12 +226,6 @@ class Simulation:
         """The tasks, one for each part."""
         return TaskJob("simulate", write_part, self, self.cut.sizes, self.folder.records(), "documents")
 
-    def is_committed(self, path: Path) -> bool:
-        """Whether an earlier run was cut off between its commit to ``path`` and the removal of its own directory."""
-        root = self.folder.root
-        moved = path.is_dir() and (root / RECORDS).is_dir() and not (root / CORPUS).exists()
-        return moved and self.folder.is_there() and self.folder.arguments() == self.arguments
-
     def prepare(self) -> None:
         """Clear what an interrupted run left half done, and write the truth if it had not come to that."""
         work, truth = self.folder.root / WORK, self.folder.root / CORPUS / TRUTH_NAME
@@ -296,6 +289,7 @@ class Simulation:
             entries += [in_documents(shard, shard.name) for shard in self.shards(part)]
         totals = WordTotals(word_names(self.law.n_words), counts[0].astype(np.int64), counts[1])
         origin = Origin(settings=self.law.settings())
+        self.folder.announce_commit()
         corpus = commit_directory(self.folder.root / CORPUS, path, entries, totals, origin)
         self.folder.remove()
         return corpus

@@ -15,6 +15,7 @@ from streaming_jsmf.corpus.vocabulary import TEXT_NAMES, VOCABULARY_NAME
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.lock import settle
 from streaming_jsmf.sources.listing import find_files
 from streaming_jsmf.sources.parquet import is_parquet
 from streaming_jsmf.storage.paths import exists, file_size, is_file, join, normalise, read_bytes
@@ -62,6 +63,7 @@ def corpus_of(
         return source
     asked = request or IngestRequest()
     mark = _mark(source, asked)
+    settle(beside)
     if beside.exists():
         if read_manifest(beside).settings.get("made_for") == mark:
             logger.info("%s: made by an earlier run and used as it is", beside)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import ScanSettings
+from streaming_jsmf.config import ScanSettings, fingerprint
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.documents.completion import CompletionRequest, complete_documents
 from streaming_jsmf.errors import InputError
@@ -16,9 +16,8 @@ from streaming_jsmf.inference.words import characteristic_words
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.ledger import Partial
-from streaming_jsmf.jobs.lock import sole_writer
+from streaming_jsmf.jobs.lock import announce_commit, settle, sole_writer, work_place
 from streaming_jsmf.model.counts import (
-    UNFINISHED,
     StoredCounts,
     counts_path,
     make_evaluation_group,
@@ -28,7 +27,8 @@ from streaming_jsmf.model.counts import (
 from streaming_jsmf.model.store import Model
 from streaming_jsmf.moments.count_scan import CountRequest, count_words
 from streaming_jsmf.moments.stages.word_counts import SketchProbes, WordSelection
-from streaming_jsmf.storage.paths import StorePath, remove_tree
+from streaming_jsmf.storage.paths import StorePath
+from streaming_jsmf.storage.replace import remove_store
 from streaming_jsmf.workflow.given_topics import given_topics, lacks_topics
 
 #: Prominent and approximate characteristic words of each topic that are counted.
@@ -65,24 +65,25 @@ def counts_of(
     StoreError
         If a shard, or what is stored, is damaged.
     """
+    target = counts_path(path, corpus.fingerprint)
     if (stored := _complete(path, model, corpus)) is not None:
+        settle(target)
         return stored
     request = CountRequest(corpus, _selection(model, corpus), PROBES, _scan_settings(model))
-    target = counts_path(path, corpus.fingerprint)
     make_evaluation_group(path)
     with sole_writer(target):
         # Looked at again: another process may have been at work until now.
         if (stored := _complete(path, model, corpus)) is not None:
             return stored
-        work = [target.with_name(f"{target.name}{ending}{UNFINISHED}") for ending in ("", ".completion")]
-        counts = _stored(model, request, count_words(request, work[0], execution, listener))
+        work = work_place(target)
+        counts = _stored(model, request, count_words(request, work, execution, listener))
         if not lacks_topics(model):
             wanted = CompletionRequest(given_topics(model), corpus, request.budget)
-            completed = complete_documents(wanted, work[1], execution, listener)
+            completed = complete_documents(wanted, work / "completion", execution, listener)
             counts = replace(counts, completion=completed.fields())
+        announce_commit(target, fingerprint(request.arguments), work=True)
         write_counts(target, counts, model)
-        for place in work:
-            remove_tree(place, ignore_errors=True)
+        remove_store(work, ignore_errors=True)
     return counts
 
 

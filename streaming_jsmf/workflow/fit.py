@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,15 +12,17 @@ from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.model.store import write_model
+from streaming_jsmf.jobs.lock import sole_writer
 from streaming_jsmf.moments.reader import Moments
-from streaming_jsmf.storage.paths import StorePath, local_path, remove_tree, store_path
+from streaming_jsmf.storage.paths import StorePath, local_path, store_path
+from streaming_jsmf.storage.replace import remove_store
+from streaming_jsmf.workflow.commit_model import commit_model, is_done
 from streaming_jsmf.workflow.corpus_of import corpus_of, is_corpus
 from streaming_jsmf.workflow.infer import fit_moments, model_fingerprint
 from streaming_jsmf.workflow.ingest import IngestRequest
-from streaming_jsmf.workflow.polish import polish_model, polished_fingerprint, work_beside
+from streaming_jsmf.workflow.polish import polish_model, polished_fingerprint
 from streaming_jsmf.workflow.scan import scan
-from streaming_jsmf.workflow.several import is_made, targets_of
+from streaming_jsmf.workflow.several import targets_of
 
 logger = logging.getLogger(__name__)
 
@@ -111,14 +112,14 @@ def fit(
     store = scan(documents, place, settings, execution, listener)
     for k, path in targets.items():
         known = _fingerprint(store, wanted[k], documents, polish_settings)
-        if is_made(path, known, overwrite):
-            continue
-        fitted = fit_moments(store, wanted[k], threads=threads, listener=listener)
-        if polish_settings is not None:
-            name = str(store.path)
-            fitted = polish_model(fitted, name, documents, path, polish_settings, execution, listener)
-        write_model(path, fitted, overwrite=overwrite)
-        remove_tree(work_beside(path), ignore_errors=True)
+        with sole_writer(path) as committed:
+            if is_done(path, committed, known, overwrite=overwrite):
+                continue
+            fitted = fit_moments(store, wanted[k], threads=threads, listener=listener)
+            if polish_settings is not None:
+                name = str(store.path)
+                fitted = polish_model(fitted, name, documents, path, polish_settings, execution, listener)
+            commit_model(path, fitted, overwrite=overwrite, work=polish_settings is not None)
     return Fitted(store.path, tuple(targets.values()))
 
 
@@ -145,8 +146,8 @@ def _corpus(
     beside = local_path(corpus_beside(model), "the corpus of a source, made beside the model,")
 
     def clear() -> None:
-        shutil.rmtree(beside)
-        remove_tree(moments_beside(model), ignore_errors=True)
+        remove_store(beside)
+        remove_store(moments_beside(model), ignore_errors=True)
 
     found = corpus_of(source, beside, request, execution, listener, clear=clear if overwrite else None)
     logger.info("%s: the corpus of %s, which is used again if it is not removed", beside, source)

@@ -15,10 +15,11 @@ from streaming_jsmf.inference.anchors import DegenerateAnchorsError
 from streaming_jsmf.inference.correlations import reconstruction_error
 from streaming_jsmf.inference.law import AnchorWordTopics
 from streaming_jsmf.jobs.events import Listener, silent
+from streaming_jsmf.jobs.lock import sole_writer
 from streaming_jsmf.jobs.memory import peak_memory
 from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.linalg.eigen import Eigenpairs
-from streaming_jsmf.model.store import Model, require_free_path, write_model
+from streaming_jsmf.model.store import Model, read_model
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.select import SelectedMoments, select_partitions
 from streaming_jsmf.rectification.result import Rectification
@@ -26,6 +27,7 @@ from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.storage.provenance import package_versions
 from streaming_jsmf.workflow.anchored_topics import anchor_rules, anchored_topics
 from streaming_jsmf.workflow.certificates import rectification_certificates, spectral_certificates
+from streaming_jsmf.workflow.commit_model import commit_model, is_done, require_free_model
 from streaming_jsmf.workflow.fitted import Fitted, word_lists
 from streaming_jsmf.workflow.infer_stod import fit_tensor_topics
 from streaming_jsmf.workflow.rectify import rectify
@@ -71,12 +73,16 @@ def infer(
         If the moments store is incomplete or damaged.
     """
     target = store_path(model, "a model")
-    require_free_path(target, overwrite)
+    require_free_model(target, overwrite)
     opened = moments if isinstance(moments, Moments) else open_moments(store_path(moments, "a moments store"))
     if partitions is not None:
         opened = select_partitions(opened, partitions)
-    fitted = fit_moments(opened, settings, threads=threads, listener=listener)
-    write_model(target, fitted, overwrite=overwrite)
+    known = model_fingerprint(opened, settings)
+    with sole_writer(target) as committed:
+        if is_done(target, committed, known, overwrite=overwrite):
+            return read_model(target)
+        fitted = fit_moments(opened, settings, threads=threads, listener=listener)
+        commit_model(target, fitted, overwrite=overwrite)
     return fitted
 
 

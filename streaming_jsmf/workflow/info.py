@@ -10,10 +10,12 @@ from streaming_jsmf.corpus.format import verify_corpus
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.plan import IngestFolder
-from streaming_jsmf.model.counts import read_counts, stored_corpora
+from streaming_jsmf.jobs.lock import settle, work_place
+from streaming_jsmf.model.counts import EVALUATION, read_counts, settle_counts, stored_corpora
 from streaming_jsmf.model.store import KIND as MODEL_KIND
 from streaming_jsmf.model.store import model_names, read_model
 from streaming_jsmf.moments.provenance import describe_making
+from streaming_jsmf.moments.scan import settle_store
 from streaming_jsmf.moments.soundness import require_sound
 from streaming_jsmf.moments.store import KIND as MOMENTS_KIND
 from streaming_jsmf.moments.store import MomentsStore, read_store
@@ -25,7 +27,8 @@ def describe(path: str | Path | StorePath, *, verify: bool = False) -> dict[str,
     """Describe what lies at ``path``, a local path or a URL, as JSON values; ``complete`` says whether it can be used.
 
     Committed arrays are read and compared with their digests. Of a corpus the footers are read, with ``verify`` all of
-    it, and compared with its hashes.
+    it, and compared with its hashes. What a killed process has left beside or within, and nobody can go on from, is
+    removed, with a line in the log; work that the same command goes on with is named.
 
     Raises
     ------
@@ -35,6 +38,19 @@ def describe(path: str | Path | StorePath, *, verify: bool = False) -> dict[str,
         If a complete store is damaged; the message names the array, chunk or shard.
     """
     place = store_path(path)
+    settle(place)
+    # As it was given: a login in a URL is not in the place.
+    described = _describe(place, str(path), verify)
+    unfinished = [place for place in _works(place) if place.exists()] if isinstance(place, Path) else []
+    return {**described, "unfinished": list(map(str, unfinished))} if unfinished else described
+
+
+def _works(place: Path) -> list[Path]:
+    """Where unfinished work for a store would lie: beside it, or for its counts below it."""
+    return [work_place(place), *sorted((place / EVALUATION).glob("*.partial"))]
+
+
+def _describe(place: StorePath, path: str, verify: bool) -> dict[str, Any]:
     # Corpora are ingested on a local disk only.
     if isinstance(place, Path) and (folder := IngestFolder(place)).is_there():
         return {"kind": folder.kind, "complete": False, "steps_done": folder.steps_done}
@@ -52,8 +68,11 @@ def describe(path: str | Path | StorePath, *, verify: bool = False) -> dict[str,
     if kind == MODEL_KIND:
         return _describe_model(place)
     if kind == MOMENTS_KIND:
-        return _describe_moments(read_store(place))
-    raise InputError(f"{path}: a Zarr group of kind {kind!r}, not one of ours")
+        store = read_store(place)
+        if not store.missing_stages:
+            settle_store(store)
+        return _describe_moments(store)
+    raise InputError(f"{place}: a Zarr group of kind {kind!r}, not one of ours")
 
 
 def _describe_corpus(path: str, verify: bool) -> dict[str, Any]:
@@ -72,6 +91,8 @@ def _describe_corpus(path: str, verify: bool) -> dict[str, Any]:
 
 
 def _describe_moments(store: MomentsStore) -> dict[str, Any]:
+    # First: what is described is in records, and of these some may be lost.
+    require_sound(store)
     missing = store.missing_stages
     partitions = len(store.manifest.partitions)
     described = {
@@ -94,12 +115,12 @@ def _describe_moments(store: MomentsStore) -> dict[str, Any]:
         ledger = store.ledger(stage)
         folded = ledger.folded(store.folds) if stage == "range" else 0
         described[f"{stage}_partitions_done"] = max(len(ledger.parts()), folded)
-    require_sound(store)
     return described
 
 
 def _describe_model(path: StorePath) -> dict[str, Any]:
     model = read_model(path)
+    settle_counts(path)
     counted = stored_corpora(path)
     for corpus in counted:
         # Reading compares the counts with their digests.

@@ -103,7 +103,8 @@ def ingest(
     """
     request = request or IngestRequest()
     _require_outside(
-        free_target(corpus, overwrite=overwrite), request.files if request.files is not None else source
+        free_target(corpus, overwrite=overwrite, resumed=True),
+        request.files if request.files is not None else source,
     )
     if str(source).lower().endswith(".toml"):
         opened, settings, origin = _from_spec(load_spec(source), request, progress)

@@ -21,16 +21,14 @@ from streaming_jsmf.evaluation.perplexity import Completer
 from streaming_jsmf.inference.words import label_words, prominent_words
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.lock import sole_writer
+from streaming_jsmf.jobs.lock import sole_writer, work_place
 from streaming_jsmf.jobs.memory import peak_memory
 from streaming_jsmf.linalg.blas import single_blas_thread
-from streaming_jsmf.model.store import Model, read_model, require_free_path, write_model
-from streaming_jsmf.storage.paths import StorePath, remove_tree, store_path
+from streaming_jsmf.model.store import Model, read_model
+from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.storage.provenance import package_versions
+from streaming_jsmf.workflow.commit_model import commit_model, has_fingerprint, is_done, require_free_model
 from streaming_jsmf.workflow.given_topics import given_topics
-
-#: What the work store of a polish is called beside its result.
-WORK_SUFFIX = ".polish"
 
 
 def polish(
@@ -76,18 +74,25 @@ def polish(
     >>> polish("model", "corpus", "polished", PolishSettings(steps=40, rounds=10))  # doctest: +SKIP
     """
     target = store_path(out, "a model")
-    require_free_path(target, overwrite)
-    start = read_model(store_path(model, "a model"))
+    require_free_model(target, overwrite)
+    place, settings = store_path(model, "a model"), settings or PolishSettings()
     opened = corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
-    polished = polish_model(start, str(model), opened, target, settings, execution, listener)
-    write_model(target, polished, overwrite=overwrite)
-    remove_tree(work_beside(target), ignore_errors=True)
+    with sole_writer(target) as committed:
+        start = read_model(place)
+        known = polished_fingerprint(_start_of(start, target, committed), opened, settings)
+        if is_done(target, committed, known, overwrite=overwrite):
+            return read_model(target)
+        polished = polish_model(start, str(model), opened, target, settings, execution, listener)
+        commit_model(target, polished, overwrite=overwrite, work=True)
     return polished
 
 
-def work_beside(target: StorePath) -> StorePath:
-    """Where the work for a polished model is done."""
-    return target.with_name(target.name + WORK_SUFFIX)
+def _start_of(model: Model, target: StorePath, committed: str) -> str:
+    """Fingerprint of the topics to start from: of those before, where a killed run has put its own in their place."""
+    own, start = str(model.provenance["fingerprint"]), model.provenance.get("start")
+    if start is None or committed != own or not has_fingerprint(target, own):
+        return own
+    return str(start["fingerprint"])
 
 
 def polish_model(
@@ -99,13 +104,16 @@ def polish_model(
     execution: Execution | None = None,
     listener: Listener = silent,
 ) -> Model:
-    """``polish`` for a model in memory called ``name``; nothing is written but the work beside ``target``."""
+    """``polish`` for a model in memory called ``name``; nothing is written but the work beside ``target``.
+
+    The caller holds the lock of ``target``.
+    """
     settings = settings or PolishSettings()
     began, given = time.perf_counter(), given_topics(start)
     known = start.provenance.get("scan_settings") or {}
     request = PolishRequest(given, corpus, settings, known.get("partition_nonzeros"))
-    with sole_writer(target), single_blas_thread():
-        found = polish_topics(request, work_beside(target), execution, listener, _perplexity(given))
+    with single_blas_thread():
+        found = polish_topics(request, work_place(target), execution, listener, _perplexity(given))
     stage = {"seconds": round(time.perf_counter() - began, 3), "peak_memory": peak_memory()}
     metrics = {
         "start": name,

@@ -14,8 +14,9 @@ from streaming_jsmf.errors import InputError, SettingsMismatchError
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.ledger import key_of
+from streaming_jsmf.jobs.lock import settle
 from streaming_jsmf.moments.changes import add_third_moment, change_store, is_part
-from streaming_jsmf.moments.merge import merge_stores, recover_store
+from streaming_jsmf.moments.merge import merge_stores
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.scan import finish_store, scan_corpus
 from streaming_jsmf.moments.soundness import repair_store
@@ -113,7 +114,8 @@ def scan(
     store, changes = store_path(moments, "a moments store"), changes or Changes()
     if settings is not None and settings.third_moment:
         changes = replace(changes, third_moment=changes.any)
-    recover_store(store)
+    if not node_exists(store):
+        settle(store)
     settings = _serving(store, settings)
     steps = changes.steps(_place(corpus))
     if repair:
@@ -156,13 +158,14 @@ def _opened(corpus: str | Path | Corpus) -> Corpus:
 def _steps_begun(store: StorePath, steps: Sequence[Step]) -> int:
     """How many steps of these changes the store has in its manifest, if the call is to go on with them.
 
-    A store that has all of them and is complete is not interrupted: doing the same again is then a new wish.
+    The mark of the last one outlives it. But where all is done and cleared, nothing was interrupted, and doing the same
+    again is a new wish.
     """
     if not steps or not node_exists(store):
         return 0
     found = read_store(store)
     begun = next((i + 1 for i, step in enumerate(steps) if step.mark == found.manifest.change), 0)
-    return begun if begun < len(steps) or found.missing_stages else 0
+    return begun if begun < len(steps) or not found.is_cleared() else 0
 
 
 def _serving(path: StorePath, wanted: ScanSettings | None) -> ScanSettings | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from streaming_jsmf.config import InferSettings, StodSettings
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.events import Listener, silent
+from streaming_jsmf.jobs.lock import is_left, settle
 from streaming_jsmf.model.store import model_names, read_model, require_free_path
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.select import select_partitions
@@ -34,7 +35,8 @@ def targets_of(model: StorePath, topics: Sequence[int], overwrite: bool) -> dict
     if len(targets) > 1 and node_exists(model):
         raise InputError(f"{model}: is a store itself; several models need a directory of their own")
     for path in targets.values():
-        require_free_path(path, overwrite or len(targets) > 1)
+        if not is_left(path):  # where a killed run may have put the very model
+            require_free_path(path, overwrite or len(targets) > 1)
     return targets
 
 
@@ -86,7 +88,8 @@ def infer_each(
         opened = select_partitions(opened, partitions)
     for k, path in targets.items():
         wanted = replace(settings, n_topics=k)
-        if is_made(path, model_fingerprint(opened, wanted), overwrite):
+        if len(topics) > 1 and is_made(path, model_fingerprint(opened, wanted), overwrite):
+            settle(path)
             continue
         infer(opened, path, wanted, threads=threads, overwrite=overwrite, listener=listener)
     return tuple(targets.values())

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.documents.open_shares import open_shares
 from streaming_jsmf.documents.shares import SharesFile
 from streaming_jsmf.documents.topics import GivenTopics
-from streaming_jsmf.documents.transform import TransformRequest, transform_documents, work_folder
+from streaming_jsmf.documents.transform import TransformRequest, transform_documents
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.inference.document_topics import ShareMethod
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.lock import is_left
 from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.model.store import Model, read_model
 from streaming_jsmf.storage.paths import StorePath, local_path, normalise, store_path
+from streaming_jsmf.storage.replace import require_outside
 from streaming_jsmf.workflow.corpus_of import is_corpus
 from streaming_jsmf.workflow.given_topics import NEEDED, OPTIONAL, given_topics
 from streaming_jsmf.workflow.raw_documents import Reading, raw_documents
@@ -76,18 +77,15 @@ def transform(
     >>> shares = transform("model", "corpus", "shares.parquet")  # doctest: +SKIP
     """
     target = local_path(normalise(out), "a file of topic shares")
+    if overwrite or not is_left(target):
+        require_free_shares(target, overwrite)
     held = model if isinstance(model, Model) else _read(store_path(model, "a model"))
     given, beside = given_topics(held), target.with_name(target.name + ".corpus")
     opened, left_out = _documents(corpus, given, held, beside, reading, (execution, listener))
     request = TransformRequest(given, opened, top, method, left_out)
-    if _is_done(target, request):
-        work_folder(target).remove()
-    else:
-        require_free_shares(target, overwrite)
-        with single_blas_thread():
-            transform_documents(request, target, execution, listener)
-    if opened.root == str(beside):
-        shutil.rmtree(beside)
+    temporary = beside if opened.root == str(beside) else None
+    with single_blas_thread():
+        transform_documents(request, target, execution, listener, overwrite=overwrite, temporary=temporary)
     return open_shares(target)
 
 
@@ -130,10 +128,4 @@ def require_free_shares(target: Path, overwrite: bool) -> None:
             f"{target}: exists already; give another path, or --overwrite to replace topic shares"
         )
     open_shares(target)
-
-
-def _is_done(target: Path, request: TransformRequest) -> bool:
-    """Whether an earlier run was cut off between its commit and the removal of its working directory."""
-    if not (target.exists() and work_folder(target).is_there()):
-        return False
-    return open_shares(target).about.request == request.about.request
+    require_outside(target)

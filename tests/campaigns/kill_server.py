@@ -1,0 +1,152 @@
+"""A process that has imported the package once, and forks a child for each command, which may die in the middle.
+
+It reads requests from standard input, a line of JSON each, and answers on standard output alike. A child counts the
+operations that change files below a folder (``sys.addaudithook``) and kills itself in front of the one that is asked
+for, as SIGKILL does it: nothing is flushed, closed or said. A file that is opened to be written counts twice: before it
+is there, and when it is there and empty.
+
+A hundred kills of one command cost a hundred runs up to the kill. What they leave on the disk is what one run has there
+at these moments, so that a child can also copy the folder in front of operations that are asked for, and go on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+#: Events of the interpreter that change a directory, and which of their arguments are paths.
+CHANGES = {
+    "os.rename": (0, 1),
+    "os.remove": (0,),
+    "os.rmdir": (0,),
+    "os.mkdir": (0,),
+    "os.link": (0, 1),
+    "os.symlink": (0, 1),
+}
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+
+
+@dataclass
+class Operations:
+    """What a command does to files below ``root``, told one by one.
+
+    In front of number ``kill_at`` it is killed; in front of those from ``copy_from`` on the folder is copied.
+    """
+
+    root: str
+    kill_at: int | None
+    copy_from: int | None
+    copies: Path
+    told: list[str] = field(default_factory=list)
+    is_copying: bool = False
+
+    def hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self.is_copying:
+            return
+        if event == "open":
+            path, _, flags = arguments
+            if flags & WRITES and self._is_ours(path):
+                self._count(f"create {path}")
+                self._count(f"write {path}", unborn=path, flags=flags)
+        elif event in CHANGES:
+            paths = [arguments[i] for i in CHANGES[event]]
+            # A name below an open directory comes from the removal of a tree, and there are no others.
+            if arguments[-1] not in (-1, None) or any(map(self._is_ours, paths)):
+                self._count(f"{event.removeprefix('os.')} {' '.join(map(os.fsdecode, paths))}")
+
+    def _is_ours(self, path: object) -> bool:
+        return isinstance(path, str | bytes | os.PathLike) and _absolute(path).startswith(self.root)
+
+    def _count(self, what: str, unborn: Any = None, flags: int = 0) -> None:
+        self.is_copying = True
+        number = len(self.told)
+        if number == self.kill_at:
+            if unborn is not None:
+                _open_and_leave(os.fspath(unborn), flags)
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.copy_from is not None and number >= self.copy_from:
+            copy = shutil.copytree(self.root, self.copies / str(number), symlinks=True)
+            if unborn is not None:
+                _open_and_leave(str(copy / _absolute(unborn).removeprefix(self.root)), flags)
+        self.told.append(what)
+        self.is_copying = False
+
+
+def _absolute(path: Any) -> str:
+    return os.path.join(os.getcwd(), os.fsdecode(path))  # noqa: PTH109, PTH118 - pathlib would be seen by the hook
+
+
+def _open_and_leave(path: str, flags: int) -> None:
+    os.close(os.open(path, (flags | os.O_CREAT) & ~os.O_EXCL))
+
+
+@contextmanager
+def _output_in(path: str) -> Iterator[None]:
+    """Standard output and error of this process in a file."""
+    sys.stdout.flush()
+    kept = os.dup(1), os.dup(2)
+    target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(target, 1)
+    os.dup2(target, 2)
+    os.close(target)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for number, descriptor in zip((1, 2), kept, strict=True):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+
+
+def _run(line: list[str]) -> int:
+    from streaming_jsmf.cli.main import run
+
+    try:
+        return run(line)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+
+
+def _child(request: dict[str, Any]) -> None:
+    copies = Path(request["copies"])
+    operations = Operations(request["root"], request["kill_at"], request["copy_from"], copies)
+    with _output_in(request["log"]):
+        sys.addaudithook(operations.hook)
+        code = _run(request["command"])
+    Path(request["operations"]).write_text("\n".join(operations.told), encoding="utf-8")
+    if request["finalise"]:
+        sys.exit(code)
+    os._exit(code)
+
+
+def answer(request: dict[str, Any]) -> int:
+    """Exit code of a command, in this process to warm it up, or in a child; minus the signal that ended the child."""
+    os.chdir(request["folder"])
+    if request["here"]:
+        with _output_in(request["log"]):
+            return _run(request["command"])
+    child = os.fork()
+    if not child:
+        _child(request)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def main() -> None:
+    """Answer until standard input ends."""
+    for line in sys.stdin:
+        print(json.dumps(answer(json.loads(line))), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,302 @@
+"""Commands that are killed in front of one of their last file operations: the cases, and the comparison."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.corpora import planted, words, write_corpus
+from tests.processes import SOURCE
+from tests.stores import rename_words
+
+#: How many operations before the end of a command are tried.
+LAST = 100
+
+QUIET = ("--scheduler", "synchronous")
+SCAN = ("--max-topics", "3", "--partition-nonzeros", "900")
+TOPICS = ("--topics", "3", "--anchor-min-df", "2")
+
+
+@dataclass(frozen=True)
+class Case:
+    """What stands before, by commands that are run to their end; and the command that is killed."""
+
+    name: str
+    before: tuple[tuple[str, ...], ...]
+    command: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _scan(*line: str) -> tuple[str, ...]:
+    return ("scan", *line, *QUIET)
+
+
+OF_A = _scan("a", "m", *SCAN)
+KEPT = _scan("a", "m", *SCAN, "--keep-partitions")
+WITH_THIRD = _scan("a", "m", *SCAN, "--third-moment")
+MODEL = ("infer", "m", "model", *TOPICS)
+FIT = ("fit", "a", "model", *TOPICS, "--partition-nonzeros", "900", "--steps", "8", *QUIET)
+
+CASES = (
+    Case("ingest", (), ("ingest", "texts.jsonl", "corpus", "--min-tokens", "1", *QUIET)),
+    Case(
+        "simulate",
+        (),
+        (
+            "simulate",
+            "corpus",
+            "--documents",
+            "300",
+            "--vocabulary-size",
+            "40",
+            "--topics",
+            "3",
+            "--documents-per-shard",
+            "100",
+            "--seed",
+            "1",
+            *QUIET,
+        ),
+    ),
+    Case("scan", (), OF_A),
+    Case("scan-keep", (), KEPT),
+    Case("scan-exact", (), (*OF_A, "--exact")),
+    Case("scan-third-moment", (), WITH_THIRD),
+    Case("third-moment", (OF_A,), WITH_THIRD),
+    Case("add", (OF_A,), _scan("a", "m", "--add", "b")),
+    Case("add-third-moment", (OF_A,), _scan("a", "m", "--add", "b", "--third-moment")),
+    Case("remove", (KEPT, _scan("a", "m", "--add", "b")), _scan("a", "m", "--remove", "b")),
+    Case("merge", (OF_A, _scan("b", "of-b", *SCAN)), _scan("a", "m", "--merge", "of-b")),
+    Case(
+        "merge-kept",
+        (KEPT, _scan("b", "of-b", *SCAN, "--keep-partitions")),
+        _scan("a", "m", "--merge", "of-b"),
+    ),
+    Case("unite", (OF_A, _scan("c", "of-c", *SCAN)), _scan("a", "m", "--merge", "of-c")),
+    Case(
+        "replace",
+        (KEPT, _scan("c", "of-c", *SCAN)),
+        _scan("a", "m", "--remove", "a", "--add", "b", "--merge", "of-c"),
+    ),
+    Case("infer", (OF_A,), MODEL),
+    Case("infer-overwrite", (OF_A, MODEL), (*MODEL, "--rectify", "palm", "--overwrite")),
+    Case("infer-stod", (WITH_THIRD,), ("infer", "m", "model", "--topics", "3", "--engine", "stod")),
+    Case("fit", (), FIT),
+    Case("fit-texts", (), ("fit", "texts.jsonl", *FIT[2:])),
+    Case("fit-several", (), (*FIT, "--topics", "2,3")),
+    Case("polish", (OF_A, MODEL), ("polish", "model", "a", "polished", "--steps", "8", *QUIET)),
+    Case(
+        "polish-overwrite",
+        (OF_A, MODEL),
+        ("polish", "model", "a", "model", "--steps", "8", "--overwrite", *QUIET),
+    ),
+    Case(
+        "evaluate", (OF_A, MODEL), ("evaluate", "model", "--corpus", "a", "--replicas", "0", "--json", *QUIET)
+    ),
+    Case("transform-file", (OF_A, MODEL), ("transform", "model", "a", "shares.parquet", *QUIET)),
+    Case(
+        "transform-texts",
+        (("fit", "texts.jsonl", *FIT[2:]),),
+        ("transform", "model", "texts.jsonl", "shares", *QUIET),
+    ),
+    Case("transform-zarr", (OF_A, MODEL), ("transform", "model", "a", "shares.zarr", *QUIET)),
+    Case(
+        "ingest-overwrite",
+        (("ingest", "texts.jsonl", "corpus", *QUIET),),
+        ("ingest", "texts.jsonl", "corpus", "--min-tokens", "2", "--overwrite", *QUIET),
+    ),
+    Case("transform-directory", (OF_A, MODEL), ("transform", "model", "a", "shares", *QUIET)),
+    Case(
+        "transform-overwrite",
+        (OF_A, MODEL, ("transform", "model", "a", "shares", *QUIET)),
+        ("transform", "model", "a", "shares", "--top", "2", "--overwrite", *QUIET),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Server:
+    """A process that runs commands in forks of itself, in ``folder``, which is the same for all cases: stores hold
+    absolute paths."""
+
+    process: subprocess.Popen[str]
+    base: Path
+
+    @property
+    def folder(self) -> Path:
+        """Where commands run."""
+        return self.base / "case"
+
+    @property
+    def log(self) -> Path:
+        """What the last command said."""
+        return self.base / "log"
+
+    @property
+    def copies(self) -> Path:
+        """Where the folder is copied to, by number of operation."""
+        return self.base / "copies"
+
+    @property
+    def _operations(self) -> Path:
+        return self.base / "operations"
+
+    def run(
+        self,
+        line: tuple[str, ...],
+        kill_at: int | None = None,
+        *,
+        copy_from: int | None = None,
+        here: bool = False,
+        finalise: bool = False,
+    ) -> int:
+        """Exit code of a command, minus the signal if it was killed.
+
+        Parameters
+        ----------
+        kill_at
+            Number of the operation in front of which it is killed.
+        copy_from
+            Number of the first operation in front of which the folder is copied.
+        here
+            Run it in the server itself, so that later children find all that is loaded only once.
+        finalise
+            End the interpreter as a process of its own does, threads and all, where a child ends at once else.
+        """
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        request = {
+            "command": line,
+            "folder": str(self.folder),
+            "root": str(self.folder) + "/",
+            "kill_at": kill_at,
+            "copy_from": copy_from,
+            "copies": str(self.copies),
+            "here": here,
+            "finalise": finalise,
+            "log": str(self.log),
+            "operations": str(self._operations),
+        }
+        print(json.dumps(request), file=self.process.stdin, flush=True)
+        return int(json.loads(self.process.stdout.readline()))
+
+    def done(self, line: tuple[str, ...], copy_from: int | None = None) -> list[str]:
+        """Run a command to its end, which must be good; what it did to files."""
+        assert self.run(line, copy_from=copy_from) == 0, self.log.read_text(encoding="utf-8")
+        return self._operations.read_text(encoding="utf-8").splitlines()
+
+    def place(self, start: Path) -> None:
+        """Put a copy of ``start`` in the folder, instead of what is there."""
+        for entry in self.folder.iterdir():
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        shutil.copytree(start, self.folder, dirs_exist_ok=True)
+
+
+@contextmanager
+def server(base: Path) -> Iterator[Server]:
+    """A server with the sources of all cases in its folder."""
+    line = [sys.executable, "-W", "ignore", "-m", "tests.campaigns.kill_server"]
+    with subprocess.Popen(
+        line, cwd=SOURCE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        made = Server(process, base)
+        made.folder.mkdir()
+        write_sources(made.folder)
+        shutil.copytree(made.folder, base / "sources")
+        try:
+            yield made
+        finally:
+            process.stdin.close()  # type: ignore[union-attr]
+
+
+def write_sources(folder: Path) -> None:
+    """Corpora a, b and c, of which c has other words, and texts."""
+    counts = planted(120, 40, 3, length=30, seed=7).counts
+    for name, rows in zip("abc", np.array_split(counts, 3), strict=True):
+        write_corpus(folder / name, rows, shards=2, row_group_rows=10)
+    rename_words(folder / "c", [f"other{i}" if i % 2 else word for i, word in enumerate(words(40))])
+    names = words(40)
+    texts = ({"text": " ".join(names[i] for i in row.nonzero()[0])} for row in counts)
+    (folder / "texts.jsonl").write_text("\n".join(map(json.dumps, texts)) + "\n", encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Undisturbed:
+    """A case ready to be disturbed: the folder before the command, what the command does, and what is there then."""
+
+    start: Path
+    operations: list[str]
+    contents: dict[str, str]
+
+    @property
+    def first(self) -> int:
+        """Number of the first operation that is tried."""
+        return max(0, len(self.operations) - LAST)
+
+
+def undisturbed(case: Case, served: Server) -> Undisturbed:
+    """Make the start of a case, and run its command without a kill; warms the server up."""
+    start = served.base / "starts" / case.name
+    served.place(served.base / "sources")
+    for line in case.before:
+        assert served.run(line, here=True) == 0, served.log.read_text(encoding="utf-8")
+    shutil.copytree(served.folder, start)
+    assert served.run(case.command, here=True) == 0, served.log.read_text(encoding="utf-8")
+    served.place(start)
+    operations = served.done(case.command)
+    return Undisturbed(start, operations, contents(served.folder))
+
+
+def difference(clean: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
+    """Names of what is missing (-), too much (+) or of other contents (~)."""
+    signs = {name: "-" if name not in found else "+" if name not in clean else "~" for name in clean | found}
+    return sorted(f"{sign} {name}" for name, sign in signs.items() if clean.get(name) != found.get(name))
+
+
+#: The part of a name that differs from run to run.
+_RANDOM = re.compile(r"(?<=-)[0-9a-f]{32}$")
+
+#: What tells two runs apart in records and metadata; and a digest of all of these.
+_OF_A_RUN = ("seconds", "peak_memory", "committed", "attempt")
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """Every file and directory with a digest of what does not differ from run to run."""
+    found: dict[str, str] = {}
+    for path in sorted(folder.rglob("*")):
+        # Results on their way are named by a key, and then by a draw.
+        parts = path.relative_to(folder).parts
+        name = "/".join(
+            _RANDOM.sub("", part) if number and parts[number - 1] == "partials" else part
+            for number, part in enumerate(parts)
+        )
+        found[name] = "" if path.is_dir() else hashlib.sha256(_stable(path)).hexdigest()
+    return found
+
+
+def _stable(path: Path) -> bytes:
+    data = path.read_bytes()
+    if path.suffix != ".json":
+        return data
+    value = json.loads(data)
+    value.get("attributes", {}).pop("sha256", None)
+    return json.dumps(_pruned(value), sort_keys=True).encode()
+
+
+def _pruned(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _pruned(inner) for key, inner in value.items() if key not in _OF_A_RUN}
+    return [_pruned(inner) for inner in value] if isinstance(value, list) else value

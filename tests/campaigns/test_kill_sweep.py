@@ -1,0 +1,82 @@
+"""The same command after any kill: exit code 0, the arrays of a run without one, and no file more or less."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from tests.campaigns.kills import CASES, Case, Server, Undisturbed, contents, difference, server, undisturbed
+
+SEED = 14
+
+#: Kills of the default run, for each of these cases; and of the slow one, again while the rest is done.
+FEW, TWICE = 2, 10
+DEFAULT = ("ingest", "simulate", "scan", "add", "unite", "infer", "fit", "evaluate", "transform-overwrite")
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with server(tmp_path_factory.mktemp("kills")) as running:
+        yield running
+
+
+def left_after(case: Case, clean: Undisturbed, served: Server) -> str:
+    """Run the command again; what is wrong then, if anything."""
+    code = served.run(case.command)
+    if code:
+        return f"exit code {code}: {served.log.read_text(encoding='utf-8')[-300:]}"
+    return ", ".join(difference(clean.contents, contents(served.folder)))
+
+
+def named(wrong: dict[int, str], clean: Undisturbed) -> str:
+    return "\n".join(f"killed at {n}, {clean.operations[n]}: {what}" for n, what in wrong.items() if what)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.name in DEFAULT], ids=str)
+def test_a_command_that_is_killed_late_is_finished_by_itself(case: Case, served: Server) -> None:
+    clean = undisturbed(case, served)
+    rng = random.Random(f"{SEED} {case}")
+    wrong = {}
+    # The second is one of the very last: results are there, and not all is cleared.
+    last = len(clean.operations)
+    for number in (rng.randrange(clean.first, last), rng.randrange(last - 8, last)):
+        served.place(clean.start)
+        assert served.run(case.command, kill_at=number) == -9
+        wrong[number] = left_after(case, clean, served)
+    assert not any(wrong.values()), named(wrong, clean)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_command_is_finished_by_itself_wherever_it_is_killed(case: Case, served: Server) -> None:
+    clean = undisturbed(case, served)
+    served.place(clean.start)
+    served.copies.mkdir()
+    try:
+        served.done(case.command, copy_from=clean.first)
+        wrong = {}
+        for number in range(clean.first, len(clean.operations)):
+            served.place(served.copies / str(number))
+            wrong[number] = left_after(case, clean, served)
+        assert not any(wrong.values()), named(wrong, clean)
+        twice = killed_again(case, clean, served)
+        assert not any(twice.values()), named(twice, clean)
+    finally:
+        shutil.rmtree(served.copies)
+
+
+def killed_again(case: Case, clean: Undisturbed, served: Server) -> dict[int, str]:
+    """What is wrong if the command is killed once more while it finishes."""
+    rng, wrong = random.Random(f"{SEED} {case} again"), {}
+    for number in rng.sample(range(clean.first, len(clean.operations)), TWICE):
+        copy = served.copies / str(number)
+        served.place(copy)
+        more = len(served.done(case.command))
+        served.place(copy)
+        # A run has random names, and may find its files in another order: a few operations more or less.
+        served.run(case.command, kill_at=rng.randrange(more))
+        wrong[number] = left_after(case, clean, served)
+    return wrong

@@ -1,0 +1,336 @@
+"""What killed processes leave is cleared by who comes next, and nobody else's files with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from streaming_jsmf.cli.main import run
+from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.folder import WorkFolder
+from streaming_jsmf.jobs.lock import announce_commit, is_left, lock_path, settle, sole_writer, work_place
+from streaming_jsmf.model.store import read_model
+from streaming_jsmf.moments.store import read_store
+from streaming_jsmf.storage.replace import directory_written_beside, put_in_place
+from tests.corpora import planted, write_corpus
+from tests.outcomes import Command, refused
+from tests.processes import PATIENCE, command, ended, started, wait_for, wait_until
+
+SCAN = ("--max-topics", "3", "--partition-nonzeros", "900", "--keep-partitions", "--scheduler", "synchronous")
+INFER = ("--topics", "3", "--anchor-min-df", "2")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus, its moments and a model."""
+    folder = tmp_path_factory.mktemp("made")
+    write_corpus(folder / "corpus", planted(120, 40, 3, length=30, seed=7).counts, row_group_rows=10)
+    assert run(["scan", str(folder / "corpus"), str(folder / "m"), *SCAN]) == 0
+    assert run(["infer", str(folder / "m"), str(folder / "model"), *INFER]) == 0
+    return folder
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(made, tmp_path / "f")
+
+
+def leave_lock(store: Path, **told: object) -> None:
+    """The lock file of a process that was killed."""
+    owner = {"user": "anna", "host": "h", "pid": 1, "command": "c", "started": 0.0, **told}
+    lock_path(store).write_text(json.dumps(owner))
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+# -- directories --------------------------------------------------------------------------------------------------
+
+
+def test_a_target_between_two_renames_comes_back(tmp_path: Path) -> None:
+    (tmp_path / ".t.old").mkdir()
+    (tmp_path / ".t.old" / "mine").touch()
+    (tmp_path / ".t.new").mkdir()
+    settle(tmp_path / "t")
+    assert names(tmp_path) == {"t"}
+    assert names(tmp_path / "t") == {"mine"}
+
+
+def test_rests_go_and_what_is_named_otherwise_stays(tmp_path: Path) -> None:
+    target = tmp_path / "t"
+    (target / "a").mkdir(parents=True)
+    hex_name = "0123456789abcdef" * 2
+    for rest in (f"a/.zarr.json.{hex_name}", f"a/0.{hex_name}.partial"):
+        (target / rest).touch()
+    kept = (".hidden", f"{hex_name}", f"a.{hex_name}", ".t.partial")
+    for name in kept:
+        (target / name).touch()
+    for name in (".t.new", ".t.old", "t.partial", ".t.other"):
+        (tmp_path / name).mkdir()
+    leave_lock(target)
+    settle(target)
+    assert names(tmp_path) == {"t", "t.partial", ".t.other"}
+    assert names(target) == {"a", *kept}
+    assert names(target / "a") == set()
+
+
+def test_what_a_living_process_writes_is_left_alone(tmp_path: Path) -> None:
+    target = tmp_path / "t"
+    with sole_writer(target), directory_written_beside(target) as beside:
+        settle(target)
+        assert beside.exists()
+    assert names(tmp_path) == {"t"}
+    assert not is_left(target)
+
+
+def test_a_replacement_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
+    with pytest.raises(FileNotFoundError):
+        put_in_place(tmp_path / "nothing", tmp_path / "t")
+    assert names(tmp_path) == {"t"}
+
+
+def test_the_work_for_a_result_goes_only_when_the_result_is_there(tmp_path: Path) -> None:
+    work = WorkFolder.beside(tmp_path / "t", "simulation")
+    with work.held({"a": 1}):
+        (work.root / "records").mkdir()
+        (work.root / "records" / "00000.json").write_text("{}")
+        work.announce_commit()
+        announced = lock_path(tmp_path / "t").read_text()
+    for there in (False, True):
+        if there:
+            (tmp_path / "t").mkdir()
+        lock_path(tmp_path / "t").write_text(announced)
+        settle(tmp_path / "t")
+        assert work.root.exists() is not there
+
+
+def test_a_result_is_known_by_the_command_that_was_killed_and_by_no_other(tmp_path: Path) -> None:
+    work = WorkFolder.beside(tmp_path / "t", "simulation")
+    (tmp_path / "t").mkdir()
+    for arguments, known in (({"a": 1}, True), ({"a": 2}, False)):
+        with sole_writer(tmp_path / "t"):
+            announce_commit(tmp_path / "t", "of-another")
+            told = lock_path(tmp_path / "t").read_text()
+        own = json.loads(told) | {"commits": _fingerprint({"a": 1})}
+        lock_path(tmp_path / "t").write_text(json.dumps(own))
+        if known:
+            with work.held(arguments) as lacking:
+                assert not lacking
+        else:
+            with pytest.raises(InputError, match="t exists; remove it"), work.held(arguments):
+                pass
+        assert names(tmp_path) == {"t"}
+
+
+def _fingerprint(arguments: object) -> str:
+    from streaming_jsmf.config import fingerprint
+
+    return fingerprint(arguments)  # type: ignore[arg-type]
+
+
+# -- models -------------------------------------------------------------------------------------------------------
+
+
+def test_a_model_behind_a_link_is_replaced_where_it_lies(folder: Path, invoke: Command) -> None:
+    (folder / "disk").mkdir()
+    (folder / "model").rename(folder / "disk" / "real")
+    (folder / "model").symlink_to(folder / "disk" / "real")
+    done = invoke(
+        "infer", folder / "m", folder / "model", "--topics", "2", "--anchor-min-df", "2", "--overwrite"
+    )
+    assert done.code == 0, done.err
+    assert (folder / "model").is_symlink()
+    assert read_model(folder / "disk" / "real").arrays["anchors"].size == 2
+    assert names(folder / "disk") == {"real"}
+    assert names(folder) == {"corpus", "disk", "m", "model"}
+
+
+def test_the_working_directory_is_not_replaced(
+    folder: Path, invoke: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder / "model")
+    for place in (".", "../model"):
+        refused(invoke("infer", "../m", place, *INFER, "--overwrite"), 2, "working directory", "another one")
+    monkeypatch.chdir(folder / "model" / "word")
+    refused(invoke("infer", "../../m", "..", *INFER, "--overwrite"), 2, "working directory")
+    assert names(folder) == {"corpus", "m", "model"}
+
+
+def test_a_changed_digit_in_the_metadata_of_a_model_is_told(folder: Path, invoke: Command) -> None:
+    root = folder / "model" / "zarr.json"
+    text = root.read_text()
+    for key in ("topic_topic_sum", "n_topics", "fingerprint", "sha256", "seconds"):
+        place = text.index(f'"{key}"') + len(key) + 2
+        at = next(i for i in range(place, len(text)) if text[i].isdigit())
+        root.write_text(text[:at] + str((int(text[at]) + 1) % 10) + text[at + 1 :])
+        for verb in ("info", "evaluate"):
+            refused(invoke(verb, folder / "model"), 3, str(folder / "model"))
+    root.write_text(text)
+    assert invoke("info", folder / "model").code == 0
+
+
+# -- what info says -----------------------------------------------------------------------------------------------
+
+
+def test_info_names_and_clears_what_is_dead(folder: Path, invoke: Command) -> None:
+    model = folder / "model"
+    counts = model / "evaluation" / ("f" * 32)
+    shutil.copytree(model, folder / ".model.old")
+    counts.with_name(f".{counts.name}.new").mkdir(parents=True)
+    shutil.copytree(folder / "m" / "records" / "basis", folder / "m" / "records" / f"range-part-{'0' * 32}")
+    (folder / "m" / "partials" / f"projection-fold-{'0' * 32}-{'1' * 32}").mkdir()
+    for place in (model, counts):
+        leave_lock(place)
+    kept = {path.relative_to(folder) for path in folder.rglob("*")}
+    said = invoke("info", model)
+    assert said.code == 0, said.err
+    for rest in (".model.old", f".{counts.name}.new"):
+        assert f"{rest}: removed; a run that was killed had left it" in said.err
+    assert invoke("info", folder / "m").code == 0
+    gone = kept - {path.relative_to(folder) for path in folder.rglob("*")}
+    assert {path.parts[0] for path in gone} == {".model.lock.json", ".model.old", "m", "model"}
+    assert names(folder) == {"corpus", "m", "model"}
+    assert not read_store(folder / "m").rests()
+
+
+def test_info_names_work_that_can_be_gone_on_with(folder: Path, invoke: Command) -> None:
+    work = work_place(folder / "model")
+    work.mkdir()
+    assert json.loads(invoke("info", folder / "model").out)["unfinished"] == [str(work)]
+    assert work.exists()
+
+
+def test_info_of_a_store_whose_records_are_lost_is_one_line(folder: Path, invoke: Command) -> None:
+    shutil.rmtree(folder / "m" / "records")
+    refused(invoke("info", folder / "m"), 3, str(folder / "m"), "--repair")
+
+
+def test_a_repair_that_is_killed_keeps_the_history(
+    folder: Path, invoke: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from streaming_jsmf.moments import store as module
+
+    # Without the results of parts: their notes are in the record alone.
+    store = folder / "sums"
+    assert invoke("scan", folder / "corpus", store, *(word for word in SCAN if "keep" not in word)).code == 0
+    outcome = read_store(store).outcome("range")
+    assert outcome is not None
+    assert len(outcome["history"]) > 1
+    (store / "factor" / "c" / "0" / "0").write_bytes(b"")
+
+    def killed(*_: object) -> None:
+        raise StoreError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "write_record", killed)
+        assert invoke("scan", folder / "corpus", store, "--repair").code == 3
+    assert invoke("scan", folder / "corpus", store, "--repair").code == 0
+    mended = read_store(store).outcome("range")
+    assert mended is not None
+    assert mended["history"] == outcome["history"]
+
+
+# -- processes ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_worker_processes_end_with_their_parent(tmp_path: Path) -> None:
+    counts = planted(900, 800, 10, length=60, seed=7).counts
+    corpus, store = write_corpus(tmp_path / "corpus", counts, row_group_rows=30), tmp_path / "m"
+    line = command("scan", corpus, store, "--max-topics", "20", "--partition-nonzeros", "1500")
+    with started([*line, "--scheduler", "processes", "--workers", "2"]) as process:
+        wait_for(process, lambda: bool(list(store.glob("records/range-*/zarr.json"))))
+        workers = psutil.Process(process.pid).children(recursive=True)
+        assert len(workers) >= 2
+        process.kill()
+        process.wait(PATIENCE)
+        wait_until(lambda: not any(_lives(worker) for worker in workers), "the end of the workers")
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.mark.cluster
+def test_a_local_cluster_listens_to_this_machine_alone() -> None:
+    with Execution("cluster", workers=1).executor():
+        listening = [
+            connection.laddr.ip
+            for process in (psutil.Process(), *psutil.Process().children(recursive=True))
+            for connection in process.net_connections("inet")
+            if connection.status == psutil.CONN_LISTEN
+        ]
+    assert listening
+    assert set(listening) <= {"127.0.0.1", "::1"}
+
+
+def test_closed_standard_streams_are_no_error(made: Path, tmp_path: Path) -> None:
+    line = command("scan", made / "corpus", tmp_path / "m", *SCAN)
+    done = ended(["sh", "-c", 'exec "$@" 2>&-', "sh", *line])
+    assert (done.code, done.out) == (0, f"moments: {tmp_path / 'm'}\n")
+    assert not read_store(tmp_path / "m").missing_stages
+
+
+SLOW_IMPORT = """
+import runpy, signal, sys
+import streaming_jsmf.__main__
+
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == "streaming_jsmf.cli.main":
+            try:
+                signal.raise_signal(signal.SIGINT)
+            except KeyboardInterrupt:
+                raise ImportError("a package that makes another error of it") from None
+
+sys.meta_path.insert(0, Slow())
+streaming_jsmf.__main__.main()
+"""
+
+
+def test_an_interrupt_while_modules_are_imported_is_one_line() -> None:
+    done = ended([sys.executable, "-c", SLOW_IMPORT])
+    assert done.code == 130
+    assert done.err == "interrupted; run the same command again to go on from what is committed\n"
+
+
+def test_an_interrupt_at_work_is_one_line(made: Path, tmp_path: Path) -> None:
+    line = command("scan", made / "corpus", tmp_path / "m", *SCAN)
+    with started(line, stderr=subprocess.PIPE) as process:
+        wait_for(process, lambda: lock_path(tmp_path / "m").exists() or (tmp_path / "m").exists())
+        os.kill(process.pid, signal.SIGINT)
+        _, error = process.communicate(timeout=PATIENCE)
+    assert process.returncode in (130, 0)
+    assert "Traceback" not in error
+
+
+FORK = """
+import os
+from streaming_jsmf.linalg.blas import single_blas_thread
+
+with single_blas_thread():
+    pass
+child = os.fork()
+if not child:
+    with single_blas_thread():
+        os._exit(0)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_forked_child_can_work_too() -> None:
+    assert ended([sys.executable, "-c", FORK]).out == "0\n"
