@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from streaming_jsmf.reporting.contents import Fact
 
 _MEBIBYTE = 2**20
+
+#: Numbers of a list that are all told.
+LONG = 8
 
 
 def percent(share: float) -> str:
@@ -41,6 +44,11 @@ def value_text(value: Any) -> str:
     --------
     >>> value_text(0.000012345), value_text(True), value_text(None), value_text([["a", "b"]])
     ('1.234e-05', 'yes', '-', '[["a", "b"]]')
+
+    Of what was measured at many steps the last is told.
+
+    >>> value_text([0.5] * 19 + [0.25]), value_text([{"step": 1}, {"step": 2}])
+    ('20 values, the last 0.25', '2 values, the last {"step": 2}')
     """
     if value is None or (isinstance(value, list | tuple) and not value):
         return "-"
@@ -48,7 +56,15 @@ def value_text(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.4g}"
+    if isinstance(value, list | tuple) and _is_long(value):
+        return f"{len(value)} values, the last {value_text(value[-1])}"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _is_long(values: Sequence[Any]) -> bool:
+    if isinstance(values[-1], Mapping):
+        return len(values) > 1
+    return len(values) > LONG and isinstance(values[-1], int | float)
 
 
 def facts_of(fields: Mapping[str, Any]) -> tuple[Fact, ...]:
