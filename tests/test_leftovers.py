@@ -207,7 +207,7 @@ def test_info_names_and_clears_what_is_dead(folder: Path, invoke: Command) -> No
 def test_info_names_work_that_can_be_gone_on_with(folder: Path, invoke: Command) -> None:
     work = work_place(folder / "model")
     work.mkdir()
-    assert json.loads(invoke("info", folder / "model").out)["unfinished"] == [str(work)]
+    assert json.loads(invoke("info", folder / "model", "--json").out)["unfinished"] == [str(work)]
     assert work.exists()
 
 

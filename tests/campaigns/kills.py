@@ -229,7 +229,7 @@ def write_sources(folder: Path) -> None:
         write_corpus(folder / name, rows, shards=2, row_group_rows=10)
     rename_words(folder / "c", [f"other{i}" if i % 2 else word for i, word in enumerate(words(40))])
     names = words(40)
-    texts = ({"text": " ".join(names[i] for i in row.nonzero()[0])} for row in counts)
+    texts = ({"text": " ".join(names[i] for i in row.nonzero()[0] for _ in range(row[i]))} for row in counts)
     (folder / "texts.jsonl").write_text("\n".join(map(json.dumps, texts)) + "\n", encoding="utf-8")
 
 
