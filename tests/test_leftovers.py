@@ -180,6 +180,24 @@ def test_a_changed_digit_in_the_metadata_of_a_model_is_told(folder: Path, invoke
     assert invoke("info", folder / "model").code == 0
 
 
+def test_a_change_that_ended_well_is_refused_as_a_new_wish(folder: Path, invoke: Command) -> None:
+    write_corpus(folder / "more", planted(60, 40, 3, length=30, seed=8).counts, row_group_rows=10)
+    for option in ("--add", "--remove"):
+        change = (
+            "scan",
+            folder / "corpus",
+            folder / "m",
+            option,
+            folder / "more",
+            "--scheduler",
+            "synchronous",
+        )
+        assert invoke(*change).code == 0
+        digests = read_store(folder / "m").digests()
+        assert invoke(*change).code == 2
+        assert read_store(folder / "m").digests() == digests
+
+
 # -- what info says -----------------------------------------------------------------------------------------------
 
 
@@ -207,7 +225,7 @@ def test_info_names_and_clears_what_is_dead(folder: Path, invoke: Command) -> No
 def test_info_names_work_that_can_be_gone_on_with(folder: Path, invoke: Command) -> None:
     work = work_place(folder / "model")
     work.mkdir()
-    assert json.loads(invoke("info", folder / "model").out)["unfinished"] == [str(work)]
+    assert json.loads(invoke("info", folder / "model", "--json").out)["unfinished"] == [str(work)]
     assert work.exists()
 
 

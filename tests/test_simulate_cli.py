@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -228,21 +227,6 @@ class TestInterruption:
             simulate_lda(tmp_path / "a", **self.ARGUMENTS)
         path.with_suffix(".json").unlink()
         assert self.finish(tmp_path) == [part]
-
-    def test_what_a_kill_after_the_commit_leaves_is_cleaned(
-        self, tmp_path: Path, stop: Callable[..., Path]
-    ) -> None:
-        partial = stop(KeyboardInterrupt())
-        kept = tmp_path / "kept"
-        shutil.copytree(partial, kept, ignore=shutil.ignore_patterns("corpus"))
-        corpus = simulate_lda(tmp_path / "a", **self.ARGUMENTS)
-        kept.rename(partial)
-        with pytest.raises(InputError, match="a exists; remove it"):
-            simulate_lda(tmp_path / "a", **{**self.ARGUMENTS, "seed": 8})
-        assert simulate_lda(tmp_path / "a", **self.ARGUMENTS).fingerprint == corpus.fingerprint
-        assert [path.name for path in tmp_path.iterdir()] == ["a"]
-        with pytest.raises(InputError, match="a exists; remove it"):
-            simulate_lda(tmp_path / "a", **self.ARGUMENTS)
 
     def test_two_at_once_do_not_mix(self, tmp_path: Path, stop: Callable[..., Path]) -> None:
         partial = stop(KeyboardInterrupt())

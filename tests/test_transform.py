@@ -256,18 +256,6 @@ def test_same_bytes_on_every_scheduler(corpus: Path, drawn: Planted, tmp_path: P
     assert files(tmp_path / "a.parquet") == files(tmp_path / "b.parquet")
 
 
-def test_a_commit_that_was_cut_off_is_finished(corpus: Path, model: Path, tmp_path: Path) -> None:
-    out = tmp_path / "s"
-    transform(model, corpus, out, execution=SYNCHRONOUS)
-    with pytest.raises(InputError, match="exists already"):
-        transform(model, corpus, out, execution=SYNCHRONOUS)
-    work = work_folder(out)
-    work.root.mkdir()
-    (work.root / "transform.json").write_text("{}")
-    transform(model, corpus, out, execution=SYNCHRONOUS)
-    assert not work.root.exists()
-
-
 def test_overwrite_replaces_shares_and_nothing_else(corpus: Path, model: Path, tmp_path: Path) -> None:
     for name in ("s", "s.parquet", "s.zarr"):
         transform(model, corpus, tmp_path / name, execution=SYNCHRONOUS)

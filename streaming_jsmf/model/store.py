@@ -156,12 +156,12 @@ def _attributes(path: StorePath) -> dict[str, Any]:
     missing = {"format_version", "settings", "metrics", "provenance", "digests", "sha256"} - attributes.keys()
     if missing:
         raise StoreError(f"{path}/zarr.json: metadata lack {', '.join(sorted(missing))}; run infer again")
-    if attributes.pop("sha256") != fingerprint(attributes):
-        raise StoreError(f"{path}/zarr.json: metadata differ from their sha256; run infer again")
     if attributes["format_version"] != FORMAT_VERSION:
         raise InputError(
             f"{path}: format version {attributes['format_version']} is unknown; this release reads {FORMAT_VERSION}"
         )
+    if attributes.pop("sha256") != fingerprint(attributes):
+        raise StoreError(f"{path}/zarr.json: metadata differ from their sha256; run infer again")
     return attributes
 
 

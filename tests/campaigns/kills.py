@@ -95,7 +95,7 @@ CASES = (
     Case("infer-overwrite", (OF_A, MODEL), (*MODEL, "--rectify", "palm", "--overwrite")),
     Case("infer-stod", (WITH_THIRD,), ("infer", "m", "model", "--topics", "3", "--engine", "stod")),
     Case("fit", (), FIT),
-    Case("fit-texts", (), ("fit", "texts.jsonl", *FIT[2:])),
+    Case("fit-texts", (), ("fit", "texts.jsonl", *FIT[2:], "--preset", "papers")),
     Case("fit-several", (), (*FIT, "--topics", "2,3")),
     Case("polish", (OF_A, MODEL), ("polish", "model", "a", "polished", "--steps", "8", *QUIET)),
     Case(
@@ -109,7 +109,7 @@ CASES = (
     Case("transform-file", (OF_A, MODEL), ("transform", "model", "a", "shares.parquet", *QUIET)),
     Case(
         "transform-texts",
-        (("fit", "texts.jsonl", *FIT[2:]),),
+        (("fit", "texts.jsonl", *FIT[2:], "--preset", "papers"),),
         ("transform", "model", "texts.jsonl", "shares", *QUIET),
     ),
     Case("transform-zarr", (OF_A, MODEL), ("transform", "model", "a", "shares.zarr", *QUIET)),
@@ -228,8 +228,12 @@ def write_sources(folder: Path) -> None:
     for name, rows in zip("abc", np.array_split(counts, 3), strict=True):
         write_corpus(folder / name, rows, shards=2, row_group_rows=10)
     rename_words(folder / "c", [f"other{i}" if i % 2 else word for i, word in enumerate(words(40))])
-    names = words(40)
-    texts = ({"text": " ".join(names[i] for i in row.nonzero()[0])} for row in counts)
+    names = [
+        first + second
+        for first in "bdfg"
+        for second in ("arn", "elk", "ist", "old", "und", "amp", "est", "ilt", "ork", "urf")
+    ]
+    texts = ({"text": " ".join(names[i] for i in row.nonzero()[0] for _ in range(row[i]))} for row in counts)
     (folder / "texts.jsonl").write_text("\n".join(map(json.dumps, texts)) + "\n", encoding="utf-8")
 
 
