@@ -144,7 +144,7 @@ def copied(prepared: Path, folder: Path) -> Path:
 def test_every_command_does_what_it_says(
     block: Block, prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("webbrowser.open", lambda url: True)
+    monkeypatch.setattr("webbrowser.open", lambda _: True)
     for number, line in enumerate(block.commands()):
         (tmp_path / str(number)).mkdir()
         folder = copied(prepared, tmp_path / str(number))
