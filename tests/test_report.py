@@ -164,9 +164,9 @@ def test_how_the_model_was_made_is_told(stores: Path, tmp_path: Path) -> None:
 
 
 def test_warnings_are_those_of_topics(invoke: Command, anchored: Path, tmp_path: Path) -> None:
-    data = json.loads((anchored / "zarr.json").read_text())
-    data["attributes"]["metrics"]["topic_topic_sum"] = 1.35
-    (anchored / "zarr.json").write_text(json.dumps(data))
+    model = read_model(anchored)
+    metrics = {**model.metrics, "topic_topic_sum": 1.35}
+    write_model(anchored, Model(model.arrays, model.settings, metrics, model.provenance), overwrite=True)
     assert invoke("report", anchored, tmp_path / "page.html").code == 0
     shown = [item.text for item in page_at(tmp_path / "page.html").one("ul", "warnings").all("li")]
     assert [f"warning: {sentence}" for sentence in shown] == invoke("topics", anchored).err.splitlines()
