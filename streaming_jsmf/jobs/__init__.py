@@ -31,10 +31,13 @@ Numbered tasks, then one commit::
         return {"rows": rows}
 
     work = WorkFolder.beside(target, "transform")
-    with work.held(arguments):                                  # JSON values that decide the bytes of the result
+    with work.held(arguments) as lacking:                       # JSON values that decide the bytes of the result
+        if not lacking:                                         # a run was killed when the result was in place
+            return
         with execution.executor(listener, on_bad_input=work.remove) as executor:
             job = TaskJob("transform", write_part, shares, sizes, work.records(), "documents")
             run_job(job, executor)
+        work.announce_commit()                                  # so that a run after a kill knows the result
         commit(job.result())                                    # rename onto the target
         work.remove()
 
