@@ -6,6 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
@@ -137,3 +138,23 @@ def test_the_environment_of_blas_changes_no_bit(
     variables = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
     scan_in_a_process(corpus, tmp_path / "m", **dict.fromkeys(variables, "3"))
     assert described(tmp_path / "m", capsys)["digests"] == described(reference, capsys)["digests"]
+
+
+@pytest.mark.slow
+def test_compiling_changes_no_bit(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Code compiled on the spot, code read from the cache, and callers compiled anew around what is read from it."""
+    cache, digests = tmp_path / "cache", []
+    for turn in range(3):
+        model, shares = tmp_path / f"model-{turn}", tmp_path / f"shares-{turn}.parquet"
+        options = ("--topics", 4, "--steps", 2, "--workers", 1)
+        finished(command("fit", corpus, model, *options), NUMBA_CACHE_DIR=str(cache))
+        finished(command("transform", model, corpus, shares, "--workers", 1), NUMBA_CACHE_DIR=str(cache))
+        found = pq.read_table(shares).column("topic_shares").combine_chunks().values.to_numpy()
+        digests.append((described(model, capsys)["digests"], found.tobytes()))
+        if turn == 1:
+            callers = ("map_shares.most_probable", "cvb0.add_documents", "simplex_kernel.solve_block")
+            removed = [path for name in callers for path in cache.rglob(f"{name}-*")]
+            assert len(removed) >= 2 * len(callers), "an index and its code for each"
+            for path in removed:
+                path.unlink()
+    assert digests[0] == digests[1] == digests[2]

@@ -18,7 +18,12 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
     numba keeps what it has compiled beside the source, or else in the user's cache, and refuses if it can do neither:
     an installation that is read only, and a user without a home. Then each process compiles what it needs anew.
+
+    A function with ``fastmath`` becomes part of every compiled function that calls it. Otherwise a process that has
+    just compiled both would call the one made by itself, and a process that reads both from the cache the one that was
+    made within its caller, where sums may be in another order: other bits.
     """
+    options.setdefault("forceinline", "fastmath" in options)
 
     def decorate(function: Callable[..., Any]) -> Any:
         try:
