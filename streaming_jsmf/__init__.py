@@ -14,6 +14,7 @@ _EXPORTS = {
     "EvaluationRequest": "streaming_jsmf.workflow.evaluate",
     "Execution": "streaming_jsmf.jobs.execution",
     "InferSettings": "streaming_jsmf.config",
+    "IngestRequest": "streaming_jsmf.workflow.ingest",
     "InputError": "streaming_jsmf.errors",
     "LRJSMF": "streaming_jsmf.estimators",
     "STOD": "streaming_jsmf.estimators",
@@ -22,10 +23,12 @@ _EXPORTS = {
     "StodSettings": "streaming_jsmf.config",
     "StoreError": "streaming_jsmf.errors",
     "StreamingJSMFError": "streaming_jsmf.errors",
+    "choose_k": "streaming_jsmf.workflow.choose_k",
     "documents_of_topic": "streaming_jsmf.workflow.documents",
     "evaluate": "streaming_jsmf.workflow.evaluate",
     "fit": "streaming_jsmf.workflow.fit",
     "infer": "streaming_jsmf.workflow.infer",
+    "ingest": "streaming_jsmf.workflow.in_memory",
     "open_corpus": "streaming_jsmf.corpus",
     "open_model": "streaming_jsmf.model.store",
     "open_moments": "streaming_jsmf.moments.reader",
@@ -61,6 +64,7 @@ if TYPE_CHECKING:
     from streaming_jsmf.jobs.execution import Execution as Execution
     from streaming_jsmf.model.store import open_model as open_model
     from streaming_jsmf.moments.reader import open_moments as open_moments
+    from streaming_jsmf.workflow.choose_k import choose_k as choose_k
     from streaming_jsmf.workflow.documents import documents_of_topic as documents_of_topic
     from streaming_jsmf.workflow.documents import shares_by as shares_by
     from streaming_jsmf.workflow.documents import similar_documents as similar_documents
@@ -71,7 +75,9 @@ if TYPE_CHECKING:
     from streaming_jsmf.workflow.figures import plot_over_time as plot_over_time
     from streaming_jsmf.workflow.figures import plot_topics as plot_topics
     from streaming_jsmf.workflow.fit import fit as fit
+    from streaming_jsmf.workflow.in_memory import ingest as ingest
     from streaming_jsmf.workflow.infer import infer as infer
+    from streaming_jsmf.workflow.ingest import IngestRequest as IngestRequest
     from streaming_jsmf.workflow.polish import polish as polish
     from streaming_jsmf.workflow.report import report as report
     from streaming_jsmf.workflow.scan import scan as scan

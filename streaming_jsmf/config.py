@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, get_args
 from streaming_jsmf.errors import InputError
 
 DocumentWeights = Literal["capped", "uniform", "length"]
-RangeFinder = Literal["factors", "halko"]
+RangeFinder = Literal["factors", "sample", "halko"]
 Rectifier = Literal["enn", "ap", "dykstra", "palm", "ipalm", "dc", "none"]
 Acceleration = Literal["momentum", "none"]
 MissingMass = Literal["uniform", "marginals"]
@@ -39,6 +39,13 @@ ANCHOR_ROW_SUM = 0.1
 
 #: Characters of a value that a message about settings still shows; a digest has more.
 LONGEST_VALUE = 60
+
+#: Documents whose factor is basis enough for all the others, whatever their number; no fewer than there are words, and
+#: no smaller a share of all documents.
+SAMPLED_DOCUMENTS, SMALLEST_SAMPLE = 60_000, 0.01
+
+#: A sample of more than this share saves too little, so that all documents are multiplied.
+LARGEST_SAMPLE = 0.5
 
 #: Bounds of the default partition size, in nonzeros.
 SMALLEST_PARTITION, LARGEST_PARTITION, DEFAULT_PARTITIONS = 8_000_000, 64_000_000, 64
@@ -73,9 +80,11 @@ class ScanSettings:
         The largest number of topics K that will be asked of the store; widths follow from it.
     scans
         1: the range scan alone. 2: also C Q on the basis Q, which halves the error of the eigenpairs
-        at about a tenth of the time of the first.
+        at about a tenth of the time of the first. 3, with ``sample`` only: C Q once more, on the basis that the second
+        scan gives.
     range_finder
-        ``factors``: a factor per partition with power steps, merged. ``halko``: the single-view sketch of
+        ``factors``: a factor per partition with power steps, merged. ``sample``: the same of a sample of the documents;
+        sums over all documents are exact, and the second scan reads them all. ``halko``: the single-view sketch of
         Halko et al. (2011) that LR-JSMF names, with its range truncated; kept to compare with.
     document_weights
         ``capped``: min(length, 200). ``uniform``: 1, as in the papers. ``length``: the tokens of the document.
@@ -91,6 +100,8 @@ class ScanSettings:
         Eigenpairs are then those of C itself, and rectifications that need C can run.
     third_moment
         Also what the tensor engine (STOD) needs: one more pass. It changes nothing else, and can be added later.
+    sample_share
+        Share of the documents that ``sample`` multiplies. None: see ``sampled_share``.
 
     Raises
     ------
@@ -108,11 +119,24 @@ class ScanSettings:
     partition_by: str | None = None
     exact: bool = False
     third_moment: bool = False
+    sample_share: float | None = None
 
     def __post_init__(self) -> None:
         _require(self.max_topics >= 1, "max_topics", self.max_topics, "a whole number of at least 1")
-        _require(self.scans in (1, 2), "scans", self.scans, "1 or 2")
         _require_choice("range_finder", self.range_finder, get_args(RangeFinder))
+        if self.range_finder == "sample":
+            _require(self.scans in (1, 2, 3), "scans", self.scans, "1, 2 or 3")
+            _require(not self.exact, "range_finder", "sample", "factors where exact counts all of C")
+        else:
+            _require(self.scans in (1, 2), "scans", self.scans, "1 or 2, or 3 where range_finder is sample")
+        share = self.sample_share
+        _require(share is None or 0 < share <= 1, "sample_share", share, "a number above 0 and up to 1")
+        _require(
+            share is None or self.range_finder == "sample",
+            "sample_share",
+            share,
+            "range_finder sample with it",
+        )
         _require_choice("document_weights", self.document_weights, get_args(DocumentWeights))
         size = self.partition_nonzeros
         _require(size is None or size >= 1, "partition_nonzeros", size, "a whole number of at least 1")
@@ -136,10 +160,28 @@ class ScanSettings:
         wanted = max(nonzeros // DEFAULT_PARTITIONS, NONZEROS_PER_WORD * n_words, SMALLEST_PARTITION)
         return min(wanted, LARGEST_PARTITION)
 
+    def sampled_share(self, n_documents: int, n_words: int) -> float:
+        """Share of the documents that are multiplied in scan 1: 1 where all are.
+
+        By default ``SAMPLED_DOCUMENTS`` or one for each word, at least ``SMALLEST_SAMPLE``, and all where that would be
+        more than ``LARGEST_SAMPLE``.
+        """
+        if self.range_finder != "sample":
+            return 1.0
+        if self.sample_share is not None:
+            return self.sample_share
+        share = max(max(SAMPLED_DOCUMENTS, n_words) / max(n_documents, 1), SMALLEST_SAMPLE)
+        return share if share <= LARGEST_SAMPLE else 1.0
+
+    @property
+    def has_factor(self) -> bool:
+        """Whether scan 1 leaves a factor F with F F' ~ C + diag(D)."""
+        return self.range_finder != "halko"
+
     def fields(self) -> dict[str, Any]:
         """The settings as plain JSON values, in the order of the definition."""
         fields = asdict(self)
-        for stage in ("exact", "third_moment"):
+        for stage in ("exact", "third_moment", "sample_share"):
             # Stores older than such a stage have no such field, and keep their fingerprint.
             if not fields[stage]:
                 del fields[stage]

@@ -67,6 +67,8 @@ def is_of_machine(error: BaseException) -> bool:
     if isinstance(error, OSError):
         # Arrow puts what the system told it into words alone.
         return error.errno in _SCARCE or "Cannot allocate memory" in str(error)
+    if isinstance(error, ImportError):
+        return "failed to map segment" in str(error)
     return isinstance(error, RuntimeError) and _NO_THREAD in str(error)
 
 

@@ -50,6 +50,10 @@ def _finding(item: Any, model: type[BaseModel]) -> str:
         return f"unknown key {key}; allowed: {allowed}"
     if item["type"] == "missing":
         return f"key {key} is missing"
+    if item["type"] == "value_error":
+        # Ours, in words of its own; of several keys at once there is no value to show.
+        said = str(item["ctx"]["error"])
+        return f"{key}: {said}, not {str(item['input'])[:60]!r}" if item["loc"] else said
     return f"{key}: {item['msg'][:1].lower()}{item['msg'][1:]}, not {str(item['input'])[:60]!r}"
 
 

@@ -8,11 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.linalg.eigen import Eigenpairs
 from streaming_jsmf.rectification import enn, enn_operator
 from streaming_jsmf.rectification.enn import ENNOptions, epsilon_nonnegative
+from streaming_jsmf.rectification.enn_kernel import negative_entries
 from streaming_jsmf.rectification.enn_operator import CorrectedOperator, checked_rows
 from streaming_jsmf.rectification.result import relative_change, unrectified
 from tests import reference
@@ -216,3 +218,20 @@ def test_words_that_never_occur_keep_a_row_of_nearly_nothing() -> None:
 def test_too_few_eigenpairs_are_refused(cooccurrence: Floats) -> None:
     with pytest.raises(ValueError, match="3 eigenpairs"):
         epsilon_nonnegative(pairs_of(cooccurrence, 3), K)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("width", [1, 8, 37])
+@pytest.mark.parametrize("share", [0.0, 0.05, 1.0])
+def test_the_negative_entries_of_a_block_are_found(share: float, width: int, dtype: type) -> None:
+    rng = np.random.default_rng(3)
+    block = np.abs(rng.standard_normal((9, width))).astype(dtype)
+    block[rng.random(block.shape) < share] *= -1
+    # Zeros with a sign are no negative entries.
+    block[4] = -0.0
+    indptr, columns = np.full(10, -1, np.int64), np.full(block.size + 1, -1, np.int32)
+    values = np.zeros(block.size + 1, dtype)
+    negative_entries(block, block.view(f"i{block.itemsize}"), indptr, columns, values)
+    found = csr_array((values[: indptr[-1]], columns[: indptr[-1]], indptr), shape=block.shape)
+    assert found.nnz == np.count_nonzero(block < 0)
+    np.testing.assert_array_equal(found.toarray(), np.minimum(block, 0))

@@ -41,6 +41,7 @@ from streaming_jsmf.cli.main import run
 from streaming_jsmf.corpus import Corpus, CorpusWriter
 from streaming_jsmf.estimators import sources
 from streaming_jsmf.evaluation.matching import match_topics
+from streaming_jsmf.evaluation.perplexity import Completer
 from streaming_jsmf.workflow.infer import fit_moments
 from tests.corpora import Planted, as_lists, planted, words, write_corpus
 from tests.stores import scanned
@@ -267,6 +268,58 @@ def test_words_come_from_the_steps_before_or_are_given() -> None:
         LRJSMF(2, feature_names=["a", "b", "c"], **ONE).fit(counts)
     with pytest.raises(InputError, match="feature_names is 'cat'; give a list of words"):
         LRJSMF(2, feature_names="cat", **ONE).fit(counts)
+
+
+def test_n_components_is_n_topics(corpus: Path, models: dict[type, Any]) -> None:
+    found = LRJSMF(n_components=K, **ONE).fit(corpus)
+    np.testing.assert_array_equal(found.components_, models[LRJSMF].components_)
+    with pytest.raises(InputError, match=r"n_components is 2\.5; give a whole number"):
+        LRJSMF(n_components=2.5, **ONE).fit(corpus)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", [LRJSMF, STOD])
+def test_a_saved_model_is_loaded_as_the_estimator(
+    kind: type, models: dict[type, Any], corpus: Path, tmp_path: Path
+) -> None:
+    found = models[kind]
+    found.save(tmp_path / "model")
+    again = kind.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.components_, found.components_)
+    np.testing.assert_array_equal(again.transform(corpus), found.transform(corpus))
+    np.testing.assert_array_equal(again.transform(COUNTS), found.transform(corpus))
+    assert again.n_topics == K
+    other = STOD if kind is LRJSMF else LRJSMF
+    with pytest.raises(InputError, match=r"is a model of .*; load it with the estimator of that engine"):
+        other.load(tmp_path / "model")
+
+
+def test_score_is_the_log_likelihood_of_completed_documents(models: dict[type, Any], corpus: Path) -> None:
+    found = models[LRJSMF]
+    expected = Completer.of(found.components_.T, found.alpha_, COUNTS.sum(axis=0)).complete(csr_array(COUNTS))
+    assert found.score(COUNTS) == pytest.approx(-np.log(expected.perplexity))
+    assert found.score(corpus) == pytest.approx(found.score(COUNTS))
+    shuffled = np.random.default_rng(0).permuted(COUNTS, axis=1)
+    assert found.score(shuffled) < found.score(COUNTS)
+    with pytest.raises(InputError, match="no document of two tokens"):
+        found.score(np.eye(N, dtype=int)[:3])
+
+
+def test_shares_are_turned_back_into_words(models: dict[type, Any]) -> None:
+    found = models[LRJSMF]
+    words = found.inverse_transform(found.transform(COUNTS))
+    assert words.shape == COUNTS.shape
+    np.testing.assert_allclose(words.sum(axis=1), 1)
+    np.testing.assert_array_equal(found.inverse_transform(np.eye(K)), found.components_)
+
+
+def test_topics_as_a_data_frame(models: dict[type, Any]) -> None:
+    found = models[LRJSMF]
+    table = found.topics(words=25)
+    assert list(table.columns) == ["topic", "share", "label", "words"]
+    assert table["topic"].tolist() == np.argsort(-found.topic_probability_, kind="stable").tolist()
+    for topic, listed in zip(table["topic"], table["words"], strict=True):
+        values = [value for _, value in listed]
+        np.testing.assert_array_equal(values, np.sort(found.components_[topic])[::-1][:25])
 
 
 def test_one_scan_serves_several_estimators(corpus: Path, tmp_path: Path, models: dict[type, Any]) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 import shlex
 import sys
+import time
 from typing import Any
 
 import click
@@ -12,9 +15,11 @@ import pytest
 
 from streaming_jsmf.cli.commands import COMMANDS
 from streaming_jsmf.cli.main import cli
+from streaming_jsmf.cli.progress import Bars
 from streaming_jsmf.cli.verb import Verb
+from streaming_jsmf.jobs.events import StageStarted
 from tests.outcomes import Command
-from tests.processes import ended
+from tests.processes import ended, wait_until
 
 LINES, COLUMNS = 60, 80
 VERBS = [command.name for command in COMMANDS]
@@ -87,6 +92,18 @@ def test_the_options_of_stod_carry_its_name_and_answer_to_the_former_one() -> No
             assert option.opts[0].startswith("--stod-")
             assert getattr(option, "former", None) == f"--{option.name}"
     assert "--restarts" not in page("infer", everything=True).split()
+
+
+def test_a_bar_is_drawn_again_while_its_only_part_is_worked_on() -> None:
+    bars, shown = Bars(interval=0.001), io.StringIO()
+    with contextlib.redirect_stderr(shown):
+        bars(StageStarted("range", (1000,), frozenset()))
+        drawn = shown.getvalue().count("range")
+        wait_until(lambda: shown.getvalue().count("range") > drawn + 3, "the bar to be drawn again")
+        bars.close()
+        at_the_end = shown.getvalue()
+        time.sleep(0.02)
+    assert shown.getvalue() == at_the_end, "a bar that is closed stays as it is"
 
 
 @pytest.mark.parametrize(("words", "place", "expected"), [

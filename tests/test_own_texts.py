@@ -24,7 +24,7 @@ from streaming_jsmf.tokens.stop_words import guess_language
 from streaming_jsmf.tokens.tokenizer import Tokenizer
 from streaming_jsmf.workflow.ingest import IngestRequest, ingest
 from streaming_jsmf.workflow.raw_documents import Reading
-from tests.outcomes import Command
+from tests.outcomes import Command, refused
 
 SUBJECTS = {
     "space": "rocket orbit launch moon shuttle telescope planet gravity satellite mission",
@@ -39,12 +39,11 @@ DEBRIS = "the and of it 1993 55 0 q7 zq"
 
 
 def write_documents(n: int = 240, seed: int = 0) -> list[str]:
-    """Documents of two subjects each, with debris."""
+    """Documents of one subject each, so that a word is in about a sixth of them, with debris."""
     draw = random.Random(seed)
     documents = []
     for i in range(n):
-        first, second = draw.sample(list(SUBJECTS), 2)
-        words = draw.choices(SUBJECTS[first].split(), k=24) + draw.choices(SUBJECTS[second].split(), k=8)
+        words = draw.choices(SUBJECTS[draw.choice(list(SUBJECTS))].split(), k=32)
         words += [*DEBRIS.split(), f"only{i}", "ubiquitous"]
         draw.shuffle(words)
         documents.append(f"number {i % 7} " + " ".join(words) + ".")
@@ -185,6 +184,20 @@ def test_names_of_items_need_only_their_file(films: Path, tmp_path: Path, invoke
     done = invoke("ingest", ratings, str(tmp_path / "c"), "--reader", "ratings", "--read", "names=titles.csv")
     assert done.code == 0, done.err
     assert "Love, Part 0 (1990)" in words_of(tmp_path / "c")
+    bare = ("--read", "header=false", "--read", "columns=user,item,rating,time")
+    films.joinpath("ratings.csv").write_text(
+        "".join(films.joinpath("ratings.csv").read_text().splitlines(True)[1:])
+    )
+    done = invoke("ingest", ratings, str(tmp_path / "e"), *bare, "--read", "names=titles.csv")
+    assert done.code == 0, done.err
+    assert open_corpus(tmp_path / "e").fingerprint == open_corpus(tmp_path / "c").fingerprint
+    wrong = ("--read", "names=titles.csv", "--read", "names_header=false")
+    refused(
+        invoke("ingest", ratings, str(tmp_path / "f"), *bare, *wrong),
+        2,
+        "error: --read: names_columns names the fields of a file of names without a header, such as item,name; give it "
+        "with names_header=false, and only then",
+    )
     films.joinpath("ratings.csv").write_text("who,what,stars_given\n1,2,3\n")
     done = invoke("ingest", ratings, str(tmp_path / "d"))
     assert done.code == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +88,9 @@ def opened(browser: Any, pages: Path, n_topics: int | str, size: dict[str, int],
     return shown
 
 
-@pytest.mark.parametrize("n_topics", [1, 20, pytest.param(100, marks=pytest.mark.slow), 200])
+@pytest.mark.parametrize(
+    "n_topics", [1, 20, pytest.param(100, marks=pytest.mark.slow), pytest.param(200, marks=pytest.mark.slow)]
+)
 def test_every_part_is_drawn_without_a_fault(browser: Any, pages: Path, n_topics: int) -> None:
     shown = opened(browser, pages, n_topics, DESKTOP)
     assert shown.rows() == list(range(n_topics))
@@ -109,7 +111,10 @@ def test_every_part_is_drawn_without_a_fault(browser: Any, pages: Path, n_topics
     shown.page.context.close()
 
 
-@pytest.mark.parametrize(("size", "scheme"), [(PHONE, "dark"), (PHONE, "light"), (DESKTOP, "dark")])
+@pytest.mark.parametrize(
+    ("size", "scheme"),
+    [(PHONE, "dark"), (PHONE, "light"), pytest.param(DESKTOP, "dark", marks=pytest.mark.slow)],
+)
 def test_phones_and_the_dark(browser: Any, pages: Path, size: dict[str, int], scheme: str) -> None:
     shown = opened(browser, pages, 20, size, color_scheme=scheme)
     paper = shown.page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -129,29 +134,30 @@ def test_phones_and_the_dark(browser: Any, pages: Path, size: dict[str, int], sc
     shown.page.context.close()
 
 
-def test_topics_are_found_and_sorted(browser: Any, pages: Path) -> None:
-    shown = opened(browser, pages, 200, DESKTOP)
-    topics = full_contents(200).topics
+@pytest.mark.parametrize("n_topics", [20, pytest.param(200, marks=pytest.mark.slow)])
+def test_topics_are_found_and_sorted(browser: Any, pages: Path, n_topics: int) -> None:
+    shown = opened(browser, pages, n_topics, DESKTOP)
+    topics = full_contents(n_topics).topics
     shown.page.locator("#search").fill(topics[17].words[4].text.upper())
     found = shown.rows()
     sought = topics[17].words[4].text
     expected = [topic.number for topic in topics if any(sought in word.text for word in topic.words)]
     assert found == expected
-    assert f"{len(expected)} of 200" in shown.page.locator("#controls > output").inner_text()
+    assert f"{len(expected)} of {n_topics}" in shown.page.locator("#controls > output").inner_text()
     assert shown.page.locator("#topic-17 .hit").count() >= 1
     shown.page.locator("#search").fill("no such word")
     assert shown.rows() == []
     shown.page.locator("#search").fill("")
     shown.page.locator('th[data-column="share"] button').click()
-    assert shown.rows() == sorted(range(200), key=lambda number: -topics[number].share)
+    assert shown.rows() == sorted(range(n_topics), key=lambda number: -topics[number].share)
     shown.page.locator('th[data-column="share"] button').click()
-    assert shown.rows() == sorted(range(200), key=lambda number: topics[number].share)
+    assert shown.rows() == sorted(range(n_topics), key=lambda number: topics[number].share)
     shown.page.locator("#sort").select_option(label="NPMI")
-    assert shown.rows() == sorted(range(200), key=lambda number: -(topics[number].npmi or 0))
+    assert shown.rows() == sorted(range(n_topics), key=lambda number: -(topics[number].npmi or 0))
     headings = shown.page.locator("table.topics thead th")
     for column in range(headings.count()):
         headings.nth(column).locator("button").click()
-        assert sorted(shown.rows()) == list(range(200))
+        assert sorted(shown.rows()) == list(range(n_topics))
         assert headings.nth(column).get_attribute("aria-sort")
     assert shown.faults == []
     shown.page.context.close()
@@ -280,6 +286,32 @@ def test_hostile_words_do_nothing_and_stay_in_their_boxes(
     shown.page.context.close()
 
 
+def test_groups_without_an_order_are_bars_with_errors(browser: Any, pages: Path) -> None:
+    contents = full_contents(20)
+    assert contents.groups is not None
+    names = ("<b>bold</b>", "x" * 300, *contents.groups.names[2:])
+    groups = replace(contents.groups, column="class", names=names, ordered=False)
+    (pages / "bars.html").write_text(render(replace(contents, groups=groups)), encoding="utf-8")
+    for size in (PHONE, DESKTOP):
+        shown = opened(browser, pages, "bars", size)
+        section = shown.view("groups")
+        shown.page.locator("#group-topic").select_option("7")
+        widths = section.locator("rect.bar").evaluate_all("bars => bars.map(bar => bar.width.baseVal.value)")
+        shares = sorted(groups.shares[:, 7], reverse=True)
+        assert [width / widths[0] for width in widths] == pytest.approx(
+            [one / shares[0] for one in shares], rel=0.01
+        )
+        assert section.locator("path.error").count() == 12
+        section.locator("summary").click()
+        assert section.locator("table tbody tr").count() == 12
+        shown.require_no_wider()
+        # Without an order there is no course over time.
+        assert shown.page.locator("th[data-column='trend']").count() == 0
+        assert shown.faults == []
+        shown.page.screenshot(path=pages / f"bars-{size['width']}.png", full_page=True)
+        shown.page.context.close()
+
+
 def test_print_has_all_parts(browser: Any, pages: Path) -> None:
     shown = opened(browser, pages, 20, DESKTOP)
     shown.page.evaluate("dispatchEvent(new Event('beforeprint'))")
@@ -303,7 +335,7 @@ def test_without_scripts_the_table_and_what_is_known_of_the_model_are_there(
     shown.page.context.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_no_serious_fault_of_accessibility(browser: Any, pages: Path, scheme: str) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
     # The page's policy keeps tests' scripts out too; what is looked at does not depend on it.

@@ -23,6 +23,7 @@ from tests.readers import documents
 SECRET = "S3CRET"
 HOST = "vault://host"
 OPEN = f"vault://user:{SECRET}@host"
+LOOSE = ("--min-tokens", "0", "--min-distinct-words", "0", "--duplicates", "keep")
 FEW = ("--scheduler", "synchronous", "--partition-nonzeros", "1500")
 
 
@@ -108,7 +109,7 @@ def test_a_full_run_keeps_no_password(tmp_path: Path, quiet: Command) -> None:
     ):
         said = quiet(*arguments)
         assert said.code == 0, (arguments, said.err)
-    told = json.loads(quiet("info", f"{model}.moments").out)
+    told = json.loads(quiet("info", f"{model}.moments", "--json").out)
     assert [entry["path"] for entry in told["corpora"]] == [f"{HOST}/corpus"]
     assert f"{HOST}/corpus" in (tmp_path / "report.html").read_text()
     assert holders(tmp_path) == []
@@ -124,8 +125,7 @@ def test_an_ingest_keeps_no_password(vault: Vault, tmp_path: Path, quiet: Comman
         "--on-bad-record",
         policy,
         *FEW[:2],
-        "--min-tokens",
-        "1",
+        *LOOSE,
     )
     said = quiet(*asked, "--log-json", tmp_path / "log")
     if policy == "fail":
@@ -141,7 +141,7 @@ def test_an_ingest_keeps_no_password(vault: Vault, tmp_path: Path, quiet: Comman
 def test_an_ingest_that_was_killed_keeps_none_and_goes_on(
     tmp_path: Path, quiet: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = ("ingest", f"{OPEN}/texts", tmp_path / "c", *FEW[:2], "--min-tokens", "1")
+    asked = ("ingest", f"{OPEN}/texts", tmp_path / "c", *FEW[:2], *LOOSE)
 
     def killed(*_: Any) -> None:
         raise KeyboardInterrupt

@@ -290,7 +290,7 @@ def test_what_a_function_of_the_users_own_must_return(own, function, says):
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("nope", "give arrow, sklearn or a callable of your own as MODULE:FUNCTION"),
+        ("nope", "give arrow, sklearn, chinese, japanese or a callable of your own as MODULE:FUNCTION"),
         ("", "give arrow, sklearn"),
         (":f", "give arrow, sklearn"),
         ("OWN:", "give arrow, sklearn"),

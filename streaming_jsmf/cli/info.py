@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from streaming_jsmf.cli.verb import option, verb
+from streaming_jsmf.display import location, printable
 
 #: Columns of a terminal that the page fits, and those of the names.
 WIDTH, NAMES = 80, 16
@@ -44,14 +45,14 @@ def info(path: str, as_json: bool, verify: bool) -> None:
 
 def page(path: str, described: Mapping[str, Any]) -> str:
     """What ``describe`` found at ``path`` as a page of 80 columns."""
-    return "\n".join(_lines(path, described))
+    return "\n".join(map(printable, _lines(path, described)))
 
 
 def _lines(path: str, described: Mapping[str, Any]) -> Iterator[str]:
     state = (
         "complete and sound" if described["complete"] else "not complete; run the command that makes it again"
     )
-    yield f"{described['kind']}: {path} ({state})"
+    yield f"{described['kind']}: {location(path)} ({state})"
     for name, value in described.items():
         if name not in _PASSED_OVER and value not in ([], None):
             yield from _fact(name.replace("_", " "), _text(value))

@@ -21,7 +21,7 @@ _PAGE_OPTIONS = (
     option("--by", default=None, metavar="COLUMN",
            help="Column of SHARES that makes groups of documents.  [default: a year or date]"),
     option("--shares", type=click.Path(), default=None, metavar="SHARES",
-           help="What transform wrote with MODEL: shows the first documents of each topic."),
+           help="What transform wrote with MODEL: shows the first documents of each topic.  [default: none]"),
     option("--words", type=int, default=None, help="Words for each topic in the table.  [default: 10]"),
 )  # fmt: skip
 

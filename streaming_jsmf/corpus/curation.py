@@ -103,7 +103,7 @@ def automatic_minimum(n_documents: int) -> int:
     Examples
     --------
     >>> [automatic_minimum(m) for m in (4, 60, 2_000, 10_000, 100_000, 10_000_000)]
-    [1, 3, 5, 5, 16, 159]
+    [1, 3, 5, 5, 15, 158]
     """
     few = -(-n_documents // 20)
     return max(min(5, few), math.isqrt(n_documents // 400))

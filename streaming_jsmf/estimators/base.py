@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-import operator
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, fields
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_array, check_is_fitted, check_random_state, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from streaming_jsmf.config import DocumentWeights, InferSettings, ScanSettings, StodSettings
 from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.estimators import sources
 from streaming_jsmf.estimators.feature_names import feature_words
-from streaming_jsmf.inference.document_topics import MAX_ITERATIONS, TOLERANCE, document_topics
+from streaming_jsmf.estimators.support import Shares, plain, require_counts, seed_of, temporary_directory
+from streaming_jsmf.evaluation.perplexity import Completer, Completion
+from streaming_jsmf.inference.document_topics import MAX_ITERATIONS, TOLERANCE
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.lock import sole_writer
 from streaming_jsmf.jobs.memory import parse_memory
-from streaming_jsmf.model.store import Model, dataset_of, write_model
+from streaming_jsmf.model.store import Model, dataset_of, read_model, write_model
+from streaming_jsmf.model.word_lists import DEFAULT_WORDS
 from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.workflow.infer import fit_moments
 from streaming_jsmf.workflow.scan import scan
+from streaming_jsmf.workflow.topics import topic_frame
 
 #: What scikit-learn is to check of a matrix.
 _MATRIX = {"accept_sparse": "csr", "ensure_non_negative": True}
@@ -71,6 +70,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     store: str | Path | None = None
     scratch: str | Path | None = None
     feature_names: Any = None
+    n_components: int | None = None
     transform_iterations: int = MAX_ITERATIONS
     transform_tolerance: float = TOLERANCE
     random_state: int | np.random.RandomState | None = 0
@@ -104,13 +104,20 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """
         del y
         with _as_value_errors():
-            _require_counts(
-                self, "n_topics", "max_topics", "scans", "power_steps", "partition_nonzeros", "workers"
+            require_counts(
+                self,
+                "n_topics",
+                "n_components",
+                "max_topics",
+                "scans",
+                "power_steps",
+                "partition_nonzeros",
+                "workers",
             )
-            seed, execution = _seed(self.random_state), self._execution()
-            settings = self._settings_class(**_plain(self._engine_parameters(seed)))
+            seed, execution = seed_of(self.random_state), self._execution()
+            settings = self._settings_class(**plain(self._engine_parameters(seed)))
             of_the_scan = self._scan_settings(seed)
-            with _temporary_directory(self.scratch) as folder:
+            with temporary_directory(self.scratch) as folder:
                 corpus = self._corpus(X, folder)
                 place = store_path(
                     folder / "moments" if self.store is None else self.store, "a moments store"
@@ -148,8 +155,8 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """
         check_is_fitted(self, "components_")
         with _as_value_errors():
-            _require_counts(self, "transform_iterations", "workers")
-            shares = _Shares(
+            require_counts(self, "transform_iterations", "workers")
+            shares = Shares(
                 np.ascontiguousarray(self.components_.T),
                 self.alpha_,
                 self.transform_tolerance,
@@ -161,6 +168,89 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 return sources.map_documents(X, shares, len(self.components_))
             blocks = [shares(block) for block in self._blocks(X)]
         return np.concatenate([np.empty((0, len(self.components_))), *blocks])
+
+    def inverse_transform(self, X: Any) -> Any:
+        """The word probabilities of documents that have these topic shares: documents x words, rows sum to 1.
+
+        Parameters
+        ----------
+        X
+            Documents x K, as ``transform`` gives them.
+        """
+        check_is_fitted(self, "components_")
+        return np.asarray(X) @ self.components_
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean log-likelihood of a token of documents that are completed: higher is better.
+
+        The topic shares of each document are found from one half of its tokens, and the other half is predicted; see
+        ``evaluation.perplexity``, which is exp of minus this. Held-out documents tell more than those of the fit.
+
+        Parameters
+        ----------
+        X
+            As in ``fit``, over the same words; no Dask array, and whole numbers.
+        y
+            Not used.
+
+        Raises
+        ------
+        NotFittedError
+            Before ``fit``.
+        InputError
+            If the words are others than those of the fit, or no document has two tokens; it is a ``ValueError`` too.
+        """
+        del y
+        check_is_fitted(self, "components_")
+        with _as_value_errors():
+            completer = Completer.of(
+                np.ascontiguousarray(self.components_.T), self.alpha_, self._model.arrays["term_count"]
+            )
+            done = Completion()
+            for block in self._blocks(X):
+                done = done.merge(completer.complete(block))
+            if not done.tokens:
+                raise InputError("X has no document of two tokens, of which one could be predicted")
+        return done.log_likelihood / done.tokens
+
+    def topics(self, words: int = DEFAULT_WORDS) -> Any:
+        """The topics as a pandas ``DataFrame`` by falling share: ``topic``, ``share``, ``label``, ``words``.
+
+        Parameters
+        ----------
+        words
+            Of each topic, the most probable ones.
+        """
+        check_is_fitted(self, "components_")
+        return topic_frame(self._model, words)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """The estimator as it was after the fit of a model store that ``save``, ``infer`` or ``fit`` wrote.
+
+        Parameters of the engine are those of the model; those of the scan are the defaults, and play no part in
+        ``transform``.
+
+        Raises
+        ------
+        InputError
+            If there is no model, or one of the other engine; it is a ``ValueError`` too.
+        StoreError
+            If the model is damaged.
+        """
+        with _as_value_errors():
+            model = read_model(store_path(path, "a model"))
+            if model.engine != cls._settings_class.engine:
+                raise InputError(
+                    f"{path} is a model of {model.engine}; load it with the estimator of that engine"
+                )
+        known = {field.name for field in fields(cls)}
+        found = cls(**{name: value for name, value in model.settings.items() if name in known})
+        found._keep(model)
+        found._of_corpus = True
+        found.n_features_in_ = int(model.arrays["word"].size)
+        found.feature_names_in_ = np.array(model.arrays["word"], dtype=object)
+        return found
 
     @property
     def model_(self) -> Any:
@@ -197,12 +287,16 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def _engine_parameters(self, seed: int) -> dict[str, Any]:
         """Values of the engine's settings: those of the parameters that have the same names."""
         own = {field.name: getattr(self, field.name, None) for field in fields(self._settings_class)}
-        return {**own, **({"seed": seed} if "seed" in own else {})}
+        return {**own, "n_topics": self._n_topics, **({"seed": seed} if "seed" in own else {})}
+
+    @property
+    def _n_topics(self) -> int:
+        return self.n_topics if self.n_components is None else self.n_components
 
     def _scan_settings(self, seed: int) -> ScanSettings:
         given = {name: getattr(self, name) for name in _OF_THE_SCAN}
-        given["max_topics"] = self.n_topics if self.max_topics is None else self.max_topics
-        return ScanSettings(seed=seed, third_moment=self._third_moment, **_plain(given))
+        given["max_topics"] = self._n_topics if self.max_topics is None else self.max_topics
+        return ScanSettings(seed=seed, third_moment=self._third_moment, **plain(given))
 
     def _execution(self) -> Execution:
         memory = parse_memory(self.memory) if isinstance(self.memory, str) else self.memory
@@ -267,67 +361,3 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.topic_probability_ = model.arrays["topic_probability"]
         self.eigenvalues_ = model.arrays["eigenvalues"]
         self.metrics_ = dict(model.metrics)
-
-
-@dataclass(frozen=True)
-class _Shares:
-    """Topic shares of a block of documents; small enough to travel with a task but for the topics."""
-
-    word_topic: NDArray[np.float64]
-    prior: NDArray[np.float64]
-    tolerance: float
-    iterations: int
-    threads: int | None
-
-    def __call__(self, block: csr_array[Any]) -> NDArray[np.float64]:
-        found = document_topics(
-            block,
-            self.word_topic,
-            self.prior,
-            tolerance=self.tolerance,
-            max_iterations=self.iterations,
-            threads=self.threads,
-        )
-        if found.unconverged:
-            warnings.warn(
-                f"the topic shares of {found.unconverged} documents may be farther than {self.tolerance} from the "
-                f"best after {self.iterations} steps: raise transform_iterations",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        return found.shares
-
-
-def _require_counts(estimator: Any, *names: str) -> None:
-    """Refuse what scikit-learn lets pass, such as 2.0 or "5", before a store is made of it; None is a default."""
-    for name in names:
-        value = getattr(estimator, name)
-        if value is not None and not (isinstance(value, (int, np.integer)) and value >= 1):
-            raise InputError(f"{name} is {value!r}; give a whole number of at least 1")
-
-
-def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    """With numbers of NumPy, as a parameter grid has them, as those of Python, which a store keeps."""
-    return {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
-
-
-def _seed(random_state: Any) -> int:
-    """The seed of the scan and the engine: a number as it is, 0 for None, else drawn from the generator."""
-    if random_state is None:
-        return 0
-    try:
-        return operator.index(random_state)
-    except TypeError:
-        return int(check_random_state(random_state).randint(2**31 - 1))
-
-
-@contextmanager
-def _temporary_directory(scratch: str | Path | None) -> Iterator[Path]:
-    try:
-        directory = TemporaryDirectory(prefix="streaming-jsmf-", dir=scratch)
-    except OSError as error:
-        raise InputError(
-            f"scratch is {str(scratch)!r}, where nothing can be written ({error.strerror}); give another directory"
-        ) from error
-    with directory as name:
-        yield Path(name)

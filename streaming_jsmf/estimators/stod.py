@@ -38,6 +38,8 @@ class STOD(TopicEstimator):
     scratch
         Directory for temporary files, which are removed when the fit ends; None: that of the system. Workers on other
         machines must see it under the same path.
+    n_components
+        Another name of ``n_topics``, as scikit-learn has it; None: ``n_topics`` counts.
     feature_names
         The words of a matrix: a list with one for each column, or what has ``get_feature_names_out``, such as a fitted
         ``CountVectorizer``. None: those of the steps before in a pipeline, the columns of a data frame, or x0, x1, ...

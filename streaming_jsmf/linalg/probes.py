@@ -53,12 +53,24 @@ def uniform_probes(n_words: int, width: int, seed: int, label: str) -> NDArray[n
     return probes
 
 
+def drawn_rows(n_rows: int, share: float, seed: int, label: str) -> NDArray[np.bool_]:
+    """Which rows are in a random sample, each on its own with probability ``share``; never none of them all.
+
+    A pure function of its arguments, see ``gaussian_probes``.
+    """
+    draws = np.random.Generator(np.random.Philox(key=_key(seed, label))).random(n_rows)
+    return np.asarray(draws <= max(share, draws.min(initial=1.0)))
+
+
+def _key(seed: int, label: str) -> NDArray[np.uint64]:
+    return np.frombuffer(hashlib.sha256(f"{seed}:{label}".encode()).digest()[:16], dtype=np.uint64)
+
+
 def _blocks(
     probes: NDArray[np.float32], seed: int, label: str
 ) -> Iterator[tuple[NDArray[np.float32], np.random.Philox]]:
     """Row blocks of a matrix to fill, each with a generator of its own."""
-    digest = hashlib.sha256(f"{seed}:{label}".encode()).digest()
-    key = np.frombuffer(digest[:16], dtype=np.uint64)
+    key = _key(seed, label)
     for block, start in enumerate(range(0, probes.shape[0], ROWS_PER_COUNTER)):
         # The two high words of the counter name the block; the low ones are the generator's own.
         counter = np.array([0, 0, block, 0], dtype=np.uint64)

@@ -68,7 +68,8 @@ class Manifest(Strict):
     """What a moments store was made of. Keys with a default are missing in stores of earlier releases.
 
     ``vocabulary`` is the digest of the words. ``parts`` are what is folded at once, in order: what is known of its
-    contents, and how many partitions it stands for. ``change`` marks the last request for a change.
+    contents, and how many partitions it stands for. ``change`` marks the last request for a change. ``sample_share`` is
+    that of the documents multiplied in scan 1, fixed when the store is begun; None: all of them.
     """
 
     format_version: int
@@ -84,6 +85,7 @@ class Manifest(Strict):
     partitions: tuple[PartitionEntry, ...]
     parts: tuple[tuple[str, int], ...]
     change: str | None = None
+    sample_share: float | None = None
 
     @property
     def scan_settings(self) -> ScanSettings:
@@ -119,7 +121,8 @@ class Manifest(Strict):
     @property
     def folds(self) -> tuple[str, ...]:
         """Keys of the folds of scan 1: other words, settings or order give other keys."""
-        return fold_keys(self.part_keys, f"{self.range_key}\n{self.vocabulary}")
+        sampled = "" if self.sample_share is None else f"\nsample {self.sample_share}"
+        return fold_keys(self.part_keys, f"{self.range_key}\n{self.vocabulary}{sampled}")
 
     def changed(self, **fields: Any) -> Manifest:
         """The manifest with other values of some fields."""
@@ -152,6 +155,8 @@ def new_manifest(
         partitions=(),
         parts=(),
     )
+    if settings.range_finder == "sample":
+        empty = empty.changed(sample_share=settings.sampled_share(corpus.n_documents, corpus.n_words))
     return with_corpus(empty, corpus)
 
 

@@ -145,6 +145,12 @@ def _require_complete(store: MomentsStore) -> None:
 
 
 def _require_same_probes(store: MomentsStore, second: MomentsStore, union: Union) -> None:
+    shares = [made.manifest.sample_share for made in (store, second)]
+    if shares[0] != shares[1]:
+        raise InputError(
+            f"{second.path}: a share of {shares[1]:.3g} of its documents is in the sample, and {shares[0]:.3g} in "
+            f"{store.path}; scan both with the same --sample-share to merge them"
+        )
     if store.settings.range_finder == "halko" and not union.same:
         raise InputError(
             f"{second.path}: has other words than {store.path}, and a sketch hangs on the places of the words; "

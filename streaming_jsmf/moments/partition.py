@@ -212,7 +212,12 @@ class _SumsBuilder:
         )
 
 
-def load_partition(partition: Partition, n_words: int, scheme: DocumentWeights) -> LoadedPartition:
+def load_partition(
+    partition: Partition,
+    n_words: int,
+    scheme: DocumentWeights,
+    chosen: NDArray[np.bool_] | None = None,
+) -> LoadedPartition:
     """Read a partition: one pass over its part of the data.
 
     Parameters
@@ -223,6 +228,8 @@ def load_partition(partition: Partition, n_words: int, scheme: DocumentWeights) 
         Columns of H.
     scheme
         Document weights.
+    chosen
+        (documents,), those that the block holds. The sums are of all. None: all.
 
     Raises
     ------
@@ -230,11 +237,16 @@ def load_partition(partition: Partition, n_words: int, scheme: DocumentWeights) 
         As ``read_block``.
     """
     buffers = _Buffers(partition.rows, sum(unit.nonzeros for unit in partition.units))
-    sums = _SumsBuilder(n_words)
+    sums, first = _SumsBuilder(n_words), 0
     for block in iter_counts(partition, n_words):
         weights, scales = _scales(block, scheme)
-        buffers.append(block, np.sqrt(scales[1]))
         sums.append(block, weights, scales)
+        row_scale = np.sqrt(scales[1])
+        if chosen is not None:
+            rows = np.flatnonzero(chosen[first : first + weights.size])
+            first += weights.size
+            block, row_scale = block[rows], row_scale[rows]
+        buffers.append(block, row_scale)
     return LoadedPartition(buffers.finish(n_words), sums.finish())
 
 

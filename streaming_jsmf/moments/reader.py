@@ -67,7 +67,7 @@ class Moments:
 
     def factor(self) -> NDArray[np.float32] | None:
         """F, N x L, with F F' ~ C + diag(D), read on each call; None after ``halko``."""
-        return self._array("factor") if self.settings.range_finder == "factors" else None
+        return self._array("factor") if self.settings.has_factor else None
 
     def digests(self, *, third_moment: bool = False) -> dict[str, str]:
         """What tells these moments from others: sha256 of their arrays, by name; of the third moment only if asked."""
@@ -85,10 +85,18 @@ class Moments:
         return self._eigenpairs()
 
     def _eigenpairs(self) -> Eigenpairs:
-        basis = self.store.read("basis")
-        if any(stage.name == "projection" for stage in self.store.stages):
-            return nystrom_eigenpairs(basis, self.store.read("projection"))
-        return Eigenpairs(self.store.read("basis_eigenvalues"), basis)
+        projected = self.projected_basis()
+        if projected is not None:
+            return nystrom_eigenpairs(*projected)
+        return Eigenpairs(self.store.read("basis_eigenvalues"), self.store.read("basis"))
+
+    def projected_basis(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """Q and C Q of the last scan that made them, read on each call; None of a store that has no such product."""
+        there = {stage.name for stage in self.store.stages}
+        for basis, product in (("refined_basis", "refined_projection"), ("basis", "projection")):
+            if product in there:
+                return self.store.read(basis), self.store.read(product)
+        return None
 
     def eigenpairs(self, n_topics: int, extra: int = 10) -> Eigenpairs:
         """The ``n_topics + extra`` leading algebraic eigenpairs of C, or as many of them as there are. No scan.
@@ -143,13 +151,14 @@ class Moments:
     def cooccurrence_rows(self, words: Sequence[int] | NDArray[np.integer[Any]]) -> NDArray[np.float64]:
         """Rows of C for the given word ids, (len(words), N).
 
-        After ``exact`` the rows themselves, otherwise approximately: F F' - D, or V diag V' after ``halko``.
+        After ``exact`` the rows themselves, otherwise approximately: F F' - D (F of the sample, if that is
+        what was multiplied), or V diag V' after ``halko``.
         """
         ids = np.asarray(words)
         if self.settings.exact:
             exact: NDArray[np.float64] = self.cooccurrence()[ids]
             return exact
-        if self.settings.range_finder == "factors":
+        if self.settings.has_factor:
             return self._factor_rows(ids)
         pairs = self._all_eigenpairs
         products: NDArray[np.float64] = (pairs.vectors[ids] * pairs.values) @ pairs.vectors.T

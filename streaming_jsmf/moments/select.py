@@ -131,7 +131,7 @@ def select_partitions(moments: Moments, expression: str) -> SelectedMoments:
             f"{store.path}: partitions are selected from a store scanned with --partition-by COLUMN "
             "--keep-partitions; scan again with both"
         )
-    if store.settings.range_finder != "factors":
+    if not store.settings.has_factor:
         raise InputError(
             f"{store.path}: sketches of single partitions cannot be used; scan with --range factors"
         )
@@ -187,7 +187,7 @@ def require_parts(moments: Moments) -> None:
     store = moments.store
     if not store.manifest.keep_partitions:
         raise InputError(f"{store.path} keeps no partitions; scan with --keep-partitions")
-    if store.settings.range_finder != "factors":
+    if not store.settings.has_factor:
         raise InputError(f"{store.path} holds sketches; scan with --range factors")
     if len(store.manifest.part_keys) < FEWEST_PARTS:
         raise InputError(

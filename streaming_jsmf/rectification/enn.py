@@ -32,8 +32,8 @@ from streaming_jsmf.rectification.enn_operator import (
 from streaming_jsmf.rectification.result import (
     OnIteration,
     Rectification,
+    change_of_grams,
     positive_half,
-    relative_change,
     require_pairs,
 )
 
@@ -161,15 +161,18 @@ class _Walk:
         if self.options.acceleration == "none" or number <= BLOCK_STEPS:
             return self._block_step()
         point, self.before = self._point(), None
-        applied = self._apply(self._operator(point), point)
+        operator = self._operator(point)
+        applied = self._apply(operator, point)
         inner = gram(point, applied.product)
-        values = np.linalg.eigvalsh((inner + inner.T) / 2)
+        values, vectors = np.linalg.eigh((inner + inner.T) / 2)
         if not values[0] > RANK_FLOOR * values[-1]:
             # A direction is gone; the block may hold another that takes its place.
             self.age = 0
             return self._block_step()
-        new = rotate(applied.product, _symmetric_inverse_root(inner))
-        change = relative_change(new, point)
+        # Symmetric roots, so that Y keeps its rotation from one step to the next.
+        root, inverse_root = ((vectors * values**power) @ vectors.T for power in (0.5, -0.5))
+        change = change_of_grams(inverse_root @ gram(applied.product) @ inverse_root, operator.gram, root)
+        new = rotate(applied.product, inverse_root)
         if np.vdot(point, new) - np.vdot(new, new) - np.vdot(point, self.y) + np.vdot(new, self.y) > 0:
             # The step points back: what is carried along would go on uphill.
             self.age = 0
@@ -189,17 +192,16 @@ class _Walk:
         return point
 
     def _block_step(self) -> float:
+        """Ritz vectors of A in the span of Z = A V, from Z'A Z and Z'Z: Z itself need not be orthonormal."""
         self.before = None
-        operator = self._operator(self.y)
-        basis = _orthonormal(self._apply(operator, self.vectors).product)
-        product = self._apply(operator, basis).product
-        small = basis.T @ product
-        values, rotation = np.linalg.eigh((small + small.T) / 2)
-        del product
-        stepped = with_fixed_signs(values, rotate(basis, rotation))
-        self.vectors, previous = stepped.vectors, self.y
-        self.y = positive_half(stepped, self.n_topics)
-        return relative_change(self.y, previous)
+        operator, previous = self._operator(self.y), self.y
+        block = _unit_columns(self._apply(operator, self.vectors).product)
+        small = gram(block, self._apply(operator, block).product)
+        whiten = inverse_square_root(gram(block), GRAM_FLOOR)
+        values, rotation = np.linalg.eigh(whiten.T @ ((small + small.T) / 2) @ whiten)
+        stepped = with_fixed_signs(values, rotate(block, whiten @ rotation))
+        self.vectors, self.y = stepped.vectors, positive_half(stepped, self.n_topics)
+        return change_of_grams(gram(self.y), operator.gram, gram(self.y, previous))
 
     def _operator(self, y: NDArray[np.float64]) -> CorrectedOperator:
         checked = checked_rows(y, self.size, self.options.left_out)
@@ -211,17 +213,9 @@ class _Walk:
         return applied
 
 
-def _symmetric_inverse_root(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    """M^(-1/2) of a positive matrix: symmetric, so that Y keeps its rotation from one step to the next."""
-    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
-    return np.asarray((vectors / np.sqrt(values)) @ vectors.T)
-
-
-def _orthonormal(block: NDArray[np.float64]) -> NDArray[np.float64]:
-    """An orthonormal basis of the columns, in their memory. Twice by Gram matrix, which is as good as QR then."""
+def _unit_columns(block: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Columns scaled to length 1, in their memory: as they are nearly orthogonal, their Gram matrix is sound then."""
     block /= np.maximum(np.sqrt(np.einsum("ij,ij->j", block, block)), np.finfo(np.float64).tiny)
-    for _ in range(2):
-        block = rotate(block, inverse_square_root(gram(block), GRAM_FLOOR))
     return block
 
 

@@ -1,7 +1,8 @@
 """The matrix that a step of ENN multiplies by: Y Y' + E + r w w', fused, so that the sparse E is never stored.
 
 Stored, E reached 48 M nonzeros at N = 40,000 and K = 100. Recomputed block by block where it is multiplied, it costs
-the same time and no memory.
+the same time and no memory. Few entries of a block are negative, so that only Y_b Y_I' itself is a dense product: the
+two with E are sparse.
 """
 
 from __future__ import annotations
@@ -14,8 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streaming_jsmf.linalg.gram import gram
 from streaming_jsmf.linalg.panels import panels
+from streaming_jsmf.linalg.products import add_transposed, multiply_rows
 from streaming_jsmf.linalg.typing import FloatArray
+from streaming_jsmf.rectification.enn_kernel import negative_entries
 
 #: Rows of Y Y_I' made at a time: the block stays in the cache between its three uses.
 BLOCK_ROWS = 1024
@@ -62,7 +66,7 @@ def checked_rows(y: NDArray[np.float64], size: int, left_out: float | None = Non
     """
     squares = np.einsum("ij,ij->i", y, y)
     order = np.argsort(-squares, kind="stable")
-    norm = float(np.sqrt(np.sum((y.T @ y) ** 2)))
+    norm = float(np.linalg.norm(gram(y)))
     # Entry i: what is left out if i rows are checked.
     rest = np.append(np.cumsum(squares[order][::-1])[::-1], 0.0)
     if left_out is not None:
@@ -88,6 +92,11 @@ class CorrectedOperator:
         Of the blocks of Y Y_I'.
     pool
         Its threads take groups of blocks. The bits do not depend on their number.
+
+    Attributes
+    ----------
+    gram
+        Y'Y, (K, K).
     """
 
     def __init__(
@@ -102,21 +111,23 @@ class CorrectedOperator:
         n = y.shape[0]
         self.unchecked = np.ones(n, dtype=dtype)
         self.unchecked[checked] = 0.0
-        self.rows = y.astype(dtype)
+        self.gram = gram(y)
+        self.rows = y.astype(dtype, order="C")
         self.columns = np.ascontiguousarray(self.rows[checked].T)
         blocks = -(-n // BLOCK_ROWS)
         self.group_rows = BLOCK_ROWS * -(-blocks // min(blocks, LARGEST_GROUPS))
 
     def apply(self, x: NDArray[np.float64]) -> Applied:
         """Multiply N x c vectors; one walk over the blocks of Y Y_I'."""
-        product = self.y @ (self.y.T @ x)
-        x_block = self.rows if x is self.y else x.astype(self.dtype)
+        product = self.y @ (self.gram if x is self.y else self.y.T @ x)
+        # In C order, so that the compiled products walk along rows.
+        x_block = self.rows if x is self.y else x.astype(self.dtype, order="C")
         # The column of ones gives the row sums of E in the same product.
         ones = np.ones((self.checked.size, 1), dtype=self.dtype)
         x_checked, total = np.hstack([x_block[self.checked], ones]), 0.0
         mirrored = np.zeros((self.checked.size, x.shape[1]))
 
-        def group(start: int) -> tuple[NDArray[np.float64], float]:
+        def group(start: int) -> tuple[FloatArray, float]:
             return self._group(start, x_block, x_checked, product)
 
         for part, mass in self.pool.map(group, range(0, self.y.shape[0], self.group_rows)):
@@ -139,19 +150,27 @@ class CorrectedOperator:
 
     def _group(
         self, start: int, x: FloatArray, x_checked: FloatArray, product: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], float]:
+    ) -> tuple[FloatArray, float]:
         """Take min(Y_b Y_I', 0) X_I off the group's own rows; return what the mirror image adds to rows I."""
-        part = np.zeros((self.checked.size, x.shape[1]))
-        mass = 0.0
+        height, width = min(BLOCK_ROWS, self.y.shape[0]), self.checked.size
+        block = np.empty((height, width), dtype=self.dtype)
+        signs = block.view(np.dtype(f"i{block.itemsize}"))
+        indptr, columns = np.empty(height + 1, dtype=np.int64), np.empty(block.size + 1, dtype=np.int32)
+        values, taken = (
+            np.empty(block.size + 1, dtype=self.dtype),
+            np.empty((height, x_checked.shape[1]), self.dtype),
+        )
+        part, mass = np.zeros((width, x.shape[1]), dtype=self.dtype), 0.0
         for rows in self._blocks(start):
-            negative = self.rows[rows] @ self.columns
-            np.minimum(negative, 0.0, out=negative)
-            taken = negative @ x_checked
-            product[rows] -= taken[:, :-1]
+            size = rows.stop - rows.start
+            np.matmul(self.rows[rows], self.columns, out=block[:size])
+            negative_entries(block[:size], signs[:size], indptr[: size + 1], columns, values)
+            entries = (indptr[: size + 1], columns, values)
+            multiply_rows(*entries, x_checked, taken[:size])
+            product[rows] -= taken[:size, :-1]
             outside = self.unchecked[rows]
-            if outside.any():
-                part += negative.T @ (x[rows] * outside[:, None])
-            row_mass = taken[:, -1].astype(np.float64)
+            add_transposed(*entries, x[rows] * outside[:, None], part)
+            row_mass = taken[:size, -1].astype(np.float64)
             mass -= float(row_mass.sum() + row_mass @ outside)
         return part, mass
 

@@ -57,8 +57,13 @@ class Topic:
 
     @property
     def name(self) -> str:
-        """What it is called where there is room for a few words: its label, else its first three words."""
-        return ", ".join(self.label or tuple(word.text for word in self.words[:3]))
+        """What it is called where there is room for a few words."""
+        return ", ".join(self.name_words)
+
+    @property
+    def name_words(self) -> tuple[str, ...]:
+        """The words of its name: its label, else its first three words."""
+        return self.label or tuple(word.text for word in self.words[:3])
 
 
 @dataclass(frozen=True)

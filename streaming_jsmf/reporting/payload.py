@@ -76,7 +76,7 @@ def _packed(values: NDArray[Any], kind: str = "<u2") -> str:
 
 def _topic(topic: Topic) -> dict[str, Any]:
     told = {
-        "name": topic.name,
+        "name": topic.name_words,
         "share": topic.share,
         "npmi": topic.npmi,
         "anchor": topic.anchor,

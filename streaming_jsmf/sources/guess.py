@@ -6,7 +6,7 @@ of no guesses.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,7 +87,7 @@ def guess_source(
     chosen = reader or guess_reader(root, given)
     if chosen == "text" and "text" not in given:
         return _guess_text(root)
-    if chosen == "ratings" and given.get("header", "true") not in (False, "false") and not _zipped(root):
+    if chosen == "ratings" and not _zipped(root):
         return _guess_ratings(root, given, {} if "path" in (read or {}) else {"path": given.get("path")})
     return Guess(chosen)
 
@@ -183,7 +183,11 @@ def _guess_text(root: str) -> Guess:
 def _guess_ratings(root: str, given: Mapping[str, Any], added: Mapping[str, str | None]) -> Guess:
     files = [path for path in list_files(root) if bare_suffix(path) in _TABLES]
     delimiter = str(given.get("delimiter", ",")).replace("\\t", "\t")
-    names = _parquet_columns(files) if is_parquet(files[0]) else csv_header(files[0], delimiter)
+    names: Iterable[str] = ()
+    if is_parquet(files[0]):
+        names = _parquet_columns(files)
+    elif given.get("header", "true") not in (False, "false"):
+        names = csv_header(files[0], delimiter)
     found = {key: value for key, value in added.items() if value is not None}
     for key, known in (("user", USER_NAMES), ("item", ITEM_NAMES), ("rating", RATING_NAMES)):
         name = None if key in given else by_name(names, known)

@@ -23,16 +23,18 @@ def spectral_certificates(moments: Moments, pairs: Eigenpairs, n_topics: int) ->
     dict
         ``eigenvalue_gap``: (lambda_K - lambda_K+1) / lambda_K; None where there is no further one.
         ``ritz_residual``: the largest of ||C q - theta q|| / theta over the K leading Ritz pairs of the basis of
-        scan 2, with C q from that scan, exact. ``range_change``: ||Y Y' - Y1 Y1'||_F / ||Y1 Y1'||_F for the eigenpairs
-        Y1 of scan 1 and those used, Y. Both are None without a second scan over the same documents,
+        the last scan, with C q from that scan, exact. ``range_change``: ||Y Y' - Y1 Y1'||_F / ||Y1 Y1'||_F for the
+        eigenpairs Y1 of scan 1 and those used, Y. Both are None without a second scan over the same documents,
         and where the whole C was counted.
     """
     values = pairs.values
     gap = float(1 - values[n_topics] / values[n_topics - 1]) if values.size > n_topics else None
     certificates: dict[str, Any] = {"eigenvalue_gap": gap, "ritz_residual": None, "range_change": None}
-    if moments.settings.scans != 2 or moments.settings.exact or isinstance(moments, SelectedMoments):
+    projected = None if isinstance(moments, SelectedMoments) else moments.projected_basis()
+    if projected is None:
         return certificates
-    basis, product = moments.store.read("basis"), moments.store.read("projection")
+    basis, product = projected
+    of_scan_1 = moments.store.read("basis") if moments.settings.scans > 2 else basis
     first = np.sqrt(np.maximum(moments.store.read("basis_eigenvalues")[:n_topics], 0.0))
     last = np.sqrt(np.maximum(values[:n_topics], 0.0))
     small = basis.T @ product
@@ -44,7 +46,7 @@ def spectral_certificates(moments: Moments, pairs: Eigenpairs, n_topics: int) ->
     for rows in panels(basis.shape[0]):
         residual = product[rows] @ rotation - (basis[rows] @ rotation) * ritz
         squared += np.einsum("ij,ij->j", residual, residual)
-        before, after = basis[rows, : first.size] * first, pairs.vectors[rows, : last.size] * last
+        before, after = of_scan_1[rows, : first.size] * first, pairs.vectors[rows, : last.size] * last
         old += before.T @ before
         new += after.T @ after
         mixed += after.T @ before

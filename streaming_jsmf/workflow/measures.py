@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 from streaming_jsmf.evaluation import coherence
-from streaming_jsmf.evaluation.choice import Measures
 from streaming_jsmf.evaluation.inputs import SelectedCounts
 from streaming_jsmf.evaluation.summary import TOP_WORDS, document_metrics
-from streaming_jsmf.model.counts import StoredCounts, read_training_counts
-from streaming_jsmf.model.store import Model, read_model
-from streaming_jsmf.storage.paths import StorePath
+from streaming_jsmf.model.counts import StoredCounts
+from streaming_jsmf.model.store import Model
 
 #: Arrays that are read, and those that decide which counts are the model's.
 NEEDED, OPTIONAL = ("word", "prominent_words"), ("anchors", "characteristic_words")
-
-
-def kept_measures(path: StorePath) -> Measures:
-    """What a model and what is kept with it tell without a pass over documents."""
-    model = read_model(path, (*NEEDED, "topic_probability"), OPTIONAL)
-    counts = read_training_counts(path, model, ("selected_words", "document_pairs"))
-    return Measures(
-        int(model.arrays["topic_probability"].size),
-        perplexity_of(model),
-        None if counts is None else npmi_of(model, counts),
-        distinct_share_of(model),
-        eigengap=model.metrics.get("eigenvalue_gap"),
-    )
 
 
 def perplexity_of(model: Model) -> float | None:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streaming_jsmf.inference.words import longer_lists
 from streaming_jsmf.model.counts import StoredCounts, read_training_counts
 from streaming_jsmf.model.store import Model, read_model
-from streaming_jsmf.model.word_lists import read_listed, read_probabilities, require_word_count
+from streaming_jsmf.model.word_lists import DEFAULT_WORDS, read_listed, read_probabilities, require_word_count
 from streaming_jsmf.reporting.contents import Topic, Word
 from streaming_jsmf.storage.paths import StorePath, store_path
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: Arrays that every engine writes, and those that some do; ``word_topic`` comes in panels.
 NEEDED = ("word", "prominent_words", "topic_probability")
@@ -42,6 +47,34 @@ def read_topics(path: str | Path | StorePath, words: int | None = None) -> tuple
     listed = read_listed(place, model, count)
     counts = read_training_counts(place, model, ("characteristic_words",))
     return topics_of(model, listed, read_probabilities(place, listed), counts)
+
+
+def topic_frame(model: Model, words: int = DEFAULT_WORDS) -> pd.DataFrame:
+    """The topics of a model in memory as a table, by falling share: ``topic``, ``share``, ``label``, ``words``.
+
+    ``words`` are pairs of a word and p(word | topic).
+
+    Raises
+    ------
+    InputError
+        If ``words`` is below 1.
+    """
+    import pandas as pd
+
+    count = require_word_count(words)
+    listed = np.asarray(model.arrays["prominent_words"][:, :count])
+    if count > listed.shape[1]:
+        listed = longer_lists(listed, [model.arrays["word_topic"]], count)
+    probability = np.take_along_axis(model.arrays["word_topic"].T, listed, axis=1)
+    topics = sorted(topics_of(model, listed, probability), key=lambda topic: (-topic.share, topic.number))
+    return pd.DataFrame(
+        {
+            "topic": [topic.number for topic in topics],
+            "share": [topic.share for topic in topics],
+            "label": [", ".join(topic.label) for topic in topics],
+            "words": [[(word.text, word.probability) for word in topic.words] for topic in topics],
+        }
+    )
 
 
 def topics_of(

@@ -178,20 +178,23 @@ class BasisReduction:
         Root of the moments store, where each worker reads the basis.
     basis
         Digest that the basis must have.
+    basis_name
+        The final array that it is.
     """
 
     n_words: int
     settings: ScanSettings
     store: StorePath
     basis: ArrayDigest
+    basis_name: str = "basis"
 
     @classmethod
-    def of(cls, store: Store) -> Self:
-        """For the tasks of a store that has its basis."""
-        return cls(store.n_words, store.settings, store.path, store.array_digest("basis"))
+    def of(cls, store: Store, basis: str = "basis", **fields: Any) -> Self:
+        """For the tasks of a store that has this basis; ``fields`` are those of the class itself."""
+        return cls(store.n_words, store.settings, store.path, store.array_digest(basis), basis, **fields)
 
     def read_basis(self) -> NDArray[np.float32]:
         """The basis as tasks multiply with it; ``StoreError`` if it is damaged."""
         with span("commit"):
-            basis = read_array(self.store, "basis", self.basis, remedy=repair_remedy(self.store))
+            basis = read_array(self.store, self.basis_name, self.basis, remedy=repair_remedy(self.store))
             return basis.astype(np.float32)

@@ -63,7 +63,7 @@ def _first_eigenpairs(store: Store) -> Eigenpairs:
         # Eigenvalues at the level of the rounding of C would count as positive or not by chance.
         noise = np.abs(pairs.values) < EXACT_FLOOR * pairs.values[0]
         return Eigenpairs(np.where(noise, 0.0, pairs.values), pairs.vectors)
-    if settings.range_finder == "factors":
+    if settings.has_factor:
         return factor_eigenpairs(store.read("factor"), diagonal, width)
     sketch = store.read("sketch")
     probes = gaussian_probes(store.n_words, sketch.shape[1], settings.seed, SHARED_PROBES)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.config import ScanSettings
@@ -50,7 +51,7 @@ class ProjectionStage(SumStage):
 
     def wanted(self, settings: ScanSettings) -> bool:
         """With two scans, unless the second counts the whole C."""
-        return settings.scans == 2 and not settings.exact
+        return settings.scans > 1 and not settings.exact
 
     def reduction(self, store: Store) -> ProjectionReduction:
         """Given the basis of the store."""
@@ -59,10 +60,15 @@ class ProjectionStage(SumStage):
     def final(self, store: Store, folded: Iterator[Partial]) -> Partial:
         """The sum divided by the total weight, and the diagonal taken off."""
         (total,) = folded
-        product = total.arrays["projection"] / store.scalars("range")["total_weight"]
-        product -= store.read("diagonal")[:, None] * store.read("basis")
-        return Partial({"projection": product})
+        return Partial({"projection": product_with_basis(store, total, store.read("basis"))})
 
     def task_memory(self, n_words: int, settings: ScanSettings) -> int:
         """When folding a product in float32 and float64, and the sum."""
         return 20 * n_words * min(settings.basis_width, n_words)
+
+
+def product_with_basis(store: Store, total: Partial, basis: NDArray[np.float64]) -> NDArray[np.float64]:
+    """C Q of Eq. 1 from the sums of ``ProjectionReduction`` over all partitions."""
+    product = total.arrays["projection"] / store.scalars("range")["total_weight"]
+    product -= store.read("diagonal")[:, None] * basis
+    return np.asarray(product)

@@ -9,13 +9,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.ledger import Partial, add_scalars
 from streaming_jsmf.linalg.factor import apply_gram, merge_factors, partition_factor
-from streaming_jsmf.linalg.probes import gaussian_probes, uniform_probes
+from streaming_jsmf.linalg.probes import drawn_rows, gaussian_probes, uniform_probes
 from streaming_jsmf.moments.partition import load_partition
 from streaming_jsmf.moments.stages.base import Scan, Stage, Store, Variable
 from streaming_jsmf.timing import span
@@ -43,10 +44,13 @@ class RangeReduction:
         N.
     settings
         Of the scan.
+    sample_share
+        Of the documents that the factor is made of, drawn one by one. The factor is scaled as if it were that of all.
     """
 
     n_words: int
     settings: ScanSettings
+    sample_share: float = 1.0
     name: str = "range"
 
     @property
@@ -57,20 +61,32 @@ class RangeReduction:
     def compute(self, partition: Partition) -> Partial:
         """One pass over the partition's data; all power steps run on the copy in memory."""
         with span("read"):
-            loaded = load_partition(partition, self.n_words, self.settings.document_weights)
+            loaded = load_partition(
+                partition, self.n_words, self.settings.document_weights, self._sample(partition)
+            )
         if self.settings.range_finder == "halko":
             probes = gaussian_probes(self.n_words, self.width, self.settings.seed, SHARED_PROBES)
             range_arrays = {"sketch": apply_gram(loaded.block, probes)}
         else:
-            with span("orthonormalise"):
-                # Held by the callee alone, which lets go of them after the first step.
-                range_arrays = {
-                    "factor": partition_factor(
-                        loaded.block, self._probes(partition.content), self.settings.power_steps
-                    )
-                }
+            range_arrays = {"factor": self._factor(loaded.block, partition.content)}
         sums: dict[str, NDArray[Any]] = {name: getattr(loaded.sums, name) for name in SUM_ARRAYS}
         return Partial({**sums, **range_arrays}, {name: getattr(loaded.sums, name) for name in SUM_SCALARS})
+
+    def _sample(self, partition: Partition) -> NDArray[np.bool_] | None:
+        """The documents to multiply; None: all. Single ones: row groups of neighbours, often alike, tell far less."""
+        if self.sample_share == 1:
+            return None
+        return drawn_rows(
+            partition.rows, self.sample_share, self.settings.seed, f"sample {partition.content}"
+        )
+
+    def _factor(self, block: csr_array[Any], content: str) -> NDArray[np.float32]:
+        with span("orthonormalise"):
+            # Probes are held by the callee alone, which lets go of them after the first step.
+            factor = partition_factor(block, self._probes(content), self.settings.power_steps)
+        if self.sample_share < 1:
+            factor *= np.float32(1 / np.sqrt(self.sample_share))
+        return factor
 
     def _probes(self, content: str) -> NDArray[np.float32]:
         if self.width == self.n_words:
@@ -112,7 +128,8 @@ class RangeStage(Stage):
     def scans(self, store: Store) -> tuple[Scan, ...]:
         """One, of the parts that the manifest names."""
         counts = tuple(count for _, count in store.manifest.parts)
-        reduction = RangeReduction(store.n_words, store.settings)
+        share = store.manifest.sample_share
+        reduction = RangeReduction(store.n_words, store.settings, 1.0 if share is None else share)
         return (Scan(reduction, store.manifest.part_keys, store.folds, counts),)
 
     def final(self, store: Store, folded: Iterator[Partial]) -> Partial:

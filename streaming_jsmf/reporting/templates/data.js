@@ -99,6 +99,7 @@ function trendOf(topic) {
 /** A share of 1 with two digits that count. */
 function percent(share) {
   const size = Math.abs(share);
+  if (size > 0 && size < 0.00001) return "<0.001%";
   const digits = size >= 0.0995 ? 0 : size >= 0.00995 ? 1 : size >= 0.000995 ? 2 : size >= 0.0000995 ? 3 : null;
   return digits === null ? `${Number((100 * share).toPrecision(2))}%` : `${(100 * share).toFixed(digits)}%`;
 }

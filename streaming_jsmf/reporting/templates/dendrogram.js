@@ -94,7 +94,7 @@ function drawGroups(section) {
 function groupItems() {
   return cut(matrix.groups).map(({ leaves }) => {
     const share = d3.sum(leaves, (topic) => topics[topic].share);
-    const words = wordsOfGroup(leaves, 8).flatMap((text) => [word(text), ", "]).slice(0, -1);
+    const words = listed(wordsOfGroup(leaves, 8));
     const members = leaves.map((topic) => topicButton(topic, 24));
     return element("li", {}, element("p", {}, element("strong", {}, percent(share)), " ", ...words), element("div", {}, ...members));
   });

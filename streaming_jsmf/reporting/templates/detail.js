@@ -38,7 +38,7 @@ function drawDetail(topic) {
   const words = element("div", { class: "words" });
   panel.replaceChildren(
     close,
-    element("h2", { id: "topic-title" }, `Topic ${topic}: `, word(name)),
+    element("h2", { id: "topic-title" }, `Topic ${topic}: `, ...listed(name)),
     element("p", { class: "faint" }, `${percent(share)} of the corpus`),
     ...doubts.map((doubt) => element("p", { class: "doubt" }, `Doubtful: ${doubt}`)),
     facts(anchor, characteristic),
@@ -55,8 +55,7 @@ function facts(anchor, characteristic) {
   const lines = [];
   if (anchor) lines.push(element("p", {}, "Anchor: ", word(anchor)));
   if (characteristic.length) {
-    const texts = characteristic.flatMap((text) => [word(text), ", "]).slice(0, -1);
-    lines.push(element("p", {}, "Characteristic: ", ...texts));
+    lines.push(element("p", {}, "Characteristic: ", ...listed(characteristic)));
   }
   return element("div", { class: "facts-of-topic" }, ...lines);
 }

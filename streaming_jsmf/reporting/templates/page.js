@@ -14,6 +14,9 @@ function element(tag, attributes = {}, ...children) {
 /** Text from a corpus, apart from the direction of what is around it. */
 const word = (text) => element("span", { class: "word", title: text }, text);
 
+/** Words with commas between. */
+const listed = (texts) => texts.flatMap((text) => [word(text), ", "]).slice(0, -1);
+
 /** The first characters of a text, whole characters as a reader sees them; in charts directions are kept apart by marks. */
 const graphemes = Intl.Segmenter && new Intl.Segmenter(undefined, { granularity: "grapheme" });
 function shortened(text, length) {
@@ -24,7 +27,19 @@ function shortened(text, length) {
   return `\u2068${characters.slice(0, length).join("")}${cut ? "…" : ""}\u2069`;
 }
 
-const topicTitle = (topic, length = 28) => `${topic} ${shortened(topics[topic].name, length)}`;
+/** The words of a topic's name, each apart from the others' direction, as many characters as there is room for. */
+function nameOf(topic, length) {
+  const shown = [];
+  let room = length;
+  for (const text of topics[topic].name) {
+    if (room < 2) return `${shown.join(", ")}…`;
+    shown.push(shortened(text, room));
+    room -= text.length + 2;
+  }
+  return shown.join(", ");
+}
+
+const topicTitle = (topic, length = 28) => `${topic} ${nameOf(topic, length)}`;
 
 const listeners = [];
 let selected = null;
@@ -46,7 +61,7 @@ function topicButton(topic, length) {
     { type: "button", class: "topic-button", "data-topic": topic, click: () => select(topic) },
     element("span", { class: "number" }, String(topic)),
     " ",
-    element("span", { class: "word" }, shortened(topics[topic].name, length ?? 40)),
+    element("span", { class: "word" }, nameOf(topic, length ?? 40)),
   );
 }
 

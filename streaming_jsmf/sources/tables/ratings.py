@@ -80,8 +80,11 @@ class RatingsOptions(Delimited):
             "".encode(self.names_encoding)
         except LookupError as error:
             raise ValueError(f"names_encoding {self.names_encoding} is not known") from error
-        if self.names is not None:
-            self.names_layout()
+        if self.names is not None and self.names_header == bool(self.names_columns):
+            raise ValueError(
+                "names_columns names the fields of a file of names without a header, such as item,name; give it with "
+                "names_header=false, and only then"
+            )
         return self
 
     def names_layout(self) -> Delimited:

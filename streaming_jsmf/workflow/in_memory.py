@@ -1,0 +1,103 @@
+"""What a notebook has at hand -> a file that a reader reads: tables of any kind, texts, rows."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streaming_jsmf.corpus.format import Corpus
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.jobs.events import Listener, silent
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.workflow.ingest import IngestRequest
+from streaming_jsmf.workflow.ingest import ingest as ingest_path
+
+#: Texts or rows of a batch; one is in memory at a time.
+BATCH = 10_000
+
+
+def ingest(
+    source: Any,
+    corpus: str | Path,
+    request: IngestRequest | None = None,
+    execution: Execution | None = None,
+    listener: Listener = silent,
+    *,
+    overwrite: bool = False,
+    progress: bool = False,
+) -> Corpus:
+    """Make a corpus of a source: what lies on a disk, or what a notebook has at hand.
+
+    Parameters
+    ----------
+    source
+        A path, URL or spec, as ``streaming-jsmf ingest`` takes it. Or a table with a column of text: a pandas or polars
+        ``DataFrame``, an Arrow table, anything that exports Arrow streams. Or texts: a list, a generator, a series. Or
+        rows as mappings: a list, a generator, a Hugging Face data set. These are written to a temporary file first, a
+        batch at a time, and other columns are kept as metadata where ``request`` says so.
+    corpus
+        Local path of the corpus.
+    request
+        What is asked beyond the defaults, such as ``IngestRequest(read={"text": "body"})``.
+
+    Raises
+    ------
+    InputError
+        If the source is neither, or as ``streaming-jsmf ingest``.
+
+    Examples
+    --------
+    >>> ingest(["the cat sat", "the dog ran"], "corpus")  # doctest: +SKIP
+    """
+    options = {"overwrite": overwrite, "progress": progress}
+    if isinstance(source, str | Path):
+        return ingest_path(source, corpus, request, execution, listener, **options)
+    with TemporaryDirectory(prefix="streaming-jsmf-") as folder:
+        path = Path(folder) / "texts.parquet"
+        _write(_tables(source), path)
+        return ingest_path(path, corpus, request, execution, listener, **options)
+
+
+def _write(tables: Iterator[pa.Table], path: Path) -> None:
+    first = next(tables, None)
+    if first is None or not first.num_columns:
+        raise InputError("the source is empty; give texts, or a table with a column of text")
+    with pq.ParquetWriter(path, first.schema) as writer:
+        for number, table in enumerate(itertools.chain([first], tables)):
+            try:
+                writer.write_table(table.cast(first.schema))
+            except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError) as error:
+                raise InputError(
+                    f"rows {number * BATCH} and after have other columns or types than the first ones ({error}); give "
+                    "all rows the same"
+                ) from error
+
+
+def _tables(source: Any) -> Iterator[pa.Table]:
+    """The source as Arrow tables, one after the other."""
+    if hasattr(source, "__arrow_c_stream__"):
+        reader = pa.RecordBatchReader.from_stream(source)
+        yield from (pa.Table.from_batches([batch]) for batch in reader)
+    elif isinstance(source, Mapping) or not isinstance(source, Iterable):
+        raise InputError(
+            f"the source is of type {type(source).__name__}; give a path, texts, rows or a table with a column of text"
+        )
+    else:
+        rows = iter(source)
+        while batch := list(itertools.islice(rows, BATCH)):
+            yield _table(batch)
+
+
+def _table(rows: list[Any]) -> pa.Table:
+    if all(isinstance(row, str) for row in rows):
+        return pa.table({"text": pa.array(rows, pa.string())})
+    if not all(isinstance(row, Mapping) for row in rows):
+        kinds = ", ".join(sorted({type(row).__name__ for row in rows}))
+        raise InputError(f"the source has {kinds} in its rows; give texts only, or mappings with a text only")
+    return pa.Table.from_pylist([dict(row) for row in rows])

@@ -1,0 +1,81 @@
+"""Corpora of what a notebook has at hand: the same as those of a file with the same texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import streaming_jsmf as sj
+from streaming_jsmf.workflow.ingest import IngestRequest
+
+SYLLABLES = ("mo", "sta", "ga", "ri", "pla", "nor", "de", "lu")
+SPELLED = np.array([a + b + "n" for a in SYLLABLES for b in SYLLABLES])
+GENERATOR = np.random.default_rng(0)
+TEXTS = [" ".join(GENERATOR.choice(SPELLED[number % 8 :: 8], 20)) for number in range(150)]
+
+
+class Rows:
+    """Like a Hugging Face data set: rows as mappings, again and again."""
+
+    def __iter__(self) -> Any:
+        return ({"text": text} for text in TEXTS)
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("texts")
+    pq.write_table(pa.table({"text": TEXTS}), folder / "a.parquet")
+    return sj.ingest(folder / "a.parquet", folder / "corpus")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: TEXTS,
+        lambda: tuple(TEXTS),
+        lambda: (text for text in TEXTS),
+        lambda: pd.Series(TEXTS),
+        lambda: pd.DataFrame({"text": TEXTS}),
+        lambda: pa.table({"text": TEXTS}),
+        lambda: pa.table({"text": TEXTS}).to_reader(max_chunksize=40),
+        lambda: [{"text": text} for text in TEXTS],
+        Rows,
+    ],
+    ids=["list", "tuple", "generator", "series", "pandas", "arrow", "stream", "rows", "dataset"],
+)
+def test_any_kind_of_texts_gives_the_same_corpus(
+    make: Callable[[], Any], expected: Any, tmp_path: Path
+) -> None:
+    made = sj.ingest(make(), tmp_path / "corpus")
+    assert made.vocabulary().words == expected.vocabulary().words
+    assert (made.n_documents, made.nonzeros) == (expected.n_documents, expected.nonzeros) != (0, 0)
+    assert [path.name for path in tmp_path.iterdir()] == ["corpus"], "nothing temporary is left"
+
+
+def test_columns_are_named_as_ever(expected: Any, tmp_path: Path) -> None:
+    table = pd.DataFrame({"body": TEXTS, "year": 1990})
+    made = sj.ingest(table, tmp_path / "c", IngestRequest(read={"text": "body", "metadata": "year"}))
+    assert made.vocabulary().words == expected.vocabulary().words
+    assert "year" in pq.read_schema(next((tmp_path / "c").rglob("part-*.parquet"))).names
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ([], "the source is empty"),
+        (["a text", 3], "has int, str in its rows; give texts only"),
+        (17, "of type int; give a path, texts, rows or a table"),
+        ({"text": TEXTS}, "of type dict"),
+    ],
+)
+def test_what_is_no_source_is_told_in_one_line(source: Any, line: str, tmp_path: Path) -> None:
+    with pytest.raises(sj.InputError, match=line):
+        sj.ingest(source, tmp_path / "c")
+    assert not [*tmp_path.iterdir()]
