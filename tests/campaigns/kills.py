@@ -46,6 +46,7 @@ def _scan(*line: str) -> tuple[str, ...]:
 
 OF_A = _scan("a", "m", *SCAN)
 KEPT = _scan("a", "m", *SCAN, "--keep-partitions")
+SAMPLED = (*OF_A, "--range", "sample")
 WITH_THIRD = _scan("a", "m", *SCAN, "--third-moment")
 MODEL = ("infer", "m", "model", *TOPICS)
 FIT = ("fit", "a", "model", *TOPICS, "--partition-nonzeros", "900", "--steps", "8", *QUIET)
@@ -72,6 +73,8 @@ CASES = (
         ),
     ),
     Case("scan", (), OF_A),
+    Case("scan-sample", (), SAMPLED),
+    Case("add-sample", (SAMPLED,), _scan("a", "m", "--add", "b")),
     Case("scan-keep", (), KEPT),
     Case("scan-exact", (), (*OF_A, "--exact")),
     Case("scan-third-moment", (), WITH_THIRD),
