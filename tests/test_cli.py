@@ -196,7 +196,7 @@ def test_the_table_of_topics_fits_80_columns_and_keeps_words_apart(command: Comm
     spelled = [f"two words {number:02d}" for number in range(N_WORDS)]
     path = write_corpus(tmp_path / "c", planted(150, N_WORDS, 3, length=40, seed=3).counts, names=spelled)
     shown = command("fit", path, tmp_path / "m", "--topics", "3", *SCAN).out
-    assert max(map(len, shown.splitlines())) <= 80
+    assert max(len(line) for line in shown.splitlines() if not line.startswith("model: ")) <= 80
     listed = json.loads(command("topics", tmp_path / "m", "--json").out)[0]["prominent"]
     assert ", ".join(listed) in " ".join(shown.split())
 
@@ -589,6 +589,8 @@ EMPTY: dict[str, tuple[list[list[int]] | None, str]] = {
 @pytest.mark.parametrize("kind", EMPTY)
 def test_an_empty_corpus(kind: str, verb: str, refused: Refusals) -> None:
     documents, reason = EMPTY[kind]
+    if (kind, verb) == ("no files", "fit"):
+        reason = "holds no files but a word list"  # fit takes any source
     path = refused.folder / "corpus"
     path.mkdir()
     (path / "vocab.txt").write_text("\n".join(words(6)) + "\n", encoding="utf-8")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 from dataclasses import replace
@@ -39,6 +38,7 @@ from streaming_jsmf.workflow.infer import infer
 from streaming_jsmf.workflow.report import report
 from streaming_jsmf.workflow.scan import scan
 from tests.corpora import planted, words, write_corpus
+from tests.damage import rewritten
 from tests.reference_transform import shares_by_rounds
 
 Floats = NDArray[np.float64]
@@ -220,10 +220,7 @@ def test_what_is_told_of_another_model_or_by_an_earlier_release_is_told_anew(
     model = Path(shutil.copytree(models / "lr-jsmf", tmp_path / "model"))
     wanted = EvaluationRequest(corpus=str(corpus_path))
     first = evaluate(model, wanted, SYNCHRONOUS)["metrics"]["perplexity"]
-    root = model / "zarr.json"
-    data = json.loads(root.read_text())
-    data["attributes"]["provenance"]["fingerprint"] = "of another"
-    root.write_text(json.dumps(data))
+    rewritten(model, lambda about: about["provenance"].update(fingerprint="of another"))
     assert "give the corpus once more" in evaluate(model)["missing"]["perplexity"]
     assert evaluate(model, wanted, SYNCHRONOUS)["metrics"]["perplexity"] == first
 

@@ -25,6 +25,7 @@ from streaming_jsmf.workflow.scan import scan
 from streaming_jsmf.workflow.several import infer_each
 from streaming_jsmf.workflow.simulate import simulate
 from tests.corpora import Planted
+from tests.damage import rewritten
 from tests.outcomes import Command, Outcome, refused
 
 ROOT = Path(__file__).parent.parent
@@ -176,9 +177,7 @@ def test_an_engine_without_anchors_and_correlations_is_evaluated(
 def test_without_its_moments_a_warning_says_what_is_missing(
     evaluate: Callable[..., Evaluated], model_path: Path, tensor_like: Path
 ) -> None:
-    data = json.loads((model_path / "zarr.json").read_text())
-    data["attributes"]["provenance"]["moments"] = "/nowhere/m.zarr"
-    (model_path / "zarr.json").write_text(json.dumps(data))
+    rewritten(model_path, lambda about: about["provenance"].update(moments="/nowhere/m.zarr"))
     outcome = evaluate(model_path, "--json")
     [sentence] = [line for line in outcome.document()["warnings"] if "/nowhere" in line]
     assert sentence.startswith("recovery, relative_recovery, approximation, relative_approximation,")
@@ -257,9 +256,7 @@ def test_the_lines_are_the_metrics_of_the_schema() -> None:
 def test_doubtful_topics_are_told_of_by_both_verbs(
     evaluate: Callable[..., Evaluated], model_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data = json.loads((model_path / "zarr.json").read_text())
-    data["attributes"]["metrics"]["topic_topic_sum"] = 1.35
-    (model_path / "zarr.json").write_text(json.dumps(data))
+    rewritten(model_path, lambda about: about["metrics"].update(topic_topic_sum=1.35))
     expected = "warning: sum of topic correlations 1.35, not near 1: anchors or rectification unreliable; try"
     assert expected in evaluate(model_path).err
     assert run(["topics", str(model_path)]) == 0

@@ -113,7 +113,7 @@ def test_a_bar_is_drawn_again_while_its_only_part_is_worked_on() -> None:
 ])  # fmt: skip
 def test_the_shell_completes_verbs_options_and_values(words: str, place: str, expected: str) -> None:
     asked = {"_STREAMING_JSMF_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": place}
-    code = "import sys; sys.argv = ['streaming-jsmf']; from streaming_jsmf.cli.main import main; main()"
+    code = "import sys; sys.argv = ['streaming-jsmf']; from streaming_jsmf.__main__ import main; main()"
     found = ended([sys.executable, "-c", code], **asked)
     assert (found.code, found.err) == (0, "")
     assert expected in found.out.replace(",", " ").split()

@@ -137,7 +137,10 @@ def test_what_is_wrong_is_said_in_one_line(refused: Callable[..., None], tmp_pat
         (("in", "out", "--vocabulary-size", "0"), "vocabulary_size is 0; it must be at least 1"),
         (("in", "out", "--tokens-per-shard", "0"), "must be at least 1"),
         (("in", "out", "--tokenizer", "nosuch:split"), "cannot import the tokenizer 'nosuch:split'"),
-        (("in", "out", "--tokenizer", "greedy"), "--read: tokenizer: input should be 'arrow' or 'sklearn'"),
+        (
+            ("in", "out", "--tokenizer", "greedy"),
+            "--read: tokenizer: input should be 'arrow', 'sklearn', 'chinese' or 'japanese'",
+        ),
         (("in", "out", "--files", "in"), "--files is for a spec (.toml)"),
         (("in", "in/out"), "out lies inside the source", "choose another place for the corpus"),
         (("in", "s3://bucket/out"), "cannot write a corpus to s3://bucket/out"),
@@ -246,7 +249,7 @@ def test_a_spec_and_what_may_be_said_besides(
 
 
 def test_the_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["ingest", "--help"]) == 0
+    assert run(["ingest", "--help-all"]) == 0
     shown = capsys.readouterr().out
     for option in ("--reader", "--read", "--files", "--on-bad-record", "--duplicates", "--tokens-per-shard"):
         assert option in shown

@@ -91,5 +91,11 @@ def test_fit_ingests_a_spec_first(tmp_path, docword, monkeypatch):
     again = fit(spec, tmp_path / "m.zarr", [4], overwrite=True, infer_settings=InferSettings(4, "none"))
     assert open_model(again.models[0]).sizes["topic"] == 4
     spec.write_text(text.replace('name = "uci_kos"', 'name = "other"'))
-    with pytest.raises(InputError, match=r"is the corpus of 'uci_kos', not of 'other'"):
+    shutil.rmtree(tmp_path / "m.zarr")
+    with pytest.raises(InputError, match=r"is the corpus of other files, or made in another way"):
+        fit(spec, tmp_path / "m.zarr", [5])
+    with pytest.raises(InputError, match="cannot fetch"):
         fit(spec, tmp_path / "m.zarr", [5], overwrite=True)
+    assert open_corpus(tmp_path / "m.zarr.corpus").n_words == 5000, (
+        "the old one stays until there is a new one"
+    )

@@ -13,7 +13,8 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from streaming_jsmf.blocks.units import list_units, plan_partitions
-from streaming_jsmf.config import SAMPLED_DOCUMENTS, ScanSettings
+from streaming_jsmf.config import ScanSettings
+from streaming_jsmf.config.scan import SAMPLED_DOCUMENTS
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.evaluation.matching import yy_error
@@ -236,7 +237,7 @@ def test_samples_of_other_shares_are_not_merged(corpus: Path, tmp_path: Path) ->
     settings = replace(SAMPLED, sample_share=None)
     scanned(other, tmp_path / "of-b", settings)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streaming_jsmf.config.SAMPLED_DOCUMENTS", 200)
+        patch.setattr("streaming_jsmf.config.scan.SAMPLED_DOCUMENTS", 200)
         scanned(corpus, tmp_path / "sampled", settings)
     assert read_store(tmp_path / "sampled").manifest.sample_share == pytest.approx(200 / 900)
     with pytest.raises(InputError, match="the same --sample-share"):

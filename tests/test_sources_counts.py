@@ -277,7 +277,9 @@ def test_empty_documents_have_their_place(tmp_path):
 
 
 def test_millions_of_empty_documents_come_in_batches(tmp_path):
-    source = docword_file(tmp_path, ["2500000", "5", "2", "1 1 1", "2500000 2 1"])
+    # So many that the file is large enough for the empty ones that it declares.
+    lines = [f"{number} 1 1" for number in range(1, 5001)]
+    source = docword_file(tmp_path, ["2500000", "5", "5001", *lines, "2500000 2 1"])
     unit = source.units()[0]
     sizes = [len(b.rows) for b in source.read(unit, BadRecords("fail", unit, source.place))]
     assert sum(sizes) == 2_500_000
@@ -287,7 +289,7 @@ def test_millions_of_empty_documents_come_in_batches(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "n_entries", "reasons"),
     [
-        ([], 0, ["2000000000 documents up to number 2000000000 have no counts, more than 10000000"]),
+        ([], 0, ["2000000000 documents up to number 2000000000 have no counts, more than"]),
         (["1 2 3"], 1, ["1999999999 documents up to number 2000000000 have no counts"]),
         (["1 2 3", "1999999999 2 3"], 2, ["1999999997 documents up to number 1999999998 have no counts"]),
         (

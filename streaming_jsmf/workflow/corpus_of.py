@@ -41,14 +41,15 @@ def corpus_of(
     execution: Execution | None,
     listener: Listener,
     *,
-    clear: Callable[[], None] | None = None,
+    replacing: Callable[[], None] | None = None,
 ) -> str | Path:
     """The path of the corpus: ``source`` itself if it is one, else ``beside``, where it is made unless it is there.
 
     Parameters
     ----------
-    clear
-        Removes a corpus at ``beside`` that is of other files, or made in another way; None refuses it.
+    replacing
+        Called before a corpus at ``beside`` that is of other files, or made in another way, is replaced: removes what
+        was made of it. None refuses such a corpus.
 
     Raises
     ------
@@ -68,15 +69,16 @@ def corpus_of(
         if read_manifest(beside).settings.get("made_for") == mark:
             logger.info("%s: made by an earlier run and used as it is", beside)
             return beside
-        if clear is None:
+        if replacing is None:
             raise InputError(
                 f"{beside} is the corpus of other files, or made in another way; remove it, replace it with "
                 "--overwrite, or choose another path for the result"
             )
-        clear()
+        replacing()
     # A cluster of its own, so a report of its own.
     own = execution and execution.reporting_on("ingest")
-    ingest(source, beside, replace(asked, made_for=mark), own, listener)
+    # The old one goes when the new one is there.
+    ingest(source, beside, replace(asked, made_for=mark), own, listener, overwrite=replacing is not None)
     return beside
 
 

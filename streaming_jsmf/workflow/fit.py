@@ -145,11 +145,12 @@ def _corpus(
         return corpus_of(source, Path(), request, execution, listener)
     beside = local_path(corpus_beside(model), "the corpus of a source, made beside the model,")
 
-    def clear() -> None:
-        remove_store(beside)
+    def replacing() -> None:
         remove_store(moments_beside(model), ignore_errors=True)
 
-    found = corpus_of(source, beside, request, execution, listener, clear=clear if overwrite else None)
+    found = corpus_of(
+        source, beside, request, execution, listener, replacing=replacing if overwrite else None
+    )
     logger.info("%s: the corpus of %s, which is used again if it is not removed", beside, source)
     return found
 

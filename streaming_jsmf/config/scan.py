@@ -1,0 +1,146 @@
+"""Settings of a scan."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
+
+from streaming_jsmf.config.fields import require, require_choice
+
+DocumentWeights = Literal["capped", "uniform", "length"]
+RangeFinder = Literal["factors", "sample", "halko"]
+
+#: Tokens at which the weight of a document stops growing under ``capped``.
+CAPPED_LENGTH = 200
+
+#: Documents whose factor is basis enough for all the others, whatever their number; no fewer than there are words, and
+#: no smaller a share of all documents.
+SAMPLED_DOCUMENTS, SMALLEST_SAMPLE = 60_000, 0.01
+
+#: A sample of more than this share saves too little, so that all documents are multiplied.
+LARGEST_SAMPLE = 0.5
+
+#: Bounds of the default partition size, in nonzeros.
+SMALLEST_PARTITION, LARGEST_PARTITION, DEFAULT_PARTITIONS = 8_000_000, 64_000_000, 64
+
+#: Nonzeros of a partition for each word, within the bounds: what is done once for each partition (merging, committing)
+#: grows with the words, and is to stay small beside what is done for each nonzero.
+NONZEROS_PER_WORD = 200
+
+
+@dataclass(frozen=True)
+class ScanSettings:
+    """What a scan computes. All fields enter the moments store's fingerprint.
+
+    Parameters
+    ----------
+    max_topics
+        The largest number of topics K that will be asked of the store; widths follow from it.
+    scans
+        1: the range scan alone. 2: also C Q on the basis Q, which halves the error of the eigenpairs
+        at about a tenth of the time of the first. 3, with ``sample`` only: C Q once more, on the basis that the second
+        scan gives.
+    range_finder
+        ``factors``: a factor per partition with power steps, merged. ``sample``: the same of a sample of the documents;
+        sums over all documents are exact, and the second scan reads them all. ``halko``: the single-view sketch of
+        Halko et al. (2011) that LR-JSMF names, with its range truncated; kept to compare with.
+    document_weights
+        ``capped``: min(length, 200). ``uniform``: 1, as in the papers. ``length``: the tokens of the document.
+    partition_nonzeros
+        Nonzeros of a partition, the unit of work and of resumption. None: the larger of total / 64 and 200 for each
+        word, between 8 M and 64 M.
+    power_steps
+        Multiplications of a partition by itself, all in memory. More: smaller error, more time.
+    seed
+        Of the probes.
+    exact
+        The second scan counts the whole C (words x words) instead of C Q: for vocabularies whose C fits in memory.
+        Eigenpairs are then those of C itself, and rectifications that need C can run.
+    third_moment
+        Also what the tensor engine (STOD) needs: one more pass. It changes nothing else, and can be added later.
+    sample_share
+        Share of the documents that ``sample`` multiplies. None: see ``sampled_share``.
+
+    Raises
+    ------
+    InputError
+        If a field is out of range; the message names the field and what is allowed.
+    """
+
+    max_topics: int = 50
+    scans: int = 2
+    range_finder: RangeFinder = "factors"
+    document_weights: DocumentWeights = "capped"
+    partition_nonzeros: int | None = None
+    power_steps: int = 3
+    seed: int = 0
+    partition_by: str | None = None
+    exact: bool = False
+    third_moment: bool = False
+    sample_share: float | None = None
+
+    def __post_init__(self) -> None:
+        require(self.max_topics >= 1, "max_topics", self.max_topics, "a whole number of at least 1")
+        require_choice("range_finder", self.range_finder, get_args(RangeFinder))
+        if self.range_finder == "sample":
+            require(self.scans in (1, 2, 3), "scans", self.scans, "1, 2 or 3")
+            require(not self.exact, "range_finder", "sample", "factors where exact counts all of C")
+        else:
+            require(self.scans in (1, 2), "scans", self.scans, "1 or 2, or 3 where range_finder is sample")
+        share = self.sample_share
+        require(share is None or 0 < share <= 1, "sample_share", share, "a number above 0 and up to 1")
+        require(
+            share is None or self.range_finder == "sample",
+            "sample_share",
+            share,
+            "range_finder sample with it",
+        )
+        require_choice("document_weights", self.document_weights, get_args(DocumentWeights))
+        size = self.partition_nonzeros
+        require(size is None or size >= 1, "partition_nonzeros", size, "a whole number of at least 1")
+        require(self.power_steps >= 1, "power_steps", self.power_steps, "a whole number of at least 1")
+        require(0 <= self.seed < 2**63, "seed", self.seed, "a whole number from 0 to 2^63 - 1")
+
+    @property
+    def factor_width(self) -> int:
+        """Columns L of a factor: 4 K, and at least 2 K + 100, which costs little where K is small."""
+        return max(4 * self.max_topics, 2 * self.max_topics + 100)
+
+    @property
+    def basis_width(self) -> int:
+        """Columns m of the basis Q of the second scan: 2 K, and at least K + 10."""
+        return max(2 * self.max_topics, self.max_topics + 10)
+
+    def partition_budget(self, nonzeros: int, n_words: int) -> int:
+        """Nonzeros of a partition for a corpus; the number of workers plays no part."""
+        if self.partition_nonzeros is not None:
+            return self.partition_nonzeros
+        wanted = max(nonzeros // DEFAULT_PARTITIONS, NONZEROS_PER_WORD * n_words, SMALLEST_PARTITION)
+        return min(wanted, LARGEST_PARTITION)
+
+    def sampled_share(self, n_documents: int, n_words: int) -> float:
+        """Share of the documents that are multiplied in scan 1: 1 where all are.
+
+        By default ``SAMPLED_DOCUMENTS`` or one for each word, at least ``SMALLEST_SAMPLE``, and all where that would be
+        more than ``LARGEST_SAMPLE``.
+        """
+        if self.range_finder != "sample":
+            return 1.0
+        if self.sample_share is not None:
+            return self.sample_share
+        share = max(max(SAMPLED_DOCUMENTS, n_words) / max(n_documents, 1), SMALLEST_SAMPLE)
+        return share if share <= LARGEST_SAMPLE else 1.0
+
+    @property
+    def has_factor(self) -> bool:
+        """Whether scan 1 leaves a factor F with F F' ~ C + diag(D)."""
+        return self.range_finder != "halko"
+
+    def fields(self) -> dict[str, Any]:
+        """The settings as plain JSON values, in the order of the definition."""
+        fields = asdict(self)
+        for stage in ("exact", "third_moment", "sample_share"):
+            # Stores older than such a stage have no such field, and keep their fingerprint.
+            if not fields[stage]:
+                del fields[stage]
+        return fields
