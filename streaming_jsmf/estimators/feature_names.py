@@ -61,8 +61,9 @@ def _words_of_pipeline(estimator: object, n_features: int) -> list[str] | None:
 
 def _names_out(pipeline: Pipeline, n_features: int) -> list[str] | None:
     try:
-        words = [str(word) for word in pipeline[:-1].get_feature_names_out()]
+        names = pipeline[:-1].get_feature_names_out()
     except (AttributeError, ValueError):
         # A step without names of its own; numbers stand for the words then.
         return None
-    return words if len(words) == n_features else None
+    # Without a step before, there is nobody who could name them.
+    return None if names is None or len(names) != n_features else [str(word) for word in names]
