@@ -30,9 +30,10 @@ TOO_SHORT = dict.fromkeys(
     ),
     "its rows sum to less than 3, and a third moment needs documents of three tokens",
 )
-WHOLE_COUNTS = {
-    "check_fit_score_takes_y": "score predicts tokens one by one, so its counts are whole numbers"
-}
+WHOLE_COUNTS = dict.fromkeys(
+    ("check_fit_score_takes_y", "check_pipeline_consistency"),
+    "score predicts tokens one by one, so its counts are whole numbers",
+)
 
 
 @parametrize_with_checks([LRJSMF(**ONE_TOPIC)], expected_failed_checks=lambda _: WHOLE_COUNTS)
