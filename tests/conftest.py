@@ -27,6 +27,14 @@ settings.register_profile("thorough", max_examples=1000, deadline=None)
 settings.load_profile("quick")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--every-kill",
+        action="store_true",
+        help="kill verbs in front of each of their last 100 file operations, not of some of them (half an hour)",
+    )
+
+
 @pytest.fixture(scope="session")
 def documents() -> Planted:
     """600 documents of 5 separable topics over 120 words."""

@@ -12,8 +12,9 @@ from tests.campaigns.kills import CASES, Case, Server, Undisturbed, contents, di
 
 SEED = 14
 
-#: Kills of the default run, for each of these cases; and of the slow one, again while the rest is done.
-FEW, TWICE = 2, 10
+#: Of the slow run, unless every operation is asked for: the last ones, others drawn, and again while the rest is done.
+LAST, DRAWN, TWICE = 15, 10, 3
+#: Cases of the default run, two kills each.
 DEFAULT = ("ingest", "simulate", "scan", "add", "unite", "infer", "fit", "evaluate", "transform-overwrite")
 
 
@@ -51,14 +52,21 @@ def test_a_command_that_is_killed_late_is_finished_by_itself(case: Case, served:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_a_command_is_finished_by_itself_wherever_it_is_killed(case: Case, served: Server) -> None:
+def test_a_command_is_finished_by_itself_wherever_it_is_killed(
+    case: Case, served: Server, request: pytest.FixtureRequest
+) -> None:
     clean = undisturbed(case, served)
+    numbers = list(range(clean.first, len(clean.operations)))
+    if not request.config.getoption("--every-kill"):
+        others = numbers[:-LAST]
+        drawn = random.Random(f"{SEED} {case} some").sample(others, min(DRAWN, len(others)))
+        numbers = sorted(drawn) + numbers[-LAST:]
     served.place(clean.start)
     served.copies.mkdir()
     try:
         served.done(case.command, copy_from=clean.first)
         wrong = {}
-        for number in range(clean.first, len(clean.operations)):
+        for number in numbers:
             served.place(served.copies / str(number))
             wrong[number] = left_after(case, clean, served)
         assert not any(wrong.values()), named(wrong, clean)

@@ -60,8 +60,7 @@ QUESTIONS: Mapping[str, tuple[Question, Question]] = {
     ),
     "model": (
         Question(("topics", "STORE", "--json"), lambda out, _: json.loads(out)),
-        # Not "metrics": some are in the metadata of the root, of which no digest is kept.
-        Question(("evaluate", "STORE", "--json"), _told("n_topics", "n_words", "topics")),
+        Question(("evaluate", "STORE", "--json"), _told("n_topics", "n_words", "topics", "metrics")),
     ),
 }
 KINDS = tuple(QUESTIONS)
