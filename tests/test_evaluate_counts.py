@@ -41,6 +41,7 @@ from streaming_jsmf.workflow.infer import infer
 from streaming_jsmf.workflow.scan import scan
 from tests import reference
 from tests.corpora import Planted, words, write_corpus, write_lists
+from tests.damage import rewritten
 from tests.processes import command, killed
 
 SYNCHRONOUS = Execution("synchronous")
@@ -351,10 +352,7 @@ def test_a_killed_count_is_finished_by_the_same_command(
     corpus = write_corpus(tmp_path / "corpus", documents.counts, shards=2, row_group_rows=25)
     struck, undisturbed = (shutil.copytree(fitted, tmp_path / name) for name in ("struck", "undisturbed"))
     for copy in (struck, undisturbed):
-        root = copy / "zarr.json"
-        data = json.loads(root.read_text())
-        data["attributes"]["provenance"]["scan_settings"]["partition_nonzeros"] = 100
-        root.write_text(json.dumps(data))
+        rewritten(copy, lambda about: about["provenance"]["scan_settings"].update(partition_nonzeros=100))
     arguments = ["evaluate", str(struck), "--corpus", str(corpus)]
     records = struck / "evaluation"
 
