@@ -11,7 +11,7 @@ import pytest
 from streaming_jsmf.errors import InputError, SettingsMismatchError
 from streaming_jsmf.jobs.events import Event, PartitionCommitted
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.fold import FoldJob, Part
+from streaming_jsmf.jobs.fold import FoldJob, Link, Part, commit_fold, commit_part
 from streaming_jsmf.jobs.folder import WorkFolder, WorkStore
 from streaming_jsmf.jobs.ledger import Ledger, Partial, added, fold_keys, key_of
 from streaming_jsmf.jobs.records import Record
@@ -160,6 +160,27 @@ def test_steps_and_parts_that_are_committed_are_not_done_again(tmp_path: Path) -
     assert len(said) == len(set(said)) == 9
     assert multiply(tmp_path) == [27]
     assert (tmp_path / "said").read_text().splitlines() == said
+
+
+def test_folds_that_a_dead_worker_had_made_are_not_asked_of_what_they_dropped(tmp_path: Path) -> None:
+    """Dask runs a task again whose token is lost, and those before it whose tokens it has let go of."""
+    store = WorkStore(tmp_path / "w", KIND, "test", {"seed": 1})
+    with ALONE.executor(on_bad_input=store.remove):
+        store.start({})
+        results, sums = store.ledger("results"), store.ledger("scaled")
+        run_steps(
+            results, Partial({"total": np.array([2.0])}), 0, lambda *_: pytest.fail("no step was asked for")
+        )
+        [before] = results.folds()
+        stage, keys = Scaled(results, before, tmp_path / "said"), ["a", "b", "c"]
+        folds = fold_keys(keys, "")
+        for number, key in enumerate(keys):
+            commit_part(sums, stage, Part(key, 1, number), None)
+        links = [Link(earlier, fold) for earlier, fold in zip((None, *folds), folds, strict=False)]
+        for turn in ([0, 1], [0, 1, 2], [0, 1, 2]):
+            for number in turn:
+                commit_fold(sums, stage, keys[number], links[number])
+        assert sums.read_fold(folds[-1]).arrays["total"].tolist() == [6]
 
 
 def test_unfinished_sums_of_other_arguments_are_refused(tmp_path: Path) -> None:

@@ -482,7 +482,7 @@ def test_the_bar_on_a_terminal(corpus: Path, tmp_path: Path) -> None:
     assert process.returncode == 0, text
     total = json.loads((tmp_path / "model.moments" / "zarr.json").read_text())["attributes"]["manifest"]
     n = len(total["partitions"])
-    whole = rf"range: 100%.*\[\d\d:\d\d<00:00, \S+ nonzeros/s, {n}/{n} partitions, peak \S+ MiB\]"
+    whole = rf"range: 100%.*\[\d\d:\d\d<00:00, \S+ nonzeros/s, {n}/{n} partitions, peak \S+ [MG]iB\]"
     assert re.search(whole, text), text
     assert re.search(r"rectification: +\d+%.*steps/s, change \S+e\S+\]", text), text
     assert "committed" not in text

@@ -181,8 +181,8 @@ def _computed(ledger: Ledger, stage: Reduction, part: Part) -> tuple[Partial, di
 def commit_fold(ledger: Ledger, stage: Reduction, part: str, link: Link, *after: str) -> str:
     """Task: fold a part into those before it and commit; nothing if that is done."""
     del after
-    # What was folded at once may have gone into the next fold by now, which dropped this one.
-    if not (ledger.has_fold(link.fold) or ledger.was_folded_at_once(part)):
+    # This fold may have gone into the next one by now, which dropped it: Dask asks again for what a dead worker held.
+    if not (ledger.has_fold(link.fold) or ledger.was_folded(part)):
         try:
             with span("commit"):
                 partial = ledger.read_part(part)

@@ -139,10 +139,12 @@ class Ledger:
         record = {"attempt": "", "arrays": {}, "scalars": {}, "note": dict(note)}
         write_record(self.store, self._name("part", key), record)
 
-    def was_folded_at_once(self, key: str) -> bool:
-        """Whether a part went into a committed fold without being written."""
+    def was_folded(self, key: str) -> bool:
+        """Whether a part went into a committed fold: without being written, or its arrays were dropped since then."""
         record = self._record(self._name("part", key))
-        return record is not None and not record["attempt"]
+        if record is None:
+            return False
+        return not record["attempt"] or not node_exists(self.store / PARTIALS / str(record["attempt"]))
 
     def read_part(self, key: str) -> Partial:
         """Read back the result of a committed part."""
