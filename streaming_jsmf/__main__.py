@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from types import FrameType
 
 INTERRUPTED = 130
@@ -16,10 +17,13 @@ INTERRUPTED = 130
 def main() -> None:
     """Run the command line."""
     _open_closed_streams()
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _interrupt)
+    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if ours:
+        signal.signal(signal.SIGINT, _end)
     from streaming_jsmf.cli.main import run
 
+    if ours:
+        signal.signal(signal.SIGINT, _interrupt)
     sys.exit(run())
 
 
@@ -34,13 +38,23 @@ def _open_closed_streams() -> None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
 
 
+def _end(number: int, frame: FrameType | None) -> None:
+    """End at once: nothing has begun, and a module that is imported may turn an exception into any other."""
+    del number, frame
+    os.write(2, b"interrupted; run the same command again to go on from what is committed\n")
+    os._exit(INTERRUPTED)
+
+
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """End at once while a module is imported, which may turn the exception into any other; else raise it."""
-    while frame is not None:
-        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
-            os.write(2, b"interrupted; run the same command again to go on from what is committed\n")
-            os._exit(INTERRUPTED)
-        frame = frame.f_back
+    """Interrupt the command, as soon as no module is being imported."""
+    inner = frame
+    while inner is not None:
+        if inner.f_code.co_filename == "<frozen importlib._bootstrap>":
+            again = threading.Timer(0.05, signal.raise_signal, (number,))
+            again.daemon = True
+            again.start()
+            return
+        inner = inner.f_back
     signal.default_int_handler(number, frame)
 
 
