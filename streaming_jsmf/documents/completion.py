@@ -32,7 +32,7 @@ from streaming_jsmf.jobs.folder import WorkStore
 from streaming_jsmf.jobs.ledger import Partial, added, key_of
 from streaming_jsmf.jobs.memory import PROCESS_BYTES
 from streaming_jsmf.sources.hashing import hash_values
-from streaming_jsmf.storage.arrays import ArrayDigest, read_array
+from streaming_jsmf.storage.arrays import ArrayDigest, read_arrays
 from streaming_jsmf.storage.paths import StorePath
 
 KIND = "streaming_jsmf.completion.unfinished"
@@ -151,10 +151,7 @@ class CompletionReduction:
 
     def compute(self, partition: Partition) -> Partial:
         """One pass over the partition's data, a row group in memory at a time."""
-        arrays = {
-            name: read_array(self.store, name, expected, remedy=self.remedy)
-            for name, expected in self.digests.items()
-        }
+        arrays = read_arrays(self.store, self.digests, remedy=self.remedy)
         completer = Completer.of(arrays["word_topic"], arrays["prior"], arrays["term_count"], arrays["keys"])
         places, total = arrays["places"], Completed(Completion())
         for block in iter_blocks(partition.units, places.size):

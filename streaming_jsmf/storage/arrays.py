@@ -235,6 +235,13 @@ def read_array(
     return values
 
 
+def read_arrays(
+    group: StorePath, expected: Mapping[str, ArrayDigest], *, remedy: str = "make the store again"
+) -> dict[str, NDArray[Any]]:
+    """The arrays that ``expected`` names, each as ``read_array`` reads it."""
+    return {name: read_array(group, name, known, remedy=remedy) for name, known in expected.items()}
+
+
 def read_panels(
     group: StorePath, name: str, expected: ArrayDigest, *, remedy: str = "make the store again"
 ) -> Iterator[tuple[slice, NDArray[Any]]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,14 +9,13 @@ from pathlib import Path
 from streaming_jsmf.config import InferSettings, StodSettings
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.events import Listener, silent
-from streaming_jsmf.jobs.lock import is_left, settle
-from streaming_jsmf.model.store import model_names, read_model, require_free_path
+from streaming_jsmf.jobs.lock import settle
+from streaming_jsmf.model.store import model_names
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.select import select_partitions
-from streaming_jsmf.storage.paths import StorePath, is_free, node_exists, store_path
+from streaming_jsmf.storage.paths import StorePath, node_exists, store_path
+from streaming_jsmf.workflow.commit_model import is_done, require_free_model
 from streaming_jsmf.workflow.infer import infer, model_fingerprint
-
-logger = logging.getLogger(__name__)
 
 
 def targets_of(model: StorePath, topics: Sequence[int], overwrite: bool) -> dict[int, StorePath]:
@@ -27,7 +25,7 @@ def targets_of(model: StorePath, topics: Sequence[int], overwrite: bool) -> dict
     ------
     InputError
         If ``topics`` is empty, or nothing can be written there: before the work, since it cannot end well. Of several
-        K models may be there from an earlier run; whether they are the ones that are wanted ``is_made`` tells.
+        K models may be there from an earlier run; whether they are those wanted ``commit_model.is_done`` tells.
     """
     if not topics:
         raise InputError("topics is empty; give at least one number")
@@ -35,25 +33,8 @@ def targets_of(model: StorePath, topics: Sequence[int], overwrite: bool) -> dict
     if len(targets) > 1 and node_exists(model):
         raise InputError(f"{model}: is a store itself; several models need a directory of their own")
     for path in targets.values():
-        if not is_left(path):  # where a killed run may have put the very model
-            require_free_path(path, overwrite or len(targets) > 1)
+        require_free_model(path, overwrite or len(targets) > 1)
     return targets
-
-
-def is_made(path: StorePath, fingerprint: str, overwrite: bool) -> bool:
-    """Whether an earlier run has left this very model at ``path``, and it is not to be replaced.
-
-    Raises
-    ------
-    InputError
-        If another model is there.
-    """
-    if overwrite or is_free(path):
-        return False
-    if read_model(path, ()).provenance["fingerprint"] != fingerprint:
-        require_free_path(path)
-    logger.info("%s: complete, made by an earlier run with the same settings", path)
-    return True
 
 
 def models_at(path: str | Path | StorePath) -> tuple[StorePath, ...]:
@@ -88,7 +69,7 @@ def infer_each(
         opened = select_partitions(opened, partitions)
     for k, path in targets.items():
         wanted = replace(settings, n_topics=k)
-        if len(topics) > 1 and is_made(path, model_fingerprint(opened, wanted), overwrite):
+        if len(topics) > 1 and is_done(path, "", model_fingerprint(opened, wanted), overwrite=overwrite):
             settle(path)
             continue
         infer(opened, path, wanted, threads=threads, overwrite=overwrite, listener=listener)

@@ -19,7 +19,7 @@ from streaming_jsmf.linalg.bags import given_back, pair_totals
 from streaming_jsmf.linalg.factor import apply_gram
 from streaming_jsmf.linalg.probes import gaussian_probes
 from streaming_jsmf.linalg.weights import document_weights, pair_scales
-from streaming_jsmf.storage.arrays import ArrayDigest, read_array
+from streaming_jsmf.storage.arrays import ArrayDigest, read_arrays
 from streaming_jsmf.storage.paths import StorePath
 
 
@@ -200,10 +200,7 @@ class CountReduction:
 
     def compute(self, partition: Partition) -> Partial:
         """One pass over the partition's data, a row group in memory at a time."""
-        arrays = {
-            name: read_array(self.store, name, expected, remedy=self.remedy)
-            for name, expected in self.digests.items()
-        }
+        arrays = read_arrays(self.store, self.digests, remedy=self.remedy)
         selection = WordSelection(arrays["words"], arrays["row_words"], arrays["columns"], self.n_words)
         tally = WordTally(selection, self.scheme, self.probes.draw(self.n_words))
         for block in iter_blocks(partition.units, selection.columns.size):
