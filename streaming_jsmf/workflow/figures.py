@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.model.store import AnyModel, model_path
 from streaming_jsmf.reporting import figures
 from streaming_jsmf.reporting.contents import Contents, Floats
-from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.workflow.documents import open_shares_of
 from streaming_jsmf.workflow.report_contents import read_contents
 from streaming_jsmf.workflow.report_documents import groups_of
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 LARGEST = 6
 
 
-def plot_map(model: str | Path | StorePath) -> Figure:
+def plot_map(model: AnyModel) -> Figure:
     """The topics as circles: near where they use the same words, as large as their shares.
 
     The layout is that of the report: t-SNE of Hellinger distances. Its axes have no unit; below it stands how many
@@ -42,7 +42,7 @@ def plot_map(model: str | Path | StorePath) -> Figure:
 
 
 def plot_topics(
-    model: str | Path | StorePath, topics: Sequence[int] | None = None, *, words: int = 10
+    model: AnyModel, topics: Sequence[int] | None = None, *, words: int = 10
 ) -> Figure:
     """The most probable words of topics as bars of p(word | topic), in per cent; None: the six largest topics.
 
@@ -55,7 +55,7 @@ def plot_topics(
     return figures.topics_figure(contents, _chosen(contents, topics), words)
 
 
-def plot_correlations(model: str | Path | StorePath) -> Figure:
+def plot_correlations(model: AnyModel) -> Figure:
     """How many times as often as by chance two topics meet in a document, topics in the order of their similarity.
 
     Raises
@@ -70,7 +70,7 @@ def plot_correlations(model: str | Path | StorePath) -> Figure:
 
 
 def plot_over_time(
-    model: str | Path | StorePath,
+    model: AnyModel,
     shares: str | Path,
     topics: Sequence[int] | None = None,
     *,
@@ -102,14 +102,14 @@ def plot_over_time(
     return figures.groups_figure(contents, groups, _chosen(contents, topics, spread))
 
 
-def _contents(model: str | Path | StorePath, words: int | None = None) -> Contents:
+def _contents(model: AnyModel, words: int | None = None) -> Contents:
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
         raise InputError(
             "figures need matplotlib; install it, or streaming-jsmf with the extra notebook"
         ) from error
-    return read_contents(store_path(model, "a model"), words)
+    return read_contents(model_path(model), words)
 
 
 def _chosen(contents: Contents, topics: Sequence[int] | None, weight: Floats | None = None) -> Sequence[int]:

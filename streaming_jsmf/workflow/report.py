@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.model.store import AnyModel, model_path
 from streaming_jsmf.reporting.contents import Contents
 from streaming_jsmf.reporting.page import FIRST_LINES, render
 from streaming_jsmf.storage.paths import (
@@ -23,7 +24,7 @@ from streaming_jsmf.workflow.several import models_at
 
 
 def report(
-    model: str | Path | StorePath,
+    model: AnyModel,
     out: str | Path | StorePath,
     *,
     words: int | None = None,
@@ -74,7 +75,7 @@ def report(
     --------
     >>> report("models", "topics.html", shares="shares.parquet")  # doctest: +SKIP
     """
-    source, target = store_path(model, "a model"), store_path(out, "a report")
+    source, target = model_path(model), store_path(out, "a report")
     _require_place(source, target, overwrite)
     page = report_page(source, words=words, topics=topics, shares=shares, by=by)
     write_bytes(target, page.encode())

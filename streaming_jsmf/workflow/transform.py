@@ -15,8 +15,8 @@ from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.lock import is_left
 from streaming_jsmf.linalg.blas import single_blas_thread
-from streaming_jsmf.model.store import Model, read_model
-from streaming_jsmf.storage.paths import StorePath, local_path, normalise, store_path
+from streaming_jsmf.model.store import AnyModel, Model, model_path, read_model
+from streaming_jsmf.storage.paths import StorePath, local_path, normalise
 from streaming_jsmf.storage.replace import require_outside
 from streaming_jsmf.workflow.corpus_of import is_corpus
 from streaming_jsmf.workflow.given_topics import NEEDED, OPTIONAL, given_topics
@@ -24,7 +24,7 @@ from streaming_jsmf.workflow.raw_documents import Reading, raw_documents
 
 
 def transform(
-    model: str | Path | StorePath | Model,
+    model: AnyModel | Model,
     corpus: str | Path | Corpus,
     out: str | Path,
     *,
@@ -79,7 +79,7 @@ def transform(
     target = local_path(normalise(out), "a file of topic shares")
     if overwrite or not is_left(target):
         require_free_shares(target, overwrite)
-    held = model if isinstance(model, Model) else _read(store_path(model, "a model"))
+    held = model if isinstance(model, Model) else _read(model_path(model))
     given, beside = given_topics(held), target.with_name(target.name + ".corpus")
     opened, left_out = _documents(corpus, given, held, beside, reading, (execution, listener))
     request = TransformRequest(given, opened, top, method, left_out)
