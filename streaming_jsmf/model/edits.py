@@ -178,7 +178,9 @@ def _tuples(groups: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(group) for group in groups)
 
 
-def edit_topics(model_path: StorePath, model: Model, change: Callable[[TopicEdits], TopicEdits]) -> TopicEdits:
+def edit_topics(
+    model_path: StorePath, model: Model, change: Callable[[TopicEdits], TopicEdits]
+) -> TopicEdits:
     """Change what is said of the topics of a model, and keep it below the model in place of what was there.
 
     It is written in one step: a reader sees what was before or what is now.

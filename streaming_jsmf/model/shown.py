@@ -57,7 +57,9 @@ class ShownTopics:
         """The model with arrays of the shown topics, as far as they were read; never ``word_topic``."""
         arrays = {name: values for name, values in self.stored.arrays.items() if name != "word_topic"}
         if not self._is_as_stored:
-            arrays |= {name: self._summed(arrays[name], axes) for name, axes in _SUMS.items() if name in arrays}
+            arrays |= {
+                name: self._summed(arrays[name], axes) for name, axes in _SUMS.items() if name in arrays
+            }
             arrays |= {name: self.rows(arrays[name], of) for name, of in _OF_ONE.items() if name in arrays}
             if "duplicate_of" in arrays:
                 arrays["duplicate_of"] = self._duplicates(arrays["duplicate_of"])
@@ -96,7 +98,10 @@ class ShownTopics:
 
     def _prominent(self, listed: NDArray[Any]) -> NDArray[Any]:
         """The lists of stored topics, and of merged ones their most probable words."""
-        found, merged = self.rows(listed, -1), [place for place, group in enumerate(self.groups) if len(group) > 1]
+        found, merged = (
+            self.rows(listed, -1),
+            [place for place, group in enumerate(self.groups) if len(group) > 1],
+        )
         if merged:
             panels = (panel[:, merged] for panel in self.panels())
             found[merged] = longer_lists(np.empty((len(merged), 0), np.int64), panels, listed.shape[1])

@@ -95,9 +95,9 @@ def _text_of(path: AnyPath | UPath, what: str = "a path") -> str:
     if isinstance(path, UPath):
         return str(path)
     try:
-        text = os.fspath(path)
+        text: object = os.fspath(path)
     except TypeError:
-        text = b""
+        text = None
     if not isinstance(text, str):
         raise InputError(f"{what} is named by its path or URL; a {type(path).__name__} was given")
     return text

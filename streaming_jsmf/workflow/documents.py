@@ -10,7 +10,7 @@ import numpy as np
 from streaming_jsmf.documents import queries
 from streaming_jsmf.documents.grouped import GroupedShares
 from streaming_jsmf.documents.open_shares import open_shares
-from streaming_jsmf.documents.shares import SharesFile, topics_fingerprint
+from streaming_jsmf.documents.shares import DOCUMENT_ID, SHARES, SharesFile, dense, topics_fingerprint
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.model.edits import TopicEdits, read_edits
 from streaming_jsmf.model.store import AnyModel, Model, model_path, read_model
@@ -83,6 +83,18 @@ def similar_documents(
     return _frame(queries.similar(open_shares_of(model, shares), str(document), number))
 
 
+def shares_table(model: AnyModel, shares: str | Path) -> pd.DataFrame:
+    """All shares of the shown topics: a row for each document, by its id, a column for each topic's number."""
+    import pandas as pd
+
+    shown, numbers = shown_shares_of(model, shares), [group[0] for group in _edits_of(model).groups]
+    parts = []
+    for table in shown.tables([DOCUMENT_ID, SHARES]):
+        index = pd.Index(table.column(DOCUMENT_ID).to_pandas(), name=DOCUMENT_ID)
+        parts.append(pd.DataFrame(dense(shown.about, table), index, pd.Index(numbers, name="topic")))
+    return pd.concat(parts)
+
+
 def largest(model: AnyModel | Model, shares: str | Path, topic: int, number: int) -> Any:
     """``documents_of_topic`` as an Arrow table."""
     found, edits = open_shares_of(model, shares), _edits_of(model)
@@ -118,6 +130,11 @@ def open_shares_of(model: AnyModel | Model, shares: str | Path) -> SharesFile:
             f"{shares}: these shares are of another model than {whose}; give theirs, or run transform"
         )
     return found
+
+
+def shown_shares_of(model: AnyModel, shares: str | Path) -> SharesFile:
+    """As ``open_shares_of``, of the topics that the model shows; without those that are hidden."""
+    return GroupedShares(open_shares_of(model, shares), _edits_of(model).groups)
 
 
 def _edits_of(model: AnyModel | Model) -> TopicEdits:

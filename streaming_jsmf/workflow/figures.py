@@ -12,7 +12,7 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.model.store import AnyModel, model_path
 from streaming_jsmf.reporting import figures
 from streaming_jsmf.reporting.contents import Contents, Floats
-from streaming_jsmf.workflow.documents import open_shares_of
+from streaming_jsmf.workflow.documents import shown_shares_of
 from streaming_jsmf.workflow.report_contents import read_contents
 from streaming_jsmf.workflow.report_documents import groups_of
 
@@ -41,9 +41,7 @@ def plot_map(model: AnyModel) -> Figure:
     return figures.map_figure(_contents(model))
 
 
-def plot_topics(
-    model: AnyModel, topics: Sequence[int] | None = None, *, words: int = 10
-) -> Figure:
+def plot_topics(model: AnyModel, topics: Sequence[int] | None = None, *, words: int = 10) -> Figure:
     """The most probable words of topics as bars of p(word | topic), in per cent; None: the six largest topics.
 
     Raises
@@ -95,7 +93,7 @@ def plot_over_time(
         If there is no such topic or column, the shares are of another model, or there is no matplotlib.
     """
     contents = _contents(model)
-    groups = groups_of(open_shares_of(model, shares), by)
+    groups = groups_of(shown_shares_of(model, shares), by)
     if groups is None:
         raise InputError(f"{shares}: no column holds a year or a date of few enough years; name one by by=")
     spread = groups.shares.std(axis=0)
@@ -113,13 +111,13 @@ def _contents(model: AnyModel, words: int | None = None) -> Contents:
 
 
 def _chosen(contents: Contents, topics: Sequence[int] | None, weight: Floats | None = None) -> Sequence[int]:
-    """Topics that were asked for, or the first by share or another weight."""
+    """Places of topics that were asked for, or of the first by share or another weight."""
     if topics is None:
         weights = np.array([topic.share for topic in contents.topics]) if weight is None else weight
         return [int(topic) for topic in np.argsort(-weights, kind="stable")[:LARGEST]]
-    last = len(contents.topics) - 1
-    wrong = [topic for topic in topics if not 0 <= topic <= last]
+    places = {topic.number: place for place, topic in enumerate(contents.topics)}
+    wrong = [topic for topic in topics if topic not in places]
     if wrong or not topics:
         named = f"there is no topic {wrong[0]}" if wrong else "topics is empty"
-        raise InputError(f"{named}; the model has topics 0 to {last}")
-    return topics
+        raise InputError(f"{named}; the model has topics 0 to {max(places)}")
+    return [places[topic] for topic in topics]

@@ -16,7 +16,7 @@ from streaming_jsmf.storage.paths import (
     store_path,
     write_bytes,
 )
-from streaming_jsmf.workflow.documents import open_shares_of
+from streaming_jsmf.workflow.documents import shown_shares_of
 from streaming_jsmf.workflow.report_contents import level_of, read_contents
 from streaming_jsmf.workflow.report_documents import documents_of, groups_of
 from streaming_jsmf.workflow.report_levels import levels_of
@@ -105,7 +105,7 @@ def report_page(
 
 
 def _with_shares(contents: Contents, model: StorePath, shares: str | Path, by: str | None) -> Contents:
-    found = open_shares_of(model, shares)
+    found = shown_shares_of(model, shares)
     return replace(contents, groups=groups_of(found, by), documents=documents_of(found))
 
 
