@@ -215,7 +215,7 @@ class TopicModel:
 
 
 @overload
-def fit(  # type: ignore[misc]
+def fit(
     source: Any, path: str | Path | None = ..., n_topics: int | None = ..., **options: Any
 ) -> TopicModel: ...
 
@@ -224,7 +224,7 @@ def fit(  # type: ignore[misc]
 def fit(source: Any, path: str | Path, n_topics: Sequence[int], **options: Any) -> Fitted: ...
 
 
-def fit(
+def fit(  # type: ignore[misc]
     source: Any,
     path: str | Path | None = None,
     n_topics: int | Sequence[int] | None = None,
