@@ -39,7 +39,7 @@ from streaming_jsmf import (
 )
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.corpus import Corpus, CorpusWriter
-from streaming_jsmf.estimators import sources
+from streaming_jsmf.corpus.matrices import matrix_blocks, write_corpus
 from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.evaluation.perplexity import Completer
 from streaming_jsmf.model.attributes import JsonAttribute
@@ -201,7 +201,7 @@ def test_fractions_of_counts_are_floats_in_the_corpus(engine: type, tmp_path: Pa
     weighted = COUNTS * np.linspace(0.5, 1.5, N)
     found = engine(K, **ONE).fit(weighted)
     np.testing.assert_array_equal(engine(K, **ONE).fit(blocks(weighted)).components_, found.components_)
-    path = sources.write_corpus(sources.matrix_blocks(weighted), words(N), tmp_path / "weighted").root
+    path = write_corpus(matrix_blocks(weighted), words(N), tmp_path / "weighted").root
     np.testing.assert_array_equal(engine(K, **ONE).fit(path).components_, found.components_)
     # Another file has other probes: what differs is their error, not the counts.
     whole = engine(K, **ONE).fit(COUNTS.astype(float)).components_

@@ -12,7 +12,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from streaming_jsmf import LRJSMF, STOD, InferSettings, InputError, ScanSettings, StodSettings, infer, scan
-from streaming_jsmf.estimators.sources import matrix_blocks, write_corpus
+from streaming_jsmf.corpus.matrices import matrix_blocks, write_corpus
 from streaming_jsmf.workflow.scan import Changes
 from tests.corpora import planted, words
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from streaming_jsmf import Execution, InputError, documents_of_topic, report, shares_by, transform
 from streaming_jsmf.documents import shares as share_files
 from streaming_jsmf.model.certificates import warnings_of
-from streaming_jsmf.model.store import Model, read_model, write_model
+from streaming_jsmf.model.store import Model, read_model, read_model_panels, write_model
 from streaming_jsmf.reporting.contents import Level, WordLists
 from streaming_jsmf.reporting.payload import packed_probabilities
 from streaming_jsmf.storage.paths import store_path

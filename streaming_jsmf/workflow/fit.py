@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from streaming_jsmf.config import InferSettings, PolishSettings, ScanSettings, StodSettings
+from streaming_jsmf.config import InferSettings, PolishSettings, ScanSettings, StodSettings, require_kind
 from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.events import Listener, silent
@@ -101,6 +101,11 @@ def fit(
     InputError, StoreError
         See ``ingest``, ``scan`` and ``infer``; before any work if a model exists or ``topics`` is empty.
     """
+    require_kind("ingest_request", ingest_request, IngestRequest)
+    require_kind("scan_settings", scan_settings, ScanSettings)
+    require_kind("infer_settings", infer_settings, InferSettings, StodSettings)
+    require_kind("polish", polish, bool, PolishSettings)
+    require_kind("execution", execution, Execution)
     target = store_path(model, "a model")
     place = moments_beside(target) if moments is None else store_path(moments, "a moments store")
     targets = targets_of(target, topics, overwrite)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from streaming_jsmf.config import require_kind
 from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.documents.open_shares import open_shares
 from streaming_jsmf.documents.shares import SharesFile
@@ -79,7 +80,8 @@ def transform(
     --------
     >>> shares = transform("model", "corpus", "shares.parquet")  # doctest: +SKIP
     """
-    target = local_path(normalise(out), "a file of topic shares")
+    require_kind("execution", execution, Execution)
+    target = local_path(normalise(out, "a file of topic shares"), "a file of topic shares")
     if overwrite or not is_left(target):
         require_free_shares(target, overwrite)
     held = model if isinstance(model, Model) else _read(model_path(model))
