@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,9 @@ def write_corpus(
     InputError
         If a count is too large, the words are not distinct or empty, or no document has a word.
     """
+    word, times = next(iter(Counter(words).most_common(1)), ("", 0))
+    if times > 1:
+        raise InputError(f"the words have {word!r} {times} times; give a word of its own to each column")
     with CorpusWriter(path, words) as writer:
         for block in blocks:
             writer.write(_documents(block, first))

@@ -96,7 +96,7 @@ def corpus_from_gensim(
     --------
     >>> corpus_from_gensim((dictionary.doc2bow(text) for text in texts), dictionary, "corpus")  # doctest: +SKIP
     """
-    ids = np.sort(np.array([int(number) for number in dictionary.keys()], dtype=np.int64))
+    ids = np.sort(np.array([int(number) for number in dictionary], dtype=np.int64))
     if not ids.size:
         raise InputError("the dictionary has no words; give the one that the documents were made with")
     return write_corpus(
@@ -159,14 +159,11 @@ def model_to_gensim(model: AnyModel, dictionary: Mapping[int, str]) -> GensimTop
     """
     arrays = read_model(model_path(model), ("word", "word_topic")).arrays
     places = {str(word): place for place, word in enumerate(arrays["word"])}
-    known = {
-        int(number): places[str(dictionary[number])]
-        for number in dictionary.keys()
-        if str(dictionary[number]) in places
-    }
+    spelled = {int(number): str(dictionary[number]) for number in dictionary}
+    known = {number: places[word] for number, word in spelled.items() if word in places}
     if not known:
         raise InputError("the dictionary has none of the model's words; give the one of the same texts")
-    topics = np.zeros((arrays["word_topic"].shape[1], max(dictionary.keys()) + 1))
+    topics = np.zeros((arrays["word_topic"].shape[1], max(spelled) + 1))
     topics[:, list(known)] = arrays["word_topic"][list(known.values())].T
     return GensimTopics(len(topics), dictionary, topics)
 
@@ -190,7 +187,8 @@ def model_to_pyldavis(
 
     Returns
     -------
-    ``topic_term_dists`` (K, N), ``doc_topic_dists`` (M, K), ``doc_lengths`` (M,), ``vocab`` (N,), ``term_frequency`` (N,)
+    ``topic_term_dists`` (K, N), ``doc_topic_dists`` (M, K), ``doc_lengths`` (M,), ``vocab`` (N,) and ``term_frequency``
+    (N,).
 
     Raises
     ------
@@ -207,7 +205,8 @@ def model_to_pyldavis(
     lengths = _lengths(opened, arrays["word"])
     if len(lengths) != len(document_topic):
         raise InputError(
-            f"the shares are of {len(document_topic)} documents and the corpus has {len(lengths)}; give those of this corpus"
+            f"the shares are of {len(document_topic)} documents and the corpus has {len(lengths)}; give those of this "
+            "corpus"
         )
     return {
         "topic_term_dists": arrays["word_topic"].T,
