@@ -52,6 +52,16 @@ LOOKS = {
     "pivoting": Look(BLUE, "s", "--"),
     "LDA": Look(GREEN, "v", "--"),
     "uniform": Look(GREY, "", ":"),
+    "LR-JSMF uniform": Look(VERMILION, "D", "--"),
+    "LR-JSMF + polish 40": Look(VERMILION, "+", ":"),
+    "gensim LDA": Look(BLUE, "v"),
+    "online LDA": Look(GREEN, "v", "--"),
+    "MiniBatchNMF": Look(YELLOW, "o"),
+    "scan": Look(VERMILION, "D"),
+    "scan sampled": Look(ORANGE, "P", "--"),
+    "TruncatedSVD": Look(GREEN, "o"),
+    "gensim LSI": Look(BLUE, "s"),
+    "dask-ml SVD": Look(PURPLE, "h"),
 }
 
 
