@@ -6,8 +6,8 @@ Each file is Parquet with a column ``text``. Every fifth document is held out. T
 variant (see ``VARIANTS``), and ``fit`` makes a model of each with the same seed. Prints a Markdown table for each file:
 documents and words that are left; mean NPMI of the ten most probable words of the topics among the fitted documents,
 once over the variant's own corpus and once over all words of the texts without copies and boilerplate, the same for
-all variants (a phrase counts where its words are neighbours); the share of distinct words among them; and perplexity of the held-out documents (one half from the
-other) over the words that all variants have, to which the topics are cut.
+all variants (a phrase counts where its words are neighbours); the share of distinct words among them; and perplexity of
+the held-out documents (one half from the other) over the words that all variants have, to which the topics are cut.
 """
 
 from __future__ import annotations
