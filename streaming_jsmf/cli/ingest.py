@@ -120,7 +120,7 @@ _WORDS = (
                       "[default: arrow]"),
     option("--ngrams", "--ngram-range", group=TEXTS, rare=True, type=_Ngrams(), default=None, metavar="1|2|3|1,2|1,3",
                  help="Longest run of words that counts as a word, too.  [default: 1]"),
-    option("--phrases", group=TEXTS, metavar="NPMI|FILE|CORPUS|MODEL|none", default=None,
+    option("--phrases", group=TEXTS, rare=True, metavar="NPMI|FILE|CORPUS|MODEL|none", default=None,
                  help="Neighbouring words that become one word, such as new york: those with so high an NPMI, from 0 "
                       "to 1 (0.5 finds names, 0.3 more), or those listed.  [default: none, or of --vocabulary]"),
     option("--stemmer", group=TEXTS, rare=True, metavar="LANGUAGE", default=None,
