@@ -26,10 +26,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from threadpoolctl import threadpool_limits
 
-from benchmarks.bags import read_counts
 from benchmarks.peer_topics import FILES
 from benchmarks.quality import Split, coherence_of, split
-from benchmarks.topic_models import LISTED, write_corpus
+from benchmarks.topic_models import LISTED
+from pipelines.common.bags import read_counts, write_corpus
 from streaming_jsmf import Execution, InferSettings, PolishSettings, ScanSettings, infer, polish, scan
 from streaming_jsmf.evaluation.coherence import distinct_share
 from streaming_jsmf.evaluation.perplexity import Completer

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from threadpoolctl import threadpool_limits
 
-from benchmarks.bags import read_counts
 from benchmarks.topic_models import MODELS
+from pipelines.common.bags import read_counts
 from streaming_jsmf.evaluation.coherence import cooccurrence_counts, distinct_share, npmi
 
 #: One document in so many is held out.

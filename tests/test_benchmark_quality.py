@@ -10,7 +10,8 @@ import pytest
 from scipy import sparse
 
 from benchmarks.quality import Fitted, Scores, Split, format_row, read_counts, score, split
-from benchmarks.topic_models import LISTED, MODELS, write_corpus
+from benchmarks.topic_models import LISTED, MODELS
+from pipelines.common.bags import write_corpus
 from streaming_jsmf.evaluation.matching import match_topics
 from tests.corpora import Planted, planted
 
