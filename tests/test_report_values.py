@@ -74,9 +74,8 @@ def shares_beside(model: Path) -> Path:
 
 def lists_of(model: Path) -> tuple[WordLists, Floats, Floats, list[str]]:
     arrays = read_model(model).arrays
-    found = read_word_topic(
-        store_path(model), arrays["prominent_words"], arrays["topic_probability"], arrays["word"]
-    )
+    panels = read_model_panels(store_path(model), "word_topic")
+    found = read_word_topic(panels, arrays["prominent_words"], arrays["topic_probability"], arrays["word"])
     return found.lists, arrays["word_topic"], arrays["topic_probability"], arrays["word"].tolist()
 
 
