@@ -1,0 +1,140 @@
+"""Figure 3 of LR-JSMF: metrics and run times against the number of topics, five methods, several seeds.
+
+    python -m pipelines.lr_jsmf_fig3 OUT --corpus nips=data_specs/uci_nips --corpus kos=KOS --corpus un=UN [--seeds 3]
+
+As in the paper C has uniform weights and any word can be an anchor; `--guards` chooses anchors as `infer` does. All
+methods are measured against C as it was counted, words x words, which must fit in memory. Methods beside those of the
+paper: `LR-JSMF capped` (default weights), `LR-JSMF sampled` (the scan starts from a quarter of the documents),
+`LR-JSMF polished`, `DC`, `DP`, `SC`. Seconds are processor seconds of one thread, from eigenpairs to topics.
+
+OUT keeps stores and results, so that the same command goes on after an interruption. It writes fig3.parquet (a row a
+cell), fig3.md and fig3.svg.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from pipelines.common import pictures
+from pipelines.common.data import NIPS, corpus_options, prepared
+from pipelines.common.methods import METHODS, Setup
+from pipelines.common.results import CellMissing, Row, publish
+from pipelines.common.scores import METRICS, Scorer
+from pipelines.common.tables import markdown, number, spread
+from streaming_jsmf import StreamingJSMFError
+
+PAPER = ("AP", "ENN", "LR-JSMF", "PALM", "baseline")
+
+#: What the paper draws.
+DRAWN = (
+    "relative_recovery",
+    "relative_approximation",
+    "relative_dominancy",
+    "specificity_2021",
+    "dissimilarity",
+    "cpu_seconds",
+)
+
+#: Shown in the table as well.
+COMPARED = ("anchors_shared", "l1", "median_l1", "yy_error")
+
+
+def rows_of(
+    name: str, setup: Setup, topics: Sequence[int], methods: Sequence[str], seeds: int, first: str
+) -> Iterator[Row]:
+    """A row for each cell of a corpus; one that cannot be made (too few eigenpairs, say) is told and left out."""
+    scorer = Scorer(setup)
+    for n_topics in topics:
+        for method in methods:
+            for seed in range(seeds if METHODS[method].random else 1):
+                try:
+                    yield {"corpus": name, **scorer.row(method, n_topics, seed, first)}
+                except (StreamingJSMFError, CellMissing, ValueError) as error:
+                    click.echo(f"{name}, K = {n_topics}, {method}: {error}", err=True)
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Means and spreads over seeds of each corpus, K and method."""
+    groups: dict[tuple[str, int, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row["corpus"], row["K"], row["method"]), []).append(row)
+    lines = []
+    for (corpus, n_topics, method), several in groups.items():
+        cells = [spread([row.get(column) for row in several]) for column in (*COMPARED, *DRAWN, "sum_A")]
+        steps = number(max(row["iterations"] for row in several)) + ("" if several[0]["converged"] else "*")
+        lines.append([corpus, method, n_topics, *cells, steps])
+    header = ["anchors shared", "mean L1", "median L1", "Y Y' off", *(METRICS[name] for name in DRAWN)]
+    return markdown(["corpus", "method", "K", *header, "sum(A)", "steps"], lines, text=2)
+
+
+def draw(rows: Sequence[Row], columns: Sequence[str], path: Path) -> None:
+    """A row of panels a corpus, a column a metric."""
+    corpora = list(dict.fromkeys(row["corpus"] for row in rows))
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    figure, axes = pictures.panels(len(corpora), len(columns))
+    for corpus, line in zip(corpora, axes, strict=True):
+        for column, panel in zip(columns, line, strict=True):
+            for method in methods:
+                points: dict[float, list[float | None]] = {}
+                for row in rows:
+                    if (row["corpus"], row["method"]) == (corpus, method):
+                        points.setdefault(row["K"], []).append(row[column])
+                pictures.curve(panel, method, points)
+            panel.set(xscale="log", yscale="log" if column == "cpu_seconds" else "linear")
+            pictures.ticks(panel, [row["K"] for row in rows if row["corpus"] == corpus])
+            panel.set_title(f"{corpus}: {METRICS[column]}", fontsize=8)
+    for panel in axes[-1]:
+        panel.set_xlabel("topics K")
+    pictures.legend(figure)
+    pictures.save(figure, path)
+
+
+@click.command(help=__doc__)
+@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+@corpus_options(words=2000)
+@click.option("--topics", default="5,10,20,50,100", show_default=True, help="With commas between.")
+@click.option("--methods", default=",".join(PAPER), show_default=True, help="With commas between.")
+@click.option(
+    "--first", default="AP", show_default=True, help="What the others are compared with; '' for none."
+)
+@click.option("--seeds", default=3, show_default=True, help="Of methods that depend on one.")
+@click.option("--max-topics", default=100, show_default=True, help="Of the scans: no K may be larger.")
+@click.option("--guards", is_flag=True, help="Choose anchors under the guards of `infer`.")
+@click.option("--iterations", default=150, show_default=True, help="Most steps of a rectification.")
+@click.option("--tolerance", default=1e-5, show_default=True, help="Change at which it ends.")
+@click.option("--quick", is_flag=True, help="A trial in seconds: the shipped corpus, 300 words.")
+@click.option("--only-kept", is_flag=True, help="Table and picture of what earlier runs left in OUT.")
+def main(
+    out: Path,
+    corpora: tuple[str, ...],
+    words: int,
+    topics: str,
+    methods: str,
+    first: str,
+    seeds: int,
+    max_topics: int,
+    guards: bool,
+    iterations: int,
+    tolerance: float,
+    quick: bool,
+    only_kept: bool,
+) -> None:
+    if quick:
+        corpora, words, topics, max_topics, seeds, iterations = (f"nips={NIPS}",), 300, "3,5", 5, 2, 30
+    numbers = [int(number) for number in topics.split(",")]
+    names = [name.strip() for name in methods.split(",")]
+    rows = []
+    for named in corpora:
+        name, corpus = prepared(named, out / "corpora", words)
+        setup = Setup(corpus, out / name, max_topics, guards, iterations, tolerance, only_kept)
+        rows += rows_of(name, setup, numbers, names, seeds, first)
+    publish(out, "fig3", rows, table(rows))
+    draw(rows, DRAWN, out / "fig3.svg")
+    click.echo(table(rows))
+
+
+if __name__ == "__main__":
+    main()
