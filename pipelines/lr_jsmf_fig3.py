@@ -70,28 +70,6 @@ def table(rows: Sequence[Row]) -> str:
     return markdown(["corpus", "method", "K", *header, "sum(A)", "steps"], lines, text=2)
 
 
-def draw(rows: Sequence[Row], columns: Sequence[str], path: Path) -> None:
-    """A row of panels a corpus, a column a metric."""
-    corpora = list(dict.fromkeys(row["corpus"] for row in rows))
-    methods = list(dict.fromkeys(row["method"] for row in rows))
-    figure, axes = pictures.panels(len(corpora), len(columns))
-    for corpus, line in zip(corpora, axes, strict=True):
-        for column, panel in zip(columns, line, strict=True):
-            for method in methods:
-                points: dict[float, list[float | None]] = {}
-                for row in rows:
-                    if (row["corpus"], row["method"]) == (corpus, method):
-                        points.setdefault(row["K"], []).append(row[column])
-                pictures.curve(panel, method, points)
-            panel.set(xscale="log", yscale="log" if column == "cpu_seconds" else "linear")
-            pictures.ticks(panel, [row["K"] for row in rows if row["corpus"] == corpus])
-            panel.set_title(f"{corpus}: {METRICS[column]}", fontsize=8)
-    for panel in axes[-1]:
-        panel.set_xlabel("topics K")
-    pictures.legend(figure)
-    pictures.save(figure, path)
-
-
 @click.command(help=__doc__)
 @click.argument("out", type=click.Path(file_okay=False, path_type=Path))
 @corpus_options(words=2000)
@@ -132,7 +110,8 @@ def main(
         setup = Setup(corpus, out / name, max_topics, guards, iterations, tolerance, only_kept)
         rows += rows_of(name, setup, numbers, names, seeds, first)
     publish(out, "fig3", rows, table(rows))
-    draw(rows, DRAWN, out / "fig3.svg")
+    figure = pictures.grid(rows, "corpus", "K", {name: METRICS[name] for name in DRAWN})
+    pictures.save(figure, out / "fig3.svg")
     click.echo(table(rows))
 
 

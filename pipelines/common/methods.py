@@ -63,6 +63,7 @@ METHODS = {
     "AP": Method("ap", whole=True),
     "ENN": Method("enn"),
     "PALM": Method("palm"),
+    "PALM low-rank": Method("palm", "usual", random=True),
     "LR-JSMF": Method("enn", "usual", random=True),
     "LR-JSMF capped": Method("enn", "capped", random=True),
     "LR-JSMF sampled": Method("enn", "sampled", random=True),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -42,6 +42,7 @@ LOOKS = {
     "LR-JSMF sampled": Look(ORANGE, "P", "--"),
     "LR-JSMF polished": Look(VERMILION, "*", ":"),
     "PALM": Look(GREEN, "^"),
+    "PALM low-rank": Look(GREEN, "v", ":"),
     "STOD": Look(PURPLE, "p"),
     "STOD polished": Look(PURPLE, "*", ":"),
     "TOD": Look(PURPLE, "h", "--"),
@@ -94,6 +95,31 @@ def curve(axes: Axes, method: str, points: Mapping[float, Sequence[float | None]
     )
 
 
+def grid(rows: Sequence[Mapping[str, Any]], line: str, x: str, columns: Mapping[str, str]) -> Figure:
+    """A row of panels for each value of ``line``, a column for each of ``columns`` (with its label), a curve a method.
+
+    ``x`` is drawn on a logarithmic axis, and so are seconds.
+    """
+    lines = list(dict.fromkeys(row[line] for row in rows))
+    figure, axes = panels(len(lines), len(columns))
+    for value, row_of_panels in zip(lines, axes, strict=True):
+        there = [row for row in rows if row[line] == value]
+        for (column, label), panel in zip(columns.items(), row_of_panels, strict=True):
+            for method in dict.fromkeys(row["method"] for row in there):
+                points: dict[float, list[float | None]] = {}
+                for row in there:
+                    if row["method"] == method:
+                        points.setdefault(row[x], []).append(row.get(column))
+                curve(panel, method, points)
+            panel.set(xscale="log", yscale="log" if column.endswith("seconds") else "linear")
+            ticks(panel, [row[x] for row in there])
+            panel.set_title(f"{value if line == 'corpus' else f'{line} = {value}'}: {label}", fontsize=8)
+    for panel in axes[-1]:
+        panel.set_xlabel({"K": "topics K", "words": "words N"}.get(x, x))
+    legend(figure)
+    return figure
+
+
 def legend(figure: Figure, columns: int = 8) -> None:
     """One legend below all panels, each method once, in the order of ``LOOKS``."""
     handles = {}
@@ -117,5 +143,5 @@ def save(figure: Figure, path: Path) -> None:
 def ticks(axes: Axes, values: Iterable[float]) -> None:
     """Marks at the values that were measured, and nowhere else, written as they are."""
     values = sorted(set(values))
-    axes.set_xticks(values, [f"{value:g}" for value in values])
+    axes.set_xticks(values, [f"{value / 1000:g}k" if value >= 1000 else f"{value:g}" for value in values])
     axes.minorticks_off()
