@@ -13,18 +13,14 @@ cell), fig3.md and fig3.svg.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
 
-from pipelines.common import pictures
 from pipelines.common.data import NIPS, corpus_options, prepared
-from pipelines.common.methods import METHODS, Setup
-from pipelines.common.results import CellMissing, Row, publish
-from pipelines.common.scores import METRICS, Scorer
-from pipelines.common.tables import markdown, number, spread
-from streaming_jsmf import StreamingJSMFError
+from pipelines.common.experiment import published, rows_of
+from pipelines.common.methods import Setup
+from pipelines.common.results import Row
 
 PAPER = ("AP", "ENN", "LR-JSMF", "PALM", "baseline")
 
@@ -37,37 +33,6 @@ DRAWN = (
     "dissimilarity",
     "cpu_seconds",
 )
-
-#: Shown in the table as well.
-COMPARED = ("anchors_shared", "l1", "median_l1", "yy_error")
-
-
-def rows_of(
-    name: str, setup: Setup, topics: Sequence[int], methods: Sequence[str], seeds: int, first: str
-) -> Iterator[Row]:
-    """A row for each cell of a corpus; one that cannot be made (too few eigenpairs, say) is told and left out."""
-    scorer = Scorer(setup)
-    for n_topics in topics:
-        for method in methods:
-            for seed in range(seeds if METHODS[method].random else 1):
-                try:
-                    yield {"corpus": name, **scorer.row(method, n_topics, seed, first)}
-                except (StreamingJSMFError, CellMissing, ValueError) as error:
-                    click.echo(f"{name}, K = {n_topics}, {method}: {error}", err=True)
-
-
-def table(rows: Sequence[Row]) -> str:
-    """Means and spreads over seeds of each corpus, K and method."""
-    groups: dict[tuple[str, int, str], list[Row]] = {}
-    for row in rows:
-        groups.setdefault((row["corpus"], row["K"], row["method"]), []).append(row)
-    lines = []
-    for (corpus, n_topics, method), several in groups.items():
-        cells = [spread([row.get(column) for row in several]) for column in (*COMPARED, *DRAWN, "sum_A")]
-        steps = number(max(row["iterations"] for row in several)) + ("" if several[0]["converged"] else "*")
-        lines.append([corpus, method, n_topics, *cells, steps])
-    header = ["anchors shared", "mean L1", "median L1", "Y Y' off", *(METRICS[name] for name in DRAWN)]
-    return markdown(["corpus", "method", "K", *header, "sum(A)", "steps"], lines, text=2)
 
 
 @click.command(help=__doc__)
@@ -91,6 +56,8 @@ def main(
     words: int,
     topics: str,
     methods: str,
+    metrics: str,
+    label: str,
     first: str,
     seeds: int,
     max_topics: int,
@@ -104,15 +71,12 @@ def main(
         corpora, words, topics, max_topics, seeds, iterations = (f"nips={NIPS}",), 300, "3,5", 5, 2, 30
     numbers = [int(number) for number in topics.split(",")]
     names = [name.strip() for name in methods.split(",")]
-    rows = []
+    rows: list[Row] = []
     for named in corpora:
         name, corpus = prepared(named, out / "corpora", words)
         setup = Setup(corpus, out / name, max_topics, guards, iterations, tolerance, only_kept)
         rows += rows_of(name, setup, numbers, names, seeds, first)
-    publish(out, "fig3", rows, table(rows))
-    figure = pictures.grid(rows, "corpus", "K", {name: METRICS[name] for name in DRAWN})
-    pictures.save(figure, out / "fig3.svg")
-    click.echo(table(rows))
+    published(out, label, rows, metrics.split(","))
 
 
 if __name__ == "__main__":

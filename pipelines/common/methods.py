@@ -231,7 +231,8 @@ def _polished(setup: Setup, moments: Moments, n_topics: int, seed: int) -> Array
 
 def _sampled(setup: Setup, sweeps: int, n_topics: int, seed: int) -> Arrays:
     found = next(peers.gibbs(setup.counts, n_topics, seed, [sweeps]))
-    return _kept(found.word_topic, found.topic_topic, found.cpu_seconds, iterations=sweeps)
+    kept = _kept(found.word_topic, found.topic_topic, found.cpu_seconds, iterations=sweeps)
+    return kept | {"prior": found.prior}
 
 
 def _kept(
