@@ -133,10 +133,14 @@ def legend(figure: Figure, columns: int = 8) -> None:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write the figure, as SVG or PNG by the suffix, without a date in it."""
+    """Write the figure, as SVG or PNG by the suffix, without a date in it; a PNG with 64 colours, which is small."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.stem}.part{path.suffix}")
-    figure.savefig(part, dpi=110, metadata={"Date": None} if path.suffix == ".svg" else None)
+    figure.savefig(part, dpi=100, metadata={"Date": None} if path.suffix == ".svg" else None)
+    if path.suffix == ".png":
+        from PIL import Image
+
+        Image.open(part).convert("RGB").quantize(64).save(part, optimize=True)
     part.replace(path)
 
 
