@@ -17,7 +17,7 @@ from streaming_jsmf.documents import shares as share_files
 from streaming_jsmf.evaluation import choice as evaluation_choice
 from streaming_jsmf.evaluation.choice import Measures, choose, fields_of
 from streaming_jsmf.model.certificates import warnings_of
-from streaming_jsmf.model.store import Model, read_model, write_model
+from streaming_jsmf.model.store import Model, read_model, read_model_panels, write_model
 from streaming_jsmf.reporting.contents import Level, WordLists
 from streaming_jsmf.reporting.payload import packed_probabilities
 from streaming_jsmf.storage.paths import store_path
