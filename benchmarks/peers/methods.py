@@ -198,8 +198,8 @@ def dask_svd(corpus: Path, counts: sparse.csr_array, rank: int, seed: int) -> Fl
 METHODS: dict[str, Method] = {
     "LR-JSMF": Method("topics", anchored()),
     "LR-JSMF uniform": Method("topics", anchored("uniform")),
-    "LR-JSMF + polish": Method("topics", anchored(steps=20)),
-    "LR-JSMF + polish 40": Method("topics", anchored(steps=40)),
+    "LR-JSMF polished": Method("topics", anchored(steps=20)),
+    "LR-JSMF polished 40": Method("topics", anchored(steps=40)),
     "STOD": Method("topics", tensor),
     "gensim LDA": Method("topics", gensim_lda(10), "gensim"),
     "online LDA": Method("topics", of_counts(peers.scikit_lda), "sklearn"),
