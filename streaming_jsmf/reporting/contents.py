@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+
+from streaming_jsmf.evaluation.choice import Choice
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -149,11 +152,15 @@ class Levels:
         next. Rows sum to the shares of the topics.
     own
         Which of the models the page is about.
+    choice, missing
+        What ``choose_k`` found out about them, if it made them; and by measure why it has no values.
     """
 
     models: tuple[Level, ...]
     flows: tuple[Floats, ...]
     own: int
+    choice: Choice | None = None
+    missing: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

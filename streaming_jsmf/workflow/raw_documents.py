@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from streaming_jsmf.corpus.format import Corpus, open_corpus, read_manifest
-from streaming_jsmf.corpus.manifest import Json
+from streaming_jsmf.corpus.manifest import PHRASES, Json
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution
@@ -93,6 +93,9 @@ def _as_the_model(tokens: Mapping[str, Json] | None) -> tuple[dict[str, Any], st
             f"the model's words were stemmed but for those of a list of stop words; {own_way}, naming the list with "
             "--stop-words"
         )
-    return {key: tokens[key] for key in tokens if key != "stop_words" and tokens[key] is not None}, (
-        "none" if stop_words == "file" else stop_words
-    )
+    read: dict[str, Any] = {
+        key: tokens[key] for key in tokens if key != "stop_words" and tokens[key] is not None
+    }
+    if PHRASES in read:
+        read[PHRASES] = tuple(read[PHRASES].split("\n"))
+    return read, "none" if stop_words == "file" else stop_words

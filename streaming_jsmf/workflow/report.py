@@ -19,7 +19,7 @@ from streaming_jsmf.storage.paths import (
 from streaming_jsmf.workflow.documents import shown_shares_of
 from streaming_jsmf.workflow.report_contents import level_of, read_contents
 from streaming_jsmf.workflow.report_documents import documents_of, groups_of
-from streaming_jsmf.workflow.report_levels import levels_of
+from streaming_jsmf.workflow.report_levels import choice_at, levels_of
 from streaming_jsmf.workflow.several import models_at
 
 
@@ -97,8 +97,9 @@ def report_page(
     own = _own(model, paths, topics)
     contents = read_contents(paths[own], words)
     if len(paths) > 1:
+        choice, missing = choice_at(model)
         levels = levels_of(paths, [level_of(path) for path in paths], own)
-        contents = replace(contents, levels=levels)
+        contents = replace(contents, levels=replace(levels, choice=choice, missing=missing))
     if shares is not None:
         contents = _with_shares(contents, paths[own], shares, by)
     return render(contents)

@@ -17,6 +17,9 @@ from streaming_jsmf.storage.paths import StorePath, node_exists, store_path
 from streaming_jsmf.workflow.commit_model import is_done, require_free_model
 from streaming_jsmf.workflow.infer import infer, model_fingerprint
 
+#: What ``choose_k`` found out about models, in their directory.
+COMPARISON = "choose-k.json"
+
 
 def targets_of(model: StorePath, topics: Sequence[int], overwrite: bool) -> dict[int, StorePath]:
     """Where the model of each K goes: ``model`` itself, or of several K ``model/k=5``, ``model/k=10``, ...
