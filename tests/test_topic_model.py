@@ -21,7 +21,7 @@ import streaming_jsmf as sj
 from streaming_jsmf.model.edits import TopicEdits, edit_topics, read_edits
 from streaming_jsmf.model.store import read_model
 from tests.corpora import planted, words
-from tests.html_pages import values_of
+from tests.html_pages import parse, values_of
 from tests.outcomes import Command, refused
 from tests.test_in_memory import TEXTS
 
@@ -149,7 +149,7 @@ def test_the_command_line_reads_and_writes_the_same(model: sj.TopicModel, invoke
         (("--merge", "1;2"), "--merge is '1;2'; give numbers of topics"),
         (("--label", "1=kept", "--hide", "9"), "there is no topic 9"),
     ):
-        refused(invoke("topics", path, *arguments), line)
+        refused(invoke("topics", path, *arguments), 2, line)
     assert model.edits == TopicEdits(K), "all or nothing"
 
 
@@ -171,7 +171,7 @@ def test_documents_and_reports_show_what_was_said(model: sj.TopicModel, made: Pa
     np.testing.assert_allclose(by_year["share"], table[4].groupby(np.arange(300) % 3).mean(), atol=1e-6)
     sj.report(model, tmp_path / "page.html", shares=years)
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    values = values_of(page)
+    values = values_of(parse(page))
     assert [topic.get("id") for topic in values["topics"]] == [2, 3, 4, 5]
     assert values["topics"][1]["name"] == ["elections"]
     assert len(values["documents"]["of_topic"]) == 4
