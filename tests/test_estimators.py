@@ -7,6 +7,7 @@ import json
 import pickle
 import shutil
 import weakref
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -516,3 +517,13 @@ def test_planted_documents_get_their_topics() -> None:
     mean = empirical.mean(axis=0)
     explained = ((empirical - fit) ** 2).sum() / ((empirical - mean) ** 2).sum()
     assert explained < 0.35
+
+
+@pytest.mark.parametrize(("estimator", "settings"), [(LRJSMF(), InferSettings(1)), (STOD(), StodSettings(1))])
+def test_parameters_are_the_settings_with_their_defaults(estimator: Any, settings: Any) -> None:
+    """Each setting of the engine is a parameter with the same default; the seed is ``random_state``."""
+    own = estimator.get_params()
+    for field in fields(settings):
+        if field.name in ("n_topics", "seed"):
+            continue
+        assert own[field.name] == getattr(settings, field.name), field.name
