@@ -79,3 +79,21 @@ def test_what_is_no_source_is_told_in_one_line(source: Any, line: str, tmp_path:
     with pytest.raises(sj.InputError, match=line):
         sj.ingest(source, tmp_path / "c")
     assert not [*tmp_path.iterdir()]
+
+
+def test_an_interrupted_run_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file would be there again; what was in memory is written to another one."""
+    commits = []
+
+    def interrupted(*_: Any, **__: Any) -> Any:
+        commits.append((tmp_path / "m.corpus.partial").exists())
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("streaming_jsmf.ingestion.run.write_shards", interrupted)
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt):
+                sj.fit(TEXTS, tmp_path / "m", 3, polish=False)
+    assert commits == [True, True]
+    assert [*tmp_path.iterdir()] == []
+    assert sj.fit(TEXTS, tmp_path / "m", 3, polish=False).n_topics == 3

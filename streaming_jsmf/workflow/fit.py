@@ -115,7 +115,7 @@ def fit(
     if isinstance(base, StodSettings):
         settings = replace(settings, third_moment=True)
     polish_settings = _polish_settings(polish, base)
-    with at_hand(corpus, ingest_request) as (source, request):
+    with at_hand(corpus, Path(str(corpus_beside(target))), ingest_request) as (source, request):
         documents = open_corpus(_corpus(source, target, request, execution, listener, overwrite))
     _refuse_hopeless(documents, max(topics), base, settings)
     store = scan(documents, place, settings, execution, listener)

@@ -16,10 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streaming_jsmf.corpus.format import Corpus
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, StreamingJSMFError
+from streaming_jsmf.ingestion.plan import IngestFolder
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.storage.paths import exists, sha256_of
+from streaming_jsmf.storage.paths import exists, local_path, normalise, sha256_of
 from streaming_jsmf.workflow.ingest import IngestRequest
 from streaming_jsmf.workflow.ingest import ingest as ingest_path
 
@@ -29,11 +30,12 @@ BATCH = 10_000
 
 @contextmanager
 def at_hand(
-    source: Any, request: IngestRequest | None = None
+    source: Any, corpus: Path, request: IngestRequest | None = None
 ) -> Iterator[tuple[str | Path, IngestRequest | None]]:
     """Where a reader finds a source: at its own path, or in a temporary file of what is in memory.
 
-    What is in memory is written a batch at a time, and the request then has the hash of it.
+    What is in memory is written a batch at a time, and the request then has the hash of it. If the block is
+    interrupted, nothing that was begun for ``corpus`` stays: nobody could give the same file again.
 
     Raises
     ------
@@ -53,6 +55,11 @@ def at_hand(
         except InputError as error:
             # Of the file nobody knows.
             error.args = (str(error).replace(str(path), f"the {type(source).__name__}"),)
+            raise
+        except StreamingJSMFError:
+            raise
+        except BaseException:
+            IngestFolder.beside(corpus).remove()
             raise
 
 
@@ -89,7 +96,7 @@ def ingest(
     --------
     >>> ingest(["the cat sat", "the dog ran"], "corpus")  # doctest: +SKIP
     """
-    with at_hand(source) as (place, _):
+    with at_hand(source, local_path(normalise(corpus, "a corpus"), "a corpus")) as (place, _):
         return ingest_path(
             place, corpus, request, execution, listener, overwrite=overwrite, progress=progress
         )

@@ -109,7 +109,7 @@ def _documents(
     """The corpus, made beside the result if it is none yet, and how many tokens were left out of it as unknown."""
     if isinstance(source, Corpus):
         return source, 0.0
-    with at_hand(source) as (place, request):
+    with at_hand(source, beside) as (place, request):
         if is_corpus(place):
             if reading not in (None, Reading()):
                 raise InputError(f"{source} is a corpus already; leave out how a source is read")
