@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 DEFAULT_TOPICS = 20
 
 #: Topics that a representation shows, the largest ones.
-SHOWN = 20
+SHOWN = 10
 
 
 class TopicModel:
@@ -191,12 +191,12 @@ class TopicModel:
         return saved if edits == TopicEdits(edits.n_topics) else saved.edit(lambda _: edits)
 
     def __repr__(self) -> str:
-        shown = by_share(read_topics(self.path))
+        shown = by_share(read_topics(self.path, probabilities=False))
         rest = f"\n... and {len(shown) - SHOWN} more: topics()" if len(shown) > SHOWN else ""
         return f"{printable(self._caption(len(shown)))}\n{topic_text(shown[:SHOWN])}{rest}"
 
     def _repr_html_(self) -> str:
-        shown = by_share(read_topics(self.path))
+        shown = by_share(read_topics(self.path, probabilities=False))
         return topic_html(shown, self._caption(len(shown)))
 
     def _caption(self, shown: int) -> str:
