@@ -45,10 +45,24 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Any:
         lambda: pd.DataFrame({"text": TEXTS}),
         lambda: pa.table({"text": TEXTS}),
         lambda: pa.table({"text": TEXTS}).to_reader(max_chunksize=40),
+        lambda: pa.chunked_array([TEXTS[:40], TEXTS[40:]]),
+        lambda: np.array(TEXTS),
         lambda: [{"text": text} for text in TEXTS],
         Rows,
     ],
-    ids=["list", "tuple", "generator", "series", "pandas", "arrow", "stream", "rows", "dataset"],
+    ids=[
+        "list",
+        "tuple",
+        "generator",
+        "series",
+        "pandas",
+        "arrow",
+        "stream",
+        "column",
+        "array",
+        "rows",
+        "dataset",
+    ],
 )
 def test_any_kind_of_texts_gives_the_same_corpus(
     make: Callable[[], Any], expected: Any, tmp_path: Path

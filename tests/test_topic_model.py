@@ -280,3 +280,14 @@ def test_several_topics_need_a_path(tmp_path: Path) -> None:
     fitted = sj.fit(TEXTS, tmp_path / "m", [2, 3], polish=False)
     assert [path.name for path in fitted.models] == ["k=2", "k=3"]
     assert fitted.corpus == str(tmp_path / "m.corpus")
+
+
+def test_behind_a_url_all_is_the_same(made: Path, model: sj.TopicModel) -> None:
+    there = model.label(1, "name").merge([2, 3]).save("memory://topics/model")
+    try:
+        assert str(there.path) == "memory://topics/model"
+        assert sj.TopicModel("memory://topics/model").hide(0).edits == model.edits.hide(0)
+        pd.testing.assert_frame_equal(there.unhide().topics(), model.topics())
+        assert sj.evaluate(there, made / "corpus")["n_topics"] == K
+    finally:
+        there.path.fs.rm("/topics", recursive=True)

@@ -120,7 +120,11 @@ def _write(tables: Iterator[pa.Table], path: Path) -> None:
 def _tables(source: Any) -> Iterator[pa.Table]:
     """The source as Arrow tables, one after the other."""
     if hasattr(source, "__arrow_c_stream__"):
-        reader = pa.RecordBatchReader.from_stream(source)
+        try:
+            reader = pa.RecordBatchReader.from_stream(source)
+        except pa.ArrowInvalid:  # a column and no table, as a series of polars is
+            yield _table(pa.chunked_array(source).to_pylist())
+            return
         yield from (pa.Table.from_batches([batch]) for batch in reader)
     elif hasattr(source, "tocsr") or (isinstance(source, np.ndarray) and source.ndim > 1):
         raise InputError(
