@@ -33,6 +33,7 @@ from streaming_jsmf.storage.paths import (
     file_names,
     file_size,
     is_file,
+    is_url,
     join,
     normalise,
     read_bytes,
@@ -213,13 +214,15 @@ def corpus_root(path: AnyPath) -> str:
 
 
 def require_no_store(root: str) -> None:
-    """Refuse a store of ours where a corpus or a source is wanted.
+    """Refuse a store of ours on the local disk where a corpus or a source is wanted.
 
     Raises
     ------
     InputError
         If it is one: says what can be done with it.
     """
+    if is_url(root):
+        return  # it would be one more question to a server
     try:
         kind = json.loads(read_bytes(join(root, "zarr.json")))["attributes"]["kind"]
     except (OSError, ValueError, KeyError, TypeError):
