@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy import sparse
 
-from benchmarks.bags import read_counts
+from pipelines.common.bags import read_counts
 from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.evaluation.coherence import cooccurrence_counts, distinct_share, npmi
 from streaming_jsmf.evaluation.perplexity import Completer

@@ -37,6 +37,8 @@ def raw_documents(
     reading: Reading,
     execution: Execution | None,
     listener: Listener,
+    *,
+    content: str | None = None,
 ) -> tuple[Corpus, float]:
     """Make the corpus of all documents of a source at ``beside``, and count the tokens of words that are none of these.
 
@@ -44,6 +46,8 @@ def raw_documents(
     ----------
     words, tokens
         Of the model: its vocabulary, and how its texts became words (None: it does not know).
+    content
+        A hash of the documents, if their file does not stay.
 
     Raises
     ------
@@ -64,6 +68,7 @@ def raw_documents(
         preset="papers",
         vocabulary=words,
         on_bad_record=reading.on_bad_record,
+        made_for=content,
     )
     corpus = open_corpus(corpus_of(source, beside, request, execution, listener))
     steps = read_manifest(corpus.root).dropped
