@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from streaming_jsmf import transform
@@ -89,7 +91,7 @@ def test_ratings_with_semicolons(ingested: Command, tmp_path: Path) -> None:
     (tmp_path / "r.csv").write_text("\n".join(["userId;movieId;rating", *rows]))
     done = ingested(tmp_path / "r.csv")
     assert done.code == 0, done.err
-    assert "the ratings are read with delimiter=;, user=userId, item=movieId; --read KEY=VALUE" in done.err
+    assert "the ratings are read with delimiter=;, user=userId, item=movieId (--read KEY=VALUE" in done.err
     assert open_corpus(tmp_path / "c").n_documents == 40
     (tmp_path / "t.tsv").write_text("\n".join(["userId;movieId;rating", *rows]).replace(";", "\t"))
     assert ingested(tmp_path / "t.tsv", "--overwrite").code == 0
@@ -181,3 +183,87 @@ def test_new_texts_of_another_encoding(tmp_path: Path) -> None:
     assert shares.about.totals is not None
     assert (shares.about.totals.documents, shares.about.totals.tokens) == (2, 5)
     assert shares.about.totals.unknown_tokens == 0
+
+
+def test_what_is_no_text_is_told(ingested: Command, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "in", "utf-8")
+    (folder / "1.txt").write_bytes(b"%PDF-1.4 \xff")
+    refused(ingested(folder).without_progress(), 2, "1.txt: it is no plain text; export the text of PDF")
+    (folder / "1.txt").write_bytes(b"PK\x03\x04\0\0")
+    refused(ingested(folder).without_progress(), 2, "1.txt: it is no plain text; export the text of PDF")
+    (tmp_path / "sheet.xlsx").write_bytes(b"PK")
+    refused(
+        ingested(tmp_path / "sheet.xlsx"), 2, "sheet.xlsx: .xlsx files are not read; save the sheet as CSV"
+    )
+    (folder / "2.pdf").write_bytes(b"%PDF")
+    refused(ingested(folder), 2, ".pdf files are not read; export them as plain text, a file each")
+
+
+def test_a_few_short_documents_are_too_few(ingested: Command, tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text("".join(f"the cat {i} sat on mat{i}\n" for i in range(8)))
+    done = ingested(tmp_path / "t.txt", "--reader", "lines")
+    assert done.code == 2
+    assert "no document is left after the curation (8 documents with fewer than" in done.err
+    assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize("source", ["t.csv", "in", "parquet"])
+@pytest.mark.parametrize(
+    "verb", [("scan", "out"), ("infer", "out", "--topics", "5"), ("choose-k", "--topics", "2,3")]
+)
+def test_a_verb_that_wants_a_corpus_names_those_that_make_one(
+    source: str, verb: tuple[str, ...], invoke: Command, tmp_path: Path
+) -> None:
+    write_csv(tmp_path / "t.csv")
+    write_folder(tmp_path / "in", "utf-8")
+    (tmp_path / "parquet").mkdir()
+    pq.write_table(pa.table({"text": DOCUMENTS}), tmp_path / "parquet" / "t.parquet")
+    name, *rest = verb
+    where = tmp_path / source
+    done = invoke(name, where, *(tmp_path / part if part == "out" else part for part in rest))
+    if name == "infer":
+        refused(done, 2)
+    else:
+        refused(
+            done, 2, f"streaming-jsmf ingest {where} CORPUS", f"streaming-jsmf fit {where} MODEL --topics 20"
+        )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (
+            ("infer", "m", "5"),
+            "Missing option '--topics', as in: streaming-jsmf infer MOMENTS MODEL --topics 20; see",
+        ),
+        (("report", "m"), "Missing argument 'OUT.html', as in: streaming-jsmf report MODEL topics.html; see"),
+        (
+            ("fit", "news.csv"),
+            "Missing argument 'MODEL', as in: streaming-jsmf fit news.csv MODEL --topics 20; see",
+        ),
+        (("topics", "nowhere"), "nowhere: no model is here; fit and infer make one"),
+    ],
+)
+def test_what_is_missing_is_shown_by_an_example(
+    arguments: tuple[str, ...], says: str, invoke: Command
+) -> None:
+    refused(invoke(*arguments), 2, says)
+
+
+def test_ratings_without_a_known_column(ingested: Command, tmp_path: Path) -> None:
+    (tmp_path / "r.csv").write_text("who,movieId,rating\n1,2,3\n")
+    refused(
+        ingested(tmp_path / "r.csv", "--reader", "ratings"),
+        2,
+        "the columns who, movieId, rating",
+        "--read user=NAME",
+    )
+
+
+def test_fit_can_be_quiet(invoke: Command, tmp_path: Path) -> None:
+    source = write_csv(tmp_path / "t.csv")
+    done = invoke(
+        "fit", source, tmp_path / "m", "--topics", "6", "--quiet", "--no-polish", "--scheduler", "synchronous"
+    )
+    assert (done.code, done.err) == (0, "")
+    assert "model: " in done.out

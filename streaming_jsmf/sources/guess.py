@@ -51,6 +51,13 @@ _TABLES = {
     ".data",
     ".baskets",
 }
+#: What office programs write, and what to do about it.
+_FOREIGN = {
+    **dict.fromkeys((".xlsx", ".xls", ".ods"), "save the sheet as CSV"),
+    **dict.fromkeys(
+        (".pdf", ".docx", ".doc", ".odt", ".rtf", ".epub"), "export them as plain text, a file each"
+    ),
+}
 #: Readers of tables, in the order in which options on the command line speak for one.
 _OF_TABLES: tuple[ReaderName, ...] = ("text", "ratings", "triples", "baskets")
 _RATINGS, _TITLES = "ratings.csv", "movies.csv"
@@ -141,8 +148,11 @@ def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> Re
     if any(_name(path).startswith("docword") for path in files):
         return "docword"
     suffixes = {bare_suffix(path) for path in files}
-    if files and _is_folder(root) and not suffixes & _TABLES:
+    if files and _is_folder(root) and not suffixes & (_TABLES | _FOREIGN.keys()):
         return "text-files"
+    foreign = sorted(suffixes & _FOREIGN.keys())
+    if foreign:
+        raise InputError(f"{root}: {foreign[0]} files are not read; {_FOREIGN[foreign[0]]}")
     if len(suffixes) != 1:
         found = ", ".join(sorted(suffixes)) or "no files but a word list"
         raise InputError(f"{root} holds {found}; {_ASK}, or name the files")
@@ -217,7 +227,7 @@ def _guess_text(files: Sequence[str], layout: Layout | None, found: dict[str, st
 def _told(found: Mapping[str, str]) -> str:
     """The line about options that were guessed."""
     told = ", ".join(f"{key}={value}" for key, value in found.items() if key != value)
-    return f"the source is read with {told}; --read KEY=VALUE changes that" if told else ""
+    return f"the source is read with {told} (--read KEY=VALUE changes that)" if told else ""
 
 
 def _guess_ratings(
@@ -233,6 +243,11 @@ def _guess_ratings(
         name = None if key in given else by_name(names, known)
         if name is not None:
             found[key] = name
+        elif names and key not in given:
+            raise InputError(
+                f"{files[0]} has the columns {listed(names)}, none of which is known to hold a {key}; name it with "
+                f"--read {key}=NAME"
+            )
     found |= _guess_titles(files[0], given)
     return Guess("ratings", found, _told(found).replace("the source is", "the ratings are"))
 

@@ -43,6 +43,11 @@ def marked(data: bytes) -> str | None:
     return next((codec for mark, codec in _MARKS if data.startswith(mark)), None)
 
 
+def is_binary(data: bytes) -> bool:
+    """Whether a file is plainly no text: PDF, or with zero bytes at its start, as archives and office files have."""
+    return data.startswith(b"%PDF-") or (b"\0" in data[:_HEAD] and marked(data) is None)
+
+
 def said(encoding: str) -> str:
     """A list of encodings for a message."""
     return " or ".join(encoding.upper().split(","))
@@ -56,6 +61,9 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+
+#: Bytes of a file in which what is no text shows it.
+_HEAD = 1000
 
 #: What to do about bytes that are not UTF-8.
 NAME_ENCODING = "name its encoding, such as --encoding cp1252, or utf-8,cp1252 where files differ"

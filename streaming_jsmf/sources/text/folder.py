@@ -20,7 +20,7 @@ from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.sources import limits
 from streaming_jsmf.sources.base import BadRecords, SourceBatch, Unit
 from streaming_jsmf.sources.listing import SourceFile, find_files, is_marker
-from streaming_jsmf.sources.records import NAME_ENCODING, BadValue, decode_file
+from streaming_jsmf.sources.records import NAME_ENCODING, BadValue, decode_file, is_binary
 from streaming_jsmf.sources.streams import DamagedError, open_raw, open_stream, why
 from streaming_jsmf.sources.text.batches import RESERVED_NAMES, RecordBuffer, TextColumns
 from streaming_jsmf.sources.text.options import Encoding, TokenOptions
@@ -145,6 +145,11 @@ class TextFilesSource:
     def _text(self, file: _File, row: int, bad: BadRecords) -> str | None:
         if file.data is None:
             bad.refuse(row, f"{file.name}: {file.reason}")
+            return None
+        if is_binary(file.data):
+            bad.refuse(
+                row, f"{file.name}: it is no plain text; export the text of PDF, Word and the like", file.data
+            )
             return None
         try:
             return decode_file(file.data, self.options.encoding)
