@@ -165,6 +165,7 @@ def infer(
 @option("--polish/--no-polish", "polished", group=options.POLISH, default=None,
         help="Finish the topics by a few passes over the documents.  [default: those of lr-jsmf]")  # fmt: skip
 @options.polish_options
+@option("--quiet", rare=True, is_flag=True, help="Say nothing but the topics and what is wrong.")
 @options.execution_options
 @options.log_option
 @click.pass_context
@@ -178,6 +179,7 @@ def fit(
     log_json: str | None,
     overwrite: bool,
     polished: bool | None,
+    quiet: bool,
     **settings: Any,
 ) -> None:
     """Fit MODEL to SOURCE, a corpus or anything that ingest reads; several K become MODEL/k=5, MODEL/k=10, ...
@@ -186,7 +188,7 @@ def fit(
     """
     from streaming_jsmf.workflow.fit import fit as run
 
-    with observed(log_json) as listener:
+    with observed(log_json, quiet=quiet) as listener:
         numbers, execution = options.topic_numbers(topics), options.take_execution(settings)
         request = take_request(settings)
         finish = options.take_polish(settings, settings["seed"])

@@ -30,7 +30,7 @@ from streaming_jsmf.workflow.certificates import rectification_certificates, spe
 from streaming_jsmf.workflow.commit_model import commit_model, is_done, require_free_model
 from streaming_jsmf.workflow.fitted import Fitted, word_lists
 from streaming_jsmf.workflow.infer_stod import fit_tensor_topics
-from streaming_jsmf.workflow.rectify import rectify
+from streaming_jsmf.workflow.rectify import announce_cost, rectify
 
 #: Changes with anything that makes other topics of the same moments and settings.
 STOD_ALGORITHM = 2
@@ -84,6 +84,7 @@ def infer(
     with sole_writer(target) as committed:
         if is_done(target, committed, known, overwrite=overwrite):
             return read_model(target)
+        announce_cost(len(opened.words), settings)
         fitted = fit_moments(opened, settings, threads=threads, listener=listener)
         commit_model(target, fitted, overwrite=overwrite)
     return fitted
