@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from benchmarks.bags import Bag, read_bag
+from pipelines.common.bags import Bag, read_bag
 from streaming_jsmf import Execution, ScanSettings, scan
 from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.moments.reader import Moments

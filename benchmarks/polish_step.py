@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from threadpoolctl import threadpool_limits
 
-from benchmarks.bags import read_counts
+from pipelines.common.bags import read_counts
 from streaming_jsmf.inference.cvb0 import FLOOR
 from streaming_jsmf.inference.polish.step import ROUNDS, step_sums
 

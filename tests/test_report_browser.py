@@ -113,7 +113,10 @@ def test_every_part_is_drawn_without_a_fault(browser: Any, pages: Path, n_topics
 
 @pytest.mark.parametrize(
     ("size", "scheme"),
-    [(PHONE, "dark"), (PHONE, "light"), pytest.param(DESKTOP, "dark", marks=pytest.mark.slow)],
+    [
+        (PHONE, "dark"),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((PHONE, "light"), (DESKTOP, "dark"))),
+    ],
 )
 def test_phones_and_the_dark(browser: Any, pages: Path, size: dict[str, int], scheme: str) -> None:
     shown = opened(browser, pages, 20, size, color_scheme=scheme)
@@ -287,7 +290,7 @@ def test_a_word_is_looked_up(browser: Any, pages: Path) -> None:
     shown.page.context.close()
 
 
-@pytest.mark.parametrize("size", [DESKTOP, PHONE])
+@pytest.mark.parametrize("size", [pytest.param(DESKTOP, marks=pytest.mark.slow), PHONE])
 def test_hostile_words_do_nothing_and_stay_in_their_boxes(
     browser: Any, pages: Path, size: dict[str, int]
 ) -> None:
@@ -309,6 +312,7 @@ def test_hostile_words_do_nothing_and_stay_in_their_boxes(
     shown.page.context.close()
 
 
+@pytest.mark.slow
 def test_groups_without_an_order_are_bars_with_errors(browser: Any, pages: Path) -> None:
     contents = full_contents(20)
     assert contents.groups is not None
@@ -358,6 +362,7 @@ def test_without_scripts_the_table_and_what_is_known_of_the_model_are_there(
     shown.page.context.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_no_serious_fault_of_accessibility(browser: Any, pages: Path, scheme: str) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")

@@ -17,7 +17,7 @@ from streaming_jsmf.documents import shares as share_files
 from streaming_jsmf.evaluation import choice as evaluation_choice
 from streaming_jsmf.evaluation.choice import Measures, choose, fields_of
 from streaming_jsmf.model.certificates import warnings_of
-from streaming_jsmf.model.store import Model, read_model, write_model
+from streaming_jsmf.model.store import Model, read_model, read_model_panels, write_model
 from streaming_jsmf.reporting.contents import Level, WordLists
 from streaming_jsmf.reporting.payload import packed_probabilities
 from streaming_jsmf.storage.paths import store_path
@@ -74,9 +74,8 @@ def shares_beside(model: Path) -> Path:
 
 def lists_of(model: Path) -> tuple[WordLists, Floats, Floats, list[str]]:
     arrays = read_model(model).arrays
-    found = read_word_topic(
-        store_path(model), arrays["prominent_words"], arrays["topic_probability"], arrays["word"]
-    )
+    panels = read_model_panels(store_path(model), "word_topic")
+    found = read_word_topic(panels, arrays["prominent_words"], arrays["topic_probability"], arrays["word"])
     return found.lists, arrays["word_topic"], arrays["topic_probability"], arrays["word"].tolist()
 
 

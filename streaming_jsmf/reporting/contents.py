@@ -35,7 +35,7 @@ class Topic:
     words
         Most probable ones, best first; at least one.
     characteristic, label
-        Words; empty where the model lists none.
+        Words; empty where the model lists none. The label may be the one name that somebody gave the topic.
     anchor
         Of LR-JSMF.
     alpha, strength, duplicate_of
@@ -219,7 +219,7 @@ class Contents:
     n_words, n_documents
         Of the training corpus; None for documents that are not known.
     topics
-        By number, without gaps.
+        By rising number; what is not shown leaves a gap.
     affinity
         (K, K): sum over words of sqrt(p(word | i) p(word | j)), 1 for equal topics and 0 for strangers.
     topic_topic

@@ -132,7 +132,7 @@ function addTrends(table, headings) {
     const trend = trendOf(topic);
     const change = trend.at(-1).share - trend[0].share;
     const cell = element("td", { class: "trend", "data-value": change });
-    cell.append(sparkline(trend, 96, 24, `Share of topic ${topic} by ${title}`));
+    cell.append(sparkline(trend, 96, 24, `Share of topic ${topics[topic].id} by ${title}`));
     row.cells[column].before(cell);
   }
 }

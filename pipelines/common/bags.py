@@ -1,4 +1,4 @@
-"""Corpora small enough to be held in memory, for the benchmarks that compare with dense or in-memory methods."""
+"""Corpora small enough to be held in memory, for what compares with dense or in-memory methods."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy import sparse
 
@@ -39,3 +40,17 @@ def _shard(path: str, n_words: int) -> sparse.csr_array:
     starts = np.concatenate([[0], np.cumsum(ids.value_lengths().to_numpy())])
     values = counts.flatten().to_numpy().astype(np.int32)
     return sparse.csr_array((values, ids.flatten().to_numpy(), starts), shape=(len(table), n_words))
+
+
+def write_corpus(path: Path, counts: sparse.csr_array, documents_per_shard: int = 50_000) -> None:
+    """Write a CSR matrix as a corpus to be used in place; words are named by their ids."""
+    path.mkdir()
+    for number, start in enumerate(range(0, counts.shape[0], documents_per_shard)):
+        rows = counts[start : start + documents_per_shard]
+        offsets = pa.array(rows.indptr, pa.int32())
+        columns = {
+            "ids": pa.ListArray.from_arrays(offsets, pa.array(rows.indices, pa.int32())),
+            "counts": pa.ListArray.from_arrays(offsets, pa.array(rows.data, pa.int32())),
+        }
+        pq.write_table(pa.table(columns), path / f"part-{number:05d}.parquet", row_group_size=5_000)
+    (path / "vocab.txt").write_text("\n".join(map(str, range(counts.shape[1]))) + "\n", encoding="utf-8")

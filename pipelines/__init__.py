@@ -1,0 +1,1 @@
+"""Scripts on top of the package: `python -m pipelines.NAME --help`, in a checkout."""

@@ -1,0 +1,138 @@
+"""Topic models of other libraries, each fitted to a matrix of counts in one thread, in one form.
+
+They have the defaults of their libraries but for what is asked for. tomotopy and gensim are the extra `bench`; each
+library is imported only where it is used.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PeerTopics:
+    """Topics of a peer: ``word_topic`` N x K, ``prior`` (K,), seconds of fitting; ``steps``: sweeps or passes made.
+
+    Columns of ``word_topic`` sum to 1; words that no document has are 0. ``topic_topic``, K x K: joint probabilities of
+    topics, the mean over documents of their shares' products, or the prior's where no shares were asked for.
+    """
+
+    word_topic: Floats
+    prior: Floats
+    cpu_seconds: float
+    wall_seconds: float
+    steps: int
+    topic_topic: Floats
+
+
+class Clock:
+    """CPU and wall seconds since it was made."""
+
+    def __init__(self) -> None:
+        self._started = time.process_time(), time.perf_counter()
+
+    def seconds(self) -> tuple[float, float]:
+        """CPU seconds of the process, and wall seconds."""
+        return time.process_time() - self._started[0], time.perf_counter() - self._started[1]
+
+
+def gibbs(
+    counts: sparse.csr_array,
+    n_topics: int,
+    seed: int,
+    sweeps: Sequence[int],
+    *,
+    alpha: float = 0.1,
+    eta: float = 0.01,
+) -> Iterator[PeerTopics]:
+    """tomotopy's collapsed Gibbs sampler, which learns alpha as it goes: its topics after each number of ``sweeps``.
+
+    One run gives all of them; the numbers must rise. Seconds are from the first document on. ``alpha`` is of each
+    topic and ``eta`` of each word.
+    """
+    import tomotopy
+
+    clock = Clock()
+    model = tomotopy.LDAModel(k=n_topics, alpha=alpha, eta=eta, seed=seed)
+    for tokens in documents(counts):
+        model.add_doc(tokens)
+    done = 0
+    for number in sweeps:
+        model.train(number - done, workers=1)
+        done = number
+        seconds = clock.seconds()
+        ids = np.array([int(word) for word in model.used_vocabs], dtype=np.int64)
+        word_topic = np.zeros((counts.shape[1], n_topics))
+        for topic in range(n_topics):
+            word_topic[ids, topic] = model.get_topic_word_dist(topic)
+        shares = np.array([document.get_topic_dist() for document in model.docs], dtype=np.float64)
+        alpha_found = np.array(model.alpha, dtype=np.float64)
+        yield PeerTopics(word_topic, alpha_found, *seconds, number, shares.T @ shares / len(shares))
+
+
+def documents(counts: sparse.csr_array) -> Iterator[list[str]]:
+    """The tokens of each document that has some, as word ids in letters."""
+    names = np.arange(counts.shape[1]).astype(str)
+    for start, end in zip(counts.indptr[:-1], counts.indptr[1:], strict=True):
+        if end > start:
+            yield names[np.repeat(counts.indices[start:end], counts.data[start:end])].tolist()
+
+
+def scikit_lda(counts: sparse.csr_array, n_topics: int, seed: int) -> PeerTopics:
+    """scikit-learn's online variational LDA."""
+    from sklearn.decomposition import LatentDirichletAllocation
+
+    clock = Clock()
+    model = LatentDirichletAllocation(n_topics, learning_method="online", random_state=seed).fit(counts)
+    prior = np.full(n_topics, 1.0 / n_topics)
+    return PeerTopics(
+        _columns(model.components_.T), prior, *clock.seconds(), model.n_iter_, _second_moment(prior)
+    )
+
+
+def scikit_nmf(counts: sparse.csr_array, n_topics: int, seed: int) -> PeerTopics:
+    """scikit-learn's MiniBatchNMF (Frobenius) on the counts; it has no prior, so ``prior`` has the mean shares."""
+    from sklearn.decomposition import MiniBatchNMF
+
+    clock = Clock()
+    model = MiniBatchNMF(n_topics, random_state=seed)
+    weights = model.fit_transform(counts.astype(np.float64))
+    seconds = clock.seconds()
+    tokens = weights * model.components_.sum(axis=1)
+    shares = tokens / np.maximum(tokens.sum(axis=1, keepdims=True), 1e-300)
+    moment = shares.T @ shares / max(shares.sum(), 1.0)
+    return PeerTopics(_columns(model.components_.T), shares.mean(axis=0), *seconds, model.n_iter_, moment)
+
+
+def gensim_lda(counts: sparse.csr_array, n_topics: int, seed: int, passes: int) -> PeerTopics:
+    """gensim's online variational LDA; its default of one pass is for streams larger than these."""
+    from gensim.matutils import Sparse2Corpus
+    from gensim.models import LdaModel
+
+    clock = Clock()
+    words = {i: str(i) for i in range(counts.shape[1])}
+    corpus = Sparse2Corpus(counts.tocsr(), documents_columns=False)
+    model = LdaModel(corpus, n_topics, id2word=words, passes=passes, random_state=seed)
+    topics = np.asarray(model.get_topics(), dtype=np.float64).T
+    prior = np.asarray(model.alpha, dtype=np.float64)
+    return PeerTopics(topics, prior, *clock.seconds(), passes, _second_moment(prior))
+
+
+def _second_moment(alpha: Floats) -> Floats:
+    """E[theta theta'] of a Dirichlet law."""
+    total = alpha.sum()
+    moment: Floats = (np.outer(alpha, alpha) + np.diag(alpha)) / (total * (total + 1.0))
+    return moment
+
+
+def _columns(weights: Floats) -> Floats:
+    columns: Floats = weights / np.maximum(weights.sum(axis=0), 1e-300)
+    return columns

@@ -1,0 +1,161 @@
+"""Pictures of the experiments: panels with axes and units, one look for one method everywhere, and one legend.
+
+matplotlib comes with the extra `notebook`; it is imported only where something is drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a method is drawn, wherever it is drawn."""
+
+    colour: str
+    marker: str
+    line: str = "-"
+
+
+# Okabe and Ito's colours, which the colour-blind can tell apart.
+BLACK, GREY, ORANGE, SKY = "#000000", "#7f7f7f", "#e69f00", "#56b4e9"
+GREEN, YELLOW, BLUE, VERMILION, PURPLE = "#009e73", "#d0b800", "#0072b2", "#d55e00", "#cc79a7"
+
+#: By the name that tables have as well. What polish finished has the look of its start, dotted.
+LOOKS = {
+    "baseline": Look(GREY, "x"),
+    "DC": Look(YELLOW, "v"),
+    "DP": Look(YELLOW, "^", "--"),
+    "AP": Look(BLACK, "o"),
+    "ENN": Look(BLUE, "s"),
+    "LR-JSMF": Look(VERMILION, "D"),
+    "LR-JSMF capped": Look(VERMILION, "d", "--"),
+    "LR-JSMF sampled": Look(ORANGE, "P", "--"),
+    "LR-JSMF polished": Look(VERMILION, "*", ":"),
+    "PALM": Look(GREEN, "^"),
+    "PALM low-rank": Look(GREEN, "v", ":"),
+    "STOD": Look(PURPLE, "p"),
+    "STOD polished": Look(PURPLE, "*", ":"),
+    "TOD": Look(PURPLE, "h", "--"),
+    "Gibbs": Look(SKY, "<"),
+    "Gibbs 200": Look(SKY, "<", "--"),
+    "Gibbs 1000": Look(SKY, ">"),
+    "SC": Look(ORANGE, "X"),
+    "pivoting": Look(BLUE, "s", "--"),
+    "LDA": Look(GREEN, "v", "--"),
+    "uniform": Look(GREY, "", ":"),
+    "LR-JSMF uniform": Look(VERMILION, "D", "--"),
+    "LR-JSMF polished 40": Look(VERMILION, "+", ":"),
+    "gensim LDA": Look(BLUE, "v"),
+    "online LDA": Look(GREEN, "<", "--"),
+    "MiniBatchNMF": Look(YELLOW, "o"),
+    "scan": Look(VERMILION, "o"),
+    "scan sampled": Look(ORANGE, "o", "--"),
+    "TruncatedSVD": Look(GREEN, "o"),
+    "gensim LSI": Look(BLUE, "o"),
+    "dask-ml SVD": Look(PURPLE, "h"),
+}
+
+
+def panels(
+    rows: int, columns: int, width: float = 2.3, height: float = 2.0
+) -> tuple[Figure, list[list[Axes]]]:
+    """A figure of ``rows`` x ``columns`` axes; width and height of each in inches."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    # Text stays text, and the same figure has the same bytes.
+    mpl.rcParams.update({"svg.hashsalt": "streaming_jsmf", "svg.fonttype": "none", "font.size": 8})
+    figure = Figure(figsize=(width * columns + 0.3, height * rows + 0.5), layout="constrained")
+    return figure, [list(row) for row in figure.subplots(rows, columns, squeeze=False)]
+
+
+def curve(axes: Axes, method: str, points: Mapping[float, Sequence[float | None]]) -> None:
+    """Mean over the values at each x, with their standard deviation where there are several; gaps are left out."""
+    look = LOOKS[method]
+    there = {
+        x: [v for v in values if v is not None and np.isfinite(v)] for x, values in sorted(points.items())
+    }
+    there = {x: values for x, values in there.items() if values}
+    if not there:
+        return
+    means = [float(np.mean(values)) for values in there.values()]
+    spreads = [float(np.std(values, ddof=1)) if len(values) > 1 else 0.0 for values in there.values()]
+    axes.errorbar(
+        list(there),
+        means,
+        spreads if any(spreads) else None,
+        color=look.colour,
+        marker=look.marker or None,
+        linestyle=look.line,
+        markersize=4,
+        linewidth=1.2,
+        capsize=2,
+        markerfacecolor="none",
+        label=method,
+    )
+
+
+def grid(rows: Sequence[Mapping[str, Any]], line: str, x: str, columns: Mapping[str, str]) -> Figure:
+    """A row of panels for each value of ``line``, a column for each of ``columns`` (with its label), a curve a method.
+
+    ``x`` is drawn on a logarithmic axis, and so are seconds.
+    """
+    lines = list(dict.fromkeys(row[line] for row in rows))
+    figure, axes = panels(len(lines), len(columns))
+    for value, row_of_panels in zip(lines, axes, strict=True):
+        there = [row for row in rows if row[line] == value]
+        for (column, label), panel in zip(columns.items(), row_of_panels, strict=True):
+            for method in dict.fromkeys(row["method"] for row in there):
+                points: dict[float, list[float | None]] = {}
+                for row in there:
+                    if row["method"] == method:
+                        points.setdefault(row[x], []).append(row.get(column))
+                curve(panel, method, points)
+            panel.set(xscale="log", yscale="log" if column.endswith("seconds") else "linear")
+            ticks(panel, [row[x] for row in there])
+            panel.set_title(f"{value if line == 'corpus' else f'{line} = {value}'}: {label}", fontsize=8)
+    for panel in axes[-1]:
+        panel.set_xlabel({"K": "topics K", "words": "words N"}.get(x, x))
+    legend(figure)
+    return figure
+
+
+def legend(figure: Figure, columns: int = 8) -> None:
+    """One legend below all panels, each method once, in the order of ``LOOKS``."""
+    handles = {}
+    for axes in figure.axes:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    order = [*(name for name in LOOKS if name in handles), *(name for name in handles if name not in LOOKS)]
+    figure.legend(
+        [handles[name] for name in order], order, loc="outside lower center", ncols=columns, frameon=False
+    )
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write the figure, as SVG or PNG by the suffix, without a date in it; a PNG with 64 colours, which is small."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.stem}.part{path.suffix}")
+    figure.savefig(part, dpi=100, metadata={"Date": None} if path.suffix == ".svg" else None)
+    if path.suffix == ".png":
+        from PIL import Image
+
+        Image.open(part).convert("RGB").quantize(64).save(part, optimize=True)
+    part.replace(path)
+
+
+def ticks(axes: Axes, values: Iterable[float]) -> None:
+    """Marks at the values that were measured, and nowhere else, written as they are."""
+    values = sorted(set(values))
+    axes.set_xticks(values, [f"{value / 1000:g}k" if value >= 1000 else f"{value:g}" for value in values])
+    axes.minorticks_off()

@@ -1,0 +1,111 @@
+"""Cells of an experiment, each worked out once and kept under what it was made from.
+
+A cell is one JSON file (a row of numbers) or one npz file (arrays, without pickle), written beside and renamed, so that
+a run may end at any moment and the same command goes on with the next cell.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+#: Numbers, strings and what else JSON has; a number that is not finite is kept as null.
+Row = dict[str, Any]
+Arrays = dict[str, NDArray[Any]]
+
+T = TypeVar("T")
+
+
+class CellMissing(LookupError):
+    """A cell that is not there, where nothing may be worked out."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """The cells below ``folder``; with ``only_kept`` none is worked out that an earlier run has not left."""
+
+    folder: Path
+    only_kept: bool = False
+
+    def row(self, key: Mapping[str, Any], make: Callable[[], Row]) -> Row:
+        """The row of a key, read or made now. ``key``: all that it depends on, the corpus' fingerprint included.
+
+        Raises
+        ------
+        CellMissing
+            If it is not there and ``only_kept``.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     results = Results(Path(folder))
+        ...     first = results.row({"K": 5}, lambda: {"error": 0.25})
+        ...     again = results.row({"K": 5}, lambda: {"error": 1.0})
+        >>> first, again
+        ({'error': 0.25}, {'error': 0.25})
+        """
+        path = self._path(key, ".json")
+        if not path.exists():
+            row = _finite(self._made(key, make))
+            _beside(path, lambda part: part.write_text(json.dumps({"key": key, "row": row}, indent=1) + "\n"))
+        kept = json.loads(path.read_text())
+        if kept["key"] != json.loads(json.dumps(key)):
+            raise ValueError(f"{path} holds another cell: {kept['key']}; delete it")
+        return dict(kept["row"])
+
+    def arrays(self, key: Mapping[str, Any], make: Callable[[], Arrays]) -> Arrays:
+        """The arrays of a key, read or made now. Raises ``CellMissing`` as ``row`` does."""
+        path = self._path(key, ".npz")
+        if not path.exists():
+            made = self._made(key, make)
+            _beside(path, lambda part: _save(part, made))
+        with np.load(path, allow_pickle=False) as kept:
+            return {name: kept[name] for name in kept.files}
+
+    def _made(self, key: Mapping[str, Any], make: Callable[[], T]) -> T:
+        if self.only_kept:
+            raise CellMissing(f"{self.folder} has no cell {dict(key)}")
+        return make()
+
+    def _path(self, key: Mapping[str, Any], suffix: str) -> Path:
+        """Short values of the key, to be read by people, and a hash of all of it."""
+        text = json.dumps(key, sort_keys=True)
+        shown = [re.sub(r"[^\w.+-]", "", str(value)) for value in key.values()]
+        name = "_".join(value for value in shown if len(value) <= 24)
+        return self.folder / f"{name[:120]}-{hashlib.sha256(text.encode()).hexdigest()[:10]}{suffix}"
+
+
+def publish(folder: Path, name: str, rows: Iterable[Row], markdown: str) -> None:
+    """Write ``NAME.parquet``, one row a cell, and ``NAME.md``; ``pictures.save`` puts the picture beside them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    table = pa.Table.from_pylist([_finite(row) for row in rows])
+    _beside(folder / f"{name}.parquet", lambda part: pq.write_table(table, part))
+    _beside(folder / f"{name}.md", lambda part: part.write_text(markdown.rstrip("\n") + "\n"))
+
+
+def _beside(path: Path, write: Callable[[Path], object]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    write(part)
+    part.replace(path)
+
+
+def _save(path: Path, arrays: Arrays) -> None:
+    with path.open("wb") as file:
+        np.savez(file, **arrays)
+
+
+def _finite(row: Mapping[str, Any]) -> Row:
+    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
