@@ -183,7 +183,7 @@ class TopicModel:
         by: str | None = None,
         height: int = 800,
     ) -> ShownReport:
-        """The report in a notebook, where it is the last value of a cell; arguments and errors are those of ``show``."""
+        """The report, for a notebook: the last value of a cell. Arguments and errors as the function ``show``."""
         return show(self, words=words, shares=shares, by=by, height=height)
 
     def save(self, path: str | Path | StorePath, *, overwrite: bool = False) -> TopicModel:
