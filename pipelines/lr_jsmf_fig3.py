@@ -21,6 +21,7 @@ from pipelines.common.data import NIPS, corpus_options, prepared
 from pipelines.common.experiment import published, rows_of
 from pipelines.common.methods import Setup
 from pipelines.common.results import Row
+from pipelines.common.scores import METRICS
 
 PAPER = ("AP", "ENN", "LR-JSMF", "PALM", "baseline")
 
@@ -40,6 +41,8 @@ DRAWN = (
 @corpus_options(words=2000)
 @click.option("--topics", default="5,10,20,50,100", show_default=True, help="With commas between.")
 @click.option("--methods", default=",".join(PAPER), show_default=True, help="With commas between.")
+@click.option("--metrics", default=",".join(DRAWN), show_default=True, help=f"Of {', '.join(METRICS)}.")
+@click.option("--name", "label", default="fig3", show_default=True, help="Of the files that are written.")
 @click.option(
     "--first", default="AP", show_default=True, help="What the others are compared with; '' for none."
 )
