@@ -8,7 +8,7 @@ documents of the same lengths drawn from them, and the L1 distance of what each 
 sampling needs tomotopy, of the extra `bench`; the paper's number of sweeps, 1,000, is `Gibbs`, and `Gibbs 200` a fifth.
 
 OUT keeps stores and results, so that the same command goes on after an interruption. It writes jsmf.parquet, jsmf.md
-and jsmf.svg.
+and jsmf.png.
 """
 
 from __future__ import annotations

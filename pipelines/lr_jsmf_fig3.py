@@ -8,7 +8,7 @@ paper: `LR-JSMF capped` (default weights), `LR-JSMF sampled` (the scan starts fr
 `LR-JSMF polished`, `DC`, `DP`, `SC`. Seconds are processor seconds of one thread, from eigenpairs to topics.
 
 OUT keeps stores and results, so that the same command goes on after an interruption. It writes fig3.parquet (a row a
-cell), fig3.md and fig3.svg.
+cell), fig3.md and fig3.png.
 """
 
 from __future__ import annotations

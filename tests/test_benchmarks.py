@@ -1,4 +1,4 @@
-"""Benchmarks are not run by the tests, but they must at least come up: what they import moves now and then."""
+"""Benchmarks and pipelines are not run by these tests, but must at least come up: what they import moves now and then."""
 
 from __future__ import annotations
 
@@ -7,9 +7,14 @@ from pathlib import Path
 
 import pytest
 
-MODULES = sorted(path.stem for path in (Path(__file__).parents[1] / "benchmarks").glob("[a-z]*.py"))
+ROOT = Path(__file__).parents[1]
+MODULES = sorted(
+    f"{folder}.{path.stem}"
+    for folder in ("benchmarks", "pipelines")
+    for path in (ROOT / folder).glob("[a-z]*.py")
+)
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_a_benchmark_can_be_imported(name: str) -> None:
-    assert importlib.import_module(f"benchmarks.{name}").__doc__
+def test_a_script_can_be_imported(name: str) -> None:
+    assert importlib.import_module(name).__doc__

@@ -27,11 +27,11 @@ from tests.corpora import planted, write_corpus
 SCRIPTS = {
     "lr_jsmf_fig2": ("fig2", ".png", 5 * 300),
     # Five methods and one more seed at two K.
-    "lr_jsmf_fig3": ("fig3", ".svg", 2 * 6),
-    "lr_jsmf_fig4": ("fig4", ".svg", 2 * (3 + 2)),
+    "lr_jsmf_fig3": ("fig3", ".png", 2 * 6),
+    "lr_jsmf_fig4": ("fig4", ".png", 2 * (3 + 2)),
     "lr_jsmf_table1": ("words", "", 4 * 5),
     "lr_jsmf_convergence": ("convergence", "", 6),
-    "jsmf_2015": ("jsmf", ".svg", 2 * 4),
+    "jsmf_2015": ("jsmf", ".png", 2 * 4),
 }
 
 

@@ -56,10 +56,10 @@ def table(rows: Sequence[Row], metrics: Sequence[str]) -> str:
 
 
 def published(out: Path, name: str, rows: Sequence[Row], metrics: Sequence[str]) -> None:
-    """Write and print the results of an experiment as ``NAME.parquet``, ``NAME.md`` and ``NAME.svg``."""
+    """Write and print the results of an experiment as ``NAME.parquet``, ``NAME.md`` and ``NAME.png``."""
     text = table(rows, metrics)
     publish(out, name, rows, text)
     if rows:
         figure = pictures.grid(rows, "corpus", "K", {metric: METRICS[metric] for metric in metrics})
-        pictures.save(figure, out / f"{name}.svg")
+        pictures.save(figure, out / f"{name}.png")
     click.echo(text)
