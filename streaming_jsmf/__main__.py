@@ -24,7 +24,10 @@ def main() -> None:
 
     if ours:
         signal.signal(signal.SIGINT, _interrupt)
-    sys.exit(run())
+    code = run()
+    if ours:  # what the command says is said; a late Ctrl-C would only be a traceback of the interpreter's own cleaning
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.exit(code)
 
 
 def _open_closed_streams() -> None:

@@ -54,6 +54,16 @@ LOOKS = {
     "pivoting": Look(BLUE, "s", "--"),
     "LDA": Look(GREEN, "v", "--"),
     "uniform": Look(GREY, "", ":"),
+    "LR-JSMF uniform": Look(VERMILION, "D", "--"),
+    "LR-JSMF polished 40": Look(VERMILION, "+", ":"),
+    "gensim LDA": Look(BLUE, "v"),
+    "online LDA": Look(GREEN, "<", "--"),
+    "MiniBatchNMF": Look(YELLOW, "o"),
+    "scan": Look(VERMILION, "o"),
+    "scan sampled": Look(ORANGE, "o", "--"),
+    "TruncatedSVD": Look(GREEN, "o"),
+    "gensim LSI": Look(BLUE, "o"),
+    "dask-ml SVD": Look(PURPLE, "h"),
 }
 
 
@@ -127,13 +137,17 @@ def grid(rows: Sequence[Mapping[str, Any]], line: str, x: str, columns: Mapping[
 
 def legend(figure: Figure, columns: int = 8) -> None:
     """One legend below all panels, each method once, in the order of ``LOOKS``."""
-    handles = {}
+    handles: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
     order = [*(name for name in LOOKS if name in handles), *(name for name in handles if name not in LOOKS)]
     figure.legend(
-        [handles[name] for name in order], order, loc="outside lower center", ncols=columns, frameon=False
+        handles=[handles[name] for name in order],
+        labels=order,
+        loc="outside lower center",
+        ncols=columns,
+        frameon=False,
     )
 
 
