@@ -240,7 +240,9 @@ def main(
     for named in corpora:
         name, corpus = prepared(named, out / "corpora", words)
         # Theirs does all its steps; ours stops where nothing moves.
-        setup = Setup(corpus, out / name, max(map(int, topics.split(","))), max_iterations=iterations)
+        setup = Setup(
+            corpus, out / Path(corpus.root).name, max(map(int, topics.split(","))), max_iterations=iterations
+        )
         for n_topics in map(int, topics.split(",")):
             for rectifier in rectifiers.split(","):
                 rows.append({"corpus": name, **compared(codes, setup, rectifier, n_topics)})

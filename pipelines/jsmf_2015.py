@@ -110,10 +110,12 @@ def main(
     rows: list[Row] = []
     for named in corpora:
         name, corpus = prepared(named, out / "corpora", words)
-        setup = Setup(corpus, out / name, max(numbers), max_iterations=iterations, only_kept=only_kept)
+        setup = Setup(
+            corpus, out / Path(corpus.root).name, max(numbers), max_iterations=iterations, only_kept=only_kept
+        )
         rows += rows_of_real(name, named, setup, numbers, names)
         if name in semi:
-            rows += rows_of_semi(name, setup, out / f"{name}-drawn", numbers, names, sampler)
+            rows += rows_of_semi(name, setup, out / f"{setup.folder.name}-drawn", numbers, names, sampler)
     published(out, "jsmf", rows, DRAWN)
 
 

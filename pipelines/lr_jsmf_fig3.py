@@ -77,7 +77,9 @@ def main(
     rows: list[Row] = []
     for named in corpora:
         name, corpus = prepared(named, out / "corpora", words)
-        setup = Setup(corpus, out / name, max_topics, guards, iterations, tolerance, only_kept)
+        setup = Setup(
+            corpus, out / Path(corpus.root).name, max_topics, guards, iterations, tolerance, only_kept
+        )
         rows += rows_of(name, setup, numbers, names, seeds, first)
     published(out, label, rows, metrics.split(","))
 
