@@ -116,7 +116,7 @@ def main(
         rows += rows_of_real(name, named, setup, numbers, names)
         if name in semi:
             rows += rows_of_semi(name, setup, out / f"{setup.folder.name}-drawn", numbers, names, sampler)
-    published(out, "jsmf", rows, DRAWN)
+    published(out, "jsmf", rows, DRAWN, "AP")
 
 
 if __name__ == "__main__":

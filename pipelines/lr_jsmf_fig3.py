@@ -81,7 +81,7 @@ def main(
             corpus, out / Path(corpus.root).name, max_topics, guards, iterations, tolerance, only_kept
         )
         rows += rows_of(name, setup, numbers, names, seeds, first)
-    published(out, label, rows, metrics.split(","))
+    published(out, label, rows, metrics.split(","), first)
 
 
 if __name__ == "__main__":
