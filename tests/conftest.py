@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 
@@ -19,6 +20,9 @@ threadpool_limits(limits=1, user_api="blas")
 # A background shell starts its commands deaf to interrupts, and their children inherit it: tests interrupt theirs.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# A process that is killed loses nothing of what it has written, flushed or not; a power cut is not among the tests.
+os.fsync = lambda _: None
 
 settings.register_profile(
     "quick", max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]

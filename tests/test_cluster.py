@@ -240,6 +240,7 @@ def refused(corpus: Path, store: Path, address: str, **environment: str) -> str:
     return said_last(done)
 
 
+@pytest.mark.slow
 def test_a_scheduler_without_workers_is_not_waited_for_for_ever(corpus: Path, tmp_path: Path) -> None:
     with dask_cluster(tmp_path / "dask", workers=0) as cluster:
         line = refused(
@@ -248,6 +249,7 @@ def test_a_scheduler_without_workers_is_not_waited_for_for_ever(corpus: Path, tm
     assert f"{cluster.address} has no workers after 500" in line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("who", ["worker", pytest.param("scheduler", marks=pytest.mark.slow)])
 def test_a_machine_without_the_package_is_told(who: str, corpus: Path, tmp_path: Path) -> None:
     bare = without_the_package(tmp_path)

@@ -392,6 +392,7 @@ def test_blocks_of_a_dask_array_are_made_once_and_held_one_by_one() -> None:
     assert len(alive) == 10
 
 
+@pytest.mark.slow
 def test_dask_ml_searches_for_the_number_of_topics() -> None:
     """dask-ml's search clones, fits on rows and scores, as it does its own estimators."""
     from dask_ml.model_selection import GridSearchCV

@@ -82,6 +82,7 @@ def test_panels_and_workers_change_no_bit(
     assert digests(tmp_path / "panels") == digests(store)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pairs", [pytest.param(3000, marks=pytest.mark.slow), 500])
 def test_documents_multiplied_in_several_chunks(
     pairs: int, corpus_path: Path, documents: Planted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

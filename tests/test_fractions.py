@@ -122,6 +122,7 @@ def test_topics_of_counts_times_a_number_are_near_the_truth(
     assert match_topics(found, documents.word_topic).mean_l1 < largest
 
 
+@pytest.mark.slow
 @KINDS
 def test_a_scan_says_so_once(
     kind: str, documents: Planted, corpus_path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -79,6 +79,7 @@ def test_the_spec_curates_the_same_files(tmp_path, docword):
     assert len(str(manifest.source["sha256 docword.kos.txt.gz"])) == 64
 
 
+@pytest.mark.slow
 def test_fit_ingests_a_spec_first(tmp_path, docword, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     shutil.copytree(docword, tmp_path / "cache" / "streaming-jsmf" / "uci_kos")

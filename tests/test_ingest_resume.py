@@ -203,6 +203,7 @@ def test_an_ingest_killed_again_and_again_ends_with_the_same_bytes(folder: Path,
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+@pytest.mark.slow
 def test_of_two_at_once_one_is_refused(folder: Path, tmp_path: Path) -> None:
     target, partial = tmp_path / "out", tmp_path / "out.partial"
     with started(command(target), folder=folder, stderr=subprocess.PIPE, **SLOW) as first:

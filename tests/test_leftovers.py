@@ -234,6 +234,7 @@ def test_info_of_a_store_whose_records_are_lost_is_one_line(folder: Path, invoke
     refused(invoke("info", folder / "m"), 3, str(folder / "m"), "--repair")
 
 
+@pytest.mark.slow
 def test_a_repair_that_is_killed_keeps_the_history(
     folder: Path, invoke: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,6 +284,7 @@ def _lives(process: psutil.Process) -> bool:
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_a_local_cluster_listens_to_this_machine_alone() -> None:
     with Execution("cluster", workers=1).executor():

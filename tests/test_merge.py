@@ -79,6 +79,7 @@ def test_words_are_matched_by_string_and_missing_ones_are_zero(folder: Path, sto
     )
 
 
+@pytest.mark.slow
 def test_a_chain_of_merges(folder: Path, store: Path) -> None:
     changed(folder / "a", store, merge=[folder / "of-b"])
     moments = changed(folder / "a", store, merge=[folder / "of-c"])
@@ -88,6 +89,7 @@ def test_a_chain_of_merges(folder: Path, store: Path) -> None:
     assert len(partial_names(store)) == 1
 
 
+@pytest.mark.slow
 def test_a_chain_in_one_command_or_two_or_from_the_other_side(
     folder: Path, store: Path, tmp_path: Path
 ) -> None:
@@ -205,6 +207,7 @@ def test_factors_alone_merge_without_any_corpus(folder: Path, tmp_path: Path) ->
     assert moments.n_documents == 650
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_few_factors_lie_on_the_disk_while_a_scan_runs(workers: int, tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "c", ALL, row_group_rows=20)

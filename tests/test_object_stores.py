@@ -129,6 +129,7 @@ def test_fit_behind_a_url(memory: str, corpus_path: Path, capsys: pytest.Capture
     assert described(f"{memory}/models.moments", capsys)["complete"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheduler", ["threads", pytest.param("processes", marks=pytest.mark.slow)])
 def test_a_scan_on_s3_is_killed_and_goes_on(
     scheduler: str, s3: str, corpus_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -320,6 +321,7 @@ def test_a_bad_corpus_leaves_nothing(memory: str, tmp_path: Path, capsys: pytest
     fsspec.filesystem("memory").pipe_file(f"{memory}/kept", b"")
 
 
+@pytest.mark.slow
 def test_stores_grow_shrink_and_merge_behind_urls(
     memory: str, documents: Planted, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -341,6 +343,7 @@ def test_stores_grow_shrink_and_merge_behind_urls(
     assert grown["digests"] == single["digests"]
 
 
+@pytest.mark.slow
 def test_stores_with_other_words_are_not_merged_behind_a_url(
     memory: str, documents: Planted, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -466,6 +466,7 @@ def test_values_that_json_has_no_words_for(tmp_path: Path) -> None:
 # --- on a terminal
 
 
+@pytest.mark.slow
 def test_the_bar_on_a_terminal(corpus: Path, tmp_path: Path) -> None:
     arguments = ("fit", corpus, tmp_path / "model", "--topics", "3", *SETTINGS[2:])
     ours, theirs = pty.openpty()
@@ -526,6 +527,7 @@ def test_a_running_scheduler_without_bokeh_is_told_before_the_work(tmp_path: Pat
         pytest.fail("the job must not begin")
 
 
+@pytest.mark.slow
 def test_the_report_of_a_cluster(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It is written; and the cluster of a scan is as quiet as the other schedulers, with the same bits."""
     pytest.importorskip("bokeh")

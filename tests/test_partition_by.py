@@ -126,6 +126,7 @@ def test_a_column_that_will_not_do(column: str, said: str, folder: Path, tmp_pat
     assert not (tmp_path / "m").exists()
 
 
+@pytest.mark.slow
 def test_a_corpus_is_added_and_removed_by_its_labels_too(folder: Path, tmp_path: Path) -> None:
     first, second = (
         write_labelled(tmp_path / n, rows) for n, rows in zip("ab", np.split(np.arange(600), 2), strict=True)

@@ -299,6 +299,7 @@ def test_documents_are_drawn_by_their_unit_alone() -> None:
     assert drawn_documents("shard:3", 50, step=0, share=1.0, seed=1).all()
 
 
+@pytest.mark.slow
 def test_parts_of_a_corpus_may_be_read_in_other_blocks(topics: Floats, counts: csr_array[Any]) -> None:
     """A corpus repeated is the same sums twice."""
     twice = csr_array(vstack([counts, counts]))

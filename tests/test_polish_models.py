@@ -77,7 +77,7 @@ def by_hand(start: Path, corpus: Path, steps: int) -> tuple[np.ndarray, np.ndarr
 
 
 @pytest.mark.parametrize("engine", ["lr-jsmf", "stod"])
-@pytest.mark.parametrize("sample", [4000, 10**9])
+@pytest.mark.parametrize("sample", [4000, pytest.param(10**9, marks=pytest.mark.slow)])
 def test_all_documents_in_every_step(tmp_path, monkeypatch, starts, corpus, engine, sample):
     monkeypatch.setattr(schedule, "SAMPLE_NONZEROS", sample)
     found = polish(starts[engine], corpus, tmp_path / "out", ALL, execution=SYNCHRONOUS)
@@ -114,6 +114,7 @@ def test_topics_get_nearer_the_truth(tmp_path):
     assert perplexity(found) < perplexity(start)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sample", [4000, 10**9])
 def test_a_huge_document_gets_no_topic_of_its_own(tmp_path, monkeypatch, starts, corpus, truth, sample):
     """It has words of its own and half of all tokens, and is there from the start."""
@@ -165,7 +166,9 @@ def test_processes_change_no_bit(tmp_path, starts, corpus):
 
 
 @pytest.mark.usefixtures("small_sample")
-@pytest.mark.parametrize("fails_at", [1, 9, 14])
+@pytest.mark.parametrize(
+    "fails_at", [9, *(pytest.param(number, marks=pytest.mark.slow) for number in (1, 14))]
+)
 def test_an_interrupted_run_goes_on(tmp_path, monkeypatch, starts, corpus, fails_at):
     settings = PolishSettings(steps=6, held_out=40)
     whole = polish(starts["lr-jsmf"], corpus, tmp_path / "whole", settings, execution=SYNCHRONOUS)

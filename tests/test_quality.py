@@ -21,6 +21,7 @@ def test_ci_finds_each_command_once_in_the_readme(name: str) -> None:
     assert block.startswith("python3 -m venv .venv && ")
 
 
+@pytest.mark.slow
 def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     [code] = re.findall(r"```python\n(.+?)```", readme, re.DOTALL)

@@ -139,6 +139,7 @@ def test_halving_needs_words(tmp_path: Path) -> None:
         fitted(moments, "dc")
 
 
+@pytest.mark.slow
 def test_the_command_line_takes_them_all(
     corpus_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -240,6 +240,7 @@ def test_few_topics_have_a_page(n_topics: int, stores: Path, tmp_path: Path) -> 
                 assert not re.search(r"\b(nan|inf)\b", element.text, re.IGNORECASE)
 
 
+@pytest.mark.slow
 def test_the_same_model_gives_the_same_bytes_anywhere(
     invoke: Command, model_path: Path, tmp_path: Path
 ) -> None:
@@ -319,6 +320,7 @@ def test_damaged_counts_end_in_one_line(
     refused(invoke("report", anchored, tmp_path / "page.html"), 3, "document_pairs", "run evaluate")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="limits the size of files")
 def test_a_write_that_fails_leaves_the_old_page_and_nothing_beside(anchored: Path, tmp_path: Path) -> None:
     folder = tmp_path / "pages"

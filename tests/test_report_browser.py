@@ -113,7 +113,10 @@ def test_every_part_is_drawn_without_a_fault(browser: Any, pages: Path, n_topics
 
 @pytest.mark.parametrize(
     ("size", "scheme"),
-    [(PHONE, "dark"), (PHONE, "light"), pytest.param(DESKTOP, "dark", marks=pytest.mark.slow)],
+    [
+        (PHONE, "dark"),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((PHONE, "light"), (DESKTOP, "dark"))),
+    ],
 )
 def test_phones_and_the_dark(browser: Any, pages: Path, size: dict[str, int], scheme: str) -> None:
     shown = opened(browser, pages, 20, size, color_scheme=scheme)
@@ -159,6 +162,29 @@ def test_topics_are_found_and_sorted(browser: Any, pages: Path, n_topics: int) -
         headings.nth(column).locator("button").click()
         assert sorted(shown.rows()) == list(range(n_topics))
         assert headings.nth(column).get_attribute("aria-sort")
+    assert shown.faults == []
+    shown.page.context.close()
+
+
+def test_what_is_out_of_sight_is_not_laid_out(browser: Any, pages: Path) -> None:
+    """So that hundreds of topics are sorted, searched and unfolded at once; ``benchmarks.report_interaction``."""
+    shown = opened(browser, pages, 20, DESKTOP)
+    laid_out = "cell => cell.checkVisibility({ contentVisibilityAuto: true })"
+
+    def seen(topic: int) -> bool:
+        return bool(shown.page.locator(f"#topic-{topic} .share").evaluate(laid_out))
+
+    assert [seen(0), seen(19)] == [True, False]
+    shown.page.locator('th[data-column="topic"] button').click()
+    shown.page.wait_for_function(f"({laid_out})(document.querySelector('#topic-19 .share'))")
+    assert not seen(0)
+    shown.view("together")
+    canvas = shown.page.locator("#together canvas")
+    before, groups = canvas.bounding_box(), shown.page.locator("#together .groups > li").first
+    groups.evaluate("group => { group.marked = true; }")
+    shown.page.locator("#cell-size").fill("9")
+    assert canvas.bounding_box() != before
+    assert groups.evaluate("group => group.marked"), "the list of groups was made anew"
     assert shown.faults == []
     shown.page.context.close()
 
@@ -264,7 +290,7 @@ def test_a_word_is_looked_up(browser: Any, pages: Path) -> None:
     shown.page.context.close()
 
 
-@pytest.mark.parametrize("size", [DESKTOP, PHONE])
+@pytest.mark.parametrize("size", [pytest.param(DESKTOP, marks=pytest.mark.slow), PHONE])
 def test_hostile_words_do_nothing_and_stay_in_their_boxes(
     browser: Any, pages: Path, size: dict[str, int]
 ) -> None:
@@ -286,6 +312,7 @@ def test_hostile_words_do_nothing_and_stay_in_their_boxes(
     shown.page.context.close()
 
 
+@pytest.mark.slow
 def test_groups_without_an_order_are_bars_with_errors(browser: Any, pages: Path) -> None:
     contents = full_contents(20)
     assert contents.groups is not None
@@ -335,6 +362,7 @@ def test_without_scripts_the_table_and_what_is_known_of_the_model_are_there(
     shown.page.context.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_no_serious_fault_of_accessibility(browser: Any, pages: Path, scheme: str) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")

@@ -71,6 +71,7 @@ def test_circles_do_not_overlap_and_have_areas_like_shares(n_topics: int) -> Non
     assert np.isfinite(found.points).all()
 
 
+@pytest.mark.slow
 def test_the_map_of_a_hundred_topics_keeps_more_neighbours_than_the_plane_of_classical_scaling() -> None:
     affinity = affinity_of(families(100))
     distances = hellinger_distances(affinity)

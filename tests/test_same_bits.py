@@ -131,6 +131,7 @@ def test_the_limit_of_blas_belongs_to_the_user_again_afterwards() -> None:
         assert blas_threads() == {2}
 
 
+@pytest.mark.slow
 def test_the_environment_of_blas_changes_no_bit(
     corpus: Path, reference: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

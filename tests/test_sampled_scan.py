@@ -97,6 +97,7 @@ def test_each_scan_brings_the_eigenpairs_nearer(corpus: Path, tmp_path: Path) ->
     assert errors[2] < 0.005
 
 
+@pytest.mark.slow
 def test_a_sorted_corpus_with_a_rare_topic_is_scanned_as_well(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     common = planted(2000, 110, 4, length=30, seed=3).counts
@@ -109,6 +110,7 @@ def test_a_sorted_corpus_with_a_rare_topic_is_scanned_as_well(tmp_path: Path) ->
     assert yy_error(half(moments, K), exact_half(counts)) < 0.01
 
 
+@pytest.mark.slow
 def test_a_sample_of_all_is_no_sample(corpus: Path, tmp_path: Path) -> None:
     scanned(corpus, tmp_path / "all", replace(SAMPLED, sample_share=1.0, scans=2))
     scanned(
@@ -165,7 +167,9 @@ def test_settings_that_cannot_be_are_refused(fields: dict[str, Any], said: str) 
 
 
 @pytest.mark.parametrize(
-    "execution", [Execution("threads", 3), Execution("processes", 2)], ids=lambda e: e.scheduler
+    "execution",
+    [Execution("threads", 3), pytest.param(Execution("processes", 2), marks=pytest.mark.slow)],
+    ids=["threads", "processes"],
 )
 def test_the_scheduler_changes_no_bit(
     execution: Execution, corpus: Path, undisturbed: Path, tmp_path: Path
@@ -231,6 +235,7 @@ def test_growing_and_shrinking_leave_the_bits_of_a_single_scan(tmp_path: Path) -
     assert moments.n_documents == 500
 
 
+@pytest.mark.slow
 def test_samples_of_other_shares_are_not_merged(corpus: Path, tmp_path: Path) -> None:
     other = write_corpus(tmp_path / "b", COUNTS[:100])
     # The default: all of so few documents, and with a lower border not all of more.

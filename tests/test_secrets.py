@@ -90,6 +90,7 @@ def holders(folder: Path) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:UPath 'vault'")
 @pytest.mark.usefixtures("vault")
 def test_a_full_run_keeps_no_password(tmp_path: Path, quiet: Command) -> None:

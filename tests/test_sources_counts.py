@@ -204,6 +204,7 @@ def test_npz_equals_the_matrix(tmp_path_factory, matrix, block, compressed, real
     assert len(read.units) == 1 or not compressed
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(matrix=matrices, block=blocks, dense=st.booleans(), kind=st.sampled_from([np.int32, np.float32]))
 def test_h5ad_equals_the_matrix(tmp_path_factory, matrix, block, dense, kind):
@@ -724,6 +725,7 @@ def test_any_damage_is_an_error_of_ours(tmp_path):
                     Read(type(source)(source.files), policy)
 
 
+@pytest.mark.slow
 def test_layers_and_columns_of_h5ad(tmp_path):
     counts = np.array(TRUTH)
     obs = {

@@ -81,6 +81,7 @@ def test_growing_and_shrinking(folder: Path, tmp_path: Path) -> None:
     assert digests(store) == digests(folder / "exact")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings", [EXACT, replace(SMALL, scans=1, third_moment=True)], ids=["exact", "one scan"]
 )

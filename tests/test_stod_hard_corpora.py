@@ -69,6 +69,7 @@ def test_from_a_file_to_topics(kind: str, tmp_path: Path) -> None:
         assert found.metrics["n_documents"] == len(np.unique(counts[counts.sum(axis=1) >= 5], axis=0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ragged", "huge"])
 def test_as_a_matrix(kind: str) -> None:
     counts = hard_documents(kind)
@@ -82,6 +83,7 @@ def test_as_a_matrix(kind: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_documents_of_less_than_three_tokens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     random = np.random.default_rng(0)
     for tokens, said in ((2, "no document has 3 tokens or more"), (1, "no document has two tokens or more")):
@@ -95,6 +97,7 @@ def test_documents_of_less_than_three_tokens(tmp_path: Path, capsys: pytest.Capt
         assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_more_topics_than_the_documents_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kinds = np.random.default_rng(0).poisson(20.0, size=(2, 40))
     counts = np.repeat(kinds, 150, axis=0)

@@ -31,6 +31,7 @@ def script() -> Iterator[ModuleType]:
     del sys.modules[spec.name]
 
 
+@pytest.mark.slow
 def test_a_row_for_each_value(script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = ["--words", "2000", "--topics", "3", "--corpora", "2", "--seed", "4"]
     options = [str(tmp_path), "--values", "300,3000", *settings]

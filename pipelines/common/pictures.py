@@ -54,6 +54,16 @@ LOOKS = {
     "pivoting": Look(BLUE, "s", "--"),
     "LDA": Look(GREEN, "v", "--"),
     "uniform": Look(GREY, "", ":"),
+    "LR-JSMF uniform": Look(VERMILION, "D", "--"),
+    "LR-JSMF polished 40": Look(VERMILION, "+", ":"),
+    "gensim LDA": Look(BLUE, "v"),
+    "online LDA": Look(GREEN, "<", "--"),
+    "MiniBatchNMF": Look(YELLOW, "o"),
+    "scan": Look(VERMILION, "o"),
+    "scan sampled": Look(ORANGE, "o", "--"),
+    "TruncatedSVD": Look(GREEN, "o"),
+    "gensim LSI": Look(BLUE, "o"),
+    "dask-ml SVD": Look(PURPLE, "h"),
 }
 
 
