@@ -1,6 +1,6 @@
 """Figure 1 of STOD's paper: recovery error and time against documents, words and topics of simulated corpora.
 
-    python -m pipelines.stod_fig1 OUT [--vary documents --vary words --vary topics] [--corpora 2] [--gibbs 200 --gibbs 1000]
+    python -m pipelines.stod_fig1 OUT [--vary documents] [--corpora 2] [--gibbs 200 --gibbs 1000]
 
 The error is the L1 distance (of 2) of a topic found and the true one that it is matched with, in the mean over topics;
 seconds are processor time of one thread, from the corpus to the topics. STOD and TOD are given the true sum of the
