@@ -236,12 +236,13 @@ def main(
     codes = authors / "codes" if (authors / "codes").is_dir() else authors
     if not (codes / "+rectification").is_dir():
         raise click.BadParameter(f"{authors} is no checkout of the authors' code: it has no +rectification")
+    numbers = [int(each) for each in topics.split(",")]
     rows: list[Row] = []
     for named in corpora:
         name, corpus = prepared(named, out / "corpora", words)
         # Theirs does all its steps; ours stops where nothing moves.
-        setup = Setup(corpus, out / name, max(map(int, topics.split(","))), max_iterations=iterations)
-        for n_topics in map(int, topics.split(",")):
+        setup = Setup(corpus, out / Path(corpus.root).name, max(20, *numbers), max_iterations=iterations)
+        for n_topics in numbers:
             for rectifier in rectifiers.split(","):
                 rows.append({"corpus": name, **compared(codes, setup, rectifier, n_topics)})
     publish(out, "authors", rows, tables(rows))

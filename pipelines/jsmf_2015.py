@@ -8,7 +8,7 @@ documents of the same lengths drawn from them, and the L1 distance of what each 
 sampling needs tomotopy, of the extra `bench`; the paper's number of sweeps, 1,000, is `Gibbs`, and `Gibbs 200` a fifth.
 
 OUT keeps stores and results, so that the same command goes on after an interruption. It writes jsmf.parquet, jsmf.md
-and jsmf.svg.
+and jsmf.png.
 """
 
 from __future__ import annotations
@@ -110,11 +110,13 @@ def main(
     rows: list[Row] = []
     for named in corpora:
         name, corpus = prepared(named, out / "corpora", words)
-        setup = Setup(corpus, out / name, max(numbers), max_iterations=iterations, only_kept=only_kept)
+        setup = Setup(
+            corpus, out / Path(corpus.root).name, max(numbers), max_iterations=iterations, only_kept=only_kept
+        )
         rows += rows_of_real(name, named, setup, numbers, names)
         if name in semi:
-            rows += rows_of_semi(name, setup, out / f"{name}-drawn", numbers, names, sampler)
-    published(out, "jsmf", rows, DRAWN)
+            rows += rows_of_semi(name, setup, out / f"{setup.folder.name}-drawn", numbers, names, sampler)
+    published(out, "jsmf", rows, DRAWN, "AP")
 
 
 if __name__ == "__main__":

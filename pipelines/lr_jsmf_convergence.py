@@ -94,7 +94,7 @@ def main(
     rows: list[Row] = []
     for named in corpora:
         name, corpus = prepared(named, out / "corpora", words)
-        stopped = Setup(corpus, out / name, max(numbers))
+        stopped = Setup(corpus, out / Path(corpus.root).name, max(numbers))
         converged = replace(stopped, max_iterations=iterations, tolerance=tolerance)
         for n_topics in numbers:
             results = [

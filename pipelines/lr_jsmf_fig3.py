@@ -8,7 +8,7 @@ paper: `LR-JSMF capped` (default weights), `LR-JSMF sampled` (the scan starts fr
 `LR-JSMF polished`, `DC`, `DP`, `SC`. Seconds are processor seconds of one thread, from eigenpairs to topics.
 
 OUT keeps stores and results, so that the same command goes on after an interruption. It writes fig3.parquet (a row a
-cell), fig3.md and fig3.svg.
+cell), fig3.md and fig3.png.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pipelines.common.data import NIPS, corpus_options, prepared
 from pipelines.common.experiment import published, rows_of
 from pipelines.common.methods import Setup
 from pipelines.common.results import Row
+from pipelines.common.scores import METRICS
 
 PAPER = ("AP", "ENN", "LR-JSMF", "PALM", "baseline")
 
@@ -40,6 +41,8 @@ DRAWN = (
 @corpus_options(words=2000)
 @click.option("--topics", default="5,10,20,50,100", show_default=True, help="With commas between.")
 @click.option("--methods", default=",".join(PAPER), show_default=True, help="With commas between.")
+@click.option("--metrics", default=",".join(DRAWN), show_default=True, help=f"Of {', '.join(METRICS)}.")
+@click.option("--name", "label", default="fig3", show_default=True, help="Of the files that are written.")
 @click.option(
     "--first", default="AP", show_default=True, help="What the others are compared with; '' for none."
 )
@@ -74,9 +77,11 @@ def main(
     rows: list[Row] = []
     for named in corpora:
         name, corpus = prepared(named, out / "corpora", words)
-        setup = Setup(corpus, out / name, max_topics, guards, iterations, tolerance, only_kept)
+        setup = Setup(
+            corpus, out / Path(corpus.root).name, max_topics, guards, iterations, tolerance, only_kept
+        )
         rows += rows_of(name, setup, numbers, names, seeds, first)
-    published(out, label, rows, metrics.split(","))
+    published(out, label, rows, metrics.split(","), first)
 
 
 if __name__ == "__main__":

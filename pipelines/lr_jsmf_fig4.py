@@ -10,7 +10,7 @@ Volume: log of the hull's over that of random hulls. Incoherence: spanning trees
 estimate from 64 probes of C. Seconds: processor seconds of one thread, without the scans.
 
 OUT keeps corpora, stores and results, so that the same command goes on after an interruption. It writes fig4.parquet,
-fig4.md and fig4.svg.
+fig4.md and fig4.png.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def main(
             rows += [scorer.row(method, n_topics) for method in method_names(size, whole)]
     publish(out, "fig4", rows, table(rows))
     figure = pictures.grid(rows, "K", "words", {column: METRICS[column] for column in DRAWN})
-    pictures.save(figure, out / "fig4.svg")
+    pictures.save(figure, out / "fig4.png")
     click.echo(table(rows))
 
 

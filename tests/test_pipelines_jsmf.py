@@ -18,7 +18,7 @@ from scipy.io import loadmat, savemat
 from pipelines import authors_code, lr_jsmf_table1
 from pipelines.common import data
 from pipelines.common.methods import Setup
-from pipelines.common.scores import Scorer, distances
+from pipelines.common.scores import Scorer, distances, pivot_gap
 from pipelines.lr_jsmf_fig4 import SparseScorer
 from streaming_jsmf import open_corpus
 from tests.corpora import planted, write_corpus
@@ -27,11 +27,11 @@ from tests.corpora import planted, write_corpus
 SCRIPTS = {
     "lr_jsmf_fig2": ("fig2", ".png", 5 * 300),
     # Five methods and one more seed at two K.
-    "lr_jsmf_fig3": ("fig3", ".svg", 2 * 6),
-    "lr_jsmf_fig4": ("fig4", ".svg", 2 * (3 + 2)),
+    "lr_jsmf_fig3": ("fig3", ".png", 2 * 6),
+    "lr_jsmf_fig4": ("fig4", ".png", 2 * (3 + 2)),
     "lr_jsmf_table1": ("words", "", 4 * 5),
     "lr_jsmf_convergence": ("convergence", "", 6),
-    "jsmf_2015": ("jsmf", ".svg", 2 * 4),
+    "jsmf_2015": ("jsmf", ".png", 2 * 4),
 }
 
 
@@ -108,6 +108,19 @@ def test_distances_of_the_same_topics_in_another_order(setup: Setup) -> None:
     measured = distances(found, turned)
     assert (measured["anchors_shared"], measured["l1"]) == (3, 0.0)
     assert measured["yy_error"] < 1e-12
+
+
+def test_the_gap_of_two_pivots_is_what_one_is_shorter_by() -> None:
+    # Rows of the normalised Y Y' along three axes; word 3 is word 1 with an eighth of word 0, word 4 word 2 again.
+    Y = np.array([[1.0, 0, 0], [0, 1.0, 0], [0, 0, 1.0], [0.125, 0.875, 0], [0, 0, 1.0]])
+    first = {"rectified": Y, "anchors": np.array([0, 1, 2])}
+    assert pivot_gap(first, np.array([0, 1, 2])) is None
+    assert pivot_gap(first, np.array([0, 1, 4])) == pytest.approx(0, abs=1e-12)
+    X = Y @ np.linalg.qr(Y).R.T / (Y @ Y.sum(axis=0))[:, None]
+    left = [row - (row @ X[0]) / (X[0] @ X[0]) * X[0] for row in (X[1], X[3])]
+    expected = 1 - np.linalg.norm(left[1]) / np.linalg.norm(left[0])
+    assert pivot_gap(first, np.array([0, 3, 2])) == pytest.approx(expected)
+    assert expected > 0.01
 
 
 def test_drawn_documents_have_the_lengths_and_topics_asked_for() -> None:

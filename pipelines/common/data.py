@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
@@ -106,7 +107,7 @@ def planted_topics(kind: str, target: Path) -> Floats:
 
 
 def draw_documents(
-    word_topic: Floats, shares: Floats, lengths: Sequence[int], seed: int = 0
+    word_topic: Floats, shares: Floats, lengths: Sequence[int] | NDArray[np.integer[Any]], seed: int = 0
 ) -> sparse.csr_array:
     """Counts of documents with given topic shares (M x K) and lengths, from topics (N x K, columns sum to 1): JSMF
     2015's semi-synthetic corpora. Tokens of a document are independent given its shares.

@@ -55,11 +55,53 @@ def table(rows: Sequence[Row], metrics: Sequence[str]) -> str:
     return markdown(["corpus", "method", "K", *labels.values(), "steps"], lines, text=2)
 
 
-def published(out: Path, name: str, rows: Sequence[Row], metrics: Sequence[str]) -> None:
-    """Write and print the results of an experiment as ``NAME.parquet``, ``NAME.md`` and ``NAME.svg``."""
-    text = table(rows, metrics)
+def summary(rows: Sequence[Row], metrics: Sequence[str], first: str) -> str:
+    """A line a corpus and K: for each method the anchors that it shares with ``first``, mean L1 of topics, the largest
+    relative difference of a metric, seconds aside, and the gap of the pivots where anchors part; means over seeds.
+    """
+    compared = [name for name in metrics if not name.endswith("seconds")]
+    cells: dict[tuple[str, int], dict[str, list[Row]]] = {}
+    for row in rows:
+        cells.setdefault((row["corpus"], row["K"]), {}).setdefault(row["method"], []).append(row)
+    others = list(dict.fromkeys(row["method"] for row in rows if row["method"] != first))
+    lines = []
+    for (corpus, n_topics), found in cells.items():
+        if first not in found:
+            continue
+        line = [corpus, str(n_topics)]
+        for method in others:
+            several = found.get(method, [])
+            shared, l1 = (_mean(several, name) for name in ("anchors_shared", "l1"))
+            worst = [_off(_mean(several, name), _mean(found[first], name)) for name in compared]
+            gap = number(_mean(several, "pivot_gap"), 2)
+            line.append(
+                f"{_count(shared)}, {number(l1, 2)}, {number(max(worst), 2)}, {gap}" if several else "-"
+            )
+        lines.append(line)
+    header = [f"{method}: anchors, L1, metric, gap" for method in others]
+    return markdown(["corpus", "K", *header], lines)
+
+
+def _mean(rows: Sequence[Row], name: str) -> float | None:
+    values = [row[name] for row in rows if row.get(name) is not None]
+    return sum(values) / len(values) if values else None
+
+
+def _count(value: float | None) -> str:
+    return "-" if value is None else f"{value:g}"
+
+
+def _off(value: float | None, reference: float | None) -> float:
+    if value is None or not reference:
+        return 0.0
+    return abs(value / reference - 1.0)
+
+
+def published(out: Path, name: str, rows: Sequence[Row], metrics: Sequence[str], first: str) -> None:
+    """Write and print the results of an experiment as ``NAME.parquet``, ``NAME.md`` and ``NAME.png``."""
+    text = "\n\n".join([table(rows, metrics), *([summary(rows, metrics, first)] if first else [])])
     publish(out, name, rows, text)
     if rows:
         figure = pictures.grid(rows, "corpus", "K", {metric: METRICS[metric] for metric in metrics})
-        pictures.save(figure, out / f"{name}.svg")
+        pictures.save(figure, out / f"{name}.png")
     click.echo(text)

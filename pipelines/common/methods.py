@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,7 +74,7 @@ METHODS = {
 }
 
 #: Without the guards of `infer`.
-PAPERS = {"anchor_min_df": 0.0, "anchor_shrinkage": 0.0, "anchor_row_sum": 0.0}
+PAPERS: dict[str, Any] = {"anchor_min_df": 0.0, "anchor_shrinkage": 0.0, "anchor_row_sum": 0.0}
 
 
 @dataclass(frozen=True)
@@ -143,14 +143,13 @@ class Setup:
 
     def settings(self, method: Method, n_topics: int) -> InferSettings:
         """Of ``infer``."""
-        rules = {} if self.guards else PAPERS
         return InferSettings(
             n_topics,
             rectify=method.rectify,
             anchors=method.anchors,
             max_iterations=self.max_iterations,
             tolerance=self.tolerance,
-            **rules,
+            **({} if self.guards else PAPERS),
         )
 
     def topics(self, name: str, n_topics: int, seed: int = 0) -> Arrays:

@@ -24,6 +24,7 @@ class Look:
     colour: str
     marker: str
     line: str = "-"
+    size: int = 4
 
 
 # Okabe and Ito's colours, which the colour-blind can tell apart.
@@ -35,8 +36,8 @@ LOOKS = {
     "baseline": Look(GREY, "x"),
     "DC": Look(YELLOW, "v"),
     "DP": Look(YELLOW, "^", "--"),
-    "AP": Look(BLACK, "o"),
-    "ENN": Look(BLUE, "s"),
+    "AP": Look(BLACK, "o", size=8),
+    "ENN": Look(BLUE, "s", size=6),
     "LR-JSMF": Look(VERMILION, "D"),
     "LR-JSMF capped": Look(VERMILION, "d", "--"),
     "LR-JSMF sampled": Look(ORANGE, "P", "--"),
@@ -65,6 +66,10 @@ LOOKS = {
     "gensim LSI": Look(BLUE, "o"),
     "dask-ml SVD": Look(PURPLE, "h"),
 }
+
+
+#: Ends of the names of columns with a logarithmic axis.
+LOGARITHMIC = ("seconds", "approximation")
 
 
 def panels(
@@ -98,7 +103,7 @@ def curve(axes: Axes, method: str, points: Mapping[float, Sequence[float | None]
         color=look.colour,
         marker=look.marker or None,
         linestyle=look.line,
-        markersize=4,
+        markersize=look.size,
         linewidth=1.2,
         capsize=2,
         markerfacecolor="none",
@@ -109,7 +114,7 @@ def curve(axes: Axes, method: str, points: Mapping[float, Sequence[float | None]
 def grid(rows: Sequence[Mapping[str, Any]], line: str, x: str, columns: Mapping[str, str]) -> Figure:
     """A row of panels for each value of ``line``, a column for each of ``columns`` (with its label), a curve a method.
 
-    ``x`` is drawn on a logarithmic axis, and so are seconds.
+    ``x`` is drawn on a logarithmic axis, and so are seconds and approximation, which the baseline blows up.
     """
     lines = list(dict.fromkeys(row[line] for row in rows))
     figure, axes = panels(len(lines), len(columns))
@@ -122,7 +127,7 @@ def grid(rows: Sequence[Mapping[str, Any]], line: str, x: str, columns: Mapping[
                     if row["method"] == method:
                         points.setdefault(row[x], []).append(row.get(column))
                 curve(panel, method, points)
-            panel.set(xscale="log", yscale="log" if column.endswith("seconds") else "linear")
+            panel.set(xscale="log", yscale="log" if column.endswith(LOGARITHMIC) else "linear")
             ticks(panel, [row[x] for row in there])
             panel.set_title(f"{value if line == 'corpus' else f'{line} = {value}'}: {label}", fontsize=8)
     for panel in axes[-1]:
@@ -133,13 +138,17 @@ def grid(rows: Sequence[Mapping[str, Any]], line: str, x: str, columns: Mapping[
 
 def legend(figure: Figure, columns: int = 8) -> None:
     """One legend below all panels, each method once, in the order of ``LOOKS``."""
-    handles = {}
+    handles: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
     order = [*(name for name in LOOKS if name in handles), *(name for name in handles if name not in LOOKS)]
     figure.legend(
-        [handles[name] for name in order], order, loc="outside lower center", ncols=columns, frameon=False
+        handles=[handles[name] for name in order],
+        labels=order,
+        loc="outside lower center",
+        ncols=columns,
+        frameon=False,
     )
 
 

@@ -148,7 +148,9 @@ class Scorer:
 
 
 def distances(found: Arrays, first: Arrays) -> Row:
-    """Anchors shared, mean and median L1 of matched topics, and how far Y Y' is off where both have a Y."""
+    """Anchors shared, mean and median L1 of matched topics; where both have a Y, how far Y Y' is off, and by how much
+    the two first anchors that differ do (``pivot_gap``).
+    """
     l1 = match_topics(found["word_topic"], first["word_topic"]).l1
     shared = len({*found["anchors"].tolist()} & {*first["anchors"].tolist()})
     both = found["rectified"].size and first["rectified"].size
@@ -157,7 +159,26 @@ def distances(found: Arrays, first: Arrays) -> Row:
         "l1": float(l1.mean()),
         "median_l1": float(np.median(l1)),
         "yy_error": yy_error(found["rectified"], first["rectified"]) if both else None,
+        "pivot_gap": pivot_gap(first, found["anchors"]) if both else None,
     }
+
+
+def pivot_gap(first: Arrays, anchors: NDArray[np.int64]) -> float | None:
+    """At the first step of pivoting where ``anchors`` part from those of ``first``: how much shorter what is left of
+    the other word is, relative, in the Y of ``first``. Near 0 is a tie, which noise decides. None: they never part.
+    """
+    Y, own = first["rectified"], first["anchors"]
+    apart = np.flatnonzero(own != anchors)
+    if not apart.size:
+        return None
+    step = int(apart[0])
+    sums = Y @ Y.sum(axis=0)
+    turned = np.linalg.qr(Y).R.T
+    chosen = np.concatenate([own[: step + 1], anchors[step : step + 1]])
+    rows = Y[chosen] @ turned / sums[chosen, None]
+    q = np.linalg.qr(rows[:step].T).Q
+    left, other = (float(np.linalg.norm(row - (row @ q) @ q.T)) for row in rows[step:])
+    return 1.0 - other / left
 
 
 def _number(value: float | None) -> float:
