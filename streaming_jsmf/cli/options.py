@@ -134,6 +134,10 @@ infer_options = _all(
            show_default=True,
            help="How anchors are found. pivoted-qr: rows far from the span of the others. soft-clique: words that "
                 "hardly meet."),
+    option("--cliques", group=ANCHORS, rare=True, type=int, default=_INFER.cliques, show_default=True,
+           help="Searches of soft-clique from different words; the model lists all cliques that they find."),
+    option("--clique", group=ANCHORS, rare=True, type=int, default=_INFER.clique, show_default=True,
+           help="Which of these has the anchors, 1 for the lightest."),
     option("--anchor-shrinkage", group=ANCHORS, rare=True, type=float, default=None, metavar="DOCUMENTS",
            help="How strongly words of many documents are preferred as anchors; 0 not at all.  "
                 "[default: twice the square root of all documents]"),

@@ -11,7 +11,7 @@ from typing import Any
 from streaming_jsmf.config import InferSettings, StodSettings, fingerprint, require_kind
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, TooFewFactorsError
-from streaming_jsmf.inference.anchors import DegenerateAnchorsError
+from streaming_jsmf.inference.anchors import Anchors, DegenerateAnchorsError
 from streaming_jsmf.inference.correlations import reconstruction_error
 from streaming_jsmf.inference.law import AnchorWordTopics
 from streaming_jsmf.jobs.events import Listener, silent
@@ -174,7 +174,14 @@ def _arrays(
         "rectified": rectification.rectified,
         "row_sum": moments.row_sum,
         "rectified_row_sum": topics.rectified_row_sum,
+        **_cliques(topics.anchors),
     }
+
+
+def _cliques(anchors: Anchors) -> dict[str, Any]:
+    if not anchors.clique_weights.size:
+        return {}
+    return {"cliques": anchors.cliques, "clique_weight": anchors.clique_weights}
 
 
 def _metrics(
