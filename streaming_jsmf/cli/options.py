@@ -64,7 +64,7 @@ scan_options = _all(
                 "some of them, which the store keeps. auto: sample for corpora of many documents, unless partitions "
                 "are kept. halko: the single-view sketch of the paper, to compare with."),
     option("--sample-share", group=SCAN, rare=True, type=float, default=None, metavar="SHARE",
-           help="Documents of the sample, as a share of all.  [default: 60,000 documents or one a word, all of fewer "
+           help="Documents of the sample, as a share of all.  [default: 80,000 documents or one a word, all of fewer "
                 "than twice as many]"),
     option("--partition-nonzeros", group=SCAN, rare=True, type=int, default=None,
            help="Nonzeros of a partition, the unit of work and of resumption.  [default: total / 64 or 200 a word, "

@@ -14,7 +14,7 @@ RangeFinder = Literal["auto", "factors", "sample", "halko"]
 CAPPED_LENGTH = 200
 
 #: Documents that are sample enough of all the others, whatever their number; no fewer than there are words.
-SAMPLED_DOCUMENTS = 60_000
+SAMPLED_DOCUMENTS = 80_000
 
 #: A sample of more than this share saves too little, so that all documents are multiplied.
 LARGEST_SAMPLE = 0.5

@@ -84,7 +84,7 @@ def _change_alone(
     if not after.partitions:
         raise InputError(f"{path}: nothing would be left of the store; delete it instead")
     if rebase:
-        after = after.changed(base=None)
+        after = after.with_new_basis()
     elif not names:
         after = after.on_basis_of(store.manifest)
     after = after.changed(change=mark)

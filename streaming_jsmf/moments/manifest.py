@@ -142,6 +142,10 @@ class Manifest(Strict):
         kept = None if self.sample_share is None else before.base or before.folds[-1]
         return self.changed(base=kept) if kept else self
 
+    def with_new_basis(self) -> Manifest:
+        """The manifest with a basis of all that it is made of, as if that had been scanned at once."""
+        return self if self.base is None else self.changed(base=None)
+
     def changed(self, **fields: Any) -> Manifest:
         """The manifest with other values of some fields."""
         return self.model_copy(update=fields)
@@ -247,7 +251,7 @@ def without(manifest: Manifest, names: Sequence[str]) -> Manifest:
             parts.append((content, count))
         first += count
     kept = tuple(p for p, stays in zip(manifest.partitions, staying, strict=True) if stays)
-    return _renumbered(manifest.changed(partitions=kept, parts=tuple(parts), base=None))
+    return _renumbered(manifest.with_new_basis().changed(partitions=kept, parts=tuple(parts)))
 
 
 @dataclass(frozen=True)
@@ -281,8 +285,7 @@ def merged_manifest(first: Manifest, second: Manifest, plan: MergePlan) -> Manif
         for entry, ids in zip(second.corpora, plan.word_ids, strict=True)
     )
     moved = (p.model_copy(update={"corpus": p.corpus + shift}) for p in second.partitions)
-    return first.changed(
-        base=None,
+    return first.with_new_basis().changed(
         vocabulary=plan.vocabulary,
         n_words=plan.n_words,
         keep_partitions=plan.in_parts,
