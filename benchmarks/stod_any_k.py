@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from benchmarks.quality import split
+from benchmarks.peers.scores import Split
 from pipelines.common.bags import read_counts, write_corpus
 from streaming_jsmf import Execution, InferSettings, ScanSettings, StodSettings, scan
 from streaming_jsmf.evaluation.matching import recovery_error
@@ -69,7 +69,7 @@ def print_simulated(folder: Path, seeds: int) -> None:
 
 
 def print_real(name: str, counts: sparse.csr_array, topics: list[int], folder: Path) -> None:
-    documents = split(counts)
+    documents = Split.of(counts)
     write_corpus(folder / name, documents.fitted)
     moments = scan(
         folder / name, folder / f"{name}-m", ScanSettings(max_topics=max(topics), third_moment=True), ONE

@@ -6,8 +6,8 @@ Each file is Parquet with a column ``text``. Every fifth document is held out. T
 variant (see ``VARIANTS``), and ``fit`` makes a model of each with the same seed. Prints a Markdown table for each file:
 documents and words that are left; mean NPMI of the ten most probable words of the topics among the fitted documents,
 once over the variant's own corpus and once over all words of the texts without copies and boilerplate, the same for
-all variants; the share of distinct words among them; and perplexity of the held-out documents (one half from the
-other) over the words that all variants have, to which the topics are cut.
+all variants (a phrase counts where its words are neighbours); the share of distinct words among them; and perplexity of
+the held-out documents (one half from the other) over the words that all variants have, to which the topics are cut.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,7 @@ VARIANTS: Mapping[str, IngestRequest] = {
     "copies kept": IngestRequest(curation={"duplicates": "keep"}),
     "boilerplate kept": IngestRequest(read={"boilerplate": "keep"}),
     "stop words kept": IngestRequest(curation={"stop_words": "none"}),
+    **{f"phrases from {least:g}": IngestRequest(phrases=least) for least in (0.3, 0.5, 0.7)},
     **{
         f"tuned: in {least} to {most:g}" + (f", {size} words" if size else ""): IngestRequest(
             curation={
@@ -136,7 +137,10 @@ def measure(
         read={"boilerplate": "drop"},
         curation={"duplicates": "drop", "stop_words": "none", **KEEP_ALL},
     )
-    reference = ingest(fitted, folder / "reference", everything)
+    # Words and, where there are phrases, all pairs of neighbours besides, so that phrases are counted too.
+    phrases = any(request.phrases is not None for request in variants.values())
+    with_pairs = replace(everything, read={**everything.read, "ngrams": 2 if phrases else 1})
+    reference = ingest(fitted, folder / "reference", with_pairs)
     held_out = ingest(held, folder / "held_out", everything)
     made: dict[str, Variant] = {}
     for number, (name, request) in enumerate(variants.items()):

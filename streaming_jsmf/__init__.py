@@ -23,10 +23,11 @@ _EXPORTS = {
     "StodSettings": "streaming_jsmf.config",
     "StoreError": "streaming_jsmf.errors",
     "StreamingJSMFError": "streaming_jsmf.errors",
+    "TopicModel": "streaming_jsmf.workflow.topic_model",
     "choose_k": "streaming_jsmf.workflow.choose_k",
     "documents_of_topic": "streaming_jsmf.workflow.documents",
     "evaluate": "streaming_jsmf.workflow.evaluate",
-    "fit": "streaming_jsmf.workflow.fit",
+    "fit": "streaming_jsmf.workflow.topic_model",
     "infer": "streaming_jsmf.workflow.infer",
     "ingest": "streaming_jsmf.workflow.in_memory",
     "open_corpus": "streaming_jsmf.corpus",
@@ -74,13 +75,14 @@ if TYPE_CHECKING:
     from streaming_jsmf.workflow.figures import plot_map as plot_map
     from streaming_jsmf.workflow.figures import plot_over_time as plot_over_time
     from streaming_jsmf.workflow.figures import plot_topics as plot_topics
-    from streaming_jsmf.workflow.fit import fit as fit
     from streaming_jsmf.workflow.in_memory import ingest as ingest
     from streaming_jsmf.workflow.infer import infer as infer
     from streaming_jsmf.workflow.ingest import IngestRequest as IngestRequest
     from streaming_jsmf.workflow.polish import polish as polish
     from streaming_jsmf.workflow.report import report as report
     from streaming_jsmf.workflow.scan import scan as scan
+    from streaming_jsmf.workflow.topic_model import TopicModel as TopicModel
+    from streaming_jsmf.workflow.topic_model import fit as fit
     from streaming_jsmf.workflow.transform import transform as transform
     from streaming_jsmf.workflow.view import show as show
     from streaming_jsmf.workflow.view import view as view

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-MODULES = sorted(path.stem for path in (Path(__file__).parents[1] / "benchmarks").glob("[a-z]*.py"))
+FOLDER = Path(__file__).parents[1] / "benchmarks"
+MODULES = sorted(path.stem for path in FOLDER.iterdir() if path.stem[0] != "_" and path.suffix in ("", ".py"))
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -15,7 +15,8 @@ from streaming_jsmf.evaluation.matching import stability
 from streaming_jsmf.model.store import read_model
 from streaming_jsmf.moments.reader import open_moments
 from streaming_jsmf.moments.select import resampled
-from streaming_jsmf.reporting.comparison import draw_lines, render_comparison
+from streaming_jsmf.reporting.comparison import draw_lines
+from streaming_jsmf.reporting.page import render_comparison
 from streaming_jsmf.workflow.infer import fit_moments
 from tests.corpora import planted, write_corpus
 from tests.html_pages import parse

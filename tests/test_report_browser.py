@@ -166,6 +166,29 @@ def test_topics_are_found_and_sorted(browser: Any, pages: Path, n_topics: int) -
     shown.page.context.close()
 
 
+def test_what_is_out_of_sight_is_not_laid_out(browser: Any, pages: Path) -> None:
+    """So that hundreds of topics are sorted, searched and unfolded at once; ``benchmarks.report_interaction``."""
+    shown = opened(browser, pages, 20, DESKTOP)
+    laid_out = "cell => cell.checkVisibility({ contentVisibilityAuto: true })"
+
+    def seen(topic: int) -> bool:
+        return bool(shown.page.locator(f"#topic-{topic} .share").evaluate(laid_out))
+
+    assert [seen(0), seen(19)] == [True, False]
+    shown.page.locator('th[data-column="topic"] button').click()
+    shown.page.wait_for_function(f"({laid_out})(document.querySelector('#topic-19 .share'))")
+    assert not seen(0)
+    shown.view("together")
+    canvas = shown.page.locator("#together canvas")
+    before, groups = canvas.bounding_box(), shown.page.locator("#together .groups > li").first
+    groups.evaluate("group => { group.marked = true; }")
+    shown.page.locator("#cell-size").fill("9")
+    assert canvas.bounding_box() != before
+    assert groups.evaluate("group => group.marked"), "the list of groups was made anew"
+    assert shown.faults == []
+    shown.page.context.close()
+
+
 def test_a_selected_topic_shows_its_words_by_relevance(browser: Any, pages: Path) -> None:
     shown = opened(browser, pages, 20, DESKTOP)
     contents = full_contents(20)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import json
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,10 @@ from numpy.typing import NDArray
 
 from streaming_jsmf import Execution, InputError, documents_of_topic, report, shares_by, transform
 from streaming_jsmf.documents import shares as share_files
+from streaming_jsmf.evaluation import choice as evaluation_choice
+from streaming_jsmf.evaluation.choice import Measures, choose, fields_of
 from streaming_jsmf.model.certificates import warnings_of
-from streaming_jsmf.model.store import Model, read_model, write_model
+from streaming_jsmf.model.store import Model, read_model, read_model_panels, write_model
 from streaming_jsmf.reporting.contents import Level, WordLists
 from streaming_jsmf.reporting.payload import packed_probabilities
 from streaming_jsmf.storage.paths import store_path
@@ -71,9 +74,8 @@ def shares_beside(model: Path) -> Path:
 
 def lists_of(model: Path) -> tuple[WordLists, Floats, Floats, list[str]]:
     arrays = read_model(model).arrays
-    found = read_word_topic(
-        store_path(model), arrays["prominent_words"], arrays["topic_probability"], arrays["word"]
-    )
+    panels = read_model_panels(store_path(model), "word_topic")
+    found = read_word_topic(panels, arrays["prominent_words"], arrays["topic_probability"], arrays["word"])
     return found.lists, arrays["word_topic"], arrays["topic_probability"], arrays["word"].tolist()
 
 
@@ -255,6 +257,33 @@ def test_a_directory_of_models_has_a_page_with_their_flows(invoke: Command, tmp_
     three = parse((tmp_path / "three.html").read_text(encoding="utf-8"))
     assert three.one("h1").text.startswith("3 topics")
     assert values_of(three)["levels"]["own"] == 1
+
+
+def test_the_page_of_several_models_has_what_choose_k_found(invoke: Command, tmp_path: Path) -> None:
+    word_topic = planted(90, N, K, length=30, seed=3).word_topic
+    models = tmp_path / "models"
+    for count in (2, 4):
+        saved(models / f"k={count}", word_topic[:, :count])
+    choice = choose([Measures(2, 900.0, 0.1, 1.0), Measures(4, 700.0, 0.2, 0.9)])
+    found = models / "choose-k.json"
+    found.write_text(json.dumps(fields_of(choice, {"stability": "<no> replicas"})), encoding="utf-8")
+    assert invoke("report", models, tmp_path / "page.html").code == 0
+    section = next(
+        part
+        for part in parse((tmp_path / "page.html").read_text(encoding="utf-8")).all("section")
+        if part.attributes["id"] == "levels"
+    )
+    [_, *rows] = section.one("table", "choice").all("tr")
+    assert [(row.one("th").text, row.classes) for row in rows] == [("2", []), ("4", ["suggested"])]
+    assert len(section.all("svg", "measure")) == 3
+    assert choice.reason in section.text
+    assert "<no> replicas" in section.text
+    for damaged in ("{", '{"format_version": 2}', '{"format_version": 1, "rows": [3], "missing": {}}'):
+        found.write_text(damaged, encoding="utf-8")
+        refused(
+            invoke("report", models, tmp_path / "no.html"), 3, "choose-k.json: is damaged", "choose-k again"
+        )
+    assert doctest.testmod(evaluation_choice).failed == 0
 
 
 def test_checks_agree_with_the_warnings() -> None:

@@ -21,7 +21,8 @@ Floats = NDArray[np.float64]
 class PeerTopics:
     """Topics of a peer: ``word_topic`` N x K, ``prior`` (K,), seconds of fitting; ``steps``: sweeps or passes made.
 
-    Columns of ``word_topic`` sum to 1; words that no document has are 0.
+    Columns of ``word_topic`` sum to 1; words that no document has are 0. ``topic_topic``, K x K: joint probabilities of
+    topics, the mean over documents of their shares' products, or the prior's where no shares were asked for.
     """
 
     word_topic: Floats
@@ -29,6 +30,7 @@ class PeerTopics:
     cpu_seconds: float
     wall_seconds: float
     steps: int
+    topic_topic: Floats
 
 
 class Clock:
@@ -71,7 +73,9 @@ def gibbs(
         word_topic = np.zeros((counts.shape[1], n_topics))
         for topic in range(n_topics):
             word_topic[ids, topic] = model.get_topic_word_dist(topic)
-        yield PeerTopics(word_topic, np.array(model.alpha, dtype=np.float64), *seconds, number)
+        shares = np.array([document.get_topic_dist() for document in model.docs], dtype=np.float64)
+        alpha_found = np.array(model.alpha, dtype=np.float64)
+        yield PeerTopics(word_topic, alpha_found, *seconds, number, shares.T @ shares / len(shares))
 
 
 def documents(counts: sparse.csr_array) -> Iterator[list[str]]:
@@ -89,7 +93,9 @@ def scikit_lda(counts: sparse.csr_array, n_topics: int, seed: int) -> PeerTopics
     clock = Clock()
     model = LatentDirichletAllocation(n_topics, learning_method="online", random_state=seed).fit(counts)
     prior = np.full(n_topics, 1.0 / n_topics)
-    return PeerTopics(_columns(model.components_.T), prior, *clock.seconds(), model.n_iter_)
+    return PeerTopics(
+        _columns(model.components_.T), prior, *clock.seconds(), model.n_iter_, _second_moment(prior)
+    )
 
 
 def scikit_nmf(counts: sparse.csr_array, n_topics: int, seed: int) -> PeerTopics:
@@ -102,7 +108,8 @@ def scikit_nmf(counts: sparse.csr_array, n_topics: int, seed: int) -> PeerTopics
     seconds = clock.seconds()
     tokens = weights * model.components_.sum(axis=1)
     shares = tokens / np.maximum(tokens.sum(axis=1, keepdims=True), 1e-300)
-    return PeerTopics(_columns(model.components_.T), shares.mean(axis=0), *seconds, model.n_iter_)
+    moment = shares.T @ shares / max(shares.sum(), 1.0)
+    return PeerTopics(_columns(model.components_.T), shares.mean(axis=0), *seconds, model.n_iter_, moment)
 
 
 def gensim_lda(counts: sparse.csr_array, n_topics: int, seed: int, passes: int) -> PeerTopics:
@@ -115,7 +122,15 @@ def gensim_lda(counts: sparse.csr_array, n_topics: int, seed: int, passes: int) 
     corpus = Sparse2Corpus(counts.tocsr(), documents_columns=False)
     model = LdaModel(corpus, n_topics, id2word=words, passes=passes, random_state=seed)
     topics = np.asarray(model.get_topics(), dtype=np.float64).T
-    return PeerTopics(topics, np.asarray(model.alpha, dtype=np.float64), *clock.seconds(), passes)
+    prior = np.asarray(model.alpha, dtype=np.float64)
+    return PeerTopics(topics, prior, *clock.seconds(), passes, _second_moment(prior))
+
+
+def _second_moment(alpha: Floats) -> Floats:
+    """E[theta theta'] of a Dirichlet law."""
+    total = alpha.sum()
+    moment: Floats = (np.outer(alpha, alpha) + np.diag(alpha)) / (total * (total + 1.0))
+    return moment
 
 
 def _columns(weights: Floats) -> Floats:

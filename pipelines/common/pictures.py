@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -38,12 +38,13 @@ LOOKS = {
     "AP": Look(BLACK, "o"),
     "ENN": Look(BLUE, "s"),
     "LR-JSMF": Look(VERMILION, "D"),
-    "LR-JSMF, capped": Look(VERMILION, "d", "--"),
-    "LR-JSMF, sampled": Look(ORANGE, "P", "--"),
-    "LR-JSMF + polish": Look(VERMILION, "*", ":"),
+    "LR-JSMF capped": Look(VERMILION, "d", "--"),
+    "LR-JSMF sampled": Look(ORANGE, "P", "--"),
+    "LR-JSMF polished": Look(VERMILION, "*", ":"),
     "PALM": Look(GREEN, "^"),
+    "PALM low-rank": Look(GREEN, "v", ":"),
     "STOD": Look(PURPLE, "p"),
-    "STOD + polish": Look(PURPLE, "*", ":"),
+    "STOD polished": Look(PURPLE, "*", ":"),
     "TOD": Look(PURPLE, "h", "--"),
     "Gibbs": Look(SKY, "<"),
     "Gibbs 200": Look(SKY, "<", "--"),
@@ -52,6 +53,16 @@ LOOKS = {
     "pivoting": Look(BLUE, "s", "--"),
     "LDA": Look(GREEN, "v", "--"),
     "uniform": Look(GREY, "", ":"),
+    "LR-JSMF uniform": Look(VERMILION, "D", "--"),
+    "LR-JSMF polished 40": Look(VERMILION, "+", ":"),
+    "gensim LDA": Look(BLUE, "v"),
+    "online LDA": Look(GREEN, "<", "--"),
+    "MiniBatchNMF": Look(YELLOW, "o"),
+    "scan": Look(VERMILION, "o"),
+    "scan sampled": Look(ORANGE, "o", "--"),
+    "TruncatedSVD": Look(GREEN, "o"),
+    "gensim LSI": Look(BLUE, "o"),
+    "dask-ml SVD": Look(PURPLE, "h"),
 }
 
 
@@ -94,6 +105,31 @@ def curve(axes: Axes, method: str, points: Mapping[float, Sequence[float | None]
     )
 
 
+def grid(rows: Sequence[Mapping[str, Any]], line: str, x: str, columns: Mapping[str, str]) -> Figure:
+    """A row of panels for each value of ``line``, a column for each of ``columns`` (with its label), a curve a method.
+
+    ``x`` is drawn on a logarithmic axis, and so are seconds.
+    """
+    lines = list(dict.fromkeys(row[line] for row in rows))
+    figure, axes = panels(len(lines), len(columns))
+    for value, row_of_panels in zip(lines, axes, strict=True):
+        there = [row for row in rows if row[line] == value]
+        for (column, label), panel in zip(columns.items(), row_of_panels, strict=True):
+            for method in dict.fromkeys(row["method"] for row in there):
+                points: dict[float, list[float | None]] = {}
+                for row in there:
+                    if row["method"] == method:
+                        points.setdefault(row[x], []).append(row.get(column))
+                curve(panel, method, points)
+            panel.set(xscale="log", yscale="log" if column.endswith("seconds") else "linear")
+            ticks(panel, [row[x] for row in there])
+            panel.set_title(f"{value if line == 'corpus' else f'{line} = {value}'}: {label}", fontsize=8)
+    for panel in axes[-1]:
+        panel.set_xlabel({"K": "topics K", "words": "words N"}.get(x, x))
+    legend(figure)
+    return figure
+
+
 def legend(figure: Figure, columns: int = 8) -> None:
     """One legend below all panels, each method once, in the order of ``LOOKS``."""
     handles = {}
@@ -107,15 +143,19 @@ def legend(figure: Figure, columns: int = 8) -> None:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write the figure, as SVG or PNG by the suffix, without a date in it."""
+    """Write the figure, as SVG or PNG by the suffix, without a date in it; a PNG with 64 colours, which is small."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.stem}.part{path.suffix}")
-    figure.savefig(part, dpi=110, metadata={"Date": None} if path.suffix == ".svg" else None)
+    figure.savefig(part, dpi=100, metadata={"Date": None} if path.suffix == ".svg" else None)
+    if path.suffix == ".png":
+        from PIL import Image
+
+        Image.open(part).convert("RGB").quantize(64).save(part, optimize=True)
     part.replace(path)
 
 
 def ticks(axes: Axes, values: Iterable[float]) -> None:
     """Marks at the values that were measured, and nowhere else, written as they are."""
     values = sorted(set(values))
-    axes.set_xticks(values, [f"{value:g}" for value in values])
+    axes.set_xticks(values, [f"{value / 1000:g}k" if value >= 1000 else f"{value:g}" for value in values])
     axes.minorticks_off()

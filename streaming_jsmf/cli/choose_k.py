@@ -41,8 +41,8 @@ def choose_k(source: str, topics: str, as_json: bool, log_json: str | None, **se
     Each K gets a model, which stays. Perplexity is of documents kept out of the passes of polish; stability is the
     agreement with models of resampled documents; the loss adds up how far a K is behind the best of each column.
     """
+    from streaming_jsmf.evaluation.choice import fields_of
     from streaming_jsmf.workflow.choose_k import choose_k as run
-    from streaming_jsmf.workflow.choose_k import fields_of
 
     with observed(log_json) as listener:
         numbers, execution = options.topic_numbers(topics), options.take_execution(settings)

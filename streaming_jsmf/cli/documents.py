@@ -65,14 +65,14 @@ def _answer(
     model: str, shares: str, topic: int | None, by: str | None, similar: str | None, number: int | None
 ) -> Any:
     from streaming_jsmf.documents import queries
-    from streaming_jsmf.workflow.documents import DEFAULT_NUMBER, open_shares_of
+    from streaming_jsmf.workflow.documents import DEFAULT_NUMBER, by_group, largest, open_shares_of
 
-    opened, count = open_shares_of(model, shares), DEFAULT_NUMBER if number is None else number
+    count = DEFAULT_NUMBER if number is None else number
     if similar is not None:
-        return queries.similar(opened, similar, count)
+        return queries.similar(open_shares_of(model, shares), similar, count)
     if topic is not None and by is None:
-        return queries.largest(opened, topic, count)
-    return queries.by_group(opened, by, topic)
+        return largest(model, shares, topic, count)
+    return by_group(model, shares, by, topic)
 
 
 def _require_free(path: Path) -> None:

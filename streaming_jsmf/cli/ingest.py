@@ -120,6 +120,9 @@ _WORDS = (
                       "[default: arrow]"),
     option("--ngrams", "--ngram-range", group=TEXTS, rare=True, type=_Ngrams(), default=None, metavar="1|2|3|1,2|1,3",
                  help="Longest run of words that counts as a word, too.  [default: 1]"),
+    option("--phrases", group=TEXTS, rare=True, metavar="NPMI|FILE|CORPUS|MODEL|none", default=None,
+                 help="Neighbouring words that become one word, such as new york: those with so high an NPMI, from 0 "
+                      "to 1 (0.5 finds names, 0.3 more), or those listed.  [default: none, or of --vocabulary]"),
     option("--stemmer", group=TEXTS, rare=True, metavar="LANGUAGE", default=None,
                  help="Snowball stemmer that cuts words down, such as english.  [default: none]"),
     option("--boilerplate", group=TEXTS, rare=True, type=click.Choice(["keep", "drop"]), default=None,
@@ -134,7 +137,7 @@ _WORDS = (
 _NAMES = (
     "preset", "stop_words", "vocabulary", "vocabulary_size", "min_document_frequency", "max_document_frequency",
     "min_word_length", "numbers", "duplicates", "min_distinct_words", "min_tokens", "reader", "read", "on_bad_record",
-    "tokenizer", "ngrams", "stemmer", "boilerplate", "files", "tokens_per_shard",
+    "tokenizer", "phrases", "ngrams", "stemmer", "boilerplate", "files", "tokens_per_shard",
 )  # fmt: skip
 
 
@@ -187,11 +190,12 @@ def take_request(given: dict[str, Any]) -> IngestRequest:
     from streaming_jsmf.workflow.ingest import IngestRequest
 
     asked = {name: given.pop(name) for name in _NAMES}
-    reader, tokenizer, preset, vocabulary, tokens_per_shard, on_bad_record, files = (
+    reader, tokenizer, phrases, preset, vocabulary, tokens_per_shard, on_bad_record, files = (
         asked.pop(name)
         for name in (
             "reader",
             "tokenizer",
+            "phrases",
             "preset",
             "vocabulary",
             "tokens_per_shard",
@@ -214,6 +218,7 @@ def take_request(given: dict[str, Any]) -> IngestRequest:
         preset=preset,
         vocabulary=vocabulary,
         tokenizer=own,
+        phrases=phrases,
         tokens_per_shard=tokens_per_shard,
         on_bad_record=on_bad_record,
         files=files,

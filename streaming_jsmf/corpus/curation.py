@@ -7,7 +7,7 @@ come in any number of tables, so the choice needs memory for the words kept and 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any, Final, Literal
@@ -109,6 +109,16 @@ def automatic_minimum(n_documents: int) -> int:
     return max(min(5, few), math.isqrt(n_documents // 400))
 
 
+def least_documents(curation: Curation, n_documents: int) -> int:
+    """Documents of M that a word must be in."""
+    least = curation.min_document_frequency
+    return (
+        automatic_minimum(n_documents)
+        if isinstance(least, str)
+        else _documents(least, n_documents, math.ceil)
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class WordTable:
     """Counts of some words over all documents.
@@ -185,9 +195,9 @@ def select_words(
         kept.append(rules.apply(table))
         n_kept += len(kept[-1].ids)
         if curation.vocabulary_size is not None and n_kept > 2 * curation.vocabulary_size + _SLACK:
-            kept = [rules.best(_concatenate(kept))]
+            kept = [rules.best(concatenate(kept))]
             n_kept = len(kept[0].ids)
-    table = rules.best(_concatenate(kept))
+    table = rules.best(concatenate(kept))
     return Selection(table, rules.dropped())
 
 
@@ -214,6 +224,14 @@ def match_words(tables: Iterable[WordTable], vocabulary: Sequence[str]) -> Selec
     return Selection(WordTable(wanted, ids, document_frequency, term_count), (dropped,))
 
 
+def may_stay(words: Any, curation: Curation, stop_words: frozenset[str]) -> NDArray[np.bool_]:
+    """Which words (Arrow strings) no rule about a word by itself takes out: stop words, numbers, short ones."""
+    rules = _Rules(1, curation, stop_words, ngrams=False)
+    gone = np.logical_or.reduce([taken(words) for _, taken in rules.of_a_word()])
+    stays: NDArray[np.bool_] = ~gone
+    return stays
+
+
 #: Characters of a word when nothing is said, and the scripts whose words do with one less.
 _LEAST_LETTERS = 3
 _SHORT_WORDS = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}]"
@@ -233,10 +251,7 @@ class _Rules:
         self._ngrams = ngrams
         self._n_stop_words = len(stop_words)
         self._stop_array = pa.array(sorted(stop_words), pa.string())
-        least = curation.min_document_frequency
-        if isinstance(least, str):
-            least = automatic_minimum(n_documents)
-        self._least = _documents(least, n_documents, math.ceil)
+        self._least = least_documents(curation, n_documents)
         most = curation.max_document_frequency
         self._most = (
             None if most is None or most >= ALL_DOCUMENTS else _documents(most, n_documents, math.floor)
@@ -246,15 +261,17 @@ class _Rules:
 
     def apply(self, table: WordTable) -> WordTable:
         """All rules but the size."""
-        table = self._drop(table, "stop_words", self._is_stop_word(table.words))
-        if self._curation.numbers == "drop":
-            letters = np.asarray(pc.match_substring_regex(table.words, r"\p{L}"))
-            table = self._drop(table, "numbers", ~letters)
-        table = self._drop(table, "min_word_length", self._is_short(table.words))
+        for step, taken in self.of_a_word():
+            table = self._drop(table, step, taken(table.words))
         table = self._drop(table, "min_document_frequency", table.document_frequency < self._least)
         if self._most is not None:
             table = self._drop(table, "max_document_frequency", table.document_frequency > self._most)
         return table
+
+    def of_a_word(self) -> list[tuple[str, Callable[[Any], NDArray[np.bool_]]]]:
+        """Steps, each with which of some words it takes; those that look at a word by itself."""
+        numbers = [("numbers", _is_number)] if self._curation.numbers == "drop" else []
+        return [("stop_words", self._is_stop_word), *numbers, ("min_word_length", self._is_short)]
 
     def best(self, table: WordTable) -> WordTable:
         """The best ``vocabulary_size`` words, in their order."""
@@ -320,13 +337,18 @@ class _Rules:
         return reasons
 
 
+def _is_number(words: Any) -> NDArray[np.bool_]:
+    return ~np.asarray(pc.match_substring_regex(words, r"\p{L}"))
+
+
 def _documents(limit: float, n_documents: int, whole: Any) -> int:
     """A limit on document frequency as a number of documents."""
     # In decimals as it was written: 0.07 of 100 is 7, but 0.07 * 100 is a little more in floats.
     return int(whole(Fraction(repr(float(limit))) * n_documents)) if limit < 1 else int(limit)
 
 
-def _concatenate(tables: list[WordTable]) -> WordTable:
+def concatenate(tables: list[WordTable]) -> WordTable:
+    """Tables as one, in their order."""
     if not tables:
         none = np.zeros(0, np.int64)
         return WordTable(pa.array([], pa.string()), none, none, np.zeros(0, np.float64))

@@ -102,6 +102,10 @@ class Corpus:
     vocabulary_path: str = field(repr=False)
     tokens: Mapping[str, Json] | None = field(default=None, compare=False)
 
+    def __fspath__(self) -> str:
+        """The root: an open corpus can stand where its path can."""
+        return self.root
+
     @property
     def location(self) -> str:
         """The root as it may be said and kept: a URL without its secrets (``display.location``)."""

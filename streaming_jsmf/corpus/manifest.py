@@ -75,19 +75,23 @@ class Manifest(Strict):
 
 
 #: What decides the words of a text, as an ingest of texts writes it into the settings, and as it is told.
+PHRASES = "phrases"
 _TOKEN_KEYS = ("tokenizer", "ngrams", "stemmer", "boilerplate")
 
 
 def token_settings(settings: Mapping[str, Json]) -> dict[str, Json] | None:
-    """How texts became words, of the settings of a corpus: tokenizer, n-grams, stemmer, boilerplate, stop words.
+    """How texts became words, of the settings of a corpus: tokenizer, n-grams, stemmer, boilerplate and the like.
 
-    Stop words go out after the texts became words, but a stemmer spares them. None for a corpus of anything else.
+    Stop words go out after the texts became words, so that they are told where a stemmer spares them only. Phrases,
+    where there are any, are a text with one a line. None for a corpus of anything else.
     """
     if "read_tokenizer" not in settings:
         return None
     found = {key: settings.get(f"read_{key}") for key in _TOKEN_KEYS}
     found["boilerplate"] = found["boilerplate"] or "keep"
-    return {**found, "stop_words": settings.get("stop_words")}
+    phrases = {"phrases": settings[PHRASES]} if PHRASES in settings else {}
+    spared = None if found["stemmer"] is None else settings.get("stop_words")
+    return {**found, "stop_words": spared, **phrases}
 
 
 def as_number(value: float) -> Number:

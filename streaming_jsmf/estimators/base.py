@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import weakref
+from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy.sparse import csr_array
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
 
 from streaming_jsmf.config import DocumentWeights, InferSettings, ScanSettings, StodSettings
-from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.estimators import sources
-from streaming_jsmf.estimators.feature_names import feature_words
-from streaming_jsmf.estimators.support import Shares, plain, require_counts, seed_of, temporary_directory
+from streaming_jsmf.estimators.inputs import DocumentInput
+from streaming_jsmf.estimators.kept_rows import begin_rows
+from streaming_jsmf.estimators.support import (
+    Shares,
+    as_value_errors,
+    plain,
+    require_counts,
+    seed_of,
+    temporary_directory,
+)
 from streaming_jsmf.evaluation.perplexity import Completer, Completion
 from streaming_jsmf.inference.document_topics import MAX_ITERATIONS, TOLERANCE
 from streaming_jsmf.jobs.execution import Execution
@@ -31,28 +37,13 @@ from streaming_jsmf.workflow.infer import fit_moments
 from streaming_jsmf.workflow.scan import scan
 from streaming_jsmf.workflow.topics import topic_frame
 
-#: What scikit-learn is to check of a matrix.
-_MATRIX = {"accept_sparse": "csr", "ensure_non_negative": True}
-
 #: Settings of the scan that estimators have under the same names.
 _OF_THE_SCAN = ("scans", "document_weights", "partition_nonzeros", "power_steps", "exact")
 
 
-class EstimatorError(InputError, ValueError):
-    """An ``InputError`` that is the ``ValueError`` which users of scikit-learn look for."""
-
-
-@contextmanager
-def _as_value_errors() -> Iterator[None]:
-    try:
-        yield
-    except InputError as error:
-        raise EstimatorError(str(error)) from error
-
-
 # Fields, since scikit-learn wants a constructor that names and keeps every parameter, and does nothing else.
 @dataclass(eq=False, repr=False)
-class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DocumentInput):  # type: ignore[misc]
     """Base of the estimators; their own pages tell the parameters."""
 
     n_topics: int = 50
@@ -103,27 +94,65 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             If the corpus, or the moments at ``store``, are damaged.
         """
         del y
-        with _as_value_errors():
-            require_counts(
-                self,
-                "n_topics",
-                "n_components",
-                "max_topics",
-                "scans",
-                "power_steps",
-                "partition_nonzeros",
-                "workers",
-            )
-            seed, execution = seed_of(self.random_state), self._execution()
-            settings = self._settings_class(**plain(self._engine_parameters(seed)))
-            of_the_scan = self._scan_settings(seed)
+        with as_value_errors():
+            settings, of_the_scan = self._settings()
             with temporary_directory(self.scratch) as folder:
-                corpus = self._corpus(X, folder)
-                place = store_path(
-                    folder / "moments" if self.store is None else self.store, "a moments store"
+                corpus = self._corpus(X, folder / "corpus")
+                place = (
+                    folder / "moments" if self.store is None else store_path(self.store, "a moments store")
                 )
-                moments = scan(corpus, place, of_the_scan, execution)
+                moments = scan(corpus, place, of_the_scan, self._execution())
                 self._keep(fit_moments(moments, settings, threads=self.workers))
+        self.__dict__.pop("_rows", None)
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Add documents to those of the calls before, and find the topics of all of them.
+
+        The batches are kept on the disk with their moments: at ``store`` and ``store`` with ``.rows`` appended, or in a
+        temporary directory that goes with the estimator. The result has the bits of a store into which the same batches
+        were scanned one after the other (``scan --add``); of one matrix of all rows that holds up to rounding where the
+        scan is ``exact``, and elsewhere as far as it approximates. With ``scans=2`` every call reads all batches once
+        more, since more documents have another basis; with ``scans=1`` the new one only. The inference is done in each
+        call. So few large batches are better than many small ones.
+
+        Parameters
+        ----------
+        X
+            As in ``fit``, always over the same words. The first batch must carry the topics by itself.
+        y
+            Not used.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InputError
+            As ``fit``, after which all is as before the call; after ``fit``, which keeps no rows; if ``store`` is there
+            already, or its settings have changed since. It is a ``ValueError`` too.
+        """
+        del y
+        with as_value_errors(), ExitStack() as stack:
+            settings, of_the_scan = self._settings()
+            rows = getattr(self, "_rows", None)
+            if rows is None and hasattr(self, "components_"):
+                raise InputError("fit keeps no rows to which others could be added; begin with partial_fit")
+            kept = begin_rows(stack, self.store, self.scratch) if rows is None else rows
+            with kept.place_of_next() as place:
+                if rows is None:
+                    corpus = self._corpus(X, place)
+                else:
+                    corpus = self._more(X, place, tuple(self._model.arrays["word"]), kept.n_documents)
+                kept, moments = kept.added(corpus, of_the_scan, self._execution())
+            if rows is not None:
+                self._rows = kept  # whatever becomes of the inference, these documents have come
+            self._keep(fit_moments(moments, settings, threads=self.workers))
+            self._rows = kept
+            begun = stack.pop_all()
+            if rows is None and self.store is None:
+                weakref.finalize(self, begun.close)
         return self
 
     def transform(self, X: Any) -> Any:
@@ -154,7 +183,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             If the words are others than those of the fit; it is a ``ValueError`` too.
         """
         check_is_fitted(self, "components_")
-        with _as_value_errors():
+        with as_value_errors():
             require_counts(self, "transform_iterations", "workers")
             shares = Shares(
                 np.ascontiguousarray(self.components_.T),
@@ -189,7 +218,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         Parameters
         ----------
         X
-            As in ``fit``, over the same words; no Dask array, and whole numbers.
+            As in ``fit``, over the same words; whole numbers. A Dask array is computed, a block at a time.
         y
             Not used.
 
@@ -202,7 +231,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """
         del y
         check_is_fitted(self, "components_")
-        with _as_value_errors():
+        with as_value_errors():
             completer = Completer.of(
                 np.ascontiguousarray(self.components_.T), self.alpha_, self._model.arrays["term_count"]
             )
@@ -238,7 +267,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         StoreError
             If the model is damaged.
         """
-        with _as_value_errors():
+        with as_value_errors():
             model = read_model(store_path(path, "a model"))
             if model.engine != cls._settings_class.engine:
                 raise InputError(
@@ -269,7 +298,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             If something is at ``path``, unless it is a model that may be overwritten.
         """
         check_is_fitted(self, "components_")
-        with _as_value_errors():
+        with as_value_errors():
             place = store_path(path, "a model")
             with sole_writer(place):
                 write_model(place, self._model, overwrite=overwrite)
@@ -298,61 +327,16 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         given["max_topics"] = self._n_topics if self.max_topics is None else self.max_topics
         return ScanSettings(seed=seed, third_moment=self._third_moment, **plain(given))
 
+    def _settings(self) -> tuple[InferSettings | StodSettings, ScanSettings]:
+        """Of the engine and of the scan, checked before any work."""
+        require_counts(self, "n_topics", "n_components", "max_topics", "scans", "power_steps")
+        require_counts(self, "partition_nonzeros", "workers")
+        seed = seed_of(self.random_state)
+        return self._settings_class(**plain(self._engine_parameters(seed))), self._scan_settings(seed)
+
     def _execution(self) -> Execution:
         memory = parse_memory(self.memory) if isinstance(self.memory, str) else self.memory
         return Execution(self.scheduler, self.workers, memory)
-
-    def _corpus(self, X: Any, folder: Path) -> Corpus:
-        """The corpus itself, or one in ``folder`` of the counts; sets what scikit-learn keeps of the features."""
-        if sources.is_corpus(X):
-            corpus = sources.opened(X)
-            self._of_corpus = True
-            self.n_features_in_ = corpus.n_words
-            self.feature_names_in_ = np.array(corpus.vocabulary().words, dtype=object)
-            return corpus
-        self._of_corpus = False
-        if sources.is_dask_array(X):
-            self.n_features_in_ = sources.dask_shape(X)[1]
-            self.__dict__.pop("feature_names_in_", None)
-            blocks = sources.dask_blocks(X)
-        else:
-            blocks = sources.matrix_blocks(
-                validate_data(self, X, **_MATRIX, ensure_min_samples=2, ensure_min_features=2)
-            )
-        words = feature_words(self.feature_names, self, self.n_features_in_)
-        if words is None:
-            numbered = [f"x{number}" for number in range(self.n_features_in_)]
-            words = getattr(self, "feature_names_in_", numbered)
-        return sources.write_corpus(blocks, [str(word) for word in words], folder / "corpus")
-
-    def _blocks(self, X: Any) -> Iterator[csr_array[Any]]:
-        """Blocks of documents over the words of the fit."""
-        if sources.is_corpus(X):
-            corpus = sources.opened(X)
-            self._require_words(corpus)
-            return sources.corpus_blocks(corpus)
-        if self._of_corpus and not hasattr(X, "columns"):
-            # Words of a corpus are no names of columns: scikit-learn would warn that a matrix has none.
-            checked = check_array(X, **_MATRIX, estimator=self, input_name="X")
-            self._require_features(checked.shape[1])
-        else:
-            checked = validate_data(self, X, **_MATRIX, reset=False)
-        return sources.matrix_blocks(checked)
-
-    def _require_features(self, found: int) -> None:
-        if found != self.n_features_in_:
-            raise InputError(
-                f"X has {found} features, but {type(self).__name__} is expecting {self.n_features_in_} features as "
-                "input: one for each word"
-            )
-
-    def _require_words(self, corpus: Corpus) -> None:
-        self._require_features(corpus.n_words)
-        names = getattr(self, "feature_names_in_", None)
-        if names is not None and tuple(names) != corpus.vocabulary().words:
-            raise InputError(
-                f"{corpus.root} has other words than the fit, or in another order; ingest it with the same vocabulary"
-            )
 
     def _keep(self, model: Model) -> None:
         """Set what both engines know; each adds its own."""

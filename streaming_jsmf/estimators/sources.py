@@ -116,20 +116,21 @@ def map_documents(X: Any, function: Callable[[csr_array[Any]], NDArray[np.float6
     )
 
 
-def write_corpus(blocks: Iterable[csr_array[Any]], words: Sequence[str], path: Path) -> Corpus:
+def write_corpus(
+    blocks: Iterable[csr_array[Any]], words: Sequence[str], path: Path, first: int = 0
+) -> Corpus:
     """Write blocks of documents as a corpus, one after the other; all words are kept, and documents without any.
 
     The blocks lose their zeros.
 
     Integers become int32 and other numbers float32. The corpus has the bytes of one that was written document by
-    document, with running numbers for ids.
+    document, with running numbers from ``first`` for ids.
 
     Raises
     ------
     InputError
         If a count is too large, the words are not distinct or empty, or no document has a word.
     """
-    first = 0
     with CorpusWriter(path, words) as writer:
         for block in blocks:
             writer.write(_documents(block, first))

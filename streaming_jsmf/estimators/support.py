@@ -21,6 +21,19 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.inference.document_topics import document_topics
 
 
+class EstimatorError(InputError, ValueError):
+    """An ``InputError`` that is the ``ValueError`` which users of scikit-learn look for."""
+
+
+@contextmanager
+def as_value_errors() -> Iterator[None]:
+    """What the block refuses as ``EstimatorError``."""
+    try:
+        yield
+    except InputError as error:
+        raise EstimatorError(str(error)) from error
+
+
 @dataclass(frozen=True)
 class Shares:
     """Topic shares of a block of documents; small enough to travel with a task but for the topics."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -169,3 +170,44 @@ def number_text(measure: Measure, value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:,.0f}" if measure.ratio else f"{value:.3f}"
+
+
+def fields_of(choice: Choice, missing: Mapping[str, str]) -> dict[str, Any]:
+    """A comparison as JSON values; ``missing``: column -> why it is empty."""
+    rows = zip(choice.rows, choice.losses, strict=True)
+    return {
+        "format_version": 1,
+        "rows": [{**asdict(row), "loss": loss} for row, loss in rows],
+        "suggested": choice.suggested,
+        "reason": choice.reason,
+        "missing": dict(missing),
+    }
+
+
+def choice_of(fields: Mapping[str, Any]) -> tuple[Choice, dict[str, str]]:
+    """What ``fields_of`` was given; losses and suggestion follow from the rows.
+
+    Raises
+    ------
+    ValueError
+        If the values are no comparison, or of another version of the format.
+
+    Examples
+    --------
+    >>> choice = choose([Measures(5, 1500.0, 0.2), Measures(10, 1200.0, 0.2)])
+    >>> choice_of(fields_of(choice, {})) == (choice, {})
+    True
+    """
+    try:
+        if fields["format_version"] != 1:
+            raise ValueError(f"format version {fields['format_version']!r} is unknown")
+        names = [field for field in Measures.__dataclass_fields__ if field != "n_topics"]
+        rows = [
+            Measures(
+                int(row["n_topics"]), *(None if row[name] is None else float(row[name]) for name in names)
+            )
+            for row in fields["rows"]
+        ]
+        return choose(rows), {str(name): str(why) for name, why in fields["missing"].items()}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error

@@ -19,7 +19,7 @@ from streaming_jsmf.corpus.curation import Curation, Selection, WordTable, match
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.pieces import KEY, read_table, within, write_table
-from streaming_jsmf.ingestion.plan import Ingest, Piece
+from streaming_jsmf.ingestion.plan import Ingest, IngestSettings, Piece
 from streaming_jsmf.ingestion.read import QUARANTINE_SCHEMA, piece_batches
 from streaming_jsmf.tokens.stop_words import AUTO, NONE, guess_language, load_stop_words
 
@@ -36,12 +36,11 @@ BUCKET_KEYS = 1_000_000
 REPEATED_ID = "its document id is that of an earlier document"
 
 
-def settled_curation(ingest: Ingest, pieces: Sequence[Piece], words: Sequence[str] | None) -> Curation:
+def settled_curation(settings: IngestSettings, tables: Iterable[WordTable]) -> Curation:
     """The curation with the language of the source in place of "auto"; one pass over the word counts for that."""
-    curation = ingest.settings.curation
-    if curation.stop_words != AUTO or ingest.settings.vocabulary is not None:
+    curation = settings.curation
+    if curation.stop_words != AUTO or settings.vocabulary is not None:
         return curation
-    tables = _word_counts(ingest, pieces, words)
     language = guess_language((table.words, table.term_count) for table in tables)
     if language is None:
         logger.info(
@@ -61,7 +60,7 @@ def choose_words(
 ) -> Selection:
     """The words that stay, left where the tasks find them; ``words`` are those of a source that knows its own."""
     folder, vocabulary = ingest.folder, ingest.settings.vocabulary
-    counts = _word_counts(ingest, pieces, words)
+    counts = word_counts(ingest, pieces, words)
     if vocabulary is not None:
         selection = match_words(counts, vocabulary)
     else:
@@ -85,7 +84,8 @@ def _nothing_left(selection: Selection) -> str:
     return f"no word of the source is left after the curation ({took or 'it has none'}); loosen its settings"
 
 
-def _word_counts(ingest: Ingest, pieces: Sequence[Piece], words: Sequence[str] | None) -> Iterable[WordTable]:
+def word_counts(ingest: Ingest, pieces: Sequence[Piece], words: Sequence[str] | None) -> Iterable[WordTable]:
+    """Counts of all words of the source over all pieces, a table at a time."""
     folder = ingest.folder
     tables = [folder.piece(piece.group, piece.number).with_suffix(".words") for piece in pieces]
     if words is None:
@@ -164,15 +164,19 @@ def _merge(tables: Sequence[Path]) -> Iterator[Any]:
     runs = [run for run in (_Run(path, rows) for path in tables) if not run.empty]
     while runs:
         limit = min(run.last_held for run in runs)
-        parts = pa.concat_tables([run.take_through(limit) for run in runs])
-        grouped = parts.group_by("word", use_threads=False).aggregate(
-            [("document_frequency", "sum"), ("term_count", "sum")]
-        )
-        named = grouped.rename_columns(
-            {"document_frequency_sum": "document_frequency", "term_count_sum": "term_count"}
-        )
-        yield named.sort_by("word")
+        yield sorted_counts(pa.concat_tables([run.take_through(limit) for run in runs]))
         runs = [run for run in runs if not run.empty]
+
+
+def sorted_counts(counts: Any) -> Any:
+    """A table of counts with each word once, in order of the words."""
+    grouped = counts.group_by("word", use_threads=False).aggregate(
+        [("document_frequency", "sum"), ("term_count", "sum")]
+    )
+    named = grouped.rename_columns(
+        {"document_frequency_sum": "document_frequency", "term_count_sum": "term_count"}
+    )
+    return named.sort_by("word")
 
 
 def _merge_to_file(tables: Sequence[Path], path: Path) -> Path:

@@ -46,6 +46,8 @@ class IngestSettings:
         "fail" ends with the first bad record, "quarantine" keeps them aside in ``quarantine.parquet``.
     ngrams
         Whether the source's words may be runs of words.
+    phrases
+        Least NPMI of neighbouring words that become one word (``ingestion.phrases``); None: none are looked for.
     vocabulary
         Exactly the words to keep, in this order; None: those that the curation chooses.
     """
@@ -54,6 +56,7 @@ class IngestSettings:
     tokens_per_shard: float = TOKENS_PER_SHARD
     on_bad_record: OnBadRecord = "fail"
     ngrams: bool = False
+    phrases: float | None = None
     vocabulary: tuple[str, ...] | None = None
 
 
@@ -111,6 +114,11 @@ class IngestFolder(WorkFolder):
     def read(self) -> Path:
         """Bags and counts of the groups of units."""
         return self.root / "read"
+
+    @property
+    def neighbours(self) -> Path:
+        """Counts of words and of pairs of neighbours, by group of units."""
+        return self.root / "neighbours"
 
     @property
     def written(self) -> Path:

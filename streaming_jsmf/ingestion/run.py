@@ -12,11 +12,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streaming_jsmf.corpus.format import DOCUMENTS, QUARANTINE_NAME, Corpus, open_corpus
-from streaming_jsmf.corpus.manifest import Dropped, Json, ShardEntry, as_number
+from streaming_jsmf.corpus.manifest import PHRASES, Dropped, Json, ShardEntry, as_number
 from streaming_jsmf.corpus.shards import ShardLimits
 from streaming_jsmf.corpus.write import Origin, WordTotals, commit_directory, free_target, in_documents
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.choose import Repeats, choose_words, find_repeated_documents, settled_curation
+from streaming_jsmf.ingestion.choose import (
+    Repeats,
+    choose_words,
+    find_repeated_documents,
+    settled_curation,
+    word_counts,
+)
+from streaming_jsmf.ingestion.phrases import with_found_phrases
 from streaming_jsmf.ingestion.plan import (
     Ingest,
     IngestFolder,
@@ -103,12 +110,15 @@ _FORMS_OF_A_BATCH = 20
 def _ingest(ingest: Ingest, target: Path, units: Sequence[Unit], origin: Origin) -> Corpus:
     """All steps, up to the corpus at ``target``."""
     words = ingest.source.vocabulary
+    if ingest.settings.phrases is not None:
+        ingest = with_found_phrases(ingest, units)
     read = read_source(ingest, units, None if words is None else len(words))
     pieces = _pieces(read)
     if not pieces:
         raise InputError(f"{target} would be an empty corpus: there is no good document in the source")
     ingest.folder.save_list("pieces", pieces)
-    curation, vocabulary = settled_curation(ingest, pieces, words), ingest.settings.vocabulary
+    curation = settled_curation(ingest.settings, word_counts(ingest, pieces, words))
+    vocabulary = ingest.settings.vocabulary
     selection = choose_words(ingest, pieces, words, curation)
     _, copies = find_repeated_documents(ingest, pieces, words)
     written = write_shards(ingest, pieces, len(selection.table.ids), knows_words=words is not None)
@@ -123,6 +133,7 @@ def _ingest(ingest: Ingest, target: Path, units: Sequence[Unit], origin: Origin)
     made = {
         **(origin.settings or {}),
         **curation_fields(curation, vocabulary),
+        **_phrases_of(ingest.source),
         **_seen(read, copies),
     }
     return _commit(
@@ -178,6 +189,12 @@ def _seen(read: Sequence[Record], contents: Repeats) -> dict[str, Json]:
         "tokens_read": as_number(sum(piece["tokens"] for piece in pieces)),
         "duplicate_documents": contents.total,
     }
+
+
+def _phrases_of(source: Source) -> dict[str, Json]:
+    """The phrases that words of texts were joined to, found or given, as the manifest keeps them: one a line."""
+    phrases = source.tokenizer.phrases if hasattr(source, "tokenizer") else ()
+    return {PHRASES: "\n".join(phrases)} if phrases else {}
 
 
 def _gathered(folder: IngestFolder, directory: Path, records: Sequence[Record]) -> list[ShardEntry]:

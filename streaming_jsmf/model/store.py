@@ -7,10 +7,11 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import zarr
 from numpy.typing import NDArray
+from upath import UPath
 
 from streaming_jsmf.config import fingerprint
 from streaming_jsmf.errors import InputError, StoreError
@@ -26,6 +27,7 @@ from streaming_jsmf.storage.arrays import (
     zarr_store,
 )
 from streaming_jsmf.storage.paths import (
+    AnyPath,
     StorePath,
     child_names,
     is_free,
@@ -40,6 +42,9 @@ if TYPE_CHECKING:
     import xarray as xr
 
 KIND, FORMAT_VERSION = "streaming_jsmf.model", 1
+
+#: How a user names a model: its path or URL, or what was opened there.
+AnyModel: TypeAlias = "AnyPath | UPath | xr.Dataset"
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,26 @@ class Model:
     def engine(self) -> str:
         """``lr-jsmf`` or ``stod``."""
         return str(self.provenance.get("engine", "lr-jsmf"))
+
+
+def model_path(model: AnyModel) -> StorePath:
+    """Where a model is that was given by its path, or as what ``open_model`` or ``fit`` made of it.
+
+    Raises
+    ------
+    InputError
+        If it is neither, or one that lies nowhere; and as ``store_path``.
+    """
+    kept = getattr(model, "encoding", None)
+    if isinstance(kept, Mapping):  # a Dataset, which remembers where it was opened
+        if "source" not in kept:
+            raise InputError("this Dataset was not opened from a model store; give the path of the model")
+        model = kept["source"]
+    elif not isinstance(model, UPath) and hasattr(model, "save") and not hasattr(model, "__fspath__"):
+        raise InputError(
+            f"this {type(model).__name__} is in memory only; keep the model with its save(path), and give the path"
+        )
+    return store_path(model, "a model")
 
 
 def require_free_path(path: StorePath, overwrite: bool = False) -> None:
@@ -217,7 +242,7 @@ def _require_arrays(path: StorePath, digests: Mapping[str, Any], wanted: tuple[s
         raise StoreError(f"{path}: this model has no {', '.join(lacking)}; run infer again")
 
 
-def open_model(path: str | os.PathLike[str] | StorePath) -> xr.Dataset:
+def open_model(path: AnyModel) -> xr.Dataset:
     """Open a model lazily as a labelled ``xarray.Dataset``; ``word`` is a coordinate of strings.
 
     ``settings``, ``metrics`` and ``provenance`` among its attributes are read like mappings, and written to netCDF as
@@ -230,10 +255,11 @@ def open_model(path: str | os.PathLike[str] | StorePath) -> xr.Dataset:
     """
     import xarray as xr
 
-    path = store_path(path, "a model")
+    path = model_path(path)
     _attributes(path)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=zarr.errors.UnstableSpecificationWarning)
         opened = xr.open_zarr(zarr_store(path), consolidated=False)
     opened.attrs = readable(opened.attrs)
+    opened.encoding["source"] = str(path)  # as xarray keeps it of files
     return opened

@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.inference.words import longer_lists
-from streaming_jsmf.model.store import Model, read_model_panels
-from streaming_jsmf.storage.paths import StorePath
+from streaming_jsmf.model.shown import ShownTopics
 
 #: Words of a topic that people read, unless they ask for more.
 DEFAULT_WORDS = 10
@@ -27,8 +26,8 @@ def require_word_count(words: int | None) -> int:
     return DEFAULT_WORDS if words is None else words
 
 
-def read_listed(path: StorePath, model: Model, count: int) -> NDArray[np.int64]:
-    """Word ids of each topic, (K, count) or fewer columns where there are fewer words.
+def read_listed(shown: ShownTopics, count: int) -> NDArray[np.int64]:
+    """Word ids of each topic, (K', count) or fewer columns where there are fewer words.
 
     Beyond those that the model lists by their probability; ``word_topic`` is read for those only.
 
@@ -37,16 +36,16 @@ def read_listed(path: StorePath, model: Model, count: int) -> NDArray[np.int64]:
     StoreError
         If an array that is read is damaged.
     """
-    listed = model.arrays["prominent_words"]
+    listed = shown.model.arrays["prominent_words"]
     if count <= listed.shape[1]:
         return np.asarray(listed[:, :count])
-    return longer_lists(listed, read_model_panels(path, "word_topic"), count)
+    return longer_lists(listed, shown.panels(), count)
 
 
-def read_probabilities(path: StorePath, listed: NDArray[np.int64]) -> NDArray[np.float64]:
+def read_probabilities(shown: ShownTopics, listed: NDArray[np.int64]) -> NDArray[np.float64]:
     """p(word | topic) of listed words, in the shape of ``listed``. Errors as ``read_model_panels``."""
     found, start = np.zeros(listed.shape), 0
-    for panel in read_model_panels(path, "word_topic"):
+    for panel in shown.panels():
         topics, ranks = np.nonzero((listed >= start) & (listed < start + len(panel)))
         found[topics, ranks] = panel[listed[topics, ranks] - start, topics]
         start += len(panel)

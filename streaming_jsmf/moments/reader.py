@@ -33,6 +33,10 @@ class Moments:
         """Where the store is."""
         return self.store.path
 
+    def __fspath__(self) -> str:
+        """Where the store is: an open one can stand where its path can."""
+        return str(self.store.path)
+
     @property
     def settings(self) -> ScanSettings:
         """Settings of the scan."""

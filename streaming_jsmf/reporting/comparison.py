@@ -1,4 +1,4 @@
-"""Several numbers of topics side by side: a table, and a line for each measure, as one HTML page."""
+"""Several numbers of topics side by side: a table, and a line for each measure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from streaming_jsmf.evaluation.choice import EIGENGAP, MEASURES, Choice, Measure, number_text
-from streaming_jsmf.reporting.page import FIRST_LINES, page_environment, page_style, part
 
 #: Of a drawing, in its own units, and how far its points keep from the edge.
 WIDTH, HEIGHT, EDGE = 320.0, 170.0, 34.0
@@ -84,25 +83,30 @@ def comparison_table(choice: Choice) -> tuple[tuple[str, ...], list[tuple[str, .
     return heading, rows
 
 
-def render_comparison(choice: Choice, missing: Mapping[str, str]) -> str:
-    """The page; the same values give the same text.
+@dataclass(frozen=True)
+class Compared:
+    """A choice as a page shows it.
 
-    Parameters
+    Attributes
     ----------
+    choice
+        Suggestion and reason.
+    heading, rows
+        Of the table, as texts.
+    lines
+        A drawing for each measure.
     missing
         Measure -> why it has no values.
     """
+
+    choice: Choice
+    heading: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    lines: tuple[Line, ...]
+    missing: Mapping[str, str]
+
+
+def compared(choice: Choice, missing: Mapping[str, str]) -> Compared:
+    """What is shown of a choice."""
     heading, rows = comparison_table(choice)
-    page: str = (
-        page_environment()
-        .get_template("comparison.html.j2")
-        .render(
-            choice=choice,
-            heading=heading,
-            rows=list(zip(choice.rows, rows, strict=True)),
-            lines=draw_lines(choice),
-            missing=missing,
-            style=page_style() + part("comparison.css"),
-        )
-    )
-    return FIRST_LINES + page
+    return Compared(choice, heading, tuple(rows), draw_lines(choice), missing)

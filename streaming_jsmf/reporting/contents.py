@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+
+from streaming_jsmf.evaluation.choice import Choice
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -32,7 +35,7 @@ class Topic:
     words
         Most probable ones, best first; at least one.
     characteristic, label
-        Words; empty where the model lists none.
+        Words; empty where the model lists none. The label may be the one name that somebody gave the topic.
     anchor
         Of LR-JSMF.
     alpha, strength, duplicate_of
@@ -149,11 +152,15 @@ class Levels:
         next. Rows sum to the shares of the topics.
     own
         Which of the models the page is about.
+    choice, missing
+        What ``choose_k`` found out about them, if it made them; and by measure why it has no values.
     """
 
     models: tuple[Level, ...]
     flows: tuple[Floats, ...]
     own: int
+    choice: Choice | None = None
+    missing: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -212,7 +219,7 @@ class Contents:
     n_words, n_documents
         Of the training corpus; None for documents that are not known.
     topics
-        By number, without gaps.
+        By rising number; what is not shown leaves a gap.
     affinity
         (K, K): sum over words of sqrt(p(word | i) p(word | j)), 1 for equal topics and 0 for strangers.
     topic_topic

@@ -32,15 +32,19 @@ class Suspect:
     npmi: float | None = None
 
 
-def doubts_of(topics: Sequence[Suspect], affinity: Floats) -> list[tuple[str, ...]]:
+def doubts_of(
+    topics: Sequence[Suspect], affinity: Floats, numbers: Sequence[int] | None = None
+) -> list[tuple[str, ...]]:
     """For each topic phrases that say why it may be no topic; empty as a rule.
 
     Parameters
     ----------
     topics
-        K of them, by number.
+        K of them.
     affinity
         (K, K): sum over words of sqrt(p(word | i) p(word | j)).
+    numbers
+        (K,) under which they are known. None: from 0.
 
     Examples
     --------
@@ -48,13 +52,13 @@ def doubts_of(topics: Sequence[Suspect], affinity: Floats) -> list[tuple[str, ..
     >>> print(doubts_of([years, Suspect(0.9, ["ship", "sea"])], np.eye(2)))
     [('mostly numbers',), ()]
     """
-    found = []
-    for number, topic in enumerate(topics):
+    found, known = [], numbers or range(len(topics))
+    for place, topic in enumerate(topics):
         phrases = [
             _of_numbers(topic),
             _of_documents(topic),
             _of_meeting(topic),
-            _of_copy(number, topics, affinity),
+            _of_copy(place, topics, affinity, known),
         ]
         found.append(tuple(phrase for phrase in phrases if phrase))
     return found
@@ -81,10 +85,10 @@ def _of_meeting(topic: Suspect) -> str:
     return "its words meet less often than by chance"
 
 
-def _of_copy(number: int, topics: Sequence[Suspect], affinity: Floats) -> str:
-    own = (-topics[number].share, number)
+def _of_copy(place: int, topics: Sequence[Suspect], affinity: Floats, numbers: Sequence[int]) -> str:
+    own = (-topics[place].share, place)
     larger = [other for other, topic in enumerate(topics) if (-topic.share, other) < own]
     if not larger:
         return ""
-    nearest = max(larger, key=lambda other: (float(affinity[number, other]), -other))
-    return f"nearly a copy of topic {nearest}" if affinity[number, nearest] >= COPY else ""
+    nearest = max(larger, key=lambda other: (float(affinity[place, other]), -other))
+    return f"nearly a copy of topic {numbers[nearest]}" if affinity[place, nearest] >= COPY else ""

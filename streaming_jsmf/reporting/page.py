@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Mapping
 from importlib.resources import files
+from typing import Any
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from streaming_jsmf.evaluation.choice import Choice
+from streaming_jsmf.reporting.comparison import compared
 from streaming_jsmf.reporting.contents import Contents
 from streaming_jsmf.reporting.payload import page_data
 from streaming_jsmf.reporting.topic_map import draw_map
@@ -46,20 +50,28 @@ def render(contents: Contents) -> str:
     """The page; the same contents give the same text. O(K^3) and the words listed; no file is written."""
     script = _script()
     drawn = draw_map(contents.affinity, np.array([topic.share for topic in contents.topics]))
-    page: str = (
-        page_environment()
-        .get_template("page.html.j2")
-        .render(
-            contents=contents,
-            engine=_ENGINES.get(contents.engine, contents.engine),
-            shown=_columns(contents),
-            style=page_style(),
-            map=drawn,
-            data=page_data(contents, drawn),
-            script=script,
-            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        )
+    levels = contents.levels
+    return _filled_in(
+        "page.html.j2",
+        contents=contents,
+        compared=compared(levels.choice, levels.missing) if levels and levels.choice else None,
+        engine=_ENGINES.get(contents.engine, contents.engine),
+        shown=_columns(contents),
+        map=drawn,
+        data=page_data(contents, drawn),
+        script=script,
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
+
+
+def render_comparison(choice: Choice, missing: Mapping[str, str]) -> str:
+    """A page of a choice alone; the same values give the same text. ``missing``: measure -> why it has no values."""
+    return _filled_in("comparison.html.j2", compared=compared(choice, missing))
+
+
+def _filled_in(template: str, **values: Any) -> str:
+    style = "".join(part(name) for name in STYLES)
+    page: str = _environment().get_template(template).render(style=style, **values)
     return FIRST_LINES + page
 
 
@@ -75,7 +87,7 @@ def _columns(contents: Contents) -> dict[str, bool]:
     return {name: any(getattr(topic, name) not in (None, ()) for topic in contents.topics) for name in names}
 
 
-def page_environment() -> Environment:
+def _environment() -> Environment:
     """What all templates are filled in by: everything that is no markup of ours is escaped."""
     environment = Environment(
         loader=PackageLoader(_PACKAGE, _FOLDER),
@@ -89,11 +101,6 @@ def page_environment() -> Environment:
         percent=percent, exact=exact, memory=memory_text, place=lambda value: f"{value:.1f}"
     )
     return environment
-
-
-def page_style() -> str:
-    """The style of all pages."""
-    return "".join(part(name) for name in STYLES)
 
 
 def part(name: str, folder: str = _FOLDER) -> str:

@@ -29,7 +29,7 @@ def page_data(contents: Contents, drawn: TopicMap) -> str:
     """JSON of all that is drawn. The same contents give the same text. O(K^3) for the tree."""
     lists = contents.lists or own_lists(contents.topics)
     values = {
-        "topics": [_topic(topic) for topic in contents.topics],
+        "topics": [_topic(topic, place) for place, topic in enumerate(contents.topics)],
         "words": _words(lists),
         "map": _map(drawn),
         "tree": _tree(contents.affinity),
@@ -74,8 +74,10 @@ def _packed(values: NDArray[Any], kind: str = "<u2") -> str:
     return base64.b64encode(np.round(values).astype(kind).tobytes()).decode()
 
 
-def _topic(topic: Topic) -> dict[str, Any]:
+def _topic(topic: Topic, place: int) -> dict[str, Any]:
     told = {
+        # Under which it is known, where topics before it are not shown.
+        "id": None if topic.number == place else topic.number,
         "name": topic.name_words,
         "share": topic.share,
         "npmi": topic.npmi,

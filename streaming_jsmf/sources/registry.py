@@ -132,11 +132,14 @@ class OpenedSource:
         Reader and options for the manifest, without paths.
     ngrams
         Whether words may be runs of words.
+    phrases
+        Least NPMI of neighbours that are to be one word; None: they are not looked for.
     """
 
     source: Source | ShuffledSource
     settings: Mapping[str, Json]
     ngrams: bool
+    phrases: float | None = None
 
 
 def reads_texts(reader: ReaderName) -> bool:
@@ -207,11 +210,18 @@ def open_source(
     kind = READERS[reader]
     beside = [str(getattr(options, key)) for key in _PATHS if getattr(options, key, None) is not None]
     root, found = _find(normalise(location), kind, path, files, beside)
-    words = Tokenizer()
+    words, least = Tokenizer(), None
     if isinstance(options, TokenOptions):
         spared = NONE if options.stemmer is None else stop_words
+        listed = options.phrases if isinstance(options.phrases, tuple) else ()
+        least = None if isinstance(options.phrases, tuple) else options.phrases
         words = Tokenizer(
-            tokenizer or options.tokenizer, options.ngrams, options.stemmer, spared, options.boilerplate
+            tokenizer or options.tokenizer,
+            options.ngrams,
+            options.stemmer,
+            spared,
+            options.boilerplate,
+            listed,
         )
     elif tokenizer is not None:
         raise InputError(f"the reader {reader} takes words as they are; leave --tokenizer out")
@@ -219,13 +229,16 @@ def open_source(
     settings: dict[str, Json] = {"reader": reader}
     for key, value in options.model_dump().items():
         # Boilerplate that is kept is not told: corpora made before it could be dropped are the same.
-        if key not in _PATHS and value is not None and (key, value) != ("boilerplate", "keep"):
+        # A list of phrases is told with those that are found.
+        if (key, value) == ("boilerplate", "keep") or (key == "phrases" and isinstance(value, tuple)):
+            continue
+        if key not in _PATHS and value is not None:
             settings[f"read_{key}"] = ",".join(map(str, value)) if isinstance(value, tuple | list) else value
     if tokenizer is not None:
         settings["read_tokenizer"] = tokenizer
     if getattr(source, "fingerprint", None) is not None:
         settings["source_fingerprint"] = source.fingerprint
-    return OpenedSource(source, settings, words.ngrams > 1)
+    return OpenedSource(source, settings, words.ngrams > 1, least)
 
 
 def _find(

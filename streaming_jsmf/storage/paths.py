@@ -48,7 +48,7 @@ def normalise(path: AnyPath) -> str:
 
     Absolute, so that a task on another process or with another working directory opens the same file.
     """
-    text = _without_scheme(os.fspath(path))
+    text = _without_scheme(_text_of(path))
     return text.rstrip("/") if is_url(text) else str(Path(text).expanduser().absolute())
 
 
@@ -63,11 +63,11 @@ def store_path(path: AnyPath | UPath, what: str = "a store") -> StorePath:
     Raises
     ------
     InputError
-        If it is a URL that cannot be opened or does not answer, or names no more than a bucket.
+        If it is a URL that cannot be opened or does not answer, or names no more than a bucket; or no path at all.
     """
     if isinstance(path, Path):
         return path
-    text = str(path)
+    text = _text_of(path, what)
     if is_url(text):
         return object_store.open_url(path if isinstance(path, UPath) else text.rstrip("/"), what)
     if text.startswith("file:") and not text.startswith(_LOCAL_SCHEMES):
@@ -88,6 +88,19 @@ def local_path(path: AnyPath | UPath, what: str) -> Path:
     local = store_path(path, what)
     assert isinstance(local, Path), "no URL"
     return local
+
+
+def _text_of(path: AnyPath | UPath, what: str = "a path") -> str:
+    """A path or URL as text; also of what is at one and says so, such as an open corpus."""
+    if isinstance(path, UPath):
+        return str(path)
+    try:
+        text: object = os.fspath(path)
+    except TypeError:
+        text = None
+    if not isinstance(text, str):
+        raise InputError(f"{what} is named by its path or URL; a {type(path).__name__} was given")
+    return text
 
 
 def _without_scheme(text: str) -> str:

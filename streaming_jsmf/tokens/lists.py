@@ -67,8 +67,11 @@ def _count(indptr: Any, codes: Any, n_codes: int) -> Any:
     return out, distinct[:used].copy(), counts[:used].copy()
 
 
-def with_ngrams(tokens: TokenLists, longest: int) -> TokenLists:
-    """Add the runs of 2..longest adjacent tokens of a document, joined by a space. Order within a document is lost."""
+def with_ngrams(tokens: TokenLists, longest: int, among: NDArray[np.bool_] | None = None) -> TokenLists:
+    """Add the runs of 2..longest adjacent tokens of a document, joined by a space. Order within a document is lost.
+
+    ``among``: runs of these words of the dictionary alone; None for all.
+    """
     import pyarrow as pa
 
     codes, rows = [tokens.codes], [_rows(tokens.indptr)]
@@ -79,6 +82,8 @@ def with_ngrams(tokens: TokenLists, longest: int) -> TokenLists:
     for length in range(2, longest + 1):
         # A run of this length starts where the next tokens are of the same document.
         inside = rows[0][: len(rows[0]) - length + 1] == rows[0][length - 1 :]
+        if among is not None:
+            inside &= np.all([among[tokens.codes[i : i + len(inside)]] for i in range(length)], axis=0)
         starts = np.flatnonzero(inside)
         keys = shorter[starts] * size + tokens.codes[starts + length - 1]
         distinct, inverse = np.unique(keys, return_inverse=True)

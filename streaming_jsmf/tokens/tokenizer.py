@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.tokens.boilerplate import without_boilerplate
 from streaming_jsmf.tokens.lists import TokenLists, with_ngrams
+from streaming_jsmf.tokens.phrases import check_phrases, with_phrases
 from streaming_jsmf.tokens.segment import Segmenter, chinese_words, japanese_words
 from streaming_jsmf.tokens.split import split_words
 from streaming_jsmf.tokens.stop_words import NONE, load_stop_words
@@ -49,6 +50,8 @@ class Tokenizer:
         Words that are not stemmed, so that a list of stop words still finds them; see ``load_stop_words``.
     boilerplate
         "drop": what is around the text goes first (``without_boilerplate``).
+    phrases
+        Pairs of words, as they are after stemming, that become one word each, such as "new york" (``with_phrases``).
 
     Raises
     ------
@@ -61,6 +64,7 @@ class Tokenizer:
     stemmer: str | None = None
     stop_words: str = NONE
     boilerplate: Literal["keep", "drop"] = "keep"
+    phrases: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not 1 <= self.ngrams <= LONGEST_NGRAM:
@@ -71,6 +75,7 @@ class Tokenizer:
             _load_callable(self.name)
         if self.stemmer is not None:
             _stem_function(self.stemmer)
+        check_phrases(self.phrases)
 
     def __call__(self, texts: Any) -> TokenLists:
         """Tokens of an Arrow array of strings without nulls.
@@ -83,6 +88,8 @@ class Tokenizer:
         tokens = self._split(without_boilerplate(texts) if self.boilerplate == "drop" else texts)
         if self.stemmer is not None:
             tokens = _stemmed(tokens, self.stemmer, self.stop_words)
+        if self.phrases:
+            tokens = with_phrases(tokens, self.phrases)
         return tokens if self.ngrams == 1 else with_ngrams(tokens, self.ngrams)
 
     def _split(self, texts: Any) -> TokenLists:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from streaming_jsmf.config import InferSettings, PolishSettings, ScanSettings
 from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.errors import InputError, TooFewFactorsError
-from streaming_jsmf.evaluation.choice import Choice, Measures, choose
+from streaming_jsmf.evaluation.choice import Choice, Measures, choose, fields_of
 from streaming_jsmf.evaluation.matching import stability
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
@@ -20,7 +19,7 @@ from streaming_jsmf.model.store import read_model
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.select import require_parts, resampled
 from streaming_jsmf.moments.store import KIND as MOMENTS_KIND
-from streaming_jsmf.reporting.comparison import render_comparison
+from streaming_jsmf.reporting.page import render_comparison
 from streaming_jsmf.storage.arrays import read_attributes
 from streaming_jsmf.storage.paths import StorePath, node_exists, store_path, write_bytes, write_json
 from streaming_jsmf.workflow.count_words import counts_of
@@ -29,7 +28,7 @@ from streaming_jsmf.workflow.fit import fit
 from streaming_jsmf.workflow.infer import fit_moments
 from streaming_jsmf.workflow.measures import NEEDED, OPTIONAL, distinct_share_of, npmi_of, perplexity_of
 from streaming_jsmf.workflow.scan import scan
-from streaming_jsmf.workflow.several import infer_each
+from streaming_jsmf.workflow.several import COMPARISON, infer_each
 
 #: Appended to the source, where nothing else is said.
 SUFFIX = ".choose-k"
@@ -128,20 +127,8 @@ def choose_k(
     choice = choose(rows)
     page = target / "choose-k.html"
     write_bytes(page, render_comparison(choice, missing).encode())
-    write_json(target / "choose-k.json", fields_of(choice, missing))
+    write_json(target / COMPARISON, fields_of(choice, missing))
     return Comparison(choice, missing, models, page)
-
-
-def fields_of(choice: Choice, missing: dict[str, str]) -> dict[str, Any]:
-    """The comparison as JSON values."""
-    rows = zip(choice.rows, choice.losses, strict=True)
-    return {
-        "format_version": 1,
-        "rows": [{**asdict(row), "loss": loss} for row, loss in rows],
-        "suggested": choice.suggested,
-        "reason": choice.reason,
-        "missing": missing,
-    }
 
 
 def _of_moments(moments: Moments, corpus: str | Path | None, largest: int) -> _Material:

@@ -92,7 +92,8 @@ def _mark(source: str | Path, request: IngestRequest) -> str:
             files = None  # which ingest says better
     else:
         files = [(file.name, _size(file.path)) for file in find_files(root)]
-    asked = {key: value for key, value in asdict(request).items() if key != "made_for"}
+    # Of texts in memory what they are stands there, of files nothing.
+    asked = {key: value for key, value in asdict(request).items() if key != "made_for" or value is not None}
     return hashlib.sha256(json.dumps([files, asked], sort_keys=True, default=str).encode()).hexdigest()
 
 

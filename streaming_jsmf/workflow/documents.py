@@ -5,12 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from streaming_jsmf.documents import queries
+from streaming_jsmf.documents.grouped import GroupedShares
 from streaming_jsmf.documents.open_shares import open_shares
-from streaming_jsmf.documents.shares import SharesFile, topics_fingerprint
+from streaming_jsmf.documents.shares import DOCUMENT_ID, SHARES, SharesFile, dense, topics_fingerprint
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.model.store import Model
-from streaming_jsmf.storage.paths import StorePath, local_path, normalise, store_path
+from streaming_jsmf.model.edits import TopicEdits, read_edits
+from streaming_jsmf.model.store import AnyModel, Model, model_path, read_model
+from streaming_jsmf.storage.paths import local_path, normalise
 from streaming_jsmf.workflow.given_topics import given_topics, read_given_topics
 
 if TYPE_CHECKING:
@@ -20,11 +24,12 @@ DEFAULT_NUMBER = 10
 
 
 def documents_of_topic(
-    model: str | Path | StorePath | Model, shares: str | Path, topic: int, number: int = DEFAULT_NUMBER
+    model: AnyModel | Model, shares: str | Path, topic: int, number: int = DEFAULT_NUMBER
 ) -> pd.DataFrame:
     """The documents in which a topic is largest: ``document_id``, ``share``, metadata; largest share first.
 
-    One pass over the file that ``transform`` wrote, as it streams.
+    The share of a topic that was merged is the sum over its parts. One pass over the file that ``transform`` wrote, as
+    it streams.
 
     Raises
     ------
@@ -33,18 +38,20 @@ def documents_of_topic(
     StoreError
         If the model or the shares are damaged.
     """
-    return _frame(queries.largest(open_shares_of(model, shares), topic, number))
+    return _frame(largest(model, shares, topic, number))
 
 
 def shares_by(
-    model: str | Path | StorePath | Model,
+    model: AnyModel | Model,
     shares: str | Path,
     column: str | None = None,
     topic: int | None = None,
 ) -> pd.DataFrame:
     """Mean topic shares by the values of a metadata column, a row for each value and topic; None: over all documents.
 
-    ``documents`` are those with the value, ``standard_error`` is that of the mean ``share``. One pass.
+    ``documents`` are those with the value, ``standard_error`` is that of the mean ``share``. Topics are those that the
+    model shows: merged ones have the sum of the shares of their parts, hidden ones are left out, and if any has a name,
+    ``label`` is a column. One pass.
 
     Raises
     ------
@@ -53,18 +60,18 @@ def shares_by(
     StoreError
         If the model or the shares are damaged.
     """
-    return _frame(queries.by_group(open_shares_of(model, shares), column, topic))
+    return _frame(by_group(model, shares, column, topic))
 
 
 def similar_documents(
-    model: str | Path | StorePath | Model,
+    model: AnyModel | Model,
     shares: str | Path,
     document: str | int,
     number: int = DEFAULT_NUMBER,
 ) -> pd.DataFrame:
     """The documents whose topic shares are nearest to those of a document, by Hellinger's distance (0 to 1).
 
-    Up to two passes.
+    By all topics as they are stored, merged or not. Up to two passes.
 
     Raises
     ------
@@ -76,7 +83,38 @@ def similar_documents(
     return _frame(queries.similar(open_shares_of(model, shares), str(document), number))
 
 
-def open_shares_of(model: str | Path | StorePath | Model, shares: str | Path) -> SharesFile:
+def shares_table(model: AnyModel, shares: str | Path) -> pd.DataFrame:
+    """All shares of the shown topics: a row for each document, by its id, a column for each topic's number."""
+    import pandas as pd
+
+    shown, numbers = shown_shares_of(model, shares), [group[0] for group in _edits_of(model).groups]
+    parts = []
+    for table in shown.tables([DOCUMENT_ID, SHARES]):
+        index = pd.Index(table.column(DOCUMENT_ID).to_pandas(), name=DOCUMENT_ID)
+        parts.append(pd.DataFrame(dense(shown.about, table), index, pd.Index(numbers, name="topic")))
+    return pd.concat(parts)
+
+
+def largest(model: AnyModel | Model, shares: str | Path, topic: int, number: int) -> Any:
+    """``documents_of_topic`` as an Arrow table."""
+    found, edits = open_shares_of(model, shares), _edits_of(model)
+    return queries.largest(GroupedShares(found, [edits.members(topic)]), 0, number)
+
+
+def by_group(model: AnyModel | Model, shares: str | Path, column: str | None, topic: int | None) -> Any:
+    """``shares_by`` as an Arrow table."""
+    found, edits = open_shares_of(model, shares), _edits_of(model)
+    groups = edits.groups if topic is None else (edits.members(topic),)
+    table = queries.by_group(GroupedShares(found, groups), column)
+    numbers = np.array([group[0] for group in groups])[np.asarray(table.column(queries.TOPIC))]
+    place = table.schema.get_field_index(queries.TOPIC)
+    table = table.set_column(place, queries.TOPIC, [numbers])
+    if not edits.labels:
+        return table
+    return table.add_column(place + 1, "label", [[edits.labels.get(number) for number in numbers.tolist()]])
+
+
+def open_shares_of(model: AnyModel | Model, shares: str | Path) -> SharesFile:
     """The topic shares at a path, which are those of this model.
 
     Raises
@@ -85,15 +123,25 @@ def open_shares_of(model: str | Path | StorePath | Model, shares: str | Path) ->
         If they are of another one, or no topic shares.
     """
     found = open_shares(local_path(normalise(shares), "a file of topic shares"))
-    given = (
-        given_topics(model) if isinstance(model, Model) else read_given_topics(store_path(model, "a model"))
-    )
+    given = given_topics(model) if isinstance(model, Model) else read_given_topics(model_path(model))
     if found.about.model != topics_fingerprint(given):
-        whose = "this model" if isinstance(model, Model) else str(model)
+        whose = "this model" if isinstance(model, Model) else str(model_path(model))
         raise InputError(
             f"{shares}: these shares are of another model than {whose}; give theirs, or run transform"
         )
     return found
+
+
+def shown_shares_of(model: AnyModel, shares: str | Path) -> SharesFile:
+    """As ``open_shares_of``, of the topics that the model shows; without those that are hidden."""
+    return GroupedShares(open_shares_of(model, shares), _edits_of(model).groups)
+
+
+def _edits_of(model: AnyModel | Model) -> TopicEdits:
+    if isinstance(model, Model):
+        return TopicEdits(int(model.arrays["topic_probability"].size))
+    path = model_path(model)
+    return read_edits(path, read_model(path, ("topic_probability",)))
 
 
 def _frame(table: Any) -> pd.DataFrame:

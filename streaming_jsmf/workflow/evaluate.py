@@ -22,9 +22,9 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.model.certificates import warnings_of
 from streaming_jsmf.model.counts import StoredCounts, read_training_counts, training_fingerprint
-from streaming_jsmf.model.store import Model
+from streaming_jsmf.model.store import AnyModel, Model, model_path
 from streaming_jsmf.moments.reader import Moments
-from streaming_jsmf.storage.paths import StorePath, store_path
+from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.workflow.count_words import PROBES, counts_of
 from streaming_jsmf.workflow.evaluation_inputs import (
     Replicas,
@@ -116,7 +116,7 @@ class EvaluationRequest:
 
 
 def evaluate(
-    model: str | Path | StorePath,
+    model: AnyModel,
     request: EvaluationRequest | None = None,
     execution: Execution | None = None,
     listener: Listener = silent,
@@ -140,7 +140,7 @@ def evaluate(
     StoreError
         If the model, its counts, the corpus or given moments are damaged.
     """
-    path, request = store_path(model, "a model"), request or EvaluationRequest()
+    path, request = model_path(model), request or EvaluationRequest()
     execution = execution or Execution()
     found = read_topics(path)
     inputs = _Inputs(path, found, request, execution, listener)

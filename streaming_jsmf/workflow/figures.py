@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.model.store import AnyModel, model_path
 from streaming_jsmf.reporting import figures
 from streaming_jsmf.reporting.contents import Contents, Floats
-from streaming_jsmf.storage.paths import StorePath, store_path
-from streaming_jsmf.workflow.documents import open_shares_of
+from streaming_jsmf.workflow.documents import shown_shares_of
 from streaming_jsmf.workflow.report_contents import read_contents
 from streaming_jsmf.workflow.report_documents import groups_of
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 LARGEST = 6
 
 
-def plot_map(model: str | Path | StorePath) -> Figure:
+def plot_map(model: AnyModel) -> Figure:
     """The topics as circles: near where they use the same words, as large as their shares.
 
     The layout is that of the report: t-SNE of Hellinger distances. Its axes have no unit; below it stands how many
@@ -41,9 +41,7 @@ def plot_map(model: str | Path | StorePath) -> Figure:
     return figures.map_figure(_contents(model))
 
 
-def plot_topics(
-    model: str | Path | StorePath, topics: Sequence[int] | None = None, *, words: int = 10
-) -> Figure:
+def plot_topics(model: AnyModel, topics: Sequence[int] | None = None, *, words: int = 10) -> Figure:
     """The most probable words of topics as bars of p(word | topic), in per cent; None: the six largest topics.
 
     Raises
@@ -55,7 +53,7 @@ def plot_topics(
     return figures.topics_figure(contents, _chosen(contents, topics), words)
 
 
-def plot_correlations(model: str | Path | StorePath) -> Figure:
+def plot_correlations(model: AnyModel) -> Figure:
     """How many times as often as by chance two topics meet in a document, topics in the order of their similarity.
 
     Raises
@@ -70,7 +68,7 @@ def plot_correlations(model: str | Path | StorePath) -> Figure:
 
 
 def plot_over_time(
-    model: str | Path | StorePath,
+    model: AnyModel,
     shares: str | Path,
     topics: Sequence[int] | None = None,
     *,
@@ -95,31 +93,31 @@ def plot_over_time(
         If there is no such topic or column, the shares are of another model, or there is no matplotlib.
     """
     contents = _contents(model)
-    groups = groups_of(open_shares_of(model, shares), by)
+    groups = groups_of(shown_shares_of(model, shares), by)
     if groups is None:
         raise InputError(f"{shares}: no column holds a year or a date of few enough years; name one by by=")
     spread = groups.shares.std(axis=0)
     return figures.groups_figure(contents, groups, _chosen(contents, topics, spread))
 
 
-def _contents(model: str | Path | StorePath, words: int | None = None) -> Contents:
+def _contents(model: AnyModel, words: int | None = None) -> Contents:
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
         raise InputError(
             "figures need matplotlib; install it, or streaming-jsmf with the extra notebook"
         ) from error
-    return read_contents(store_path(model, "a model"), words)
+    return read_contents(model_path(model), words)
 
 
 def _chosen(contents: Contents, topics: Sequence[int] | None, weight: Floats | None = None) -> Sequence[int]:
-    """Topics that were asked for, or the first by share or another weight."""
+    """Places of topics that were asked for, or of the first by share or another weight."""
     if topics is None:
         weights = np.array([topic.share for topic in contents.topics]) if weight is None else weight
         return [int(topic) for topic in np.argsort(-weights, kind="stable")[:LARGEST]]
-    last = len(contents.topics) - 1
-    wrong = [topic for topic in topics if not 0 <= topic <= last]
+    places = {topic.number: place for place, topic in enumerate(contents.topics)}
+    wrong = [topic for topic in topics if topic not in places]
     if wrong or not topics:
         named = f"there is no topic {wrong[0]}" if wrong else "topics is empty"
-        raise InputError(f"{named}; the model has topics 0 to {last}")
-    return topics
+        raise InputError(f"{named}; the model has topics 0 to {max(places)}")
+    return [places[topic] for topic in topics]

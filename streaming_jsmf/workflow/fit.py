@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from streaming_jsmf.config import InferSettings, PolishSettings, ScanSettings, StodSettings
 from streaming_jsmf.corpus.format import Corpus, open_corpus
@@ -18,6 +19,7 @@ from streaming_jsmf.storage.paths import StorePath, local_path, store_path
 from streaming_jsmf.storage.replace import remove_store
 from streaming_jsmf.workflow.commit_model import commit_model, is_done
 from streaming_jsmf.workflow.corpus_of import corpus_of, is_corpus
+from streaming_jsmf.workflow.in_memory import at_hand
 from streaming_jsmf.workflow.infer import fit_moments, model_fingerprint
 from streaming_jsmf.workflow.ingest import IngestRequest
 from streaming_jsmf.workflow.polish import polish_model, polished_fingerprint
@@ -29,10 +31,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Fitted:
-    """What ``fit`` wrote: the moments store, and the models in the order of the topics asked for."""
+    """What ``fit`` wrote, and of which corpus: the moments store, and the models in the order of the topics."""
 
     moments: StorePath
     models: tuple[StorePath, ...]
+    corpus: str
 
 
 def moments_beside(model: str | Path | StorePath) -> StorePath:
@@ -48,7 +51,7 @@ def corpus_beside(model: str | Path | StorePath) -> StorePath:
 
 
 def fit(
-    corpus: str | Path,
+    corpus: Any,
     model: str | Path,
     topics: Sequence[int],
     *,
@@ -71,8 +74,8 @@ def fit(
     Parameters
     ----------
     corpus
-        Path or URL of a corpus; or of whatever ``ingest`` reads, which becomes a corpus at ``model`` with ``.corpus``
-        appended. One that an earlier run made there of the same files in the same way is used as it is.
+        Path or URL of a corpus, or an open one; or whatever ``ingest`` reads, which becomes a corpus at ``model`` with
+        ``.corpus`` appended. One that an earlier run made there of the same source in the same way is used as it is.
     model
         Where to write: a path or URL.
     topics
@@ -107,7 +110,8 @@ def fit(
     if isinstance(base, StodSettings):
         settings = replace(settings, third_moment=True)
     polish_settings = _polish_settings(polish, base)
-    documents = open_corpus(_corpus(corpus, target, ingest_request, execution, listener, overwrite))
+    with at_hand(corpus, ingest_request) as (source, request):
+        documents = open_corpus(_corpus(source, target, request, execution, listener, overwrite))
     _refuse_hopeless(documents, max(topics), base, settings)
     store = scan(documents, place, settings, execution, listener)
     for k, path in targets.items():
@@ -120,7 +124,7 @@ def fit(
                 name = str(store.path)
                 fitted = polish_model(fitted, name, documents, path, polish_settings, execution, listener)
             commit_model(path, fitted, overwrite=overwrite, work=polish_settings is not None)
-    return Fitted(store.path, tuple(targets.values()))
+    return Fitted(store.path, tuple(targets.values()), documents.root)
 
 
 def _polish_settings(

@@ -2,15 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from streaming_jsmf.corpus.format import open_corpus
-from streaming_jsmf.corpus.manifest import MANIFEST_NAME
+from streaming_jsmf.corpus.manifest import MANIFEST_NAME, PHRASES, Json
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.model.store import read_model
 from streaming_jsmf.storage.paths import exists, is_file, join, node_exists, normalise, store_path
+from streaming_jsmf.tokens.phrases import is_phrase
+
+
+def given_phrases(place: str | Path | Sequence[str]) -> tuple[str, ...]:
+    """The phrases of a corpus or a model that tells them; of a list or a file of words those of two words.
+
+    Raises
+    ------
+    InputError, StoreError
+        As ``given_words``.
+    """
+    if isinstance(place, str | Path):
+        root = normalise(place)
+        if exists(root) and not is_file(root):
+            tokens = _tokens_of(place, root) or {}
+            return tuple(str(tokens[PHRASES]).split("\n")) if PHRASES in tokens else ()
+    return tuple(filter(is_phrase, given_words(place)))
+
+
+def _tokens_of(place: str | Path, root: str) -> Mapping[str, Json] | None:
+    """How the texts of a corpus or of a model became words."""
+    store = store_path(place, "a model")
+    if not exists(join(root, MANIFEST_NAME)) and node_exists(store):
+        tokens: Mapping[str, Json] | None = read_model(store, ("word",)).provenance.get("tokens")
+        return tokens
+    return open_corpus(root).tokens
 
 
 def given_words(vocabulary: str | Path | Sequence[str]) -> tuple[str, ...]:

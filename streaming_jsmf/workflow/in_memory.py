@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from os import PathLike, fspath
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,11 +18,34 @@ from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.storage.paths import sha256_of
 from streaming_jsmf.workflow.ingest import IngestRequest
 from streaming_jsmf.workflow.ingest import ingest as ingest_path
 
 #: Texts or rows of a batch; one is in memory at a time.
 BATCH = 10_000
+
+
+@contextmanager
+def at_hand(
+    source: Any, request: IngestRequest | None = None
+) -> Iterator[tuple[str | Path, IngestRequest | None]]:
+    """Where a reader finds a source: at its own path, or in a temporary file of what is in memory.
+
+    What is in memory is written a batch at a time, and the request then has the hash of it.
+
+    Raises
+    ------
+    InputError
+        If the source is neither a path nor texts, rows or a table.
+    """
+    if isinstance(source, str | PathLike):
+        yield fspath(source), request
+        return
+    with TemporaryDirectory(prefix="streaming-jsmf-") as folder:
+        path = Path(folder) / "texts.parquet"
+        _write(_tables(source), path)
+        yield path, replace(request or IngestRequest(), made_for=sha256_of(path))
 
 
 def ingest(
@@ -55,13 +81,10 @@ def ingest(
     --------
     >>> ingest(["the cat sat", "the dog ran"], "corpus")  # doctest: +SKIP
     """
-    options = {"overwrite": overwrite, "progress": progress}
-    if isinstance(source, str | Path):
-        return ingest_path(source, corpus, request, execution, listener, **options)
-    with TemporaryDirectory(prefix="streaming-jsmf-") as folder:
-        path = Path(folder) / "texts.parquet"
-        _write(_tables(source), path)
-        return ingest_path(path, corpus, request, execution, listener, **options)
+    with at_hand(source) as (place, _):
+        return ingest_path(
+            place, corpus, request, execution, listener, overwrite=overwrite, progress=progress
+        )
 
 
 def _write(tables: Iterator[pa.Table], path: Path) -> None:

@@ -30,9 +30,11 @@ from streaming_jsmf.sources.registry import (
     open_source,
     reads_texts,
 )
+from streaming_jsmf.sources.text.options import TokenOptions
 from streaming_jsmf.storage.paths import is_url, normalise
-from streaming_jsmf.tokens.stop_words import ENGLISH, LANGUAGES
-from streaming_jsmf.workflow.given_words import given_words
+from streaming_jsmf.tokens.stop_words import ENGLISH, LANGUAGES, NONE
+from streaming_jsmf.validation import Strict
+from streaming_jsmf.workflow.given_words import given_phrases, given_words
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +58,9 @@ class IngestRequest:
         or of a model.
     tokenizer
         A callable of the user's own as MODULE:FUNCTION.
+    phrases
+        Which neighbouring words of texts are one word: those with so high an NPMI, a number from 0 to 1; or a list, or
+        the path of one as for ``vocabulary``, from which they are taken by default. "none": none.
     tokens_per_shard
         A shard ends with the document that brings it to this many tokens.
     on_bad_record
@@ -73,6 +78,7 @@ class IngestRequest:
     preset: Preset | None = None
     vocabulary: str | Path | Sequence[str] | None = None
     tokenizer: str | None = None
+    phrases: float | str | Path | Sequence[str] | None = None
     tokens_per_shard: int | None = None
     on_bad_record: OnBadRecord = "fail"
     files: str | Path | None = None
@@ -155,7 +161,7 @@ def _from_spec(
     opened = open_source(
         location,
         spec.reader,
-        spec.options,
+        _phrased(spec.options, spec.reader, request),
         path=spec.path,
         files=names,
         tokenizer=request.tokenizer,
@@ -180,13 +186,39 @@ def _from_source(source: str | Path, request: IngestRequest) -> tuple[OpenedSour
     opened = open_source(
         source,
         reader,
-        check_options(reader, read, "--read"),
+        _phrased(check_options(reader, read, "--read"), reader, request),
         path=path,
         tokenizer=request.tokenizer,
         stop_words=curation.stop_words,
     )
     settings = _settings(request, curation, opened, TOKENS_PER_SHARD)
     return opened, settings, Origin(settings=opened.settings)
+
+
+def _phrased(options: Strict, reader: ReaderName, request: IngestRequest) -> Strict:
+    """The options of a reader with the phrases that are asked for, or that come with a vocabulary."""
+    asked = request.phrases
+    if not isinstance(options, TokenOptions):
+        if asked is not None:
+            raise InputError(f"the reader {reader} takes words as they are; leave --phrases out")
+        return options
+    if asked is None:
+        if request.vocabulary is None or options.phrases is not None or options.ngrams > 1:
+            return options
+        asked = given_phrases(request.vocabulary)
+    elif isinstance(asked, str) and asked == NONE:
+        asked = ()
+    elif isinstance(asked, str | Path) and not _is_number(asked):
+        asked = given_phrases(asked)
+    return check_options(reader, {**options.model_dump(), "phrases": asked}, "--phrases")
+
+
+def _is_number(text: str | Path) -> bool:
+    try:
+        float(str(text))
+    except ValueError:
+        return False
+    return True
 
 
 def _curation(request: IngestRequest, reader: ReaderName) -> Curation:
@@ -207,10 +239,11 @@ def _settings(
     words = None if request.vocabulary is None else given_words(request.vocabulary)
     if words is not None:
         chosen = [key for key in _OF_WORDS if request.curation.get(key) is not None]
+        chosen += ["phrases"] * (opened.phrases is not None)
         if chosen:
             names = ", ".join("--" + key.replace("_", "-") for key in chosen)
             raise InputError(f"--vocabulary says which words stay; leave {names} out")
-    return IngestSettings(curation, tokens, request.on_bad_record, opened.ngrams, words)
+    return IngestSettings(curation, tokens, request.on_bad_record, opened.ngrams, opened.phrases, words)
 
 
 #: Fields of ``Curation`` that choose words; the stop words besides are those that a stemmer spares.

@@ -24,7 +24,7 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.lock import sole_writer, work_place
 from streaming_jsmf.jobs.memory import peak_memory
 from streaming_jsmf.linalg.blas import single_blas_thread
-from streaming_jsmf.model.store import Model, read_model
+from streaming_jsmf.model.store import AnyModel, Model, model_path, read_model
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.storage.provenance import package_versions
 from streaming_jsmf.workflow.commit_model import commit_model, has_fingerprint, is_done, require_free_model
@@ -32,7 +32,7 @@ from streaming_jsmf.workflow.given_topics import given_topics
 
 
 def polish(
-    model: str | Path | StorePath,
+    model: AnyModel,
     corpus: str | Path | Corpus,
     out: str | Path | StorePath,
     settings: PolishSettings | None = None,
@@ -75,14 +75,14 @@ def polish(
     """
     target = store_path(out, "a model")
     require_free_model(target, overwrite)
-    place, settings = store_path(model, "a model"), settings or PolishSettings()
+    place, settings = model_path(model), settings or PolishSettings()
     opened = corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
     with sole_writer(target) as committed:
         start = read_model(place)
         known = polished_fingerprint(_start_of(start, target, committed), opened, settings)
         if is_done(target, committed, known, overwrite=overwrite):
             return read_model(target)
-        polished = polish_model(start, str(model), opened, target, settings, execution, listener)
+        polished = polish_model(start, str(place), opened, target, settings, execution, listener)
         commit_model(target, polished, overwrite=overwrite, work=True)
     return polished
 

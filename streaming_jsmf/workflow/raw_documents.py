@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from streaming_jsmf.corpus.format import Corpus, open_corpus, read_manifest
-from streaming_jsmf.corpus.manifest import Json
+from streaming_jsmf.corpus.manifest import PHRASES, Json
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution
@@ -37,6 +37,8 @@ def raw_documents(
     reading: Reading,
     execution: Execution | None,
     listener: Listener,
+    *,
+    content: str | None = None,
 ) -> tuple[Corpus, float]:
     """Make the corpus of all documents of a source at ``beside``, and count the tokens of words that are none of these.
 
@@ -44,6 +46,8 @@ def raw_documents(
     ----------
     words, tokens
         Of the model: its vocabulary, and how its texts became words (None: it does not know).
+    content
+        A hash of the documents, if their file does not stay.
 
     Raises
     ------
@@ -64,6 +68,7 @@ def raw_documents(
         preset="papers",
         vocabulary=words,
         on_bad_record=reading.on_bad_record,
+        made_for=content,
     )
     corpus = open_corpus(corpus_of(source, beside, request, execution, listener))
     steps = read_manifest(corpus.root).dropped
@@ -88,6 +93,9 @@ def _as_the_model(tokens: Mapping[str, Json] | None) -> tuple[dict[str, Any], st
             f"the model's words were stemmed but for those of a list of stop words; {own_way}, naming the list with "
             "--stop-words"
         )
-    return {key: tokens[key] for key in tokens if key != "stop_words" and tokens[key] is not None}, (
-        "none" if stop_words == "file" else stop_words
-    )
+    read: dict[str, Any] = {
+        key: tokens[key] for key in tokens if key != "stop_words" and tokens[key] is not None
+    }
+    if PHRASES in read:
+        read[PHRASES] = tuple(read[PHRASES].split("\n"))
+    return read, "none" if stop_words == "file" else stop_words

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.model.store import AnyModel, model_path
 from streaming_jsmf.reporting.contents import Contents
 from streaming_jsmf.reporting.page import FIRST_LINES, render
 from streaming_jsmf.storage.paths import (
@@ -15,15 +16,15 @@ from streaming_jsmf.storage.paths import (
     store_path,
     write_bytes,
 )
-from streaming_jsmf.workflow.documents import open_shares_of
+from streaming_jsmf.workflow.documents import shown_shares_of
 from streaming_jsmf.workflow.report_contents import level_of, read_contents
 from streaming_jsmf.workflow.report_documents import documents_of, groups_of
-from streaming_jsmf.workflow.report_levels import levels_of
+from streaming_jsmf.workflow.report_levels import choice_at, levels_of
 from streaming_jsmf.workflow.several import models_at
 
 
 def report(
-    model: str | Path | StorePath,
+    model: AnyModel,
     out: str | Path | StorePath,
     *,
     words: int | None = None,
@@ -74,7 +75,7 @@ def report(
     --------
     >>> report("models", "topics.html", shares="shares.parquet")  # doctest: +SKIP
     """
-    source, target = store_path(model, "a model"), store_path(out, "a report")
+    source, target = model_path(model), store_path(out, "a report")
     _require_place(source, target, overwrite)
     page = report_page(source, words=words, topics=topics, shares=shares, by=by)
     write_bytes(target, page.encode())
@@ -96,15 +97,16 @@ def report_page(
     own = _own(model, paths, topics)
     contents = read_contents(paths[own], words)
     if len(paths) > 1:
+        choice, missing = choice_at(model)
         levels = levels_of(paths, [level_of(path) for path in paths], own)
-        contents = replace(contents, levels=levels)
+        contents = replace(contents, levels=replace(levels, choice=choice, missing=missing))
     if shares is not None:
         contents = _with_shares(contents, paths[own], shares, by)
     return render(contents)
 
 
 def _with_shares(contents: Contents, model: StorePath, shares: str | Path, by: str | None) -> Contents:
-    found = open_shares_of(model, shares)
+    found = shown_shares_of(model, shares)
     return replace(contents, groups=groups_of(found, by), documents=documents_of(found))
 
 

@@ -17,6 +17,8 @@ from streaming_jsmf.evaluation.summary import TOP_WORDS, document_metrics, perpl
 from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.model.certificates import warnings_of
 from streaming_jsmf.model.counts import StoredCounts, read_training_counts, training_fingerprint
+from streaming_jsmf.model.edits import read_edits
+from streaming_jsmf.model.shown import read_shown
 from streaming_jsmf.model.store import Model, read_model
 from streaming_jsmf.model.word_lists import read_listed, require_word_count
 from streaming_jsmf.reporting.contents import Contents, Fact, Level, Metric, Section, Stage, Topic
@@ -26,7 +28,7 @@ from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.workflow.evaluation_inputs import Unavailable, completion_of
 from streaming_jsmf.workflow.report_checks import checks_of
 from streaming_jsmf.workflow.report_words import WordTopic, read_word_topic
-from streaming_jsmf.workflow.topics import NEEDED, OPTIONAL, topics_of
+from streaming_jsmf.workflow.topics import NEEDED, OPTIONAL, shown_topics, topics_of
 
 #: What a page shows besides the table of topics.
 SHOWN = (*OPTIONAL, "document_frequency", "topic_topic", "topic_topic_of_documents")
@@ -46,7 +48,9 @@ _MORE = "streaming-jsmf evaluate MODEL prints these and those that need the mome
 
 
 def read_contents(path: StorePath, words: int | None = None) -> Contents:
-    """Read what a report shows of a model of any engine. No pass over documents.
+    """Read what a report shows of a model of any engine: topics as they are shown. No pass over documents.
+
+    Metrics are of the stored topics, merged and hidden or not.
 
     Parameters
     ----------
@@ -63,15 +67,15 @@ def read_contents(path: StorePath, words: int | None = None) -> Contents:
         If the model or its counts are damaged.
     """
     count = require_word_count(words)
-    model = read_model(path, NEEDED, SHOWN)
-    counts = read_training_counts(path, model, COUNTS)
+    shown = read_shown(path, NEEDED, SHOWN)
+    model, counts = shown.model, read_training_counts(path, shown.stored, COUNTS)
     with single_blas_thread():
-        listed = read_listed(path, model, count)
+        listed = read_listed(shown, count)
         shares, vocabulary = model.arrays["topic_probability"], model.arrays["word"]
-        word_topic = read_word_topic(path, listed, shares, vocabulary)
-        metrics = _metric_values(model, counts)
+        word_topic = read_word_topic(shown.panels(), listed, shares, vocabulary)
+        metrics = _metric_values(shown.stored, counts)
     npmi = (metrics.get("npmi") or {}).get("per_topic")
-    topics = topics_of(model, listed, word_topic.listed, counts, npmi)
+    topics = shown_topics(shown, listed, word_topic.listed, counts, npmi)
     return Contents(
         engine=model.engine,
         n_words=int(model.arrays["word"].size),
@@ -93,14 +97,15 @@ def read_contents(path: StorePath, words: int | None = None) -> Contents:
 
 
 def level_of(path: StorePath) -> Level:
-    """What a page says of one of several models: names and shares of its topics, and its metrics."""
+    """What a page says of one of several models: names and shares of its stored topics, and its metrics."""
     model = read_model(path, NEEDED, OPTIONAL)
+    labels = read_edits(path, model).labels
     counts = read_training_counts(path, model, COUNTS)
     listed = model.arrays["prominent_words"][:, :3]
     topics = topics_of(model, listed, np.zeros(listed.shape), counts)
     lines = _metric_lines(_metric_values(model, counts))
     return Level(
-        tuple(topic.name for topic in topics),
+        tuple(labels.get(topic.number, topic.name) for topic in topics),
         model.arrays["topic_probability"],
         tuple((line.name, line.value) for line in lines),
     )
@@ -123,13 +128,13 @@ def _doubted(model: Model, topics: tuple[Topic, ...], word_topic: WordTopic) -> 
     suspects = [
         Suspect(
             topic.share,
-            [str(model.arrays["word"][word]) for word in listed[topic.number]],
-            None if frequency is None else frequency[listed[topic.number]].tolist(),
+            [str(model.arrays["word"][word]) for word in words],
+            None if frequency is None else frequency[words].tolist(),
             topic.npmi,
         )
-        for topic in topics
+        for topic, words in zip(topics, listed, strict=True)
     ]
-    doubts = doubts_of(suspects, word_topic.affinity)
+    doubts = doubts_of(suspects, word_topic.affinity, [topic.number for topic in topics])
     return tuple(replace(topic, doubts=found) for topic, found in zip(topics, doubts, strict=True))
 
 

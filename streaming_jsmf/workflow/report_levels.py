@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.evaluation.choice import Choice, choice_of
 from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.linalg.simplex import simplex_least_squares
 from streaming_jsmf.model.store import read_model, read_model_panels
 from streaming_jsmf.reporting.contents import Floats, Level, Levels
-from streaming_jsmf.storage.paths import StorePath
+from streaming_jsmf.storage.paths import StorePath, read_text
+from streaming_jsmf.workflow.several import COMPARISON
 
 
 def levels_of(paths: Sequence[StorePath], models: Sequence[Level], own: int) -> Levels:
@@ -44,6 +47,23 @@ def levels_of(paths: Sequence[StorePath], models: Sequence[Level], own: int) -> 
         for (first, second), model in zip(pairwise(paths), models, strict=False)
     )
     return Levels(tuple(models), flows, own)
+
+
+def choice_at(place: StorePath) -> tuple[Choice | None, Mapping[str, str]]:
+    """What ``choose_k`` left in a directory of models, and why its columns are empty; None if it left nothing.
+
+    Raises
+    ------
+    StoreError
+        If the file is damaged.
+    """
+    path = place / COMPARISON
+    try:
+        return choice_of(json.loads(read_text(path)))
+    except FileNotFoundError:
+        return None, {}
+    except ValueError as error:
+        raise StoreError(f"{path}: is damaged ({error}); delete it, or run choose-k again") from error
 
 
 def _words(path: StorePath) -> NDArray[Any]:

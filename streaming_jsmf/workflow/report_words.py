@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.linalg.gram import gram
-from streaming_jsmf.model.store import read_model_panels
 from streaming_jsmf.reporting.contents import Floats, Integers, WordLists
-from streaming_jsmf.storage.paths import StorePath
 
 #: The most probable words of each topic that a page has at hand.
 MOST_WORDS = 1000
@@ -46,14 +44,14 @@ class WordTopic:
 
 
 def read_word_topic(
-    path: StorePath, listed: NDArray[np.int64], shares: Floats, words: NDArray[np.object_]
+    panels: Iterable[Floats], listed: NDArray[np.int64], shares: Floats, words: NDArray[np.object_]
 ) -> WordTopic:
     """Read the probabilities of ``listed`` words, (K, n) ids, the affinity of the topics, and their first words.
 
     Parameters
     ----------
-    path
-        Of the model.
+    panels
+        p(word | topic), N x K, a panel of words after the other.
     shares
         (K,), p(topic).
     words
@@ -64,7 +62,8 @@ def read_word_topic(
     leading = [_Leading(n_topics, MOST_WORDS, 1.0)]
     leading += [_Leading(n_topics, BY_RELEVANCE, weight) for weight in LAMBDAS]
     of_words: list[Floats] = []
-    for start, panel in _numbered(path):
+    start = 0
+    for panel in panels:
         # Rounding may leave a probability a little below 0.
         known = np.maximum(panel, 0.0)
         affinity += gram(np.sqrt(known))
@@ -73,14 +72,8 @@ def read_word_topic(
         of_words.append(known @ shares)
         for first in leading:
             first.see(start, known, of_words[-1])
-    return WordTopic(probabilities, affinity, _lists(leading, np.concatenate(of_words), words))
-
-
-def _numbered(path: StorePath) -> Iterator[tuple[int, Floats]]:
-    start = 0
-    for panel in read_model_panels(path, "word_topic"):
-        yield start, panel
         start += len(panel)
+    return WordTopic(probabilities, affinity, _lists(leading, np.concatenate(of_words), words))
 
 
 class _Leading:

@@ -10,12 +10,15 @@ from streaming_jsmf.config import InferSettings, StodSettings
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.lock import settle
-from streaming_jsmf.model.store import model_names
+from streaming_jsmf.model.store import AnyModel, model_names, model_path
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.select import select_partitions
 from streaming_jsmf.storage.paths import StorePath, node_exists, store_path
 from streaming_jsmf.workflow.commit_model import is_done, require_free_model
 from streaming_jsmf.workflow.infer import infer, model_fingerprint
+
+#: What ``choose_k`` found out about models, in their directory.
+COMPARISON = "choose-k.json"
 
 
 def targets_of(model: StorePath, topics: Sequence[int], overwrite: bool) -> dict[int, StorePath]:
@@ -37,12 +40,12 @@ def targets_of(model: StorePath, topics: Sequence[int], overwrite: bool) -> dict
     return targets
 
 
-def models_at(path: str | Path | StorePath) -> tuple[StorePath, ...]:
+def models_at(path: AnyModel) -> tuple[StorePath, ...]:
     """The model at ``path``, or those that ``fit`` or ``infer`` made there of several K, by K.
 
     Where nothing is the path itself comes back, whose reader says so.
     """
-    place = store_path(path, "a model")
+    place = model_path(path)
     below = () if node_exists(place) else tuple(place / name for name in model_names(place))
     return below or (place,)
 

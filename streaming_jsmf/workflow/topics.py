@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,10 +11,10 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.inference.words import longer_lists
 from streaming_jsmf.model.counts import StoredCounts, read_training_counts
-from streaming_jsmf.model.store import Model, read_model
+from streaming_jsmf.model.shown import ShownTopics, read_shown
+from streaming_jsmf.model.store import AnyModel, Model, model_path
 from streaming_jsmf.model.word_lists import DEFAULT_WORDS, read_listed, read_probabilities, require_word_count
 from streaming_jsmf.reporting.contents import Topic, Word
-from streaming_jsmf.storage.paths import StorePath, store_path
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,8 +24,8 @@ NEEDED = ("word", "prominent_words", "topic_probability")
 OPTIONAL = ("alpha", "anchors", "characteristic_words", "duplicate_of", "label_words", "lambda")
 
 
-def read_topics(path: str | Path | StorePath, words: int | None = None) -> tuple[Topic, ...]:
-    """The topics of a model of any engine, by number. No pass over documents.
+def read_topics(path: AnyModel, words: int | None = None) -> tuple[Topic, ...]:
+    """The topics of a model of any engine as they are shown (``ShownTopics``), by number. No pass over documents.
 
     Characteristic words are by exact rows of C where ``evaluate`` has counted the training corpus.
 
@@ -42,39 +43,70 @@ def read_topics(path: str | Path | StorePath, words: int | None = None) -> tuple
     StoreError
         If it is damaged.
     """
-    count, place = require_word_count(words), store_path(path, "a model")
-    model = read_model(place, NEEDED, OPTIONAL)
-    listed = read_listed(place, model, count)
-    counts = read_training_counts(place, model, ("characteristic_words",))
-    return topics_of(model, listed, read_probabilities(place, listed), counts)
+    count = require_word_count(words)
+    shown = read_shown(model_path(path), NEEDED, OPTIONAL)
+    listed = read_listed(shown, count)
+    counts = read_training_counts(shown.path, shown.stored, ("characteristic_words",))
+    return shown_topics(shown, listed, read_probabilities(shown, listed), counts)
+
+
+def shown_topics(
+    shown: ShownTopics,
+    listed: NDArray[np.int64],
+    probability: NDArray[np.float64],
+    counts: StoredCounts | None = None,
+    npmi: Sequence[float] | None = None,
+) -> tuple[Topic, ...]:
+    """As ``topics_of``, of the topics that people are to see; ``counts`` and ``npmi`` are of the stored ones."""
+    if counts is not None and counts.characteristic_words is not None:
+        counts = replace(counts, characteristic_words=shown.rows(counts.characteristic_words, -1))
+    scores = None if npmi is None else shown.rows(np.array(npmi, dtype=float), np.nan).tolist()
+    topics = topics_of(shown.model, listed, probability, counts, scores)
+    return tuple(
+        replace(topic, number=number, label=(shown.edits.labels[number],))
+        if number in shown.edits.labels
+        else replace(topic, number=number)
+        for topic, number in zip(topics, shown.numbers, strict=True)
+    )
 
 
 def topic_frame(model: Model, words: int = DEFAULT_WORDS) -> pd.DataFrame:
-    """The topics of a model in memory as a table, by falling share: ``topic``, ``share``, ``label``, ``words``.
-
-    ``words`` are pairs of a word and p(word | topic).
+    """The topics of a model in memory as a table, see ``frame_of``.
 
     Raises
     ------
     InputError
         If ``words`` is below 1.
     """
-    import pandas as pd
-
     count = require_word_count(words)
     listed = np.asarray(model.arrays["prominent_words"][:, :count])
     if count > listed.shape[1]:
         listed = longer_lists(listed, [model.arrays["word_topic"]], count)
     probability = np.take_along_axis(model.arrays["word_topic"].T, listed, axis=1)
-    topics = sorted(topics_of(model, listed, probability), key=lambda topic: (-topic.share, topic.number))
+    return frame_of(topics_of(model, listed, probability))
+
+
+def frame_of(topics: Sequence[Topic]) -> pd.DataFrame:
+    """Topics as a table, by falling share: ``topic``, ``share``, ``label``, ``words``.
+
+    ``words`` are pairs of a word and p(word | topic).
+    """
+    import pandas as pd
+
+    ordered = by_share(topics)
     return pd.DataFrame(
         {
-            "topic": [topic.number for topic in topics],
-            "share": [topic.share for topic in topics],
-            "label": [", ".join(topic.label) for topic in topics],
-            "words": [[(word.text, word.probability) for word in topic.words] for topic in topics],
+            "topic": [topic.number for topic in ordered],
+            "share": [topic.share for topic in ordered],
+            "label": [topic.name for topic in ordered],
+            "words": [[(word.text, word.probability) for word in topic.words] for topic in ordered],
         }
     )
+
+
+def by_share(topics: Sequence[Topic]) -> list[Topic]:
+    """Topics by falling share; equal ones by number."""
+    return sorted(topics, key=lambda topic: (-topic.share, topic.number))
 
 
 def topics_of(
@@ -90,11 +122,11 @@ def topics_of(
         arrays["characteristic_words"] = counts.characteristic_words
 
     def spell(name: str, topic: int) -> tuple[str, ...]:
-        ids = arrays[name][topic, :shown] if name in arrays else ()
+        ids = np.atleast_1d(arrays[name][topic])[:shown] if name in arrays else ()
         return tuple(str(arrays["word"][word]) for word in ids if word >= 0)
 
     def number(name: str, topic: int) -> float | None:
-        return float(arrays[name][topic]) if name in arrays else None
+        return known(float(arrays[name][topic])) if name in arrays else None
 
     def row(topic: int) -> Topic:
         words = zip(spell("prominent_words", topic), probability[topic].tolist(), strict=True)
@@ -105,11 +137,16 @@ def topics_of(
             tuple(Word(text, value) for text, value in words),
             spell("characteristic_words", topic),
             spell("label_words", topic),
-            str(arrays["word"][arrays["anchors"][topic]]) if "anchors" in arrays else None,
+            next(iter(spell("anchors", topic)), None),
             number("alpha", topic),
             number("lambda", topic),
             None if larger < 0 else larger,
-            None if npmi is None else npmi[topic],
+            None if npmi is None else known(npmi[topic]),
         )
 
     return tuple(row(topic) for topic in range(arrays["topic_probability"].size))
+
+
+def known(value: float) -> float | None:
+    """None for what is not a number, as merged topics have them."""
+    return None if value != value else value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.documents.open_shares import open_shares
@@ -15,17 +16,18 @@ from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.lock import is_left
 from streaming_jsmf.linalg.blas import single_blas_thread
-from streaming_jsmf.model.store import Model, read_model
-from streaming_jsmf.storage.paths import StorePath, local_path, normalise, store_path
+from streaming_jsmf.model.store import AnyModel, Model, model_path, read_model
+from streaming_jsmf.storage.paths import StorePath, local_path, normalise
 from streaming_jsmf.storage.replace import require_outside
 from streaming_jsmf.workflow.corpus_of import is_corpus
 from streaming_jsmf.workflow.given_topics import NEEDED, OPTIONAL, given_topics
+from streaming_jsmf.workflow.in_memory import at_hand
 from streaming_jsmf.workflow.raw_documents import Reading, raw_documents
 
 
 def transform(
-    model: str | Path | StorePath | Model,
-    corpus: str | Path | Corpus,
+    model: AnyModel | Model,
+    corpus: Any,
     out: str | Path,
     *,
     top: int | None = None,
@@ -46,8 +48,9 @@ def transform(
     model
         Path or URL of a model of any engine, or one in memory.
     corpus
-        Any corpus with some of the model's words; or whatever ``ingest`` reads. Texts are then cut into words as those
-        that the model was made of, and all documents are kept; the corpus of them is beside ``out`` until it is done.
+        Any corpus with some of the model's words; or whatever ``ingest`` reads, texts and tables in memory, too. Texts
+        are then cut into words as those that the model was made of, and all documents are kept; the corpus of them is
+        beside ``out`` until it is done.
     out
         Local path. ``*.parquet``: one file. ``*.zarr``: a Zarr group, documents x topics. Anything else: a directory of
         Parquet files, the fastest to write.
@@ -79,7 +82,7 @@ def transform(
     target = local_path(normalise(out), "a file of topic shares")
     if overwrite or not is_left(target):
         require_free_shares(target, overwrite)
-    held = model if isinstance(model, Model) else _read(store_path(model, "a model"))
+    held = model if isinstance(model, Model) else _read(model_path(model))
     given, beside = given_topics(held), target.with_name(target.name + ".corpus")
     opened, left_out = _documents(corpus, given, held, beside, reading, (execution, listener))
     request = TransformRequest(given, opened, top, method, left_out)
@@ -94,7 +97,7 @@ def _read(path: StorePath) -> Model:
 
 
 def _documents(
-    source: str | Path | Corpus,
+    source: Any,
     given: GivenTopics,
     model: Model,
     beside: Path,
@@ -104,13 +107,21 @@ def _documents(
     """The corpus, made beside the result if it is none yet, and how many tokens were left out of it as unknown."""
     if isinstance(source, Corpus):
         return source, 0.0
-    if is_corpus(source):
-        if reading not in (None, Reading()):
-            raise InputError(f"{source} is a corpus already; leave out how a source is read")
-        return open_corpus(source), 0.0
-    return raw_documents(
-        source, beside, given.words, model.provenance.get("tokens"), reading or Reading(), *how
-    )
+    with at_hand(source) as (place, request):
+        if is_corpus(place):
+            if reading not in (None, Reading()):
+                raise InputError(f"{source} is a corpus already; leave out how a source is read")
+            return open_corpus(place), 0.0
+        content = None if request is None else request.made_for
+        return raw_documents(
+            place,
+            beside,
+            given.words,
+            model.provenance.get("tokens"),
+            reading or Reading(),
+            *how,
+            content=content,
+        )
 
 
 def require_free_shares(target: Path, overwrite: bool) -> None:

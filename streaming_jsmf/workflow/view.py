@@ -8,7 +8,7 @@ import webbrowser
 from dataclasses import dataclass
 from pathlib import Path
 
-from streaming_jsmf.storage.paths import StorePath, store_path
+from streaming_jsmf.model.store import AnyModel, model_path
 from streaming_jsmf.workflow.report import report_page
 
 
@@ -39,7 +39,7 @@ class ShownReport:
 
 
 def show(
-    model: str | Path | StorePath,
+    model: AnyModel,
     *,
     words: int | None = None,
     topics: int | None = None,
@@ -56,12 +56,12 @@ def show(
     --------
     >>> show("model")  # doctest: +SKIP
     """
-    source = store_path(model, "a model")
+    source = model_path(model)
     return ShownReport(report_page(source, words=words, topics=topics, shares=shares, by=by), height)
 
 
 def view(
-    model: str | Path | StorePath,
+    model: AnyModel,
     *,
     words: int | None = None,
     topics: int | None = None,
@@ -76,7 +76,7 @@ def view(
     -------
     Where the page is, and whether a browser was found. Who wants to keep the page writes it by ``report``.
     """
-    page = report_page(store_path(model, "a model"), words=words, topics=topics, shares=shares, by=by)
+    page = report_page(model_path(model), words=words, topics=topics, shares=shares, by=by)
     # The browser reads it after this process has ended, so it stays.
     path = Path(tempfile.mkdtemp(prefix="streaming-jsmf-")) / "topics.html"
     path.write_text(page, encoding="utf-8")

@@ -8,9 +8,9 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.linalg.tensor import cube
+from streaming_jsmf.linalg.tensor_kernel import pair_products
 
-#: Restarts that all move less than this in a step are done: what is left is for the winner's polish. They run in
+#: A restart that moves less than this in a step is done: what is left is for the winner's polish. They run in
 #: float32, in half the time; only where the winner ends is kept of them.
 RESTART_TOLERANCE = 1e-4
 
@@ -49,8 +49,8 @@ def decompose(
 ) -> Components:
     """Find as many components as the tensor is wide, the strongest first.
 
-    All restarts of a component are one matrix: a step of all of them is one product. Costs
-    k x ``iterations`` x ``restarts`` x k^3 multiplications.
+    All restarts of a component that still move are one matrix: a step of them is one product. Costs at most
+    k x ``iterations`` x ``restarts`` x k^3 / 2 multiplications.
 
     Parameters
     ----------
@@ -65,35 +65,54 @@ def decompose(
     """
     k = tensor.shape[0]
     random = np.random.Generator(np.random.Philox(key=seed))
-    rest = np.ascontiguousarray(tensor).reshape(k * k, k).copy()
+    rest, times = _packed(tensor)
     values, vectors, largest = np.zeros(k), np.zeros((k, k)), 0.0
     for t in range(k):
         start = _best_start(rest.astype(np.float32), random.standard_normal((restarts, k)), iterations)
         vector, step = _polished(rest, start, tolerance)
         value = float((_step(rest, vector) @ vector.T)[0, 0])
-        rest -= (value * cube(vector[0])).reshape(k * k, k)
+        rest -= (value * times * _pairs(vector)[0])[:, None] * vector[0]
         values[t], vectors[:, t], largest = value, vector[0], max(largest, step)
     return Components(values, vectors, largest)
 
 
-def _best_start(rest: NDArray[np.float32], starts: NDArray[np.float64], steps: int) -> NDArray[np.float64]:
-    """Iterate each row, unless all stand nearly still before, and return the one of largest T(v, v, v), 1 x k."""
-    rows = _unit(starts).astype(np.float32)
-    for _ in range(steps):
-        following = _unit(_step(rest, rows))
-        moved = np.abs(following - rows).max(initial=0.0)
-        rows = following
-        if moved < RESTART_TOLERANCE:
-            break
-    # Of equal ones the first.
-    best = int(np.argmax(np.einsum("ri,ri->r", _step(rest, rows), rows)))
-    return rows[best : best + 1].astype(np.float64)
+def _packed(tensor: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Rows T(i, j, :) with i <= j in the order of ``_pairs``, and how often each stands in T: once or twice.
+
+    The rows have that factor already, so that T(I, v, v) is their product with the pairs of v.
+    """
+    j, i = np.tril_indices(tensor.shape[0])
+    times = np.where(i == j, 1.0, 2.0)
+    return tensor[i, j] * times[:, None], times
+
+
+def _pairs(rows: NDArray[Float]) -> NDArray[Float]:
+    """v_i v_j of each row v, i <= j."""
+    k = rows.shape[1]
+    products = np.empty((len(rows), k * (k + 1) // 2), rows.dtype)
+    pair_products(rows, rows, 0, 0, k, products)
+    return products
 
 
 def _step(rest: NDArray[Float], rows: NDArray[Float]) -> NDArray[Float]:
     """T(I, v, v) for each row v."""
-    outer = rows[:, :, None] * rows[:, None, :]
-    return np.asarray(outer.reshape(len(rows), -1) @ rest)
+    return np.asarray(_pairs(rows) @ rest)
+
+
+def _best_start(rest: NDArray[np.float32], starts: NDArray[np.float64], steps: int) -> NDArray[np.float64]:
+    """Iterate each row until it stands nearly still, and return the one of largest T(v, v, v), 1 x k."""
+    rows = _unit(starts).astype(np.float32)
+    moving = np.arange(len(rows))
+    for _ in range(steps):
+        following = _unit(_step(rest, rows[moving]))
+        moved = np.abs(following - rows[moving]).max(axis=1)
+        rows[moving] = following
+        moving = moving[moved >= RESTART_TOLERANCE]
+        if not moving.size:
+            break
+    # Of equal ones the first.
+    best = int(np.argmax(np.einsum("ri,ri->r", _step(rest, rows), rows)))
+    return rows[best : best + 1].astype(np.float64)
 
 
 def _unit(rows: NDArray[Float]) -> NDArray[Float]:

@@ -38,7 +38,7 @@ function drawDetail(topic) {
   const words = element("div", { class: "words" });
   panel.replaceChildren(
     close,
-    element("h2", { id: "topic-title" }, `Topic ${topic}: `, ...listed(name)),
+    element("h2", { id: "topic-title" }, `Topic ${topics[topic].id}: `, ...listed(name)),
     element("p", { class: "faint" }, `${percent(share)} of the corpus`),
     ...doubts.map((doubt) => element("p", { class: "doubt" }, `Doubtful: ${doubt}`)),
     facts(anchor, characteristic),

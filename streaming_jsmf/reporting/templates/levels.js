@@ -42,10 +42,11 @@ function drawLevels(section) {
       links.classed("lit", false);
       untell();
     })
-    .on("click", (_, node) => node.own && select(node.topic));
+    .on("click", (_, node) => node.own && placeOf(node.topic) >= 0 && select(placeOf(node.topic)));
   labelNodes(nodes);
   const heads = element("ol", { class: "heads", style: `width: ${width}px` }, ...models.map((model) => element("li", {}, `K = ${model.names.length}`)));
-  place.replaceChildren(element("div", { class: "scroll" }, heads, svg.node()), metricsOfLevels(models));
+  place.replaceChildren(element("div", { class: "scroll" }, heads, svg.node()));
+  section.querySelector(".each").replaceChildren(metricsOfLevels(models));
 }
 
 /** Names beside the nodes, but for those that would stand on the one before. */

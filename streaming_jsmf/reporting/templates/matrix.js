@@ -1,21 +1,35 @@
 // Which topics go together, as a square of cells in the order of their similarity, with the tree beside it.
 
-const matrix = { kind: together ? "together" : "alike", size: null, groups: null, cursor: null };
+const matrix = {
+  kind: together ? "together" : "alike",
+  size: null,
+  groups: Math.min(K, Math.max(2, Math.round(Math.sqrt(K)))),
+  cursor: null,
+  pixels: null,
+};
 const TREE_WIDTH = 90;
 const LABEL_CELL = 11;
 
 function drawTogether(section) {
-  const place = section.querySelector(".chart");
-  const status = section.querySelector(".status");
-  const small = section.clientWidth < 560;
-  const tree = small ? 0 : TREE_WIDTH;
-  const ofLabels = small ? 110 : 190;
-  const fitting = (room) => Math.min(Math.max(Math.floor(room / K), 5), 26);
-  matrix.size ??= fitting(section.clientWidth - tree - ofLabels - 24);
-  // Without room for names the cells have the place of theirs.
-  const labels = matrix.size < LABEL_CELL ? 6 : ofLabels;
-  matrix.groups ??= Math.min(K, Math.max(2, Math.round(Math.sqrt(K))));
+  matrix.size ??= Math.min(Math.max(Math.floor((section.clientWidth - sideWidths(section).sum - 24) / K), 5), 26);
+  const square = element("div");
+  section.querySelector(".chart").replaceChildren(matrixControls(section, square), square);
+  drawSquare(section, square);
+  drawGroups(section);
+}
+
+/** What stands left of the cells: the tree, where there is room for it, and the names. */
+function sideWidths(section) {
+  const [tree, names] = section.clientWidth < 560 ? [0, 110] : [TREE_WIDTH, 190];
+  return { tree, names, sum: tree + names };
+}
+
+/** The tree, the names and the cells; what they are explained by stands above them. */
+function drawSquare(section, place) {
   const size = matrix.size;
+  const { tree, names } = sideWidths(section);
+  // Without room for names the cells have the place of theirs.
+  const labels = size < LABEL_CELL ? 6 : names;
   const focused = document.activeElement?.matches("#together canvas");
   const canvas = element("canvas", {
     tabindex: 0,
@@ -27,18 +41,12 @@ function drawTogether(section) {
   canvas.width = canvas.height = Math.round(K * size * ratio);
   canvas.style.width = canvas.style.height = `${K * size}px`;
   paintCells(canvas, size, ratio);
-  listenToCells(canvas, size, status);
+  listenToCells(canvas, size, section.querySelector(".status"));
   const square = element("div", { class: "square" });
   square.style.gridTemplateColumns = `${tree}px ${labels}px ${K * size}px`;
   square.append(drawTree(tree, K * size), rowLabels(labels, size), canvas);
-  place.replaceChildren(matrixControls(section), legend(), element("div", { class: "scroll" }, square));
-  drawGroups(section);
+  place.replaceChildren(legend(), element("div", { class: "scroll" }, square));
   if (focused) canvas.focus();
-}
-
-function redrawTogether(section) {
-  drawTogether(section);
-  untell();
 }
 
 const cellValue = (row, column) => (matrix.kind === "together" ? together.ratio : alike)[row * K + column];
@@ -58,10 +66,12 @@ function cellColours() {
   return (value) => shades[Math.min(SHADES - 1, Math.round((value / (most || 1)) * (SHADES - 1)))];
 }
 
-/** A pixel for each cell, enlarged: forty thousand rectangles take the browser three times as long. */
-function paintCells(canvas, size, ratio) {
-  const small = element("canvas", { width: K, height: K });
-  const pixels = small.getContext("2d");
+/** A pixel for each cell; kept until the cells show something else, or in other colours. */
+function cellPixels() {
+  const shown = `${matrix.kind} ${dark.matches}`;
+  if (matrix.pixels?.shown === shown) return matrix.pixels.canvas;
+  const canvas = element("canvas", { width: K, height: K });
+  const pixels = canvas.getContext("2d");
   const image = pixels.createImageData(K, K);
   const [fill, own] = [cellColours(), channels(colour("own"))];
   data.tree.order.forEach((row, y) => {
@@ -70,10 +80,16 @@ function paintCells(canvas, size, ratio) {
     });
   });
   pixels.putImageData(image, 0, 0);
+  matrix.pixels = { shown, canvas };
+  return canvas;
+}
+
+/** The pixels enlarged: forty thousand rectangles take the browser three times as long. */
+function paintCells(canvas, size, ratio) {
   const brush = canvas.getContext("2d");
   brush.scale(ratio, ratio);
   brush.imageSmoothingEnabled = false;
-  brush.drawImage(small, 0, 0, K * size, K * size);
+  brush.drawImage(cellPixels(), 0, 0, K * size, K * size);
   if (size < 8) return;
   // Gaps between the cells.
   for (let place = 1; place <= K; place++) {
@@ -150,7 +166,7 @@ function legend() {
   );
 }
 
-function matrixControls(section) {
+function matrixControls(section, square) {
   const size = element("input", {
     type: "range",
     id: "cell-size",
@@ -159,8 +175,7 @@ function matrixControls(section) {
     value: matrix.size,
     input: () => {
       matrix.size = Number(size.value);
-      redrawTogether(section);
-      document.getElementById("cell-size").focus();
+      drawSquare(section, square);
     },
   });
   const parts = [element("div", { class: "field" }, element("label", { for: "cell-size" }, "Size of the cells"), size)];
@@ -171,8 +186,7 @@ function matrixControls(section) {
         id: "cell-kind",
         change: () => {
           matrix.kind = kind.value;
-          redrawTogether(section);
-          document.getElementById("cell-kind").focus();
+          drawSquare(section, square);
         },
       },
       element("option", { value: "together", selected: matrix.kind === "together" }, "how often they meet in documents"),

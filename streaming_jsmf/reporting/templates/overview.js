@@ -47,16 +47,28 @@ function searchField(status) {
 function filterRows(query, status) {
   const parts = folded(query).split(/\s+/).filter(Boolean);
   let found = 0;
+  for (const hit of document.querySelectorAll(".topics .hit")) hit.classList.remove("hit");
   for (const [topic, row] of rowOf) {
-    const shown = isFound(topic, query);
+    const shown = isFound(topic, parts);
     row.hidden = !shown;
     found += shown;
-    for (const item of row.querySelectorAll(".bars .word, .label .word, .characteristic .word, .anchor .word")) {
-      const text = folded(item.textContent);
-      item.classList.toggle("hit", shown && parts.some((part) => text.includes(part)));
+    if (!shown || !parts.length) continue;
+    for (const { item, text } of wordsOfRow(row)) {
+      if (parts.some((part) => text.includes(part))) item.classList.add("hit");
     }
   }
   status.textContent = query.trim() ? `${found} of ${K} topics` : "";
+}
+
+const foldedWords = new WeakMap();
+
+/** The words that a row shows, as they are compared. */
+function wordsOfRow(row) {
+  if (!foldedWords.has(row)) {
+    const items = [...row.querySelectorAll(".bars .word, .label .word, .characteristic .word, .anchor .word")];
+    foldedWords.set(row, items.map((item) => ({ item, text: folded(item.textContent) })));
+  }
+  return foldedWords.get(row);
 }
 
 function sortField(table) {
@@ -120,7 +132,7 @@ function addTrends(table, headings) {
     const trend = trendOf(topic);
     const change = trend.at(-1).share - trend[0].share;
     const cell = element("td", { class: "trend", "data-value": change });
-    cell.append(sparkline(trend, 96, 24, `Share of topic ${topic} by ${title}`));
+    cell.append(sparkline(trend, 96, 24, `Share of topic ${topics[topic].id} by ${title}`));
     row.cells[column].before(cell);
   }
 }

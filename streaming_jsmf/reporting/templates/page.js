@@ -39,7 +39,7 @@ function nameOf(topic, length) {
   return shown.join(", ");
 }
 
-const topicTitle = (topic, length = 28) => `${topic} ${nameOf(topic, length)}`;
+const topicTitle = (topic, length = 28) => `${topics[topic].id} ${nameOf(topic, length)}`;
 
 const listeners = [];
 let selected = null;
@@ -59,7 +59,7 @@ function topicButton(topic, length) {
   return element(
     "button",
     { type: "button", class: "topic-button", "data-topic": topic, click: () => select(topic) },
-    element("span", { class: "number" }, String(topic)),
+    element("span", { class: "number" }, String(topics[topic].id)),
     " ",
     element("span", { class: "word" }, nameOf(topic, length ?? 40)),
   );
@@ -98,12 +98,18 @@ function show(name) {
   refresh(views.get(name));
 }
 
+/** Where the topic of a number is among those of the page; -1 for one that is not shown. */
+function placeOf(id) {
+  return topics.findIndex((topic) => topic.id === id);
+}
+
 /** What the address asks for: a part of the page, or a topic. */
 function follow(hash) {
-  const topic = /^#topic-(\d+)$/.exec(hash);
-  if (topic && Number(topic[1]) < K) {
+  const asked = /^#topic-(\d+)$/.exec(hash);
+  const topic = asked ? placeOf(Number(asked[1])) : -1;
+  if (topic >= 0) {
     show(shownView ?? "overview");
-    select(Number(topic[1]));
+    select(topic);
     return true;
   }
   if (views.has(hash.slice(1))) {

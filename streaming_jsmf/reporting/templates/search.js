@@ -5,11 +5,10 @@ function folded(text) {
 }
 
 const textOfTopic = topics.map((topic) =>
-  folded([topic.number, ...topic.name, topic.anchor ?? "", ...topic.words, ...topic.characteristic].join("\n")),
+  folded([topic.id, ...topic.name, topic.anchor ?? "", ...topic.words, ...topic.characteristic].join("\n")),
 );
 
-/** Whether a topic has all words of a query in its name or among its listed words, or parts of them. */
-function isFound(topic, query) {
-  const parts = folded(query).split(/\s+/).filter(Boolean);
+/** Whether a topic has all parts of a query in its name or among its listed words. */
+function isFound(topic, parts) {
   return parts.every((part) => textOfTopic[topic].includes(part));
 }

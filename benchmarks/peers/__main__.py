@@ -1,0 +1,175 @@
+"""This package and its peers on the same documents: time, memory, error of the basis, quality of the topics.
+
+    python -m benchmarks.peers OUT --corpus kos=KOS --corpus nips=data_specs/uci_nips --topics 20,50
+
+Every fifth document is held out. Each method fits the others in a process of its own and in one thread, reading
+included, imports not (``benchmarks.peers.methods`` says what each one is). A cell is a corpus, one in so many of its
+documents (--parts), K, a method and a seed; it stays in OUT, and a second run goes on with the cells that are missing.
+
+Writes OUT/topics.md and OUT/basis.md, the same as Parquet, and with --pictures OUT/quality.svg (quality against time)
+and OUT/time.svg (time against nonzeros). Values are medians over the seeds. Peers are the extra ``bench``; a method
+that is not installed is left out with a line, one that takes too long (--longest) has dashes. Times are of one
+machine: read their ratios.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import click
+from scipy import sparse
+
+from benchmarks.peers.apart import FitError, fit_apart
+from benchmarks.peers.bounds import bounds
+from benchmarks.peers.methods import METHODS, Arrays
+from benchmarks.peers.scores import Split, basis_scores, reference_basis, topic_scores
+from benchmarks.peers.tables import write_pictures, write_tables
+from pipelines.common.bags import read_counts, write_corpus
+from pipelines.common.results import Results, Row
+
+
+@dataclass(frozen=True)
+class Documents:
+    """A corpus, or one in so many of its documents, cut in two; ``path``: those that are fitted, as a corpus."""
+
+    name: str
+    part: int
+    split: Split
+    path: Path
+    digest: str
+
+    @classmethod
+    def of(cls, name: str, part: int, counts: sparse.csr_array, folder: Path) -> Documents:
+        """Cut ``counts`` and write what is fitted below ``folder``, if it is not there."""
+        split = Split.of(sparse.csr_array(counts[::part]))
+        content = hashlib.sha256()
+        for array in (split.fitted.indptr, split.fitted.indices, split.fitted.data):
+            content.update(array.tobytes())
+        digest = content.hexdigest()[:16]
+        path = folder / f"{name}-{part}-{digest}"
+        if not path.exists():
+            beside = path.with_suffix(".part")
+            beside.parent.mkdir(parents=True, exist_ok=True)
+            write_corpus(beside, split.fitted)
+            beside.rename(path)
+        return cls(name, part, split, path, digest)
+
+    def key(self, **more: object) -> Row:
+        return {"corpus": self.name, "part": self.part, "documents": self.digest, **more}
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What is run: ``methods`` for each K and seed, each for at most ``longest`` seconds."""
+
+    results: Results
+    methods: list[str]
+    topics: list[int]
+    seeds: int
+    longest: float
+
+    def rows(self, documents: Documents) -> Iterator[Row]:
+        """One row a cell, scored."""
+        for n_topics in self.topics:
+            for name in self.methods:
+                for seed in range(self.seeds):
+                    row = self._row(documents, n_topics, name, seed)
+                    click.echo(f"{row['corpus']}/{row['part']} K={n_topics} {name}: {_said(row)}", err=True)
+                    yield row
+
+    def _row(self, documents: Documents, n_topics: int, name: str, seed: int) -> Row:
+        key = documents.key(K=n_topics, method=name, seed=seed)
+        measured: Row = {"nonzeros": int(documents.split.fitted.nnz), "makes": METHODS[name].makes}
+
+        def fit() -> Arrays:
+            run = fit_apart(name, documents.path, n_topics, seed, self.longest)
+            costs = {"wall": run.wall_seconds, "cpu": run.cpu_seconds, "peak": run.peak_bytes}
+            self.results.row({**key, "costs": True}, lambda: dict(costs))
+            return run.arrays
+
+        try:
+            found = self.results.arrays(key, fit)
+        except FitError as error:
+            return key | measured | {"note": str(error)}
+        costs = self.results.row({**key, "costs": True}, lambda: {"wall": None, "cpu": None, "peak": None})
+        scores = self.results.row({**key, "scores": True}, lambda: self._scores(documents, name, found))
+        return key | measured | costs | scores
+
+    def _scores(self, documents: Documents, name: str, found: Arrays) -> Row:
+        if METHODS[name].makes == "topics":
+            return dict(topic_scores(found, documents.split))
+        n_topics = found["half"].shape[1]
+        best = self.results.arrays(
+            documents.key(K=n_topics, reference=True),
+            lambda: reference_basis(documents.split.fitted, found["half"]),
+        )
+        return dict(basis_scores(found, best))
+
+    def bounds(self, documents: Documents) -> Iterator[Row]:
+        """What the machine could do at best, one row a K."""
+        for n_topics in self.topics:
+            key = documents.key(K=n_topics, bounds=True)
+            make = partial(bounds, documents.path, documents.split.fitted, n_topics)
+            yield key | self.results.row(key, make)
+
+
+def _said(row: Row) -> str:
+    if "note" in row:
+        return str(row["note"])
+    return ", ".join(f"{name} {value:.4g}" for name, value in row.items() if isinstance(value, float))
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in text.split(",")]
+
+
+def _installed(names: list[str]) -> Iterator[str]:
+    for name in names:
+        if importlib.util.find_spec(METHODS[name].package) is None:
+            click.echo(
+                f"{name} is left out: {METHODS[name].package} is missing; pip install '.[bench]'", err=True
+            )
+        else:
+            yield name
+
+
+@click.command(help=__doc__)
+@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--corpus", "corpora", multiple=True, required=True, help="NAME=PATH; several in order.")
+@click.option("--topics", default="20,50", show_default=True, help="Numbers of topics, with commas between.")
+@click.option("--methods", default=",".join(METHODS), show_default=True, help="Names, with commas between.")
+@click.option("--parts", default="1", show_default=True, help="Use one in so many documents: 16,8,4,2,1.")
+@click.option("--seeds", default=1, show_default=True, help="Runs of each cell, with seeds from 0 on.")
+@click.option("--longest", default=3600.0, show_default=True, help="Seconds after which a method is stopped.")
+@click.option(
+    "--pictures/--no-pictures", default=True, show_default=True, help="Draw them; wants matplotlib."
+)
+def main(
+    out: Path, corpora: tuple[str, ...], topics: str, methods: str, parts: str, seeds: int, longest: float,
+    pictures: bool,
+) -> None:  # fmt: skip
+    names = methods.split(",")
+    if unknown := {*names} - METHODS.keys():
+        raise click.ClickException(f"unknown methods {', '.join(unknown)}; there are {', '.join(METHODS)}")
+    grid = Grid(Results(out / "cells"), [*_installed(names)], _numbers(topics), seeds, longest)
+    rows: list[Row] = []
+    best: list[Row] = []
+    for corpus in corpora:
+        name, _, path = corpus.partition("=")
+        counts = read_counts(Path(path))
+        for part in _numbers(parts):
+            documents = Documents.of(name, part, counts, out / "corpora")
+            rows += grid.rows(documents)
+            best += grid.bounds(documents)
+    write_tables(out, rows, best)
+    if pictures:
+        write_pictures(out, rows)
+
+
+if __name__ == "__main__":
+    main()

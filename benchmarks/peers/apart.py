@@ -1,0 +1,107 @@
+"""A method in a process of its own: what it returns, and what it costs."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import resource
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import numpy as np
+import psutil
+from scipy import sparse
+from threadpoolctl import threadpool_limits
+
+from benchmarks.peers.methods import METHODS, Arrays
+from pipelines.common.bags import write_corpus
+
+#: Seconds between two looks at the memory.
+INTERVAL = 0.02
+
+
+class FitError(Exception):
+    """A method that ended without a result: the time was up, or an error, which it has printed."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a method returned; seconds by the clock and of all its processors; bytes at the peak, with its children."""
+
+    arrays: Arrays
+    wall_seconds: float
+    cpu_seconds: float
+    peak_bytes: int
+
+
+def fit_apart(name: str, corpus: Path, n_topics: int, seed: int, longest: float) -> Run:
+    """Fit a method to a corpus directory in a fresh process and one thread.
+
+    Imports and compiled code are loaded beforehand by a fit of few documents, and not counted; reading is.
+
+    Raises
+    ------
+    FitError
+        After ``longest`` seconds, or when the process ends without a result.
+    """
+    here, there = multiprocessing.get_context("spawn").Pipe(duplex=False)
+    process = multiprocessing.get_context("spawn").Process(
+        target=_fit, args=(there, name, corpus, n_topics, seed)
+    )
+    process.start()
+    there.close()
+    peak, ends = 0, time.monotonic() + longest
+    while not here.poll(INTERVAL) and process.is_alive() and time.monotonic() < ends:
+        peak = max(peak, _memory(process.pid))
+    late = time.monotonic() >= ends and not here.poll()
+    try:
+        if late:
+            process.kill()
+        arrays, wall, cpu = here.recv()
+    except EOFError:
+        process.join()
+        why = f"more than {longest:.0f} s" if late else f"ended with {process.exitcode}"
+        raise FitError(f"{name}: {why}") from None
+    process.join()
+    return Run(arrays, wall, cpu, peak)
+
+
+def _memory(pid: int | None) -> int:
+    """Resident bytes of a process and its children."""
+    total = 0
+    with suppress(psutil.Error):
+        process = psutil.Process(pid)
+        for each in (process, *process.children(recursive=True)):
+            with suppress(psutil.Error):
+                total += each.memory_info().rss
+    return total
+
+
+def _fit(pipe: Connection, name: str, corpus: Path, n_topics: int, seed: int) -> None:
+    fit = METHODS[name].fit
+    with threadpool_limits(1), tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        write_corpus(root / "few", _few_documents())
+        (root / "warm").mkdir()
+        fit(root / "few", 3, seed, root / "warm")
+        (root / "work").mkdir()
+        wall, cpu = time.perf_counter(), _cpu_seconds()
+        arrays = fit(corpus, n_topics, seed, root / "work")
+        pipe.send((arrays, time.perf_counter() - wall, _cpu_seconds() - cpu))
+    pipe.close()
+    os._exit(0)  # a Dask or gensim thread that lives on keeps nobody waiting
+
+
+def _few_documents() -> sparse.csr_array:
+    rng = np.random.default_rng(0)
+    return sparse.csr_array(rng.poisson(0.5, (300, 60)).astype(np.int32))
+
+
+def _cpu_seconds() -> float:
+    """Of this process and its children that have ended."""
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)

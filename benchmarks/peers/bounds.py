@@ -1,0 +1,48 @@
+"""What this machine could do at best with the work of two scans: bytes, sparse products and dense products, bare."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+from scipy import sparse
+from threadpoolctl import threadpool_limits
+
+from benchmarks.peers.methods import scaled
+from streaming_jsmf import ScanSettings
+
+
+def bounds(corpus: Path, counts: sparse.csr_array, n_topics: int) -> dict[str, float]:
+    """CPU seconds of one thread.
+
+    ``decode``: pyarrow reads ids and counts once, of two scans twice. ``products``: H'(H X) in float32 on the whole
+    matrix in memory, for as many columns in all as two scans multiply. ``dense``: BLAS on the N x R factor times R x R,
+    four times, as much as orthogonalising and rotating it take.
+    """
+    settings = ScanSettings(max_topics=n_topics)
+    rows = scaled(counts)
+    generator = np.random.Generator(np.random.Philox(key=1))
+    wide = generator.standard_normal((rows.shape[1], settings.factor_width), dtype=np.float32)
+    narrow = np.ascontiguousarray(wide[:, : settings.basis_width])
+    square = generator.standard_normal((wide.shape[1], wide.shape[1]), dtype=np.float32)
+    with threadpool_limits(1):
+        pair = _seconds(lambda: rows.T @ (rows @ wide))
+        return {
+            "decode": 2 * _seconds(lambda: _read(corpus)),
+            "products": settings.power_steps * pair + _seconds(lambda: rows.T @ (rows @ narrow)),
+            "dense": 4 * _seconds(lambda: wide @ square),
+        }
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    started = time.process_time()
+    work()
+    return time.process_time() - started
+
+
+def _read(corpus: Path) -> None:
+    for shard in sorted(corpus.glob("*.parquet")):
+        pq.read_table(shard, columns=["ids", "counts"], use_threads=False)

@@ -1,0 +1,214 @@
+"""What is compared: each method reads a corpus directory, works in one thread, and returns its result as arrays.
+
+Methods of topics return ``word_topic`` (N x K, columns sum to 1) and ``prior`` (K,). Methods of the basis return
+``half``: Y (N x K), whose Y Y' is their best guess at the leading part of the co-occurrences C of Eq. 1. Peers have the
+defaults of their libraries but for what their names say; those that cannot take the diagonal of Eq. 1 off get
+sqrt(w / (n (n - 1))) h of each document, whose Gram matrix is C and that diagonal, which is taken off their factor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from pipelines.common import peers
+from pipelines.common.bags import read_counts
+from pipelines.common.peers import PeerTopics
+from streaming_jsmf import (
+    Execution,
+    InferSettings,
+    PolishSettings,
+    ScanSettings,
+    StodSettings,
+    infer,
+    open_corpus,
+    polish,
+    scan,
+    to_dask_array,
+)
+from streaming_jsmf.linalg.eigen import factor_eigenpairs
+from streaming_jsmf.linalg.weights import document_weights
+from streaming_jsmf.rectification.result import positive_half
+from streaming_jsmf.workflow.given_topics import prior_of
+
+Floats = NDArray[np.float64]
+Arrays = dict[str, NDArray[Any]]
+
+#: (corpus, K, seed, a directory of its own) -> arrays.
+Fit = Callable[[Path, int, int, Path], Arrays]
+
+ONE = Execution("synchronous")
+
+
+@dataclass(frozen=True)
+class Method:
+    """``makes``: "topics" or "basis"; ``package``: what must be installed."""
+
+    makes: str
+    fit: Fit
+    package: str = "streaming_jsmf"
+
+
+# -- topics -------------------------------------------------------------------------------------------------------
+
+
+def anchored(weights: str = "capped", steps: int = 0) -> Fit:
+    """Scan and infer with the defaults, and so many steps of polish."""
+
+    def fit(corpus: Path, n_topics: int, seed: int, folder: Path) -> Arrays:
+        settings = ScanSettings(max_topics=n_topics, document_weights=weights, seed=seed)
+        moments = scan(corpus, folder / "moments", settings, ONE)
+        model = infer(moments, folder / "model", InferSettings(n_topics), threads=1)
+        if steps:
+            wanted = PolishSettings(steps=steps, seed=seed)
+            model = polish(folder / "model", corpus, folder / "polished", wanted, execution=ONE)
+        return {"word_topic": model.arrays["word_topic"], "prior": prior_of(model)}
+
+    return fit
+
+
+def tensor(corpus: Path, n_topics: int, seed: int, folder: Path) -> Arrays:
+    """Scan with the third moment, and the tensor engine."""
+    settings = ScanSettings(max_topics=n_topics, third_moment=True, seed=seed)
+    moments = scan(corpus, folder / "moments", settings, ONE)
+    model = infer(moments, folder / "model", StodSettings(n_topics, seed=seed), threads=1)
+    return {"word_topic": model.arrays["word_topic"], "prior": prior_of(model)}
+
+
+def of_counts(topics: Callable[[sparse.csr_array, int, int], PeerTopics]) -> Fit:
+    """A peer that has all counts in memory."""
+
+    def fit(corpus: Path, n_topics: int, seed: int, folder: Path) -> Arrays:
+        del folder
+        found = topics(read_counts(corpus), n_topics, seed)
+        return {"word_topic": found.word_topic, "prior": found.prior}
+
+    return fit
+
+
+def gibbs(sweeps: int) -> Fit:
+    return of_counts(lambda counts, n_topics, seed: next(peers.gibbs(counts, n_topics, seed, [sweeps])))
+
+
+def gensim_lda(passes: int) -> Fit:
+    return of_counts(lambda counts, n_topics, seed: peers.gensim_lda(counts, n_topics, seed, passes))
+
+
+# -- the basis ----------------------------------------------------------------------------------------------------
+
+
+def scanned(**fields: Any) -> Fit:
+    """A scan with the given settings."""
+
+    def fit(corpus: Path, n_topics: int, seed: int, folder: Path) -> Arrays:
+        moments = scan(
+            corpus, folder / "moments", ScanSettings(max_topics=n_topics, seed=seed, **fields), ONE
+        )
+        return {"half": positive_half(moments.eigenpairs(n_topics), n_topics)}
+
+    return fit
+
+
+def scaled(counts: sparse.csr_array) -> sparse.csr_array:
+    """Rows sqrt(w / (W n (n - 1))) h, float32, W the sum of the weights; zero for documents below two tokens."""
+    lengths = np.asarray(counts.sum(axis=1), dtype=np.float64).ravel()
+    weights = np.where(lengths >= 2, document_weights(lengths, "capped"), 0.0)
+    n = np.maximum(lengths, 2.0)
+    rows = np.sqrt(weights / (n * (n - 1)) / weights.sum())
+    return sparse.csr_array(sparse.diags_array(rows) @ counts, dtype=np.float32)
+
+
+def diagonal_of(counts: sparse.csr_array) -> Floats:
+    """D (N,), what Eq. 1 takes off the diagonal of the scaled rows' Gram matrix."""
+    lengths = np.asarray(counts.sum(axis=1), dtype=np.float64).ravel()
+    weights = np.where(lengths >= 2, document_weights(lengths, "capped"), 0.0)
+    n = np.maximum(lengths, 2.0)
+    diagonal: Floats = counts.T @ (weights / (n * (n - 1)) / weights.sum())
+    return diagonal
+
+
+def width(n_topics: int) -> int:
+    """Components that decompositions are asked for: as many as a scan carries."""
+    return ScanSettings(max_topics=n_topics).basis_width
+
+
+def decomposed(decompose: Callable[[Path, sparse.csr_array, int, int], Floats]) -> Fit:
+    """A peer that gives a factor F (N x R), whose F F' is near the Gram matrix of the scaled rows."""
+
+    def fit(corpus: Path, n_topics: int, seed: int, folder: Path) -> Arrays:
+        del folder
+        counts = read_counts(corpus)
+        factor = decompose(corpus, counts, width(n_topics), seed)
+        pairs = factor_eigenpairs(factor.astype(np.float32), diagonal_of(counts), n_topics)
+        return {"half": positive_half(pairs, n_topics)}
+
+    return fit
+
+
+def scikit_svd(corpus: Path, counts: sparse.csr_array, rank: int, seed: int) -> Floats:
+    """scikit-learn's TruncatedSVD, randomized, two iterations."""
+    from sklearn.decomposition import TruncatedSVD
+
+    del corpus
+    fitted = TruncatedSVD(rank, n_iter=2, random_state=seed).fit(scaled(counts))
+    factor: Floats = fitted.components_.T * fitted.singular_values_
+    return factor
+
+
+def gensim_lsi(corpus: Path, counts: sparse.csr_array, rank: int, seed: int) -> Floats:
+    """gensim's LsiModel in one pass."""
+    from gensim.matutils import Sparse2Corpus
+    from gensim.models import LsiModel
+
+    del corpus
+    names = {i: str(i) for i in range(counts.shape[1])}
+    rows = Sparse2Corpus(scaled(counts), documents_columns=False)
+    model = LsiModel(rows, num_topics=rank, id2word=names, random_seed=seed)
+    factor: Floats = model.projection.u * model.projection.s
+    return factor
+
+
+def dask_svd(corpus: Path, counts: sparse.csr_array, rank: int, seed: int) -> Floats:
+    """dask-ml's TruncatedSVD on the corpus as a Dask array; it fails on sparse blocks, so each is made dense."""
+    from dask_ml.decomposition import TruncatedSVD
+
+    lengths = np.asarray(counts.sum(axis=1), dtype=np.float64).ravel()
+    total = float(document_weights(lengths[lengths >= 2], "capped").sum())
+
+    def dense(block: Any) -> NDArray[np.float32]:
+        n = np.asarray(block.sum(axis=1), dtype=np.float64).ravel()
+        weights = np.where(n >= 2, document_weights(n, "capped"), 0.0) / total
+        rows = np.sqrt(weights / np.maximum(n * (n - 1), 1.0))
+        return np.asarray(block.toarray() * rows[:, None], dtype=np.float32)
+
+    array = to_dask_array(open_corpus(corpus)).map_blocks(
+        dense, dtype=np.float32, meta=np.empty((0, 0), np.float32)
+    )
+    fitted = TruncatedSVD(rank, algorithm="randomized", n_iter=2, random_state=seed).fit(array)
+    factor: Floats = np.asarray(fitted.components_).T * np.asarray(fitted.singular_values_)
+    return factor
+
+
+METHODS: dict[str, Method] = {
+    "LR-JSMF": Method("topics", anchored()),
+    "LR-JSMF uniform": Method("topics", anchored("uniform")),
+    "LR-JSMF polished": Method("topics", anchored(steps=20)),
+    "LR-JSMF polished 40": Method("topics", anchored(steps=40)),
+    "STOD": Method("topics", tensor),
+    "gensim LDA": Method("topics", gensim_lda(10), "gensim"),
+    "online LDA": Method("topics", of_counts(peers.scikit_lda), "sklearn"),
+    "MiniBatchNMF": Method("topics", of_counts(peers.scikit_nmf), "sklearn"),
+    "Gibbs 200": Method("topics", gibbs(200), "tomotopy"),
+    "Gibbs 1000": Method("topics", gibbs(1000), "tomotopy"),
+    "scan": Method("basis", scanned()),
+    "scan sampled": Method("basis", scanned(range_finder="sample")),
+    "TruncatedSVD": Method("basis", decomposed(scikit_svd), "sklearn"),
+    "gensim LSI": Method("basis", decomposed(gensim_lsi), "gensim"),
+    "dask-ml SVD": Method("basis", decomposed(dask_svd), "dask_ml"),
+}

@@ -1,0 +1,86 @@
+"""How good a result is: topics by coherence, distinct words and perplexity; a basis by its distance to the best."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from benchmarks.peers.methods import Arrays, diagonal_of, scaled
+from streaming_jsmf.evaluation.coherence import cooccurrence_counts, distinct_share, npmi
+from streaming_jsmf.evaluation.matching import yy_error
+from streaming_jsmf.evaluation.perplexity import Completer
+from streaming_jsmf.inference.words import prominent_words
+from streaming_jsmf.linalg.eigen import Eigenpairs
+from streaming_jsmf.rectification.result import positive_half
+
+Floats = NDArray[np.float64]
+
+#: Words of a topic that are scored.
+LISTED = 10
+
+#: One document in so many is held out.
+HELD_OUT = 5
+
+#: The reference is there when a step moves Y Y' by less; or after so many steps.
+REFERENCE_CHANGE, REFERENCE_STEPS = 1e-3, 30
+
+
+@dataclass(frozen=True)
+class Split:
+    """Counts (documents x words, CSR, int32) of the documents that are fitted and of those held out."""
+
+    fitted: sparse.csr_array
+    held_out: sparse.csr_array
+
+    @classmethod
+    def of(cls, counts: sparse.csr_array) -> Split:
+        """Hold out every fifth document."""
+        held_out = np.arange(counts.shape[0]) % HELD_OUT == HELD_OUT - 1
+        return cls(counts[~held_out], counts[held_out])
+
+
+def topic_scores(found: Arrays, documents: Split) -> dict[str, float]:
+    """NPMI of the top words among both kinds of documents, share of distinct ones, perplexity of those held out."""
+    top = prominent_words(found["word_topic"], LISTED)
+    counted = np.asarray(documents.fitted.sum(axis=0), np.float64).ravel()
+    completer = Completer.of(found["word_topic"], found["prior"], counted)
+    return {
+        "npmi": coherence_of(documents.fitted, top),
+        "held_out_npmi": coherence_of(documents.held_out, top),
+        "distinct": distinct_share(top),
+        "perplexity": completer.complete(documents.held_out, method="cvb0").perplexity,
+    }
+
+
+def coherence_of(counts: sparse.csr_array, words: NDArray[np.int64]) -> float:
+    """Mean NPMI of topics' words (K, n) among documents."""
+    chosen, places = np.unique(words, return_inverse=True)
+    pairs = cooccurrence_counts([counts], chosen)
+    return float(npmi(np.diag(pairs), pairs, counts.shape[0], places.reshape(words.shape)).mean())
+
+
+def basis_scores(found: Arrays, reference: Arrays) -> dict[str, float]:
+    """||Y Y' - Y* Y*'||_F / ||Y* Y*'||_F."""
+    return {"yy_error": yy_error(found["half"], reference["half"])}
+
+
+def reference_basis(counts: sparse.csr_array, start: Floats) -> Arrays:
+    """Y* by block power steps with C in memory and Ritz pairs, from a ``start`` (N x K or wider)."""
+    rows, diagonal = scaled(counts), diagonal_of(counts)
+    n_topics = start.shape[1]
+    extra = np.random.Generator(np.random.Philox(key=7)).standard_normal(start.shape)
+    vectors, half = np.hstack([start, extra]), np.zeros_like(start)
+    for _ in range(REFERENCE_STEPS):
+        basis, _ = np.linalg.qr(vectors)
+        product = rows.T @ (rows @ basis.astype(np.float32)) - diagonal[:, None] * basis
+        small = basis.T @ product
+        values, rotation = np.linalg.eigh((small + small.T) / 2)
+        pairs = Eigenpairs(values[::-1], (basis @ rotation)[:, ::-1])
+        before, half = half, positive_half(pairs, n_topics)
+        vectors = product
+        if np.any(before) and yy_error(half, before) < REFERENCE_CHANGE:
+            break
+    return {"half": half}

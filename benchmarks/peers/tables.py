@@ -1,0 +1,114 @@
+"""Tables and pictures of the cells: medians over the seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from statistics import median
+
+from pipelines.common import pictures
+from pipelines.common.results import Row, publish
+from pipelines.common.tables import markdown, number
+
+#: Column of a row -> head of the table, and significant digits.
+COSTS = {"cpu": ("CPU s", 3), "wall": ("s", 3), "peak": ("peak MB", 3)}
+SCORES = {
+    "topics": {
+        "npmi": ("NPMI", 3),
+        "held_out_npmi": ("NPMI held out", 3),
+        "distinct": ("distinct", 2),
+        "perplexity": ("perplexity", 4),
+    },
+    "basis": {"yy_error": ("error of YY'", 2)},
+}
+
+
+def medians(rows: Iterable[Row]) -> list[Row]:
+    """One row for all seeds of a cell; a number that a seed lacks is missing."""
+    cells: dict[tuple[object, ...], list[Row]] = {}
+    for row in rows:
+        cells.setdefault((row["corpus"], row["part"], row["K"], row["method"]), []).append(row)
+    return [_median(found) for found in cells.values()]
+
+
+def _median(found: Sequence[Row]) -> Row:
+    row = dict(found[0])
+    for name in (*COSTS, *(name for heads in SCORES.values() for name in heads)):
+        values = [each.get(name) for each in found]
+        row[name] = None if None in values else median(v for v in values if v is not None)
+    return row
+
+
+def write_tables(out: Path, rows: Sequence[Row], best: Sequence[Row]) -> None:
+    """``topics`` and ``basis``, as Markdown and Parquet; below the second what the machine could do at best."""
+    for makes, heads in SCORES.items():
+        shown = [row for row in medians(rows) if row["makes"] == makes]
+        if not shown:
+            continue
+        columns = heads | COSTS
+        header = ["corpus", "method", "nonzeros", "K", *(head for head, _ in columns.values())]
+        cells = [
+            [row["corpus"], row["method"], f"{row['nonzeros']:,}", row["K"], *_values(row, columns)]
+            for row in shown
+        ]
+        text = markdown(header, cells, text=2)
+        if makes == "basis":
+            text += "\n\n" + _bounds(best)
+        publish(out, makes, [{"note": None, **row} for row in rows if row["makes"] == makes], text)
+
+
+def _values(row: Row, columns: dict[str, tuple[str, int]]) -> list[str]:
+    value = {**row, "peak": None if row["peak"] is None else row["peak"] / 1e6}
+    return [number(value[name], digits) for name, (_, digits) in columns.items()]
+
+
+def _bounds(best: Sequence[Row]) -> str:
+    heads = {"decode": ("decode twice, CPU s", 3), "products": ("products", 3), "dense": ("dense", 3)}
+    header = ["corpus, one document in", "K", *(head for head, _ in heads.values())]
+    cells = [
+        [f"{row['corpus']}, {row['part']}", row["K"], *(number(row[n], d) for n, (_, d) in heads.items())]
+        for row in best
+    ]
+    return markdown(header, cells)
+
+
+def write_pictures(out: Path, rows: Sequence[Row]) -> None:
+    """Quality against time, a row of panels a corpus; time against nonzeros, a panel a K and kind of method."""
+    there = [row for row in medians(rows) if row.get("cpu") is not None]
+    topics = [row for row in there if row["makes"] == "topics" and row["part"] == 1]
+    if topics:
+        _draw_quality(out, topics)
+    if len({row["nonzeros"] for row in there}) > 1:
+        _draw_time(out, there)
+
+
+def _draw_quality(out: Path, topics: Sequence[Row]) -> None:
+    cells = sorted({(row["corpus"], row["K"]) for row in topics})
+    shown = {
+        "held_out_npmi": "NPMI, held out",
+        "distinct": "share of distinct words",
+        "perplexity": "perplexity",
+    }
+    figure, axes = pictures.panels(len(cells), len(shown))
+    for line, cell in zip(axes, cells, strict=True):
+        for place, (name, label) in zip(line, shown.items(), strict=True):
+            for row in topics:
+                if (row["corpus"], row["K"]) == cell:
+                    pictures.curve(place, row["method"], {row["cpu"]: [row[name]]})
+            place.set(xscale="log", xlabel="CPU seconds", ylabel=label, title=f"{cell[0]}, K = {cell[1]}")
+    pictures.legend(figure, columns=4)
+    pictures.save(figure, out / "quality.svg")
+
+
+def _draw_time(out: Path, rows: Sequence[Row]) -> None:
+    cells = sorted({(row["corpus"], row["K"], row["makes"]) for row in rows})
+    figure, axes = pictures.panels(1, len(cells), width=3.2, height=2.6)
+    for place, cell in zip(axes[0], cells, strict=True):
+        chosen = [row for row in rows if (row["corpus"], row["K"], row["makes"]) == cell]
+        for method in {row["method"]: None for row in chosen}:
+            times = {row["nonzeros"] / 1e6: [row["cpu"]] for row in chosen if row["method"] == method}
+            pictures.curve(place, method, times)
+        place.set(xscale="log", yscale="log", xlabel="nonzeros, millions", ylabel="CPU seconds")
+        place.set_title(f"{cell[0]}, K = {cell[1]}, {cell[2]}")
+    pictures.legend(figure, columns=4)
+    pictures.save(figure, out / "time.svg")

@@ -1,0 +1,252 @@
+"""The authors' own MATLAB code beside this package, on the same C: anchors, topics and metrics.
+
+    git clone https://github.com/moontae/JSMF AUTHORS
+    python -m pipelines.authors_code AUTHORS OUT --corpus nips=data_specs/uci_nips [--words 2000] [--topics 10,20]
+
+Needs GNU Octave. C of Eq. 1 (uniform weights) goes to their functions through a file, and what they find comes back:
+rectification by AP, DC, DP, ENN (`trunEig`) and PALM, anchors among all words, the active-set solver. Ours are run on
+the same C with the same number of steps and without the guards of `infer`. Their metrics and ours are taken of their
+topics. Their LAW does not run under Octave (it divides a sparse matrix by a row), so that after ENN and PALM their
+anchor word algorithm gets Y Y'.
+
+Nothing of theirs is in this package: the driver that calls their functions by name is written at each run. OUT keeps
+the results, so that the same command goes on after an interruption; it writes authors.parquet and authors.md.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+import numpy as np
+from scipy.io import loadmat, savemat
+
+from pipelines.common.data import NIPS, corpus_options, prepared
+from pipelines.common.methods import Setup
+from pipelines.common.results import Arrays, Row, publish
+from pipelines.common.scores import Scorer, distances
+from pipelines.common.tables import markdown, number
+from streaming_jsmf.evaluation.matching import match_topics
+from streaming_jsmf.evaluation.topic_shape import DISSIMILARITY_WORDS
+from streaming_jsmf.inference.words import prominent_words
+
+RECTIFIERS = ("AP", "DC", "DP", "ENN", "PALM", "baseline")
+
+#: Their metric -> ours, and what ours is multiplied with: they count in bits.
+COMPARED = {
+    "recoveryError": ("recovery", 1.0),
+    "approximationError": ("approximation", 1.0),
+    "diagonalDominancy": ("dominancy", 1.0),
+    "clusterSpecificity": ("specificity_2021", 1.0 / np.log(2.0)),
+    "clusterDissimilarity_hard": ("dissimilarity", 1.0),
+    "clusterCoherence": ("coherence", 1.0),
+    "distributionLegality": ("sum_A", 1.0),
+}
+
+#: Ours. It calls their functions by name; a metric that does not run is NaN, with its error told.
+DRIVER = r"""
+function jsmf_driver(input, output)
+  in = load(input); C = in.C; K = in.K; T = in.T;
+  started = cputime;
+  switch in.rectifier
+    case 'AP', [R, ~, ~] = rectification.rectifyC_AP(C, K, T);
+    case 'DC', [R, ~, ~] = rectification.rectifyC_DC(C, K);
+    case 'DP', [R, ~, ~] = rectification.rectifyC_DP(C, K, T);
+    case 'baseline', R = C;
+    case 'ENN', Y = compression.rectify_ENN(C, K, 'trunEig', T);
+    case 'PALM', Y = compression.rectify_PALM(C, K, 1e-4, T);
+  end
+  if exist('Y', 'var'), R = Y * Y'; else, Y = []; end
+  sums = sum(R, 2);
+  Rbar = bsxfun(@rdivide, R, sums);
+  S = inference.findS(Rbar, K);
+  [B, Bt] = inference.recoverB(Rbar, sums, S, 'activeSet');
+  A = inference.recoverA(R, B, S);
+  P = Bt * sums;
+  seconds = cputime - started;
+  u = sum(C, 2);
+  Cbar = bsxfun(@rdivide, C, u);
+  names = {'recoveryError', 'approximationError', 'diagonalDominancy', 'clusterSpecificity', ...
+           'clusterDissimilarity_hard', 'clusterCoherence', 'distributionLegality'};
+  arguments = {{Cbar, S, Bt}, {C, B, A}, {A}, {B, u}, {B, 20}, {B, in.D1, in.D2, 20}, {A}};
+  metrics = struct();
+  for m = 1:numel(names)
+    try
+      value = evaluation.evaluateClusters(names{m}, arguments{m}{:});
+    catch problem
+      fprintf(2, '%s: %s\n', names{m}, problem.message);
+      value = NaN;
+    end
+    metrics.(names{m}) = value;
+  end
+  save('-v7', output, 'S', 'B', 'A', 'P', 'Y', 'seconds', 'metrics');
+end
+"""
+
+#: What Octave may say at its end whatever was run.
+NOISE = "while preparing to exit"
+
+
+def theirs(codes: Path, setup: Setup, rectifier: str, n_topics: int) -> Arrays:
+    """What their functions find and measure, under the names of ``Setup.topics`` and ``theirs_<metric>``."""
+    with tempfile.TemporaryDirectory() as name:
+        work = Path(name)
+        (work / "jsmf_driver.m").write_text(DRIVER)
+        pairs = (setup.counts > 0).astype(np.int64)
+        together = (pairs.T @ pairs).toarray().astype(np.float64)
+        given = {
+            "C": setup.moments().cooccurrence(),
+            "K": float(n_topics),
+            "T": float(setup.max_iterations),
+            "rectifier": rectifier,
+            "D1": np.diag(together).copy(),
+            "D2": together,
+        }
+        savemat(work / "in.mat", given)
+        command = f"addpath('{codes.resolve()}'); addpath('{work}'); jsmf_driver('{work}/in.mat', '{work}/out.mat');"
+        done = subprocess.run(
+            ["octave-cli", "--no-gui", "--quiet", "--eval", command],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=work,
+            env={"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PATH": "/usr/bin:/bin:/usr/local/bin"},
+        )
+        for line in done.stderr.splitlines():
+            if NOISE not in line:
+                click.echo(f"octave, {rectifier}, K = {n_topics}: {line}", err=True)
+        if done.returncode != 0:
+            raise click.ClickException(f"octave ended with {done.returncode} on {rectifier}, K = {n_topics}")
+        found = loadmat(work / "out.mat", squeeze_me=False)
+    return read_back(found)
+
+
+def read_back(found: dict[str, np.ndarray]) -> Arrays:
+    """Their arrays, with ids from 0, and their metrics."""
+    metrics = found["metrics"][0, 0]
+    arrays = {
+        "word_topic": np.asarray(found["B"], dtype=np.float64),
+        "topic_topic": np.asarray(found["A"], dtype=np.float64),
+        "topic_probability": np.asarray(found["P"], dtype=np.float64).ravel(),
+        "anchors": found["S"].ravel().astype(np.int64) - 1,
+        "rectified": np.asarray(found["Y"], dtype=np.float64)
+        if found["Y"].size
+        else np.empty((len(found["B"]), 0)),
+        "cpu_seconds": np.array(float(found["seconds"].item())),
+        "iterations": np.array(0),
+        "converged": np.array(True),
+    }
+    return arrays | {f"theirs_{name}": np.array(float(metrics[name].item())) for name in COMPARED}
+
+
+def compared(codes: Path, setup: Setup, rectifier: str, n_topics: int) -> Row:
+    """A row: ours beside theirs, and both families of metrics on their topics."""
+    key = {"authors": rectifier, **setup.key(rectifier, n_topics, 0)}
+    found = setup.results.arrays(key, lambda: theirs(codes, setup, rectifier, n_topics))
+    scorer = Scorer(setup)
+    ours = setup.topics(rectifier, n_topics)
+    row: Row = {"rectifier": rectifier, "K": n_topics, **distances(ours, found)}
+    row |= {"their_seconds": float(found["cpu_seconds"]), "our_seconds": float(ours["cpu_seconds"])}
+    measured = setup.results.row({**key, "metrics": 1}, lambda: scorer.metrics(found))
+    own = scorer.row(rectifier, n_topics, first="")
+    for name, (metric, factor) in COMPARED.items():
+        row[f"{metric}: theirs of theirs"] = float(found[f"theirs_{name}"])
+        row[f"{metric}: ours of theirs"] = _times(measured[metric], factor)
+        row[f"{metric}: ours of ours"] = _times(own[metric], factor)
+    return row | {"words_shared": words_shared(ours, found)}
+
+
+def words_shared(ours: Arrays, found: Arrays) -> float:
+    """Of 20 top words of matched topics, in the mean."""
+    order = match_topics(ours["word_topic"], found["word_topic"]).permutation
+    first, second = (prominent_words(arrays["word_topic"], DISSIMILARITY_WORDS) for arrays in (ours, found))
+    shared = [len({*a} & {*b}) for a, b in zip(first.tolist(), second[order].tolist(), strict=True)]
+    return float(np.mean(shared))
+
+
+def _times(value: float | None, factor: float) -> float | None:
+    return None if value is None else value * factor
+
+
+def tables(rows: Sequence[Row]) -> str:
+    """Topics, and metrics of both."""
+    head = [
+        "K",
+        "rectification",
+        "anchors shared",
+        "mean L1",
+        "median L1",
+        "top words shared (of 20)",
+        "Y Y' off",
+    ]
+    columns = (
+        "anchors_shared",
+        "l1",
+        "median_l1",
+        "words_shared",
+        "yy_error",
+        "their_seconds",
+        "our_seconds",
+    )
+    first = [[row["K"], row["rectifier"], *(number(row[name]) for name in columns)] for row in rows]
+    kinds = ("theirs of theirs", "ours of theirs", "ours of ours")
+    second = [
+        [
+            row["K"],
+            row["rectifier"],
+            kind,
+            *(number(row[f"{name}: {kind}"], 4) for name, _ in COMPARED.values()),
+        ]
+        for row in rows
+        for kind in kinds
+    ]
+    return "\n\n".join(
+        [
+            markdown([*head, "their seconds", "our seconds"], first, text=2),
+            markdown(
+                ["K", "rectification", "metric, of", *(name for name, _ in COMPARED.values())], second, text=3
+            ),
+        ]
+    )
+
+
+@click.command(help=__doc__)
+@click.argument("authors", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+@corpus_options(words=2000)
+@click.option("--topics", default="10,20", show_default=True, help="With commas between.")
+@click.option("--rectifiers", default=",".join(RECTIFIERS), show_default=True, help="With commas between.")
+@click.option("--iterations", default=150, show_default=True, help="Steps of theirs, and most of ours.")
+@click.option("--quick", is_flag=True, help="A trial in a minute: 200 words, 20 steps.")
+def main(
+    authors: Path,
+    out: Path,
+    corpora: tuple[str, ...],
+    words: int,
+    topics: str,
+    rectifiers: str,
+    iterations: int,
+    quick: bool,
+) -> None:
+    if quick:
+        corpora, words, topics, iterations = (f"nips={NIPS}",), 200, "5", 20
+    codes = authors / "codes" if (authors / "codes").is_dir() else authors
+    if not (codes / "+rectification").is_dir():
+        raise click.BadParameter(f"{authors} is no checkout of the authors' code: it has no +rectification")
+    rows: list[Row] = []
+    for named in corpora:
+        name, corpus = prepared(named, out / "corpora", words)
+        # Theirs does all its steps; ours stops where nothing moves.
+        setup = Setup(corpus, out / name, max(map(int, topics.split(","))), max_iterations=iterations)
+        for n_topics in map(int, topics.split(",")):
+            for rectifier in rectifiers.split(","):
+                rows.append({"corpus": name, **compared(codes, setup, rectifier, n_topics)})
+    publish(out, "authors", rows, tables(rows))
+    click.echo(tables(rows))
+
+
+if __name__ == "__main__":
+    main()

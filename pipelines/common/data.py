@@ -1,0 +1,132 @@
+"""Corpora of the experiments: any source cut to so many words, and simulated users' ratings and baskets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from pipelines.common.bags import read_counts, write_corpus
+from streaming_jsmf import open_corpus
+from streaming_jsmf.corpus import Corpus
+from streaming_jsmf.simulation import read_truth, simulate_lda
+from streaming_jsmf.workflow.ingest import IngestRequest, ingest
+
+Floats = NDArray[np.float64]
+
+#: The corpus that is shipped.
+NIPS = Path(__file__).parents[2] / "data_specs" / "uci_nips"
+
+#: How often users give 1 to 10 half stars: few bad ones, whole stars more often than halves.
+HALF_STARS = np.array([0.01, 0.03, 0.01, 0.07, 0.03, 0.22, 0.08, 0.29, 0.06, 0.20])
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """A law of documents; the topics that drew them are in ``truth.zarr`` beside the corpus."""
+
+    documents: int
+    words: int
+    topics: int
+    mean_length: float
+    alpha: float
+    zipf: float
+
+
+#: What can be named in the place of a path. Popularity falls as a power of the rank in both.
+SIMULATED = {
+    "ratings": Simulated(6000, 1000, 20, 60, 0.1, 0.7),
+    "baskets": Simulated(20_000, 3000, 20, 15, 0.1, 0.8),
+}
+
+
+def corpus_options(words: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The options ``--corpus NAME=SOURCE`` (several) and ``--words N``."""
+    help_source = "NAME=SOURCE, several: a corpus, a spec, texts, or simulated:ratings, simulated:baskets."
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        several = click.option("--corpus", "corpora", multiple=True, metavar="NAME=SOURCE", help=help_source)
+        cut = click.option("--words", default=words, show_default=True, help="Kept, by tf-idf.")
+        return several(cut(command))
+
+    return add
+
+
+def prepared(named: str, folder: Path, words: int, **read: object) -> tuple[str, Corpus]:
+    """The name and the corpus of NAME=SOURCE, made below ``folder`` unless it is there; ``read``: for its reader."""
+    name, _, source = named.partition("=")
+    if not source:
+        raise click.BadParameter(f"{named!r} is not of the form NAME=SOURCE")
+    if source.startswith("simulated:"):
+        return name, simulated(source.partition(":")[2], folder / name)
+    target = folder / f"{name}-{words}"
+    if target.exists():
+        return name, open_corpus(target)
+    # Documents of the papers have at least five tokens; what else is left out is the source's affair.
+    return name, ingest(source, target, IngestRequest(read=read, curation={"vocabulary_size": words}))
+
+
+def simulated(kind: str, target: Path, seed: int = 0) -> Corpus:
+    """Users as documents, drawn from planted topics (LDA). ``ratings``: each item once, with its half stars as the
+    count, so that counts are as little independent as those of users are. ``baskets``: tokens as they are drawn.
+    """
+    if kind not in SIMULATED:
+        raise click.BadParameter(f"simulated:{kind} is none of simulated:{', simulated:'.join(SIMULATED)}")
+    law = SIMULATED[kind]
+    drawn = target if kind == "baskets" else target.with_name(target.name + "-drawn")
+    if not drawn.exists():
+        simulate_lda(
+            drawn,
+            n_documents=law.documents,
+            n_words=law.words,
+            n_topics=law.topics,
+            mean_length=law.mean_length,
+            alpha=law.alpha,
+            zipf=law.zipf,
+            seed=seed,
+        )
+    if not target.exists():
+        counts = read_counts(drawn)
+        random = np.random.Generator(np.random.Philox(key=np.array([seed, 1], np.uint64)))
+        counts.data = random.choice(np.arange(1, 11, dtype=np.int32), size=counts.nnz, p=HALF_STARS)
+        part = target.with_name(target.name + ".part")
+        write_corpus(part, counts)
+        part.rename(target)
+    return open_corpus(target)
+
+
+def planted_topics(kind: str, target: Path) -> Floats:
+    """B of ``simulated``, words x topics."""
+    return read_truth(target if kind == "baskets" else target.with_name(target.name + "-drawn")).word_topic
+
+
+def draw_documents(
+    word_topic: Floats, shares: Floats, lengths: Sequence[int], seed: int = 0
+) -> sparse.csr_array:
+    """Counts of documents with given topic shares (M x K) and lengths, from topics (N x K, columns sum to 1): JSMF
+    2015's semi-synthetic corpora. Tokens of a document are independent given its shares.
+    """
+    random = np.random.Generator(np.random.Philox(key=np.array([seed, 2], np.uint64)))
+    cumulative = np.cumsum(word_topic / word_topic.sum(axis=0), axis=0)
+    cumulative[-1] = 1.0
+    ids, ends = [], [0]
+    for share, length in zip(shares, lengths, strict=True):
+        per_topic = random.multinomial(length, share / share.sum())
+        draws = [
+            np.searchsorted(cumulative[:, k], random.random(number), side="right")
+            for k, number in enumerate(per_topic)
+            if number
+        ]
+        ids.append(np.concatenate(draws) if draws else np.empty(0, np.int64))
+        ends.append(ends[-1] + ids[-1].size)
+    words = np.concatenate(ids)
+    counts = sparse.csr_array(
+        (np.ones(words.size, np.int32), words, np.array(ends)), shape=(len(lengths), len(word_topic))
+    )
+    counts.sum_duplicates()
+    return counts

@@ -1,0 +1,65 @@
+"""An experiment that is a grid: corpora, numbers of topics, methods and seeds; its rows, table and picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from pipelines.common import pictures
+from pipelines.common.methods import METHODS, Setup
+from pipelines.common.results import CellMissing, Row, publish
+from pipelines.common.scores import METRICS, Scorer
+from pipelines.common.tables import markdown, number, spread
+from streaming_jsmf import StreamingJSMFError
+
+#: Columns of a table beside the metrics: against the first method.
+COMPARED = {
+    "anchors_shared": "anchors shared",
+    "l1": "mean L1",
+    "median_l1": "median L1",
+    "yy_error": "Y Y' off",
+}
+
+
+def rows_of(
+    name: str, setup: Setup, topics: Sequence[int], methods: Sequence[str], seeds: int, first: str
+) -> Iterator[Row]:
+    """A row for each cell of a corpus; one that cannot be made (too few eigenpairs, say) is told and left out."""
+    scorer = Scorer(setup)
+    for n_topics in topics:
+        for method in methods:
+            for seed in range(seeds if METHODS[method].random else 1):
+                try:
+                    yield {"corpus": name, **scorer.row(method, n_topics, seed, first)}
+                except (StreamingJSMFError, CellMissing, ValueError) as error:
+                    click.echo(f"{name}, K = {n_topics}, {method}: {error}", err=True)
+
+
+def table(rows: Sequence[Row], metrics: Sequence[str]) -> str:
+    """Means and spreads over seeds of each corpus, K and method; columns without a value are left out.
+
+    A star at the steps: a rectification that had not converged.
+    """
+    labels = {**COMPARED, **{name: METRICS[name] for name in metrics}, "sum_A": "sum(A)"}
+    labels = {name: label for name, label in labels.items() if any(row.get(name) is not None for row in rows)}
+    groups: dict[tuple[str, int, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row["corpus"], row["K"], row["method"]), []).append(row)
+    lines = []
+    for (corpus, n_topics, method), several in groups.items():
+        cells = [spread([row.get(name) for row in several]) for name in labels]
+        steps = number(max(row["iterations"] for row in several)) + ("" if several[0]["converged"] else "*")
+        lines.append([corpus, method, n_topics, *cells, steps])
+    return markdown(["corpus", "method", "K", *labels.values(), "steps"], lines, text=2)
+
+
+def published(out: Path, name: str, rows: Sequence[Row], metrics: Sequence[str]) -> None:
+    """Write and print the results of an experiment as ``NAME.parquet``, ``NAME.md`` and ``NAME.svg``."""
+    text = table(rows, metrics)
+    publish(out, name, rows, text)
+    if rows:
+        figure = pictures.grid(rows, "corpus", "K", {metric: METRICS[metric] for metric in metrics})
+        pictures.save(figure, out / f"{name}.svg")
+    click.echo(text)

@@ -1,0 +1,258 @@
+"""The methods of the experiments of JSMF and LR-JSMF, each from a corpus to topics, in one thread.
+
+On C of Eq. 1 with uniform weights and anchors among all words, as in the papers; `guards` puts those of `infer` on.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from pipelines.common import peers
+from pipelines.common.bags import read_counts
+from pipelines.common.results import Arrays, Results
+from streaming_jsmf import Execution, InferSettings, PolishSettings, ScanSettings, infer, polish, scan
+from streaming_jsmf.config import AnchorMethod, Rectifier
+from streaming_jsmf.corpus import Corpus
+from streaming_jsmf.inference.law import AnchorWordTopics, anchor_words, low_rank_anchor_words
+from streaming_jsmf.jobs.events import silent
+from streaming_jsmf.linalg.blas import single_blas_thread
+from streaming_jsmf.moments.reader import Moments
+from streaming_jsmf.workflow.anchored_topics import anchor_rules
+from streaming_jsmf.workflow.rectify import rectify
+
+Floats = NDArray[np.float64]
+
+#: Which scan: all of C; two scans as by default, with uniform weights, with capped ones, or from a sample.
+Store = Literal["exact", "usual", "capped", "sampled"]
+
+#: Share of the documents that the sampled scan multiplies: its default takes all of corpora as small as these.
+SAMPLED_SHARE = 0.25
+
+#: Sweeps of Gibbs sampling in the JSMF paper.
+SWEEPS = 1000
+
+
+@dataclass(frozen=True)
+class Method:
+    """A rectification on one of the stores. ``whole``: anchors and weights from all of C* (AW), else LAW.
+
+    ``random``: its topics depend on a seed.
+    """
+
+    rectify: Rectifier = "none"
+    store: Store = "exact"
+    whole: bool = False
+    anchors: AnchorMethod = "pivoted-qr"
+    polish: bool = False
+    random: bool = False
+    sweeps: int = 0
+
+
+METHODS = {
+    "baseline": Method(whole=True),
+    "DC": Method("dc", whole=True),
+    "DP": Method("dykstra", whole=True),
+    "AP": Method("ap", whole=True),
+    "ENN": Method("enn"),
+    "PALM": Method("palm"),
+    "PALM low-rank": Method("palm", "usual", random=True),
+    "LR-JSMF": Method("enn", "usual", random=True),
+    "LR-JSMF capped": Method("enn", "capped", random=True),
+    "LR-JSMF sampled": Method("enn", "sampled", random=True),
+    "LR-JSMF polished": Method("enn", "usual", polish=True, random=True),
+    "SC": Method("enn", anchors="soft-clique"),
+    "Gibbs": Method(sweeps=SWEEPS, random=True),
+    "Gibbs 200": Method(sweeps=200, random=True),
+}
+
+#: Without the guards of `infer`.
+PAPERS = {"anchor_min_df": 0.0, "anchor_shrinkage": 0.0, "anchor_row_sum": 0.0}
+
+
+@dataclass(frozen=True)
+class Setup:
+    """One corpus and how its methods are run; stores and results lie in ``folder``."""
+
+    corpus: Corpus
+    folder: Path
+    max_topics: int
+    guards: bool = False
+    max_iterations: int = 150
+    tolerance: float = 1e-5
+    only_kept: bool = False
+
+    @cached_property
+    def results(self) -> Results:
+        """Cells of this corpus."""
+        return Results(self.folder / "cells", self.only_kept)
+
+    @cached_property
+    def counts(self) -> sparse.csr_array:
+        """The documents, M x N."""
+        return read_counts(Path(self.corpus.root))
+
+    def moments(self, store: Store = "exact", seed: int = 0) -> Moments:
+        """A store, scanned now unless it is there."""
+        settings = ScanSettings(
+            max_topics=self.max_topics,
+            document_weights="capped" if store == "capped" else "uniform",
+            exact=store == "exact",
+            range_finder="sample" if store == "sampled" else "factors",
+            sample_share=SAMPLED_SHARE if store == "sampled" else None,
+            seed=seed,
+        )
+        path = self.folder / f"moments-{store}-k{self.max_topics}-{seed}"
+        return scan(self.corpus.root, path, settings, Execution("synchronous"))
+
+    def scan_seconds(self, store: Store, seed: int) -> float:
+        """Processor seconds of a scan, made for this."""
+
+        def timed() -> dict[str, float]:
+            started = time.process_time()
+            self.moments(store, seed)
+            return {"cpu_seconds": time.process_time() - started}
+
+        key = {
+            "scan": store,
+            "corpus": self.corpus.fingerprint,
+            "max_topics": self.max_topics,
+            "seed": seed,
+        }
+        return float(self.results.row(key, timed)["cpu_seconds"])
+
+    def key(self, name: str, n_topics: int, seed: int) -> dict[str, object]:
+        """All that the topics of a method depend on."""
+        return {
+            "method": name,
+            "K": n_topics,
+            "seed": seed,
+            "corpus": self.corpus.fingerprint,
+            "max_topics": self.max_topics,
+            "guards": self.guards,
+            "iterations": self.max_iterations,
+            "tolerance": self.tolerance,
+        }
+
+    def settings(self, method: Method, n_topics: int) -> InferSettings:
+        """Of ``infer``."""
+        rules = {} if self.guards else PAPERS
+        return InferSettings(
+            n_topics,
+            rectify=method.rectify,
+            anchors=method.anchors,
+            max_iterations=self.max_iterations,
+            tolerance=self.tolerance,
+            **rules,
+        )
+
+    def topics(self, name: str, n_topics: int, seed: int = 0) -> Arrays:
+        """What a method finds, worked out once: word_topic (N x K), topic_topic (K x K), topic_probability
+        (K,), anchors (K, or none), rectified (N x K, or none), cpu_seconds, iterations and converged.
+
+        Seconds are those of eigenpairs, rectification and anchor words, without the scan.
+        """
+        seed = seed if METHODS[name].random else 0
+        return self.results.arrays(
+            self.key(name, n_topics, seed), lambda: _fitted(self, name, n_topics, seed)
+        )
+
+
+def _fitted(setup: Setup, name: str, n_topics: int, seed: int) -> Arrays:
+    method = METHODS[name]
+    if method.sweeps:
+        return _sampled(setup, method.sweeps, n_topics, seed)
+    moments = setup.moments(method.store, seed)
+    if method.polish:
+        return _polished(setup, moments, n_topics, seed)
+    with single_blas_thread():
+        return _anchored(setup, method, moments, n_topics)
+
+
+def _anchored(setup: Setup, method: Method, moments: Moments, n_topics: int) -> Arrays:
+    settings = setup.settings(method, n_topics)
+    started = time.process_time()
+    found = rectify(moments, moments.eigenpairs(n_topics), settings, 1, silent)
+    rules, known = anchor_rules(moments, settings), (moments.row_sum, moments.document_frequency)
+    topics: AnchorWordTopics
+    if method.whole:
+        matrix = moments.cooccurrence() if found.matrix is None else found.matrix
+        topics = anchor_words(matrix, *known, n_topics, rules)
+    else:
+        topics = low_rank_anchor_words(found.rectified, *known, rules)
+    seconds = time.process_time() - started
+    return _kept(
+        topics.word_topic,
+        topics.topic_topic,
+        seconds,
+        topics.anchors.words,
+        # The eigenpairs of what was not rectified are not what its anchors were chosen from.
+        None if method.rectify == "none" else found.rectified,
+        found.iterations,
+        found.converged,
+        topics.topic_probability,
+    )
+
+
+def _polished(setup: Setup, moments: Moments, n_topics: int, seed: int) -> Arrays:
+    """The topics of LR-JSMF, finished by passes over all documents; anchors and correlations are those of the start."""
+    settings = setup.settings(METHODS["LR-JSMF polished"], n_topics)
+    models = setup.folder / "models"
+    models.mkdir(exist_ok=True)
+    start, end = (models / f"k{n_topics}-{seed}-{setup.guards}-{stage}" for stage in ("start", "end"))
+    started = time.process_time()
+    with single_blas_thread():
+        infer(moments, start, settings, threads=1, overwrite=True)
+        model = polish(
+            start,
+            setup.corpus,
+            end,
+            PolishSettings(held_out=0, seed=seed),
+            execution=Execution("synchronous"),
+            overwrite=True,
+        )
+    seconds = time.process_time() - started
+    arrays = model.arrays
+    return _kept(
+        arrays["word_topic"],
+        arrays["topic_topic"],
+        seconds,
+        arrays["anchors"],
+        topic_probability=arrays["topic_probability"],
+    )
+
+
+def _sampled(setup: Setup, sweeps: int, n_topics: int, seed: int) -> Arrays:
+    found = next(peers.gibbs(setup.counts, n_topics, seed, [sweeps]))
+    kept = _kept(found.word_topic, found.topic_topic, found.cpu_seconds, iterations=sweeps)
+    return kept | {"prior": found.prior}
+
+
+def _kept(
+    word_topic: Floats,
+    topic_topic: Floats,
+    seconds: float,
+    anchors: NDArray[np.int64] | None = None,
+    rectified: Floats | None = None,
+    iterations: int = 0,
+    converged: bool = True,
+    topic_probability: Floats | None = None,
+) -> Arrays:
+    by_pairs = topic_topic.sum(axis=1) / topic_topic.sum()
+    return {
+        "topic_probability": by_pairs if topic_probability is None else topic_probability,
+        "word_topic": word_topic,
+        "topic_topic": topic_topic,
+        "anchors": np.empty(0, np.int64) if anchors is None else anchors,
+        "rectified": np.empty((len(word_topic), 0)) if rectified is None else rectified,
+        "cpu_seconds": np.array(seconds),
+        "iterations": np.array(iterations),
+        "converged": np.array(converged),
+    }

@@ -1,0 +1,164 @@
+"""What is measured of topics: the metrics of both papers against C as it was counted, and against another method."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from pipelines.common.methods import Setup
+from pipelines.common.results import Arrays, Row
+from streaming_jsmf.evaluation import coherence, topic_shape
+from streaming_jsmf.evaluation.factorization import factorization_errors
+from streaming_jsmf.evaluation.incoherence import incoherence_in_cooccurrence
+from streaming_jsmf.evaluation.inputs import Cooccurrence, TopicArrays
+from streaming_jsmf.evaluation.matching import match_topics, yy_error
+from streaming_jsmf.evaluation.volume import anchor_points, log_relative_volume, log_volume
+from streaming_jsmf.inference.words import prominent_words
+from streaming_jsmf.linalg.blas import single_blas_thread
+
+Floats = NDArray[np.float64]
+
+#: Column of a row -> what stands at an axis.
+METRICS = {
+    "relative_recovery": "relative recovery",
+    "relative_approximation": "relative approximation",
+    "relative_dominancy": "relative dominancy",
+    "specificity_2021": "specificity (nats)",
+    "dissimilarity": "dissimilarity (of 20 words)",
+    "recovery": "recovery",
+    "approximation": "approximation",
+    "dominancy": "dominancy",
+    "specificity_2015": "specificity (nats)",
+    "coherence": "coherence (20 words)",
+    "npmi": "NPMI (10 words)",
+    "incoherence": "MST-incoherence",
+    "volume": "log relative volume",
+    "cpu_seconds": "processor seconds",
+    "mean_l1": "L1 to the truth (of 2)",
+}
+
+#: Coherence of JSMF 2015: its epsilon and number of words.
+EPSILON, COHERENT_WORDS = 0.01, 20
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """The rows of one corpus; C is that of the exact store."""
+
+    setup: Setup
+
+    def row(self, name: str, n_topics: int, seed: int = 0, first: str = "AP") -> Row:
+        """Metrics of a method at K, and its distance to the method ``first`` unless that is ""."""
+        setup = self.setup
+        topics = setup.topics(name, n_topics, seed)
+        key = {**setup.key(name, n_topics, seed), "scores": 1}
+        row = setup.results.row(key, lambda: self.metrics(topics))
+        shown = {"method": name, "K": n_topics, "seed": seed, **row}
+        if first:
+            shown |= distances(topics, setup.topics(first, n_topics))
+        return shown
+
+    def random_volume(self, n_topics: int) -> float:
+        """Log of the mean volume of random hulls, the same for all methods at one N and K."""
+        key = {"random hulls": n_topics, "words": self.setup.corpus.n_words}
+        points = np.eye(n_topics)
+
+        def measured() -> Row:
+            with single_blas_thread():
+                relative = log_relative_volume(points, self.setup.corpus.n_words)
+            own = log_volume(points)
+            assert relative is not None
+            assert own is not None
+            return {"log_volume": own - relative.value}
+
+        return float(self.setup.results.row(key, measured)["log_volume"])
+
+    @cached_property
+    def cooccurrence(self) -> Cooccurrence:
+        """C in the form of the metrics: F with F F' = C + D, of whichever side is shorter."""
+        moments, counts = self.setup.moments(), self.setup.counts
+        if counts.shape[0] < counts.shape[1]:
+            lengths = counts.sum(axis=1)
+            kept = lengths >= 2
+            scale = 1.0 / np.sqrt(lengths[kept] * (lengths[kept] - 1.0) * kept.sum())
+            factor = (sparse.diags_array(scale) @ counts[kept]).T.toarray()
+        else:
+            values, vectors = np.linalg.eigh(moments.cooccurrence() + np.diag(moments.diagonal))
+            factor = vectors * np.sqrt(np.maximum(values, 0.0))
+        return Cooccurrence(factor.astype(np.float32), moments.diagonal, moments.row_sum)
+
+    def metrics(self, found: Arrays) -> Row:
+        """Of any topics in the form of ``Setup.topics``."""
+        with single_blas_thread():
+            topics = self._topics(found)
+            errors = factorization_errors(topics, self.cooccurrence)
+            rows = self.setup.moments().cooccurrence_rows(topics.representatives)
+            A, B = found["topic_topic"], found["word_topic"]
+            points = anchor_points(topics, anchor_rows=rows)
+            return {
+                "relative_recovery": errors.relative_recovery,
+                "recovery": errors.recovery,
+                "relative_approximation": errors.relative_approximation,
+                "approximation": errors.approximation,
+                "relative_dominancy": topic_shape.relative_dominancy(A),
+                "dominancy": topic_shape.dominancy(A),
+                "specificity_2021": topic_shape.specificity(B, self.cooccurrence.row_sum),
+                "specificity_2015": topic_shape.specificity(B, topics.word_probability),
+                "dissimilarity": topic_shape.dissimilarity(topics.top_words),
+                "incoherence": float(
+                    incoherence_in_cooccurrence(topics, self.cooccurrence, anchor_rows=rows).mean()
+                ),
+                "log_volume": float("nan") if points is None else _number(log_volume(points)),
+                "sum_A": float(A.sum()),
+                "cpu_seconds": float(found["cpu_seconds"]),
+                "iterations": int(found["iterations"]),
+                "converged": bool(found["converged"]),
+            } | self._coherence(topics.top_words)
+
+    def _topics(self, found: Arrays) -> TopicArrays:
+        counted = np.asarray(self.setup.counts.sum(axis=0), dtype=np.float64)
+        return TopicArrays(
+            found["word_topic"],
+            prominent_words(found["word_topic"], topic_shape.DISSIMILARITY_WORDS),
+            counted / counted.sum(),
+            topic_topic=found["topic_topic"],
+            topic_probability=found["topic_probability"],
+            anchors=found["anchors"] if found["anchors"].size else None,
+            rectified=found["rectified"] if found["rectified"].size else None,
+        )
+
+    def _coherence(self, top_words: NDArray[np.int64]) -> Row:
+        """By documents of the corpus that was fitted."""
+        counts = self.setup.counts
+        ids = np.unique(top_words)
+        pairs = coherence.cooccurrence_counts([counts], ids)
+        places, frequency = np.searchsorted(ids, top_words), np.diag(pairs)
+        ten = places[:, :10]
+        return {
+            "coherence": float(
+                coherence.coherence(frequency, pairs, places[:, :COHERENT_WORDS], epsilon=EPSILON).mean()
+            ),
+            "npmi": float(coherence.npmi(frequency, pairs, counts.shape[0], ten).mean()),
+            "distinct": coherence.distinct_share(top_words[:, :10]),
+        }
+
+
+def distances(found: Arrays, first: Arrays) -> Row:
+    """Anchors shared, mean and median L1 of matched topics, and how far Y Y' is off where both have a Y."""
+    l1 = match_topics(found["word_topic"], first["word_topic"]).l1
+    shared = len({*found["anchors"].tolist()} & {*first["anchors"].tolist()})
+    both = found["rectified"].size and first["rectified"].size
+    return {
+        "anchors_shared": shared if found["anchors"].size else None,
+        "l1": float(l1.mean()),
+        "median_l1": float(np.median(l1)),
+        "yy_error": yy_error(found["rectified"], first["rectified"]) if both else None,
+    }
+
+
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else value

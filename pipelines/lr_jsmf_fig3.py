@@ -1,0 +1,83 @@
+"""Figure 3 of LR-JSMF: metrics and run times against the number of topics, five methods, several seeds.
+
+    python -m pipelines.lr_jsmf_fig3 OUT --corpus nips=data_specs/uci_nips --corpus kos=KOS --corpus un=UN [--seeds 3]
+
+As in the paper C has uniform weights and any word can be an anchor; `--guards` chooses anchors as `infer` does. All
+methods are measured against C as it was counted, words x words, which must fit in memory. Methods beside those of the
+paper: `LR-JSMF capped` (default weights), `LR-JSMF sampled` (the scan starts from a quarter of the documents),
+`LR-JSMF polished`, `DC`, `DP`, `SC`. Seconds are processor seconds of one thread, from eigenpairs to topics.
+
+OUT keeps stores and results, so that the same command goes on after an interruption. It writes fig3.parquet (a row a
+cell), fig3.md and fig3.svg.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pipelines.common.data import NIPS, corpus_options, prepared
+from pipelines.common.experiment import published, rows_of
+from pipelines.common.methods import Setup
+from pipelines.common.results import Row
+
+PAPER = ("AP", "ENN", "LR-JSMF", "PALM", "baseline")
+
+#: What the paper draws.
+DRAWN = (
+    "relative_recovery",
+    "relative_approximation",
+    "relative_dominancy",
+    "specificity_2021",
+    "dissimilarity",
+    "cpu_seconds",
+)
+
+
+@click.command(help=__doc__)
+@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+@corpus_options(words=2000)
+@click.option("--topics", default="5,10,20,50,100", show_default=True, help="With commas between.")
+@click.option("--methods", default=",".join(PAPER), show_default=True, help="With commas between.")
+@click.option(
+    "--first", default="AP", show_default=True, help="What the others are compared with; '' for none."
+)
+@click.option("--seeds", default=3, show_default=True, help="Of methods that depend on one.")
+@click.option("--max-topics", default=100, show_default=True, help="Of the scans: no K may be larger.")
+@click.option("--guards", is_flag=True, help="Choose anchors under the guards of `infer`.")
+@click.option("--iterations", default=150, show_default=True, help="Most steps of a rectification.")
+@click.option("--tolerance", default=1e-5, show_default=True, help="Change at which it ends.")
+@click.option("--quick", is_flag=True, help="A trial in seconds: the shipped corpus, 300 words.")
+@click.option("--only-kept", is_flag=True, help="Table and picture of what earlier runs left in OUT.")
+def main(
+    out: Path,
+    corpora: tuple[str, ...],
+    words: int,
+    topics: str,
+    methods: str,
+    metrics: str,
+    label: str,
+    first: str,
+    seeds: int,
+    max_topics: int,
+    guards: bool,
+    iterations: int,
+    tolerance: float,
+    quick: bool,
+    only_kept: bool,
+) -> None:
+    if quick:
+        corpora, words, topics, max_topics, seeds, iterations = (f"nips={NIPS}",), 300, "3,5", 5, 2, 30
+    numbers = [int(number) for number in topics.split(",")]
+    names = [name.strip() for name in methods.split(",")]
+    rows: list[Row] = []
+    for named in corpora:
+        name, corpus = prepared(named, out / "corpora", words)
+        setup = Setup(corpus, out / name, max_topics, guards, iterations, tolerance, only_kept)
+        rows += rows_of(name, setup, numbers, names, seeds, first)
+    published(out, label, rows, metrics.split(","))
+
+
+if __name__ == "__main__":
+    main()

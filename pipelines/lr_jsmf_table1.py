@@ -1,0 +1,133 @@
+"""Table 1 of LR-JSMF: prominent and characteristic words of five topics of the NIPS papers, beside the paper's.
+
+    python -m pipelines.lr_jsmf_table1 OUT [--corpus nips=data_specs/uci_nips] [--words 5000]
+
+Prominent words are the most probable of a topic, characteristic ones those that co-occur most with its anchor. Topics
+are paired with the paper's by the words that they share. Other corpora, such as ratings, have no paper to be paired
+with: their words are shown alone. The baseline is there for what JSMF 2015 says of it, that its topics repeat each
+other.
+
+OUT keeps stores and results. It writes words.parquet and words.md.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+from pipelines.common.data import NIPS, corpus_options, prepared
+from pipelines.common.methods import Setup
+from pipelines.common.results import Row, publish
+from pipelines.common.tables import markdown
+from streaming_jsmf.inference.words import characteristic_words, prominent_words
+
+#: Six prominent and six characteristic words of each topic (LR-JSMF, Table 1: NeurIPS, 10,000 words).
+LR_JSMF = {
+    "prominent": (
+        "neuron cell circuit synaptic layer signal",
+        "layer recognition hidden word speech net",
+        "control action dynamic optimal policy reinforcement",
+        "cell field visual image motion direction",
+        "gaussian noise approximation bound hidden matrix",
+    ),
+    "characteristic": (
+        "neuron synaptic potential cell biological circuit",
+        "character samples kanji recognition radical layer",
+        "tpdp control states optimal action dynamic",
+        "motion cell direction contrast signal region",
+        "conditional bound likelihood cem log gaussian",
+    ),
+}
+
+#: Methods shown.
+SHOWN = ("LR-JSMF", "AP", "PALM", "baseline")
+
+
+def words_of(setup: Setup, method: str, n_topics: int, count: int) -> dict[str, NDArray[np.str_]]:
+    """Prominent and characteristic words, (K, count) each, and anchors (K,); by the anchors' rows of C itself."""
+    found, names = setup.topics(method, n_topics), np.array(setup.corpus.vocabulary().words)
+    rows = setup.moments().cooccurrence_rows(found["anchors"])
+    return {
+        "anchor": names[found["anchors"]],
+        "prominent": names[prominent_words(found["word_topic"], count)],
+        "characteristic": names[characteristic_words(rows, count)],
+    }
+
+
+def pairing(found: NDArray[np.str_], paper: tuple[str, ...]) -> tuple[list[int], list[list[int]]]:
+    """For each topic of the paper the topic found with which it shares most words, one to one, and all numbers of
+    words shared (paper's topic, topic found).
+    """
+    shared = [[len({*row.split()} & {*words}) for words in found.tolist()] for row in paper]
+    _, chosen = linear_sum_assignment(np.array(shared), maximize=True)
+    return chosen.tolist(), shared
+
+
+def beside(name: str, method: str, found: dict[str, NDArray[np.str_]]) -> list[Row]:
+    """A row for each topic, with the paper's words where K is the paper's."""
+    topics, paper = range(len(found["anchor"])), name == "nips" and len(found["anchor"]) == 5
+    order = pairing(found["prominent"], LR_JSMF["prominent"])[0] if paper else list(topics)
+    rows = []
+    for number, topic in enumerate(order):
+        row: Row = {
+            "corpus": name,
+            "method": method,
+            "topic": number + 1,
+            "anchor": str(found["anchor"][topic]),
+        }
+        for kind in ("prominent", "characteristic"):
+            words = [str(word) for word in found[kind][topic]]
+            row[kind] = " ".join(words)
+            if paper:
+                row[f"{kind}_shared"] = len({*words} & {*LR_JSMF[kind][number].split()})
+        rows.append(row)
+    return rows
+
+
+def table(rows: list[Row]) -> str:
+    """One line a topic."""
+    header = [
+        "corpus",
+        "method",
+        "topic",
+        "anchor",
+        "prominent",
+        "of the paper's",
+        "characteristic",
+        "of the paper's",
+    ]
+    columns = ("prominent", "prominent_shared", "characteristic", "characteristic_shared")
+    lines = [
+        [row["corpus"], row["method"], row["topic"], row["anchor"], *(row.get(name, "-") for name in columns)]
+        for row in rows
+    ]
+    return markdown(header, lines, text=len(header))
+
+
+@click.command(help=__doc__)
+@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+@corpus_options(words=5000)
+@click.option("--topics", default=5, show_default=True)
+@click.option("--methods", default=",".join(SHOWN), show_default=True, help="With commas between.")
+@click.option("--guards", is_flag=True, help="Choose anchors under the guards of `infer`.")
+@click.option("--quick", is_flag=True, help="A trial in seconds: 300 words.")
+def main(
+    out: Path, corpora: tuple[str, ...], words: int, topics: int, methods: str, guards: bool, quick: bool
+) -> None:
+    words = 300 if quick else words
+    rows: list[Row] = []
+    for named in corpora or (f"nips={NIPS}",):
+        name, corpus = prepared(named, out / "corpora", words)
+        setup = Setup(corpus, out / f"{name}-{words}", topics, guards)
+        for method in methods.split(","):
+            rows += beside(name, method, words_of(setup, method, topics, 6))
+    publish(out, "words", rows, table(rows))
+    click.echo(table(rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""The benchmark of peers: every method makes topics or a basis of the same documents; what it costs is measured."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from scipy import sparse
+
+from benchmarks.peers.__main__ import main
+from benchmarks.peers.apart import FitError, fit_apart
+from benchmarks.peers.methods import METHODS, Arrays, diagonal_of, scaled
+from benchmarks.peers.scores import LISTED, Split, reference_basis, topic_scores
+from benchmarks.peers.tables import medians
+from pipelines.common.bags import write_corpus
+from streaming_jsmf.evaluation.matching import match_topics, yy_error
+from tests import reference
+from tests.corpora import Planted, planted
+
+K, N_WORDS = 3, 40
+
+
+@pytest.fixture(scope="module")
+def documents() -> Planted:
+    return planted(300, N_WORDS, K, length=40, seed=6)
+
+
+@pytest.fixture(scope="module")
+def corpus(documents: Planted, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("peers") / "corpus"
+    write_corpus(path, counts_of(documents), documents_per_shard=70)
+    return path
+
+
+def counts_of(documents: Planted) -> sparse.csr_array:
+    return sparse.csr_array(documents.counts.astype(np.int32))
+
+
+def exact(documents: Planted) -> np.ndarray:
+    """C of the oracle."""
+    lengths = documents.counts.sum(axis=1)
+    return reference.cooccurrence(documents.counts, reference.document_weights(lengths, "capped"))
+
+
+def fitted(name: str, corpus: Path, folder: Path) -> Arrays:
+    pytest.importorskip(METHODS[name].package)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of peers about their own affairs
+        return METHODS[name].fit(corpus, K, 0, folder)
+
+
+@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.makes == "topics"])
+def test_planted_topics_are_found(name: str, documents: Planted, corpus: Path, tmp_path: Path) -> None:
+    found = fitted(name, corpus, tmp_path)
+    assert found["word_topic"].shape == (N_WORDS, K)
+    np.testing.assert_allclose(found["word_topic"].sum(axis=0), 1, atol=1e-6)
+    assert found["prior"].shape == (K,)
+    assert match_topics(found["word_topic"], documents.word_topic).mean_l1 <= 1.0
+
+
+@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.makes == "basis"])
+def test_a_basis_of_all_words_is_that_of_the_oracle(
+    name: str, documents: Planted, corpus: Path, tmp_path: Path
+) -> None:
+    found = fitted(name, corpus, tmp_path)
+    values, vectors = np.linalg.eigh(exact(documents))
+    best = vectors[:, ::-1][:, :K] * np.sqrt(values[::-1][:K])
+    # Peers' factors have a few components less than there are words.
+    assert yy_error(found["half"], best) < 0.05
+
+
+def test_the_scaled_rows_and_their_diagonal_are_the_co_occurrences(documents: Planted) -> None:
+    counts = counts_of(documents)
+    rows = scaled(counts).toarray().astype(np.float64)
+    expected = exact(documents)
+    np.testing.assert_allclose(rows.T @ rows - np.diag(diagonal_of(counts)), expected, atol=1e-7)
+
+
+def test_the_reference_is_found_from_anywhere(documents: Planted) -> None:
+    values, vectors = np.linalg.eigh(exact(documents))
+    best = vectors[:, ::-1][:, :K] * np.sqrt(values[::-1][:K])
+    start = np.random.default_rng(0).standard_normal((N_WORDS, K))
+    assert yy_error(reference_basis(counts_of(documents), start)["half"], best) < 2e-3
+
+
+def test_every_fifth_document_is_held_out(documents: Planted) -> None:
+    found = Split.of(counts_of(documents))
+    np.testing.assert_array_equal(found.held_out.toarray(), documents.counts[4::5])
+    assert found.fitted.shape == (240, N_WORDS)
+
+
+def test_scores_are_of_both_kinds_of_documents() -> None:
+    # Words 2k and 2k + 1 are always together, and among the held out never.
+    pairs = np.kron(np.eye(LISTED, dtype=np.int32), np.ones((1, 2), np.int32))
+    found = Split(sparse.csr_array(pairs), sparse.csr_array(np.eye(2 * LISTED, dtype=np.int32)))
+    topics = np.zeros((2 * LISTED, 2))
+    topics[:LISTED, 0] = topics[LISTED:, 1] = 1 / LISTED
+    scores = topic_scores({"word_topic": topics, "prior": np.ones(2)}, found)
+    assert scores["npmi"] > scores["held_out_npmi"] == -1.0
+    assert scores["distinct"] == 1.0
+
+
+@pytest.mark.slow
+def test_cells_are_kept_and_told_in_tables(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run() -> str:
+        arguments = [str(tmp_path), "--corpus", f"c={corpus}", "--topics", "3", "--parts", "2,1"]
+        done = CliRunner().invoke(main, [*arguments, "--methods", "MiniBatchNMF,TruncatedSVD"])
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    first = run()
+    assert (tmp_path / "topics.md").read_text().count("MiniBatchNMF") == 2
+    assert "decode twice" in (tmp_path / "basis.md").read_text()
+    assert (tmp_path / "time.svg").exists()
+    monkeypatch.setattr("benchmarks.peers.__main__.fit_apart", None)  # nothing is fitted again
+    assert run() == first
+
+
+def test_what_takes_too_long_is_stopped(corpus: Path) -> None:
+    with pytest.raises(FitError, match=r"Gibbs 1000: more than 0 s"):
+        fit_apart("Gibbs 1000", corpus, K, 0, longest=0.2)
+
+
+def test_what_ends_without_a_result_is_an_error(corpus: Path) -> None:
+    with pytest.raises(FitError, match="ended with 1"):
+        fit_apart("none of them", corpus, K, 0, longest=60)
+
+
+def test_medians_are_over_seeds() -> None:
+    cell = {"corpus": "c", "part": 1, "K": 5, "method": "scan", "makes": "basis", "nonzeros": 9}
+    rows = [{**cell, "cpu": cpu, "yy_error": 0.5} for cpu in (1.0, 9.0, 3.0)]
+    (found,) = medians(rows)
+    assert (found["cpu"], found["yy_error"], found["wall"]) == (3.0, 0.5, None)

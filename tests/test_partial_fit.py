@@ -1,0 +1,102 @@
+"""Estimators that grow batch by batch: the bits of a store that grows, and nothing half done after what is refused."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from streaming_jsmf import LRJSMF, STOD, InferSettings, InputError, ScanSettings, StodSettings, infer, scan
+from streaming_jsmf.estimators.sources import matrix_blocks, write_corpus
+from streaming_jsmf.workflow.scan import Changes
+from tests.corpora import planted, words
+
+K, N = 3, 60
+COUNTS = planted(360, N, K, length=60, seed=5).counts
+BATCHES = (COUNTS[:150], COUNTS[150:151], COUNTS[151:])
+ONE: dict[str, Any] = {"scheduler": "synchronous", "workers": 1, "feature_names": words(N)}
+
+
+@pytest.mark.parametrize("engine", [LRJSMF, STOD])
+def test_batches_have_the_bits_of_a_store_that_grows(engine: type, tmp_path: Path) -> None:
+    found = engine(K, **ONE)
+    for batch in BATCHES:
+        assert found.partial_fit(csr_array(batch)) is found
+    corpora, done = [], 0
+    for number, batch in enumerate(BATCHES):
+        corpora.append(write_corpus(matrix_blocks(csr_array(batch)), words(N), tmp_path / f"{number}", done))
+        done += len(batch)
+    is_stod = engine is STOD
+    settings = ScanSettings(max_topics=K, third_moment=is_stod)
+    scan(corpora[0], tmp_path / "m", settings)
+    moments = scan(corpora[0], tmp_path / "m", changes=Changes(add=(corpora[1].root, corpora[2].root)))
+    expected = infer(moments, tmp_path / "z", StodSettings(K) if is_stod else InferSettings(K))
+    np.testing.assert_array_equal(found.components_, expected.arrays["word_topic"].T)
+    assert found.transform(COUNTS[:7]).shape == (7, K)
+
+
+def test_with_exact_moments_batches_are_the_concatenation_up_to_rounding() -> None:
+    """Every way to give documents: a matrix, a Dask array."""
+    whole = LRJSMF(K, exact=True, **ONE).fit(COUNTS)
+    grown = LRJSMF(K, exact=True, **ONE).partial_fit(BATCHES[0])
+    grown.partial_fit(da.from_array(BATCHES[1])).partial_fit(da.from_array(BATCHES[2], chunks=(100, N)))
+    np.testing.assert_allclose(grown.components_, whole.components_, atol=1e-6)
+    assert grown.metrics_["n_documents"] == whole.metrics_["n_documents"] == len(COUNTS)
+
+
+def test_the_rows_go_with_the_estimator_unless_they_are_to_stay(tmp_path: Path) -> None:
+    for store, left in ((None, []), (tmp_path / "m", ["m", "m.rows"])):
+        found = LRJSMF(K, scratch=tmp_path, store=store, **ONE).partial_fit(BATCHES[0])
+        assert [*tmp_path.iterdir()]
+        del found
+        gc.collect()
+        assert sorted(path.name for path in tmp_path.iterdir()) == left
+    with pytest.raises(InputError, match=r"m: is there already; partial_fit begins with a new store"):
+        LRJSMF(K, store=tmp_path / "m", **ONE).partial_fit(BATCHES[0])
+
+
+def test_what_is_refused_leaves_all_as_it_was(tmp_path: Path) -> None:
+    store = tmp_path / "m"
+    found = LRJSMF(K, store=store, **ONE)
+    with pytest.raises(ValueError, match="positive eigenvalues"):
+        found.partial_fit(BATCHES[0][:2])
+    assert not hasattr(found, "components_")
+    assert [*tmp_path.iterdir()] == []
+    found.partial_fit(BATCHES[0])
+    before = found.components_
+    for bad, line in (
+        (BATCHES[2][:, 1:], "X has 59 features, but LRJSMF is expecting 60 features as input"),
+        (-BATCHES[2], "Negative values"),
+        (np.zeros((3, N), int), "would be an empty corpus"),
+    ):
+        with pytest.raises(ValueError, match=line):
+            found.partial_fit(bad)
+        np.testing.assert_array_equal(found.components_, before)
+    other = write_corpus(matrix_blocks(csr_array(COUNTS)), [f"o{i}" for i in range(N)], tmp_path / "other")
+    with pytest.raises(ValueError, match="has other words"):
+        found.partial_fit(other)
+    found.partial_fit(BATCHES[2])
+    again = LRJSMF(K, **ONE).partial_fit(BATCHES[0]).partial_fit(BATCHES[2])
+    np.testing.assert_array_equal(found.components_, again.components_)
+    with pytest.raises(ValueError, match="settings of its own, which cannot change"):
+        found.set_params(document_weights="uniform").partial_fit(BATCHES[2])
+
+
+def test_after_fit_there_is_nothing_to_add_to() -> None:
+    with pytest.raises(ValueError, match="fit keeps no rows to which others could be added"):
+        LRJSMF(K, **ONE).fit(BATCHES[0]).partial_fit(BATCHES[2])
+
+
+@pytest.mark.parametrize(
+    "texts", [["a text", "another"], np.array(["a", "b"]), (["a", "text"], ["of", "tokens"])]
+)
+def test_texts_are_told_from_counts(texts: Any) -> None:
+    with pytest.raises(
+        ValueError, match="X holds texts, and counts are needed: put a CountVectorizer before"
+    ):
+        LRJSMF(K).fit(texts)
