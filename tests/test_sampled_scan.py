@@ -439,7 +439,7 @@ def test_a_store_of_another_build_says_so(undisturbed: Path, tmp_path: Path) -> 
     older = fingerprint({**before.manifest.settings, "algorithm": 5})
     replace_manifest(before, before.manifest.changed(settings_fingerprint=older, range_fingerprint=older))
     with pytest.raises(
-        InputError, match="an earlier release, which kept no documents; delete it and scan again"
+        InputError, match="an earlier release; delete the store and scan again"
     ):
         read_store(store)
 

@@ -124,9 +124,8 @@ class MomentsStore:
         """
         kept: dict[str, str] = {}
         for stage in self.stages:
-            if stage.keeps_fold(self.settings):
-                for scan in stage.scans(self):
-                    kept |= self.ledger(stage.name).kept(scan.folds[-1], scan.keys)
+            for scan in stage.scans(self) if stage.keeps_fold(self.settings) else ():
+                kept |= self.ledger(stage.name).kept(scan.folds[-1], scan.keys)
         ids = {entry.word_ids.name for entry in self.manifest.corpora if entry.word_ids is not None}
         made = tuple(f"{stage.name}-{kind}-" for stage in self.stages for kind in ("part", "fold"))
         staying: tuple[tuple[StorePath, tuple[str, ...], Collection[str]], ...] = (
@@ -176,11 +175,10 @@ class MomentsStore:
         if stage == WORDS:
             return self.manifest.vocabulary
         made = stage_named(stage)
-        inputs = made.inputs
-        if not inputs:
+        if not made.inputs:
             return self.base if made.of_base else self.folds[-1]
         # Another basis, such as one that another processor computed in a repair, needs results of its own.
-        found = (self._fields_of(name) for name in inputs)
+        found = (self._fields_of(name) for name in made.inputs)
         return key_of(self.folds[-1], *("" if fields is None else fields["sha256"] for fields in found))
 
     @property
@@ -364,9 +362,7 @@ def _parsed(fields: dict[str, Any], path: StorePath, sha256: str) -> Manifest:
             f"{path}/zarr.json: the manifest is damaged ({explain(error, Manifest)}); delete the store and scan again"
         ) from error
     if manifest.is_of_older_sample:
-        raise InputError(
-            f"{path}: has a sample of an earlier release, which kept no documents; delete it and scan again"
-        )
+        raise InputError(f"{path}: has a sample of an earlier release; delete the store and scan again")
     return manifest
 
 
