@@ -52,7 +52,10 @@ class BasisStage(Stage):
         return Partial({"basis": pairs.vectors, "basis_eigenvalues": pairs.values})
 
     def final_memory(self, n_words: int, settings: ScanSettings) -> int:
-        """The factor, two blocks of Davidson's in float32, and the eigenvectors thrice in float64 while sorted."""
+        """The factor, two blocks of Davidson's in float32, and the eigenvectors thrice in float64 while sorted.
+
+        It is more than the factor of a sample takes while it is made.
+        """
         factor, basis = (min(width, n_words) for width in (settings.factor_width, settings.basis_width))
         block = max(factor, 2 * (basis + GUARD_VECTORS))
         return 4 * n_words * (factor + 2 * block) + 24 * n_words * basis

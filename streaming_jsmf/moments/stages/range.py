@@ -148,7 +148,9 @@ class RangeStage(Stage):
         return Partial(normalised(total), total.scalars)
 
     def task_memory(self, n_words: int, settings: ScanSettings) -> int:
-        """When folding both factors and the merged one; when multiplying X and its product."""
+        """When folding both factors and the merged one; when multiplying X and its product. With a sample, sums."""
+        if settings.range_finder == "sample":
+            return 3 * 8 * len(SUM_ARRAYS) * n_words
         return 3 * 4 * n_words * min(settings.factor_width, n_words)
 
 
