@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.linalg.gram import (
+    CORE_FLOOR,
     GRAM_FLOOR,
     gram,
     inverse_square_root,
@@ -35,9 +36,6 @@ RESIDUAL_TOLERANCE, RESIDUAL_NOISE = 5e-6, 1e-4
 
 #: Writes the product of a symmetric matrix with vectors (N x k, float32), the first argument, into the second.
 Times: TypeAlias = Callable[[NDArray[np.float32], NDArray[np.float32]], None]
-
-#: Core eigenvalues below this share of the first are noise of the basis (NUMERICS of the second scan).
-NYSTROM_FLOOR = 1e-3
 
 
 @dataclass(frozen=True)
@@ -240,11 +238,17 @@ def nystrom_eigenpairs(basis: FloatArray, product: FloatArray) -> Eigenpairs:
     Returns
     -------
     Eigenpairs
-        At most m: core eigenvalues below 1e-3 of the first are dropped, and so are the negative ones.
+        At most m: without negative eigenvalues, and without Ritz pairs (theta, q) whose residual C q - theta q is
+        longer than theta: of each G G' has the residual's square over theta, more than the pair itself.
     """
-    whiten = inverse_square_root(gram(basis, product.astype(np.float64, copy=False)), NYSTROM_FLOOR)
-    # G is C Q times a small matrix, so its Gram matrix needs no N x m array; the core's floor keeps it accurate.
-    small = whiten.T @ gram(product) @ whiten
+    core, squares = gram(basis, product.astype(np.float64, copy=False)), gram(product)
+    thetas, ritz = np.linalg.eigh((core + core.T) / 2)
+    lengths = np.einsum("ij,ik,kj->j", ritz, squares, ritz, optimize=True)
+    told = (thetas > CORE_FLOOR * thetas.max(initial=0.0)) & (lengths <= 2 * thetas**2)
+    kept = np.flatnonzero(told)[::-1]
+    whiten = ritz[:, kept] / np.sqrt(thetas[kept])
+    # G is C Q times a small matrix, so its Gram matrix needs no N x m array.
+    small = whiten.T @ squares @ whiten
     values, rotation = np.linalg.eigh((small + small.T) / 2)
     keep = np.flatnonzero(values > 0)[::-1]
     vectors = product @ (whiten @ (rotation[:, keep] / np.sqrt(values[keep])))
