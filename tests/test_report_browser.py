@@ -405,3 +405,21 @@ def test_no_serious_fault_of_accessibility(browser: Any, pages: Path, scheme: st
         ]
         assert serious == []
     shown.page.context.close()
+
+
+def test_topics_keep_their_numbers_where_some_are_not_shown(browser: Any, pages: Path) -> None:
+    contents = full_contents(6)
+    renumbered = tuple(replace(topic, number=2 * topic.number + 1) for topic in contents.topics)
+    (pages / "gaps.html").write_text(render(replace(contents, topics=renumbered)), encoding="utf-8")
+    shown = opened(browser, pages, "gaps", DESKTOP)
+    for number in (1, 7, 11):
+        shown.page.locator(f"#topic-{number} th a").click()
+        assert shown.page.locator("#topic-title").inner_text().startswith(f"Topic {number}: ")
+    first = renumbered[5].words[0].text
+    assert shown.page.locator("#topic .word").filter(has_text=first).count() >= 1
+    shown.view("words")
+    known = set(map(str, range(1, 12, 2)))
+    assert set(shown.page.locator("#words .topic-button .number").all_inner_texts()) <= known
+    shown.page.goto(f"{shown.page.url.partition('#')[0]}#topic-4")
+    assert shown.faults == []
+    shown.page.context.close()

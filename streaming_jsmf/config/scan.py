@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
-from streaming_jsmf.config.fields import require, require_choice
+from streaming_jsmf.config.fields import require, require_choice, require_numbers
 
 DocumentWeights = Literal["capped", "uniform", "length"]
 RangeFinder = Literal["factors", "sample", "halko"]
@@ -80,6 +80,7 @@ class ScanSettings:
     sample_share: float | None = None
 
     def __post_init__(self) -> None:
+        require_numbers(self)
         require(self.max_topics >= 1, "max_topics", self.max_topics, "a whole number of at least 1")
         require_choice("range_finder", self.range_finder, get_args(RangeFinder))
         if self.range_finder == "sample":

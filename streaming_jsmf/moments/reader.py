@@ -30,6 +30,9 @@ class Moments:
         """Where the store is."""
         return self.store.path
 
+    def __repr__(self) -> str:
+        return f"Moments({str(self.path)!r}, {self.store.n_words} words, up to {self.settings.max_topics} topics)"
+
     def __fspath__(self) -> str:
         """Where the store is: an open one can stand where its path can."""
         return str(self.store.path)

@@ -319,10 +319,14 @@ def read_store(path: StorePath) -> MomentsStore:
     """
     if not node_exists(path):
         _refuse_lost_root(path)
+        if isinstance(path, Path) and (path / "manifest.json").exists():
+            raise InputError(
+                f"{path}: is a corpus, not a moments store; scan makes one of it, or fit does all at once"
+            )
         raise InputError(f"{path}: no moments store is here; make one with streaming-jsmf scan CORPUS {path}")
     attributes = read_attributes(path)
     if attributes.get("kind") != KIND:
-        raise InputError(f"{path}: this is not a moments store; give another path")
+        raise InputError(f"{path}: this is not a moments store; give the path that scan or fit wrote")
     manifest = attributes.get("manifest")
     if not isinstance(manifest, dict) or "format_version" not in manifest:
         raise StoreError(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from streaming_jsmf.config import InferSettings, StodSettings, fingerprint
+from streaming_jsmf.config import InferSettings, StodSettings, fingerprint, require_kind
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, TooFewFactorsError
 from streaming_jsmf.inference.anchors import DegenerateAnchorsError
@@ -52,7 +52,7 @@ class _Stopwatch:
 def infer(
     moments: str | Path | StorePath | Moments,
     model: str | Path | StorePath,
-    settings: InferSettings | StodSettings,
+    settings: InferSettings | StodSettings | int,
     *,
     partitions: str | None = None,
     threads: int | None = None,
@@ -62,8 +62,8 @@ def infer(
     """Fit one model from a moments store and write it. No pass over the corpus.
 
     Eigenpairs, rectification, LAW (LR-JSMF, Algorithm 6 without its scan); with ``StodSettings`` the tensor engine
-    instead (``fit_tensor_topics``). The result does not depend on ``threads`` (None: one for each core). With
-    ``partitions`` only those whose label it names (``select_partitions``).
+    instead (``fit_tensor_topics``). ``settings`` may be the number of topics alone. The result does not depend on
+    ``threads`` (None: one for each core). With ``partitions`` only those whose label it names (``select_partitions``).
 
     Raises
     ------
@@ -72,6 +72,9 @@ def infer(
     StoreError
         If the moments store is incomplete or damaged.
     """
+    if isinstance(settings, int):
+        settings = InferSettings(settings)
+    require_kind("settings", settings, InferSettings, StodSettings)
     target = store_path(model, "a model")
     require_free_model(target, overwrite)
     opened = moments if isinstance(moments, Moments) else open_moments(store_path(moments, "a moments store"))

@@ -12,6 +12,7 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.plan import IngestFolder
 from streaming_jsmf.jobs.lock import settle, work_place
 from streaming_jsmf.model.counts import EVALUATION, read_counts, settle_counts, stored_corpora
+from streaming_jsmf.model.edits import EDITS, read_edits
 from streaming_jsmf.model.store import KIND as MODEL_KIND
 from streaming_jsmf.model.store import model_names, read_model
 from streaming_jsmf.moments.provenance import describe_making
@@ -121,6 +122,8 @@ def _describe_moments(store: MomentsStore) -> dict[str, Any]:
 def _describe_model(path: StorePath) -> dict[str, Any]:
     model = read_model(path)
     settle_counts(path)
+    settle(path / EDITS)
+    edits = read_edits(path, model)
     counted = stored_corpora(path)
     for corpus in counted:
         # Reading compares the counts with their digests.
@@ -134,5 +137,6 @@ def _describe_model(path: StorePath) -> dict[str, Any]:
         "settings": dict(model.settings),
         "metrics": dict(model.metrics),
         "counted_corpora": counted,
+        "topic_edits": edits.fields(),
         "provenance": dict(model.provenance),
     }

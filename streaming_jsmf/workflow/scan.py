@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from streaming_jsmf.config import ScanSettings
+from streaming_jsmf.config import ScanSettings, require_kind
 from streaming_jsmf.corpus import Corpus, open_corpus
+from streaming_jsmf.corpus.format import corpus_root
 from streaming_jsmf.errors import InputError, SettingsMismatchError
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
@@ -111,6 +112,8 @@ def scan(
     InputError, StoreError
         See ``open_corpus``, ``scan_corpus``, ``repair_store``, ``change_store`` and ``merge_stores``.
     """
+    require_kind("settings", settings, ScanSettings)
+    require_kind("execution", execution, Execution)
     store, changes = store_path(moments, "a moments store"), changes or Changes()
     if settings is not None and settings.third_moment:
         changes = replace(changes, third_moment=changes.any)
@@ -148,7 +151,7 @@ def scan(
 
 
 def _place(corpus: str | Path | Corpus) -> str:
-    return corpus.root if isinstance(corpus, Corpus) else normalise(corpus)
+    return corpus_root(corpus)
 
 
 def _opened(corpus: str | Path | Corpus) -> Corpus:
