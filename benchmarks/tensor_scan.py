@@ -27,8 +27,9 @@ from pathlib import Path
 import click
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import vstack
 
+from pipelines.common.bags import read_counts
+from pipelines.common.tod import DocumentMoments, seconds_a_pass
 from streaming_jsmf.blocks.units import list_units, plan_partitions
 from streaming_jsmf.config import ScanSettings, StodSettings
 from streaming_jsmf.corpus import open_corpus
@@ -37,7 +38,7 @@ from streaming_jsmf.inference.stod.engine import tensor_topics
 from streaming_jsmf.jobs.events import Event, StageFinished, StageStarted
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.blas import single_blas_thread
-from streaming_jsmf.linalg.document_tensor import SHORTEST_DOCUMENT, Documents, tensor_sums, tensor_weights
+from streaming_jsmf.linalg.document_tensor import Documents, tensor_sums, tensor_weights
 from streaming_jsmf.linalg.tensor import packed_size
 from streaming_jsmf.moments.partition import iter_shares
 from streaming_jsmf.moments.reader import Moments
@@ -101,51 +102,7 @@ def loaded(corpus: Corpus) -> list[Documents]:
     return [Documents(s.block, s.lengths, tensor_weights(s.lengths, "capped")) for s in shares]
 
 
-class TensorByScans:
-    """M3(W, v, v) by one pass over the documents, as TOD needs it in each iteration; Eqs. 6 and 8, mended.
-
-    Parameters
-    ----------
-    batches
-        Documents.
-    whitening
-        W, N x k.
-    alpha0
-        Sum of the prior.
-    """
-
-    def __init__(self, batches: list[Documents], whitening: NDArray[np.float64], alpha0: float) -> None:
-        weights, lengths = (
-            np.concatenate([getattr(b, name) for b in batches]) for name in ("weights", "lengths")
-        )
-        total, n = weights.sum(), np.maximum(lengths, SHORTEST_DOCUMENT)
-        self.block, self.w, self.alpha0 = (
-            vstack([b.shares for b in batches], dtype=np.float64),
-            whitening,
-            alpha0,
-        )
-        self.lengths = n
-        self.pair, self.mean = weights * n / (n - 1) / total, weights / total
-        self.triple = self.pair * n / (n - 2)
-
-    def __call__(self, v: NDArray[np.float64]) -> NDArray[np.float64]:
-        """One pass; v is (k,)."""
-        x, direction, n = self.block, self.w @ v, self.lengths
-        p, p2 = x @ direction, x @ direction**2
-        # A document's triples along v: (c'd)^2 c - 2 (c'd)(c o d) - (c'd^2) c + 2 c o d^2, over l^3.
-        three = x.T @ (self.triple * (p * p - p2 / n))
-        three += direction * (x.T @ (-2 * self.triple * p / n)) + direction**2 * (
-            x.T @ (2 * self.triple / n**2)
-        )
-        two = x.T @ (self.pair * p) - direction * (x.T @ (self.pair / n))
-        one, a0 = x.T @ self.mean, self.alpha0
-        m, pair = one @ direction, direction @ two
-        dense = (a0 + 1) * (a0 + 2) / 2 * three - a0 * (a0 + 1) / 2 * (2 * m * two + pair * one)
-        product: NDArray[np.float64] = self.w.T @ (dense + a0**2 * m * m * one)
-        return product
-
-
-def print_tod(batches: list[Documents], moments: Moments, topics: int, stod_seconds: float) -> None:
+def print_tod(corpus: Corpus, moments: Moments, topics: int, stod_seconds: float) -> None:
     """One pass of TOD checked against the tensor, and what all its passes would take."""
     from streaming_jsmf.inference.stod.whitening import core_moments, whiten, whitened_tensor
 
@@ -153,16 +110,18 @@ def print_tod(batches: list[Documents], moments: Moments, topics: int, stod_seco
     core = core_moments(read.moments, read.basis)
     whitening = whiten(core, 1.0, topics)
     tensor = whitened_tensor(core, whitening, 1.0)
-    one_pass = TensorByScans(batches, read.basis @ whitening.matrix, 1.0)
+    documents, w = DocumentMoments(read_counts(Path(corpus.root)), 1.0), read.basis @ whitening.matrix
     v = np.random.default_rng(0).standard_normal(whitening.values.size)
     v /= np.linalg.norm(v)
     exact = tensor @ v @ v
-    error = np.linalg.norm(one_pass(v) - exact) / np.linalg.norm(exact)
-    seconds, settings = fastest(lambda: one_pass(v)), StodSettings(topics, 1.0)
-    passes = topics * settings.restarts * settings.iterations
+    found = (w.T @ documents.third(w @ v[:, None]))[:, 0]
+    error = np.linalg.norm(found - exact) / np.linalg.norm(exact)
+    settings = StodSettings(topics, 1.0)
+    seconds = seconds_a_pass(documents, w, settings.restarts)
+    passes = topics * settings.iterations
     click.echo(
-        f"TOD: {seconds:.2f} s a pass in memory (differs from the tensor by {error:.1e}), {passes:,} passes: "
-        f"{seconds * passes:,.0f} s; STOD's pass and inference: {stod_seconds:.1f} s"
+        f"TOD: {seconds:.2f} s a pass of {settings.restarts} starts in memory (off the tensor by {error:.1e}), "
+        f"{passes:,} passes: {seconds * passes:,.0f} s; STOD's pass and inference: {stod_seconds:.1f} s"
     )
 
 
@@ -210,7 +169,7 @@ def measure(corpus: Corpus, topics: int, folder: Path, tod: bool) -> None:
         inference = seconds_of(lambda: tensor_topics(read.moments, read.basis, StodSettings(topics, 1.0)))
     print_row(topics, width, rounds, inference, n)
     if tod:
-        print_tod(batches, moments, topics, min(r.whole for r in rounds) + inference)
+        print_tod(corpus, moments, topics, min(r.whole for r in rounds) + inference)
 
 
 def print_row(topics: int, width: int, rounds: list[Round], inference: float, n_documents: int) -> None:

@@ -1,6 +1,6 @@
 """Matched topics of both engines, and of Gibbs sampling if wanted, side by side by their words.
 
-    python pipelines/example_topics.py CORPUS OUT [--topics 25] [--shown 4] [--gibbs 200]
+    python -m pipelines.example_topics CORPUS OUT [--topics 25] [--shown 4] [--gibbs 200]
 
 As Table 3 of STOD's paper. One moments store in OUT serves both engines. Topics are matched with those of STOD by their
 L1 distance; shown are those that all methods agree on best, without near-duplicates. Gibbs sampling needs tomotopy,
@@ -16,10 +16,9 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from pipelines.common import peers
+from pipelines.common.bags import read_counts
 from streaming_jsmf import InferSettings, ScanSettings, StodSettings, infer, open_corpus, scan
-from streaming_jsmf.blocks.csr import iter_blocks
-from streaming_jsmf.blocks.units import list_units
-from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.inference.words import prominent_words
 
@@ -35,24 +34,6 @@ class Column:
     name: str
     listed: NDArray[np.int64]
     distances: Floats
-
-
-def gibbs(corpus: Corpus, n_topics: int, sweeps: int) -> Floats:
-    """Topics of collapsed Gibbs sampling with tomotopy's priors, N x K."""
-    import tomotopy
-
-    model = tomotopy.LDAModel(k=n_topics, seed=0)
-    for block in iter_blocks(list_units(corpus), corpus.n_words):
-        for first, last in zip(block.indptr[:-1], block.indptr[1:], strict=True):
-            tokens = np.repeat(block.indices[first:last], block.data[first:last].astype(int))
-            if tokens.size:
-                model.add_doc(tokens.astype(str).tolist())
-    model.train(sweeps, workers=1)
-    found = np.zeros((corpus.n_words, n_topics))
-    ids = np.array([int(word) for word in model.used_vocabs])
-    for topic in range(n_topics):
-        found[ids, topic] = model.get_topic_word_dist(topic)
-    return found
 
 
 def beside(name: str, word_topic: Floats, listed: NDArray[np.int64], first: Floats) -> Column:
@@ -93,7 +74,7 @@ def main(corpus: Path, out: Path, topics: int, shown: int, sweeps: int) -> None:
         beside("LR-JSMF", anchored["word_topic"], anchored["prominent_words"], first),
     ]
     if sweeps:
-        sampled = gibbs(opened, topics, sweeps)
+        sampled = next(peers.gibbs(read_counts(corpus), topics, 0, [sweeps])).word_topic
         columns.append(beside(f"Gibbs, {sweeps}", sampled, prominent_words(sampled, LISTED), first))
     words = np.array(opened.vocabulary().words)
     click.echo(table(columns, shown, words, tensor["duplicate_of"] < 0))

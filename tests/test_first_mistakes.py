@@ -124,7 +124,7 @@ MISTAKES = [
     ),
     (
         "sj.scan(folder / 'texts.parquet', new)",
-        "make a corpus of the file with ingest",
+        "no corpus; make one of texts or tables with: streaming-jsmf ingest",
     ),
     (
         "sj.scan(corpus, new, 20)",

@@ -111,3 +111,37 @@ def test_an_interrupted_run_begins_again(tmp_path: Path, monkeypatch: pytest.Mon
     assert commits == [True, True]
     assert [*tmp_path.iterdir()] == []
     assert sj.fit(TEXTS, tmp_path / "m", 3, polish=False).n_topics == 3
+
+
+def _polars() -> Any:
+    return pytest.importorskip("polars").DataFrame({"text": TEXTS, "year": 1990})
+
+
+def _hugging_face(streamed: bool) -> Any:
+    made = pytest.importorskip("datasets").Dataset.from_dict({"text": TEXTS, "label": [1] * len(TEXTS)})
+    return made.to_iterable_dataset() if streamed else made
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        _polars,
+        lambda: _polars()["text"],
+        lambda: pa.chunked_array([TEXTS[:70], TEXTS[70:]]),
+        lambda: _hugging_face(streamed=False),
+        lambda: _hugging_face(streamed=True),
+    ],
+    ids=["polars", "polars series", "arrow column", "datasets", "datasets streamed"],
+)
+def test_tables_of_other_packages(make: Callable[[], Any], expected: Any, tmp_path: Path) -> None:
+    made = sj.ingest(make(), tmp_path / "corpus")
+    assert made.vocabulary().words == expected.vocabulary().words
+    assert (made.n_documents, made.nonzeros) == (expected.n_documents, expected.nonzeros)
+
+
+def test_a_lazy_table_is_to_be_collected(tmp_path: Path) -> None:
+    lazy = _polars().lazy()
+    with pytest.raises(
+        sj.InputError, match=r"type LazyFrame; .* a table with a column of text, collected if it is lazy"
+    ):
+        sj.ingest(lazy, tmp_path / "c")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from streaming_jsmf import InferSettings, ScanSettings, open_model, scan
+from streaming_jsmf.cli.main import run
 from streaming_jsmf.inference.anchors import DegenerateAnchorsError
 from streaming_jsmf.inference.soft_clique import (
     Clique,
@@ -15,7 +19,11 @@ from streaming_jsmf.inference.soft_clique import (
     low_rank_similarity,
     soft_cliques,
 )
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.model.store import read_model
+from streaming_jsmf.moments.reader import Moments
 from tests import reference_anchors as oracle
+from tests.corpora import planted, write_corpus
 
 Floats = NDArray[np.float64]
 
@@ -98,3 +106,56 @@ def test_one_topic_and_as_many_topics_as_words() -> None:
     np.testing.assert_array_equal(search(C, 6, np.ones(6, dtype=bool))[0].words, range(6))
     with pytest.raises(DegenerateAnchorsError, match="5 words may be anchors and 6 topics"):
         search(C, 6, np.arange(6) > 0)
+
+
+@pytest.fixture(scope="module")
+def moments(tmp_path_factory: pytest.TempPathFactory) -> Moments:
+    folder = tmp_path_factory.mktemp("cliques")
+    corpus = write_corpus(folder / "corpus", planted(400, 150, 6, length=30, seed=2).counts)
+    return scan(corpus, folder / "moments", ScanSettings(max_topics=3), Execution("synchronous"))
+
+
+def test_a_model_lists_all_cliques_and_any_of_them_can_have_the_anchors(
+    moments: Moments, tmp_path: Path
+) -> None:
+    infer_ = ["infer", str(moments.path)]
+    options = ["--topics", "3", "--anchors", "soft-clique", "--cliques", "20"]
+    assert run([*infer_, str(tmp_path / "first"), *options]) == 0
+    assert run([*infer_, str(tmp_path / "second"), *options, "--clique", "2"]) == 0
+    first, second = (read_model(tmp_path / name).arrays for name in ("first", "second"))
+    assert len(first["cliques"]) == len(first["clique_weight"]) > 1
+    assert (np.diff(first["clique_weight"]) >= 0).all()
+    np.testing.assert_array_equal(first["cliques"], second["cliques"])
+    for model, listed in ((first, first["cliques"][0]), (second, first["cliques"][1])):
+        np.testing.assert_array_equal(np.sort(model["anchors"]), listed)
+    assert {*first["anchors"].tolist()} != {*second["anchors"].tolist()}
+    # The weights are those of the words in Y Y' (edges below 0 count as 0).
+    chosen = first["rectified"][first["cliques"][1]]
+    block = np.maximum(chosen @ chosen.T, 0.0)
+    assert first["clique_weight"][1] == pytest.approx((block.sum() - np.trace(block)) / 2)
+    sizes = {"clique": len(first["cliques"]), "topic_": 3}
+    assert dict(open_model(tmp_path / "first")["cliques"].sizes) == sizes
+
+
+def test_one_search_is_the_setting_of_models_made_before_there_were_several() -> None:
+    assert {"cliques", "clique"}.isdisjoint(InferSettings(4, anchors="soft-clique").fields())
+    assert InferSettings(4, anchors="soft-clique", cliques=9, clique=2).fields()["cliques"] == 9
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (("--cliques", "3"), "cliques are of anchors soft-clique, not pivoted-qr; leave one out"),
+        (("--anchors", "soft-clique", "--cliques", "0"), "cliques is 0; give at least 1"),
+        (("--anchors", "soft-clique", "--clique", "2"), "clique is 2; give 1 to cliques, 1"),
+        (("--anchors", "soft-clique", "--cliques", "400", "--clique", "400"), "400 searches found"),
+    ],
+)
+def test_wrong_cliques_end_in_one_line(
+    moments: Moments, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], line: str
+) -> None:
+    assert run(["infer", str(moments.path), str(tmp_path / "m"), "--topics", "3", *options]) == 2
+    error = capsys.readouterr().err.strip()
+    assert line in error
+    assert "\n" not in error
+    assert not (tmp_path / "m").exists()

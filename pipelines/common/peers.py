@@ -52,8 +52,9 @@ def gibbs(
     *,
     alpha: float = 0.1,
     eta: float = 0.01,
+    learn_alpha: bool = True,
 ) -> Iterator[PeerTopics]:
-    """tomotopy's collapsed Gibbs sampler, which learns alpha as it goes: its topics after each number of ``sweeps``.
+    """tomotopy's collapsed Gibbs sampler: its topics after each number of ``sweeps``; it learns alpha if it may.
 
     One run gives all of them; the numbers must rise. Seconds are from the first document on. ``alpha`` is of each
     topic and ``eta`` of each word.
@@ -62,6 +63,8 @@ def gibbs(
 
     clock = Clock()
     model = tomotopy.LDAModel(k=n_topics, alpha=alpha, eta=eta, seed=seed)
+    if not learn_alpha:
+        model.optim_interval = 0
     for tokens in documents(counts):
         model.add_doc(tokens)
     done = 0

@@ -45,6 +45,7 @@ LOOKS = {
     "PALM": Look(GREEN, "^"),
     "PALM low-rank": Look(GREEN, "v", ":"),
     "STOD": Look(PURPLE, "p"),
+    "STOD, alpha0 found": Look(PURPLE, "P", "-."),
     "STOD polished": Look(PURPLE, "*", ":"),
     "TOD": Look(PURPLE, "h", "--"),
     "Gibbs": Look(SKY, "<"),

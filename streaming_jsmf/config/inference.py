@@ -74,6 +74,11 @@ class InferSettings:
     correlations
         Of the topics. ``diagonal``: from the anchors' rows (the papers). ``refined``: the non-negative matrix of sum 1
         that fits all words best.
+    cliques
+        Of ``soft-clique``: searches from different words. More find a lighter clique as a rule, and others beside it,
+        which the model lists.
+    clique
+        Which of the cliques that were found has the anchors: 1 is the lightest.
 
     Raises
     ------
@@ -97,6 +102,8 @@ class InferSettings:
     anchor_row_sum: float = ANCHOR_ROW_SUM
     simplex: SimplexMethod = "auto"
     correlations: CorrelationMethod = "diagonal"
+    cliques: int = 1
+    clique: int = 1
 
     def __post_init__(self) -> None:
         require_numbers(self)
@@ -120,6 +127,10 @@ class InferSettings:
         kept = self.anchor_row_sum
         require(0 <= kept < 1, "anchor_row_sum", kept, "a number from 0 to below 1")
         require_choice("anchors", self.anchors, get_args(AnchorMethod))
+        require(self.cliques >= 1, "cliques", self.cliques, "at least 1")
+        require(1 <= self.clique <= self.cliques, "clique", self.clique, f"1 to cliques, {self.cliques}")
+        if self.cliques > 1 and self.anchors != "soft-clique":
+            raise InputError(f"cliques are of anchors soft-clique, not {self.anchors}; leave one out")
         require_choice("simplex", self.simplex, get_args(SimplexMethod))
         require_choice("correlations", self.correlations, get_args(CorrelationMethod))
         self._check_anchor_words()
@@ -161,9 +172,10 @@ class InferSettings:
     def fields(self) -> dict[str, Any]:
         """The settings as plain JSON values, in the order of the definition."""
         fields = asdict(self)
-        if self.anchor_row_sum == ANCHOR_ROW_SUM:
-            # Models older than the setting have no such field.
-            del fields["anchor_row_sum"]
+        for name, default in (("anchor_row_sum", ANCHOR_ROW_SUM), ("cliques", 1), ("clique", 1)):
+            # Models older than such a setting have no such field.
+            if fields[name] == default:
+                del fields[name]
         return fields
 
 

@@ -182,10 +182,7 @@ def open_corpus(path: AnyPath, vocabulary: AnyPath | None = None) -> Corpus:
     if not exists(root):
         raise InputError(f"there is no corpus at {root}; check the path")
     if is_file(root):
-        raise InputError(
-            f"{root} is a file; give the directory that holds the Parquet shards, or make a corpus of the file with "
-            "ingest (streaming-jsmf ingest SOURCE CORPUS)"
-        )
+        raise InputError(f"{root} is a file, no corpus; {_to_make_one(root)}")
     require_no_store(root)
     where = join(root, MANIFEST_NAME)
     if not exists(where):
@@ -340,9 +337,18 @@ def find_shards(root: str, vocabulary: str | None = None) -> list[str]:
     ]
     if not names:
         raise InputError(
-            f"no corpus in {root}: no *.parquet files in it or in its {DOCUMENTS}/; check the path"
+            f"no corpus in {root}: no *.parquet files in it or in its {DOCUMENTS}/; {_to_make_one(root)}"
         )
     return names
+
+
+def _to_make_one(root: str) -> str:
+    """How texts and tables become a corpus, or topics at once."""
+    shown = location(root)
+    return (
+        f"make one of texts or tables with: streaming-jsmf ingest {shown} CORPUS, or topics at once with: "
+        f"streaming-jsmf fit {shown} MODEL --topics 20"
+    )
 
 
 def _check_not_empty(root: str, footers: Sequence[Footer]) -> None:
@@ -374,8 +380,8 @@ def find_vocabulary(root: str) -> str:
     found = [name for name in (VOCABULARY_NAME, *TEXT_NAMES) if name in here]
     if not found:
         raise InputError(
-            f"{root} has no vocabulary ({', '.join((VOCABULARY_NAME, *TEXT_NAMES))}); "
-            "put it beside the shards or name the file with the vocabulary argument"
+            f"no corpus in {root}: it has no vocabulary ({', '.join((VOCABULARY_NAME, *TEXT_NAMES))}) beside its "
+            f"Parquet files; {_to_make_one(root)}"
         )
     return join(root, found[0])
 

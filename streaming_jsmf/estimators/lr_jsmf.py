@@ -36,7 +36,7 @@ class LRJSMF(TopicEstimator):
         topics in the corpus. ``auto``: the one under which topics would be as mixed in documents as the correlations
         that were found say. The topics themselves do not depend on it.
     rectify, max_iterations, tolerance, anchor_min_df, acceleration, missing_mass, left_out, anchors, \
-anchor_shrinkage, anchor_row_sum, simplex, correlations
+anchor_shrinkage, anchor_row_sum, simplex, correlations, cliques, clique
         Of the inference, see ``InferSettings``.
     anchor_words
         Anchors that are given, one for a topic: words, or several words that count as one.
@@ -100,6 +100,8 @@ anchor_shrinkage, anchor_row_sum, simplex, correlations
     anchor_row_sum: float = ANCHOR_ROW_SUM
     simplex: SimplexMethod = "auto"
     correlations: CorrelationMethod = "diagonal"
+    cliques: int = 1
+    clique: int = 1
 
     _settings_class: ClassVar[type[InferSettings]] = InferSettings
 

@@ -8,7 +8,7 @@ and ``shrunken_rows`` keep it from there.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,11 +39,16 @@ class Anchors:
         (K,), diagonal of R in the pivoted QR of the (shrunken) rows; falling, but for anchors that were given.
     groups
         K tuples of word ids: ``words`` one by one, or all words of a tandem anchor.
+    cliques, clique_weights
+        Word ids of all cliques that SoftClique found, (C, K), the lightest first, and their weights, (C,); C = 0
+        where anchors were found by pivoting.
     """
 
     words: NDArray[np.int64]
     pivots: Floats
     groups: tuple[tuple[int, ...], ...]
+    cliques: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 0), dtype=np.int64))
+    clique_weights: Floats = field(default_factory=lambda: np.empty(0))
 
 
 class DegenerateAnchorsError(ValueError):

@@ -45,6 +45,8 @@ class AnchorRules:
     ----------
     method
         ``pivoted-qr`` or ``soft-clique``.
+    cliques, clique
+        For ``soft-clique``: searches, and which of the cliques found is taken, 1 for the lightest.
     min_document_frequency
         Of an anchor, in documents; 0 is the papers' choice.
     shrinkage
@@ -60,6 +62,8 @@ class AnchorRules:
     shrinkage: float = 0.0
     given: Groups = ()
     min_row_sum: float = ANCHOR_ROW_SUM
+    cliques: int = 1
+    clique: int = 1
 
 
 #: Pivoted QR among all words of positive row sum.
@@ -227,12 +231,22 @@ def _choose(
     require_candidates(
         rules.given, candidates, document_frequency, rules.min_document_frequency, rules.min_row_sum
     )
-    ids = np.flatnonzero(candidates)
-    if rules.method == "soft-clique":
-        ids = soft_cliques(similarity, candidates, n_topics)[0].words
+    if rules.method == "pivoted-qr":
+        ids = np.flatnonzero(candidates)
+        shrunken = shrunken_rows(rows, d, document_frequency, ids, rules.shrinkage)
+        return pivots_among(shrunken, ids, n_topics, rules.given, d[ids])
+    found = soft_cliques(similarity, candidates, n_topics, multiple=rules.cliques)
+    if rules.clique > len(found):
+        raise DegenerateAnchorsError(
+            f"clique {rules.clique} was asked for and {rules.cliques} searches found {len(found)} different ones; "
+            "lower --clique, or raise --cliques"
+        )
+    ids = found[rules.clique - 1].words
     # Of a clique pivoting gives the order, and tells whether its words are far enough apart.
     shrunken = shrunken_rows(rows, d, document_frequency, ids, rules.shrinkage)
-    return pivots_among(shrunken, ids, n_topics, rules.given, d[ids])
+    anchors = pivots_among(shrunken, ids, n_topics, rules.given, d[ids])
+    weights = np.array([clique.weight for clique in found])
+    return replace(anchors, cliques=np.array([clique.words for clique in found]), clique_weights=weights)
 
 
 def _topics(

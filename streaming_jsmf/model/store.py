@@ -176,8 +176,8 @@ def model_names(path: StorePath) -> list[str]:
 def _attributes(path: StorePath) -> dict[str, Any]:
     if not node_exists(path):
         children = model_names(path)
-        hint = f"; it holds models {', '.join(children)}" if children else ""
-        raise InputError(f"{path}: no model is here{hint}")
+        hint = f"it holds models {', '.join(children)}" if children else "fit and infer make one"
+        raise InputError(f"{path}: no model is here; {hint}")
     attributes = read_attributes(path)
     if attributes.get("kind") != KIND:
         raise InputError(f"{path}: this is not a model; give the path that infer or fit wrote")

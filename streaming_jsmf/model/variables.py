@@ -39,6 +39,8 @@ MODEL_VARIABLES: dict[str, Variable] = {
     "rank": Variable(("rank",), "", "place in a word list, from 0"),
     "anchors": Variable(("topic",), "S", "word id of the anchor of each topic"),
     "pivots": Variable(("topic",), "", "distance of each anchor from the span of those before it"),
+    "cliques": Variable(("clique", "topic_"), "", "word ids of all cliques found, the lightest first"),
+    "clique_weight": Variable(("clique",), "", "total co-occurrence of the words of each clique"),
     "word_topic": Variable(("word", "topic"), "B", "p(word | topic); columns sum to 1"),
     "topic_given_word": Variable(("word", "topic"), "B-breve", "p(topic | word); rows sum to 1, or 0"),
     "topic_topic": Variable(("topic", "topic_"), "A", "joint topic probabilities, as recovered"),

@@ -53,6 +53,8 @@ def anchor_rules(moments: Moments, settings: InferSettings) -> AnchorRules:
         settings.shrinkage(moments.n_documents),
         _word_ids(moments, settings.anchor_groups),
         settings.anchor_row_sum,
+        settings.cliques,
+        settings.clique,
     )
     try:
         require_frequent(rules.given, moments.document_frequency, rules.min_document_frequency)

@@ -23,6 +23,7 @@ from streaming_jsmf.workflow.in_memory import at_hand
 from streaming_jsmf.workflow.infer import fit_moments, model_fingerprint
 from streaming_jsmf.workflow.ingest import IngestRequest
 from streaming_jsmf.workflow.polish import polish_model, polished_fingerprint
+from streaming_jsmf.workflow.rectify import announce_cost
 from streaming_jsmf.workflow.scan import scan
 from streaming_jsmf.workflow.several import targets_of
 
@@ -87,6 +88,7 @@ def fit(
     with at_hand(corpus, Path(str(corpus_beside(target))), ingest_request) as (source, request):
         documents = open_corpus(_corpus(source, target, request, execution, listener, overwrite))
     _refuse_hopeless(documents, max(topics), base, settings)
+    announce_cost(documents.n_words, wanted[max(topics)])
     store = scan(documents, place, settings, execution, listener)
     for k, path in targets.items():
         known = _fingerprint(store, wanted[k], documents, polish_settings)

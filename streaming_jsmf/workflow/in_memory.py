@@ -120,25 +120,32 @@ def _write(tables: Iterator[pa.Table], path: Path) -> None:
 def _tables(source: Any) -> Iterator[pa.Table]:
     """The source as Arrow tables, one after the other."""
     if hasattr(source, "__arrow_c_stream__"):
-        try:
-            reader = pa.RecordBatchReader.from_stream(source)
-        except pa.ArrowInvalid:  # a column and no table, as a series of polars is
-            yield _table(pa.chunked_array(source).to_pylist())
-            return
-        yield from (pa.Table.from_batches([batch]) for batch in reader)
+        yield from _exported(source)
     elif hasattr(source, "tocsr") or (isinstance(source, np.ndarray) and source.ndim > 1):
         raise InputError(
             f"the source is a matrix ({type(source).__name__}); corpus_from_matrix(matrix, words, path) makes a corpus "
             "of counts, and LRJSMF fits one"
         )
     elif isinstance(source, Mapping) or not isinstance(source, Iterable):
+        lazy = ", collected if it is lazy" if hasattr(source, "collect") else ""
         raise InputError(
             f"the source is of type {type(source).__name__}; give a path, texts, rows or a table with a column of text"
+            f"{lazy}"
         )
     else:
         rows = iter(source)
         while batch := list(itertools.islice(rows, BATCH)):
             yield _table(batch)
+
+
+def _exported(source: Any) -> Iterator[pa.Table]:
+    """The batches of a table that exports Arrow streams; a column by itself, as a series of polars, is one of texts."""
+    try:
+        reader = pa.RecordBatchReader.from_stream(source)
+    except pa.ArrowInvalid:
+        yield pa.table({"text": pa.chunked_array(source)})
+        return
+    yield from (pa.Table.from_batches([batch]) for batch in reader)
 
 
 def _table(rows: list[Any]) -> pa.Table:

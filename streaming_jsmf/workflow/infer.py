@@ -11,7 +11,7 @@ from typing import Any
 from streaming_jsmf.config import InferSettings, StodSettings, fingerprint, require_kind
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, TooFewFactorsError
-from streaming_jsmf.inference.anchors import DegenerateAnchorsError
+from streaming_jsmf.inference.anchors import Anchors, DegenerateAnchorsError
 from streaming_jsmf.inference.correlations import reconstruction_error
 from streaming_jsmf.inference.law import AnchorWordTopics
 from streaming_jsmf.jobs.events import Listener, silent
@@ -30,7 +30,7 @@ from streaming_jsmf.workflow.certificates import rectification_certificates, spe
 from streaming_jsmf.workflow.commit_model import commit_model, is_done, require_free_model
 from streaming_jsmf.workflow.fitted import Fitted, word_lists
 from streaming_jsmf.workflow.infer_stod import fit_tensor_topics
-from streaming_jsmf.workflow.rectify import rectify
+from streaming_jsmf.workflow.rectify import announce_cost, rectify
 
 #: Changes with anything that makes other topics of the same moments and settings.
 STOD_ALGORITHM = 2
@@ -84,6 +84,7 @@ def infer(
     with sole_writer(target) as committed:
         if is_done(target, committed, known, overwrite=overwrite):
             return read_model(target)
+        announce_cost(len(opened.words), settings)
         fitted = fit_moments(opened, settings, threads=threads, listener=listener)
         commit_model(target, fitted, overwrite=overwrite)
     return fitted
@@ -173,7 +174,14 @@ def _arrays(
         "rectified": rectification.rectified,
         "row_sum": moments.row_sum,
         "rectified_row_sum": topics.rectified_row_sum,
+        **_cliques(topics.anchors),
     }
+
+
+def _cliques(anchors: Anchors) -> dict[str, Any]:
+    if not anchors.clique_weights.size:
+        return {}
+    return {"cliques": anchors.cliques, "clique_weight": anchors.clique_weights}
 
 
 def _metrics(

@@ -18,10 +18,15 @@ from streaming_jsmf.model.store import model_names, read_model
 from streaming_jsmf.moments.provenance import describe_making
 from streaming_jsmf.moments.scan import settle_store
 from streaming_jsmf.moments.soundness import require_sound
+from streaming_jsmf.moments.stages.eigenpairs import EigenpairsStage, hardly_seen
+from streaming_jsmf.moments.stages.sample import LENGTHS
 from streaming_jsmf.moments.store import KIND as MOMENTS_KIND
 from streaming_jsmf.moments.store import MomentsStore, read_store
 from streaming_jsmf.storage.arrays import read_attributes
 from streaming_jsmf.storage.paths import StorePath, node_exists, store_path
+
+#: Words that a sample hardly saw which are named.
+SHOWN_WORDS = 10
 
 
 def describe(path: str | Path | StorePath, *, verify: bool = False) -> dict[str, Any]:
@@ -107,6 +112,7 @@ def _describe_moments(store: MomentsStore) -> dict[str, Any]:
             for entry in store.manifest.corpora
         ],
         "keeps_partitions": store.manifest.keep_partitions,
+        **_sample_of(store),
         "settings": store.manifest.settings,
         "settings_fingerprint": store.manifest.settings_fingerprint,
         "digests": store.digests(),
@@ -117,6 +123,23 @@ def _describe_moments(store: MomentsStore) -> dict[str, Any]:
         folded = ledger.folded(store.folds) if stage == "range" else 0
         described[f"{stage}_partitions_done"] = max(len(ledger.parts()), folded)
     return described
+
+
+def _sample_of(store: MomentsStore) -> dict[str, Any]:
+    """How far the sample of a store can be trusted; nothing of one without, or on its way."""
+    stage = EigenpairsStage.name
+    if stage in store.missing_stages or stage not in store.record_names:
+        return {}
+    words, few = store.read("word"), hardly_seen(store)
+    return {
+        "sample": {
+            "share_of_documents": store.manifest.sample_share,
+            "documents": int(store.array_digest(LENGTHS).shape[0]),
+            "basis_of_all_documents": store.manifest.base is None,
+            **store.scalars(stage),
+            "words": [str(word) for word in words[few[:SHOWN_WORDS]]],
+        }
+    }
 
 
 def _describe_model(path: StorePath) -> dict[str, Any]:

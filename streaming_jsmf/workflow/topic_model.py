@@ -29,6 +29,7 @@ from streaming_jsmf.workflow.fit import Fitted, corpus_beside
 from streaming_jsmf.workflow.ingest import IngestRequest
 from streaming_jsmf.workflow.topics import by_share, frame_of, read_topics
 from streaming_jsmf.workflow.transform import transform
+from streaming_jsmf.workflow.view import ShownReport, show
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -173,6 +174,17 @@ class TopicModel:
             path = Path(folder) / "shares.parquet"
             transform(self, source, path)
             return documents.shares_table(self, path)
+
+    def show(
+        self,
+        *,
+        words: int | None = None,
+        shares: str | Path | None = None,
+        by: str | None = None,
+        height: int = 800,
+    ) -> ShownReport:
+        """The report, for a notebook: the last value of a cell. Arguments and errors as the function ``show``."""
+        return show(self, words=words, shares=shares, by=by, height=height)
 
     def save(self, path: str | Path | StorePath, *, overwrite: bool = False) -> TopicModel:
         """Write the model, and what was said of its topics, to another path; returns the one there.

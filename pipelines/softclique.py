@@ -1,0 +1,362 @@
+"""Tables 3 to 5 and Figure 2 of the SoftClique paper: coherence, several cliques, and the time to choose anchors.
+
+    python -m pipelines.softclique OUT --corpus kos=KOS@60 --corpus nips=NIPS@50 [--topics 100] [--rounds 5]
+
+NAME=SOURCE@CUTOFF: words of fewer than CUTOFF documents, of more than 80 % of them, and English stop words are left
+out, as in the paper's Table 2. *SC* and *pivoting* (the paper's FAW) choose anchors from all of C as it was counted,
+among all words, and have the same recovery of topics; LDA is Gibbs sampling with alpha .5 and beta .01. *LR-JSMF*, with
+rectification and the guards of `infer`, is ours. SC takes the cliques of several sets of starts, LDA several seeds.
+Coherence (epsilon 1e-8, H top words) is the mean over topics; beside it stands the share of distinct words among all
+top 10, without which it says little: topics that all list the same frequent words are very coherent.
+
+OUT keeps the results, so that the same command goes on after an interruption. It writes softclique.parquet (a row a
+round), softclique.md with all tables, and softclique.svg.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations
+from pathlib import Path
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from pipelines.common import peers, pictures
+from pipelines.common.bags import read_counts
+from pipelines.common.data import NIPS
+from pipelines.common.results import CellMissing, Results, Row, publish
+from pipelines.common.tables import markdown, number, spread
+from streaming_jsmf import Execution, InferSettings, ScanSettings, infer, open_corpus, scan
+from streaming_jsmf.corpus import Corpus
+from streaming_jsmf.evaluation.coherence import coherence, cooccurrence_counts, distinct_share
+from streaming_jsmf.evaluation.matching import match_topics
+from streaming_jsmf.inference.anchors import pivoted_anchors
+from streaming_jsmf.inference.law import OF_THE_PAPERS, AnchorRules, anchor_words
+from streaming_jsmf.inference.soft_clique import Clique, dense_similarity, soft_cliques
+from streaming_jsmf.inference.words import prominent_words
+from streaming_jsmf.linalg.blas import single_blas_thread
+from streaming_jsmf.workflow.ingest import IngestRequest, ingest
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+METHODS = ("LDA", "pivoting", "SC", "LR-JSMF")
+
+#: Top words of a topic that count; smoothing in documents; share of documents above which a word is left out.
+LISTED, EPSILON, MOST_FREQUENT = (5, 10, 20), 1e-8, 0.8
+
+#: Of LDA in the paper.
+ALPHA, BETA, SWEEPS = 0.5, 0.01, 1000
+
+#: Topics of the tables of several cliques, searches for them, and the difference of coherence that counts as none.
+FEW_TOPICS, SEARCHES, SAME_COHERENCE = 5, 100, 10.0
+
+#: Dimensions to which FAW projects the rows of C.
+PROJECTED = 1000
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One corpus in memory; cliques are searched for once for each number of topics and of searches."""
+
+    name: str
+    corpus: Corpus
+    folder: Path
+    _cliques: dict[tuple[int, int], tuple[Clique, ...]] = field(default_factory=dict)
+
+    @cached_property
+    def counts(self) -> sparse.csr_array:
+        """Documents x words."""
+        return read_counts(Path(self.corpus.root))
+
+    @cached_property
+    def words(self) -> NDArray[np.str_]:
+        """By id."""
+        return np.array(self.corpus.vocabulary().words)
+
+    @cached_property
+    def cooccurrence(self) -> Floats:
+        """C of Eq. 1 with uniform weights, N x N; no entry is negative, whatever rounding says."""
+        lengths = np.asarray(self.counts.sum(axis=1), dtype=np.float64)
+        kept = lengths >= 2
+        h, n = self.counts[kept].astype(np.float64), lengths[kept]
+        scaled = sparse.diags_array(1.0 / np.sqrt(n * (n - 1))) @ h
+        c = (scaled.T @ scaled).toarray() - np.diag((1.0 / (n * (n - 1))) @ h)
+        return np.asarray(np.maximum(c, 0.0) / kept.sum())
+
+    @cached_property
+    def document_frequency(self) -> Integers:
+        """(N,) documents that hold a word."""
+        return np.asarray((self.counts > 0).sum(axis=0), dtype=np.int64)
+
+    def of_anchors(self, n_topics: int, rules: AnchorRules) -> Floats:
+        """Topics, N x K, by anchors from C as it was counted."""
+        with single_blas_thread():
+            c = self.cooccurrence
+            return anchor_words(c, c.sum(axis=1), self.document_frequency, n_topics, rules).word_topic
+
+    def topics(self, method: str, n_topics: int, seed: int, rounds: int) -> Floats:
+        """Topics of a method, N x K."""
+        if method == "LDA":
+            options = {"alpha": ALPHA, "eta": BETA, "learn_alpha": False}
+            found = next(peers.gibbs(self.counts, n_topics, seed, [SWEEPS], **options))  # type: ignore[arg-type]
+            return found.word_topic
+        if method == "pivoting":
+            return self.of_anchors(n_topics, OF_THE_PAPERS)
+        if method == "SC":
+            return self.of_anchors(n_topics, _given(self.cliques(n_topics, rounds)[seed]))
+        store, model = self.folder / f"moments-{n_topics}", self.folder / f"model-{n_topics}"
+        moments = scan(self.corpus, store, ScanSettings(max_topics=n_topics), Execution("synchronous"))
+        return infer(moments, model, InferSettings(n_topics), threads=1, overwrite=True).arrays["word_topic"]
+
+    def row(self, method: str, n_topics: int, seed: int, rounds: int) -> Row:
+        """Coherence at each H, and the share of distinct top words."""
+        started = time.process_time()
+        topics = self.topics(method, n_topics, seed, rounds)
+        seconds = time.process_time() - started
+        return {**self.scores(prominent_words(topics, max(LISTED))), "seconds": seconds}
+
+    def scores(self, listed: Integers) -> Row:
+        """Of lists of words, K x 20."""
+        ids = np.unique(listed)
+        pairs, places = cooccurrence_counts([self.counts], ids), np.searchsorted(ids, listed)
+        found: Row = {
+            f"H{h}": float(coherence(np.diag(pairs), pairs, places[:, :h], epsilon=EPSILON).mean())
+            for h in LISTED
+        }
+        return found | {"distinct": distinct_share(listed[:, :10])}
+
+    def cliques(self, n_topics: int, searches: int) -> tuple[Clique, ...]:
+        """Different cliques of all words, the lightest first."""
+        if (n_topics, searches) not in self._cliques:
+            self._cliques[n_topics, searches] = self.search(n_topics, searches)
+        return self._cliques[n_topics, searches]
+
+    def search(self, n_topics: int, searches: int) -> tuple[Clique, ...]:
+        """The same, anew."""
+        c = self.cooccurrence
+        everything = np.ones(len(c), dtype=bool)
+        graph = dense_similarity(c, np.arange(len(c)))
+        with single_blas_thread():
+            return soft_cliques(graph, everything, n_topics, multiple=searches)
+
+
+def _given(clique: Clique) -> AnchorRules:
+    """The words of a clique as anchors."""
+    return AnchorRules(given=[[int(word)] for word in clique.words], min_row_sum=0.0)
+
+
+def prepared_with_cutoff(named: str, folder: Path, words: int | None = None) -> Trial:
+    """The corpus of NAME=SOURCE@CUTOFF, made below ``folder`` unless it is there."""
+    name, _, rest = named.partition("=")
+    source, _, cutoff = rest.rpartition("@")
+    if not (name and source and cutoff.isdigit()):
+        raise click.BadParameter(f"{named!r} is not of the form NAME=SOURCE@CUTOFF")
+    target = folder / "corpora" / f"{name}-{cutoff}"
+    curation: dict[str, object] = {
+        "min_document_frequency": int(cutoff),
+        "max_document_frequency": MOST_FREQUENT,
+        "vocabulary_size": words,
+        "stop_words": "english",
+    }
+    corpus = (
+        open_corpus(target) if target.exists() else ingest(source, target, IngestRequest(curation=curation))
+    )
+    (folder / name).mkdir(parents=True, exist_ok=True)
+    return Trial(name, corpus, folder / name)
+
+
+def rows_of(
+    trial: Trial, methods: Sequence[str], n_topics: int, rounds: int, lda_rounds: int, results: Results
+) -> Iterator[Row]:
+    """Table 3: a row for each round of each method; fewer of SC where fewer cliques are found."""
+    different = results.row(
+        {"corpus": trial.corpus.fingerprint, "K": n_topics, "searches": rounds},
+        lambda: {"cliques": len(trial.cliques(n_topics, rounds))},
+    )["cliques"]
+    times = {"LDA": lda_rounds, "SC": different}
+    for method in methods:
+        for seed in range(times.get(method, 1)):
+            key = {"corpus": trial.corpus.fingerprint, "method": method, "K": n_topics, "round": seed}
+            if method == "SC":
+                key["searches"] = rounds
+            make: Callable[[], Row] = lambda m=method, s=seed: trial.row(m, n_topics, s, rounds)  # type: ignore[misc]  # noqa: E731
+            try:
+                yield {"corpus": trial.name, "method": method, "round": seed, **results.row(key, make)}
+            except CellMissing:
+                continue
+
+
+def coherence_table(rows: Sequence[Row]) -> str:
+    """Table 3: means over rounds."""
+    lines = []
+    for corpus, method in dict.fromkeys((row["corpus"], row["method"]) for row in rows):
+        of = [row for row in rows if (row["corpus"], row["method"]) == (corpus, method)]
+        cells = [spread([row[f"H{h}"] for row in of], 4) for h in LISTED]
+        lines.append([corpus, method, len(of), *cells, spread([row["distinct"] for row in of], 2)])
+    return markdown(["corpus", "method", "rounds", *(f"H = {h}" for h in LISTED), "distinct"], lines, text=2)
+
+
+def timed_selection(trial: Trial, n_topics: int) -> Row:
+    """Figure 2: processor seconds to choose anchors, the lesser of two runs of each."""
+    c = trial.cooccurrence
+    rows = c / np.maximum(c.sum(axis=1), 1e-300)[:, None]
+    everything = np.ones(len(c), dtype=bool)
+    random = np.random.default_rng(0).standard_normal((len(c), PROJECTED)) / np.sqrt(PROJECTED)
+
+    def least(work: Callable[[], object]) -> float:
+        found = []
+        for _ in range(2):
+            started = time.process_time()
+            work()
+            found.append(time.process_time() - started)
+        return min(found)
+
+    with single_blas_thread():
+        return {
+            "pivoting": least(lambda: pivoted_anchors(rows @ random, everything, n_topics)),
+            "SC": least(lambda: trial.search(n_topics, 1)),
+        }
+
+
+def selection_row(trial: Trial, n_topics: int, results: Results) -> Row:
+    """The row of ``timed_selection``, kept."""
+    key = {"corpus": trial.corpus.fingerprint, "timed": n_topics}
+    return {"corpus": trial.name, "K": n_topics, **results.row(key, lambda: timed_selection(trial, n_topics))}
+
+
+def cliques_tables(trial: Trial, results: Results) -> str:
+    """Tables 4 and 5: two cliques without a common anchor whose topics are most alike, and two of about the same
+    coherence whose topics are least alike, of those that many searches found.
+    """
+    key = {"corpus": trial.corpus.fingerprint, "K": FEW_TOPICS, "searches": SEARCHES, "cliques": 1}
+
+    def make() -> dict[str, NDArray[np.generic]]:
+        found = trial.cliques(FEW_TOPICS, SEARCHES)
+        return {
+            "anchors": np.array([clique.words for clique in found]),
+            "topics": np.array([trial.of_anchors(FEW_TOPICS, _given(clique)) for clique in found]),
+        }
+
+    found = results.arrays(key, make)
+    anchors, listed = found["anchors"], [prominent_words(B, max(LISTED)) for B in found["topics"]]
+    scores = [trial.scores(lists)["H10"] for lists in listed]
+    told = [
+        f"{len(anchors)} different cliques in {SEARCHES} searches, K = {FEW_TOPICS}; coherence at H = 10 "
+        f"{min(scores):.0f} to {max(scores):.0f}."
+    ]
+    pairs = []
+    for a, b in combinations(range(len(anchors)), 2):
+        order = match_topics(found["topics"][b], found["topics"][a]).permutation
+        common = [
+            {*x[:10]} & {*y[:10]} for x, y in zip(listed[a].tolist(), listed[b][order].tolist(), strict=True)
+        ]
+        apart = not {*anchors[a]} & {*anchors[b]}
+        pairs.append(
+            (float(np.mean([len(c) for c in common])), apart, abs(scores[a] - scores[b]), a, b, order)
+        )
+    alike = max((p for p in pairs if p[1]), key=lambda p: p[0], default=None)
+    unlike = min((p for p in pairs if p[2] < SAME_COHERENCE), key=lambda p: p[0], default=None)
+    for title, pair in (
+        ("Other anchors, the same topics", alike),
+        ("About the same coherence, other topics", unlike),
+    ):
+        if pair is not None:
+            shared, _, _, a, b, order = pair
+            heading = (
+                f"{title}: {shared:.1f} of 10 words shared, coherence {scores[a]:.1f} and {scores[b]:.1f}."
+            )
+            told.append(heading + "\n\n" + _side_by_side(trial, anchors, listed, a, b, order))
+    return "\n\n".join(told)
+
+
+def _side_by_side(
+    trial: Trial, anchors: Integers, listed: Sequence[Integers], a: int, b: int, order: Integers
+) -> str:
+    def named(ids: Integers) -> str:
+        return " ".join(trial.words[ids])
+
+    lines = [["anchors", named(anchors[a]), named(anchors[b])]]
+    lines += [
+        [str(topic + 1), named(x[:10]), named(y[:10])]
+        for topic, (x, y) in enumerate(zip(listed[a], listed[b][order], strict=True))
+    ]
+    return markdown(["topic", "one clique", "the other"], lines, text=3)
+
+
+def draw(times: Sequence[Row], rows: Sequence[Row], path: Path) -> None:
+    """Time to choose anchors against K; coherence at H = 10 and distinct words of each method and corpus."""
+    corpora, methods = (
+        list(dict.fromkeys(r["corpus"] for r in rows)),
+        list(dict.fromkeys(r["method"] for r in rows)),
+    )
+    figure, [panels] = pictures.panels(1, 3, width=2.6, height=2.2)
+    for method in ("pivoting", "SC"):
+        pictures.curve(panels[0], method, {row["K"]: [row[method]] for row in times})
+    panels[0].set(yscale="log", xlabel="topics K", ylabel="processor seconds")
+    panels[0].set_title(f"choice of anchors, {times[0]['corpus']}", fontsize=8)
+    for panel, column, label in zip(
+        panels[1:], ("H10", "distinct"), ("coherence, H = 10", "distinct words"), strict=True
+    ):
+        for place, method in enumerate(methods):
+            of = [[r[column] for r in rows if (r["corpus"], r["method"]) == (c, method)] for c in corpora]
+            at = np.arange(len(corpora)) + 0.2 * (place - (len(methods) - 1) / 2)
+            heights = [float(np.mean(values)) if values else 0.0 for values in of]
+            panel.bar(at, heights, 0.18, color=pictures.LOOKS[method].colour, label=method)
+        panel.set_xticks(range(len(corpora)), corpora)
+        panel.set_ylabel(label)
+    pictures.legend(figure)
+    pictures.save(figure, path)
+
+
+@click.command(help=__doc__)
+@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--corpus", "corpora", multiple=True, metavar="NAME=SOURCE@CUTOFF", help="Several.")
+@click.option("--topics", default=100, show_default=True, help="Of Table 3.")
+@click.option("--methods", default=",".join(METHODS), show_default=True, help="With commas between.")
+@click.option("--rounds", default=5, show_default=True, help="Searches of SC.")
+@click.option("--lda-rounds", default=1, show_default=True, help="Seeds of LDA.")
+@click.option("--timed", default="10,20,50,100", show_default=True, help="Numbers of topics of Figure 2.")
+@click.option(
+    "--quick", is_flag=True, help="A trial in seconds: 300 words of the shipped corpus, without LDA."
+)
+@click.option("--only-kept", is_flag=True, help="Tables and picture of what earlier runs left in OUT.")
+def main(
+    out: Path,
+    corpora: tuple[str, ...],
+    topics: int,
+    methods: str,
+    rounds: int,
+    lda_rounds: int,
+    timed: str,
+    quick: bool,
+    only_kept: bool,
+) -> None:
+    if quick:
+        corpora, topics, methods, timed = (f"nips={NIPS}@50",), 10, "pivoting,SC,LR-JSMF", "5,10"
+    rows: list[Row] = []
+    times: list[Row] = []
+    cliques = []
+    for named in corpora:
+        trial = prepared_with_cutoff(named, out / "softclique", 300 if quick else None)
+        results = Results(trial.folder / "cells", only_kept)
+        rows += rows_of(trial, methods.split(","), topics, rounds, lda_rounds, results)
+        if not times:
+            times = [selection_row(trial, k, results) for k in map(int, timed.split(","))]
+        cliques.append(f"{trial.name}: {cliques_tables(trial, results)}")
+    seconds = [[row["K"], *(number(row[name], 2) for name in ("pivoting", "SC"))] for row in times]
+    selection = markdown(["K", "pivoting, s", "SC, s"], seconds, text=0)
+    text = "\n\n".join([coherence_table(rows), selection, *cliques])
+    publish(out, "softclique", rows, text)
+    draw(times, rows, out / "softclique.svg")
+    click.echo(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,313 @@
+"""Figure 1 of STOD's paper: recovery error and time against documents, words and topics of simulated corpora.
+
+    python -m pipelines.stod_fig1 OUT [--vary documents] [--corpora 2] [--gibbs 200 --gibbs 1000]
+
+The error is the L1 distance (of 2) of a topic found and the true one that it is matched with, in the mean over topics;
+seconds are processor time of one thread, from the corpus to the topics. STOD and TOD are given the true sum of the
+prior as in the paper; `STOD, alpha0 found` has the defaults of `infer`, `STOD polished` the steps over the documents
+after it. Gibbs sampling starts from the true hyperparameters. TOD runs its passes over corpora of up to `--tod-passes`
+documents; beyond, its topics come from the same tensor made at once, and its seconds are those of one pass times their
+number.
+
+OUT keeps what each method made of each corpus, so that the same command goes on after an interruption, and other
+options add to it. It writes stod_fig1.parquet (a row a cell), stod_fig1.md and stod_fig1.svg.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from pipelines.common import peers, pictures
+from pipelines.common.bags import read_counts
+from pipelines.common.results import CellMissing, Results, Row, publish
+from pipelines.common.tables import markdown, number, spread
+from pipelines.common.tod import DocumentMoments, seconds_a_pass, tod
+from streaming_jsmf import Execution, ScanSettings, StodSettings, infer, open_corpus, open_model, polish, scan
+from streaming_jsmf.config import AUTO
+from streaming_jsmf.corpus import Corpus
+from streaming_jsmf.evaluation.matching import match_topics
+from streaming_jsmf.linalg.blas import single_blas_thread
+from streaming_jsmf.simulation import read_truth, simulate_lda
+
+Floats = NDArray[np.float64]
+
+#: What the paper draws.
+PAPER_VALUES = {
+    "documents": "5000,20000,50000,100000,500000",
+    "words": "3000,10000,30000,100000",
+    "topics": "10,25,50,100",
+}
+
+#: Of the simulated corpora, as in the paper.
+MEAN_LENGTH, DIRICHLET_MASS, ALPHA0 = 100, 200, 1.0
+
+METHODS = ("uniform", "STOD", "STOD, alpha0 found", "STOD polished", "TOD")
+
+IN_ONE_THREAD = Execution("synchronous")
+
+
+@dataclass(frozen=True)
+class Law:
+    """One point of a curve, and the seed of a corpus."""
+
+    documents: int
+    words: int
+    topics: int
+    seed: int = 0
+
+
+class Trial:
+    """One simulated corpus in ``folder``; it and what methods share are made when first asked for."""
+
+    def __init__(self, law: Law, folder: Path) -> None:
+        self.law, self.folder = law, folder
+        self._models: dict[object, tuple[Path, float]] = {}
+
+    @cached_property
+    def corpus(self) -> Corpus:
+        """The documents."""
+        law = self.law
+        simulate_lda(
+            self.folder / "corpus",
+            n_documents=law.documents,
+            n_words=law.words,
+            n_topics=law.topics,
+            mean_length=MEAN_LENGTH,
+            seed=law.seed,
+        )
+        return open_corpus(self.folder / "corpus")
+
+    @cached_property
+    def truth(self) -> Floats:
+        """The topics that drew them, N x K."""
+        return read_truth(Path(self.corpus.root)).word_topic
+
+    @cached_property
+    def counts(self) -> sparse.csr_array:
+        """All documents in memory."""
+        return read_counts(Path(self.corpus.root))
+
+    @cached_property
+    def scan_seconds(self) -> float:
+        """Of the scans that all of STOD's variants share; their store is ``folder / "moments"``."""
+        corpus = self.corpus
+        settings = ScanSettings(max_topics=self.law.topics, third_moment=True)
+        return _seconds(lambda: scan(corpus, self.folder / "moments", settings, IN_ONE_THREAD))
+
+    def error(self, word_topic: Floats) -> float:
+        """Mean L1 distance to the truth; a topic that was not found counts as the uniform distribution."""
+        n, k = self.truth.shape
+        padded = np.hstack([word_topic, np.full((n, k - word_topic.shape[1]), 1 / n)])
+        return match_topics(padded, self.truth).mean_l1
+
+    def stod(self, alpha0: float | Literal["auto"] = ALPHA0) -> Row:
+        """Two scans and the inference."""
+        model, seconds = self._inferred(alpha0)
+        return {"error": self.error(_topics(model)), "seconds": seconds}
+
+    def polished(self) -> Row:
+        """The same, and the steps over the documents."""
+        (model, seconds), out = self._inferred(ALPHA0), self.folder / "polished"
+        seconds += _seconds(lambda: polish(model, self.corpus, out, execution=IN_ONE_THREAD))
+        return {"error": self.error(_topics(out)), "seconds": seconds}
+
+    def tod(self, passes_up_to: int) -> Row:
+        """By its passes, or their number told from one."""
+        settings, run = StodSettings(self.law.topics, ALPHA0), self.law.documents <= passes_up_to
+        with single_blas_thread():
+            moments = DocumentMoments(self.counts, ALPHA0)
+            found = tod(moments, settings, by_passes=run)
+            power = found.power
+            if not run:
+                values, vectors = moments.whiten(settings.n_topics)
+                one = seconds_a_pass(moments, vectors / np.sqrt(values), settings.restarts)
+                power = one * settings.n_topics * settings.iterations
+        error = self.error(found.recovered.word_topic)
+        return {"error": error, "seconds": found.spectral + power, "extrapolated": not run}
+
+    def gibbs(self, sweeps: Sequence[int]) -> Iterator[tuple[int, Row]]:
+        """After each number of sweeps."""
+        law = self.law
+        options = {"alpha": ALPHA0 / law.topics, "eta": DIRICHLET_MASS / law.words}
+        for found in peers.gibbs(self.counts, law.topics, law.seed, sweeps, **options):
+            yield found.steps, {"error": self.error(found.word_topic), "seconds": found.cpu_seconds}
+
+    def uniform(self) -> Row:
+        """The distance of the uniform distribution from the topics."""
+        return {"error": self.error(np.full_like(self.truth, 1 / self.law.words)), "seconds": None}
+
+    def _inferred(self, alpha0: float | Literal["auto"]) -> tuple[Path, float]:
+        """The model, and the seconds of the scans and of the inference."""
+        if alpha0 not in self._models:
+            scanned, model = self.scan_seconds, self.folder / f"stod-{alpha0}"
+            settings = StodSettings(self.law.topics, alpha0)
+            seconds = _seconds(lambda: infer(self.folder / "moments", model, settings, threads=1))
+            self._models[alpha0] = model, scanned + seconds
+        return self._models[alpha0]
+
+
+def _topics(model: Path) -> Floats:
+    return np.asarray(open_model(model)["word_topic"].values, dtype=np.float64)
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    """Processor seconds of the process."""
+    started = time.process_time()
+    work()
+    return time.process_time() - started
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What is done at each point; ``methods`` by the names of the table, without Gibbs sampling."""
+
+    methods: tuple[str, ...]
+    sweeps: tuple[int, ...]
+    tod_passes: int
+
+    def rows(self, law: Law, results: Results) -> Iterator[Row]:
+        """A row for each method; the corpus is simulated only if something is missing, and thrown away."""
+        with tempfile.TemporaryDirectory() as name:
+            trial = Trial(law, Path(name))
+            makers: dict[str, Callable[[], Row]] = {
+                "uniform": trial.uniform,
+                "STOD": trial.stod,
+                "STOD, alpha0 found": lambda: trial.stod(AUTO),
+                "STOD polished": trial.polished,
+                "TOD": lambda: trial.tod(self.tod_passes),
+            }
+            for method in self.methods:
+                yield from _kept(results, law, method, makers[method])
+            yield from self._gibbs(trial, results)
+
+    def _gibbs(self, trial: Trial, results: Results) -> Iterator[Row]:
+        """One chain gives the rows of all numbers of sweeps."""
+        if results.only_kept or all(self._has(results, trial.law, sweeps) for sweeps in self.sweeps):
+            for sweeps in self.sweeps:
+                yield from _kept(results, trial.law, f"Gibbs {sweeps}", trial.uniform)
+            return
+        for sweeps, row in trial.gibbs(self.sweeps):
+            yield from _kept(results, trial.law, f"Gibbs {sweeps}", lambda row=row: row)  # type: ignore[misc]
+
+    def _has(self, results: Results, law: Law, sweeps: int) -> bool:
+        return bool([*_kept(replace(results, only_kept=True), law, f"Gibbs {sweeps}", dict)])
+
+
+def _kept(results: Results, law: Law, method: str, make: Callable[[], Row]) -> Iterator[Row]:
+    """The row of a cell, or none if it is missing and nothing may be worked out."""
+    try:
+        yield {**asdict(law), "method": method, **results.row({**asdict(law), "method": method}, make)}
+    except CellMissing:
+        return
+
+
+#: Of one curve: what varies, and its rows.
+Curve = tuple[str, list[Row]]
+
+
+def table(vary: str, rows: Sequence[Row]) -> str:
+    """Mean error with its standard deviation and seconds, a row for each value, a column for each method."""
+    methods = [name for name in pictures.LOOKS if any(row["method"] == name for row in rows)]
+    lines = []
+    for value in sorted({row[vary] for row in rows}):
+        at = [row for row in rows if row[vary] == value]
+        cells = [_cell([row for row in at if row["method"] == method]) for method in methods]
+        lines.append([f"{value:,}", len({row["seed"] for row in at}), *cells])
+    return markdown([vary, "corpora", *methods], lines, text=0)
+
+
+def _cell(rows: Sequence[Row]) -> str:
+    if not rows:
+        return ""
+    seconds = [row["seconds"] for row in rows if row["seconds"] is not None]
+    told = "~" if any(row.get("extrapolated") for row in rows) else ""
+    timed = f", {told}{number(float(np.mean(seconds)), 2)} s" if seconds else ""
+    return spread([row["error"] for row in rows]) + timed
+
+
+def draw(curves: Sequence[Curve], path: Path) -> None:
+    """Error above time, a column a curve."""
+    figure, axes = pictures.panels(2, len(curves), width=2.8)
+    for (vary, rows), error, seconds in zip(curves, *axes, strict=True):
+        for method in pictures.LOOKS:
+            for panel, column in ((error, "error"), (seconds, "seconds")):
+                points: dict[float, list[float | None]] = {}
+                for row in rows:
+                    if row["method"] == method:
+                        points.setdefault(row[vary], []).append(row[column])
+                pictures.curve(panel, method, points)
+        for panel in (error, seconds):
+            panel.set(xscale="log", yscale="log", xlabel=f"{vary}")
+            pictures.ticks(panel, [row[vary] for row in rows])
+    axes[0][0].set_ylabel("L1 of matched topics (of 2)")
+    axes[1][0].set_ylabel("processor seconds")
+    pictures.legend(figure, columns=4)
+    pictures.save(figure, path)
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """Whole numbers with commas between."""
+    return tuple(int(number) for number in text.split(",") if number)
+
+
+@click.command(help=__doc__)
+@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--vary", type=click.Choice(list(PAPER_VALUES)), multiple=True, default=list(PAPER_VALUES))
+@click.option("--values", default=None, help="Of what varies.  [default: those of the paper]")
+@click.option(
+    "--documents", "n_documents", default=100_000, show_default=True, help="Where they do not vary."
+)
+@click.option("--words", default=10_000, show_default=True)
+@click.option("--topics", default=50, show_default=True)
+@click.option("--corpora", default=2, show_default=True, type=click.IntRange(1), help="For each value.")
+@click.option("--methods", default=";".join(METHODS), show_default=True, help="With semicolons between.")
+@click.option("--gibbs", "sweeps", multiple=True, type=click.Choice(["200", "1000"]), help="Sweeps.")
+@click.option("--tod-passes", default=5000, show_default=True, help="Documents up to which TOD is run.")
+@click.option("--seed", default=0, show_default=True, help="Of the first corpus.")
+@click.option("--quick", is_flag=True, help="A trial in seconds: small corpora.")
+@click.option("--only-kept", is_flag=True, help="Tables and picture of what earlier runs left in OUT.")
+def main(
+    out: Path,
+    vary: tuple[str, ...],
+    values: str | None,
+    n_documents: int,
+    words: int,
+    topics: int,
+    corpora: int,
+    methods: str,
+    sweeps: tuple[str, ...],
+    tod_passes: int,
+    seed: int,
+    quick: bool,
+    only_kept: bool,
+) -> None:
+    if quick:
+        vary, values, words, topics, sweeps = ("documents",), "300,1500", 500, 3, ("200",)
+    base = Law(n_documents, words, topics)
+    experiment = Experiment(tuple(methods.split(";")), tuple(sorted(map(int, sweeps))), tod_passes)
+    results, curves = Results(out / "stod_fig1", only_kept), []
+    for name in vary:
+        rows: list[Row] = []
+        for value in numbers(values or PAPER_VALUES[name]):
+            for trial in range(corpora):
+                rows += experiment.rows(replace(base, **{name: value}, seed=seed + trial), results)
+        curves.append((name, rows))
+    text = "\n\n".join(table(name, rows) for name, rows in curves)
+    publish(out, "stod_fig1", [{"curve": name, **row} for name, rows in curves for row in rows], text)
+    draw(curves, out / "stod_fig1.svg")
+    click.echo(text)
+
+
+if __name__ == "__main__":
+    main()

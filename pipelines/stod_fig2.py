@@ -1,0 +1,200 @@
+"""Figure 2 of STOD's paper: coherence of topics against their number, on real corpora, beside TOD and Gibbs sampling.
+
+    python -m pipelines.stod_fig2 OUT --corpus nips=data_specs/uci_nips --corpus kos=KOS [--topics 20,50,100]
+
+Every fifth document is held out; NPMI is of the 10 top words of a topic, among the documents that were fitted and among
+those held out. The share of distinct words among all top words stands beside it: NPMI rises with near-duplicates. As in
+the paper STOD and TOD are given a prior of sum 1; `STOD, alpha0 found` has the defaults of `infer`, and `STOD polished`
+the steps over the documents after them. TOD has its own whitening, by all words; its tensor is made at once.
+
+OUT keeps topics and results, so that the same command goes on after an interruption. It writes stod_fig2.parquet (a row
+a cell), stod_fig2.md and stod_fig2.svg.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+import click
+import numpy as np
+
+from benchmarks.peers.scores import Split, coherence_of
+from pipelines.common import peers, pictures
+from pipelines.common.bags import read_counts, write_corpus
+from pipelines.common.data import NIPS, corpus_options, prepared
+from pipelines.common.results import Arrays, CellMissing, Results, Row, publish
+from pipelines.common.tables import markdown, number
+from pipelines.common.tod import DocumentMoments, tod
+from streaming_jsmf import Execution, PolishSettings, ScanSettings, StodSettings, infer, polish, scan
+from streaming_jsmf.config import AUTO
+from streaming_jsmf.corpus import Corpus
+from streaming_jsmf.evaluation.coherence import distinct_share
+from streaming_jsmf.inference.words import prominent_words
+from streaming_jsmf.linalg.blas import single_blas_thread
+from streaming_jsmf.moments.reader import Moments
+
+METHODS = ("STOD", "STOD, alpha0 found", "STOD polished", "TOD")
+
+#: What is drawn, and the labels.
+METRICS = {"npmi": "NPMI", "held_out_npmi": "NPMI, held out", "distinct": "distinct top words"}
+
+LISTED, ALPHA0 = 10, 1.0
+
+IN_ONE_THREAD = Execution("synchronous")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One corpus; the documents that are fitted, their moments store and models lie in ``folder``."""
+
+    name: str
+    corpus: Corpus
+    folder: Path
+    max_topics: int
+
+    @cached_property
+    def documents(self) -> Split:
+        """All counts."""
+        return Split.of(read_counts(Path(self.corpus.root)))
+
+    @cached_property
+    def fitted(self) -> Path:
+        """The corpus without those held out."""
+        path = self.folder / "fitted"
+        if not path.exists():
+            part = self.folder / "fitted.part"
+            write_corpus(part, self.documents.fitted)
+            part.rename(path)
+        return path
+
+    @cached_property
+    def moments(self) -> Moments:
+        """The store of all models."""
+        settings = ScanSettings(max_topics=self.max_topics, third_moment=True)
+        return scan(self.fitted, self.folder / "moments", settings, IN_ONE_THREAD)
+
+    def topics(self, method: str, n_topics: int) -> Arrays:
+        """Listed words (K x 10) and processor seconds after the scan, which is not in them."""
+        started = time.process_time()
+        if method.startswith("Gibbs"):
+            found = next(peers.gibbs(self.documents.fitted, n_topics, 0, [int(method.split()[1])]))
+            return {
+                "listed": prominent_words(found.word_topic, LISTED),
+                "seconds": np.array(found.cpu_seconds),
+            }
+        listed = self._tod(n_topics) if method == "TOD" else self._stod(method, n_topics)
+        return {"listed": listed[:, :LISTED], "seconds": np.array(time.process_time() - started)}
+
+    def _tod(self, n_topics: int) -> np.ndarray:
+        with single_blas_thread():
+            moments = DocumentMoments(self.documents.fitted, ALPHA0)
+            found = tod(moments, StodSettings(n_topics, ALPHA0), by_passes=False)
+        return prominent_words(found.recovered.listing, LISTED)
+
+    def _stod(self, method: str, n_topics: int) -> np.ndarray:
+        alpha0: float | Literal["auto"] = ALPHA0 if method == "STOD" else AUTO
+        start, end = (self.folder / f"k{n_topics}-{alpha0}{stage}" for stage in ("", "-polished"))
+        model = infer(self.moments, start, StodSettings(n_topics, alpha0), threads=1, overwrite=True)
+        if method == "STOD polished":
+            settings = PolishSettings(held_out=0)
+            model = polish(start, self.fitted, end, settings, execution=IN_ONE_THREAD, overwrite=True)
+        return np.asarray(model.arrays["prominent_words"])
+
+    def scores(self, listed: np.ndarray) -> Row:
+        """Of the listed words."""
+        return {
+            "npmi": coherence_of(self.documents.fitted, listed),
+            "held_out_npmi": coherence_of(self.documents.held_out, listed),
+            "distinct": distinct_share(listed),
+            "topics_found": len(listed),
+        }
+
+
+def rows_of(trial: Trial, topics: Sequence[int], methods: Sequence[str], results: Results) -> Iterator[Row]:
+    """A row for each cell."""
+    for n_topics in topics:
+        for method in methods:
+            key = {
+                "corpus": trial.corpus.fingerprint,
+                "K": n_topics,
+                "method": method,
+                "scan": trial.max_topics,
+            }
+            if method.startswith("Gibbs") or method == "TOD":
+                del key["scan"]
+            make: Callable[[], Arrays] = lambda m=method, k=n_topics: trial.topics(m, k)  # type: ignore[misc]  # noqa: E731
+            try:
+                found = results.arrays(key, make)
+            except CellMissing:
+                continue
+            listed = found["listed"]
+            scores = results.row({**key, "scores": 1}, lambda listed=listed: trial.scores(listed))  # type: ignore[misc]
+            yield {
+                "corpus": trial.name,
+                "K": n_topics,
+                "method": method,
+                **scores,
+                "seconds": float(found["seconds"]),
+            }
+
+
+def table(rows: Sequence[Row]) -> str:
+    """A row a cell: both NPMI, distinct share and seconds."""
+    lines = [
+        [
+            row["corpus"],
+            row["method"],
+            row["K"],
+            *(f"{row[name]:.3f}" for name in METRICS),
+            number(row["seconds"], 2),
+        ]
+        for row in rows
+    ]
+    return markdown(["corpus", "method", "K", *METRICS.values(), "seconds"], lines, text=2)
+
+
+@click.command(help=__doc__)
+@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+@corpus_options(words=10_000)
+@click.option("--topics", default="20,50,100", show_default=True, help="With commas between.")
+@click.option("--methods", default=";".join(METHODS), show_default=True, help="With semicolons between.")
+@click.option("--gibbs", "sweeps", multiple=True, type=click.Choice(["200", "1000"]), help="Sweeps.")
+@click.option("--max-topics", default=100, show_default=True, help="Of the scan: no K may be larger.")
+@click.option("--quick", is_flag=True, help="A trial in seconds: the shipped corpus, 300 words.")
+@click.option("--only-kept", is_flag=True, help="Table and picture of what earlier runs left in OUT.")
+def main(
+    out: Path,
+    corpora: tuple[str, ...],
+    words: int,
+    topics: str,
+    methods: str,
+    sweeps: tuple[str, ...],
+    max_topics: int,
+    quick: bool,
+    only_kept: bool,
+) -> None:
+    if quick:
+        corpora, words, topics, max_topics, sweeps = (f"nips={NIPS}",), 300, "3,5", 5, ()
+    names = [*methods.split(";"), *(f"Gibbs {number}" for number in sweeps)]
+    rows: list[Row] = []
+    for named in corpora:
+        name, corpus = prepared(named, out / "corpora", words)
+        folder = out / "stod_fig2" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        trial = Trial(name, corpus, folder, max_topics)
+        rows += rows_of(
+            trial, [int(k) for k in topics.split(",")], names, Results(folder / "cells", only_kept)
+        )
+    text = table(rows)
+    publish(out, "stod_fig2", rows, text)
+    pictures.save(pictures.grid(rows, "corpus", "K", METRICS), out / "stod_fig2.svg")
+    click.echo(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,206 @@
+"""Tables 1 and 2 of STOD's paper: run time on real corpora by part, beside TOD and Gibbs sampling.
+
+    python -m pipelines.stod_tables OUT --corpus nips=data_specs/uci_nips --corpus kos=KOS [--topics 50] [--tod-in-full]
+
+Processor seconds of one thread. STOD: the scans that end with the eigenpairs of E2 (*spectral decomposition*), the pass
+that makes the tensor, the power iterations, and the topics from them. TOD: eigenpairs of M2 by Lanczos iterations over
+the documents, and power iterations that each go over all documents: with `--tod-in-full` all of them are run, otherwise
+the seconds are those of one times their number. Gibbs sampling: 1,500 sweeps, told from 30.
+
+STOD reads the corpus from the disk in each pass, always. TOD and Gibbs sampling have it in memory; *not in memory* adds
+the seconds of reading it once for each pass over it, which is what the paper's second scenario comes to.
+
+OUT keeps the results, so that the same command goes on after an interruption. It writes stod_tables.parquet (a row a
+corpus and method), stod_tables.md and stod_tables.svg.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import click
+import numpy as np
+
+from pipelines.common import peers, pictures
+from pipelines.common.bags import read_counts
+from pipelines.common.data import NIPS, corpus_options, prepared
+from pipelines.common.results import Results, Row, publish
+from pipelines.common.tables import markdown, number
+from pipelines.common.tod import DocumentMoments, seconds_a_pass, tod
+from streaming_jsmf import Execution, ScanSettings, StodSettings, scan
+from streaming_jsmf.corpus import Corpus
+from streaming_jsmf.inference.stod.power import decompose
+from streaming_jsmf.inference.stod.recovery import recover
+from streaming_jsmf.inference.stod.whitening import core_moments, whiten, whitened_product, whitened_tensor
+from streaming_jsmf.linalg.blas import single_blas_thread
+
+#: Of the paper: sum of the prior, sweeps of Gibbs sampling; and how many of them are run here.
+ALPHA0, SWEEPS, SWEEPS_RUN = 1.0, 1500, 30
+
+#: Parts of the run time, by the columns of a row.
+PARTS = {
+    "spectral": "spectral decomposition",
+    "tensor": "tensor",
+    "power": "power iterations",
+    "topics": "topics",
+}
+
+IN_ONE_THREAD = Execution("synchronous")
+
+
+class Clock:
+    """Processor seconds since it was made, or since the lap before."""
+
+    def __init__(self) -> None:
+        self._last = time.process_time()
+
+    def lap(self) -> float:
+        """Seconds of a part."""
+        last, self._last = self._last, time.process_time()
+        return self._last - last
+
+
+def stod(corpus: Corpus, n_topics: int) -> Row:
+    """Both scans, the pass for the tensor, and the inference, part by part."""
+    settings, plain = StodSettings(n_topics, ALPHA0), ScanSettings(max_topics=n_topics)
+    with TemporaryDirectory() as name, single_blas_thread():
+        clock = Clock()
+        scan(corpus, Path(name) / "moments", plain, IN_ONE_THREAD)
+        spectral = clock.lap()
+        with_tensor = ScanSettings(**{**plain.fields(), "third_moment": True})
+        read = scan(corpus, Path(name) / "moments", with_tensor, IN_ONE_THREAD).tensor_moments()
+        core = core_moments(read.moments, read.basis)
+        tensor = clock.lap()
+        whitening = whiten(core, ALPHA0, n_topics)
+        small = whitened_tensor(core, whitening, ALPHA0)
+        found = decompose(small, restarts=settings.restarts, iterations=settings.iterations, seed=0)
+        power = clock.lap()
+        product = whitened_product(read.moments, core, whitening, ALPHA0)
+        mean = read.moments.word_mean
+        recover(product, found, mean, mean, settings.threshold)
+        topics = clock.lap()
+    return _row(spectral, tensor, power, topics, passes=0, reading=0.0)
+
+
+def tod_row(corpus: Corpus, n_topics: int, *, in_full: bool) -> Row:
+    """TOD of documents in memory; ``reading`` is what one pass from the disk would add."""
+    settings, clock = StodSettings(n_topics, ALPHA0), Clock()
+    counts = read_counts(Path(corpus.root))
+    reading = clock.lap()
+    with single_blas_thread():
+        moments = DocumentMoments(counts, ALPHA0)
+        found = tod(moments, settings, by_passes=in_full)
+        power, passes = found.power, found.passes
+        if not in_full:
+            values, vectors = moments.whiten(n_topics)
+            passes = n_topics * settings.iterations
+            power = passes * seconds_a_pass(moments, vectors / np.sqrt(values), settings.restarts)
+    return _row(found.spectral, 0.0, power, 0.0, passes, reading) | {"extrapolated": not in_full}
+
+
+def gibbs(corpus: Corpus, n_topics: int) -> Row:
+    """Seconds of the paper's sweeps from a few."""
+    counts, clock = read_counts(Path(corpus.root)), Clock()
+    one, some = peers.gibbs(counts, n_topics, 0, [1, 1 + SWEEPS_RUN])
+    sweeps = (some.cpu_seconds - one.cpu_seconds) / SWEEPS_RUN * SWEEPS
+    clock.lap()
+    read_counts(Path(corpus.root))
+    return _row(0.0, 0.0, sweeps, 0.0, SWEEPS, clock.lap()) | {"extrapolated": True}
+
+
+def _row(spectral: float, tensor: float, power: float, topics: float, passes: int, reading: float) -> Row:
+    parts = {"spectral": spectral, "tensor": tensor, "power": power, "topics": topics}
+    total = sum(parts.values())
+    return {**parts, "seconds": total, "passes": passes, "not_in_memory": total + passes * reading}
+
+
+def tables(rows: Sequence[Row]) -> str:
+    """Total seconds, and the shares of the parts of STOD and TOD."""
+    total = [
+        [row["corpus"], row["method"], *(_told(row, name) for name in ("seconds", "not_in_memory"))]
+        for row in rows
+    ]
+    shares = [
+        [row["corpus"], row["method"], *(f"{100 * row[part] / row['seconds']:.1f}" for part in PARTS)]
+        for row in rows
+        if not row["method"].startswith("Gibbs")
+    ]
+    first = markdown(["corpus", "method", "in memory, s", "not in memory, s"], total, text=2)
+    return (
+        first + "\n\n" + markdown(["corpus", "method", *(f"{p}, %" for p in PARTS.values())], shares, text=2)
+    )
+
+
+def _told(row: Row, column: str) -> str:
+    return ("~" if row.get("extrapolated") else "") + number(row[column], 2)
+
+
+def draw(rows: Sequence[Row], path: Path) -> None:
+    """Total seconds of each method, a group of bars a corpus; the parts of STOD beside them, in per cent."""
+    corpora = list(dict.fromkeys(row["corpus"] for row in rows))
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    figure, [[total, parts]] = pictures.panels(1, 2, width=3.2, height=2.2)
+    for place, method in enumerate(methods):
+        at = [corpora.index(row["corpus"]) + 0.27 * (place - 1) for row in rows if row["method"] == method]
+        heights = [row["seconds"] for row in rows if row["method"] == method]
+        total.bar(at, heights, 0.25, color=pictures.LOOKS[method].colour, label=method)
+    total.set(yscale="log", ylabel="processor seconds")
+    total.set_xticks(range(len(corpora)), corpora)
+    total.legend(fontsize=7)
+    own = [row for row in rows if row["method"] == "STOD"]
+    bottom = np.zeros(len(own))
+    for shade, (part, label) in zip(("#4c2a3f", "#8a4f73", "#cc79a7", "#ecd0df"), PARTS.items(), strict=True):
+        height = np.array([100 * row[part] / row["seconds"] for row in own])
+        parts.bar([row["corpus"] for row in own], height, 0.5, bottom, color=shade, label=label)
+        bottom += height
+    parts.set(ylabel="STOD: per cent of the seconds", xlim=(-0.5, len(own) + 0.9))
+    parts.legend(fontsize=7, loc="center right")
+    pictures.save(figure, path)
+
+
+@click.command(help=__doc__)
+@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+@corpus_options(words=10_000)
+@click.option("--topics", default=50, show_default=True)
+@click.option("--tod-in-full", is_flag=True, help="Run all of TOD's power iterations: minutes to hours.")
+@click.option("--no-gibbs", is_flag=True, help="Leave out Gibbs sampling, which needs tomotopy.")
+@click.option("--quick", is_flag=True, help="A trial in seconds: the shipped corpus, 300 words.")
+@click.option("--only-kept", is_flag=True, help="Tables of what earlier runs left in OUT.")
+def main(
+    out: Path,
+    corpora: tuple[str, ...],
+    words: int,
+    topics: int,
+    tod_in_full: bool,
+    no_gibbs: bool,
+    quick: bool,
+    only_kept: bool,
+) -> None:
+    if quick:
+        corpora, words, topics, tod_in_full, no_gibbs = (f"nips={NIPS}",), 300, 3, True, True
+    results, rows = Results(out / "stod_tables", only_kept), []
+    for named in corpora:
+        name, corpus = prepared(named, out / "corpora", words)
+        key = {"corpus": corpus.fingerprint, "K": topics}
+        makers = {
+            "STOD": lambda corpus=corpus: stod(corpus, topics),
+            "TOD": lambda corpus=corpus: tod_row(corpus, topics, in_full=tod_in_full),
+            "Gibbs": lambda corpus=corpus: gibbs(corpus, topics),
+        }
+        for method, make in makers.items():
+            if method == "Gibbs" and no_gibbs:
+                continue
+            in_full = {"in_full": tod_in_full} if method == "TOD" else {}
+            row = results.row({**key, "method": method, **in_full}, make)
+            rows.append({"corpus": name, "method": method, "K": topics, **row})
+    text = tables(rows)
+    publish(out, "stod_tables", rows, text)
+    draw(rows, out / "stod_tables.svg")
+    click.echo(text)
+
+
+if __name__ == "__main__":
+    main()
