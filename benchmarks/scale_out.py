@@ -17,6 +17,7 @@ The last table is no simulation: graphs are built, and what they weigh is measur
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import pickle
@@ -217,6 +218,42 @@ def numbers(text: str) -> list[float]:
     return [float(item) for item in text.split(",")]
 
 
+def replayed(
+    stages: Sequence[Costs],
+    documents: Sequence[float],
+    partitions: Sequence[int],
+    machines: Sequence[Machine],
+) -> list[Replayed]:
+    """Print and return a line for each stage, size, partition, machine and way to fold."""
+    click.echo(
+        "| stage | folds | documents | partitions | workers | time | efficiency | bound |\n"
+        + "|---" * 8
+        + "|"
+    )
+    rows = []
+    for costs, size, partition, on in itertools.product(stages, documents, partitions, machines):
+        for folds in ("chain", "tree"):
+            row = replay(costs, size, partition, on, folds)
+            rows.append(row)
+            click.echo(
+                f"| {row.stage} | {folds} | {size:.0e} | {row.partitions:,} | {row.workers:,} | "
+                f"{row.seconds / 60:,.1f} min | {row.efficiency:.2f} | {row.bound} |"
+            )
+    return rows
+
+
+def weighed() -> list[dict[str, float]]:
+    """Print and return what the graphs of many partitions cost the client."""
+    click.echo("\n| partitions | tasks | CPU seconds to build | MB held | MB sent |\n" + "|---" * 5 + "|")
+    graphs = weigh_graphs((1_000, 10_000, 100_000), 512)
+    for graph in graphs:
+        click.echo(
+            f"| {graph['partitions']:,} | {graph['tasks']:,} | {graph['seconds']:.1f} | {graph['bytes'] / 1e6:.0f} | "
+            f"{graph['sent'] / 1e6:.0f} |"
+        )
+    return graphs
+
+
 @click.command(help=__doc__)
 @click.option(
     "--documents", default="1e6,1e7,1e8,1e9,1e10", show_default=True, help="Sizes to replay, with commas."
@@ -254,31 +291,9 @@ def main(
             f"{costs.part_bytes / 1e6:.0f} MB a part, {costs.fold_bytes / 1e6:.0f} MB a fold"
         )
     click.echo(f"scheduler: {scheduler * 1e3:.2f} ms a task\n")
-    rows = []
-    click.echo(
-        "| stage | folds | documents | partitions | workers | time | efficiency | bound |\n"
-        + "|---" * 8
-        + "|"
-    )
-    for costs in stages:
-        for size in numbers(documents):
-            for partition in numbers(partitions):
-                for count in numbers(workers):
-                    on = Machine(int(count), scheduler, bandwidth, latency)
-                    for folds in ("chain", "tree"):
-                        row = replay(costs, size, int(partition), on, folds)
-                        rows.append(row)
-                        click.echo(
-                            f"| {row.stage} | {folds} | {size:.0e} | {row.partitions:,} | {row.workers:,} | "
-                            f"{row.seconds / 60:,.1f} min | {row.efficiency:.2f} | {row.bound} |"
-                        )
-    click.echo("\n| partitions | tasks | CPU seconds to build | MB held | MB sent |\n" + "|---" * 5 + "|")
-    graphs = weigh_graphs((1_000, 10_000, 100_000), 512)
-    for graph in graphs:
-        click.echo(
-            f"| {graph['partitions']:,} | {graph['tasks']:,} | {graph['seconds']:.1f} | {graph['bytes'] / 1e6:.0f} | "
-            f"{graph['sent'] / 1e6:.0f} |"
-        )
+    machines = [Machine(int(count), scheduler, bandwidth, latency) for count in numbers(workers)]
+    rows = replayed(stages, numbers(documents), [int(number) for number in numbers(partitions)], machines)
+    graphs = weighed()
     if target is not None:
         target.write_text(
             json.dumps(

@@ -207,7 +207,7 @@ METHODS: dict[str, Method] = {
     "Gibbs 200": Method("topics", gibbs(200), "tomotopy"),
     "Gibbs 1000": Method("topics", gibbs(1000), "tomotopy"),
     "scan": Method("basis", scanned()),
-    "scan sampled": Method("basis", scanned(range_finder="sample")),
+    "scan factors": Method("basis", scanned(range_finder="factors")),
     "TruncatedSVD": Method("basis", decomposed(scikit_svd), "sklearn"),
     "gensim LSI": Method("basis", decomposed(gensim_lsi), "gensim"),
     "dask-ml SVD": Method("basis", decomposed(dask_svd), "dask_ml"),

@@ -61,7 +61,7 @@ LOOKS = {
     "online LDA": Look(GREEN, "<", "--"),
     "MiniBatchNMF": Look(YELLOW, "o"),
     "scan": Look(VERMILION, "o"),
-    "scan sampled": Look(ORANGE, "o", "--"),
+    "scan factors": Look(ORANGE, "o", "--"),
     "TruncatedSVD": Look(GREEN, "o"),
     "gensim LSI": Look(BLUE, "o"),
     "dask-ml SVD": Look(PURPLE, "h"),

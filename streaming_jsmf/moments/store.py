@@ -38,14 +38,7 @@ from streaming_jsmf.storage.arrays import (
     read_attributes,
     write_array,
 )
-from streaming_jsmf.storage.paths import (
-    StorePath,
-    child_names,
-    is_free,
-    node_exists,
-    remove_tree,
-    write_json,
-)
+from streaming_jsmf.storage.paths import StorePath, child_names, is_free, node_exists, remove_tree, write_json
 from streaming_jsmf.storage.provenance import package_versions, utc_now
 from streaming_jsmf.storage.replace import remove_store, store_written
 from streaming_jsmf.validation import explain
