@@ -38,10 +38,9 @@ from streaming_jsmf.simulation import simulate_lda
 
 #: Settings that are compared, by name.
 METHODS: dict[str, dict[str, Any]] = {
-    "factors, 1 scan": {"scans": 1},
-    "factors, 2 scans": {},
-    "sample, 2 scans": {"range_finder": "sample"},
-    "sample, 3 scans": {"range_finder": "sample", "scans": 3},
+    "factors, 1 scan": {"range_finder": "factors", "scans": 1},
+    "factors, 2 scans": {"range_finder": "factors"},
+    "sample": {"range_finder": "sample"},
 }
 
 #: The reference is there when a step moves Y Y' by less; or after so many steps.
@@ -115,13 +114,17 @@ def main(corpus: str | None, max_topics: int, documents: int, words: int, sample
         )
         halves, seconds = {}, {}
         for method, fields in METHODS.items():
-            share = sample_share if fields.get("range_finder") == "sample" else None
-            settings = ScanSettings(max_topics=max_topics, sample_share=share, **fields)
+            asked = sample_share if method == "sample" else None
+            settings = ScanSettings(max_topics=max_topics, sample_share=asked, **fields)
             moments, seconds[method] = scanned(opened, settings, folder / method.replace(" ", "-"))
             halves[method] = positive_half(moments.eigenpairs(max_topics), max_topics)
-            start = moments.eigenpairs(max_topics, extra=settings.basis_width).vectors
-        if (share := moments.store.manifest.sample_share) is not None:
-            click.echo(f"share of the documents in the sample: {share:.3g}")
+            if method.startswith("factors"):
+                start = moments.eigenpairs(max_topics, extra=settings.basis_width).vectors
+            elif (share := moments.store.manifest.sample_share) is not None:
+                told = moments.store.scalars("eigenpairs")["estimated_error"]
+                click.echo(
+                    f"share of the documents in the sample: {share:.3g}; error that it tells: {told:.4f}"
+                )
         block, diagonal, weight = whole_matrix(opened, settings)
         with single_blas_thread():
             svd = f"TruncatedSVD, {settings.basis_width} components"

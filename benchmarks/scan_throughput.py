@@ -4,8 +4,8 @@
 
 Shares are of the processor time of one scan with two threads, by the spans of `streaming_jsmf.timing`: `products` are
 H X and H'(H X), `other` what no span sees (Zarr's own thread, planning, imports). The kernel is scipy's H'(H X) in
-float32 on the same partitions in memory, as many times as the two scans multiply. Without CORPUS a Zipf corpus is
-simulated. Ratios of one run; the seconds belong to the machine.
+float32 on the same partitions in memory, as many times as the two scans multiply; the range is that of `--range
+factors`. Without CORPUS a Zipf corpus is simulated. Ratios of one run; the seconds belong to the machine.
 """
 
 from __future__ import annotations
@@ -26,6 +26,20 @@ from streaming_jsmf.linalg.probes import gaussian_probes
 from streaming_jsmf.moments.partition import load_block
 from streaming_jsmf.simulation import simulate_lda
 from streaming_jsmf.timing import stopwatch
+
+
+def simulate_zipf(folder: Path, documents: int, words: int) -> None:
+    """A corpus of words whose frequencies follow Zipf's law, in eight shards."""
+    simulate_lda(
+        folder,
+        n_documents=documents,
+        n_words=words,
+        n_topics=50,
+        mean_length=120,
+        zipf=1.05,
+        seed=0,
+        documents_per_shard=documents // 8,
+    )
 
 
 def kernel_seconds(corpus: Corpus, settings: ScanSettings) -> float:
@@ -82,21 +96,14 @@ def main(
     partition_nonzeros: int | None,
     shares_only: bool,
 ) -> None:
-    settings = ScanSettings(max_topics=max_topics, partition_nonzeros=partition_nonzeros)
+    settings = ScanSettings(
+        max_topics=max_topics, partition_nonzeros=partition_nonzeros, range_finder="factors"
+    )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if corpus is None:
             corpus = str(folder / "corpus")
-            simulate_lda(
-                corpus,
-                n_documents=documents,
-                n_words=words,
-                n_topics=50,
-                mean_length=120,
-                zipf=1.05,
-                seed=0,
-                documents_per_shard=documents // 8,
-            )
+            simulate_zipf(Path(corpus), documents, words)
         opened = open_corpus(corpus)
         click.echo(
             f"{opened.n_documents:,} documents, {opened.n_words:,} words, {opened.nonzeros:,} nonzeros"

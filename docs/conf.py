@@ -6,8 +6,12 @@ that none of them can fall behind the code.
 
 from __future__ import annotations
 
+import filecmp
 import shutil
 from pathlib import Path
+from typing import Any
+
+from docutils import nodes
 
 import streaming_jsmf
 
@@ -31,8 +35,11 @@ html_theme = "furo"
 html_title = "streaming-jsmf"
 html_static_path: list[str] = []
 
-# Notebooks are run by the tests; their pages show the code and the words around it.
-nb_execution_mode = "off"
+# Notebooks are kept without outputs and run here; one that fails, or warns, fails the build.
+nb_execution_mode = "force"
+nb_execution_timeout = 600
+nb_execution_raise_on_error = True
+nb_output_stderr = "warn"
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence"]
 
@@ -47,13 +54,28 @@ autodoc_default_options = {
 
 
 def copy_notebooks(_app: object) -> None:
-    """Notebooks live beside the package, and pages below ``docs``."""
+    """Notebooks live beside the package, and pages below ``docs``; one that is as it was is not run again."""
     target = HERE / "notebooks"
-    target.mkdir(exist_ok=True)
-    for notebook in sorted((HERE.parent / "notebooks").glob("*.ipynb")):
-        shutil.copyfile(notebook, target / notebook.name)
+    for source in sorted((HERE.parent / "notebooks").glob("*.*")):
+        copy = target / source.name
+        if not copy.exists() or not filecmp.cmp(source, copy, shallow=False):
+            shutil.copyfile(source, copy)
 
 
-def setup(app: object) -> None:
+def add_pictures(app: Any, doctree: nodes.document, page: str) -> None:
+    """In the gallery each notebook has its first picture below its name."""
+    if page != "notebooks/index":
+        return
+    for section in doctree.findall(nodes.section):
+        link = next(iter(section.findall(nodes.reference)), None)
+        target = Path(link["refuri"]).stem if link is not None and len(section.parent.children) else None
+        if target is None or f"notebooks/{target}" not in app.env.found_docs or section.parent is doctree:
+            continue
+        picture = next(iter(app.env.get_doctree(f"notebooks/{target}").findall(nodes.image)))
+        section.append(nodes.image(**{**picture.attributes, "width": "24rem", "alt": section[0].astext()}))
+
+
+def setup(app: Any) -> None:
     """Called by Sphinx."""
-    app.connect("builder-inited", copy_notebooks)  # type: ignore[attr-defined]
+    app.connect("builder-inited", copy_notebooks)
+    app.connect("doctree-resolved", add_pictures)

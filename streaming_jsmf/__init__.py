@@ -25,11 +25,16 @@ _EXPORTS = {
     "StreamingJSMFError": "streaming_jsmf.errors",
     "TopicModel": "streaming_jsmf.workflow.topic_model",
     "choose_k": "streaming_jsmf.workflow.choose_k",
+    "corpus_from_gensim": "streaming_jsmf.workflow.interop",
+    "corpus_from_matrix": "streaming_jsmf.workflow.interop",
+    "corpus_to_matrix": "streaming_jsmf.workflow.interop",
     "documents_of_topic": "streaming_jsmf.workflow.documents",
     "evaluate": "streaming_jsmf.workflow.evaluate",
     "fit": "streaming_jsmf.workflow.topic_model",
     "infer": "streaming_jsmf.workflow.infer",
     "ingest": "streaming_jsmf.workflow.in_memory",
+    "model_to_gensim": "streaming_jsmf.workflow.interop",
+    "model_to_pyldavis": "streaming_jsmf.workflow.interop",
     "open_corpus": "streaming_jsmf.corpus",
     "open_model": "streaming_jsmf.model.store",
     "open_moments": "streaming_jsmf.moments.reader",
@@ -78,6 +83,11 @@ if TYPE_CHECKING:
     from streaming_jsmf.workflow.in_memory import ingest as ingest
     from streaming_jsmf.workflow.infer import infer as infer
     from streaming_jsmf.workflow.ingest import IngestRequest as IngestRequest
+    from streaming_jsmf.workflow.interop import corpus_from_gensim as corpus_from_gensim
+    from streaming_jsmf.workflow.interop import corpus_from_matrix as corpus_from_matrix
+    from streaming_jsmf.workflow.interop import corpus_to_matrix as corpus_to_matrix
+    from streaming_jsmf.workflow.interop import model_to_gensim as model_to_gensim
+    from streaming_jsmf.workflow.interop import model_to_pyldavis as model_to_pyldavis
     from streaming_jsmf.workflow.polish import polish as polish
     from streaming_jsmf.workflow.report import report as report
     from streaming_jsmf.workflow.scan import scan as scan

@@ -428,6 +428,16 @@ FORMATS = (
         has_end=True,
     ),
     Format(
+        "lines",
+        "lines",
+        "t.txt",
+        _basket_lines,
+        f", line {BAD + 1}: ",
+        _UTF8,
+        codecs=PACKED,
+        id_of=_place,
+    ),
+    Format(
         "docword",
         "docword",
         "docword.t.txt",

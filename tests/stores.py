@@ -33,11 +33,16 @@ def scanned(
 
 
 def changed(
-    corpus: Path, store: Path, *, execution: Execution = SYNCHRONOUS, **changes: Sequence[Any]
+    corpus: Path,
+    store: Path,
+    *,
+    execution: Execution = SYNCHRONOUS,
+    rebase: bool = False,
+    **changes: Sequence[Any],
 ) -> Moments:
     """Remove, add or merge."""
     wanted = {name: [str(value) for value in values] for name, values in changes.items()}
-    return scan(corpus, store, None, execution, changes=Changes(**wanted))
+    return scan(corpus, store, None, execution, changes=Changes(**wanted, rebase=rebase))
 
 
 def digests(store: Path) -> dict[str, str]:

@@ -190,7 +190,9 @@ def test_directory_is_used_in_place(tmp_path, statistics):
 
 def test_vocabulary_argument_and_documents_folder(tmp_path):
     root = in_place(tmp_path / "c" / "documents", lists(BAGS)).parent
-    with pytest.raises(InputError, match="has no vocabulary"):
+    with pytest.raises(
+        InputError, match=r"it has no vocabulary .* make one of texts or tables with: streaming-jsmf ingest "
+    ):
         open_corpus(root)
     corpus = open_corpus(root, root / "documents" / "vocab.txt")
     assert [shard.name for shard in corpus.shards] == ["documents/a.parquet"]

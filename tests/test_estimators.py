@@ -7,6 +7,7 @@ import json
 import pickle
 import shutil
 import weakref
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,7 @@ from streaming_jsmf import (
     to_dask_array,
 )
 from streaming_jsmf.cli.main import run
-from streaming_jsmf.corpus import Corpus, CorpusWriter
-from streaming_jsmf.estimators import sources
+from streaming_jsmf.corpus import Corpus, CorpusWriter, matrices
 from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.evaluation.perplexity import Completer
 from streaming_jsmf.model.attributes import JsonAttribute
@@ -185,7 +185,7 @@ def test_whatever_the_counts_come_as_the_bits_are_those_of_the_corpus(
     kind: str, corpus: Path, models: dict[type, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The corpus has row groups of 5,000 nonzeros; temporary ones would have larger.
-    monkeypatch.setattr(sources, "CorpusWriter", lambda *a: CorpusWriter(*a, nonzeros_per_row_group=5000))
+    monkeypatch.setattr(matrices, "CorpusWriter", lambda *a: CorpusWriter(*a, nonzeros_per_row_group=5000))
     X = of_kind(kind, corpus)
     before = X.copy() if isinstance(X, csr_matrix) else None
     found = LRJSMF(K, scheduler="threads", workers=2).fit(X)
@@ -201,7 +201,7 @@ def test_fractions_of_counts_are_floats_in_the_corpus(engine: type, tmp_path: Pa
     weighted = COUNTS * np.linspace(0.5, 1.5, N)
     found = engine(K, **ONE).fit(weighted)
     np.testing.assert_array_equal(engine(K, **ONE).fit(blocks(weighted)).components_, found.components_)
-    path = sources.write_corpus(sources.matrix_blocks(weighted), words(N), tmp_path / "weighted").root
+    path = matrices.write_corpus(matrices.matrix_blocks(weighted), words(N), tmp_path / "weighted").root
     np.testing.assert_array_equal(engine(K, **ONE).fit(path).components_, found.components_)
     # Another file has other probes: what differs is their error, not the counts.
     whole = engine(K, **ONE).fit(COUNTS.astype(float)).components_
@@ -517,3 +517,13 @@ def test_planted_documents_get_their_topics() -> None:
     mean = empirical.mean(axis=0)
     explained = ((empirical - fit) ** 2).sum() / ((empirical - mean) ** 2).sum()
     assert explained < 0.35
+
+
+@pytest.mark.parametrize(("estimator", "settings"), [(LRJSMF(), InferSettings(1)), (STOD(), StodSettings(1))])
+def test_parameters_are_the_settings_with_their_defaults(estimator: Any, settings: Any) -> None:
+    """Each setting of the engine is a parameter with the same default; the seed is ``random_state``."""
+    own = estimator.get_params()
+    for field in fields(settings):
+        if field.name in ("n_topics", "seed"):
+            continue
+        assert own[field.name] == getattr(settings, field.name), field.name

@@ -100,7 +100,7 @@ def test_settings_in_python_may_ask_for_it_too(folder: Path, copy: Callable[[str
             scan(folder / "a", store, wrong, SYNCHRONOUS, changes=changes)
     # A corpus that is open is the one at its path.
     moments = scan(open_corpus(folder / "a"), store, THIRD, SYNCHRONOUS, changes=changes)
-    assert moments.settings == THIRD
+    assert moments.settings == replace(THIRD, range_finder="factors")
     assert digests(store) == digests(folder / "third-of-both")
 
 
@@ -125,7 +125,7 @@ def test_a_bad_corpus_leaves_a_store_without_it(
     with pytest.raises(InputError, match="count is -1"):
         scan(folder / "a", store, THIRD, SYNCHRONOUS, changes=Changes(add=[str(bad)]))
     assert digests(store) == digests(folder / "plain-of-a")
-    assert read_store(store).settings == SMALL
+    assert read_store(store).settings == replace(SMALL, range_finder="factors")
     assert not read_store(store).missing_stages
 
 

@@ -45,10 +45,24 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Any:
         lambda: pd.DataFrame({"text": TEXTS}),
         lambda: pa.table({"text": TEXTS}),
         lambda: pa.table({"text": TEXTS}).to_reader(max_chunksize=40),
+        lambda: pa.chunked_array([TEXTS[:40], TEXTS[40:]]),
+        lambda: np.array(TEXTS),
         lambda: [{"text": text} for text in TEXTS],
         Rows,
     ],
-    ids=["list", "tuple", "generator", "series", "pandas", "arrow", "stream", "rows", "dataset"],
+    ids=[
+        "list",
+        "tuple",
+        "generator",
+        "series",
+        "pandas",
+        "arrow",
+        "stream",
+        "column",
+        "array",
+        "rows",
+        "dataset",
+    ],
 )
 def test_any_kind_of_texts_gives_the_same_corpus(
     make: Callable[[], Any], expected: Any, tmp_path: Path
@@ -79,3 +93,55 @@ def test_what_is_no_source_is_told_in_one_line(source: Any, line: str, tmp_path:
     with pytest.raises(sj.InputError, match=line):
         sj.ingest(source, tmp_path / "c")
     assert not [*tmp_path.iterdir()]
+
+
+def test_an_interrupted_run_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file would be there again; what was in memory is written to another one."""
+    commits = []
+
+    def interrupted(*_: Any, **__: Any) -> Any:
+        commits.append((tmp_path / "m.corpus.partial").exists())
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("streaming_jsmf.ingestion.run.write_shards", interrupted)
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt):
+                sj.fit(TEXTS, tmp_path / "m", 3, polish=False)
+    assert commits == [True, True]
+    assert [*tmp_path.iterdir()] == []
+    assert sj.fit(TEXTS, tmp_path / "m", 3, polish=False).n_topics == 3
+
+
+def _polars() -> Any:
+    return pytest.importorskip("polars").DataFrame({"text": TEXTS, "year": 1990})
+
+
+def _hugging_face(streamed: bool) -> Any:
+    made = pytest.importorskip("datasets").Dataset.from_dict({"text": TEXTS, "label": [1] * len(TEXTS)})
+    return made.to_iterable_dataset() if streamed else made
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        _polars,
+        lambda: _polars()["text"],
+        lambda: pa.chunked_array([TEXTS[:70], TEXTS[70:]]),
+        lambda: _hugging_face(streamed=False),
+        lambda: _hugging_face(streamed=True),
+    ],
+    ids=["polars", "polars series", "arrow column", "datasets", "datasets streamed"],
+)
+def test_tables_of_other_packages(make: Callable[[], Any], expected: Any, tmp_path: Path) -> None:
+    made = sj.ingest(make(), tmp_path / "corpus")
+    assert made.vocabulary().words == expected.vocabulary().words
+    assert (made.n_documents, made.nonzeros) == (expected.n_documents, expected.nonzeros)
+
+
+def test_a_lazy_table_is_to_be_collected(tmp_path: Path) -> None:
+    lazy = _polars().lazy()
+    with pytest.raises(
+        sj.InputError, match=r"type LazyFrame; .* a table with a column of text, collected if it is lazy"
+    ):
+        sj.ingest(lazy, tmp_path / "c")

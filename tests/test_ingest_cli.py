@@ -97,8 +97,9 @@ def test_a_directory_becomes_a_corpus(command: Command, tmp_path: Path) -> None:
 def test_a_glob_and_options_of_the_reader(command: Command, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text('name;body;year\nx;"sun; moon";1999\ny;rain;2000\n')
     read = ("--reader", "text", "--read", "text=body", "--read", "id=name", "--read", "metadata=year")
-    # CSV has commas: with another delimiter the header is one column.
-    done = command("*.csv", "out", *read, *LOOSE)
+    # The first records tell that there are semicolons between the fields; another delimiter makes one column of them.
+    assert command("*.csv", "semicolons", *read, *LOOSE).code == 0
+    done = command("*.csv", "out", *read, "--read", "delimiter=,", *LOOSE)
     assert done.code == 2
     assert "there is no column 'body'; it has name;body;year" in done.err
     (tmp_path / "t.csv").write_text('name,body,year\nx,"sun, moon",1999\ny,rain,2000\n')
@@ -114,18 +115,22 @@ def test_what_is_wrong_is_said_in_one_line(refused: Callable[..., None], tmp_pat
     for arguments, *named in (
         (("nowhere", "out"), "there are no files at", "nowhere; check the path"),
         (("nowhere.toml", "out"), "cannot read the spec"),
-        (("in", "out", "--reader", "csv"), "'csv' is not one of text, text-files, docword"),
+        (("in", "out", "--reader", "csv"), "'csv' is not one of text, text-files, lines, docword"),
         (("in", "out", "--read", "text"), "--read is 'text'; give KEY=VALUE, such as text=body"),
         (
             ("in", "out", "--read", "column=body"),
-            "--read: unknown key column; allowed: boilerplate, encoding, id",
+            "--read: unknown key column; allowed: boilerplate, delimiter, encoding, id",
         ),
         (("in", "out", "--read", "text=body"), "a.jsonl: there is no ", "'body'", "--read text=NAME"),
         (("in", "out", "--ngrams", "4"), "'4' is not 1, 2 or 3, nor a range from 1: 1,2"),
         (("in", "out", "--stemmer", "elvish"), "there is no stemmer for 'elvish'; there are "),
         (("in", "out", "--stop-words", "none.txt"), "cannot read the stop words 'none.txt'"),
         (("in", "out", "--min-document-frequency", "1.5"), "min_document_frequency is 1.5; give a number"),
-        (("in", "out", "--min-df", "9"), "no word of the source is left after the curation (", "9 documents"),
+        (
+            ("in", "out", "--min-df", "9"),
+            "no word of the 4 documents read is left after the curation (",
+            "9 documents",
+        ),
         (("in", "out", "--min-df", "few"), "'few' is neither a number of documents nor a share"),
         (("in", "out", "--ngram-range", "2,3"), "'2,3' is not 1, 2 or 3, nor a range from 1"),
         (

@@ -239,6 +239,18 @@ def test_nystrom_is_exact_on_a_positive_matrix_of_the_basis_rank_and_drops_what_
     np.testing.assert_allclose(np.abs(pairs.vectors.T @ exact.vectors[:, :2]), np.eye(2), atol=1e-10)
 
 
+def test_nystrom_keeps_pairs_a_thousand_times_weaker_than_the_first() -> None:
+    """As topics are beside the frequencies of words, where nothing was stopped."""
+    c, basis = np.diag([1.0, 4e-4, 2e-4, 1e-4, 0.0]), np.eye(5)[:, :4]
+    np.testing.assert_allclose(nystrom_eigenpairs(basis, c @ basis).values, [1.0, 4e-4, 2e-4, 1e-4])
+
+
+def test_nystrom_drops_pairs_with_a_residual_longer_than_themselves() -> None:
+    c, basis = np.diag([1.0, 0.5, 0.01, 0.0, 0.0]), np.eye(5)[:, :3]
+    c[2, 3:] = c[3:, 2] = 0.05  # what the third word has outside of the basis, 7 times its own
+    np.testing.assert_allclose(nystrom_eigenpairs(basis, c @ basis).values, [1.0, 0.5])
+
+
 def test_single_view_is_exact_on_a_matrix_of_the_range_rank() -> None:
     c = symmetric(np.r_[1.0, 0.5, 0.25, np.zeros(N - 3)])
     probes = gaussian_probes(N, 12, 0, "halko")

@@ -12,7 +12,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from streaming_jsmf import LRJSMF, STOD, InferSettings, InputError, ScanSettings, StodSettings, infer, scan
-from streaming_jsmf.estimators.sources import matrix_blocks, write_corpus
+from streaming_jsmf.corpus.matrices import matrix_blocks, write_corpus
 from streaming_jsmf.workflow.scan import Changes
 from tests.corpora import planted, words
 
@@ -46,6 +46,9 @@ def test_with_exact_moments_batches_are_the_concatenation_up_to_rounding() -> No
     grown = LRJSMF(K, exact=True, **ONE).partial_fit(BATCHES[0])
     grown.partial_fit(da.from_array(BATCHES[1])).partial_fit(da.from_array(BATCHES[2], chunks=(100, N)))
     np.testing.assert_allclose(grown.components_, whole.components_, atol=1e-6)
+    assert grown.score(da.from_array(COUNTS, chunks=(100, N))) == pytest.approx(
+        grown.score(COUNTS), rel=1e-12
+    )
     assert grown.metrics_["n_documents"] == whole.metrics_["n_documents"] == len(COUNTS)
 
 

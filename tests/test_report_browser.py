@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from streaming_jsmf.reporting.page import render
+from streaming_jsmf.workflow.view import ShownReport
 from tests.report_pages import full_contents
 from tests.test_report_page import HOSTILE
 
@@ -339,6 +340,31 @@ def test_groups_without_an_order_are_bars_with_errors(browser: Any, pages: Path)
         shown.page.context.close()
 
 
+def test_a_notebook_shows_the_page_in_a_frame_of_its_own(browser: Any) -> None:
+    """In a page with a policy of its own, as notebook servers have; the frame's scripts run, and reach nothing."""
+    frame = ShownReport(render(full_contents(20)), 700)._repr_html_()
+    page = f"<!doctype html><meta charset=utf-8><title>n</title><body>{frame}</body>"
+    shown = Shown(browser.new_context(viewport=DESKTOP).new_page())
+    shown.page.on("console", lambda message: shown.faults.append(message.text))
+    shown.page.on("pageerror", lambda error: shown.faults.append(str(error)))
+    shown.page.route(
+        "http://notebook.test/",
+        lambda route: route.fulfill(
+            body=page,
+            headers={"Content-Type": "text/html", "Content-Security-Policy": "frame-ancestors 'self'"},
+        ),
+    )
+    shown.page.goto("http://notebook.test/")
+    inside = shown.page.frame_locator("iframe")
+    inside.locator("#topic-4 th a").click()
+    assert inside.locator("#topic h2").inner_text().startswith("Topic 4:")
+    inside.locator('nav.parts a[href="#map"]').click()
+    assert inside.locator("svg.map circle").count() == 20
+    assert shown.page.evaluate("document.querySelector('iframe').contentDocument") is None
+    assert shown.faults == []
+    shown.page.context.close()
+
+
 def test_print_has_all_parts(browser: Any, pages: Path) -> None:
     shown = opened(browser, pages, 20, DESKTOP)
     shown.page.evaluate("dispatchEvent(new Event('beforeprint'))")
@@ -378,4 +404,22 @@ def test_no_serious_fault_of_accessibility(browser: Any, pages: Path, scheme: st
             if fault["impact"] in ("serious", "critical")
         ]
         assert serious == []
+    shown.page.context.close()
+
+
+def test_topics_keep_their_numbers_where_some_are_not_shown(browser: Any, pages: Path) -> None:
+    contents = full_contents(6)
+    renumbered = tuple(replace(topic, number=2 * topic.number + 1) for topic in contents.topics)
+    (pages / "gaps.html").write_text(render(replace(contents, topics=renumbered)), encoding="utf-8")
+    shown = opened(browser, pages, "gaps", DESKTOP)
+    for number in (1, 7, 11):
+        shown.page.locator(f"#topic-{number} th a").click()
+        assert shown.page.locator("#topic-title").inner_text().startswith(f"Topic {number}: ")
+    first = renumbered[5].words[0].text
+    assert shown.page.locator("#topic .word").filter(has_text=first).count() >= 1
+    shown.view("words")
+    known = set(map(str, range(1, 12, 2)))
+    assert set(shown.page.locator("#words .topic-button .number").all_inner_texts()) <= known
+    shown.page.goto(f"{shown.page.url.partition('#')[0]}#topic-4")
+    assert shown.faults == []
     shown.page.context.close()

@@ -22,6 +22,7 @@ from streaming_jsmf import (
 from streaming_jsmf.model.store import Model, read_model, write_model
 from streaming_jsmf.reporting.correlations import times_chance
 from streaming_jsmf.reporting.figures import COLOURS
+from streaming_jsmf.workflow.topic_model import TopicModel
 from tests.corpora import planted
 from tests.outcomes import Command, refused
 from tests.test_report_values import saved, shares_beside
@@ -70,6 +71,14 @@ def test_view_opens_the_page_that_report_writes(
     monkeypatch.setattr(webbrowser, "open", lambda _: False)
     refused(invoke("view", model), 2, "no browser was found", "topics.html")
     refused(invoke("view", tmp_path / "none"), 2, "no model is here")
+
+
+def test_a_notebook_shows_figures_that_pyplot_knows_nothing_of(model: Path) -> None:
+    assert plot_map(model)._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
+
+
+def test_the_model_shows_its_own_page(model: Path) -> None:
+    assert TopicModel(model).show(height=500) == show(model, height=500)
 
 
 def test_a_notebook_shows_the_page_in_a_frame(model: Path, tmp_path: Path) -> None:

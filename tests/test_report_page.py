@@ -76,6 +76,22 @@ def test_hostile_texts_stay_texts(contents: Contents) -> None:
     assert not [name for element in page.all() for name in element.attributes if name.startswith("on")]
 
 
+def test_marks_that_turn_the_order_of_a_text_are_spelled_out(contents: Contents) -> None:
+    turned = "photo\u202egpj.exe\u2066\x1b"
+    topic = Topic(0, 1.0, (Word(turned, 0.5), Word("שלום", 0.25)), (turned,), (turned,), turned)
+    one = replace(
+        contents, topics=(topic,), affinity=np.eye(1), topic_topic=None, corpus=turned, warnings=(turned,)
+    )
+    text = render(one)
+    assert not set("\u202e\u2066\x1b") & set(text)
+    page = parse(text)
+    seen = "photo\\u202egpj.exe\\u2066\\u001b"
+    assert seen in page.one("h1").text
+    assert [item.one("span", "word").text for item in page.one("table", "topics").all("li")] == [seen, "שלום"]
+    assert values_of(page)["topics"][0]["words"] == [seen, "שלום"]
+    assert values_of(page)["words"]["vocabulary"] == [seen, "שלום"]
+
+
 def test_nothing_comes_from_outside_and_only_one_script_may_run(contents: Contents) -> None:
     page = page_of(contents)
     values, script = page.all("script")

@@ -4,37 +4,47 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import xarray as xr
+from click.testing import CliRunner
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from streaming_jsmf.blocks.units import list_units, plan_partitions
-from streaming_jsmf.config import ScanSettings
-from streaming_jsmf.config.scan import SAMPLED_DOCUMENTS
+from streaming_jsmf.cli.main import cli
+from streaming_jsmf.config import ScanSettings, fingerprint
+from streaming_jsmf.config.scan import SAMPLED_DOCUMENTS, SAMPLED_NONZEROS
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.linalg.eigen import refined_basis
+from streaming_jsmf.linalg.eigen import Eigenpairs, nystrom_eigenpairs
 from streaming_jsmf.linalg.probes import drawn_rows
+from streaming_jsmf.linalg.sampled import CorrectedMatrix, SampleParts, certify, corrected_eigenpairs
 from streaming_jsmf.moments.reader import open_moments
 from streaming_jsmf.moments.soundness import require_sound
+from streaming_jsmf.moments.stages import eigenpairs
 from streaming_jsmf.moments.stages.projection import ProjectionReduction
-from streaming_jsmf.moments.store import read_store
+from streaming_jsmf.moments.stages.third_moment import ThirdMomentReduction
+from streaming_jsmf.moments.store import read_store, replace_manifest
+from streaming_jsmf.workflow.info import describe
 from streaming_jsmf.workflow.scan import scan
 from tests import reference
-from tests.corpora import planted, write_corpus
-from tests.stores import SYNCHRONOUS, changed, dense, digests, half, scanned
+from tests.corpora import as_lists, planted, words, write_corpus, write_lists
+from tests.stores import SYNCHRONOUS, changed, dense, digests, half, rename_words, scanned
 
 K = 5
-SAMPLED = ScanSettings(
-    max_topics=K, partition_nonzeros=3000, range_finder="sample", sample_share=0.3, scans=3
-)
+SAMPLED = ScanSettings(max_topics=K, partition_nonzeros=3000, range_finder="sample", sample_share=0.3)
 COUNTS = planted(900, 120, K, length=30, seed=8).counts
+
+
+#: Far more topics than are asked for: C has something outside of the basis, as that of texts has.
+RICH = planted(6000, 150, 40, length=40, seed=9).counts
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +59,8 @@ def undisturbed(corpus: Path) -> Path:
     return path
 
 
-def exact_half(counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    pairs = reference.truncated_eig(dense(counts), K)
+def exact_half(counts: NDArray[np.int64], k: int = K) -> NDArray[np.float64]:
+    pairs = reference.truncated_eig(dense(counts), k)
     return np.asarray(pairs.vectors * np.sqrt(pairs.values))
 
 
@@ -67,95 +77,139 @@ def test_rows_are_drawn_one_by_one_and_never_none() -> None:
     assert drawn_rows(0, 0.5, 0, "none").size == 0
 
 
-def test_the_sums_are_of_all_documents_and_the_factor_of_the_sample(corpus: Path, tmp_path: Path) -> None:
-    # As many columns as words: the factor is exact.
-    settings = replace(SAMPLED, max_topics=60, scans=1)
-    moments = scanned(corpus, tmp_path / "m", settings)
-    c = dense(COUNTS)
-    np.testing.assert_allclose(moments.row_sum, c.sum(axis=1), atol=1e-15)
-    np.testing.assert_array_equal(moments.document_frequency, (COUNTS > 0).sum(axis=0))
+def scaled(counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """H of Eq. 1, divided so that H'H = C + diag(D)."""
+    lengths = counts.sum(axis=1).astype(float)
+    weights = reference.document_weights(lengths, "capped")
+    scale = weights / (lengths * (lengths - 1)) / weights.sum()
+    return np.asarray(counts * np.sqrt(scale)[:, None])
+
+
+def drawn(corpus: Path, share: float = 0.3) -> NDArray[np.bool_]:
     partitions = plan_partitions(list_units(open_corpus(corpus)), 3000)
     assert len(partitions) > 3
-    drawn = np.concatenate([drawn_rows(p.rows, 0.3, 0, f"sample {p.content}") for p in partitions])
-    lengths = COUNTS.sum(axis=1).astype(float)
-    scale = reference.document_weights(lengths, "capped") / (lengths * (lengths - 1))
-    sample = COUNTS[drawn] * np.sqrt(scale[drawn])[:, None]
-    weight = reference.document_weights(lengths, "capped").sum()
-    factor = moments.factor()
+    return np.concatenate([drawn_rows(p.rows, share, 0, f"sample {p.content}") for p in partitions])
+
+
+def test_the_sums_are_of_all_documents_and_the_sample_of_some(corpus: Path, undisturbed: Path) -> None:
+    moments = open_moments(undisturbed)
+    np.testing.assert_allclose(moments.row_sum, dense(COUNTS).sum(axis=1), atol=1e-15)
+    np.testing.assert_array_equal(moments.document_frequency, (COUNTS > 0).sum(axis=0))
+    expected = scaled(COUNTS)[drawn(corpus)] / np.sqrt(0.3)
+    np.testing.assert_allclose(moments.sample().toarray(), expected, rtol=1e-6)
+    rows = moments.cooccurrence_rows([3, 70])
+    all_rows = expected.T @ expected - np.diag(moments.diagonal)
+    np.testing.assert_allclose(rows, all_rows[[3, 70]], atol=1e-6 * all_rows.max())
+
+
+def test_the_factor_is_made_of_the_sample_when_it_is_asked_for(corpus: Path, tmp_path: Path) -> None:
+    # As many columns as words: the factor is exact.
+    moments = scanned(corpus, tmp_path / "m", replace(SAMPLED, max_topics=60, scans=1))
+    factor, sample = moments.factor(), moments.sample().toarray()
     assert factor is not None
-    expected = sample.T @ sample / 0.3 / weight
+    assert "factor" not in digests(tmp_path / "m")
+    expected = sample.T @ sample
     np.testing.assert_allclose(factor @ factor.T, expected, atol=3e-6 * expected.max())
 
 
-def test_each_scan_brings_the_eigenpairs_nearer(corpus: Path, tmp_path: Path) -> None:
-    expected = exact_half(COUNTS)
-    errors = [
-        yy_error(half(scanned(corpus, tmp_path / str(scans), replace(SAMPLED, scans=scans)), K), expected)
-        for scans in (1, 2, 3)
-    ]
-    assert errors[0] > 3 * errors[1] > 3 * errors[2]
-    assert errors[2] < 0.005
+def corrected_oracle(counts: NDArray[np.int64], sample: NDArray[Any], basis: NDArray[Any]) -> NDArray[Any]:
+    """C on the span of Q, and what the sample says between vectors that are orthogonal to it; dense."""
+    c, projector = dense(counts), basis @ basis.T
+    diagonal = np.diag(scaled(counts).T @ scaled(counts) - c)
+    of_sample = sample.T @ sample - np.diag(diagonal)
+    other = np.eye(len(c)) - projector
+    return np.asarray(c - other @ (c - of_sample) @ other)
 
 
-@pytest.mark.slow
-def test_a_sorted_corpus_with_a_rare_topic_is_scanned_as_well(tmp_path: Path) -> None:
-    rng = np.random.default_rng(4)
-    common = planted(2000, 110, 4, length=30, seed=3).counts
-    # Ten documents in two thousand, at the end, of words that no other has.
-    rare = np.hstack([np.zeros((10, 110), int), rng.poisson(3.0, (10, 10))])
-    counts = np.vstack([np.hstack([common, np.zeros((2000, 10), int)]), rare])
-    counts = counts[np.argsort(counts.argmax(axis=1), kind="stable")]
-    corpus = write_corpus(tmp_path / "c", counts, row_group_rows=50)
-    moments = scanned(corpus, tmp_path / "m", SAMPLED)
-    assert yy_error(half(moments, K), exact_half(counts)) < 0.01
+@pytest.mark.parametrize("words", [120, 450], ids=["dense", "davidson"])
+def test_eigenpairs_are_those_of_c_where_the_basis_reaches_and_of_the_sample_elsewhere(words: int) -> None:
+    counts = planted(600, words, K, length=60, seed=2).counts
+    h, c = scaled(counts), dense(counts)
+    chosen = np.arange(600) % 3 == 0
+    sample = csr_array((h[chosen] * np.sqrt(3)).astype(np.float32))
+    basis, _ = np.linalg.qr(np.linalg.eigh(sample.toarray().T @ sample.toarray())[1][:, -15:].astype(float))
+    diagonal = np.diag(h.T @ h - c).copy()
+    expected = corrected_oracle(counts, sample.toarray().astype(float), basis)
+    matrix, out = CorrectedMatrix(sample, diagonal, basis, c @ basis), np.empty((words, 7), np.float32)
+    vectors = np.random.default_rng(0).standard_normal((words, 7)).astype(np.float32)
+    matrix.times(vectors, out)
+    np.testing.assert_allclose(out, expected @ vectors, atol=2e-6 * np.abs(expected @ vectors).max())
+    pairs = corrected_eigenpairs(sample, diagonal, basis, c @ basis, 15)
+    values, eigenvectors = np.linalg.eigh(expected)
+    best = eigenvectors[:, ::-1][:, :K] * np.sqrt(values[::-1][:K])
+    found = pairs.vectors[:, :K] * np.sqrt(pairs.values[:K])
+    assert yy_error(found, best) < 0.01
+    np.testing.assert_allclose(pairs.vectors.T @ pairs.vectors, np.eye(15), atol=1e-6)
 
 
-@pytest.mark.slow
+def test_what_is_kept_of_the_documents_takes_error_away(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "c", RICH, row_group_rows=100)
+    settings = replace(SAMPLED, max_topics=10, sample_share=0.9, partition_nonzeros=60_000)
+    moments = scanned(corpus, tmp_path / "m", settings)
+    expected = exact_half(RICH, 10)
+    projected = moments.projected_basis()
+    assert projected is not None
+    nystrom = nystrom_eigenpairs(*projected).leading(10)
+    without = yy_error(nystrom.vectors * np.sqrt(nystrom.values), expected)
+    assert yy_error(half(moments, 10), expected) < 0.6 * without
+
+
 def test_a_sample_of_all_is_no_sample(corpus: Path, tmp_path: Path) -> None:
-    scanned(corpus, tmp_path / "all", replace(SAMPLED, sample_share=1.0, scans=2))
-    scanned(
-        corpus, tmp_path / "factors", replace(SAMPLED, range_finder="factors", sample_share=None, scans=2)
-    )
-    assert digests(tmp_path / "all") == digests(tmp_path / "factors")
-    # The default: too small for a sample.
-    moments = scanned(corpus, tmp_path / "default", replace(SAMPLED, sample_share=None, scans=2))
-    assert moments.store.manifest.sample_share == 1.0
-    assert digests(tmp_path / "default") == digests(tmp_path / "factors")
-
-
-def test_large_negative_eigenvalues_do_not_enter_the_refined_basis() -> None:
-    rng = np.random.default_rng(0)
-    vectors, _ = np.linalg.qr(rng.standard_normal((80, 80)))
-    values = np.concatenate([[1.0, 0.8, 0.6, 0.5], np.linspace(0.1, 0.0, 66), np.full(10, -0.7)])
-    # D bounds C from below, as the diagonal of Eq. 1 does: C + diag(D) has no negative eigenvalue.
-    c, diagonal = (vectors * values) @ vectors.T, np.full(80, 0.7)
-    basis, _ = np.linalg.qr(vectors[:, :8] + 0.3 * vectors @ rng.standard_normal((80, 8)) / 8)
-    refined = refined_basis(basis, c @ basis, diagonal)
-    np.testing.assert_allclose(refined.T @ refined, np.eye(8), atol=1e-12)
-
-    def share(span: NDArray[np.float64], wanted: NDArray[np.float64]) -> float:
-        return float(np.linalg.norm(np.linalg.qr(span)[0].T @ wanted) ** 2)
-
-    leading, negative = vectors[:, :4], vectors[:, 70:]
-    assert share(refined, leading) > share(basis, leading)
-    assert share(refined, negative) < share(basis, negative) < share(c @ basis, negative)
+    for name, settings in {
+        "all": replace(SAMPLED, sample_share=1.0),
+        "factors": replace(SAMPLED, range_finder="factors", sample_share=None),
+        # Too small a corpus for a sample.
+        "default": replace(SAMPLED, sample_share=None),
+        "auto": replace(SAMPLED, range_finder="auto", sample_share=None),
+    }.items():
+        moments = scanned(corpus, tmp_path / name, settings)
+        assert moments.settings.range_finder == "factors"
+        assert digests(tmp_path / name) == digests(tmp_path / "all")
 
 
 def test_the_share_of_the_sample_follows_the_corpus() -> None:
-    settings = ScanSettings(range_finder="sample")
-    assert settings.sampled_share(10 * SAMPLED_DOCUMENTS, 1000) == pytest.approx(0.1)
-    assert settings.sampled_share(10 * SAMPLED_DOCUMENTS, 2 * SAMPLED_DOCUMENTS) == pytest.approx(0.2)
-    assert settings.sampled_share(10**9, 1000) == 0.01
-    assert settings.sampled_share(SAMPLED_DOCUMENTS * 3 // 2, 1000) == 1
-    assert replace(settings, sample_share=0.03).sampled_share(10, 10) == 0.03
-    assert ScanSettings().sampled_share(10**9, 1000) == 1
+    settings, many = ScanSettings(), 10 * SAMPLED_DOCUMENTS
+    assert settings.sampled_share(many, 1000, many) == pytest.approx(0.1)
+    assert settings.sampled_share(many, 2 * SAMPLED_DOCUMENTS, many) == pytest.approx(0.2)
+    assert settings.sampled_share(SAMPLED_DOCUMENTS * 3 // 2, 1000, many) == 1
+    # It has to fit in memory however long the documents are.
+    assert settings.sampled_share(many, 1000, 10 * many * SAMPLED_NONZEROS) * 10 * many == pytest.approx(1)
+    given = ScanSettings(range_finder="sample", sample_share=0.03)
+    assert given.sampled_share(10, 10, 10) == 0.03
+
+
+def test_what_is_chosen_without_being_asked() -> None:
+    size = (10 * SAMPLED_DOCUMENTS, 1000, 10**7)
+    assert ScanSettings().resolved(*size).range_finder == "sample"
+    assert ScanSettings().resolved(*size, keep_partitions=True).range_finder == "factors"
+    for fields in ({"scans": 1}, {"exact": True}, {"partition_by": "year"}):
+        assert ScanSettings(**fields).resolved(*size).range_finder == "factors"
+    assert ScanSettings().resolved(SAMPLED_DOCUMENTS, 1000, 10**6).range_finder == "factors"
+    asked = ScanSettings(range_finder="sample", scans=1)
+    assert asked.resolved(*size, keep_partitions=True) == asked
+    for name in ("factors", "halko"):
+        assert ScanSettings(range_finder=name).resolved(*size).range_finder == name
+
+
+def test_a_store_keeps_what_was_chosen_for_its_first_corpus(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streaming_jsmf.config.scan.SAMPLED_DOCUMENTS", 200)
+    settings = replace(SAMPLED, range_finder="auto", sample_share=None)
+    moments = scanned(corpus, tmp_path / "m", settings, keep=False)
+    assert moments.settings.range_finder == "sample"
+    assert moments.store.manifest.sample_share == pytest.approx(200 / 900)
+    expected = digests(tmp_path / "m")
+    # Another release would choose otherwise.
+    monkeypatch.setattr("streaming_jsmf.config.scan.SAMPLED_DOCUMENTS", 10_000)
+    scanned(corpus, tmp_path / "m", settings, keep=False)
+    assert digests(tmp_path / "m") == expected
 
 
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"scans": 3}, "scans is 3; give 1 or 2, or 3 where range_finder is sample"),
-        ({"range_finder": "sample", "scans": 4}, "scans is 4; give 1, 2 or 3"),
+        ({"range_finder": "sample", "scans": 3}, "scans is 3; give 1 or 2"),
         ({"range_finder": "sample", "exact": True}, "give factors where exact counts all of C"),
         ({"range_finder": "sample", "sample_share": 0.0}, "sample_share is 0.0; give a number above 0"),
         ({"sample_share": 0.5}, "sample_share is 0.5; give range_finder sample with it"),
@@ -178,35 +232,41 @@ def test_the_scheduler_changes_no_bit(
     assert digests(tmp_path / "m") == digests(undisturbed)
 
 
-@pytest.mark.parametrize("name", ["projection", "refined_projection"])
 def test_a_scan_that_was_cut_off_is_finished_to_the_same_bits(
-    name: str, corpus: Path, undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    corpus: Path, undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compute, done = ProjectionReduction.compute, []
-
-    def failing(reduction: ProjectionReduction, partition: Any) -> Any:
-        if reduction.name == name and len(done) == 3:
-            raise OSError("no space left")
-        done.append(partition.index) if reduction.name == name else None
-        return compute(reduction, partition)
-
     store = tmp_path / "m"
-    monkeypatch.setattr(ProjectionReduction, "compute", failing)
+    done = interrupted(monkeypatch, after=3)
     with pytest.raises(OSError, match="no space left"):
         scanned(corpus, store, SAMPLED)
-    assert read_store(store).missing_stages[0] == name
-    again: list[int] = []
-    monkeypatch.setattr(
-        ProjectionReduction,
-        "compute",
-        lambda r, p: (again.append(p.index) if r.name == name else None, compute(r, p))[1],
-    )
+    assert read_store(store).missing_stages[0] == "projection"
+    monkeypatch.undo()
+    again = counted(monkeypatch)
     scanned(corpus, store, SAMPLED)
     assert digests(store) == digests(undisturbed)
     assert not set(again) & set(done), "computed again"
 
 
-@pytest.mark.parametrize("name", ["refined_basis", "refined_projection"])
+def interrupted(monkeypatch: pytest.MonkeyPatch, after: int) -> list[str]:
+    """Scan 2 fails after so many partitions; which they were."""
+    compute, done = ProjectionReduction.compute, list[str]()
+
+    def failing(reduction: ProjectionReduction, partition: Any) -> Any:
+        if len(done) == after:
+            raise OSError("no space left")
+        done.append(partition.content)
+        return compute(reduction, partition)
+
+    monkeypatch.setattr(ProjectionReduction, "compute", failing)
+    return done
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Partitions that scan 2 reads from now on."""
+    return interrupted(monkeypatch, after=1_000_000)
+
+
+@pytest.mark.parametrize("name", ["sample_words", "basis", "projection", "eigenvectors"])
 def test_what_is_damaged_is_found_and_mended(
     name: str, corpus: Path, undisturbed: Path, tmp_path: Path
 ) -> None:
@@ -221,38 +281,248 @@ def test_what_is_damaged_is_found_and_mended(
     assert digests(store) == digests(undisturbed)
 
 
-def test_growing_and_shrinking_leave_the_bits_of_a_single_scan(tmp_path: Path) -> None:
-    a, b = write_corpus(tmp_path / "a", COUNTS[:500]), write_corpus(tmp_path / "b", COUNTS[500:])
-    for name in ("a", "b"):
-        scanned(tmp_path / name, tmp_path / f"of-{name}", SAMPLED)
-    shutil.copytree(tmp_path / "of-a", tmp_path / "added")
-    shutil.copytree(tmp_path / "of-a", tmp_path / "merged")
-    changed(a, tmp_path / "added", add=[b])
-    changed(a, tmp_path / "merged", merge=[tmp_path / "of-b"])
-    assert digests(tmp_path / "added") == digests(tmp_path / "merged") != digests(tmp_path / "of-a")
-    moments = changed(a, tmp_path / "added", remove=[b])
-    assert digests(tmp_path / "added") == digests(tmp_path / "of-a")
+def test_a_lost_sum_is_found_and_made_again(
+    corpus: Path, undisturbed: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = tmp_path / "m"
+    shutil.copytree(undisturbed, store)
+    (fold,) = (store / "records").glob("projection-fold-*")
+    shutil.rmtree(fold)
+    with pytest.raises(StoreError, match="last fold"):
+        require_sound(read_store(store))
+    scan(corpus, store, SAMPLED, SYNCHRONOUS, keep_partitions=True, repair=True)
+    assert "scan 2 is repeated" in caplog.text
+    assert digests(store) == digests(undisturbed)
+    require_sound(read_store(store))
+
+
+@pytest.fixture(scope="module")
+def halves(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Corpora a and b and their stores, with the third moment."""
+    root = tmp_path_factory.mktemp("halves")
+    for name, rows in (("a", slice(None, 500)), ("b", slice(500, None))):
+        write_corpus(root / name, COUNTS[rows], row_group_rows=50)
+        scanned(root / name, root / f"of-{name}", replace(SAMPLED, third_moment=True))
+    return root
+
+
+def test_adding_reads_only_what_is_new_and_keeps_the_basis(
+    halves: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = shutil.copytree(halves / "of-a", tmp_path / "m")
+    before = digests(store)
+    read = counted(monkeypatch)
+    third: list[str] = []
+    compute = ThirdMomentReduction.compute
+    monkeypatch.setattr(
+        ThirdMomentReduction, "compute", lambda r, p: (third.append(p.content), compute(r, p))[1]
+    )
+    moments = changed(halves / "a", store, add=[halves / "b"])
+    fresh = set(read_store(halves / "of-b").manifest.contents)
+    assert set(read) == set(third) == fresh
+    assert digests(store)["basis"] == before["basis"]
+    assert moments.n_documents == 900
+    # Everything is that of all documents, given the basis of the first.
+    basis, product = moments.projected_basis() or pytest.fail("no product")
+    np.testing.assert_allclose(product, dense(COUNTS) @ basis, atol=1e-6 * np.abs(product).max())
+    lengths = COUNTS.sum(axis=1)
+    weights = reference.document_weights(lengths, "capped")
+    expected = (COUNTS / lengths[:, None] * weights[:, None]).sum(axis=0) / weights.sum()
+    np.testing.assert_allclose(moments.tensor_moments().moments.word_mean, expected, rtol=1e-6)
+    assert yy_error(half(moments, K), exact_half(COUNTS)) < 0.01
+
+
+def test_growing_in_steps_is_growing_at_once(halves: Path, tmp_path: Path) -> None:
+    parts = [write_corpus(tmp_path / str(i), COUNTS[500 + 200 * i : 700 + 200 * i]) for i in range(2)]
+    for name in ("once", "steps", "other"):
+        shutil.copytree(halves / "of-a", tmp_path / name)
+    changed(halves / "a", tmp_path / "once", add=parts)
+    for part in parts:
+        changed(halves / "a", tmp_path / "steps", add=[part])
+    changed(halves / "a", tmp_path / "other", add=parts, execution=Execution("threads", 3))
+    assert digests(tmp_path / "once") == digests(tmp_path / "steps") == digests(tmp_path / "other")
+    assert len(list((tmp_path / "once" / "records").glob("projection-fold-*"))) == 1
+
+
+def test_rebase_leaves_the_bits_of_a_single_scan(halves: Path, tmp_path: Path) -> None:
+    added, merged = (shutil.copytree(halves / "of-a", tmp_path / name) for name in ("added", "merged"))
+    changed(halves / "a", merged, merge=[halves / "of-b"])
+    changed(halves / "a", added, add=[halves / "b"])
+    assert read_store(added).manifest.base is not None
+    assert digests(added)["basis"] != digests(merged)["basis"]
+    changed(halves / "a", added, rebase=True)
+    assert digests(added) == digests(merged)
+    at_once = shutil.copytree(halves / "of-a", tmp_path / "at-once")
+    changed(halves / "a", at_once, add=[halves / "b"], rebase=True)
+    assert digests(at_once) == digests(merged)
+    # What was added is taken out: as if it had never been there.
+    moments = changed(halves / "a", added, remove=[halves / "b"])
+    assert digests(added) == digests(halves / "of-a")
     assert moments.n_documents == 500
 
 
-@pytest.mark.slow
+def test_an_addition_that_was_cut_off_goes_on_from_what_is_added(
+    halves: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, store = (shutil.copytree(halves / "of-a", tmp_path / name) for name in ("whole", "m"))
+    changed(halves / "a", whole, add=[halves / "b"])
+    done = interrupted(monkeypatch, after=2)
+    with pytest.raises(OSError, match="no space left"):
+        changed(halves / "a", store, add=[halves / "b"])
+    monkeypatch.undo()
+    again = counted(monkeypatch)
+    changed(halves / "a", store, add=[halves / "b"])
+    assert digests(store) == digests(whole)
+    assert len(done) == 2
+    assert not set(again) & set(done)
+    require_sound(read_store(store))
+
+
+def test_a_bad_corpus_leaves_a_sampled_store_as_it_was(halves: Path, tmp_path: Path) -> None:
+    store = shutil.copytree(halves / "of-a", tmp_path / "m")
+    ids, counts = as_lists(COUNTS[500:])
+    counts[-1][0] = -3
+    write_lists(shutil.copytree(halves / "b", tmp_path / "bad") / "part-00000.parquet", ids, counts)
+    with pytest.raises(InputError, match="-3"):
+        changed(halves / "a", store, add=[tmp_path / "bad"])
+    assert digests(store) == digests(halves / "of-a")
+    require_sound(read_store(store))
+    changed(halves / "a", store, add=[halves / "b"])
+
+
+def test_a_damaged_basis_of_a_store_that_has_grown_is_made_of_all(halves: Path, tmp_path: Path) -> None:
+    store = shutil.copytree(halves / "of-a", tmp_path / "m")
+    changed(halves / "a", store, add=[halves / "b"])
+    for chunk in (store / "basis" / "c").rglob("*"):
+        if chunk.is_file():
+            chunk.write_bytes(b"nothing")
+    moments = scan(halves / "a", store, None, SYNCHRONOUS, repair=True)
+    basis, product = moments.projected_basis() or pytest.fail("no product")
+    np.testing.assert_allclose(product, dense(COUNTS) @ basis, atol=1e-6 * np.abs(product).max())
+    require_sound(read_store(store))
+
+
 def test_samples_of_other_shares_are_not_merged(corpus: Path, tmp_path: Path) -> None:
-    other = write_corpus(tmp_path / "b", COUNTS[:100])
-    # The default: all of so few documents, and with a lower border not all of more.
+    other = write_corpus(tmp_path / "b", COUNTS[:600])
     settings = replace(SAMPLED, sample_share=None)
-    scanned(other, tmp_path / "of-b", settings)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("streaming_jsmf.config.scan.SAMPLED_DOCUMENTS", 200)
+        scanned(other, tmp_path / "of-b", settings)
         scanned(corpus, tmp_path / "sampled", settings)
-    assert read_store(tmp_path / "sampled").manifest.sample_share == pytest.approx(200 / 900)
     with pytest.raises(InputError, match="the same --sample-share"):
         changed(corpus, tmp_path / "sampled", merge=[tmp_path / "of-b"])
     assert not read_store(tmp_path / "sampled").missing_stages
 
 
-def test_the_store_says_what_it_holds_and_serves_inference(undisturbed: Path) -> None:
-    with xr.open_zarr(undisturbed, consolidated=False) as opened:
-        assert opened["refined_projection"].dims == ("word", "refined_component")
-    moments = open_moments(undisturbed)
+def test_stores_of_other_words_are_merged_with_their_samples(tmp_path: Path) -> None:
+    mine, other = COUNTS[:500, :100], COUNTS[500:, 20:]
+    corpora = [write_corpus(tmp_path / name, counts) for name, counts in (("a", mine), ("b", other))]
+    rename_words(corpora[0], words(120)[:100])
+    rename_words(corpora[1], words(120)[20:])
+    for corpus in corpora:
+        scanned(corpus, tmp_path / f"of-{corpus.name}", SAMPLED)
+    moments = changed(corpora[0], tmp_path / "of-a", merge=[tmp_path / "of-b"])
+    padded = np.vstack([np.pad(mine, ((0, 0), (0, 20))), np.pad(other, ((0, 0), (20, 0)))])
     basis, product = moments.projected_basis() or pytest.fail("no product")
-    np.testing.assert_allclose(product, dense(COUNTS) @ basis, atol=1e-6 * np.abs(product).max())
+    np.testing.assert_allclose(product, dense(padded) @ basis, atol=1e-6 * np.abs(product).max())
+    assert yy_error(half(moments, K), exact_half(padded)) < 0.02
+
+
+def test_the_store_says_what_it_holds(undisturbed: Path) -> None:
+    with xr.open_zarr(undisturbed, consolidated=False) as opened:
+        assert opened["eigenvectors"].dims == ("word", "eigenpair")
+        assert opened["sample_words"].dims == ("sampled_nonzero",)
+
+
+def test_a_store_of_another_build_says_so(undisturbed: Path, tmp_path: Path) -> None:
+    store = shutil.copytree(undisturbed, tmp_path / "m")
+    before = read_store(store)
+    older = fingerprint({**before.manifest.settings, "algorithm": 5})
+    replace_manifest(before, before.manifest.changed(settings_fingerprint=older, range_fingerprint=older))
+    with pytest.raises(InputError, match="an earlier release; delete the store and scan again"):
+        read_store(store)
+
+
+def error_and_estimate(
+    counts: NDArray[np.int64], corpus: Path, store: Path, **fields: Any
+) -> tuple[float, float]:
+    settings = replace(SAMPLED, partition_nonzeros=20_000, **fields)
+    moments = scanned(corpus, store, settings)
+    told = moments.store.scalars("eigenpairs")["estimated_error"]
+    k = settings.max_topics
+    return yy_error(half(moments, k), exact_half(counts, k)), told
+
+
+def by_topic(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Documents sorted by the word that they have most of, and so by their topics."""
+    return counts[np.argsort(counts.argmax(axis=1), kind="stable")]
+
+
+@pytest.mark.parametrize("shards", [1, 12], ids=["sorted", "one label a shard"])
+def test_the_certificate_knows_the_error_whatever_the_order(shards: int, tmp_path: Path) -> None:
+    counts = by_topic(RICH)
+    corpus = write_corpus(tmp_path / "c", counts, shards=shards, row_group_rows=100)
+    error, told = error_and_estimate(counts, corpus, tmp_path / "m", max_topics=10, sample_share=0.15)
+    assert error / 2.5 < told < 2.5 * error
+
+
+def test_the_certificate_knows_a_basis_that_has_become_stale(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = by_topic(RICH)
+    a, b = write_corpus(tmp_path / "a", counts[:2000]), write_corpus(tmp_path / "b", counts[2000:])
+    settings = replace(SAMPLED, max_topics=10, partition_nonzeros=20_000, sample_share=0.6)
+    monkeypatch.setattr(eigenpairs, "LARGEST_ERROR", 0.031)
+    before = scanned(a, tmp_path / "m", settings).store.scalars("eigenpairs")
+    assert "--rebase" not in caplog.text
+    after = changed(a, tmp_path / "m", add=[b]).store.scalars("eigenpairs")
+    assert after["outside_basis"] > 4 * before["outside_basis"]
+    assert after["estimated_error"] > before["estimated_error"]
+    assert "make the basis of all of them with scan --rebase" in caplog.text
+    rebased = changed(a, tmp_path / "m", rebase=True).store.scalars("eigenpairs")
+    assert rebased["outside_basis"] < after["outside_basis"] / 4
+    assert rebased["estimated_error"] < after["estimated_error"] / 2
+
+
+def test_a_topic_of_one_document_in_two_hundred_is_found(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    common = planted(8000, 110, 4, length=30, seed=3).counts
+    rare = np.hstack([np.zeros((40, 110), int), rng.poisson(3.0, (40, 10))])
+    counts = np.vstack([np.hstack([common, np.zeros((8000, 10), int)]), rare])
+    corpus = write_corpus(tmp_path / "c", counts, row_group_rows=50)
+    error, _ = error_and_estimate(counts, corpus, tmp_path / "m", sample_share=0.25)
+    assert error < 0.01
+
+
+def test_a_sample_that_is_too_small_is_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    corpus = write_corpus(tmp_path / "c", RICH, row_group_rows=100)
+    error_and_estimate(RICH, corpus, tmp_path / "m", max_topics=10, sample_share=0.02)
+    assert "scan into another path with --sample-share" in caplog.text
+    described = describe(tmp_path / "m")["sample"]
+    assert described["documents"] == pytest.approx(120, abs=40)
+    frequency = open_moments(tmp_path / "m").document_frequency
+    names = words(150)
+    assert described["words_hardly_seen"] > 0
+    few = [frequency[names.index(word)] for word in described["words"]]
+    assert few == sorted(few, reverse=True)
+    page = CliRunner().invoke(cli, ["info", str(tmp_path / "m")]).output
+    assert "estimated error" in page
+
+
+def test_checks_and_fit_share_no_document() -> None:
+    sample = csr_array(np.eye(200, dtype=np.float32))
+    parts = SampleParts.of(sample)
+    held = [set(part.indices.tolist()) for part in (parts.fitted, *parts.checks)]
+    assert sorted(chain.from_iterable(held)) == list(range(200))
+    assert len(held[1]) + len(held[2]) == 25
+    for part in (parts.fitted, *parts.checks):
+        assert part.data.sum() ** 2 / part.shape[0] == pytest.approx(200, rel=1e-5)
+
+
+def test_exact_eigenpairs_have_no_error_to_be_found() -> None:
+    h = scaled(RICH)
+    parts = SampleParts.of(csr_array((h * 1.0).astype(np.float32)))
+    values, vectors = np.linalg.eigh(dense(RICH))
+    pairs = Eigenpairs(values[::-1][:10], vectors[:, ::-1][:, :10])
+    # The basis holds them: C Q tells all.
+    assert certify(parts, vectors[:, ::-1][:, :20], pairs).estimated_error < 1e-5

@@ -463,7 +463,7 @@ def test_json_records_that_are_bad(tmp_path, line):
 
 
 def test_an_encoding_holds_ascii():
-    with pytest.raises(InputError, match=r"encoding: .*utf-8 or latin-1"):
+    with pytest.raises(InputError, match=r"encoding: .*such as cp1252 or gb18030"):
         check_options("text", {"encoding": "utf-16"}, "here")
 
 
@@ -533,7 +533,7 @@ def test_csv_fields(tmp_path):
     latin = put(tmp_path / "b.csv", "text,größe\ncafé,1\n".encode("latin-1"))
     assert Read(texts(latin, encoding="latin-1")).metadata == {"größe": ["1"]}
     found = message(lambda: texts(latin))
-    assert "its header is not UTF-8; say which with --read encoding=latin-1" in found
+    assert "its header is not UTF-8; name its encoding, such as --encoding cp1252" in found
     long = put(tmp_path / "c.csv", f"text\n{'a ' * 200_000}\n")
     assert Read(texts(long)).bags == [{"a": 200_000}]
 
@@ -667,7 +667,9 @@ def test_text_files_in_another_encoding(tmp_path, kind):
     assert Read(files_of(root, encoding="latin-1")).words == ["skip me", "a", "café", "c"]
     source = files_of(root, members="*.txt")
     place = f"{root}/b.txt: " if kind == "folder" else f"{root}, file 2: b.txt"
-    read = refused(source, place, "b.txt: byte 3 of the file is not UTF-8 (--read encoding=latin-1")
+    read = refused(
+        source, place, "b.txt: byte 3 of the file is not UTF-8 (name its encoding, such as --encoding cp1252"
+    )
     assert (read.ids, read.bad[0][0], read.records) == (["a.txt", "c.txt"], 1, [b"caf\xe9"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(limits, "LARGEST_FILE", 2)
@@ -926,9 +928,9 @@ def test_readers_that_can_be_guessed(tmp_path):
 
 def test_readers_that_are_asked_for(tmp_path):
     cases = {
-        "a.txt": ("a b\n", "could be texts, baskets or a table"),
-        "a.dat": ("1 2\n", "could be texts, baskets or a table"),
-        "noext": ("1 2\n", "could be texts, baskets or a table"),
+        "a.txt": ("a b\n", "could be texts a line each, baskets or a table"),
+        "a.dat": ("1 2\n", "could be texts a line each, baskets or a table"),
+        "noext": ("1 2\n", "could be texts a line each, baskets or a table"),
         "a.csv": ('who,"x"\n1,2\n', "has the columns who, x"),
         "e.csv": ('body,"x\n', ", line 1: a quote is opened and not closed"),
         "b.csv": ("", "the file is empty"),

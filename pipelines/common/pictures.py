@@ -121,6 +121,9 @@ def grid(rows: Sequence[Mapping[str, Any]], line: str, x: str, columns: Mapping[
     for value, row_of_panels in zip(lines, axes, strict=True):
         there = [row for row in rows if row[line] == value]
         for (column, label), panel in zip(columns.items(), row_of_panels, strict=True):
+            if all(row.get(column) is None for row in there):
+                panel.set_axis_off()
+                continue
             for method in dict.fromkeys(row["method"] for row in there):
                 points: dict[float, list[float | None]] = {}
                 for row in there:

@@ -13,15 +13,17 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.blocks.csr import read_block
 from streaming_jsmf.blocks.units import list_units
-from streaming_jsmf.corpus.format import Corpus
+from streaming_jsmf.corpus.format import Corpus, open_corpus
+from streaming_jsmf.storage.paths import AnyPath
 
 
-def to_dask_array(corpus: Corpus) -> Any:
-    """Return H (documents x words) as a Dask array with one ``csr_array`` block for each row group.
+def to_dask_array(corpus: AnyPath | Corpus) -> Any:
+    """Return H (documents x words) of a corpus as a Dask array with one ``csr_array`` block for each row group.
 
     Nothing is read yet. Use ``map_blocks`` with ``meta=`` on it: array operators such as ``@`` and ``.sum``
     are not defined for sparse blocks in Dask, and some fail silently.
     """
+    corpus = corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
     units = list_units(corpus)
     name = f"corpus-{tokenize(corpus.fingerprint, corpus.root)}"
     layer = {

@@ -48,6 +48,8 @@ CHANGES = "A store that grows"
         help="Add a corpus with the same words; may be given several times.")  # fmt: skip
 @option("--merge", group=CHANGES, multiple=True, type=click.Path(), metavar="MOMENTS2",
         help="Merge another store in, words matched by name; may be given several times.")  # fmt: skip
+@option("--rebase", group=CHANGES, is_flag=True,
+        help="After --add to a store with a sample: make the basis of all that is there, and scan again.")  # fmt: skip
 @option("--repair", group=CHANGES, is_flag=True, help="Make again what is damaged in MOMENTS, and finish it.")
 @options.execution_options
 @options.log_option
@@ -62,18 +64,19 @@ def scan(
     remove: tuple[str, ...],
     add: tuple[str, ...],
     merge: tuple[str, ...],
+    rebase: bool,
     repair: bool,
     **settings: Any,
 ) -> None:
     """Scan CORPUS into the moments store MOMENTS, or finish an interrupted scan.
 
-    With --remove, --add, --merge or --repair a store that is there is changed; CORPUS is one of its corpora.
+    With --remove, --add, --merge, --rebase or --repair a store that is there is changed; CORPUS is one of its corpora.
     """
     from streaming_jsmf.storage.paths import node_exists, store_path
     from streaming_jsmf.workflow.scan import Changes
     from streaming_jsmf.workflow.scan import scan as run
 
-    changes = Changes(remove, add, merge)
+    changes = Changes(remove, add, merge, rebase=rebase)
     if changes.any:
         # Not an option like the others then, which would have to be those of the store.
         changes = replace(changes, third_moment=settings.pop("third_moment"))
@@ -165,6 +168,7 @@ def infer(
 @option("--polish/--no-polish", "polished", group=options.POLISH, default=None,
         help="Finish the topics by a few passes over the documents.  [default: those of lr-jsmf]")  # fmt: skip
 @options.polish_options
+@option("--quiet", rare=True, is_flag=True, help="Say nothing but the topics and what is wrong.")
 @options.execution_options
 @options.log_option
 @click.pass_context
@@ -178,6 +182,7 @@ def fit(
     log_json: str | None,
     overwrite: bool,
     polished: bool | None,
+    quiet: bool,
     **settings: Any,
 ) -> None:
     """Fit MODEL to SOURCE, a corpus or anything that ingest reads; several K become MODEL/k=5, MODEL/k=10, ...
@@ -186,7 +191,7 @@ def fit(
     """
     from streaming_jsmf.workflow.fit import fit as run
 
-    with observed(log_json) as listener:
+    with observed(log_json, quiet=quiet) as listener:
         numbers, execution = options.topic_numbers(topics), options.take_execution(settings)
         request = take_request(settings)
         finish = options.take_polish(settings, settings["seed"])

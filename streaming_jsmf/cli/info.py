@@ -89,6 +89,8 @@ def _text(value: Any) -> str:
             return "yes" if value else "no"
         case int():
             return f"{value:,}"
+        case float():
+            return f"{value:.3g}"
         case [Mapping(), *_]:
             return "; ".join(_text(item) for item in value)
         case Mapping():

@@ -104,10 +104,13 @@ _CURATION = (
 
 _READING = (
     option("--reader", group=READING, type=_Reader(), default=None, metavar="NAME",
-                 help="text, text-files, docword, triples, ratings, baskets, npz, matrix-market, h5ad or "
+                 help="text, text-files, lines, docword, triples, ratings, baskets, npz, matrix-market, h5ad or "
                       "bag-of-words-parquet.  [default: by names and columns]"),
     option("--read", group=READING, multiple=True, metavar="KEY=VALUE",
                  help="An option of the reader, such as text=body, id=url, metadata=year,country or delimiter=;"),
+    option("--encoding", group=READING, rare=True, default=None, metavar="NAME,NAME",
+                 help="Encoding of texts, such as cp1252, or several that are tried in turn: utf-8,cp1252.  "
+                      "[default: utf-8, or as a byte order mark tells]"),
     option("--on-bad-record", group=READING, type=click.Choice(["fail", "quarantine"]), default="fail",
                  show_default=True,
                  help="fail: stop at the first bad record. quarantine: keep bad ones in quarantine.parquet and go on."),
@@ -136,8 +139,8 @@ _WORDS = (
 #: Names of all of these options among a verb's.
 _NAMES = (
     "preset", "stop_words", "vocabulary", "vocabulary_size", "min_document_frequency", "max_document_frequency",
-    "min_word_length", "numbers", "duplicates", "min_distinct_words", "min_tokens", "reader", "read", "on_bad_record",
-    "tokenizer", "phrases", "ngrams", "stemmer", "boilerplate", "files", "tokens_per_shard",
+    "min_word_length", "numbers", "duplicates", "min_distinct_words", "min_tokens", "reader", "read", "encoding",
+    "on_bad_record", "tokenizer", "phrases", "ngrams", "stemmer", "boilerplate", "files", "tokens_per_shard",
 )  # fmt: skip
 
 
@@ -203,7 +206,7 @@ def take_request(given: dict[str, Any]) -> IngestRequest:
             "files",
         )
     )
-    read = reader_options(asked.pop("read"))
+    read = reader_options(asked.pop("read"), asked.pop("encoding"))
     own = tokenizer if tokenizer is not None and ":" in tokenizer else None
     of_texts = {"tokenizer": None if own else tokenizer}
     of_texts |= {name: asked.pop(name) for name in ("ngrams", "stemmer", "boilerplate")}
@@ -225,12 +228,12 @@ def take_request(given: dict[str, Any]) -> IngestRequest:
     )
 
 
-def reader_options(pairs: tuple[str, ...]) -> dict[str, Any]:
-    """The values of ``--read``; ``InputError`` for what is no pair."""
+def reader_options(pairs: tuple[str, ...], encoding: str | None) -> dict[str, Any]:
+    """The values of ``--read`` and ``--encoding``; ``InputError`` for what is no pair."""
     given: dict[str, Any] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not (key and equals):
             raise InputError(f"--read is {pair!r}; give KEY=VALUE, such as text=body")
         given[key] = value
-    return given
+    return given if encoding is None else {**given, "encoding": encoding}

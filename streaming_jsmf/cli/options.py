@@ -56,16 +56,16 @@ scan_options = _all(
            default=_SCAN.document_weights, show_default=True,
            help="How much a document counts. capped: its length in tokens, 200 at most. uniform: all alike, as in the "
                 "papers. length: its length."),
-    option("--scans", group=SCAN, rare=True, type=click.IntRange(1, 3), default=_SCAN.scans, show_default=True,
-           help="Passes over the data. The second halves the error of the eigenpairs at a tenth of the time. 3: with "
-                "--range sample, whose basis it refines."),
+    option("--scans", group=SCAN, rare=True, type=click.IntRange(1, 2), default=_SCAN.scans, show_default=True,
+           help="Passes over the data. The second halves the error of the eigenpairs at a tenth of the time."),
     option("--range", "range_finder", group=SCAN, rare=True, type=click.Choice(get_args(RangeFinder)),
            default=_SCAN.range_finder, show_default=True,
-           help="How the range of the co-occurrences is found. factors: merged factors. sample: factors of some of the "
-                "documents, for corpora of many. halko: the single-view sketch of the paper, to compare with."),
+           help="How the range of the co-occurrences is found. factors: merged factors of all documents. sample: from "
+                "some of them, which the store keeps. auto: sample for corpora of many documents, unless partitions "
+                "are kept. halko: the single-view sketch of the paper, to compare with."),
     option("--sample-share", group=SCAN, rare=True, type=float, default=None, metavar="SHARE",
-           help="Documents that --range sample multiplies, as a share of all.  [default: 60,000 documents or one a "
-                "word, all of fewer than twice as many]"),
+           help="Documents of the sample, as a share of all.  [default: 80,000 documents or one a word, all of fewer "
+                "than twice as many]"),
     option("--partition-nonzeros", group=SCAN, rare=True, type=int, default=None,
            help="Nonzeros of a partition, the unit of work and of resumption.  [default: total / 64 or 200 a word, "
                 "from 8 M to 64 M]"),

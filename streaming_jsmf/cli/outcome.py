@@ -30,7 +30,9 @@ def outcome_of(error: BaseException) -> Outcome | None:
         case StreamingJSMFError():
             return Outcome("error", error.exit_code, str(error))
         case click.ClickException():
-            return Outcome("error", USAGE, f"{error.format_message()}; see --help")
+            return Outcome(
+                "error", USAGE, f"{error.format_message().removesuffix('.')}{_as_in(error)}; see --help"
+            )
         case OSError():
             place = f"{error.filename}: " if error.filename else ""
             line = f"{place}{error.strerror or error}; mend it and run the same command again"
@@ -40,3 +42,10 @@ def outcome_of(error: BaseException) -> Outcome | None:
             return Outcome("interrupted", INTERRUPTED, line)
         case _:
             return None
+
+
+def _as_in(error: click.ClickException) -> str:
+    """The example of a verb where something that it needs is missing."""
+    context = error.ctx if isinstance(error, click.MissingParameter) else None
+    examples = getattr(context.command, "examples", ()) if context else ()
+    return f", as in: {examples[0]}" if examples else ""

@@ -4,7 +4,7 @@ A setting belongs here when another value gives another result. How a job runs (
 memory, progress) is not a setting: it changes no bit.
 """
 
-from streaming_jsmf.config.fields import differences, fingerprint
+from streaming_jsmf.config.fields import differences, fingerprint, require_kind
 from streaming_jsmf.config.inference import (
     ANCHOR_ROW_SUM,
     AUTO,
@@ -44,4 +44,5 @@ __all__ = [
     "StodSettings",
     "differences",
     "fingerprint",
+    "require_kind",
 ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import fields
+from numbers import Integral, Real
 from typing import Any
 
 from streaming_jsmf.errors import InputError
@@ -13,9 +15,9 @@ from streaming_jsmf.errors import InputError
 LONGEST_VALUE = 60
 
 
-def fingerprint(fields: Mapping[str, Any]) -> str:
-    """Return the sha256 (hex) of the canonical JSON of ``fields``."""
-    text = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+def fingerprint(values: Mapping[str, Any]) -> str:
+    """Return the sha256 (hex) of the canonical JSON of ``values``."""
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -23,6 +25,27 @@ def require(condition: bool, setting: str, value: object, wanted: str) -> None:
     """Refuse a field with ``InputError`` unless ``condition`` holds; ``wanted`` is what to give."""
     if not condition:
         raise InputError(f"{setting} is {value!r}; give {wanted}")
+
+
+def require_numbers(settings: Any) -> None:
+    """Refuse what is no number in a field of numbers; whole numbers of NumPy become Python's, which a store keeps."""
+    for field in fields(settings):
+        value, kind = getattr(settings, field.name), str(field.type).removesuffix(" | None")
+        if kind not in ("int", "float") or (value is None and "None" in str(field.type)):
+            continue
+        whole = isinstance(value, Integral) and not isinstance(value, bool)
+        if kind == "int":
+            require(whole, field.name, value, "a whole number")
+            object.__setattr__(settings, field.name, int(value))
+        else:
+            require(whole or isinstance(value, Real), field.name, value, "a number")
+
+
+def require_kind(name: str, value: object, *kinds: type, advice: str = "") -> None:
+    """Refuse an argument that is none of these settings, such as a number or a dictionary; None is a default."""
+    if value is not None and not isinstance(value, kinds):
+        wanted = advice or " or ".join(f"{kind.__name__}(...)" for kind in kinds)
+        raise InputError(f"{name} is {str(value)[:LONGEST_VALUE]!r} ({type(value).__name__}); give {wanted}")
 
 
 def require_choice(setting: str, value: str, choices: tuple[str, ...]) -> None:

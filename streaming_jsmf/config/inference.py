@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal, get_args
 
-from streaming_jsmf.config.fields import require, require_choice
+from streaming_jsmf.config.fields import require, require_choice, require_numbers
 from streaming_jsmf.errors import InputError
 
 Rectifier = Literal["enn", "ap", "dykstra", "palm", "ipalm", "dc", "none"]
@@ -106,6 +106,7 @@ class InferSettings:
     clique: int = 1
 
     def __post_init__(self) -> None:
+        require_numbers(self)
         require(self.n_topics >= 1, "n_topics", self.n_topics, "a whole number of at least 1")
         require_choice("rectify", self.rectify, get_args(Rectifier))
         require(self.max_iterations >= 1, "max_iterations", self.max_iterations, "at least 1")
@@ -219,6 +220,7 @@ class StodSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        require_numbers(self)
         require(self.n_topics >= 1, "n_topics", self.n_topics, "a whole number of at least 1")
         given = self.alpha0
         in_range = given in (AUTO, SHARES) if isinstance(given, str) else 0 < given <= LARGEST_ALPHA0
@@ -268,6 +270,7 @@ class PolishSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        require_numbers(self)
         require(self.steps >= 1, "steps", self.steps, "a whole number of at least 1")
         require(self.rounds >= 2, "rounds", self.rounds, "a whole number of at least 2")
         require(self.held_out >= 0, "held_out", self.held_out, "a whole number of at least 0")

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
-from streaming_jsmf.config.fields import require, require_choice
+from streaming_jsmf.config.fields import require, require_choice, require_numbers
 
 DocumentWeights = Literal["capped", "uniform", "length"]
-RangeFinder = Literal["factors", "sample", "halko"]
+RangeFinder = Literal["auto", "factors", "sample", "halko"]
 
 #: Tokens at which the weight of a document stops growing under ``capped``.
 CAPPED_LENGTH = 200
 
-#: Documents whose factor is basis enough for all the others, whatever their number; no fewer than there are words, and
-#: no smaller a share of all documents.
-SAMPLED_DOCUMENTS, SMALLEST_SAMPLE = 60_000, 0.01
+#: Documents that are sample enough of all the others, whatever their number; no fewer than there are words.
+SAMPLED_DOCUMENTS = 80_000
 
 #: A sample of more than this share saves too little, so that all documents are multiplied.
 LARGEST_SAMPLE = 0.5
+
+#: Most nonzeros that a sample of the default size is to hold: it is kept in memory, as a partition is.
+SAMPLED_NONZEROS = 64_000_000
 
 #: Bounds of the default partition size, in nonzeros.
 SMALLEST_PARTITION, LARGEST_PARTITION, DEFAULT_PARTITIONS = 8_000_000, 64_000_000, 64
@@ -38,12 +40,12 @@ class ScanSettings:
         The largest number of topics K that will be asked of the store; widths follow from it.
     scans
         1: the range scan alone. 2: also C Q on the basis Q, which halves the error of the eigenpairs
-        at about a tenth of the time of the first. 3, with ``sample`` only: C Q once more, on the basis that the second
-        scan gives.
+        at about a tenth of the time of the first.
     range_finder
-        ``factors``: a factor per partition with power steps, merged. ``sample``: the same of a sample of the documents;
-        sums over all documents are exact, and the second scan reads them all. ``halko``: the single-view sketch of
-        Halko et al. (2011) that LR-JSMF names, with its range truncated; kept to compare with.
+        ``factors``: a factor per partition with power steps, merged. ``sample``: the basis comes from a sample of the
+        documents, which the store keeps; all that is exact is summed over all of them. ``auto``: one of these two, see
+        ``resolved``. ``halko``: the single-view sketch of Halko et al. (2011) that LR-JSMF names, with its range
+        truncated; kept to compare with.
     document_weights
         ``capped``: min(length, 200). ``uniform``: 1, as in the papers. ``length``: the tokens of the document.
     partition_nonzeros
@@ -59,7 +61,7 @@ class ScanSettings:
     third_moment
         Also what the tensor engine (STOD) needs: one more pass. It changes nothing else, and can be added later.
     sample_share
-        Share of the documents that ``sample`` multiplies. None: see ``sampled_share``.
+        Share of the documents that are the sample. None: see ``sampled_share``.
 
     Raises
     ------
@@ -69,7 +71,7 @@ class ScanSettings:
 
     max_topics: int = 50
     scans: int = 2
-    range_finder: RangeFinder = "factors"
+    range_finder: RangeFinder = "auto"
     document_weights: DocumentWeights = "capped"
     partition_nonzeros: int | None = None
     power_steps: int = 3
@@ -80,17 +82,16 @@ class ScanSettings:
     sample_share: float | None = None
 
     def __post_init__(self) -> None:
+        require_numbers(self)
         require(self.max_topics >= 1, "max_topics", self.max_topics, "a whole number of at least 1")
         require_choice("range_finder", self.range_finder, get_args(RangeFinder))
-        if self.range_finder == "sample":
-            require(self.scans in (1, 2, 3), "scans", self.scans, "1, 2 or 3")
-            require(not self.exact, "range_finder", "sample", "factors where exact counts all of C")
-        else:
-            require(self.scans in (1, 2), "scans", self.scans, "1 or 2, or 3 where range_finder is sample")
+        require(self.scans in (1, 2), "scans", self.scans, "1 or 2")
+        sampled = self.range_finder == "sample"
+        require(not (sampled and self.exact), "range_finder", "sample", "factors where exact counts all of C")
         share = self.sample_share
         require(share is None or 0 < share <= 1, "sample_share", share, "a number above 0 and up to 1")
         require(
-            share is None or self.range_finder == "sample",
+            share is None or sampled,
             "sample_share",
             share,
             "range_finder sample with it",
@@ -118,22 +119,44 @@ class ScanSettings:
         wanted = max(nonzeros // DEFAULT_PARTITIONS, NONZEROS_PER_WORD * n_words, SMALLEST_PARTITION)
         return min(wanted, LARGEST_PARTITION)
 
-    def sampled_share(self, n_documents: int, n_words: int) -> float:
-        """Share of the documents that are multiplied in scan 1: 1 where all are.
+    def sampled_share(self, n_documents: int, n_words: int, nonzeros: int) -> float:
+        """Share of the documents of a corpus that are its sample; 1: all are multiplied, and none is kept.
 
-        By default ``SAMPLED_DOCUMENTS`` or one for each word, at least ``SMALLEST_SAMPLE``, and all where that would be
-        more than ``LARGEST_SAMPLE``.
+        By default ``SAMPLED_DOCUMENTS`` or one for each word, at most ``SAMPLED_NONZEROS`` of theirs, and all where
+        that would be more than ``LARGEST_SAMPLE``.
         """
-        if self.range_finder != "sample":
-            return 1.0
         if self.sample_share is not None:
             return self.sample_share
-        share = max(max(SAMPLED_DOCUMENTS, n_words) / max(n_documents, 1), SMALLEST_SAMPLE)
-        return share if share <= LARGEST_SAMPLE else 1.0
+        share = max(SAMPLED_DOCUMENTS, n_words) / max(n_documents, 1)
+        if share > LARGEST_SAMPLE:
+            return 1.0
+        return min(share, SAMPLED_NONZEROS / max(nonzeros, 1))
+
+    def resolved(
+        self, n_documents: int, n_words: int, nonzeros: int, *, keep_partitions: bool = False
+    ) -> ScanSettings:
+        """The settings with which a scan of such a corpus begins, and which its store has ever after.
+
+        ``auto`` is ``sample`` where that is less than all documents. It is ``factors`` for one scan, for all of C, and
+        where partitions are kept or made by a column: what is made of a few of them needs all their documents.
+        ``sample`` of all documents is ``factors``.
+        """
+        if self.range_finder not in ("auto", "sample"):
+            return self
+        whole = self.scans == 1 or self.exact or keep_partitions or self.partition_by is not None
+        if (self.range_finder == "auto" and whole) or self.sampled_share(n_documents, n_words, nonzeros) == 1:
+            return replace(self, range_finder="factors", sample_share=None)
+        return replace(self, range_finder="sample")
+
+    def as_chosen_in(self, stored: ScanSettings) -> ScanSettings:
+        """The settings with what ``auto`` was for a store, whatever it would be now."""
+        if self.range_finder == "auto" and stored.range_finder in ("factors", "sample"):
+            return replace(self, range_finder=stored.range_finder, sample_share=stored.sample_share)
+        return self
 
     @property
     def has_factor(self) -> bool:
-        """Whether scan 1 leaves a factor F with F F' ~ C + diag(D)."""
+        """Whether there is a factor F with F F' ~ C + diag(D); with ``sample`` it is made when it is asked for."""
         return self.range_finder != "halko"
 
     def fields(self) -> dict[str, Any]:

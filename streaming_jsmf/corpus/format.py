@@ -7,6 +7,8 @@ it trust it. It also takes a directory without manifest in place, at the price o
 from __future__ import annotations
 
 import hashlib
+import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -31,6 +33,7 @@ from streaming_jsmf.storage.paths import (
     file_names,
     file_size,
     is_file,
+    is_url,
     join,
     normalise,
     read_bytes,
@@ -42,6 +45,12 @@ QUARANTINE_NAME = "quarantine.parquet"
 PARQUET_SUFFIXES = (".parquet", ".pq", ".parq")  # of files that others wrote; ours are .parquet
 
 _FILE_THREADS = 8  # files are waited for, not computed on; the order of results does not depend on it
+
+#: Stores that people take for a corpus, and what they want instead.
+_STORES = {
+    "streaming_jsmf.moments": "a moments store, not a corpus; infer makes a model of it",
+    "streaming_jsmf.model": "a model, not a corpus; give what it was made of",
+}
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -169,11 +178,12 @@ def open_corpus(path: AnyPath, vocabulary: AnyPath | None = None) -> Corpus:
     StoreError
         A file of the manifest is missing, truncated, damaged or of another size.
     """
-    root = normalise(path)
+    root = corpus_root(path)
     if not exists(root):
         raise InputError(f"there is no corpus at {root}; check the path")
     if is_file(root):
-        raise InputError(f"{root} is a file; give the directory that holds the Parquet shards")
+        raise InputError(f"{root} is a file, no corpus; {_to_make_one(root)}")
+    require_no_store(root)
     where = join(root, MANIFEST_NAME)
     if not exists(where):
         return _open_in_place(root, None if vocabulary is None else normalise(vocabulary))
@@ -182,6 +192,40 @@ def open_corpus(path: AnyPath, vocabulary: AnyPath | None = None) -> Corpus:
             f"{root} has a manifest, which names its vocabulary; leave the vocabulary argument out"
         )
     return _open_committed(root, parse_manifest(read_bytes(where), where))
+
+
+def corpus_root(path: AnyPath) -> str:
+    """The absolute path or the URL of what is to be a corpus.
+
+    Raises
+    ------
+    InputError
+        If it is no path: says what makes a corpus of a table or of texts.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(
+            f"a corpus is named by its path, and a {type(path).__name__} was given; make a corpus of it with "
+            "ingest(source, path), or give it to fit"
+        )
+    return normalise(path)
+
+
+def require_no_store(root: str) -> None:
+    """Refuse a store of ours on the local disk where a corpus or a source is wanted.
+
+    Raises
+    ------
+    InputError
+        If it is one: says what can be done with it.
+    """
+    if is_url(root):
+        return  # it would be one more question to a server
+    try:
+        kind = json.loads(read_bytes(join(root, "zarr.json")))["attributes"]["kind"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    if kind in _STORES:
+        raise InputError(f"{root} is {_STORES[kind]}")
 
 
 def read_manifest(path: AnyPath) -> Manifest:
@@ -293,9 +337,18 @@ def find_shards(root: str, vocabulary: str | None = None) -> list[str]:
     ]
     if not names:
         raise InputError(
-            f"no corpus in {root}: no *.parquet files in it or in its {DOCUMENTS}/; check the path"
+            f"no corpus in {root}: no *.parquet files in it or in its {DOCUMENTS}/; {_to_make_one(root)}"
         )
     return names
+
+
+def _to_make_one(root: str) -> str:
+    """How texts and tables become a corpus, or topics at once."""
+    shown = location(root)
+    return (
+        f"make one of texts or tables with: streaming-jsmf ingest {shown} CORPUS, or topics at once with: "
+        f"streaming-jsmf fit {shown} MODEL --topics 20"
+    )
 
 
 def _check_not_empty(root: str, footers: Sequence[Footer]) -> None:
@@ -327,8 +380,8 @@ def find_vocabulary(root: str) -> str:
     found = [name for name in (VOCABULARY_NAME, *TEXT_NAMES) if name in here]
     if not found:
         raise InputError(
-            f"{root} has no vocabulary ({', '.join((VOCABULARY_NAME, *TEXT_NAMES))}); "
-            "put it beside the shards or name the file with the vocabulary argument"
+            f"no corpus in {root}: it has no vocabulary ({', '.join((VOCABULARY_NAME, *TEXT_NAMES))}) beside its "
+            f"Parquet files; {_to_make_one(root)}"
         )
     return join(root, found[0])
 

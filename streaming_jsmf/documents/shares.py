@@ -278,6 +278,10 @@ class ParquetShares:
     schema: Any
     files: tuple[Path, ...]
 
+    def __fspath__(self) -> str:
+        """Where they are: open ones can stand where their path can."""
+        return str(self.path)
+
     @property
     def columns(self) -> tuple[str, ...]:
         """``document_id`` and the metadata columns."""

@@ -112,6 +112,10 @@ class ZarrShares:
     columns: tuple[str, ...]
     digests: Mapping[str, ArrayDigest]
 
+    def __fspath__(self) -> str:
+        """Where they are: open ones can stand where their path can."""
+        return str(self.path)
+
     def tables(self, columns: Sequence[str]) -> Iterator[Any]:
         """Arrow tables of some columns, a chunk of rows each; ``StoreError`` for damage."""
         panels = [read_panels(self.path, name, self.digests[name], remedy=_REMEDY) for name in columns]

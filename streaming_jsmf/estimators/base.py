@@ -112,9 +112,9 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         The batches are kept on the disk with their moments: at ``store`` and ``store`` with ``.rows`` appended, or in a
         temporary directory that goes with the estimator. The result has the bits of a store into which the same batches
         were scanned one after the other (``scan --add``); of one matrix of all rows that holds up to rounding where the
-        scan is ``exact``, and elsewhere as far as it approximates. With ``scans=2`` every call reads all batches once
-        more, since more documents have another basis; with ``scans=1`` the new one only. The inference is done in each
-        call. So few large batches are better than many small ones.
+        scan is ``exact``, and elsewhere as far as it approximates. With ``scans=2`` every call reads all batches
+        once more, unless the first was so large that its basis is of a sample; with ``scans=1`` only the new one. The
+        inference is done in each call. So few large batches are better than many small ones.
 
         Parameters
         ----------

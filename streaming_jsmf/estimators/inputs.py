@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, validate_data
 
 from streaming_jsmf.corpus import Corpus
+from streaming_jsmf.corpus.matrices import matrix_blocks, write_corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.estimators import sources
 from streaming_jsmf.estimators.feature_names import feature_words
@@ -41,14 +42,14 @@ class DocumentInput(BaseEstimator):  # type: ignore[misc]
             self.__dict__.pop("feature_names_in_", None)
             blocks = sources.dask_blocks(X)
         else:
-            blocks = sources.matrix_blocks(
+            blocks = matrix_blocks(
                 validate_data(self, X, **_MATRIX, ensure_min_samples=2, ensure_min_features=2)
             )
         words = feature_words(self.feature_names, self, self.n_features_in_)
         if words is None:
             numbered = [f"x{number}" for number in range(self.n_features_in_)]
             words = getattr(self, "feature_names_in_", numbered)
-        return sources.write_corpus(blocks, [str(word) for word in words], place)
+        return write_corpus(blocks, [str(word) for word in words], place)
 
     def _more(self, X: Any, place: Path, words: tuple[str, ...], first: int) -> Corpus:
         """As ``_corpus``, of further documents over the words of the fit, numbered from ``first``."""
@@ -56,7 +57,7 @@ class DocumentInput(BaseEstimator):  # type: ignore[misc]
             corpus = sources.opened(X)
             self._require_words(corpus)
             return corpus
-        return sources.write_corpus(self._blocks(X), words, place, first)
+        return write_corpus(self._blocks(X), words, place, first)
 
     def _blocks(self, X: Any) -> Iterator[csr_array[Any]]:
         """Blocks of documents over the words of the fit."""
@@ -74,7 +75,7 @@ class DocumentInput(BaseEstimator):  # type: ignore[misc]
             self._require_features(checked.shape[1])
         else:
             checked = validate_data(self, X, **_MATRIX, reset=False)
-        return sources.matrix_blocks(checked)
+        return matrix_blocks(checked)
 
     def _require_features(self, found: int) -> None:
         if found != self.n_features_in_:

@@ -51,7 +51,7 @@ anchor_shrinkage, anchor_row_sum, simplex, correlations, cliques, clique
     store
         Path or URL of the moments store. One that is there and was made of the same corpus with the same settings is
         used without a scan. One made of a matrix serves fits to that matrix; to let it grow, give a corpus that stays.
-        None: a temporary one.
+        None: a temporary one. ``partial_fit`` begins a new one, with its batches beside it.
     scratch
         Directory for temporary files, which are removed when the fit ends; None: that of the system. Workers on other
         machines must see it under the same path.

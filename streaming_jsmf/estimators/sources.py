@@ -1,14 +1,12 @@
-"""What an estimator is given, as blocks of documents, and as a corpus that can be scanned."""
+"""What an estimator is given, as blocks of documents."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any, TypeGuard
 
 import numpy as np
-import pyarrow as pa
 from dask import array as da
 from dask import delayed
 from numpy.typing import NDArray
@@ -16,16 +14,9 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.blocks.csr import iter_blocks
 from streaming_jsmf.blocks.units import list_units
-from streaming_jsmf.corpus import Corpus, CorpusWriter, open_corpus
-from streaming_jsmf.corpus.records import (
-    BATCH_NONZEROS,
-    LARGEST_COUNT,
-    SMALLEST_COUNT,
-    Documents,
-    narrow_counts,
-)
+from streaming_jsmf.corpus import Corpus, open_corpus
+from streaming_jsmf.corpus.matrices import tidy_rows
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.linalg.panels import panels
 
 
 def is_corpus(X: object) -> TypeGuard[str | os.PathLike[str] | Corpus]:
@@ -52,14 +43,6 @@ def corpus_blocks(corpus: Corpus) -> Iterator[csr_array[Any]]:
         As ``read_block``.
     """
     return iter_blocks(list_units(corpus), corpus.n_words)
-
-
-def matrix_blocks(X: Any) -> Iterator[csr_array[Any]]:
-    """The rows of a CSR or dense matrix (documents x words), about a million nonzeros at a time."""
-    nonzeros = X.size  # of a sparse matrix what it stores
-    step = max(1, int(BATCH_NONZEROS * X.shape[0] / max(nonzeros, 1)))
-    for rows in panels(X.shape[0], step):
-        yield _tidy(X[rows])
 
 
 def dask_shape(X: Any) -> tuple[float, int]:
@@ -92,7 +75,7 @@ def dask_blocks(X: Any) -> Iterator[csr_array[Any]]:
 
 
 def _checked(block: Any, number: int) -> csr_array[Any]:
-    counts = _tidy(block)
+    counts = tidy_rows(block)
     if not (np.isfinite(counts.data).all() and (counts.data >= 0).all()):
         raise InputError(f"block {number} of X, from 0, has a count that is negative or not finite; mend it")
     return counts
@@ -114,45 +97,3 @@ def map_documents(X: Any, function: Callable[[csr_array[Any]], NDArray[np.float6
     return X.map_blocks(
         of_block, carried, dtype=np.float64, chunks=(X.chunks[0], (width,)), meta=np.empty((0, 0))
     )
-
-
-def write_corpus(
-    blocks: Iterable[csr_array[Any]], words: Sequence[str], path: Path, first: int = 0
-) -> Corpus:
-    """Write blocks of documents as a corpus, one after the other; all words are kept, and documents without any.
-
-    The blocks lose their zeros.
-
-    Integers become int32 and other numbers float32. The corpus has the bytes of one that was written document by
-    document, with running numbers from ``first`` for ids.
-
-    Raises
-    ------
-    InputError
-        If a count is too large, the words are not distinct or empty, or no document has a word.
-    """
-    with CorpusWriter(path, words) as writer:
-        for block in blocks:
-            writer.write(_documents(block, first))
-            first += block.shape[0]
-        return writer.commit()
-
-
-def _documents(block: csr_array[Any], first: int) -> Documents:
-    if block.data.max(initial=0) > LARGEST_COUNT:
-        raise InputError(f"X has the count {block.data.max()}; the largest that is read is {LARGEST_COUNT}")
-    block.data[block.data < SMALLEST_COUNT] = 0
-    block.eliminate_zeros()
-    ids = pa.array(np.arange(first, first + block.shape[0], dtype=np.int64))
-    indptr, words = block.indptr.astype(np.int64), block.indices.astype(np.int32)
-    return Documents(indptr, words, narrow_counts(block.data), ids, {})
-
-
-def _tidy(rows: Any) -> csr_array[Any]:
-    """Rows as CSR with words rising, once in each and without zeros: a copy, since the matrix is the user's."""
-    block = csr_array(rows, copy=True)
-    if block.dtype == np.bool_:
-        block = block.astype(np.int32)
-    block.sum_duplicates()
-    block.eliminate_zeros()
-    return block

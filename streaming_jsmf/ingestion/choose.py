@@ -75,13 +75,17 @@ def choose_words(
         new_ids[selection.table.ids[there]] = np.flatnonzero(there)
         np.save(folder.vocabulary.with_suffix(".npy"), new_ids)
     if not selection.table.document_frequency.any():
-        raise InputError(_nothing_left(selection))
+        raise InputError(_nothing_left(selection, sum(piece.documents for piece in pieces)))
     return selection
 
 
-def _nothing_left(selection: Selection) -> str:
+def _nothing_left(selection: Selection, n_documents: int) -> str:
     took = ", ".join(f"{step.words} {step.reason}" for step in selection.dropped if step.words)
-    return f"no word of the source is left after the curation ({took or 'it has none'}); loosen its settings"
+    found = f"{n_documents} document" + "s" * (n_documents != 1)
+    return (
+        f"no word of the {found} read is left after the curation ({took or 'there is none'}); give more documents, or "
+        "loosen its settings, such as --max-df 100%"
+    )
 
 
 def word_counts(ingest: Ingest, pieces: Sequence[Piece], words: Sequence[str] | None) -> Iterable[WordTable]:

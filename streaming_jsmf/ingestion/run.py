@@ -130,6 +130,8 @@ def _ingest(ingest: Ingest, target: Path, units: Sequence[Unit], origin: Origin)
         shards, directory = renumber_shards(ingest, pieces, used), ingest.folder.renumbered
         chosen, totals = chosen.filter(pa.array(used)), totals.take(used)
     dropped = (*selection.dropped, *_left_out(ingest.settings, read, written, unused))
+    if not used.any():
+        raise InputError(_nothing_left(target, dropped))
     made = {
         **(origin.settings or {}),
         **curation_fields(curation, vocabulary),
@@ -178,6 +180,14 @@ def _left_out(
         least = curation.min_tokens
         steps.append(dropped("min_tokens", f"documents with fewer than {least} tokens of kept words"))
     return [*steps, Dropped(step="unused_words", reason="in none of the documents kept", words=unused)]
+
+
+def _nothing_left(target: Path, dropped: Sequence[Dropped]) -> str:
+    took = ", ".join(f"{step.documents} {step.reason}" for step in dropped if step.documents)
+    return (
+        f"{target} would be an empty corpus: no document is left after the curation ({took or 'they have no words'}); "
+        "give more documents, or loosen its settings, such as --max-df 100% and --min-tokens 1"
+    )
 
 
 def _seen(read: Sequence[Record], contents: Repeats) -> dict[str, Json]:

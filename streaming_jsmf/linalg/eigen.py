@@ -6,12 +6,15 @@ factorisation Y Y' can hold.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.linalg.gram import (
+    CORE_FLOOR,
     GRAM_FLOOR,
     gram,
     inverse_square_root,
@@ -31,8 +34,8 @@ DAVIDSON_STEPS, GUARD_VECTORS, SMALLEST_SHIFT = 6, 10, 1e-4
 #: number residuals stop falling: there a step must halve them to be followed by another.
 RESIDUAL_TOLERANCE, RESIDUAL_NOISE = 5e-6, 1e-4
 
-#: Core eigenvalues below this share of the first are noise of the basis (NUMERICS of the second scan).
-NYSTROM_FLOOR = 1e-3
+#: Writes the product of a symmetric matrix with vectors (N x k, float32), the first argument, into the second.
+Times: TypeAlias = Callable[[NDArray[np.float32], NDArray[np.float32]], None]
 
 
 @dataclass(frozen=True)
@@ -98,37 +101,54 @@ def factor_eigenpairs(factor: FloatArray, diagonal: NDArray[np.float64], count: 
         values, vectors = np.linalg.eigh(f @ f.T - np.diag(diagonal))
         return with_fixed_signs(values[::-1][:count], vectors[:, ::-1][:, :count])
     factor = factor.astype(np.float32, copy=False)
-    block = _RitzBlock(factor, diagonal, min(count + GUARD_VECTORS, factor.shape[1]))
-    for _ in range(DAVIDSON_STEPS):
-        if not block.correct(count):
-            break
-    return with_fixed_signs(block.values[:count], _refined(block.vectors[:, : min(count, block.values.size)]))
+
+    def times(vectors: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+        multiply_into(factor, single_gram(factor, vectors), out)
+        subtract_diagonal(diagonal, vectors, out)
+
+    block = RitzBlock(times, diagonal, factor, min(count + GUARD_VECTORS, factor.shape[1]))
+    return block.leading(count)
 
 
-class _RitzBlock:
-    """The largest Ritz pairs of C ~ F F' - diag(D) in a span that grows by their corrections.
+class RitzBlock:
+    """The largest Ritz pairs of a symmetric matrix in a span that grows by their corrections.
 
     All in two arrays for the whole iteration: fresh memory costs as much as the arithmetic. The first ``count``
     columns of ``vectors`` and ``product`` hold the Ritz vectors X and C X, the others what the span gains.
 
     Parameters
     ----------
-    factor, diagonal
-        F (N x L, float32) and D.
+    times
+        The matrix.
+    diagonal
+        D, which it has taken off a matrix without negative eigenvalues.
+    start
+        What spans the first space, N x p, float32.
     count
         Pairs to carry.
     """
 
-    def __init__(self, factor: NDArray[np.float32], diagonal: NDArray[np.float64], count: int) -> None:
-        self.factor, self.diagonal, self.count = factor, diagonal[:, None].astype(np.float32), count
-        start = inverse_square_root(gram(factor), GRAM_FLOOR)
-        shape = (factor.shape[0], max(start.shape[1], 2 * count))
+    def __init__(
+        self, times: Times, diagonal: NDArray[np.float64], start: NDArray[np.float32], count: int
+    ) -> None:
+        self.diagonal, self.count = diagonal[:, None].astype(np.float32), count
+        self._times = times
+        whiten = inverse_square_root(gram(start), GRAM_FLOOR)
+        shape = (start.shape[0], max(whiten.shape[1], 2 * count))
         self.vectors, self.product = (np.empty(shape, dtype=np.float32) for _ in range(2))
-        span = self.vectors[:, : start.shape[1]]
-        multiply_into(factor, start, span)
-        self._times(span, self.product[:, : start.shape[1]])
+        span = self.vectors[:, : whiten.shape[1]]
+        multiply_into(start, whiten, span)
+        self._times(span, self.product[:, : whiten.shape[1]])
         self.values, self.residual = np.zeros(0), np.inf
-        self.values = self._ritz(start.shape[1])
+        self.values = self._ritz(whiten.shape[1])
+
+    def leading(self, count: int, steps: int = DAVIDSON_STEPS) -> Eigenpairs:
+        """The ``count`` largest pairs, or as many as are carried, once corrections have become small."""
+        for _ in range(steps):
+            if not self.correct(count):
+                break
+        found = min(count, self.values.size)
+        return with_fixed_signs(self.values[:found], _refined(self.vectors[:, :found]))
 
     def correct(self, count: int) -> bool:
         """Widen the span by unit columns (lambda_j + D)^-1 r_j of the residuals r_j, and take the Ritz pairs again.
@@ -175,11 +195,14 @@ class _RitzBlock:
             multiply_into(columns, mix, columns[:, : keep.size])
         return np.asarray(values[keep])
 
-    def _times(self, vectors: NDArray[np.float32], out: NDArray[np.float32]) -> None:
-        """(F F' - D) X."""
-        multiply_into(self.factor, single_gram(self.factor, vectors), out)
-        for rows in panels(len(out)):
-            out[rows] -= self.diagonal[rows] * vectors[rows]
+
+def subtract_diagonal(
+    diagonal: NDArray[np.float64], vectors: NDArray[np.float32], out: NDArray[np.float32]
+) -> None:
+    """Take diag(D) X off ``out``."""
+    own = diagonal[:, None].astype(np.float32)
+    for rows in panels(len(out)):
+        out[rows] -= own[rows] * vectors[rows]
 
 
 def _bordered(
@@ -215,49 +238,21 @@ def nystrom_eigenpairs(basis: FloatArray, product: FloatArray) -> Eigenpairs:
     Returns
     -------
     Eigenpairs
-        At most m: core eigenvalues below 1e-3 of the first are dropped, and so are the negative ones.
+        At most m: without negative eigenvalues, and without Ritz pairs (theta, q) whose residual C q - theta q is
+        longer than theta: of each G G' has the residual's square over theta, more than the pair itself.
     """
-    whiten = inverse_square_root(gram(basis, product.astype(np.float64, copy=False)), NYSTROM_FLOOR)
-    # G is C Q times a small matrix, so its Gram matrix needs no N x m array; the core's floor keeps it accurate.
-    small = whiten.T @ gram(product) @ whiten
+    core, squares = gram(basis, product.astype(np.float64, copy=False)), gram(product)
+    thetas, ritz = np.linalg.eigh((core + core.T) / 2)
+    lengths = np.einsum("ij,ik,kj->j", ritz, squares, ritz, optimize=True)
+    told = (thetas > CORE_FLOOR * thetas.max(initial=0.0)) & (lengths <= 2 * thetas**2)
+    kept = np.flatnonzero(told)[::-1]
+    whiten = ritz[:, kept] / np.sqrt(thetas[kept])
+    # G is C Q times a small matrix, so its Gram matrix needs no N x m array.
+    small = whiten.T @ squares @ whiten
     values, rotation = np.linalg.eigh((small + small.T) / 2)
     keep = np.flatnonzero(values > 0)[::-1]
     vectors = product @ (whiten @ (rotation[:, keep] / np.sqrt(values[keep])))
     return with_fixed_signs(values[keep], vectors)
-
-
-def refined_basis(
-    basis: FloatArray, product: FloatArray, diagonal: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """A basis one step nearer to the leading algebraic eigenvectors of C than Q: of (theta_j + D)^-1 (C + D) q_j.
-
-    theta_j and q_j are the Ritz pairs of C in the span of Q. An eigenvector satisfies v = (lambda + D)^-1 (C + D) v, so
-    this is a step of that equation, as in ``factor_eigenpairs``. A power step C Q instead also brings in what C has of
-    large negative eigenvalues, and documents of a few words make many: of these the Ritz pairs are so mixed that
-    ``nystrom_eigenpairs`` goes wrong.
-
-    Parameters
-    ----------
-    basis
-        Q, N x m, orthonormal.
-    product
-        C Q, N x m.
-    diagonal
-        D of Eq. 1, (N,), not negative.
-
-    Returns
-    -------
-    (N, m), orthonormal, float64.
-    """
-    core = gram(basis, product)
-    values, rotation = np.linalg.eigh((core + core.T) / 2)
-    shifts = np.maximum(values, SMALLEST_SHIFT * values[-1])
-    step = product @ rotation
-    for rows in panels(len(step)):
-        own = diagonal[rows, None]
-        step[rows] = (step[rows] + own * (basis[rows] @ rotation)) / (own + shifts)
-    orthonormal, _ = np.linalg.qr(step)
-    return np.asarray(orthonormal)
 
 
 def single_view_eigenpairs(sketch: FloatArray, probes: FloatArray, rank: int) -> Eigenpairs:

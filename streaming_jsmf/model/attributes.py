@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 
-class JsonAttribute(str):
+class JsonAttribute(Mapping[str, Any], str):
     """A mapping of JSON values that is the text of that JSON, too.
 
     xarray writes no attribute to netCDF but numbers and texts, and people look into the settings of a model by key. So
@@ -20,14 +20,13 @@ class JsonAttribute(str):
     (20, True, '{"n_topics": 20, "rectify": "enn"}')
     """
 
-    __slots__ = ("_fields",)
     _fields: dict[str, Any]
     __hash__ = str.__hash__
 
     def __new__(cls, fields: Mapping[str, Any] | str) -> JsonAttribute:
         # Copying and unpickling begin with the text.
         text = fields if isinstance(fields, str) else json.dumps(fields, ensure_ascii=False)
-        made = super().__new__(cls, text)
+        made = str.__new__(cls, text)
         made._fields = json.loads(text)
         return made
 
@@ -39,31 +38,6 @@ class JsonAttribute(str):
 
     def __len__(self) -> int:
         return len(self._fields)
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._fields
-
-    def __eq__(self, other: object) -> bool:
-        return self._fields == other if isinstance(other, dict) else str(self) == other
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    def get(self, key: str, default: Any = None) -> Any:
-        """The value of ``key``."""
-        return self._fields.get(key, default)
-
-    def keys(self) -> KeysView[str]:
-        """Its names."""
-        return self._fields.keys()
-
-    def values(self) -> ValuesView[Any]:
-        """Its values."""
-        return self._fields.values()
-
-    def items(self) -> ItemsView[str, Any]:
-        """Names and values."""
-        return self._fields.items()
 
 
 def readable(attributes: Mapping[str, Any]) -> dict[str, Any]:

@@ -115,6 +115,14 @@ class TopicEdits:
         wanted = {self._shown_as(topic) for topic in topics} or set(self.hidden)
         return replace(self, hidden=tuple(topic for topic in self.hidden if topic not in wanted))
 
+    def fields(self) -> dict[str, Any]:
+        """JSON values, without K."""
+        return {
+            "labels": {str(topic): name for topic, name in self.labels.items()},
+            "merged": [list(group) for group in self.merged],
+            "hidden": list(self.hidden),
+        }
+
     def _shown_as(self, topic: int) -> int:
         """The topic itself, which is stored, and shown under its own number."""
         try:
@@ -199,9 +207,7 @@ def edit_topics(
             "kind": KIND,
             "format_version": FORMAT_VERSION,
             "model": model.provenance.get("fingerprint"),
-            "labels": {str(topic): name for topic, name in edits.labels.items()},
-            "merged": [list(group) for group in edits.merged],
-            "hidden": list(edits.hidden),
+            **edits.fields(),
         }
         make_directory(path)
         attributes = {**told, "sha256": fingerprint(told)}

@@ -64,6 +64,10 @@ class Model:
     metrics: Mapping[str, Any]
     provenance: Mapping[str, Any]
 
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{name} {values.shape}" for name, values in self.arrays.items())
+        return f"Model({self.engine}: {shapes})"
+
     @property
     def engine(self) -> str:
         """``lr-jsmf`` or ``stod``."""
@@ -83,10 +87,9 @@ def model_path(model: AnyModel) -> StorePath:
         if "source" not in kept:
             raise InputError("this Dataset was not opened from a model store; give the path of the model")
         model = kept["source"]
-    elif not isinstance(model, UPath) and hasattr(model, "save") and not hasattr(model, "__fspath__"):
-        raise InputError(
-            f"this {type(model).__name__} is in memory only; keep the model with its save(path), and give the path"
-        )
+    elif not isinstance(model, UPath | str | os.PathLike):
+        saved = "; keep it with its save(path) first" if hasattr(model, "save") else ""
+        raise InputError(f"a model is named by its path, and a {type(model).__name__} was given{saved}")
     return store_path(model, "a model")
 
 
@@ -173,8 +176,8 @@ def model_names(path: StorePath) -> list[str]:
 def _attributes(path: StorePath) -> dict[str, Any]:
     if not node_exists(path):
         children = model_names(path)
-        hint = f"; it holds models {', '.join(children)}" if children else ""
-        raise InputError(f"{path}: no model is here{hint}")
+        hint = f"it holds models {', '.join(children)}" if children else "fit and infer make one"
+        raise InputError(f"{path}: no model is here; {hint}")
     attributes = read_attributes(path)
     if attributes.get("kind") != KIND:
         raise InputError(f"{path}: this is not a model; give the path that infer or fit wrote")

@@ -29,12 +29,15 @@ def change_store(
     listener: Listener = silent,
     *,
     mark: str | None = None,
+    rebase: bool = False,
 ) -> MomentsStore:
     """Remove what ``names`` name, then add ``corpora``; all of it or nothing.
 
     Scan 1 reads the new corpora only; what stays is folded again from the kept results where something was removed.
     Scan 2 reads all that the store is then made of, since the basis has changed. The result has the bits of a store
     that never had the one and was scanned with the other.
+
+    A store with a sample keeps its basis when documents are added, and every scan reads the new corpora only.
 
     Parameters
     ----------
@@ -44,6 +47,8 @@ def change_store(
         With the words of the store.
     mark
         Put into the manifest with the change, so that the caller knows it again after an interruption.
+    rebase
+        Make the basis of all that the store is then made of, as if it had been scanned at once.
 
     Raises
     ------
@@ -55,7 +60,7 @@ def change_store(
         If the store, or a corpus that it was made of, is damaged.
     """
     with sole_writer(path):
-        return _change_alone(path, names, corpora, execution or Execution(), listener, mark)
+        return _change_alone(path, names, corpora, execution or Execution(), listener, mark, rebase)
 
 
 def _change_alone(
@@ -65,6 +70,7 @@ def _change_alone(
     execution: Execution,
     listener: Listener,
     mark: str | None,
+    rebase: bool,
 ) -> MomentsStore:
     store = read_store(path)
     if names and not store.manifest.keep_partitions:
@@ -77,6 +83,10 @@ def _change_alone(
         after = _added(store, after, corpus)
     if not after.partitions:
         raise InputError(f"{path}: nothing would be left of the store; delete it instead")
+    if rebase:
+        after = after.with_new_basis()
+    elif not names:
+        after = after.on_basis_of(store.manifest)
     after = after.changed(change=mark)
     require_scan_memory(after, store.path, execution, corpora)
     with execution.executor(listener) as executor:

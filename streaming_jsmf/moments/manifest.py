@@ -29,6 +29,9 @@ FORMAT_VERSION = 2
 #: Changes when the same settings would give other bits; part of the settings' fingerprint.
 ALGORITHM_VERSION = 5
 
+#: The same for settings with a sample alone.
+SAMPLE_VERSION = 2
+
 
 class WordIds(Strict):
     """An array of the store: the id that each word of a corpus has there (see ``moments.word_ids``)."""
@@ -69,7 +72,8 @@ class Manifest(Strict):
 
     ``vocabulary`` is the digest of the words. ``parts`` are what is folded at once, in order: what is known of its
     contents, and how many partitions it stands for. ``change`` marks the last request for a change. ``sample_share`` is
-    that of the documents multiplied in scan 1, fixed when the store is begun; None: all of them.
+    that of the documents in the sample, fixed when the store is begun; None: there is no sample. ``base`` is the fold
+    of scan 1 that the basis is made of, where that stays while documents are added; None: the last.
     """
 
     format_version: int
@@ -86,6 +90,14 @@ class Manifest(Strict):
     parts: tuple[tuple[str, int], ...]
     change: str | None = None
     sample_share: float | None = None
+    base: str | None = None
+
+    @property
+    def is_of_older_sample(self) -> bool:
+        """Whether there is a sample that is not kept as it is now."""
+        return self.sample_share is not None and self.settings_fingerprint != _settings_fingerprint(
+            self.settings
+        )
 
     @property
     def scan_settings(self) -> ScanSettings:
@@ -124,6 +136,16 @@ class Manifest(Strict):
         sampled = "" if self.sample_share is None else f"\nsample {self.sample_share}"
         return fold_keys(self.part_keys, f"{self.range_key}\n{self.vocabulary}{sampled}")
 
+    def on_basis_of(self, before: Manifest) -> Manifest:
+        """The manifest with the basis that ``before`` has, whose parts it begins with: all else is a sum then, to which
+        what is new is added. As it is without a sample: factors tell the basis of all documents anew."""
+        kept = None if self.sample_share is None else before.base or before.folds[-1]
+        return self.changed(base=kept) if kept else self
+
+    def with_new_basis(self) -> Manifest:
+        """The manifest with a basis of all that it is made of, as if that had been scanned at once."""
+        return self if self.base is None else self.changed(base=None)
+
     def changed(self, **fields: Any) -> Manifest:
         """The manifest with other values of some fields."""
         return self.model_copy(update=fields)
@@ -136,7 +158,7 @@ class Manifest(Strict):
 def new_manifest(
     corpus: Corpus, settings: ScanSettings, vocabulary: str, *, keep_partitions: bool = False
 ) -> Manifest:
-    """Describe a scan before it starts. ``vocabulary`` is the digest of the words.
+    """Describe a scan before it starts. ``settings`` are ``resolved``; ``vocabulary`` is the digest of the words.
 
     Reads the metadata column if partitions are made by one, else nothing.
     """
@@ -156,12 +178,14 @@ def new_manifest(
         parts=(),
     )
     if settings.range_finder == "sample":
-        empty = empty.changed(sample_share=settings.sampled_share(corpus.n_documents, corpus.n_words))
+        share = settings.sampled_share(corpus.n_documents, corpus.n_words, corpus.nonzeros)
+        empty = empty.changed(sample_share=share)
     return with_corpus(empty, corpus)
 
 
 def _settings_fingerprint(fields: Mapping[str, Any]) -> str:
-    return fingerprint({**fields, "algorithm": ALGORITHM_VERSION})
+    sampled = {"sample": SAMPLE_VERSION} if fields["range_finder"] == "sample" else {}
+    return fingerprint({**fields, "algorithm": ALGORITHM_VERSION, **sampled})
 
 
 def with_third_moment(manifest: Manifest) -> Manifest:
@@ -227,7 +251,7 @@ def without(manifest: Manifest, names: Sequence[str]) -> Manifest:
             parts.append((content, count))
         first += count
     kept = tuple(p for p, stays in zip(manifest.partitions, staying, strict=True) if stays)
-    return _renumbered(manifest.changed(partitions=kept, parts=tuple(parts)))
+    return _renumbered(manifest.with_new_basis().changed(partitions=kept, parts=tuple(parts)))
 
 
 @dataclass(frozen=True)
@@ -261,7 +285,7 @@ def merged_manifest(first: Manifest, second: Manifest, plan: MergePlan) -> Manif
         for entry, ids in zip(second.corpora, plan.word_ids, strict=True)
     )
     moved = (p.model_copy(update={"corpus": p.corpus + shift}) for p in second.partitions)
-    return first.changed(
+    return first.with_new_basis().changed(
         vocabulary=plan.vocabulary,
         n_words=plan.n_words,
         keep_partitions=plan.in_parts,

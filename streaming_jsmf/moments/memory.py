@@ -15,6 +15,7 @@ from streaming_jsmf.linalg.factor import ROW_BLOCK_BYTES
 from streaming_jsmf.moments.manifest import Manifest
 from streaming_jsmf.moments.partition import load_partitions
 from streaming_jsmf.moments.stages.registry import stages_of
+from streaming_jsmf.moments.stages.sample import BYTES_PER_NONZERO as SAMPLED_BYTES
 from streaming_jsmf.storage.paths import StorePath
 
 #: Bytes that a nonzero of a partition takes in memory: a float32 value, an int32 index.
@@ -27,11 +28,18 @@ BYTES_PER_NONZERO_READ = 32
 PARTITION_STEP = 1_000_000
 
 
-def scan_memory(n_words: int, settings: ScanSettings, partitions: tuple[Partition, ...], workers: int) -> int:
+def scan_memory(
+    n_words: int,
+    settings: ScanSettings,
+    partitions: tuple[Partition, ...],
+    workers: int,
+    sample_share: float | None = None,
+) -> int:
     """Projected peak memory of a scan in bytes: a partition for each worker and what its tasks hold, or what the
-    largest final arrays take.
+    largest final arrays take; and the sample, where ``sample_share`` of the documents are one.
 
-    It depends on the vocabulary, the widths and the partition size, not on the number of documents.
+    It depends on the vocabulary, the widths, the partition size and the size of the sample, not on the number of
+    documents.
     """
     largest = max(partition.nonzeros for partition in partitions)
     row_group = max(
@@ -39,7 +47,11 @@ def scan_memory(n_words: int, settings: ScanSettings, partitions: tuple[Partitio
     )
     each = largest * BYTES_PER_NONZERO + _fixed_bytes(n_words, settings, row_group)
     final = max(stage.final_memory(n_words, settings) for stage in stages_of(settings))
-    return PROCESS_BYTES + max(each * min(workers, len(partitions)), final)
+    # Two samples and both in one, when folding; read and scaled, when multiplying.
+    sample = (
+        0.0 if sample_share is None else sample_share * sum(partition.nonzeros for partition in partitions)
+    )
+    return PROCESS_BYTES + max(each * min(workers, len(partitions)), final) + int(2 * SAMPLED_BYTES * sample)
 
 
 def _fixed_bytes(n_words: int, settings: ScanSettings, row_group: int) -> int:
@@ -88,7 +100,7 @@ def require_scan_memory(
         return
     partitions = load_partitions(manifest, str(path), corpora)
     require_memory(
-        scan_memory(manifest.n_words, settings, partitions, execution.concurrency),
+        scan_memory(manifest.n_words, settings, partitions, execution.concurrency, manifest.sample_share),
         execution.memory,
         "the scan",
         "lower --partition-nonzeros, --max-topics or --workers, or raise --memory",

@@ -14,12 +14,12 @@ from streaming_jsmf.config import differences
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.ledger import Partial
 from streaming_jsmf.jobs.lock import sole_writer
 from streaming_jsmf.moments.manifest import Manifest, MergePlan, merged_manifest
 from streaming_jsmf.moments.memory import require_scan_memory
 from streaming_jsmf.moments.partition import load_partitions
 from streaming_jsmf.moments.run import run_missing_stages
+from streaming_jsmf.moments.stages.range import spread
 from streaming_jsmf.moments.store import (
     MomentsStore,
     read_store,
@@ -224,18 +224,8 @@ def _rebuilt(
         own = np.arange(store.n_words)
         for key, source, rows in ((keys[0], store, own), (keys[1], second, union.word_ids)):
             fold = source.ledger("range").read_fold(source.folds[-1])
-            ledger.commit_part(key, _spread(fold, rows, len(union.words)), {"merged": str(source.path)})
+            ledger.commit_part(key, spread(fold, rows, len(union.words)), {"merged": str(source.path)})
     return read_store(store.path)
-
-
-def _spread(partial: Partial, rows: NDArray[np.int64], n_words: int) -> Partial:
-    """A result over more words: row i becomes row ``rows[i]``, the others are zero."""
-    arrays = {}
-    for name, values in partial.arrays.items():
-        wide = np.zeros((n_words, *values.shape[1:]), values.dtype)
-        wide[rows] = values
-        arrays[name] = wide
-    return Partial(arrays, partial.scalars)
 
 
 def _word_ids(second: MomentsStore, union: Union) -> list[NDArray[np.int64] | None]:

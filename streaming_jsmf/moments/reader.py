@@ -10,10 +10,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import InputError, StoreError, TooFewFactorsError
+from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.linalg.eigen import Eigenpairs, nystrom_eigenpairs
+from streaming_jsmf.moments.stages.sample import VARIABLES, factor_of, sample_block
 from streaming_jsmf.moments.stages.third_moment import TensorMoments, read_tensor_moments
 from streaming_jsmf.moments.store import MomentsStore, read_store
 from streaming_jsmf.storage.paths import StorePath, store_path
@@ -29,6 +32,9 @@ class Moments:
     def path(self) -> StorePath:
         """Where the store is."""
         return self.store.path
+
+    def __repr__(self) -> str:
+        return f"Moments({str(self.path)!r}, {self.store.n_words} words, up to {self.settings.max_topics} topics)"
 
     def __fspath__(self) -> str:
         """Where the store is: an open one can stand where its path can."""
@@ -70,8 +76,18 @@ class Moments:
         return int(self._scalars["n_documents"])
 
     def factor(self) -> NDArray[np.float32] | None:
-        """F, N x L, with F F' ~ C + diag(D), read on each call; None after ``halko``."""
+        """F, N x L, with F F' ~ C + diag(D), read or made of the sample on each call; None after ``halko``."""
+        if self.settings.range_finder == "sample":
+            with single_blas_thread():
+                return factor_of(self.sample(), self.settings, "sample")
         return self._array("factor") if self.settings.has_factor else None
+
+    def sample(self) -> csr_array[Any]:
+        """H_s of a scan with ``sample`` (documents x words, CSR, float32), H_s'H_s ~ C + diag(D), read on each call."""
+        share = self.store.manifest.sample_share
+        assert share is not None, "a sampled store"
+        arrays = {name: self._array(name) for name in VARIABLES}
+        return sample_block(arrays, self.store.n_words, share * self._scalars["total_weight"])
 
     def digests(self, *, third_moment: bool = False) -> dict[str, str]:
         """What tells these moments from others: sha256 of their arrays, by name; of the third moment only if asked."""
@@ -89,17 +105,17 @@ class Moments:
         return self._eigenpairs()
 
     def _eigenpairs(self) -> Eigenpairs:
+        if any(stage.name == "eigenpairs" for stage in self.store.stages):
+            return Eigenpairs(self._array("eigenvalues"), self._array("eigenvectors"))
         projected = self.projected_basis()
         if projected is not None:
             return nystrom_eigenpairs(*projected)
         return Eigenpairs(self.store.read("basis_eigenvalues"), self.store.read("basis"))
 
     def projected_basis(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-        """Q and C Q of the last scan that made them, read on each call; None of a store that has no such product."""
-        there = {stage.name for stage in self.store.stages}
-        for basis, product in (("refined_basis", "refined_projection"), ("basis", "projection")):
-            if product in there:
-                return self.store.read(basis), self.store.read(product)
+        """Q and C Q, read on each call; None of a store that has no such product."""
+        if any(stage.name == "projection" for stage in self.store.stages):
+            return self.store.read("basis"), self.store.read("projection")
         return None
 
     def eigenpairs(self, n_topics: int, extra: int = 10) -> Eigenpairs:
@@ -155,8 +171,8 @@ class Moments:
     def cooccurrence_rows(self, words: Sequence[int] | NDArray[np.integer[Any]]) -> NDArray[np.float64]:
         """Rows of C for the given word ids, (len(words), N).
 
-        After ``exact`` the rows themselves, otherwise approximately: F F' - D (F of the sample, if that is
-        what was multiplied), or V diag V' after ``halko``.
+        After ``exact`` the rows themselves, otherwise approximately: those of the sample, F F' - D, or V diag V' after
+        ``halko``.
         """
         ids = np.asarray(words)
         if self.settings.exact:
@@ -169,8 +185,13 @@ class Moments:
         return products
 
     def _factor_rows(self, ids: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
-        factor = self._array("factor")
-        rows: NDArray[np.float64] = (factor[ids] @ factor.T).astype(np.float64)
+        rows: NDArray[np.float64]
+        if self.settings.range_finder == "sample":
+            documents = self.sample()
+            rows = (documents[:, ids].T @ documents).toarray().astype(np.float64)
+        else:
+            factor = self._array("factor")
+            rows = (factor[ids] @ factor.T).astype(np.float64)
         rows[np.arange(ids.size), ids] -= self.diagonal[ids]
         return rows
 

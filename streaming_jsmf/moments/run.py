@@ -54,13 +54,13 @@ def run_stage_of(store: MomentsStore, stage: Stage, executor: Executor, load: Pa
         ledger, scans = store.ledger(stage.name), stage.scans(store)
         for scan in scans:
             parts = _parts(store.manifest, scan, ledger, load)
-            protected = store.covered_fold if stage.keeps_fold else None
+            protected = store.covered_fold if stage.name == "range" else None
             run_job(FoldJob(ledger, scan.reduction, parts, scan.folds, protected), executor)
         with single_blas_thread():
             final = stage.final(store, (ledger.read_fold(scan.folds[-1]) for scan in scans))
         history = [note for scan in scans for note in ledger.history(scan.keys)]
         store.commit_stage(stage.name, final.arrays, final.scalars, history)
-        if not stage.keeps_fold:
+        if not stage.keeps_fold(store.settings):
             ledger.clear()
 
 

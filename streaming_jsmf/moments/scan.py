@@ -66,6 +66,7 @@ def scan_corpus(
     """
     execution = execution or Execution()
     words = corpus.vocabulary().words
+    settings = _resolved(settings, corpus, path, keep_partitions=keep_partitions)
     if execution.memory is not None and settings.partition_nonzeros is None:
         settings = _sized(settings, corpus, path, execution)
     manifest = new_manifest(corpus, settings, words_digest(words), keep_partitions=keep_partitions)
@@ -109,6 +110,19 @@ def _scan_alone(
         # Such a store can never be completed: mending the corpus makes it another one. No task runs any more.
         store.discard()
     raise bad_corpus
+
+
+def _resolved(
+    settings: ScanSettings, corpus: Corpus, path: StorePath, *, keep_partitions: bool
+) -> ScanSettings:
+    """As ``ScanSettings.resolved``; but what was chosen for a store that is there stays."""
+    if node_exists(path):
+        stored = read_store(path).settings
+        if stored.range_finder == "sample" and settings.range_finder == "sample":
+            return settings
+        settings = settings.as_chosen_in(stored)
+    size = (corpus.n_documents, corpus.n_words, corpus.nonzeros)
+    return settings.resolved(*size, keep_partitions=keep_partitions)
 
 
 def _sized(settings: ScanSettings, corpus: Corpus, path: StorePath, execution: Execution) -> ScanSettings:

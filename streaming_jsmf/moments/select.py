@@ -14,7 +14,7 @@ from streaming_jsmf.jobs.ledger import Partial
 from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.linalg.eigen import Eigenpairs, factor_eigenpairs
 from streaming_jsmf.moments.reader import Moments
-from streaming_jsmf.moments.stages.range import RangeReduction, normalised
+from streaming_jsmf.moments.stages.range import RangeReduction, normalised, repeated
 from streaming_jsmf.moments.stages.third_moment import TensorMoments
 from streaming_jsmf.moments.store import MomentsStore
 
@@ -111,7 +111,9 @@ class SelectedMoments(Moments):
     def _eigenpairs(self) -> Eigenpairs:
         width = min(self.settings.basis_width, self.store.n_words)
         with single_blas_thread():
-            return factor_eigenpairs(self._array("factor"), self._array("diagonal"), width)
+            factor = self.factor()
+            assert factor is not None, "sketches are refused"
+            return factor_eigenpairs(factor, self._array("diagonal"), width)
 
 
 def select_partitions(moments: Moments, expression: str) -> SelectedMoments:
@@ -213,19 +215,10 @@ def resampled(moments: Moments, seed: int, replica: int) -> SelectedMoments:
     times = drawn_parts(len(store.manifest.part_keys), seed, replica)
     ledger = store.ledger("range")
     drawn = (
-        _repeated(ledger.read_part(key), int(n))
+        repeated(ledger.read_part(key), int(n))
         for key, n in zip(store.manifest.part_keys, times, strict=True)
         if n
     )
     folded = _fold_parts(store, drawn)
     assert folded is not None, "as many draws as parts"
     return SelectedMoments(store, f"bootstrap {seed} {replica}", folded)
-
-
-def _repeated(part: Partial, times: int) -> Partial:
-    """What ``times`` copies of the documents of a part would leave: sums as often, and F F' as much."""
-    arrays: dict[str, NDArray[Any]] = {
-        name: values * np.float32(np.sqrt(times)) if name == "factor" else values * times
-        for name, values in part.arrays.items()
-    }
-    return Partial(arrays, {name: value * times for name, value in part.scalars.items()})

@@ -152,7 +152,7 @@ def _errors(store: MomentsStore) -> Iterator[StoreError | None]:
         found = damage_of_outcome(store, stage.name)
         yield None if found is None else found.error
     if not store.missing_stages:
-        for stage in (stage for stage in store.stages if stage.keeps_fold):
+        for stage in (stage for stage in store.stages if stage.keeps_fold(store.settings)):
             for scan in stage.scans(store):
                 kept = damage_of_scan(store.ledger(stage.name), scan, finished=True)
                 yield from (*kept.folds.values(), *kept.parts.values())
@@ -207,7 +207,7 @@ def repair_store(
                 _take_back(store, stage)
                 run_stage_of(store, stage, executor, load)
             for stage in store.stages:
-                if stage.keeps_fold and store.manifest.keep_partitions:
+                if stage.keeps_parts and store.manifest.keep_partitions:
                     _mend_kept_parts(store, stage, executor)
         store.clear()
     return store
@@ -253,7 +253,7 @@ def _words_of_corpora(store: MomentsStore) -> list[str]:
 
 def _take_back(store: MomentsStore, stage: Stage) -> None:
     """Take back what is damaged of a stage, so that running it makes that again."""
-    if stage.keeps_fold:
+    if stage.keeps_fold(store.settings):
         _take_back_kept(store, stage)
         return
     found = damage_of_outcome(store, stage.name)
@@ -279,8 +279,10 @@ def _take_back_kept(store: MomentsStore, stage: Stage) -> None:
     _drop(ledger, found)
     folded = found.folded == len(scan.keys)
     if record is not None and not folded:
-        parts = "the kept parts are folded again" if ledger.keep else "scan 1 is repeated for all partitions"
-        logger.warning("repair: %s: the merged factor is lost; %s", store.path, parts)
+        parts = "scan 1 is repeated for all partitions" if stage.keeps_parts else stage.remedy
+        if ledger.keep:
+            parts = "the kept parts are folded again"
+        logger.warning("repair: %s: the last fold of %s is lost; %s", store.path, stage.name, parts)
     elif final is not None:
         _tell(final.error, stage.remedy)
     else:

@@ -101,6 +101,11 @@ class MomentsStore:
         return self.manifest.folds
 
     @property
+    def base(self) -> str:
+        """Key of the fold of scan 1 that the basis is made of."""
+        return self.manifest.base or self.folds[-1]
+
+    @property
     def missing_stages(self) -> tuple[str, ...]:
         """Names of the stages that are not committed yet."""
         return tuple(stage.name for stage in self.stages if self.outcome(stage.name) is None)
@@ -108,15 +113,19 @@ class MomentsStore:
     def ledger(self, stage: str) -> Ledger:
         """The ledger of a stage that runs over partitions."""
         made = stage_named(stage)
-        keep = self.manifest.keep_partitions and made.keeps_fold
+        keep = self.manifest.keep_partitions and made.keeps_parts
         return Ledger(self.path, stage, repair_remedy(self.path), keep, made.part_axes)
 
     def rests(self) -> list[StorePath]:
         """What lies in a complete store but is not a part of it: results on their way, and of earlier states.
 
-        Of scan 1 the last fold stays, and the parts of the manifest if they are kept. Three listings.
+        Of scan 1 the last fold stays, and the parts of the manifest if they are kept; of a store with a sample also the
+        last fold of each sum. Three listings.
         """
-        kept = self.ledger("range").kept(self.folds[-1], self.manifest.part_keys)
+        kept: dict[str, str] = {}
+        for stage in self.stages:
+            for scan in stage.scans(self) if stage.keeps_fold(self.settings) else ():
+                kept |= self.ledger(stage.name).kept(scan.folds[-1], scan.keys)
         ids = {entry.word_ids.name for entry in self.manifest.corpora if entry.word_ids is not None}
         made = tuple(f"{stage.name}-{kind}-" for stage in self.stages for kind in ("part", "fold"))
         staying: tuple[tuple[StorePath, tuple[str, ...], Collection[str]], ...] = (
@@ -165,11 +174,11 @@ class MomentsStore:
         """What the outcome of a stage is made of, as a key."""
         if stage == WORDS:
             return self.manifest.vocabulary
-        inputs = stage_named(stage).inputs
-        if not inputs:
-            return self.folds[-1]
+        made = stage_named(stage)
+        if not made.inputs:
+            return self.base if made.of_base else self.folds[-1]
         # Another basis, such as one that another processor computed in a repair, needs results of its own.
-        found = (self._fields_of(name) for name in inputs)
+        found = (self._fields_of(name) for name in made.inputs)
         return key_of(self.folds[-1], *("" if fields is None else fields["sha256"] for fields in found))
 
     @property
@@ -319,10 +328,14 @@ def read_store(path: StorePath) -> MomentsStore:
     """
     if not node_exists(path):
         _refuse_lost_root(path)
+        if isinstance(path, Path) and (path / "manifest.json").exists():
+            raise InputError(
+                f"{path}: is a corpus, not a moments store; scan makes one of it, or fit does all at once"
+            )
         raise InputError(f"{path}: no moments store is here; make one with streaming-jsmf scan CORPUS {path}")
     attributes = read_attributes(path)
     if attributes.get("kind") != KIND:
-        raise InputError(f"{path}: this is not a moments store; give another path")
+        raise InputError(f"{path}: this is not a moments store; give the path that scan or fit wrote")
     manifest = attributes.get("manifest")
     if not isinstance(manifest, dict) or "format_version" not in manifest:
         raise StoreError(
@@ -347,11 +360,14 @@ def _parsed(fields: dict[str, Any], path: StorePath, sha256: str) -> Manifest:
             f"{path}/zarr.json: the manifest differs from its sha256; delete the store and scan again"
         )
     try:
-        return Manifest.model_validate(fields)
+        manifest = Manifest.model_validate(fields)
     except ValidationError as error:
         raise StoreError(
             f"{path}/zarr.json: the manifest is damaged ({explain(error, Manifest)}); delete the store and scan again"
         ) from error
+    if manifest.is_of_older_sample:
+        raise InputError(f"{path}: has a sample of an earlier release; delete the store and scan again")
+    return manifest
 
 
 def _refuse_lost_root(path: StorePath) -> None:

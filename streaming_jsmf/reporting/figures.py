@@ -175,9 +175,9 @@ def _figure(width: float, height: float) -> tuple[Figure, Axes]:
 
 def _grid(rows: int, columns: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
     """A figure that belongs to no window: notebooks show it, and nothing has to be closed."""
-    from matplotlib.figure import Figure
+    from streaming_jsmf.reporting.shown_figure import ShownFigure
 
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = ShownFigure(figsize=(width, height), layout="constrained")
     return figure, list(figure.subplots(rows, columns, squeeze=False).ravel())
 
 

@@ -15,7 +15,9 @@ from typing import Any
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
+from streaming_jsmf.display import printable
 from streaming_jsmf.evaluation.choice import Choice
 from streaming_jsmf.reporting.comparison import compared
 from streaming_jsmf.reporting.contents import Contents
@@ -87,11 +89,17 @@ def _columns(contents: Contents) -> dict[str, bool]:
     return {name: any(getattr(topic, name) not in (None, ()) for topic in contents.topics) for name in names}
 
 
+def _spelled_out(value: Any) -> Any:
+    """Text that is no markup of ours without controls, and without marks that show it in another order."""
+    return printable(value, "\n") if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
 def _environment() -> Environment:
     """What all templates are filled in by: everything that is no markup of ours is escaped."""
     environment = Environment(
         loader=PackageLoader(_PACKAGE, _FOLDER),
         autoescape=True,
+        finalize=_spelled_out,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streaming_jsmf.display import printable
 from streaming_jsmf.reporting.contents import Contents, Documents, Floats, Groups, Levels, Topic, WordLists
 from streaming_jsmf.reporting.correlations import conditional, times_chance
 from streaming_jsmf.reporting.topic_map import TopicMap
@@ -39,7 +40,7 @@ def page_data(contents: Contents, drawn: TopicMap) -> str:
         "groups": _groups(contents.groups),
         "levels": _levels(contents.levels),
     }
-    return _safe(json.dumps(values, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
+    return _safe(json.dumps(_spelled_out(values), ensure_ascii=False, separators=(",", ":"), allow_nan=False))
 
 
 def own_lists(topics: tuple[Topic, ...]) -> WordLists:
@@ -172,6 +173,15 @@ def _levels(levels: Levels | None) -> dict[str, Any] | None:
 
 def _rounded(values: Floats) -> list[float]:
     return [float(f"{value:.5g}") for value in values.tolist()]
+
+
+def _spelled_out(values: Any) -> Any:
+    """The same with ``display.printable`` texts."""
+    if isinstance(values, str):
+        return printable(values, "\n\t")
+    if isinstance(values, dict):
+        return {name: _spelled_out(value) for name, value in values.items()}
+    return [_spelled_out(value) for value in values] if isinstance(values, list | tuple) else values
 
 
 def _safe(text: str) -> str:

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.sources.base import Unit
-from streaming_jsmf.sources.delimited import records_of, split
+from streaming_jsmf.sources.delimited import open_text, records_of, split
 from streaming_jsmf.sources.lines import lines_of
 from streaming_jsmf.sources.parquet import is_parquet
 from streaming_jsmf.sources.records import BadValue, is_text, value_type
-from streaming_jsmf.sources.streams import UnreadableError, bare_suffix, open_parquet_source, open_stream
-from streaming_jsmf.sources.text.reader import CSV_SUFFIXES
+from streaming_jsmf.sources.streams import UnreadableError, open_parquet_source, open_stream
 
 #: In small letters, without anything between the words; the first that is there is taken.
 TEXT_NAMES = (
@@ -38,6 +37,8 @@ TITLE_NAMES = "name title itemname movietitle producttitle"
 
 #: Records of the first file that are looked at.
 _SAMPLE = 100
+#: Records that must have equally many fields to tell what is between them.
+_RECORDS_CUT = 20
 #: Characters that the strings of a column have on average if they are texts.
 _TEXT_LENGTH = 20
 
@@ -67,7 +68,15 @@ def long_column(sample: Mapping[str, Sequence[str]]) -> str | None:
     return longest if longest is not None and lengths[longest] >= _TEXT_LENGTH else None
 
 
-def csv_header(path: str, delimiter: str) -> list[str]:
+@dataclass(frozen=True)
+class Layout:
+    """How a delimited file is read: what is between its fields, and its encodings (see ``delimited.open_text``)."""
+
+    delimiter: str
+    encoding: str = "utf-8"
+
+
+def csv_header(path: str, layout: Layout) -> list[str]:
     """The names in the first line of a delimited file.
 
     Raises
@@ -77,15 +86,11 @@ def csv_header(path: str, delimiter: str) -> list[str]:
     """
     ask = "say which reader with --reader"
     try:
-        with open_stream(path) as stream:
-            line = stream.readline(1 << 20)
+        with open_text(path, layout.encoding, "replace") as text:
+            line = text.readline(1 << 20)
         if not line.strip():
             raise UnreadableError(f"the file is empty; give one with a header, or {ask}")
-        names = split(
-            line.decode("utf-8-sig", "replace").strip().encode(),
-            delimiter,
-            '"' if len(delimiter) == 1 else "",
-        )
+        names = split(line.strip().encode(), layout.delimiter, '"' if len(layout.delimiter) == 1 else "")
     except UnreadableError as error:
         raise InputError(f"{path}: {error}") from error
     except BadValue as error:
@@ -93,11 +98,30 @@ def csv_header(path: str, delimiter: str) -> list[str]:
     return [name.strip() for name in names]
 
 
-def sampled_columns(files: Sequence[str]) -> dict[str, list[str]]:
-    """The strings in the first hundred records of the first file that can be read, by column; all of its columns."""
+def found_delimiter(path: str, usual: str, encoding: str) -> str:
+    """What is between the fields of a delimited file: the usual one, unless another alone cuts its first records alike.
+
+    Of the usual one, ``;``, a tab, ``|`` and a comma the first that gives the first twenty records equally many fields,
+    two or more; a file of one column, and one that cannot be read, has the usual one.
+    """
+    candidates: Sequence[str] = (usual, ";", "\t", "|", ",")
+    for delimiter in candidates:
+        with suppress(UnreadableError, csv.Error), open_text(path, encoding, "replace") as text:
+            rows = islice(records_of(text, delimiter), _RECORDS_CUT)
+            widths = {len(row) for row in rows if row}
+            if len(widths) == 1 and max(widths) > 1:
+                return delimiter
+    return usual
+
+
+def sampled_columns(files: Sequence[str], layout: Layout | None) -> dict[str, list[str]]:
+    """The strings in the first hundred records of the first file that can be read, by column; all of its columns.
+
+    ``layout``: of delimited files; None if they are of another kind.
+    """
     for path in files:
         with suppress(UnreadableError, BadValue, csv.Error, ValueError):
-            return _of_parquet(path) if is_parquet(path) else _gathered(_records(path))
+            return _of_parquet(path) if is_parquet(path) else _gathered(_records(path, layout))
     return {}
 
 
@@ -118,17 +142,15 @@ def _gathered(records: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
     return found
 
 
-def _records(path: str) -> Iterator[Mapping[str, Any]]:
+def _records(path: str, layout: Layout | None) -> Iterator[Mapping[str, Any]]:
+    if layout is not None:
+        with open_text(path, layout.encoding, "replace") as text:
+            rows = records_of(text, layout.delimiter)
+            header: list[str] = next(rows, [])
+            yield from (dict(zip(header, row, strict=False)) for row in rows)
+        return
     with open_stream(path) as stream:
-        delimiter = CSV_SUFFIXES.get(bare_suffix(path))
-        if delimiter is None:
-            for line in lines_of(stream, Unit(path)):
-                value = json.loads(line.decode("utf-8-sig", "replace"))
-                if isinstance(value, dict):
-                    yield value
-            return
-        text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="replace", newline="")
-        rows = records_of(text, delimiter)
-        header: list[str] = next(rows, [])
-        yield from (dict(zip(header, row, strict=False)) for row in rows)
-        text.detach()
+        for line in lines_of(stream, Unit(path)):
+            value = json.loads(line.decode("utf-8-sig", "replace"))
+            if isinstance(value, dict):
+                yield value

@@ -5,15 +5,59 @@ What follows the closing quote is a delimiter or the end of the record; all else
 
 from __future__ import annotations
 
+import codecs
 import csv
-from collections.abc import Iterable
+import io
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from streaming_jsmf.errors import first_line
 from streaming_jsmf.sources import limits
-from streaming_jsmf.sources.records import BadValue, decode
+from streaming_jsmf.sources.records import BadValue, decode, marked
+from streaming_jsmf.sources.streams import open_stream
 
 QUOTE = '"'
+
+
+@contextmanager
+def open_text(path: str, encoding: str, errors: str = "surrogateescape") -> Iterator[io.TextIOWrapper]:
+    """A stream of the characters of a file, line ends as they are.
+
+    A byte order mark tells the encoding; of a list of encodings (with commas) it is the first that the whole file is
+    in, for which the file is read once more, or else the last. ``errors``: what becomes of bytes that are none.
+
+    Raises
+    ------
+    UnreadableError
+        As ``open_stream``.
+    """
+    codec = _codec_of(path, encoding)
+    with open_stream(path) as stream:
+        text = io.TextIOWrapper(stream, encoding=codec, errors=errors, newline="")
+        try:
+            yield text
+        finally:
+            text.detach()
+
+
+def _codec_of(path: str, encoding: str) -> str:
+    with open_stream(path) as stream:
+        told = marked(stream.read(4))
+    *tried, last = encoding.split(",")
+    return told or next((codec for codec in tried if _is_in(path, codec)), last)
+
+
+def _is_in(path: str, codec: str) -> bool:
+    decoder = codecs.getincrementaldecoder(codec)()
+    with open_stream(path) as stream:
+        try:
+            while data := stream.read(1 << 20):
+                decoder.decode(data)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return False
+    return True
 
 
 def records_of(lines: Iterable[str], delimiter: str, quote: str = QUOTE) -> Any:

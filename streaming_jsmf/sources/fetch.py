@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import pooch
 import requests
 
 from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.storage.paths import sha256_of
 
-TIMEOUT = pooch.downloaders.DEFAULT_TIMEOUT  # seconds without a byte from the server; ftp has none of itself
+TIMEOUT = 30  # seconds without a byte from the server, as pooch has it for http; ftp has none of itself
 _CHUNK = 1 << 20  # bytes
 _SHOWN = 12  # hex digits of a hash in a message
 _LISTED = 4  # file names in a message
@@ -125,6 +124,8 @@ def _download(file: RemoteFile, path: Path, page: str, progress: bool) -> str:
         raise InputError(
             f"cannot make {path.parent} ({_system_reason(error)}); choose another directory"
         ) from error
+    import pooch  # not above: it asks for the notebook's progress bars, and notebooks without them are warned
+
     try:
         with _quiet(pooch.get_logger()):
             pooch.retrieve(
@@ -139,6 +140,8 @@ def _download(file: RemoteFile, path: Path, page: str, progress: bool) -> str:
 
 
 def _downloader(url: str, progress: bool) -> Callable[..., Any]:
+    import pooch
+
     scheme = url.partition("://")[0].lower()
     if scheme in ("http", "https"):
         # The bytes as they are stored: hashes are of those, and the bar knows their number.

@@ -6,6 +6,7 @@ of no guesses.
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,8 +20,10 @@ from streaming_jsmf.sources.columns import (
     RATING_NAMES,
     TITLE_NAMES,
     USER_NAMES,
+    Layout,
     by_name,
     csv_header,
+    found_delimiter,
     long_column,
     sampled_columns,
     text_by_name,
@@ -47,6 +50,13 @@ _TABLES = {
     ".dat",
     ".data",
     ".baskets",
+}
+#: What office programs write, and what to do about it.
+_FOREIGN = {
+    **dict.fromkeys((".xlsx", ".xls", ".ods"), "save the sheet as CSV"),
+    **dict.fromkeys(
+        (".pdf", ".docx", ".doc", ".odt", ".rtf", ".epub"), "export them as plain text, a file each"
+    ),
 }
 #: Readers of tables, in the order in which options on the command line speak for one.
 _OF_TABLES: tuple[ReaderName, ...] = ("text", "ratings", "triples", "baskets")
@@ -85,11 +95,40 @@ def guess_source(
     if "path" in given and not root.lower().endswith(".zip"):
         root = join(root, str(given["path"]))
     chosen = reader or guess_reader(root, given)
+    if chosen not in _OF_TABLES or _zipped(root):
+        return Guess(chosen)
+    files = [path for path in list_files(root) if bare_suffix(path) in _TABLES]
+    layout = _layout(files, given)
+    found: dict[str, str] = {}
+    if layout is not None and "delimiter" not in given and layout.delimiter != _usual(files[0], chosen):
+        found["delimiter"] = layout.delimiter
     if chosen == "text" and "text" not in given:
-        return _guess_text(root)
-    if chosen == "ratings" and not _zipped(root):
-        return _guess_ratings(root, given, {} if "path" in (read or {}) else {"path": given.get("path")})
-    return Guess(chosen)
+        return _guess_text(files, layout, found)
+    if chosen == "ratings":
+        added = {} if "path" in (read or {}) else {"path": given.get("path")}
+        return _guess_ratings(files, given, layout, {**found, **added})
+    return Guess(chosen, found, _told(found))
+
+
+def _layout(files: Sequence[str], given: Mapping[str, Any]) -> Layout | None:
+    """Of the first file, if it is a delimited one: as given, or as its first records tell."""
+    if not files or is_parquet(files[0]) or bare_suffix(files[0]) in JSON_SUFFIXES:
+        return None
+    encoding = str(given.get("encoding", "utf-8"))
+    for codec in encoding.split(","):
+        try:
+            codecs.lookup(codec.strip())
+        except LookupError as error:
+            raise InputError(f"there is no encoding {codec!r}; give one such as utf-8 or cp1252") from error
+    if "delimiter" in given:
+        return Layout(str(given["delimiter"]).replace("\\t", "\t"), encoding)
+    usual = CSV_SUFFIXES.get(bare_suffix(files[0]))
+    return Layout("," if usual is None else found_delimiter(files[0], usual, encoding), encoding)
+
+
+def _usual(path: str, reader: ReaderName) -> str:
+    """What a reader takes to be between the fields of a file when it is not told."""
+    return CSV_SUFFIXES.get(bare_suffix(path), ",") if reader == "text" else ","
 
 
 def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> ReaderName:
@@ -109,25 +148,30 @@ def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> Re
     if any(_name(path).startswith("docword") for path in files):
         return "docword"
     suffixes = {bare_suffix(path) for path in files}
-    if files and _is_folder(root) and not suffixes & _TABLES:
+    if files and _is_folder(root) and not suffixes & (_TABLES | _FOREIGN.keys()):
         return "text-files"
+    foreign = sorted(suffixes & _FOREIGN.keys())
+    if foreign:
+        raise InputError(f"{root}: {foreign[0]} files are not read; {_FOREIGN[foreign[0]]}")
     if len(suffixes) != 1:
         found = ", ".join(sorted(suffixes)) or "no files but a word list"
         raise InputError(f"{root} holds {found}; {_ASK}, or name the files")
     suffix = suffixes.pop()
-    return _BY_SUFFIX.get(suffix) or _asked_for(read or {}) or _of_tables(files, suffix)
+    return _BY_SUFFIX.get(suffix) or _asked_for(read or {}) or _of_tables(files, suffix, read or {})
 
 
-def _of_tables(files: Sequence[str], suffix: str) -> ReaderName:
+def _of_tables(files: Sequence[str], suffix: str, read: Mapping[str, Any]) -> ReaderName:
     """The reader of files of one suffix, by their columns."""
     if suffix in JSON_SUFFIXES:
         return "text"
     if is_parquet(files[0]):
-        return _by_columns(files, _parquet_columns(files))
-    if suffix in CSV_SUFFIXES:
-        return _by_columns(files, dict.fromkeys(csv_header(files[0], CSV_SUFFIXES[suffix]), pa.string()))
+        return _by_columns(files, _parquet_columns(files), None)
+    layout = _layout(files, read)
+    if suffix in CSV_SUFFIXES and layout is not None:
+        return _by_columns(files, dict.fromkeys(csv_header(files[0], layout), pa.string()), layout)
     raise InputError(
-        f"{files[0]} could be texts, baskets or a table; {_ASK} (a text file for each document: give their folder)"
+        f"{files[0]} could be texts a line each, baskets or a table; {_ASK}, such as --reader lines (a text file for "
+        "each document: give their folder)"
     )
 
 
@@ -149,7 +193,7 @@ def _asked_for(read: Mapping[str, Any]) -> ReaderName | None:
     return None
 
 
-def _by_columns(files: Sequence[str], columns: Mapping[str, Any]) -> ReaderName:
+def _by_columns(files: Sequence[str], columns: Mapping[str, Any], layout: Layout | None) -> ReaderName:
     names = set(columns)
     if {"ids", "counts"} <= names:
         return "bag-of-words-parquet"
@@ -161,7 +205,7 @@ def _by_columns(files: Sequence[str], columns: Mapping[str, Any]) -> ReaderName:
         return "triples"
     if columns.get("items") is not None and _is_list(columns["items"]):
         return "baskets"
-    if long_column(sampled_columns(files)):
+    if long_column(sampled_columns(files, layout)):
         return "text"
     raise InputError(
         f"{files[0]} has the columns {listed(columns)}; {_ASK} and which columns with --read, "
@@ -169,34 +213,43 @@ def _by_columns(files: Sequence[str], columns: Mapping[str, Any]) -> ReaderName:
     )
 
 
-def _guess_text(root: str) -> Guess:
+def _guess_text(files: Sequence[str], layout: Layout | None, found: dict[str, str]) -> Guess:
     """The column of texts; none where the files tell of none, which reading them says."""
-    files = [path for path in list_files(root) if bare_suffix(path) in _TABLES]
-    sample = sampled_columns(files)
+    sample = sampled_columns(files, layout)
     name = text_by_name(dict.fromkeys(sample, pa.string())) or long_column(sample)
     if name is None or name == "text":
-        return Guess("text")
-    note = f"the texts are taken from the column {name!r}; --read text=NAME names another"
-    return Guess("text", {"text": name}, note)
+        return Guess("text", found, _told(found))
+    between = f" of fields separated by {found['delimiter']!r}" if found else ""
+    note = f"the texts are taken from the column {name!r}{between}; --read text=NAME names another"
+    return Guess("text", {**found, "text": name}, note)
 
 
-def _guess_ratings(root: str, given: Mapping[str, Any], added: Mapping[str, str | None]) -> Guess:
-    files = [path for path in list_files(root) if bare_suffix(path) in _TABLES]
-    delimiter = str(given.get("delimiter", ",")).replace("\\t", "\t")
+def _told(found: Mapping[str, str]) -> str:
+    """The line about options that were guessed."""
+    told = ", ".join(f"{key}={value}" for key, value in found.items() if key != value)
+    return f"the source is read with {told} (--read KEY=VALUE changes that)" if told else ""
+
+
+def _guess_ratings(
+    files: Sequence[str], given: Mapping[str, Any], layout: Layout | None, added: Mapping[str, str | None]
+) -> Guess:
     names: Iterable[str] = ()
     if is_parquet(files[0]):
         names = _parquet_columns(files)
-    elif given.get("header", "true") not in (False, "false"):
-        names = csv_header(files[0], delimiter)
+    elif layout is not None and given.get("header", "true") not in (False, "false"):
+        names = csv_header(files[0], layout)
     found = {key: value for key, value in added.items() if value is not None}
     for key, known in (("user", USER_NAMES), ("item", ITEM_NAMES), ("rating", RATING_NAMES)):
         name = None if key in given else by_name(names, known)
         if name is not None:
             found[key] = name
+        elif names and key not in given:
+            raise InputError(
+                f"{files[0]} has the columns {listed(names)}, none of which is known to hold a {key}; name it with "
+                f"--read {key}=NAME"
+            )
     found |= _guess_titles(files[0], given)
-    told = ", ".join(f"{key}={value}" for key, value in found.items() if key != value)
-    note = f"the ratings are read with {told}; --read KEY=VALUE changes that" if told else ""
-    return Guess("ratings", found, note)
+    return Guess("ratings", found, _told(found).replace("the source is", "the ratings are"))
 
 
 def _guess_titles(path: str, given: Mapping[str, Any]) -> dict[str, str]:
@@ -209,7 +262,8 @@ def _guess_titles(path: str, given: Mapping[str, Any]) -> dict[str, str]:
     if "names_columns" in given or given.get("names_header", "true") in (False, "false"):
         return found
     file = names_path(path, str(found.get("names", given.get("names"))))
-    header = csv_header(file, str(given.get("names_delimiter", ",")).replace("\\t", "\t"))
+    between = str(given.get("names_delimiter", ",")).replace("\\t", "\t")
+    header = csv_header(file, Layout(between, str(given.get("names_encoding", "utf-8"))))
     for key, known in (("names_item", ITEM_NAMES), ("names_name", TITLE_NAMES)):
         name = None if key in given else by_name(header, known)
         if name is not None:

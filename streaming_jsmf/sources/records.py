@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -18,11 +19,54 @@ class BadValue(Exception):
 
 
 def decode(data: bytes, encoding: str, what: str = "line") -> str:
-    """The text of bytes. Raises BadValue, which names the first byte that is of no character."""
-    try:
-        return data.decode(encoding)
-    except UnicodeDecodeError as error:
-        raise BadValue(f"byte {error.start} of the {what} is not {encoding.upper()}") from error
+    """The text of bytes in the first encoding of a list (with commas) in which they have one.
+
+    Raises BadValue, which names the first byte that is of no character in the first encoding.
+    """
+    first: UnicodeDecodeError | None = None
+    for codec in encoding.split(","):
+        try:
+            return data.decode(codec)
+        except UnicodeDecodeError as error:
+            first = first or error
+    assert first is not None
+    raise BadValue(f"byte {first.start} of the {what} is not {said(encoding)}") from first
+
+
+def decode_file(data: bytes, encoding: str) -> str:
+    """The text of a whole file; a byte order mark tells its encoding. Raises as ``decode``."""
+    return decode(data, marked(data) or encoding, "file")
+
+
+def marked(data: bytes) -> str | None:
+    """The encoding that a byte order mark at the start of a file tells; None if there is none."""
+    return next((codec for mark, codec in _MARKS if data.startswith(mark)), None)
+
+
+def is_binary(data: bytes) -> bool:
+    """Whether a file is plainly no text: PDF, or with zero bytes at its start, as archives and office files have."""
+    return data.startswith(b"%PDF-") or (b"\0" in data[:_HEAD] and marked(data) is None)
+
+
+def said(encoding: str) -> str:
+    """A list of encodings for a message."""
+    return " or ".join(encoding.upper().split(","))
+
+
+#: The longer ones first: that of UTF-32 starts as that of UTF-16 does.
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+
+#: Bytes of a file in which what is no text shows it.
+_HEAD = 1000
+
+#: What to do about bytes that are not UTF-8.
+NAME_ENCODING = "name its encoding, such as --encoding cp1252, or utf-8,cp1252 where files differ"
 
 
 def is_utf8(text: str) -> bool:

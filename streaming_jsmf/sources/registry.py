@@ -25,7 +25,8 @@ from streaming_jsmf.sources.tables.ratings import RatingsOptions, RatingsSource
 from streaming_jsmf.sources.tables.shuffle import ShuffledSource
 from streaming_jsmf.sources.tables.triples import TriplesOptions, TriplesSource
 from streaming_jsmf.sources.text.folder import TextFilesOptions, TextFilesSource, is_archive
-from streaming_jsmf.sources.text.options import TextOptions, TokenOptions
+from streaming_jsmf.sources.text.line_texts import LineSource
+from streaming_jsmf.sources.text.options import LineOptions, TextOptions, TokenOptions
 from streaming_jsmf.sources.text.reader import CSV_SUFFIXES, JSON_SUFFIXES, TextSource
 from streaming_jsmf.storage.paths import AnyPath, is_chain, is_file, is_url, join, normalise
 from streaming_jsmf.tokens.stop_words import ENGLISH, NONE
@@ -35,6 +36,7 @@ from streaming_jsmf.validation import Strict, explain
 ReaderName = Literal[
     "text",
     "text-files",
+    "lines",
     "docword",
     "triples",
     "ratings",
@@ -106,6 +108,12 @@ READERS: dict[ReaderName, Reader] = {
     ),
     "text-files": Reader(
         TextFilesOptions, lambda at, options: TextFilesSource(at.root, options, at.tokenizer), (), ENGLISH
+    ),
+    "lines": Reader(
+        LineOptions,
+        lambda at, options: LineSource(at.files, options, at.tokenizer),
+        _packed("*.txt", "*.text"),
+        ENGLISH,
     ),
     "docword": Reader(DocwordOptions, _on_files(DocwordSource), _packed("docword*.txt"), ENGLISH),
     "triples": Reader(TriplesOptions, _on_files(TriplesSource), _TABLES),

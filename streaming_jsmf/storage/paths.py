@@ -43,12 +43,12 @@ def is_url(path: AnyPath | UPath) -> bool:
     return "://" in text and not text.startswith(_LOCAL_SCHEMES)
 
 
-def normalise(path: AnyPath) -> str:
+def normalise(path: AnyPath, what: str = "a source") -> str:
     """An absolute local path, or the URL without its last slash.
 
     Absolute, so that a task on another process or with another working directory opens the same file.
     """
-    text = _without_scheme(_text_of(path))
+    text = _without_scheme(_text_of(path, what))
     return text.rstrip("/") if is_url(text) else str(Path(text).expanduser().absolute())
 
 
@@ -90,7 +90,7 @@ def local_path(path: AnyPath | UPath, what: str) -> Path:
     return local
 
 
-def _text_of(path: AnyPath | UPath, what: str = "a path") -> str:
+def _text_of(path: AnyPath | UPath, what: str) -> str:
     """A path or URL as text; also of what is at one and says so, such as an open corpus."""
     if isinstance(path, UPath):
         return str(path)

@@ -34,7 +34,6 @@ def spectral_certificates(moments: Moments, pairs: Eigenpairs, n_topics: int) ->
     if projected is None:
         return certificates
     basis, product = projected
-    of_scan_1 = moments.store.read("basis") if moments.settings.scans > 2 else basis
     first = np.sqrt(np.maximum(moments.store.read("basis_eigenvalues")[:n_topics], 0.0))
     last = np.sqrt(np.maximum(values[:n_topics], 0.0))
     small = basis.T @ product
@@ -46,7 +45,7 @@ def spectral_certificates(moments: Moments, pairs: Eigenpairs, n_topics: int) ->
     for rows in panels(basis.shape[0]):
         residual = product[rows] @ rotation - (basis[rows] @ rotation) * ritz
         squared += np.einsum("ij,ij->j", residual, residual)
-        before, after = of_scan_1[rows, : first.size] * first, pairs.vectors[rows, : last.size] * last
+        before, after = basis[rows, : first.size] * first, pairs.vectors[rows, : last.size] * last
         old += before.T @ before
         new += after.T @ after
         mixed += after.T @ before

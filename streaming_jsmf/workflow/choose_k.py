@@ -72,7 +72,7 @@ class _Material:
 
 
 def choose_k(
-    source: str | Path,
+    source: str | Path | Corpus,
     topics: Sequence[int],
     out: str | Path | None = None,
     *,
@@ -108,11 +108,11 @@ def choose_k(
     StoreError
         If a store is damaged.
     """
-    if len(set(topics)) < 2:
+    if isinstance(topics, int) or len(set(topics)) < 2:
         raise InputError("--topics has one number; give several to compare, such as 5,10,20,50")
     if replicas < 0:
         raise InputError(f"replicas is {replicas}; give a whole number of at least 0")
-    numbers, place = sorted(set(topics)), store_path(source, "a source")
+    numbers, place = sorted(set(topics)), store_path(source, "a corpus or a moments store")
     target = place.with_name(place.name + SUFFIX) if out is None else store_path(out, "a directory of models")
     execution = execution or Execution()
     if node_exists(place) and read_attributes(place).get("kind") == MOMENTS_KIND:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from streaming_jsmf.corpus.format import read_manifest
+from streaming_jsmf.corpus.format import read_manifest, require_no_store
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME
 from streaming_jsmf.corpus.vocabulary import TEXT_NAMES, VOCABULARY_NAME
 from streaming_jsmf.errors import InputError
@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 def is_corpus(place: str | Path) -> bool:
     """Whether this is a corpus already, by a manifest or by Parquet files with a vocabulary; or nothing at all."""
     root = normalise(place)
+    require_no_store(root)
     if not exists(root) or exists(join(root, MANIFEST_NAME)):
         return not str(root).lower().endswith(".toml") and "*" not in root
     if is_file(root) or not any(exists(join(root, name)) for name in (VOCABULARY_NAME, *TEXT_NAMES)):

@@ -122,7 +122,7 @@ def open_shares_of(model: AnyModel | Model, shares: str | Path) -> SharesFile:
     InputError
         If they are of another one, or no topic shares.
     """
-    found = open_shares(local_path(normalise(shares), "a file of topic shares"))
+    found = open_shares(local_path(normalise(shares, "a file of topic shares"), "a file of topic shares"))
     given = given_topics(model) if isinstance(model, Model) else read_given_topics(model_path(model))
     if found.about.model != topics_fingerprint(given):
         whose = "this model" if isinstance(model, Model) else str(model_path(model))

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus import open_corpus
+from streaming_jsmf.config import require_kind
+from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.inputs import RowSketch, SelectedCounts
@@ -99,7 +100,7 @@ class EvaluationRequest:
         If a number is out of range.
     """
 
-    corpus: str | Path | None = None
+    corpus: str | Path | Corpus | None = None
     moments: str | StorePath | None = None
     truth: str | Path | None = None
     replicas: int = DEFAULT_REPLICAS
@@ -117,14 +118,14 @@ class EvaluationRequest:
 
 def evaluate(
     model: AnyModel,
-    request: EvaluationRequest | None = None,
+    request: EvaluationRequest | str | Path | Corpus | None = None,
     execution: Execution | None = None,
     listener: Listener = silent,
 ) -> dict[str, Any]:
     """Evaluate a model of any engine. Two passes over a corpus that was not read for this model before, else none.
 
     Counts and perplexity are stored below the model, so that later calls need no scan; without a corpus those of the
-    training corpus are used. The result does not depend on ``execution``.
+    training corpus are used. Instead of a request its corpus can be given. The result does not depend on ``execution``.
 
     Returns
     -------
@@ -140,6 +141,10 @@ def evaluate(
     StoreError
         If the model, its counts, the corpus or given moments are damaged.
     """
+    if isinstance(request, str | Path | Corpus):
+        request = EvaluationRequest(request)
+    require_kind("request", request, EvaluationRequest)
+    require_kind("execution", execution, Execution)
     path, request = model_path(model), request or EvaluationRequest()
     execution = execution or Execution()
     found = read_topics(path)

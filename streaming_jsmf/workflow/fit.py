@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from streaming_jsmf.config import InferSettings, PolishSettings, ScanSettings, StodSettings
+from streaming_jsmf.config import InferSettings, PolishSettings, ScanSettings, StodSettings, require_kind
 from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.events import Listener, silent
@@ -23,6 +23,7 @@ from streaming_jsmf.workflow.in_memory import at_hand
 from streaming_jsmf.workflow.infer import fit_moments, model_fingerprint
 from streaming_jsmf.workflow.ingest import IngestRequest
 from streaming_jsmf.workflow.polish import polish_model, polished_fingerprint
+from streaming_jsmf.workflow.rectify import announce_cost
 from streaming_jsmf.workflow.scan import scan
 from streaming_jsmf.workflow.several import targets_of
 
@@ -67,40 +68,14 @@ def fit(
 ) -> Fitted:
     """Make a corpus of the source if it is none, scan it once for the largest K, then fit a model for each.
 
-    One K writes ``model`` itself; several write ``model/k=5``, ``model/k=10``, ... An interrupted run is
-    finished by the same call: the scan resumes, and of several models those that are there with the same
-    fingerprint are kept.
-
-    Parameters
-    ----------
-    corpus
-        Path or URL of a corpus, or an open one; or whatever ``ingest`` reads, which becomes a corpus at ``model`` with
-        ``.corpus`` appended. One that an earlier run made there of the same source in the same way is used as it is.
-    model
-        Where to write: a path or URL.
-    topics
-        Numbers of topics, at least one.
-    ingest_request
-        How a source becomes a corpus; not for a corpus.
-    scan_settings, infer_settings
-        Everything but the numbers of topics, which ``topics`` decides. With ``StodSettings`` the tensor engine, for
-        which the scan gets the third moment.
-    polish
-        Whether, or how, the topics are finished by passes over the documents. None: those of LR-JSMF are, those of the
-        tensor engine are not, which steps over the documents do not always make better.
-    moments
-        Where the moments store is or goes; None: ``model`` with ``.moments`` appended. A store that was made
-        for more topics and with the same other settings is used as it is.
-    execution, threads
-        How the scan and the inference run; they change no bit.
-    overwrite
-        Replace models that exist.
-
-    Raises
-    ------
-    InputError, StoreError
-        See ``ingest``, ``scan`` and ``infer``; before any work if a model exists or ``topics`` is empty.
+    What ``streaming_jsmf.fit`` and the command line call; arguments and errors are told there (``topic_model.fit``).
+    ``topics`` are one number or more: one writes ``model`` itself, several ``model/k=5``, ``model/k=10``, ...
     """
+    require_kind("ingest_request", ingest_request, IngestRequest)
+    require_kind("scan_settings", scan_settings, ScanSettings)
+    require_kind("infer_settings", infer_settings, InferSettings, StodSettings)
+    require_kind("polish", polish, bool, PolishSettings)
+    require_kind("execution", execution, Execution)
     target = store_path(model, "a model")
     place = moments_beside(target) if moments is None else store_path(moments, "a moments store")
     targets = targets_of(target, topics, overwrite)
@@ -110,9 +85,10 @@ def fit(
     if isinstance(base, StodSettings):
         settings = replace(settings, third_moment=True)
     polish_settings = _polish_settings(polish, base)
-    with at_hand(corpus, ingest_request) as (source, request):
+    with at_hand(corpus, Path(str(corpus_beside(target))), ingest_request) as (source, request):
         documents = open_corpus(_corpus(source, target, request, execution, listener, overwrite))
     _refuse_hopeless(documents, max(topics), base, settings)
+    announce_cost(documents.n_words, wanted[max(topics)])
     store = scan(documents, place, settings, execution, listener)
     for k, path in targets.items():
         known = _fingerprint(store, wanted[k], documents, polish_settings)

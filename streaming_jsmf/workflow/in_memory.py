@@ -11,14 +11,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streaming_jsmf.corpus.format import Corpus
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, StreamingJSMFError
+from streaming_jsmf.ingestion.plan import IngestFolder
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.storage.paths import sha256_of
+from streaming_jsmf.storage.paths import exists, local_path, normalise, sha256_of
 from streaming_jsmf.workflow.ingest import IngestRequest
 from streaming_jsmf.workflow.ingest import ingest as ingest_path
 
@@ -28,11 +30,12 @@ BATCH = 10_000
 
 @contextmanager
 def at_hand(
-    source: Any, request: IngestRequest | None = None
+    source: Any, corpus: Path, request: IngestRequest | None = None
 ) -> Iterator[tuple[str | Path, IngestRequest | None]]:
     """Where a reader finds a source: at its own path, or in a temporary file of what is in memory.
 
-    What is in memory is written a batch at a time, and the request then has the hash of it.
+    What is in memory is written a batch at a time, and the request then has the hash of it. If the block is
+    interrupted, nothing that was begun for ``corpus`` stays: nobody could give the same file again.
 
     Raises
     ------
@@ -40,12 +43,24 @@ def at_hand(
         If the source is neither a path nor texts, rows or a table.
     """
     if isinstance(source, str | PathLike):
+        if isinstance(source, str) and " " in source and not Path(source).suffix and not exists(source):
+            raise InputError(f"nothing is at {source[:60]!r}; texts are given as a list of them")
         yield fspath(source), request
         return
     with TemporaryDirectory(prefix="streaming-jsmf-") as folder:
         path = Path(folder) / "texts.parquet"
         _write(_tables(source), path)
-        yield path, replace(request or IngestRequest(), made_for=sha256_of(path))
+        try:
+            yield path, replace(request or IngestRequest(), made_for=sha256_of(path))
+        except InputError as error:
+            # Of the file nobody knows.
+            error.args = (str(error).replace(str(path), f"the {type(source).__name__}"),)
+            raise
+        except StreamingJSMFError:
+            raise
+        except BaseException:
+            IngestFolder.beside(corpus).remove()
+            raise
 
 
 def ingest(
@@ -81,7 +96,7 @@ def ingest(
     --------
     >>> ingest(["the cat sat", "the dog ran"], "corpus")  # doctest: +SKIP
     """
-    with at_hand(source) as (place, _):
+    with at_hand(source, local_path(normalise(corpus, "a corpus"), "a corpus")) as (place, _):
         return ingest_path(
             place, corpus, request, execution, listener, overwrite=overwrite, progress=progress
         )
@@ -105,11 +120,17 @@ def _write(tables: Iterator[pa.Table], path: Path) -> None:
 def _tables(source: Any) -> Iterator[pa.Table]:
     """The source as Arrow tables, one after the other."""
     if hasattr(source, "__arrow_c_stream__"):
-        reader = pa.RecordBatchReader.from_stream(source)
-        yield from (pa.Table.from_batches([batch]) for batch in reader)
+        yield from _exported(source)
+    elif hasattr(source, "tocsr") or (isinstance(source, np.ndarray) and source.ndim > 1):
+        raise InputError(
+            f"the source is a matrix ({type(source).__name__}); corpus_from_matrix(matrix, words, path) makes a corpus "
+            "of counts, and LRJSMF fits one"
+        )
     elif isinstance(source, Mapping) or not isinstance(source, Iterable):
+        lazy = ", collected if it is lazy" if hasattr(source, "collect") else ""
         raise InputError(
             f"the source is of type {type(source).__name__}; give a path, texts, rows or a table with a column of text"
+            f"{lazy}"
         )
     else:
         rows = iter(source)
@@ -117,10 +138,23 @@ def _tables(source: Any) -> Iterator[pa.Table]:
             yield _table(batch)
 
 
+def _exported(source: Any) -> Iterator[pa.Table]:
+    """The batches of a table that exports Arrow streams; a column by itself, as a series of polars, is one of texts."""
+    try:
+        reader = pa.RecordBatchReader.from_stream(source)
+    except pa.ArrowInvalid:
+        yield pa.table({"text": pa.chunked_array(source)})
+        return
+    yield from (pa.Table.from_batches([batch]) for batch in reader)
+
+
 def _table(rows: list[Any]) -> pa.Table:
     if all(isinstance(row, str) for row in rows):
         return pa.table({"text": pa.array(rows, pa.string())})
     if not all(isinstance(row, Mapping) for row in rows):
         kinds = ", ".join(sorted({type(row).__name__ for row in rows}))
-        raise InputError(f"the source has {kinds} in its rows; give texts only, or mappings with a text only")
+        raise InputError(
+            f"the source has {kinds} in its rows; give texts only, or mappings with a text only (counts of words go to "
+            "corpus_from_matrix or corpus_from_gensim)"
+        )
     return pa.Table.from_pylist([dict(row) for row in rows])

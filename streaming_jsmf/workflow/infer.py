@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from streaming_jsmf.config import InferSettings, StodSettings, fingerprint
+from streaming_jsmf.config import InferSettings, StodSettings, fingerprint, require_kind
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, TooFewFactorsError
 from streaming_jsmf.inference.anchors import Anchors, DegenerateAnchorsError
@@ -30,7 +30,7 @@ from streaming_jsmf.workflow.certificates import rectification_certificates, spe
 from streaming_jsmf.workflow.commit_model import commit_model, is_done, require_free_model
 from streaming_jsmf.workflow.fitted import Fitted, word_lists
 from streaming_jsmf.workflow.infer_stod import fit_tensor_topics
-from streaming_jsmf.workflow.rectify import rectify
+from streaming_jsmf.workflow.rectify import announce_cost, rectify
 
 #: Changes with anything that makes other topics of the same moments and settings.
 STOD_ALGORITHM = 2
@@ -52,7 +52,7 @@ class _Stopwatch:
 def infer(
     moments: str | Path | StorePath | Moments,
     model: str | Path | StorePath,
-    settings: InferSettings | StodSettings,
+    settings: InferSettings | StodSettings | int,
     *,
     partitions: str | None = None,
     threads: int | None = None,
@@ -62,8 +62,8 @@ def infer(
     """Fit one model from a moments store and write it. No pass over the corpus.
 
     Eigenpairs, rectification, LAW (LR-JSMF, Algorithm 6 without its scan); with ``StodSettings`` the tensor engine
-    instead (``fit_tensor_topics``). The result does not depend on ``threads`` (None: one for each core). With
-    ``partitions`` only those whose label it names (``select_partitions``).
+    instead (``fit_tensor_topics``). ``settings`` may be the number of topics alone. The result does not depend on
+    ``threads`` (None: one for each core). With ``partitions`` only those whose label it names (``select_partitions``).
 
     Raises
     ------
@@ -72,6 +72,9 @@ def infer(
     StoreError
         If the moments store is incomplete or damaged.
     """
+    if isinstance(settings, int):
+        settings = InferSettings(settings)
+    require_kind("settings", settings, InferSettings, StodSettings)
     target = store_path(model, "a model")
     require_free_model(target, overwrite)
     opened = moments if isinstance(moments, Moments) else open_moments(store_path(moments, "a moments store"))
@@ -81,6 +84,7 @@ def infer(
     with sole_writer(target) as committed:
         if is_done(target, committed, known, overwrite=overwrite):
             return read_model(target)
+        announce_cost(len(opened.words), settings)
         fitted = fit_moments(opened, settings, threads=threads, listener=listener)
         commit_model(target, fitted, overwrite=overwrite)
     return fitted

@@ -12,15 +12,21 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.plan import IngestFolder
 from streaming_jsmf.jobs.lock import settle, work_place
 from streaming_jsmf.model.counts import EVALUATION, read_counts, settle_counts, stored_corpora
+from streaming_jsmf.model.edits import EDITS, read_edits
 from streaming_jsmf.model.store import KIND as MODEL_KIND
 from streaming_jsmf.model.store import model_names, read_model
 from streaming_jsmf.moments.provenance import describe_making
 from streaming_jsmf.moments.scan import settle_store
 from streaming_jsmf.moments.soundness import require_sound
+from streaming_jsmf.moments.stages.eigenpairs import EigenpairsStage, hardly_seen
+from streaming_jsmf.moments.stages.sample import LENGTHS
 from streaming_jsmf.moments.store import KIND as MOMENTS_KIND
 from streaming_jsmf.moments.store import MomentsStore, read_store
 from streaming_jsmf.storage.arrays import read_attributes
 from streaming_jsmf.storage.paths import StorePath, node_exists, store_path
+
+#: Words that a sample hardly saw which are named.
+SHOWN_WORDS = 10
 
 
 def describe(path: str | Path | StorePath, *, verify: bool = False) -> dict[str, Any]:
@@ -106,6 +112,7 @@ def _describe_moments(store: MomentsStore) -> dict[str, Any]:
             for entry in store.manifest.corpora
         ],
         "keeps_partitions": store.manifest.keep_partitions,
+        **_sample_of(store),
         "settings": store.manifest.settings,
         "settings_fingerprint": store.manifest.settings_fingerprint,
         "digests": store.digests(),
@@ -118,9 +125,28 @@ def _describe_moments(store: MomentsStore) -> dict[str, Any]:
     return described
 
 
+def _sample_of(store: MomentsStore) -> dict[str, Any]:
+    """How far the sample of a store can be trusted; nothing of one without, or on its way."""
+    stage = EigenpairsStage.name
+    if stage in store.missing_stages or stage not in store.record_names:
+        return {}
+    words, few = store.read("word"), hardly_seen(store)
+    return {
+        "sample": {
+            "share_of_documents": store.manifest.sample_share,
+            "documents": int(store.array_digest(LENGTHS).shape[0]),
+            "basis_of_all_documents": store.manifest.base is None,
+            **store.scalars(stage),
+            "words": [str(word) for word in words[few[:SHOWN_WORDS]]],
+        }
+    }
+
+
 def _describe_model(path: StorePath) -> dict[str, Any]:
     model = read_model(path)
     settle_counts(path)
+    settle(path / EDITS)
+    edits = read_edits(path, model)
     counted = stored_corpora(path)
     for corpus in counted:
         # Reading compares the counts with their digests.
@@ -134,5 +160,6 @@ def _describe_model(path: StorePath) -> dict[str, Any]:
         "settings": dict(model.settings),
         "metrics": dict(model.metrics),
         "counted_corpora": counted,
+        "topic_edits": edits.fields(),
         "provenance": dict(model.provenance),
     }

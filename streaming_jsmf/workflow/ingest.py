@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from streaming_jsmf.config import require_kind
 from streaming_jsmf.corpus.curation import Curation
 from streaming_jsmf.corpus.format import Corpus, read_manifest
 from streaming_jsmf.corpus.losses import losses_table
@@ -107,6 +108,13 @@ def ingest(
     InputError
         For a bad spec or source, files that cannot be had, bad records, and all that ``ingest_source`` refuses.
     """
+    require_kind(
+        "request",
+        request,
+        IngestRequest,
+        advice="IngestRequest(...), such as IngestRequest(read={'text': 'body'})",
+    )
+    require_kind("execution", execution, Execution)
     request = request or IngestRequest()
     _require_outside(
         free_target(corpus, overwrite=overwrite, resumed=True),

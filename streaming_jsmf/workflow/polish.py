@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.config import PolishSettings, fingerprint
+from streaming_jsmf.config import PolishSettings, fingerprint, require_kind
 from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.display import location
 from streaming_jsmf.documents.polish import PolishedTopics, PolishRequest, Watch, polish_topics
@@ -73,6 +73,8 @@ def polish(
     --------
     >>> polish("model", "corpus", "polished", PolishSettings(steps=40, rounds=10))  # doctest: +SKIP
     """
+    require_kind("settings", settings, PolishSettings)
+    require_kind("execution", execution, Execution)
     target = store_path(out, "a model")
     require_free_model(target, overwrite)
     place, settings = model_path(model), settings or PolishSettings()

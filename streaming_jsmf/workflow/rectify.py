@@ -10,7 +10,7 @@ import numpy as np
 from dask.utils import format_bytes
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import InferSettings, Rectifier
+from streaming_jsmf.config import InferSettings, Rectifier, StodSettings
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.events import Iteration, Listener
 from streaming_jsmf.jobs.memory import machine_memory
@@ -21,6 +21,7 @@ from streaming_jsmf.moments.stages.cooccurrence import matrix_bytes
 from streaming_jsmf.rectification.alternating import alternating_projection, dykstra_projection
 from streaming_jsmf.rectification.diagonal import diagonal_completion
 from streaming_jsmf.rectification.enn import ENNOptions, epsilon_nonnegative
+from streaming_jsmf.rectification.enn_operator import CHECKED_ENTRIES
 from streaming_jsmf.rectification.palm import (
     PALMOptions,
     SymmetricOperator,
@@ -37,8 +38,61 @@ logger = logging.getLogger(__name__)
 MATRICES: Mapping[Rectifier, int] = {"ap": 1, "dykstra": 2, "dc": 2, "palm": 1, "ipalm": 1}
 
 
-#: Words from which a rectification of the whole C is announced.
+#: Words from which a rectification of the whole C is announced, and topics from which ENN is.
 _MANY_WORDS = 5_000
+_MANY_TOPICS = 300
+#: Arrays of N x K that ENN and what is around it hold at once, and its operations a second on one core; measured on KOS
+#: with K = 100 and 300.
+_BLOCKS = 15
+_OPERATIONS = 1e10
+
+
+def announce_cost(n_words: int, settings: InferSettings | StodSettings) -> None:
+    """Say, before anything is scanned, what a rectification takes that takes long: many words, or very many topics.
+
+    The seconds are those of one core of a common machine, known to a factor of two or so.
+
+    Raises
+    ------
+    InputError
+        If this machine has not the memory; says how much there is.
+    """
+    if isinstance(settings, StodSettings):
+        return
+    if settings.rectify in ("ap", "dykstra", "dc") and n_words >= _MANY_WORDS:
+        needed = MATRICES[settings.rectify] * matrix_bytes(n_words)
+        logger.info(
+            "rectification: %s works on the whole matrix of %s x %s words, %s, in each of up to %d steps, which takes "
+            "minutes; enn comes near to its result in seconds",
+            settings.rectify,
+            f"{n_words:,}",
+            f"{n_words:,}",
+            format_bytes(needed),
+            settings.max_iterations,
+        )
+    elif settings.rectify == "enn" and settings.n_topics >= _MANY_TOPICS:
+        _announce_many_topics(n_words, settings)
+
+
+def _announce_many_topics(n_words: int, settings: InferSettings) -> None:
+    k = settings.n_topics
+    needed, there = _BLOCKS * 8 * n_words * k, machine_memory()
+    if there is not None and needed > there:
+        raise InputError(
+            f"--topics is {k:,}, which takes about {format_bytes(needed)} of memory for {n_words:,} words and this "
+            f"machine has {format_bytes(there)}; lower --topics"
+        )
+    checked = min(n_words, max(10 * k + 1000, CHECKED_ENTRIES // n_words))
+    seconds = 2 * n_words * checked * k / _OPERATIONS
+    logger.info(
+        "K = %s of %s words takes about %s of memory, and the rectification about %.0f s of a core for each of its "
+        "steps, of which there are some dozens and %d at most",
+        f"{k:,}",
+        f"{n_words:,}",
+        format_bytes(needed),
+        max(seconds, 1),
+        settings.max_iterations,
+    )
 
 
 def rectify(
@@ -87,7 +141,7 @@ def _projections(
 ) -> Rectification:
     project = alternating_projection if settings.rectify == "ap" else dykstra_projection
     return project(
-        _cooccurrence(moments, settings.rectify, settings.max_iterations),
+        _cooccurrence(moments, settings.rectify),
         pairs,
         settings.n_topics,
         max_iterations=settings.max_iterations,
@@ -107,7 +161,7 @@ def _diagonal(
             f"{moments.path}: --rectify dc halves the words, {len(moments.words)} of them are too few for "
             f"{settings.n_topics} topics; lower --topics"
         )
-    c = _cooccurrence(moments, settings.rectify, settings.max_iterations)
+    c = _cooccurrence(moments, settings.rectify)
     return diagonal_completion(
         c, settings.n_topics, seed=moments.settings.seed, overwrite=True, on_iteration=report
     )
@@ -124,7 +178,7 @@ def _palm(
 
 def _operator(moments: Moments, settings: InferSettings, pool: ThreadPoolExecutor) -> SymmetricOperator:
     if moments.settings.exact and not isinstance(moments, SelectedMoments):
-        return matrix_operator(_cooccurrence(moments, settings.rectify, settings.max_iterations), pool)
+        return matrix_operator(_cooccurrence(moments, settings.rectify), pool)
     factor = moments.factor()
     if factor is None:
         # All pairs that the sketch gave, not just those that PALM starts from.
@@ -132,7 +186,7 @@ def _operator(moments: Moments, settings: InferSettings, pool: ThreadPoolExecuto
     return factor_operator(factor, moments.diagonal)
 
 
-def _cooccurrence(moments: Moments, rectifier: Rectifier, max_iterations: int) -> NDArray[np.float64]:
+def _cooccurrence(moments: Moments, rectifier: Rectifier) -> NDArray[np.float64]:
     """The whole C, if the store has it and it fits."""
     needed, there = MATRICES[rectifier] * matrix_bytes(len(moments.words)), machine_memory()
     if there is not None and needed > there:
@@ -145,16 +199,6 @@ def _cooccurrence(moments: Moments, rectifier: Rectifier, max_iterations: int) -
         raise InputError(
             f"{moments.path}: --rectify {rectifier} needs the whole co-occurrences; count them with "
             "streaming-jsmf scan CORPUS OTHER_MOMENTS --exact, or use --rectify enn or palm"
-        )
-    if len(moments.words) >= _MANY_WORDS:
-        logger.info(
-            "rectification: %s works on the whole matrix of %s x %s words, %s, in each of up to %d steps, which takes "
-            "minutes; enn comes near to its result in seconds",
-            rectifier,
-            f"{len(moments.words):,}",
-            f"{len(moments.words):,}",
-            format_bytes(needed),
-            max_iterations,
         )
     return moments.cooccurrence()
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from streaming_jsmf.config import ScanSettings
+from streaming_jsmf.config import ScanSettings, require_kind
 from streaming_jsmf.corpus import Corpus, open_corpus
+from streaming_jsmf.corpus.format import corpus_root
 from streaming_jsmf.errors import InputError, SettingsMismatchError
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
@@ -42,23 +43,29 @@ class Changes:
         Paths of moments stores.
     third_moment
         With one of these: then the third moment, of all that the store is made of, if it has none.
+    rebase
+        Make the basis of a store with a sample of all that it is then made of.
     """
 
     remove: Sequence[str] = ()
     add: Sequence[str] = ()
     merge: Sequence[str] = ()
     third_moment: bool = False
+    rebase: bool = False
 
     @property
     def any(self) -> bool:
         """Whether there is something to change."""
-        return bool(self.remove or self.add or self.merge)
+        return bool(self.remove or self.add or self.merge or self.rebase)
 
     def steps(self, corpus: str) -> tuple[Step, ...]:
         """What is done to the store one after the other; each step is there wholly or not at all."""
-        kinds: list[tuple[StepKind, str]] = [("corpora", "")] if self.remove or self.add else []
+        of_corpora = self.remove or self.add or self.rebase
+        kinds: list[tuple[StepKind, str]] = [("corpora", "")] if of_corpora else []
         kinds += [("merge", other) for other in self.merge]
         asked = [corpus, *self.remove, "+", *self.add, "+", *self.merge]
+        if self.rebase:
+            asked.append("+ rebase")
         if self.third_moment:
             kinds.append(("third moment", ""))
             asked.append("+ third moment")
@@ -111,6 +118,8 @@ def scan(
     InputError, StoreError
         See ``open_corpus``, ``scan_corpus``, ``repair_store``, ``change_store`` and ``merge_stores``.
     """
+    require_kind("settings", settings, ScanSettings)
+    require_kind("execution", execution, Execution)
     store, changes = store_path(moments, "a moments store"), changes or Changes()
     if settings is not None and settings.third_moment:
         changes = replace(changes, third_moment=changes.any)
@@ -122,7 +131,8 @@ def scan(
         asks = settings is not None and settings.third_moment
         if changes.any or (asks and not read_store(store).settings.third_moment):
             raise InputError(
-                "--repair is done alone; give --remove, --add, --merge or --third-moment in a command of their own"
+                "--repair is done alone; give --remove, --add, --merge, --rebase or --third-moment in a command of "
+                "their own"
             )
         _require_same(store, corpus, settings, changes, keep_partitions)
         repair_store(store, execution, listener)
@@ -138,7 +148,9 @@ def scan(
     for step in steps[first:]:
         if step.kind == "corpora":
             added = [open_corpus(path) for path in changes.add]
-            change_store(store, changes.remove, added, execution, listener, mark=step.mark)
+            change_store(
+                store, changes.remove, added, execution, listener, mark=step.mark, rebase=changes.rebase
+            )
         elif step.kind == "merge":
             other = store_path(step.other, "a moments store")
             merge_stores(store, other, execution, listener, mark=step.mark)
@@ -148,7 +160,7 @@ def scan(
 
 
 def _place(corpus: str | Path | Corpus) -> str:
-    return corpus.root if isinstance(corpus, Corpus) else normalise(corpus)
+    return corpus_root(corpus)
 
 
 def _opened(corpus: str | Path | Corpus) -> Corpus:
@@ -176,6 +188,8 @@ def _serving(path: StorePath, wanted: ScanSettings | None) -> ScanSettings | Non
     if wanted is None or not node_exists(path):
         return wanted
     stored = replace(read_store(path).settings, third_moment=wanted.third_moment)
+    # What was chosen for its first corpus stays, however the store has changed since.
+    wanted = wanted.as_chosen_in(stored)
     if stored.max_topics <= wanted.max_topics or replace(stored, max_topics=wanted.max_topics) != wanted:
         return wanted
     logger.info("%s: this scan carries up to %d topics and is used as it is", path, stored.max_topics)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -29,6 +29,7 @@ from streaming_jsmf.workflow.fit import Fitted, corpus_beside
 from streaming_jsmf.workflow.ingest import IngestRequest
 from streaming_jsmf.workflow.topics import by_share, frame_of, read_topics
 from streaming_jsmf.workflow.transform import transform
+from streaming_jsmf.workflow.view import ShownReport, show
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 DEFAULT_TOPICS = 20
 
 #: Topics that a representation shows, the largest ones.
-SHOWN = 20
+SHOWN = 10
 
 
 class TopicModel:
@@ -135,23 +136,23 @@ class TopicModel:
         InputError
             If there is no such topic, or it is a part of another; as for every change.
         """
-        return self._edit(lambda edits: edits.label(topic, name))
+        return self.edit(lambda edits: edits.label(topic, name))
 
     def merge(self, topics: Iterable[int]) -> TopicModel:
         """Show topics as one, under the number and the name of the first."""
-        return self._edit(lambda edits: edits.merge(topics))
+        return self.edit(lambda edits: edits.merge(topics))
 
     def unmerge(self, topic: int) -> TopicModel:
         """Show all topics that were merged into this one by themselves again."""
-        return self._edit(lambda edits: edits.unmerge(topic))
+        return self.edit(lambda edits: edits.unmerge(topic))
 
     def hide(self, *topics: int) -> TopicModel:
         """Show these topics no more."""
-        return self._edit(lambda edits: edits.hide(*topics))
+        return self.edit(lambda edits: edits.hide(*topics))
 
     def unhide(self, *topics: int) -> TopicModel:
         """Show these topics again; without any: all."""
-        return self._edit(lambda edits: edits.unhide(*topics))
+        return self.edit(lambda edits: edits.unhide(*topics))
 
     def documents(
         self, shares: str | Path, topic: int | None = None, *, by: str | None = None, number: int = 10
@@ -174,6 +175,17 @@ class TopicModel:
             transform(self, source, path)
             return documents.shares_table(self, path)
 
+    def show(
+        self,
+        *,
+        words: int | None = None,
+        shares: str | Path | None = None,
+        by: str | None = None,
+        height: int = 800,
+    ) -> ShownReport:
+        """The report, for a notebook: the last value of a cell. Arguments and errors as the function ``show``."""
+        return show(self, words=words, shares=shares, by=by, height=height)
+
     def save(self, path: str | Path | StorePath, *, overwrite: bool = False) -> TopicModel:
         """Write the model, and what was said of its topics, to another path; returns the one there.
 
@@ -188,15 +200,15 @@ class TopicModel:
         with sole_writer(target):
             write_model(target, read_model(self.path), overwrite=overwrite)
         saved = TopicModel(target)
-        return saved if edits == TopicEdits(edits.n_topics) else saved._edit(lambda _: edits)
+        return saved if edits == TopicEdits(edits.n_topics) else saved.edit(lambda _: edits)
 
     def __repr__(self) -> str:
-        shown = by_share(read_topics(self.path))
+        shown = by_share(read_topics(self.path, probabilities=False))
         rest = f"\n... and {len(shown) - SHOWN} more: topics()" if len(shown) > SHOWN else ""
         return f"{printable(self._caption(len(shown)))}\n{topic_text(shown[:SHOWN])}{rest}"
 
     def _repr_html_(self) -> str:
-        shown = by_share(read_topics(self.path))
+        shown = by_share(read_topics(self.path, probabilities=False))
         return topic_html(shown, self._caption(len(shown)))
 
     def _caption(self, shown: int) -> str:
@@ -206,7 +218,8 @@ class TopicModel:
             f"TopicModel of {self.n_topics} topics{merged_or_hidden} ({model.engine}): {location(self.path)}"
         )
 
-    def _edit(self, change: Any) -> TopicModel:
+    def edit(self, change: Callable[[TopicEdits], TopicEdits]) -> TopicModel:
+        """Several changes at once: ``model.edit(lambda edits: edits.merge([3, 7]).hide(5))``; all of them or none."""
         edit_topics(self.path, self._read(), change)
         return self
 

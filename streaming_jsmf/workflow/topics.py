@@ -24,7 +24,7 @@ NEEDED = ("word", "prominent_words", "topic_probability")
 OPTIONAL = ("alpha", "anchors", "characteristic_words", "duplicate_of", "label_words", "lambda")
 
 
-def read_topics(path: AnyModel, words: int | None = None) -> tuple[Topic, ...]:
+def read_topics(path: AnyModel, words: int | None = None, *, probabilities: bool = True) -> tuple[Topic, ...]:
     """The topics of a model of any engine as they are shown (``ShownTopics``), by number. No pass over documents.
 
     Characteristic words are by exact rows of C where ``evaluate`` has counted the training corpus.
@@ -35,6 +35,8 @@ def read_topics(path: AnyModel, words: int | None = None) -> tuple[Topic, ...]:
         Of the model.
     words
         Of each topic. None: 10.
+    probabilities
+        Whether those of the words are read, for which all of ``word_topic`` is; else they are NaN.
 
     Raises
     ------
@@ -47,7 +49,8 @@ def read_topics(path: AnyModel, words: int | None = None) -> tuple[Topic, ...]:
     shown = read_shown(model_path(path), NEEDED, OPTIONAL)
     listed = read_listed(shown, count)
     counts = read_training_counts(shown.path, shown.stored, ("characteristic_words",))
-    return shown_topics(shown, listed, read_probabilities(shown, listed), counts)
+    known = read_probabilities(shown, listed) if probabilities else np.full(listed.shape, np.nan)
+    return shown_topics(shown, listed, known, counts)
 
 
 def shown_topics(
@@ -126,7 +129,7 @@ def topics_of(
         return tuple(str(arrays["word"][word]) for word in ids if word >= 0)
 
     def number(name: str, topic: int) -> float | None:
-        return known(float(arrays[name][topic])) if name in arrays else None
+        return number_or_none(float(arrays[name][topic])) if name in arrays else None
 
     def row(topic: int) -> Topic:
         words = zip(spell("prominent_words", topic), probability[topic].tolist(), strict=True)
@@ -141,12 +144,12 @@ def topics_of(
             number("alpha", topic),
             number("lambda", topic),
             None if larger < 0 else larger,
-            None if npmi is None else known(npmi[topic]),
+            None if npmi is None else number_or_none(npmi[topic]),
         )
 
     return tuple(row(topic) for topic in range(arrays["topic_probability"].size))
 
 
-def known(value: float) -> float | None:
+def number_or_none(value: float) -> float | None:
     """None for what is not a number, as merged topics have them."""
     return None if value != value else value

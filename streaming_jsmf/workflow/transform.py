@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from streaming_jsmf.config import require_kind
 from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.documents.open_shares import open_shares
 from streaming_jsmf.documents.shares import SharesFile
@@ -79,7 +80,8 @@ def transform(
     --------
     >>> shares = transform("model", "corpus", "shares.parquet")  # doctest: +SKIP
     """
-    target = local_path(normalise(out), "a file of topic shares")
+    require_kind("execution", execution, Execution)
+    target = local_path(normalise(out, "a file of topic shares"), "a file of topic shares")
     if overwrite or not is_left(target):
         require_free_shares(target, overwrite)
     held = model if isinstance(model, Model) else _read(model_path(model))
@@ -107,7 +109,7 @@ def _documents(
     """The corpus, made beside the result if it is none yet, and how many tokens were left out of it as unknown."""
     if isinstance(source, Corpus):
         return source, 0.0
-    with at_hand(source) as (place, request):
+    with at_hand(source, beside) as (place, request):
         if is_corpus(place):
             if reading not in (None, Reading()):
                 raise InputError(f"{source} is a corpus already; leave out how a source is read")

@@ -53,6 +53,10 @@ class Store(Protocol):
     def folds(self) -> tuple[str, ...]:
         """Keys of the folds of scan 1; the last one stands for all that the store is made of."""
 
+    @property
+    def base(self) -> str:
+        """Key of the fold of scan 1 that the basis is made of: the last, or of a store that has grown an earlier."""
+
     def array_digest(self, name: str) -> ArrayDigest:
         """Digest of a final array of an earlier stage."""
 
@@ -86,7 +90,7 @@ class Scan:
     def of_partitions(cls, reduction: Reduction, store: Store, *salts: str) -> Scan:
         """A part for each partition; ``salts`` are what its result hangs on besides what the partition holds."""
         keys = tuple(key_of(name, *salts) for name in store.manifest.contents)
-        return cls(reduction, keys, fold_keys(keys, store.folds[-1]), (1,) * len(keys))
+        return cls(reduction, keys, fold_keys(keys, store.base), (1,) * len(keys))
 
 
 class Stage(ABC):
@@ -106,8 +110,10 @@ class Stage(ABC):
         Axes of arrays of its parts, where they are not (word, rank).
     reads_corpora
         Whether it scans the partitions at all.
-    keeps_fold
-        Whether the last fold stays, for changes to go on from; then final arrays are mended from it, without a scan.
+    keeps_parts
+        Whether results of its parts stay in a store that keeps its partitions.
+    of_base
+        Whether it hangs on what the basis is made of alone, so that it stays when documents are added.
     """
 
     name: ClassVar[str]
@@ -116,12 +122,18 @@ class Stage(ABC):
     inputs: ClassVar[tuple[str, ...]] = ()
     part_axes: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     reads_corpora: ClassVar[bool] = True
-    keeps_fold: ClassVar[bool] = False
+    keeps_parts: ClassVar[bool] = False
+    of_base: ClassVar[bool] = False
 
     def wanted(self, settings: ScanSettings) -> bool:
         """Whether a store of these settings has the stage; every one unless a stage says otherwise."""
         del settings
         return True
+
+    def keeps_fold(self, settings: ScanSettings) -> bool:
+        """Whether the last fold stays, for changes to go on from; final arrays are then mended from it."""
+        del settings
+        return False
 
     @abstractmethod
     def scans(self, store: Store) -> tuple[Scan, ...]:
@@ -152,7 +164,11 @@ class Stage(ABC):
 
 
 class SumStage(Stage):
-    """A stage that is one scan, in which each partition is a part."""
+    """A stage that is one scan, in which each partition is a part, and whose results add up on the same basis."""
+
+    def keeps_fold(self, settings: ScanSettings) -> bool:
+        """Where the basis stays: with a sample."""
+        return settings.range_finder == "sample"
 
     @abstractmethod
     def reduction(self, store: Store) -> Reduction:

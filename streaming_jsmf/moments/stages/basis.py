@@ -17,8 +17,10 @@ from streaming_jsmf.linalg.eigen import (
     single_view_eigenpairs,
 )
 from streaming_jsmf.linalg.probes import gaussian_probes
+from streaming_jsmf.linalg.sampled import SampleParts
 from streaming_jsmf.moments.stages.base import Scan, Stage, Store, Variable
 from streaming_jsmf.moments.stages.range import SHARED_PROBES
+from streaming_jsmf.moments.stages.sample import factor_of, read_sample
 from streaming_jsmf.timing import span
 
 #: Eigenvalues of C below this share of the first are rounding: documents are scaled in float32.
@@ -26,7 +28,7 @@ EXACT_FLOOR = 1e-7
 
 
 class BasisStage(Stage):
-    """Eigenpairs of the factor, of the sketch, or of C itself."""
+    """Eigenpairs of the factor, of that of the sample, of the sketch, or of C itself."""
 
     name = "basis"
     variables: ClassVar = {
@@ -35,6 +37,7 @@ class BasisStage(Stage):
     }
     remedy = "is computed again from the final arrays of scan 1"
     reads_corpora = False
+    of_base = True
 
     def scans(self, store: Store) -> tuple[Scan, ...]:
         """None."""
@@ -49,7 +52,10 @@ class BasisStage(Stage):
         return Partial({"basis": pairs.vectors, "basis_eigenvalues": pairs.values})
 
     def final_memory(self, n_words: int, settings: ScanSettings) -> int:
-        """The factor, two blocks of Davidson's in float32, and the eigenvectors thrice in float64 while sorted."""
+        """The factor, two blocks of Davidson's in float32, and the eigenvectors thrice in float64 while sorted.
+
+        It is more than the factor of a sample takes while it is made.
+        """
         factor, basis = (min(width, n_words) for width in (settings.factor_width, settings.basis_width))
         block = max(factor, 2 * (basis + GUARD_VECTORS))
         return 4 * n_words * (factor + 2 * block) + 24 * n_words * basis
@@ -63,6 +69,10 @@ def _first_eigenpairs(store: Store) -> Eigenpairs:
         # Eigenvalues at the level of the rounding of C would count as positive or not by chance.
         noise = np.abs(pairs.values) < EXACT_FLOOR * pairs.values[0]
         return Eigenpairs(np.where(noise, 0.0, pairs.values), pairs.vectors)
+    if settings.range_finder == "sample":
+        # Without the documents that the eigenpairs are checked with.
+        fitted = SampleParts.of(read_sample(store)).fitted
+        return factor_eigenpairs(factor_of(fitted, settings, "sample"), diagonal, width)
     if settings.has_factor:
         return factor_eigenpairs(store.read("factor"), diagonal, width)
     sketch = store.read("sketch")

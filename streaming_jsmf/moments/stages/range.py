@@ -1,4 +1,7 @@
-"""Scan 1: exact sums, and a factor of H'H for each partition; factors are merged in the order of the manifest."""
+"""Scan 1: exact sums, and of each partition a factor of H'H, or some of its documents.
+
+Factors are merged in the order of the manifest; the documents of a sample follow each other in it.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.ledger import Partial, add_scalars
-from streaming_jsmf.linalg.factor import apply_gram, merge_factors, partition_factor
-from streaming_jsmf.linalg.probes import drawn_rows, gaussian_probes, uniform_probes
+from streaming_jsmf.linalg.factor import apply_gram, merge_factors
+from streaming_jsmf.linalg.probes import drawn_rows, gaussian_probes
 from streaming_jsmf.moments.partition import load_partition
+from streaming_jsmf.moments.stages import sample
 from streaming_jsmf.moments.stages.base import Scan, Stage, Store, Variable
 from streaming_jsmf.timing import span
 
@@ -33,7 +36,7 @@ SHARED_PROBES = "halko"
 
 @dataclass(frozen=True)
 class RangeReduction:
-    """Sums and a factor of each partition.
+    """Sums and a factor of each partition, or sums and a sample of its documents.
 
     With ``range_finder="halko"`` the factor is the linear sketch H'(H Omega) of common probes instead, and
     folding is addition.
@@ -45,7 +48,7 @@ class RangeReduction:
     settings
         Of the scan.
     sample_share
-        Of the documents that the factor is made of, drawn one by one. The factor is scaled as if it were that of all.
+        Of the documents that are kept, drawn one by one; 1: there is a factor of all in their place.
     """
 
     n_words: int
@@ -67,43 +70,32 @@ class RangeReduction:
         if self.settings.range_finder == "halko":
             probes = gaussian_probes(self.n_words, self.width, self.settings.seed, SHARED_PROBES)
             range_arrays = {"sketch": apply_gram(loaded.block, probes)}
+        elif self.sample_share < 1:
+            range_arrays = sample.sample_arrays(loaded.block)
         else:
-            range_arrays = {"factor": self._factor(loaded.block, partition.content)}
+            range_arrays = {"factor": sample.factor_of(loaded.block, self.settings, partition.content)}
         sums: dict[str, NDArray[Any]] = {name: getattr(loaded.sums, name) for name in SUM_ARRAYS}
         return Partial({**sums, **range_arrays}, {name: getattr(loaded.sums, name) for name in SUM_SCALARS})
 
     def _sample(self, partition: Partition) -> NDArray[np.bool_] | None:
-        """The documents to multiply; None: all. Single ones: row groups of neighbours, often alike, tell far less."""
+        """The documents to keep; None: all are multiplied. Single ones: of neighbours, often alike, as many tell far
+        less."""
         if self.sample_share == 1:
             return None
         return drawn_rows(
             partition.rows, self.sample_share, self.settings.seed, f"sample {partition.content}"
         )
 
-    def _factor(self, block: csr_array[Any], content: str) -> NDArray[np.float32]:
-        with span("orthonormalise"):
-            # Probes are held by the callee alone, which lets go of them after the first step.
-            factor = partition_factor(block, self._probes(content), self.settings.power_steps)
-        if self.sample_share < 1:
-            factor *= np.float32(1 / np.sqrt(self.sample_share))
-        return factor
-
-    def _probes(self, content: str) -> NDArray[np.float32]:
-        if self.width == self.n_words:
-            # Unit vectors span everything; as many random ones nearly miss a direction now and then.
-            return np.eye(self.n_words, dtype=np.float32)
-        with span("probes"):
-            return uniform_probes(self.n_words, self.width, self.settings.seed, content)
-
     def fold(self, folded: Partial | None, partial: Partial) -> Partial:
-        """Add the sums; merge the factors, or add the sketches in float64."""
+        """Add the sums; merge the factors, append the samples, or add the sketches in float64."""
         arrays = dict(partial.arrays)
         if "sketch" in arrays:
             arrays["sketch"] = arrays["sketch"].astype(np.float64)
         if folded is None:
             return Partial(arrays, partial.scalars)
         for name in arrays.keys() - {"factor"}:
-            arrays[name] = folded.arrays[name] + arrays[name]
+            before, own = folded.arrays[name], arrays[name]
+            arrays[name] = np.concatenate([before, own]) if name in sample.VARIABLES else before + own
         if "factor" in arrays:
             with span("merge"):
                 arrays["factor"] = merge_factors(folded.arrays["factor"], arrays["factor"], self.width)
@@ -121,9 +113,16 @@ class RangeStage(Stage):
         "document_frequency": Variable(("word",), "documents kept that hold the word"),
         "factor": Variable(("word", "rank"), "F F' ~ C + diag(D)", "F"),
         "sketch": Variable(("word", "probe"), "(C + diag(D)) Omega", "Y"),
+        **sample.VARIABLES,
     }
+    part_axes: ClassVar = {name: variable.dimensions for name, variable in sample.VARIABLES.items()}
     remedy = "is made again from the merged factor"
-    keeps_fold = True
+    keeps_parts = True
+
+    def keeps_fold(self, settings: ScanSettings) -> bool:
+        """Always."""
+        del settings
+        return True
 
     def scans(self, store: Store) -> tuple[Scan, ...]:
         """One, of the parts that the manifest names."""
@@ -149,19 +148,42 @@ class RangeStage(Stage):
         return Partial(normalised(total), total.scalars)
 
     def task_memory(self, n_words: int, settings: ScanSettings) -> int:
-        """When folding both factors and the merged one; when multiplying X and its product."""
+        """When folding both factors and the merged one; when multiplying X and its product. With a sample, sums."""
+        if settings.range_finder == "sample":
+            return 3 * 8 * len(SUM_ARRAYS) * n_words
         return 3 * 4 * n_words * min(settings.factor_width, n_words)
 
 
 def normalised(folded: Partial) -> dict[str, NDArray[Any]]:
-    """The final arrays of the stage: sums and factor of a fold, divided by the total weight."""
-    total = folded.scalars["total_weight"]
-    arrays: dict[str, NDArray[Any]] = {name: folded.arrays[name] for name in SUM_ARRAYS}
-    arrays["row_sum"] = arrays["row_sum"] / total
-    arrays["diagonal"] = arrays["diagonal"] / total
-    if "factor" in folded.arrays:
+    """The final arrays of the stage: a fold, whose sums and factor are divided by the total weight."""
+    total, arrays = folded.scalars["total_weight"], dict(folded.arrays)
+    for name in ("row_sum", "diagonal", "sketch"):
+        if name in arrays:
+            arrays[name] = arrays[name] / total
+    if "factor" in arrays:
         # In float32 throughout: a scalar of float64 would make a copy of twice the size.
-        arrays["factor"] = folded.arrays["factor"] * np.float32(1 / np.sqrt(total))
-    else:
-        arrays["sketch"] = folded.arrays["sketch"] / total
+        arrays["factor"] = arrays["factor"] * np.float32(1 / np.sqrt(total))
     return arrays
+
+
+def repeated(part: Partial, times: int) -> Partial:
+    """What ``times`` copies of the documents of a part would leave: sums as often, and H'H as much."""
+    arrays: dict[str, NDArray[Any]] = dict(part.arrays)
+    for name, values in part.arrays.items():
+        if name in ("factor", sample.VALUES):
+            arrays[name] = values * np.float32(np.sqrt(times))
+        elif name not in sample.VARIABLES:
+            arrays[name] = values * times
+    return Partial(arrays, {name: value * times for name, value in part.scalars.items()})
+
+
+def spread(partial: Partial, rows: NDArray[np.int64], n_words: int) -> Partial:
+    """A result over more words: row i becomes row ``rows[i]``, the others are zero."""
+    arrays = dict(partial.arrays)
+    for name, values in partial.arrays.items():
+        if name == sample.WORDS:
+            arrays[name] = rows[values].astype(values.dtype)
+        elif name not in sample.VARIABLES:
+            arrays[name] = np.zeros((n_words, *values.shape[1:]), values.dtype)
+            arrays[name][rows] = values
+    return Partial(arrays, partial.scalars)

@@ -6,9 +6,9 @@ from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.moments.stages.base import Stage
 from streaming_jsmf.moments.stages.basis import BasisStage
 from streaming_jsmf.moments.stages.cooccurrence import CooccurrenceStage
+from streaming_jsmf.moments.stages.eigenpairs import EigenpairsStage
 from streaming_jsmf.moments.stages.projection import ProjectionStage
 from streaming_jsmf.moments.stages.range import RangeStage
-from streaming_jsmf.moments.stages.refined import RefinedBasisStage, RefinedProjectionStage
 from streaming_jsmf.moments.stages.third_moment import ThirdMomentStage
 
 #: In the order in which they run: each may read the final arrays of those before it.
@@ -17,8 +17,7 @@ STAGES: tuple[Stage, ...] = (
     CooccurrenceStage(),
     BasisStage(),
     ProjectionStage(),
-    RefinedBasisStage(),
-    RefinedProjectionStage(),
+    EigenpairsStage(),
     ThirdMomentStage(),
 )
 

@@ -43,14 +43,14 @@ function drawLevels(section) {
       untell();
     })
     .on("click", (_, node) => node.own && placeOf(node.topic) >= 0 && select(placeOf(node.topic)));
-  labelNodes(nodes);
+  labelNodes(nodes, (level) => (level === models.length - 1 ? 16 : Math.min(32, Math.floor(width / models.length / 9))));
   const heads = element("ol", { class: "heads", style: `width: ${width}px` }, ...models.map((model) => element("li", {}, `K = ${model.names.length}`)));
   place.replaceChildren(element("div", { class: "scroll" }, heads, svg.node()));
   section.querySelector(".each").replaceChildren(metricsOfLevels(models));
 }
 
-/** Names beside the nodes, but for those that would stand on the one before. */
-function labelNodes(nodes) {
+/** Names beside the nodes, as long as their column has room, but for those that would stand on the one before. */
+function labelNodes(nodes, lengthAt) {
   const lowest = new Map();
   nodes
     .filter((node) => {
@@ -62,7 +62,7 @@ function labelNodes(nodes) {
     .append("text")
     .attr("x", (node) => node.x1 + 5)
     .attr("y", (node) => (node.y0 + node.y1) / 2)
-    .text((node) => `${node.topic} ${shortened(node.name, 16)}`);
+    .text((node) => `${node.topic} ${shortened(node.name, lengthAt(node.level))}`);
 }
 
 const titleOfNode = (node) => `K = ${node.size}, topic ${node.topic} ${shortened(node.name, 40)}`;

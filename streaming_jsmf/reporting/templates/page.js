@@ -32,7 +32,8 @@ function nameOf(topic, length) {
   const shown = [];
   let room = length;
   for (const text of topics[topic].name) {
-    if (room < 2) return `${shown.join(", ")}…`;
+    // A word that was cut says so itself.
+    if (room < 2) return room < -2 ? shown.join(", ") : `${shown.join(", ")}…`;
     shown.push(shortened(text, room));
     room -= text.length + 2;
   }

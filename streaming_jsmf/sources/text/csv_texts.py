@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import csv
 import io
 from collections.abc import Iterator, Sequence
@@ -14,10 +13,10 @@ import pyarrow as pa
 from streaming_jsmf.errors import first_line
 from streaming_jsmf.sources import limits
 from streaming_jsmf.sources.base import BadRecords, Unit
-from streaming_jsmf.sources.delimited import records_of
+from streaming_jsmf.sources.delimited import open_text, records_of
 from streaming_jsmf.sources.lines import EMPTY, too_long
-from streaming_jsmf.sources.records import BadValue, is_utf8, require
-from streaming_jsmf.sources.streams import DamagedError, UnreadableError, open_stream
+from streaming_jsmf.sources.records import NAME_ENCODING, BadValue, is_utf8, require, said
+from streaming_jsmf.sources.streams import DamagedError, UnreadableError
 from streaming_jsmf.sources.text.batches import RecordBuffer, TextColumns, TextRecords, chosen_columns
 from streaming_jsmf.sources.text.json_texts import sound
 from streaming_jsmf.sources.text.options import TextOptions
@@ -71,14 +70,9 @@ def read_csv_texts(
 
 @contextmanager
 def _open_records(path: str, delimiter: str, encoding: str) -> Iterator[Any]:
-    with open_stream(path) as stream:
-        # Undecodable bytes stay, so that the record can be named and kept aside as it was.
-        codec = "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
-        text = io.TextIOWrapper(stream, encoding=codec, errors="surrogateescape", newline="")
-        try:
-            yield records_of(_bounded(text), delimiter)
-        finally:
-            text.detach()
+    # Undecodable bytes stay, so that the record can be named and kept aside as it was.
+    with open_text(path, encoding) as text:
+        yield records_of(_bounded(text), delimiter)
 
 
 def _bounded(text: io.TextIOWrapper) -> Iterator[str]:
@@ -97,7 +91,7 @@ def _header(rows: Any, encoding: str) -> list[str]:
     if not header:
         raise UnreadableError(EMPTY)
     if not all(map(is_utf8, header)):
-        raise UnreadableError(f"its header is not {encoding.upper()}; say which with --read encoding=latin-1")
+        raise UnreadableError(f"its header is not {said(encoding)}; {NAME_ENCODING}")
     return header
 
 
@@ -106,7 +100,10 @@ def _values(
 ) -> tuple[str, str | None, list[str]]:
     if len(fields) != width:
         raise BadValue(f"the record has {len(fields)} fields, the header {width}")
-    values = [sound(name, fields[place]) for name, place in zip(columns.names, places, strict=True)]
+    try:
+        values = [sound(name, fields[place]) for name, place in zip(columns.names, places, strict=True)]
+    except BadValue as error:
+        raise BadValue(f"{error} ({NAME_ENCODING})") from error
     if not columns.id:
         return values[0], None, values[1:]
     if not values[1]:

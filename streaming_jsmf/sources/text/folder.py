@@ -20,7 +20,7 @@ from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.sources import limits
 from streaming_jsmf.sources.base import BadRecords, SourceBatch, Unit
 from streaming_jsmf.sources.listing import SourceFile, find_files, is_marker
-from streaming_jsmf.sources.records import BadValue, decode
+from streaming_jsmf.sources.records import NAME_ENCODING, BadValue, decode_file, is_binary
 from streaming_jsmf.sources.streams import DamagedError, open_raw, open_stream, why
 from streaming_jsmf.sources.text.batches import RESERVED_NAMES, RecordBuffer, TextColumns
 from streaming_jsmf.sources.text.options import Encoding, TokenOptions
@@ -146,10 +146,15 @@ class TextFilesSource:
         if file.data is None:
             bad.refuse(row, f"{file.name}: {file.reason}")
             return None
+        if is_binary(file.data):
+            bad.refuse(
+                row, f"{file.name}: it is no plain text; export the text of PDF, Word and the like", file.data
+            )
+            return None
         try:
-            return decode(file.data, self.options.encoding, "file")
+            return decode_file(file.data, self.options.encoding)
         except BadValue as error:
-            bad.refuse(row, f"{file.name}: {error} (--read encoding=latin-1 reads anything)", file.data)
+            bad.refuse(row, f"{file.name}: {error} ({NAME_ENCODING})", file.data)
             return None
 
     def _metadata(self, name: str, groups: Sequence[str]) -> list[str | None]:

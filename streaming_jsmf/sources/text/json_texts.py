@@ -13,7 +13,7 @@ import pyarrow as pa
 from streaming_jsmf.errors import first_line
 from streaming_jsmf.sources.base import BadRecords, Unit
 from streaming_jsmf.sources.lines import BYTE_ORDER_MARK, lines_of, read_lines, text_of
-from streaming_jsmf.sources.records import BadValue, is_utf8
+from streaming_jsmf.sources.records import NAME_ENCODING, BadValue, is_utf8
 from streaming_jsmf.sources.streams import DamagedError, UnreadableError, open_stream
 from streaming_jsmf.sources.text.batches import RecordBuffer, TextColumns, TextRecords, chosen_columns
 from streaming_jsmf.sources.text.options import TextOptions
@@ -32,27 +32,32 @@ def json_columns(path: str, options: TextOptions) -> TextColumns:
     UnreadableError
         If none of them is a record, or a key is missing in all.
     """
-    kinds = _sampled_kinds(path, options.encoding)
+    kinds, reason = _sampled_kinds(path, options.encoding)
     if not kinds:
-        raise UnreadableError("it holds no JSON objects, one a line")
+        raise UnreadableError(f"it holds no JSON objects, one a line ({reason})")
     name, kept = chosen_columns(list(kinds), options)
     id_type = None if name is None else (pa.int64() if kinds[name] <= {int} else pa.string())
     return TextColumns(options.text, name, id_type, {key: _json_type(kinds[key]) for key in kept})
 
 
-def _sampled_kinds(path: str, encoding: str) -> dict[str, set[type]]:
-    """Types of the values of each key in the first thousand records, null left out."""
+def _sampled_kinds(path: str, encoding: str) -> tuple[dict[str, set[type]], str]:
+    """Types of the values of each key in the first thousand records, null left out; what is wrong with a line."""
     kinds: dict[str, set[type]] = {}
+    reason = ""
     try:
         with open_stream(path) as stream:
             for line in islice(lines_of(stream, Unit(path)), SAMPLE_RECORDS):
-                with suppress(BadValue):
-                    for name, value in _json_object(line, encoding).items():
-                        kinds.setdefault(name, set()).update(() if value is None else (type(value),))
+                try:
+                    record = _json_object(line, encoding)
+                except BadValue as error:
+                    reason = reason or str(error)
+                    continue
+                for name, value in record.items():
+                    kinds.setdefault(name, set()).update(() if value is None else (type(value),))
     except DamagedError:
         if not kinds:
             raise
-    return kinds
+    return kinds, reason or "the file is empty"
 
 
 def read_json_texts(
@@ -73,9 +78,17 @@ def read_json_texts(
     yield from buffer.flush()
 
 
+def text_in(line: bytes, encoding: str) -> str:
+    """The text of a line. Raises BadValue, which says how an encoding is named."""
+    try:
+        return text_of(line, encoding)
+    except BadValue as error:
+        raise BadValue(f"{error} ({NAME_ENCODING})" if "is not" in str(error) else str(error)) from error
+
+
 def _json_object(line: bytes, encoding: str) -> dict[str, Any]:
     try:
-        value = json.loads(text_of(line, encoding))
+        value = json.loads(text_in(line, encoding))
     except (ValueError, RecursionError) as error:
         raise BadValue(f"the line is no JSON ({first_line(error)})") from error
     if not isinstance(value, dict):

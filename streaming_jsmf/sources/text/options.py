@@ -10,17 +10,29 @@ from streaming_jsmf.tokens.tokenizer import LONGEST_NGRAM, BuiltIn
 from streaming_jsmf.validation import Strict
 
 
-def _is_codec(name: str) -> str:
-    try:
-        plain = b"a,\n".decode(name) == "a,\n"
-    except (LookupError, UnicodeDecodeError):
-        plain = False
-    if not plain:
-        raise ValueError("give a text encoding of Python that holds ASCII, such as utf-8 or latin-1")
-    return name
+def _are_codecs(names: str) -> str:
+    tidy = [name.strip() for name in names.split(",")]
+    for name in tidy:
+        try:
+            plain = b"a,\n".decode(name) == "a,\n"
+        except (LookupError, UnicodeDecodeError):
+            plain = False
+        if not plain:
+            raise ValueError(
+                "give an encoding that holds ASCII, such as cp1252 or gb18030, or several that are tried in turn: "
+                "utf-8,cp1252"
+            )
+    return ",".join(tidy)
 
 
-Encoding = Annotated[str, AfterValidator(_is_codec)]
+Encoding = Annotated[str, AfterValidator(_are_codecs)]
+
+
+def _is_delimiter(value: str) -> str:
+    value = value.replace("\\t", "\t")
+    if len(value) != 1 or value in '"\r\n':
+        raise ValueError("a delimiter is one character, such as ; or \\t for a tab")
+    return value
 
 
 def _number_in(given: Any) -> Any:
@@ -56,10 +68,18 @@ class TokenOptions(Strict):
 class TextOptions(TokenOptions):
     """Columns of texts: the text, the id (by its usual names when not given), and what else is kept.
 
-    ``encoding`` is that of JSON lines and CSV, and must hold ASCII as it is.
+    ``encoding`` is that of JSON lines and CSV; of several the first that a line of JSON, or a whole file of CSV, is in.
+    ``delimiter`` is that of CSV, by its suffix when not given.
     """
 
     text: str = "text"
     id: str | None = None
     metadata: Literal["all"] | tuple[str, ...] = "all"
+    encoding: Encoding = "utf-8"
+    delimiter: Annotated[str, AfterValidator(_is_delimiter)] | None = None
+
+
+class LineOptions(TokenOptions):
+    """Texts a line each, in one of the encodings."""
+
     encoding: Encoding = "utf-8"

@@ -75,7 +75,9 @@ class TextSource(RecordFiles):
         elif suffix in JSON_SUFFIXES:
             records = read_json_texts(unit, self.columns, bad, encoding)
         else:
-            records = read_csv_texts(unit, self.columns, bad, CSV_SUFFIXES[suffix], encoding)
+            records = read_csv_texts(
+                unit, self.columns, bad, delimiter_for(unit.path, self.options) or ",", encoding
+            )
         for batch in records:
             yield words_of(batch, self.tokenizer)
 
@@ -95,7 +97,16 @@ def _columns_of(path: str, options: TextOptions) -> TextColumns:
         return parquet_columns(path, options)
     if suffix in JSON_SUFFIXES:
         return json_columns(path, options)
-    if suffix in CSV_SUFFIXES:
-        return csv_columns(path, CSV_SUFFIXES[suffix], options)
+    delimiter = delimiter_for(path, options)
+    if delimiter is not None:
+        return csv_columns(path, delimiter, options)
     known = ", ".join((".parquet", *JSON_SUFFIXES, *CSV_SUFFIXES))
-    raise UnreadableError(f"its suffix is {suffix!r}; texts are read from {known}")
+    raise UnreadableError(
+        f"its suffix is {suffix!r}; texts are read from {known}, and from delimited files of any name with --read "
+        "delimiter=CHARACTER"
+    )
+
+
+def delimiter_for(path: str, options: TextOptions) -> str | None:
+    """What is between the fields of a delimited file; None if it is of another kind."""
+    return options.delimiter or CSV_SUFFIXES.get(bare_suffix(path))

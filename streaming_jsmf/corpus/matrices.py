@@ -1,0 +1,77 @@
+"""Corpora of matrices: rows of counts as documents, a block after the other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from scipy.sparse import csr_array
+
+from streaming_jsmf.corpus.format import Corpus
+from streaming_jsmf.corpus.records import (
+    BATCH_NONZEROS,
+    LARGEST_COUNT,
+    SMALLEST_COUNT,
+    Documents,
+    narrow_counts,
+)
+from streaming_jsmf.corpus.write import CorpusWriter
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.linalg.panels import panels
+
+
+def matrix_blocks(X: Any) -> Iterator[csr_array[Any]]:
+    """The rows of a CSR or dense matrix (documents x words), about a million nonzeros at a time."""
+    nonzeros = X.size  # of a sparse matrix what it stores
+    step = max(1, int(BATCH_NONZEROS * X.shape[0] / max(nonzeros, 1)))
+    for rows in panels(X.shape[0], step):
+        yield tidy_rows(X[rows])
+
+
+def write_corpus(
+    blocks: Iterable[csr_array[Any]], words: Sequence[str], path: Path, first: int = 0
+) -> Corpus:
+    """Write blocks of documents as a corpus, one after the other; all words are kept, and documents without any.
+
+    The blocks lose their zeros.
+
+    Integers become int32 and other numbers float32. The corpus has the bytes of one that was written document by
+    document, with running numbers from ``first`` for ids.
+
+    Raises
+    ------
+    InputError
+        If a count is too large, the words are not distinct or empty, or no document has a word.
+    """
+    word, times = next(iter(Counter(words).most_common(1)), ("", 0))
+    if times > 1:
+        raise InputError(f"the words have {word!r} {times} times; give a word of its own to each column")
+    with CorpusWriter(path, words) as writer:
+        for block in blocks:
+            writer.write(_documents(block, first))
+            first += block.shape[0]
+        return writer.commit()
+
+
+def _documents(block: csr_array[Any], first: int) -> Documents:
+    if block.data.max(initial=0) > LARGEST_COUNT:
+        raise InputError(f"X has the count {block.data.max()}; the largest that is read is {LARGEST_COUNT}")
+    block.data[block.data < SMALLEST_COUNT] = 0
+    block.eliminate_zeros()
+    ids = pa.array(np.arange(first, first + block.shape[0], dtype=np.int64))
+    indptr, words = block.indptr.astype(np.int64), block.indices.astype(np.int32)
+    return Documents(indptr, words, narrow_counts(block.data), ids, {})
+
+
+def tidy_rows(rows: Any) -> csr_array[Any]:
+    """Rows as CSR with words rising, once in each and without zeros: a copy, since the matrix is the user's."""
+    block = csr_array(rows, copy=True)
+    if block.dtype == np.bool_:
+        block = block.astype(np.int32)
+    block.sum_duplicates()
+    block.eliminate_zeros()
+    return block

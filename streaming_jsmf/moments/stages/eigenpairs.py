@@ -1,0 +1,116 @@
+"""Eigenpairs of a sampled store: from C Q over all documents, and from the sample where that does not reach."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streaming_jsmf.config import ScanSettings
+from streaming_jsmf.config.scan import LARGEST_SAMPLE
+from streaming_jsmf.jobs.ledger import Partial
+from streaming_jsmf.linalg.eigen import GUARD_VECTORS
+from streaming_jsmf.linalg.sampled import SampleParts, certify, corrected_eigenpairs
+from streaming_jsmf.moments.stages.base import Scan, Stage, Store, Variable
+from streaming_jsmf.moments.stages.sample import WORDS, read_sample
+from streaming_jsmf.timing import span
+
+logger = logging.getLogger(__name__)
+
+#: An estimated error above this is told of, with what would lower it.
+LARGEST_ERROR = 0.05
+
+#: Of a word in fewer documents of the sample its row is noise.
+FEW_DOCUMENTS = 5
+
+
+class EigenpairsStage(Stage):
+    """No scan of its own."""
+
+    name = "eigenpairs"
+    variables: ClassVar = {
+        "eigenvectors": Variable(
+            ("word", "eigenpair"), "leading algebraic eigenvectors, from the sample and C Q", "V"
+        ),
+        "eigenvalues": Variable(("eigenpair",), "their eigenvalues"),
+    }
+    remedy = "are computed again from the sample and scan 2"
+    inputs = ("basis", "projection")
+    reads_corpora = False
+
+    def wanted(self, settings: ScanSettings) -> bool:
+        """With a sample and C Q."""
+        return settings.range_finder == "sample" and settings.scans > 1
+
+    def scans(self, store: Store) -> tuple[Scan, ...]:
+        """None."""
+        del store
+        return ()
+
+    def final(self, store: Store, folded: Iterator[Partial]) -> Partial:
+        """As many pairs as the largest number of topics asks for, and ten beyond; how far they can be trusted."""
+        del folded
+        parts, diagonal = SampleParts.of(read_sample(store)), store.read("diagonal")
+        basis, product = store.read("basis"), store.read("projection")
+        most, seen = store.settings.max_topics, words_seen(store)
+        with span("basis"):
+            pairs = corrected_eigenpairs(parts.fitted, diagonal, basis, product, most + GUARD_VECTORS)
+            certificate = certify(parts, basis, pairs.leading(most))
+        if certificate.estimated_error > LARGEST_ERROR:
+            logger.warning("%s", _advice(store, certificate.estimated_error))
+        return Partial(
+            {"eigenvectors": pairs.vectors, "eigenvalues": pairs.values},
+            {**asdict(certificate), **asdict(seen)},
+        )
+
+    def final_memory(self, n_words: int, settings: ScanSettings) -> int:
+        """Q, C Q and two arrays made of them in float64, Q and U in float32; two blocks and a product."""
+        width = min(settings.basis_width, n_words)
+        block = settings.max_topics + 2 * GUARD_VECTORS
+        return n_words * (40 * width + 4 * 6 * max(block, width))
+
+
+@dataclass(frozen=True)
+class WordsSeen:
+    """Words that fewer than ``FEW_DOCUMENTS`` documents of the sample hold, though more of the corpus do.
+
+    Attributes
+    ----------
+    words_hardly_seen, tokens_hardly_seen
+        Their share of the words that are in so many documents of the corpus, and of these words' tokens.
+    """
+
+    words_hardly_seen: float
+    tokens_hardly_seen: float
+
+
+def words_seen(store: Store) -> WordsSeen:
+    """How many words the sample says little of."""
+    there, few = store.read("document_frequency") >= FEW_DOCUMENTS, hardly_seen(store)
+    tokens: NDArray[np.float64] = store.read("term_count")
+    return WordsSeen(
+        few.size / max(int(np.count_nonzero(there)), 1),
+        float(tokens[few].sum()) / max(float(tokens[there].sum()), 1.0),
+    )
+
+
+def hardly_seen(store: Store) -> NDArray[np.int64]:
+    """Ids of the words that ``WordsSeen`` counts, those of most documents first."""
+    frequency = store.read("document_frequency")
+    in_sample = np.bincount(store.read(WORDS), minlength=store.n_words)
+    few = np.flatnonzero((frequency >= FEW_DOCUMENTS) & (in_sample < FEW_DOCUMENTS))
+    return np.asarray(few[np.argsort(-frequency[few], kind="stable")])
+
+
+def _advice(store: Store, error: float) -> str:
+    told = f"{store.path}: the sample leaves the eigenpairs an error of about {error:.2g}"
+    if store.manifest.base is not None:
+        return f"{told}, since documents were added; make the basis of all of them with scan --rebase"
+    share = store.manifest.sample_share or 1.0
+    wider = min(share * (error / LARGEST_ERROR) ** 2, 1.0)
+    remedy = "--range factors" if wider > LARGEST_SAMPLE else f"--sample-share {wider:.2g}"
+    return f"{told}; scan into another path with {remedy}"

@@ -1,0 +1,69 @@
+"""The sample of a scan: some of its documents, kept as they are multiplied. No stage; ``range`` gathers it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from streaming_jsmf.config import ScanSettings
+from streaming_jsmf.linalg.factor import partition_factor
+from streaming_jsmf.linalg.probes import uniform_probes
+from streaming_jsmf.moments.stages.base import Store, Variable
+from streaming_jsmf.timing import span
+
+#: Documents one after the other: their numbers of distinct words; words and scaled counts of all of them.
+LENGTHS, WORDS, VALUES = "sample_lengths", "sample_words", "sample_values"
+
+#: Of final arrays and of parts alike.
+VARIABLES = {
+    LENGTHS: Variable(("sampled_document",), "distinct words of each document of the sample"),
+    WORDS: Variable(("sampled_nonzero",), "their word ids, document by document"),
+    VALUES: Variable(("sampled_nonzero",), "their counts times sqrt(w / (n (n - 1)))", "H"),
+}
+
+#: Bytes of a nonzero of the sample, as it is kept.
+BYTES_PER_NONZERO = 8
+
+
+def sample_arrays(block: csr_array[Any]) -> dict[str, NDArray[Any]]:
+    """What is kept of scaled documents (documents x words, CSR, float32)."""
+    lengths = np.diff(block.indptr).astype(np.int32)
+    return {LENGTHS: lengths, WORDS: block.indices.astype(np.int32, copy=False), VALUES: block.data}
+
+
+def sample_block(arrays: Mapping[str, NDArray[Any]], n_words: int, share: float) -> csr_array[Any]:
+    """H_s (documents x words, CSR, float32) with H_s'H_s ~ H'H for all documents; ``share`` of them are kept."""
+    lengths = arrays[LENGTHS]
+    starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    indptr = starts.astype(np.int32) if starts[-1] < np.iinfo(np.int32).max else starts
+    values = arrays[VALUES] * np.float32(1 / np.sqrt(share))
+    return csr_array((values, arrays[WORDS], indptr), shape=(lengths.size, n_words), copy=False)
+
+
+def read_sample(store: Store) -> csr_array[Any]:
+    """H_s of a store (documents x words, CSR, float32), divided by its weight: H_s'H_s ~ C + diag(D)."""
+    share = store.manifest.sample_share
+    assert share is not None, "a sampled store"
+    arrays = {name: store.read(name) for name in VARIABLES}
+    return sample_block(arrays, store.n_words, share * store.scalars("range")["total_weight"])
+
+
+def factor_of(block: csr_array[Any], settings: ScanSettings, label: str) -> NDArray[np.float32]:
+    """F (words x L) with F F' ~ H'H; probes are those of the ``label``."""
+    n_words = block.shape[1]
+    width = min(settings.factor_width, n_words)
+    with span("orthonormalise"):
+        # Probes are held by the callee alone, which lets go of them after the first step.
+        return partition_factor(block, _probes(n_words, width, settings.seed, label), settings.power_steps)
+
+
+def _probes(n_words: int, width: int, seed: int, label: str) -> NDArray[np.float32]:
+    if width == n_words:
+        # Unit vectors span everything; as many random ones nearly miss a direction now and then.
+        return np.eye(n_words, dtype=np.float32)
+    with span("probes"):
+        return uniform_probes(n_words, width, seed, label)

@@ -1,0 +1,49 @@
+"""What takes long is said before anything is scanned, or refused with numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streaming_jsmf import InputError
+from streaming_jsmf.config import InferSettings
+from streaming_jsmf.workflow import fit as fitting
+from streaming_jsmf.workflow import rectify
+from tests.outcomes import Command
+
+
+def test_very_many_topics_are_announced_with_numbers(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO"):
+        rectify.announce_cost(6_906, InferSettings(100))
+        assert caplog.text == ""
+        rectify.announce_cost(6_906, InferSettings(1_500))
+    assert "K = 1,500 of 6,906 words takes about 1.16 GiB of memory" in caplog.text
+    assert "about 14 s of a core for each of its steps" in caplog.text
+
+
+def test_more_than_the_machine_holds_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rectify, "machine_memory", lambda: 1 << 30)
+    with pytest.raises(
+        InputError, match=r"--topics is 1,500, which takes about 1\.16 GiB .* this machine has 1\.00 GiB"
+    ):
+        rectify.announce_cost(6_906, InferSettings(1_500))
+
+
+def test_a_rectification_of_the_whole_matrix_is_announced(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO"):
+        rectify.announce_cost(20_000, InferSettings(20, rectify="ap"))
+    assert "ap works on the whole matrix of 20,000 x 20,000 words, 2.98 GiB, in each of up to" in caplog.text
+
+
+def test_fit_says_so_before_it_scans(
+    corpus_path: Path, invoke: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def scanned(*_: object) -> None:
+        raise InputError("the scan begins here")
+
+    monkeypatch.setattr(rectify, "_MANY_TOPICS", 3)
+    monkeypatch.setattr(fitting, "scan", scanned)
+    lines = invoke("fit", corpus_path, tmp_path / "m", "--topics", "3").err.splitlines()
+    assert lines[0].startswith("K = 3 of ")
+    assert lines[-1] == "error: the scan begins here"

@@ -1,0 +1,293 @@
+"""A model in a notebook: it prints as its topics; names, merged and hidden topics stay beside its arrays."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import json
+import shutil
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import xarray as xr
+
+import streaming_jsmf as sj
+from streaming_jsmf.model.edits import TopicEdits, edit_topics, read_edits
+from streaming_jsmf.model.store import read_model
+from tests.corpora import planted, words
+from tests.html_pages import parse, values_of
+from tests.outcomes import Command, refused
+from tests.test_in_memory import TEXTS
+
+K, N = 6, 90
+HOSTILE = "<script>alert(1)</script>"
+COUNTS = planted(300, N, K, length=60, seed=7).counts
+NAMES = [HOSTILE, "line\x1b[31m", *words(N)[2:]]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of documents with a year, and their shares."""
+    folder = tmp_path_factory.mktemp("topics")
+    corpus = sj.corpus_from_matrix(COUNTS, NAMES, folder / "corpus")
+    sj.fit(corpus, folder / "model", K, polish=False)
+    sj.transform(folder / "model", corpus, folder / "shares.parquet")
+    table = pq.read_table(folder / "shares.parquet")
+    years = pa.array([1990 + row % 3 for row in range(len(table))])
+    pq.write_table(table.append_column("year", years), folder / "years.parquet")
+    return folder
+
+
+@pytest.fixture
+def model(made: Path, tmp_path: Path) -> sj.TopicModel:
+    shutil.copytree(made / "model", tmp_path / "model")
+    return sj.TopicModel(tmp_path / "model")
+
+
+def files_of(path: Path) -> dict[str, str]:
+    found = (file for file in path.rglob("*") if file.is_file() and "edits" not in file.parts)
+    return {str(file.relative_to(path)): hashlib.sha256(file.read_bytes()).hexdigest() for file in found}
+
+
+def test_groups_of_topics() -> None:
+    edits = TopicEdits(8)
+    assert edits.groups == tuple((topic,) for topic in range(8))
+    edits = edits.merge([5, 2]).label(5, "gone").merge([1, 5]).merge([3, 4]).hide(0, 3)
+    assert edits.groups == ((1, 5, 2), (6,), (7,))
+    assert edits.members(3) == (3, 4)
+    assert edits.labels == {}, "the name of a part goes with it"
+    assert edits.unmerge(1).groups == ((1,), (2,), (5,), (6,), (7,))
+    assert edits.unhide(3).groups == ((1, 5, 2), (3, 4), (6,), (7,))
+    assert edits.unhide().unmerge(1).unmerge(3).groups == TopicEdits(8).groups
+    assert edits.merge([6, 3]).hidden == (0,)
+    assert TopicEdits(8).label(2, " a\n name ").labels == {2: "a name"}
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (lambda edits: edits.label(8, "x"), "there is no topic 8; the model has topics 0 to 7"),
+        (lambda edits: edits.label(-1, "x"), "there is no topic -1"),
+        (lambda edits: edits.label("x", 3), "'x' is no topic; give its number, 0 to 7"),
+        (lambda edits: edits.label(1, ""), "a name of a topic is a text of 1 to 200 characters"),
+        (lambda edits: edits.label(1, 7), "not '7'; None takes it away"),
+        (lambda edits: edits.label(1, "x" * 201), "a text of 1 to 200"),
+        (lambda edits: edits.merge([3]), "two different topics or more"),
+        (lambda edits: edits.merge([3, 3]), "two different topics or more"),
+        (lambda edits: edits.merge(3), "give a list of topics, such as"),
+        (lambda edits: edits.merge("37"), "give a list of topics, such as"),
+        (lambda edits: edits.merge([3, 4]).hide(4), "topic 4 is a part of topic 3, with which it was merged"),
+        (lambda edits: edits.unmerge(2), "topic 2 is not merged; none is"),
+        (lambda edits: edits.merge([1, 2]).unmerge(3), "topic 3 is not merged; merged are 1"),
+        (lambda edits: edits.hide(*range(8)), "no topic would be left"),
+    ],
+)
+def test_what_cannot_be_said_is_refused(change: Any, line: str) -> None:
+    with pytest.raises(sj.InputError, match=line):
+        change(TopicEdits(8))
+
+
+def test_merged_topics_are_the_mean_of_their_parts_by_share(model: sj.TopicModel) -> None:
+    before, files = model.topics(N), files_of(Path(model.path))
+    share = model.dataset["topic_probability"].values
+    given = model.dataset["word_topic"].values
+    model.merge([4, 1]).merge([4, 0]).hide(2)
+    parts = [4, 1, 0]
+    after = model.topics(N).set_index("topic")
+    assert sorted(after.index) == [3, 4, 5]
+    assert after["share"][4] == pytest.approx(share[parts].sum(), rel=1e-15)
+    expected = given[:, parts] @ share[parts] / share[parts].sum()
+    found = dict(after["words"][4])
+    np.testing.assert_allclose([found[word] for word in NAMES], expected, rtol=1e-12, atol=1e-300)
+    assert [p for _, p in after["words"][4]] == sorted(found.values(), reverse=True)
+    others = before.set_index("topic")
+    for topic in (3, 5):
+        pd.testing.assert_series_equal(after.loc[topic], others.loc[topic])
+    assert model.n_topics == K
+    assert files_of(Path(model.path)) == files, "nothing but the edits was written"
+    assert read_model(model.path).arrays["topic_probability"].size == K
+    model.unmerge(4).unhide()
+    pd.testing.assert_frame_equal(model.topics(N), before)
+
+
+def test_a_model_prints_as_its_topics(model: sj.TopicModel) -> None:
+    model.label(3, f"{HOSTILE} & more")
+    text = repr(model)
+    assert text.startswith(f"TopicModel of {K} topics (lr-jsmf): ")
+    assert max(map(len, text.splitlines()[1:])) <= 80
+    assert "\x1b" not in text
+    assert "\\u001b" in text
+    page = model._repr_html_()
+    assert "<script" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; more" in page
+    assert page.count("<tr>") == K + 1
+    assert f"{K} topics, {K - 1} shown" in repr(model.hide(0))
+    assert f"{K} topics, {K - 1} shown" in model._repr_html_()
+
+
+def test_the_command_line_reads_and_writes_the_same(model: sj.TopicModel, invoke: Command) -> None:
+    path = model.path
+    assert invoke("topics", path, "--label", "3=elections = votes", "--merge", "4,1", "--hide", 0).code == 0
+    assert model.edits == TopicEdits(K, {3: "elections = votes"}, ((4, 1),), (0,))
+    rows = {row["topic"]: row for row in json.loads(invoke("topics", path, "--json").out)}
+    assert sorted(rows) == [2, 3, 4, 5]
+    assert rows[3]["label"] == ["elections = votes"]
+    assert (rows[4]["label"], rows[4]["characteristic"], rows[4].get("anchor")) == ([], [], None)
+    assert "elections = votes" in invoke("topics", path).out
+    assert json.loads(invoke("info", path, "--json").out)["topic_edits"]["merged"] == [[4, 1]]
+    assert invoke("topics", path, "--label", "3=", "--unmerge", 4, "--unhide", 0).code == 0
+    assert model.edits == TopicEdits(K)
+    for arguments, line in (
+        (("--label", "3"), "--label is 3; give a topic and its name"),
+        (("--label", "x=y"), "--label is 'x=y'; give numbers of topics, such as 3=elections"),
+        (("--merge", "1;2"), "--merge is '1;2'; give numbers of topics"),
+        (("--label", "1=kept", "--hide", "9"), "there is no topic 9"),
+    ):
+        refused(invoke("topics", path, *arguments), 2, line)
+    assert model.edits == TopicEdits(K), "all or nothing"
+
+
+def test_documents_and_reports_show_what_was_said(model: sj.TopicModel, made: Path, tmp_path: Path) -> None:
+    shares, years = made / "shares.parquet", made / "years.parquet"
+    stored = model.transform(model_corpus(made))
+    model.label(3, "elections").merge([4, 1]).hide(0)
+    table = model.transform(model_corpus(made))
+    assert table.columns.tolist() == [2, 3, 4, 5]
+    np.testing.assert_allclose(table[4], stored[4] + stored[1], atol=1e-6)
+    np.testing.assert_allclose(table[3], stored[3], atol=0)
+    largest = model.documents(shares, 4, number=5)
+    np.testing.assert_allclose(largest["share"], np.sort(stored[4] + stored[1])[::-1][:5], atol=1e-6)
+    means = model.documents(shares)
+    assert means["topic"].tolist() == [2, 3, 4, 5]
+    assert means["label"].tolist() == [None, "elections", None, None]
+    np.testing.assert_allclose(means["share"], table.mean(), atol=1e-6)
+    by_year = sj.shares_by(model, years, "year", 4)
+    np.testing.assert_allclose(by_year["share"], table[4].groupby(np.arange(300) % 3).mean(), atol=1e-6)
+    sj.report(model, tmp_path / "page.html", shares=years)
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    values = values_of(parse(page))
+    assert [topic.get("id") for topic in values["topics"]] == [2, 3, 4, 5]
+    assert values["topics"][1]["name"] == ["elections"]
+    assert len(values["documents"]["of_topic"]) == 4
+    assert page.count('<tr id="topic-') == 4
+    figure = pytest.importorskip("matplotlib.figure")
+    assert isinstance(sj.plot_topics(model, [4]), figure.Figure)
+    with pytest.raises(sj.InputError, match="there is no topic 0"):
+        sj.plot_topics(model, [0])
+
+
+def model_corpus(made: Path) -> Any:
+    return sj.open_corpus(made / "corpus")
+
+
+def test_edits_leave_the_store_what_it_is(model: sj.TopicModel) -> None:
+    """Zarr and xarray find a group of attributes, and say nothing."""
+    model.label(1, "name")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message=".*UnstableSpecification.*|.*data type.*")
+        assert "word_topic" in xr.open_zarr(str(model.path), consolidated=False)
+    assert [*(Path(model.path) / "edits").iterdir()] == [Path(model.path) / "edits" / "zarr.json"]
+
+
+def test_edits_of_another_model_are_none_and_damaged_ones_are_told(model: sj.TopicModel, made: Path) -> None:
+    model.label(1, "name")
+    stored = read_model(model.path)
+    other = stored.__class__(stored.arrays, {}, {}, {**stored.provenance, "fingerprint": "other"})
+    assert read_edits(model.path, other) == TopicEdits(K)
+    place = Path(model.path) / "edits" / "zarr.json"
+    place.write_text(place.read_text().replace("name", "nome"))
+    with pytest.raises(sj.StoreError, match=r"edits/zarr.json: names of topics are damaged; delete .*edits"):
+        model.topics()
+    sj.fit(made / "corpus", model.path, K, polish=False, moments=made / "model.moments", overwrite=True)
+    assert model.edits == TopicEdits(K), "another model is another one"
+
+
+def test_a_change_that_fails_leaves_what_was(model: sj.TopicModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    model.label(1, "name")
+
+    def fail(*_: Any) -> None:
+        raise OSError("no space")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pathlib.Path.replace", fail)
+        with pytest.raises(OSError, match="no space"):
+            model.label(1, "other")
+    assert model.edits.labels == {1: "name"}
+    with pytest.raises(sj.InputError, match="no topic would be left"):
+        edit_topics(model.path, read_model(model.path), lambda edits: edits.hide(*range(K)))
+    assert model.edits.labels == {1: "name"}
+    assert len([*(Path(model.path) / "edits").iterdir()]) == 1
+
+
+def test_a_saved_model_keeps_what_was_said(model: sj.TopicModel, tmp_path: Path) -> None:
+    saved = model.label(1, "name").merge([2, 3]).save(tmp_path / "saved")
+    assert saved.edits == model.edits
+    pd.testing.assert_frame_equal(saved.topics(), model.topics())
+    xr.testing.assert_identical(saved.dataset.load().drop_attrs(), model.dataset.load().drop_attrs())
+    with pytest.raises(sj.InputError, match="exists already"):
+        model.save(tmp_path / "saved")
+    assert model.save(tmp_path / "saved", overwrite=True).edits == model.edits
+
+
+def test_texts_in_memory_are_fitted_as_a_file_is(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": TEXTS}), tmp_path / "texts.parquet")
+    first = sj.fit(tmp_path / "texts.parquet", tmp_path / "model", 3)
+    assert first.corpus is not None
+    assert first.corpus.root == str(tmp_path / "model.corpus")
+    for source in (TEXTS, pd.DataFrame({"text": TEXTS}), (text for text in TEXTS)):
+        model = sj.fit(source, n_topics=3)
+        for name, values in first.dataset.variables.items():
+            np.testing.assert_array_equal(model.dataset[name].values, values, err_msg=str(name))
+    home = Path(model.path).parent
+    assert model.corpus is not None
+    assert model.corpus.n_documents == len(TEXTS)
+    del model
+    gc.collect()
+    assert not home.exists(), "it went with the model"
+
+
+def test_a_fit_of_the_same_texts_goes_on_and_of_others_is_refused(tmp_path: Path) -> None:
+    made = sj.fit(TEXTS, tmp_path / "m", 3, polish=False)
+    written = (Path(made.path) / "zarr.json").stat().st_mtime_ns
+    shutil.rmtree(made.path)
+    manifest = (tmp_path / "m.corpus" / "manifest.json").stat().st_mtime_ns
+    again = sj.fit([*TEXTS], tmp_path / "m", 3, polish=False)
+    assert (tmp_path / "m.corpus" / "manifest.json").stat().st_mtime_ns == manifest
+    assert (Path(again.path) / "zarr.json").stat().st_mtime_ns != written
+    shutil.rmtree(made.path)
+    other = [TEXTS[0][::-1], *TEXTS[1:]]  # as long as before
+    with pytest.raises(sj.InputError, match="is the corpus of other files, or made in another way"):
+        sj.fit(other, tmp_path / "m", 3, polish=False)
+
+
+def test_failures_leave_no_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(sj.InputError, match="3 documents and"):
+        sj.fit([*TEXTS[:3]], n_topics=100, ingest_request=sj.IngestRequest(preset="papers"))
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_several_topics_need_a_path(tmp_path: Path) -> None:
+    with pytest.raises(sj.InputError, match="several numbers of topics need a path"):
+        sj.fit(TEXTS, n_topics=[2, 3])
+    fitted = sj.fit(TEXTS, tmp_path / "m", [2, 3], polish=False)
+    assert [path.name for path in fitted.models] == ["k=2", "k=3"]
+    assert fitted.corpus == str(tmp_path / "m.corpus")
+
+
+def test_behind_a_url_all_is_the_same(made: Path, model: sj.TopicModel) -> None:
+    there = model.label(1, "name").merge([2, 3]).save("memory://topics/model")
+    try:
+        assert str(there.path) == "memory://topics/model"
+        assert sj.TopicModel("memory://topics/model").hide(0).edits == model.edits.hide(0)
+        pd.testing.assert_frame_equal(there.unhide().topics(), model.topics())
+        assert sj.evaluate(there, made / "corpus")["n_topics"] == K
+    finally:
+        there.path.fs.rm("/topics", recursive=True)
