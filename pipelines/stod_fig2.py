@@ -14,7 +14,7 @@ a cell), stod_fig2.md and stod_fig2.svg.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -116,31 +116,28 @@ class Trial:
 
 
 def rows_of(trial: Trial, topics: Sequence[int], methods: Sequence[str], results: Results) -> Iterator[Row]:
-    """A row for each cell."""
+    """A row for each cell that is there or may be worked out."""
     for n_topics in topics:
         for method in methods:
-            key = {
-                "corpus": trial.corpus.fingerprint,
-                "K": n_topics,
-                "method": method,
-                "scan": trial.max_topics,
-            }
-            if method.startswith("Gibbs") or method == "TOD":
-                del key["scan"]
-            make: Callable[[], Arrays] = lambda m=method, k=n_topics: trial.topics(m, k)  # type: ignore[misc]  # noqa: E731
             try:
-                found = results.arrays(key, make)
+                yield {
+                    "corpus": trial.name,
+                    "K": n_topics,
+                    "method": method,
+                    **row(trial, n_topics, method, results),
+                }
             except CellMissing:
                 continue
-            listed = found["listed"]
-            scores = results.row({**key, "scores": 1}, lambda listed=listed: trial.scores(listed))  # type: ignore[misc]
-            yield {
-                "corpus": trial.name,
-                "K": n_topics,
-                "method": method,
-                **scores,
-                "seconds": float(found["seconds"]),
-            }
+
+
+def row(trial: Trial, n_topics: int, method: str, results: Results) -> Row:
+    """Scores and seconds of a cell, kept; its lists of words are kept as well."""
+    key: dict[str, object] = {"corpus": trial.corpus.fingerprint, "K": n_topics, "method": method}
+    if method.startswith("STOD"):
+        key["scan"] = trial.max_topics
+    found = results.arrays(key, lambda: trial.topics(method, n_topics))
+    scores = results.row({**key, "scores": 1}, lambda: trial.scores(found["listed"]))
+    return {**scores, "seconds": float(found["seconds"])}
 
 
 def table(rows: Sequence[Row]) -> str:

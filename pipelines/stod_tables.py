@@ -27,7 +27,7 @@ import numpy as np
 from pipelines.common import peers, pictures
 from pipelines.common.bags import read_counts
 from pipelines.common.data import NIPS, corpus_options, prepared
-from pipelines.common.results import Results, Row, publish
+from pipelines.common.results import CellMissing, Results, Row, publish
 from pipelines.common.tables import markdown, number
 from pipelines.common.tod import DocumentMoments, seconds_a_pass, tod
 from streaming_jsmf import Execution, ScanSettings, StodSettings, scan
@@ -156,8 +156,8 @@ def draw(rows: Sequence[Row], path: Path) -> None:
         height = np.array([100 * row[part] / row["seconds"] for row in own])
         parts.bar([row["corpus"] for row in own], height, 0.5, bottom, color=shade, label=label)
         bottom += height
-    parts.set(ylabel="STOD: per cent of the seconds", xlim=(-0.5, len(own) + 0.9))
-    parts.legend(fontsize=7, loc="center right")
+    parts.set(ylabel="STOD: per cent of the seconds")
+    parts.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     pictures.save(figure, path)
 
 
@@ -194,7 +194,10 @@ def main(
             if method == "Gibbs" and no_gibbs:
                 continue
             in_full = {"in_full": tod_in_full} if method == "TOD" else {}
-            row = results.row({**key, "method": method, **in_full}, make)
+            try:
+                row = results.row({**key, "method": method, **in_full}, make)
+            except CellMissing:
+                continue
             rows.append({"corpus": name, "method": method, "K": topics, **row})
     text = tables(rows)
     publish(out, "stod_tables", rows, text)

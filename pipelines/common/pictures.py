@@ -47,7 +47,7 @@ LOOKS = {
     "STOD": Look(PURPLE, "p"),
     "STOD, alpha0 found": Look(PURPLE, "P", "-."),
     "STOD polished": Look(PURPLE, "*", ":"),
-    "TOD": Look(PURPLE, "h", "--"),
+    "TOD": Look(BLACK, "h", "--"),
     "Gibbs": Look(SKY, "<"),
     "Gibbs 200": Look(SKY, "<", "--"),
     "Gibbs 1000": Look(SKY, ">"),
