@@ -88,6 +88,7 @@ def test_the_page_has_the_table_and_a_line_for_each_measure() -> None:
     assert {point.y for point in lines[1].points[:2]} == {lines[1].points[0].y}, "equal values are level"
 
 
+@pytest.mark.slow
 def test_the_planted_number_is_suggested(corpus: Path, invoke: Command, tmp_path: Path) -> None:
     out = tmp_path / "out"
     command = ("choose-k", corpus, "--topics", ASKED, "--out", out, *SYNCHRONOUS)

@@ -325,6 +325,7 @@ def test_a_store_at_the_url_of_a_file_is_on_the_disk(corpus: Path, command: Comm
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
 
+@pytest.mark.slow
 def test_counts_of_any_number_type_are_counts(
     corpus: Path, made_moments: Path, command: Command, tmp_path: Path
 ) -> None:

@@ -104,6 +104,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 # -- the same results ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_scan_over_tcp_gives_the_same_bits(
     corpus: Path, undisturbed: dict[str, str], cluster: Cluster, tmp_path: Path
 ) -> None:

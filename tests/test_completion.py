@@ -214,6 +214,7 @@ def test_fractions_have_no_tokens_to_predict(
     assert shown["metrics"]["npmi"] is not None
 
 
+@pytest.mark.slow
 def test_what_is_told_of_another_model_or_by_an_earlier_release_is_told_anew(
     models: Path, corpus_path: Path, tmp_path: Path
 ) -> None:

@@ -65,6 +65,7 @@ def test_same_arguments_same_documents_in_any_shards(tmp_path, monkeypatch):
     assert read_manifest(tmp_path / "whole").settings["seed"] == 7
 
 
+@pytest.mark.slow
 def test_same_bytes_on_every_scheduler(tmp_path):
     executions = {
         "synchronous": ALONE,

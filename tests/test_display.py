@@ -87,6 +87,7 @@ def _obeyed(text: str) -> list[str]:
     return [character for character in text if printable(character, keep="\n\t\r") != character]
 
 
+@pytest.mark.slow
 def test_words_of_a_corpus_give_no_orders(hostile: Path, tmp_path: Path, invoke: Command) -> None:
     model = tmp_path / "model"
     fitted = invoke("fit", hostile, model, "--topics", "3", "--no-polish", "--scheduler", "synchronous")

@@ -325,6 +325,7 @@ def test_more_memory_than_allowed_is_refused(model_path: Path, corpus_path: Path
     assert stored_corpora(model_path) == []
 
 
+@pytest.mark.slow
 def test_counts_lie_behind_a_url_as_well(fitted: Path, corpus_path: Path, tmp_path: Path) -> None:
     url = f"memory://{tmp_path.name}"
     file_system = fsspec.filesystem("memory")

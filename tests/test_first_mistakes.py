@@ -203,4 +203,4 @@ def test_one_line_says_what_to_write(written: str, line: str, at: Any, tmp_path:
 
 def test_the_command_line_names_ingest(at: Any, tmp_path: Path, invoke: Command) -> None:
     found = invoke("scan", at.folder / "texts.parquet", tmp_path / "m")
-    refused(found, 2, "texts.parquet is a file", "streaming-jsmf ingest SOURCE CORPUS")
+    refused(found, 2, "texts.parquet is a file", "streaming-jsmf ingest ", "texts.parquet CORPUS")

@@ -70,7 +70,9 @@ def oracle(values: NDArray[np.float32]) -> Floats:
     return C / total
 
 
-KINDS = pytest.mark.parametrize("kind", ["tf-idf", "tenth", "mixed"])
+KINDS = pytest.mark.parametrize(
+    "kind", ["mixed", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("tf-idf", "tenth"))]
+)
 
 
 @KINDS

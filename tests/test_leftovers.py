@@ -298,6 +298,7 @@ def test_a_local_cluster_listens_to_this_machine_alone() -> None:
     assert set(listening) <= {"127.0.0.1", "::1"}
 
 
+@pytest.mark.slow
 def test_closed_standard_streams_are_no_error(made: Path, tmp_path: Path) -> None:
     line = command("scan", made / "corpus", tmp_path / "m", *SCAN)
     done = ended(["sh", "-c", 'exec "$@" 2>&-', "sh", *line])

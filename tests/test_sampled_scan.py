@@ -154,6 +154,7 @@ def test_what_is_kept_of_the_documents_takes_error_away(tmp_path: Path) -> None:
     assert yy_error(half(moments, 10), expected) < 0.6 * without
 
 
+@pytest.mark.slow
 def test_a_sample_of_all_is_no_sample(corpus: Path, tmp_path: Path) -> None:
     for name, settings in {
         "all": replace(SAMPLED, sample_share=1.0),
@@ -332,6 +333,7 @@ def test_adding_reads_only_what_is_new_and_keeps_the_basis(
     assert yy_error(half(moments, K), exact_half(COUNTS)) < 0.01
 
 
+@pytest.mark.slow
 def test_growing_in_steps_is_growing_at_once(halves: Path, tmp_path: Path) -> None:
     parts = [write_corpus(tmp_path / str(i), COUNTS[500 + 200 * i : 700 + 200 * i]) for i in range(2)]
     for name in ("once", "steps", "other"):
@@ -402,6 +404,7 @@ def test_a_damaged_basis_of_a_store_that_has_grown_is_made_of_all(halves: Path, 
     require_sound(read_store(store))
 
 
+@pytest.mark.slow
 def test_samples_of_other_shares_are_not_merged(corpus: Path, tmp_path: Path) -> None:
     other = write_corpus(tmp_path / "b", COUNTS[:600])
     settings = replace(SAMPLED, sample_share=None)
@@ -414,6 +417,7 @@ def test_samples_of_other_shares_are_not_merged(corpus: Path, tmp_path: Path) ->
     assert not read_store(tmp_path / "sampled").missing_stages
 
 
+@pytest.mark.slow
 def test_stores_of_other_words_are_merged_with_their_samples(tmp_path: Path) -> None:
     mine, other = COUNTS[:500, :100], COUNTS[500:, 20:]
     corpora = [write_corpus(tmp_path / name, counts) for name, counts in (("a", mine), ("b", other))]

@@ -147,6 +147,7 @@ def test_growing_and_shrinking(folder: Path, tmp_path: Path) -> None:
     assert digests(store) == alone
 
 
+@pytest.mark.slow
 def test_merging_over_other_words(folder: Path, tmp_path: Path) -> None:
     names = np.array(words(60))
     order = np.random.default_rng(0).permutation(60)
