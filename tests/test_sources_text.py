@@ -694,6 +694,15 @@ def test_a_tar_cut_at_a_header_is_not_taken_for_its_end(tmp_path, cut):
     assert read.ids == ["a.txt", "b.txt"]
 
 
+def test_an_end_mark_in_the_middle_of_a_tar_is_not_its_end(tmp_path):
+    data = in_tar({"a.txt": b"a", "b.txt": b"b", "c.txt": b"c"}, "w")
+    at = data.index(b"b.txt") // tarfile.BLOCKSIZE * tarfile.BLOCKSIZE
+    damaged = data[:at] + bytes(2 * tarfile.BLOCKSIZE) + data[at + 2 * tarfile.BLOCKSIZE :]
+    for name, packed in (("a.tar", damaged), ("b.tar.gz", gzip.compress(damaged))):
+        read = refused(files_of(put(tmp_path / name, packed)), name, "goes on after its end mark")
+        assert read.ids == ["a.txt"]
+
+
 def test_a_tar_header_is_not_as_long_as_it_says(tmp_path):
     """tarfile reads headers of names whole: a few KB in gzip may say that they are of gigabytes."""
     long = tarfile.TarInfo("long")

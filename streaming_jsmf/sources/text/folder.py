@@ -189,7 +189,7 @@ def _archived(path: str) -> Iterator[_File]:
     Raises
     ------
     DamagedError
-        Where the archive breaks off.
+        Where the archive breaks off, or goes on after its end mark.
     """
     if path.lower().endswith(".zip"):
         with open_raw(path) as stream, zipfile.ZipFile(stream) as archive:
@@ -205,8 +205,16 @@ def _archived(path: str) -> Iterator[_File]:
                     if entry.isfile() and not is_marker(_tidy(entry.name)):
                         opened: Any = tar.extractfile(entry)
                         yield _whole(_tidy(entry.name), opened.read(limits.LARGEST_FILE + 1))
+                _require_nothing_more(tar.fileobj)
         except tarfile.TarError as error:
             raise DamagedError(why(error)) from error
+
+
+def _require_nothing_more(stream: Any) -> None:
+    """Behind the end mark is padding. A damaged archive has a mark too early; at the end a checksum is compared."""
+    while rest := stream.read(1 << 20):
+        if rest.strip(b"\0"):
+            raise DamagedError("it goes on after its end mark")
 
 
 def _zipped(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> _File:
