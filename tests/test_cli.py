@@ -545,7 +545,7 @@ def test_a_bad_record_while_other_threads_still_commit(
             raise
         if partition.index == 0:
             # Still at work when the bad partition fails, it commits after the error is on its way.
-            assert failed.wait(timeout=20)
+            assert failed.wait(timeout=PATIENCE)
             time.sleep(0.3)
         return partial
 
@@ -561,7 +561,7 @@ def test_a_bad_record_while_other_threads_still_commit(
     before = listing(refused.folder)
     arguments = ("--max-topics", "5", "--partition-nonzeros", "1000", "--workers", "2")
     outcome = refused.command("scan", path, refused.folder / "m", *arguments)
-    assert ended.wait(timeout=20)
+    assert ended.wait(timeout=PATIENCE)
     require_one_line(outcome, 2, reason)
     assert listing(refused.folder) == before
 

@@ -138,7 +138,7 @@ def test_corpora_made_over_tcp_are_the_same_bytes(verb: str, cluster: Cluster, t
 
 def test_as_many_tasks_are_made_ready_as_the_cluster_has_threads(cluster: Cluster) -> None:
     with Client(cluster.address, set_as_default=False) as client:
-        client.wait_for_workers(2, timeout=60)
+        client.wait_for_workers(2, timeout=PATIENCE)
     for workers, expected in ((None, 2), (1, 2), (7, 7)):
         execution = Execution(cluster.address, workers)
         with execution.executor() as executor:

@@ -50,10 +50,10 @@ def hold(share):
     return len(held)
 
 with Client(sys.argv[1]) as client:
-    share = float(input())
+    share, patience = map(float, input().split())
     future = client.submit(hold, share, workers=[min(client.scheduler_info()["workers"])], priority=100)
     try:
-        wait(future, timeout=6)
+        wait(future, timeout=patience)
         print(future.status)
     except TimeoutError:
         print("killed")
@@ -128,7 +128,8 @@ def kill_the_scheduler(scan: Scan) -> None:
 def exceed_the_memory_of_a_worker(scan: Scan) -> None:
     assert scan.greedy is not None
     share = scan.rng.choice([PAUSED, KILLED])
-    said, _ = scan.greedy.communicate(f"{share}\n", timeout=PATIENCE)
+    # What is killed is tried again and again: six seconds are enough to know.
+    said, _ = scan.greedy.communicate(f"{share} {PATIENCE if share == PAUSED else 6}\n", timeout=2 * PATIENCE)
     assert said.split()[-1] == ("finished" if share == PAUSED else "killed"), said
 
 

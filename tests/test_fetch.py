@@ -23,7 +23,7 @@ import pytest
 
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.sources.fetch import RemoteFile, fetch_files
-from tests.processes import started, wait_for
+from tests.processes import PATIENCE, started, wait_for
 
 PAGE = "https://example.org/the-set"
 BODY = bytes(range(256)) * 12_000  # more than one piece of a download
@@ -71,7 +71,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(answer.body)
         self.wfile.flush()
         if answer.hold:
-            site.released.wait(20)
+            site.released.wait(PATIENCE)
 
     def log_message(self, *_):
         pass
@@ -294,7 +294,7 @@ def test_a_killed_download_leaves_nothing_under_the_name(site, tmp_path, how):
     with started([sys.executable, "-c", code]) as child:
         wait_for(child, lambda: has_bytes(tmp_path))
         child.send_signal(how)
-        child.wait(20)
+        child.wait(PATIENCE)
     assert "a" not in contents(tmp_path)
     if how == signal.SIGINT:
         assert contents(tmp_path) == {}

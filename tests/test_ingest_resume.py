@@ -26,7 +26,7 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.workflow.ingest import IngestRequest, ingest
 from tests.damage import truncated
 from tests.outcomes import refused
-from tests.processes import ended, finished, killed, started, wait_for
+from tests.processes import PATIENCE, ended, finished, killed, started, wait_for
 
 N_FILES = 12
 
@@ -213,7 +213,7 @@ def test_of_two_at_once_one_is_refused(folder: Path, tmp_path: Path) -> None:
         first.send_signal(signal.SIGCONT)
         refused(second, 2, f"{target}: ", f"process {first.pid} (-c ingest in {target} ")
         assert second.err.endswith("; wait until it has ended\n")
-        _, log = first.communicate(timeout=60)
+        _, log = first.communicate(timeout=PATIENCE)
         assert first.returncode == 0, log
     same_files(folder / "undisturbed", target)
 

@@ -410,7 +410,7 @@ def test_a_log_that_breaks_on_the_way(corpus: Path, tmp_path: Path, invoke: Comm
     reader.start()
     arguments = ["scan", str(corpus), str(store), *SETTINGS, "--scheduler", "synchronous"]
     done = invoke(*arguments, "--log-json", pipe)
-    reader.join(timeout=20)
+    reader.join(timeout=PATIENCE)
     assert done.code == 2, done.err
     assert b'"committed"' in b"".join(read)
     *progress, last = done.err.splitlines()

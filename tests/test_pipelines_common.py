@@ -113,7 +113,6 @@ def test_gibbs_gives_topics_after_each_number_of_sweeps() -> None:
     counts = sparse.csr_array(np.array([[9, 1, 0, 0], [0, 0, 0, 9]] * 10))
     few, many = peers.gibbs(counts, 2, 0, [5, 50])
     assert (few.steps, many.steps) == (5, 50)
-    assert few.cpu_seconds <= many.cpu_seconds
     for found in (few, many):
         np.testing.assert_allclose(found.word_topic.sum(axis=0), 1, rtol=1e-5)
         # A word of no document has no probability.

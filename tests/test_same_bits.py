@@ -14,7 +14,7 @@ from streaming_jsmf.cli.main import run
 from streaming_jsmf.linalg.blas import single_blas_thread
 from tests.corpora import planted, write_corpus
 from tests.outcomes import described
-from tests.processes import command, ended, finished
+from tests.processes import PATIENCE, command, ended, finished
 
 #: Factors wide enough for BLAS to use several threads if it may: with small matrices it never does.
 SETTINGS = ("--max-topics", "40", "--partition-nonzeros", "9000")
@@ -106,12 +106,12 @@ def test_blas_has_one_thread_until_the_last_task_is_out() -> None:
     def hold() -> None:
         with single_blas_thread():
             entered.set()
-            leave.wait(timeout=20)
+            leave.wait(timeout=PATIENCE)
 
     with threadpool_limits(2, user_api="blas"), ThreadPoolExecutor(1) as pool:
         holding = pool.submit(hold)
         try:
-            assert entered.wait(timeout=20)
+            assert entered.wait(timeout=PATIENCE)
             assert limited() == {1}
             assert blas_threads() == {1}, "one task has left, another is at work"
         finally:
