@@ -81,6 +81,8 @@ class Ledger:
         taken out again.
     axes
         Names of the axes of arrays, where they are not ``AXES``.
+    protected
+        A fold that is not dropped when it is folded further: the store as it was before hangs on it.
     """
 
     store: StorePath
@@ -88,6 +90,7 @@ class Ledger:
     remedy: str
     keep: bool = False
     axes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    protected: str | None = None
 
     def parts(self) -> frozenset[str]:
         """Keys of the parts that have a record."""
@@ -114,25 +117,26 @@ class Ledger:
         self,
         key: str,
         partial: Partial,
-        part: str,
-        before: str | None,
+        folds: Sequence[str] = (),
+        part: str | None = None,
         note: Mapping[str, Any] | None = None,
     ) -> None:
-        """Commit a fold, then drop the part and the fold that it was made from.
+        """Commit a fold, then drop the ``folds`` and the ``part`` that it was made from.
 
         A factor weighs more than the Parquet it comes from, so this is what bounds the disk of a scan. ``note`` is that
         of a part which was never written: the fold commits it as well, since a kill may come before its own record.
         """
         self._commit("fold", key, partial, {} if note is None else {"part": part, "note": dict(note)})
-        if note is not None:
+        if part is not None and note is not None:
             self._note_folded(part, note)
-        elif not self.keep:
+        elif part is not None and not self.keep:
             self._drop_arrays("part", part)
-        if before is not None:
-            for folded, told in self._notes_of_fold(before).items():
+        for fold in folds:
+            for folded, told in self._notes_of_fold(fold).items():
                 if not self.is_committed(folded):
                     self._note_folded(folded, told)
-            self._forget("fold", before)
+            if fold != self.protected:
+                self._forget("fold", fold)
 
     def _note_folded(self, key: str, note: Mapping[str, Any]) -> None:
         """Record a part that is in a committed fold already; its own result was never written."""

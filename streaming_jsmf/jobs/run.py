@@ -151,8 +151,8 @@ def run_steps(
         result = ledger.read_fold(chain[done - 1])
     else:
         result, done = start, 1
-        ledger.commit_fold(chain[0], start, "", None)
+        ledger.commit_fold(chain[0], start)
     for number in range(done - 1, steps):
         result = step(number, chain[number], result)
-        ledger.commit_fold(chain[number + 1], result, "", chain[number])
+        ledger.commit_fold(chain[number + 1], result, [chain[number]])
     return result
