@@ -1,8 +1,9 @@
 """The second shape of a job: parts that are computed in any order and folded in a fixed one, into one result.
 
 The graph is a tree of folds (``order``) with the parts feeding it; tasks carry small arguments, commit what they make
-and return a token. A part waits until all parts a window before it are folded, so that only a bounded number of
-unfolded results, which may weigh more than what they come from, lies on the disk.
+and return a token. A part waits for the fold of the one a window before it, the first of a group for the folds of all
+parts before that too. So only a bounded number of results lies on the disk, which may weigh more than what they come
+from: unfolded ones of two windows, and folds of groups that are begun.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from streaming_jsmf.jobs.order import FoldOrder, Step
 from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.timing import span
 
-#: Unfolded parts allowed for each worker; beside them lie the folds of groups that are begun, and what replaces one.
-WINDOW_PER_WORKER = 2
+#: Parts for each worker that may be computed before one that takes long is folded. With two, such a one holds up
+#: clusters of many workers (``docs/decisions/0042-tree-of-folds.md``).
+WINDOW_PER_WORKER = 3
 
 
 class Reduction(Protocol):
@@ -109,13 +111,15 @@ class FoldJob:
         del done
         committed, window = self.ledger.parts(), WINDOW_PER_WORKER * at_once
         graph = TaskGraph()
-        # Folds that no later one has taken up yet: together they hold all parts so far. So they were after each part.
+        # Folds that no later one has taken up yet, which together hold all parts so far; and those after each part.
         open_folds: dict[str, Key] = {}
         were_open: list[tuple[Key, ...]] = []
         for step in self.order.lacking(self.ledger.folds()):
             inputs = [open_folds.pop(fold) for fold in step.folds if fold in open_folds]
             if step.of_part and step.taken not in committed:
                 after = were_open[-window] if len(were_open) >= window else ()
+                if step.before is not None:
+                    after = after[-1:]
                 part = self.parts[step.last]
                 inputs.append(graph.add(commit_part, self.ledger, self.stage, part, step, after=after))
             open_folds[step.fold] = graph.add(commit_fold, self.ledger, self.stage, step, after=inputs)
