@@ -147,6 +147,7 @@ class Replayed:
     ideal: float
     longest_path: float
     scheduler: float
+    records: float
     most_bytes: float
 
     @property
@@ -157,7 +158,7 @@ class Replayed:
     @property
     def bound(self) -> str:
         """What the row would still wait for with infinitely many workers, or ``work``."""
-        bounds = (("folds", self.longest_path), ("scheduler", self.scheduler))
+        bounds = (("folds", self.longest_path), ("scheduler", self.scheduler), ("records", self.records))
         name, value = max(bounds, key=lambda item: item[1])
         return name if value > self.ideal else "work"
 

@@ -12,7 +12,8 @@ long). A worker here is a thread there.
 Stages: scan 1 with factors of all documents, with a sample, and scan 2 and the pass for the third moment, which are the
 same for both. `one by one` is the graph of stores of earlier releases, which fold one part after the other; a number
 is a fan-in of `jobs.order`. `efficiency` is the share of the workers' time that is work. What bounds a row is named:
-`folds` is the least time of those that come one after the other, `scheduler` that of the scheduler for all tasks.
+`folds` is the least time of those that come one after the other, `scheduler` that of the scheduler for all tasks,
+`records` what the command itself does with the record of each part when all are folded, which is in the time too.
 `disk` is the most that lies in the store at a time of what is on its way.
 
 The last table is no simulation: graphs are built, and what they weigh is measured.
@@ -52,9 +53,14 @@ from streaming_jsmf.moments.stages.sample import BYTES_PER_NONZERO as SAMPLED_BY
 from streaming_jsmf.moments.stages.sample import VALUES, VARIABLES
 from streaming_jsmf.moments.stages.third_moment import ThirdMomentReduction
 from streaming_jsmf.storage.arrays import create_group
+from streaming_jsmf.storage.paths import FILE_THREADS
 
 #: Nonzeros of a document, where documents are asked for.
 NONZEROS = 75
+
+#: How often the command itself asks the store for something of each part when all are folded: for the history of the
+#: store, and to remove its record.
+RECORD_TURNS = 2
 
 #: Of the corpus that costs are measured on.
 SAMPLED_SHARE = 0.1
@@ -127,16 +133,18 @@ def replay(costs: Costs, documents: float, budget: int | None, on: Machine, fan_
     tasks = graph_tasks(count, on.workers, fan_in)
     load = Load(tasks, costs, held, sample_bytes, on)
     simulated = Replay(load)
+    records = count * RECORD_TURNS * on.latency / FILE_THREADS
     return Replayed(
         costs.stage,
         shape(fan_in),
         documents,
         count,
         on.workers,
-        simulated.seconds(),
+        simulated.seconds() + records,
         load.work() / on.workers,
         load.longest_path(),
         len(tasks) * on.scheduler_seconds,
+        records,
         simulated.most_lying,
     )
 

@@ -20,7 +20,15 @@ from numpy.typing import NDArray
 from streaming_jsmf.errors import StoreError
 from streaming_jsmf.jobs.records import PARTIALS, RECORDS, has_record, read_record, write_record
 from streaming_jsmf.storage.arrays import ArrayDigest, create_group, read_array, write_array
-from streaming_jsmf.storage.paths import StorePath, child_names, group_names, node_exists, remove_tree
+from streaming_jsmf.storage.paths import (
+    StorePath,
+    child_names,
+    group_names,
+    in_threads,
+    node_exists,
+    remove_tree,
+    remove_trees,
+)
 
 #: Hex digits of a hash that a key keeps.
 KEY_DIGITS = 32
@@ -182,8 +190,8 @@ class Ledger:
 
     def history(self, keys: Sequence[str]) -> list[dict[str, Any]]:
         """The notes of the committed parts, in the order of ``keys``."""
-        found = ((index, self.note(key)) for index, key in enumerate(keys))
-        return [{"partition": index, **note} for index, note in found if note is not None]
+        notes = enumerate(in_threads(self.note, keys))
+        return [{"partition": index, **note} for index, note in notes if note is not None]
 
     def note(self, key: str) -> dict[str, Any] | None:
         """The note of a committed part, from its record or that of the fold it went into; None if neither is there."""
@@ -205,10 +213,9 @@ class Ledger:
     def clear(self) -> None:
         """Remove all results of the stage and their records."""
         prefixes = (self._name("part", ""), self._name("fold", ""))
-        for group in (RECORDS, PARTIALS):
-            for name in child_names(self.store / group, f"{self.stage}-"):
-                if name.startswith(prefixes):
-                    remove_tree(self.store / group / name, ignore_errors=True)
+        for group in (self.store / RECORDS, self.store / PARTIALS):
+            names = child_names(group, f"{self.stage}-")
+            remove_trees([group / name for name in names if name.startswith(prefixes)])
 
     def kept(self, fold: str, parts: Iterable[str]) -> dict[str, str]:
         """Names of the records that stay when a stage is complete, and of their results: of the fold and, if results

@@ -38,7 +38,14 @@ from streaming_jsmf.storage.arrays import (
     read_attributes,
     write_array,
 )
-from streaming_jsmf.storage.paths import StorePath, child_names, is_free, node_exists, remove_tree, write_json
+from streaming_jsmf.storage.paths import (
+    StorePath,
+    child_names,
+    is_free,
+    node_exists,
+    remove_trees,
+    write_json,
+)
 from streaming_jsmf.storage.provenance import package_versions, utc_now
 from streaming_jsmf.storage.replace import remove_store, store_written
 from streaming_jsmf.validation import explain
@@ -139,8 +146,7 @@ class MomentsStore:
 
     def clear(self) -> None:
         """Remove the ``rests``: the last step of every change, which a run after a kill repeats."""
-        for rest in self.rests():
-            remove_tree(rest, ignore_errors=True)
+        remove_trees(self.rests())
 
     def outcome(self, stage: str) -> dict[str, Any] | None:
         """The committed record of a finished stage: digests, scalars, history; None before.
