@@ -56,7 +56,7 @@ Floats = NDArray[np.float64]
 KIND = "streaming_jsmf.polish.unfinished"
 
 #: Changes when the same request would give other bits.
-ALGORITHM_VERSION = 2
+ALGORITHM_VERSION = 3
 
 #: Bytes of a nonzero of the sample: a word id and a count.
 BYTES_PER_SAMPLED = 8

@@ -190,8 +190,13 @@ class Ledger:
 
     def history(self, keys: Sequence[str]) -> list[dict[str, Any]]:
         """The notes of the committed parts, in the order of ``keys``."""
-        notes = enumerate(in_threads(self.note, keys))
-        return [{"partition": index, **note} for index, note in notes if note is not None]
+        there = self.parts()
+        recorded = [key for key in keys if key in there]
+        notes = dict(zip(recorded, in_threads(self.note, recorded), strict=True))
+        for fold in self.folds():
+            notes = {**self._notes_of_fold(fold), **notes}
+        found = ((index, notes.get(key)) for index, key in enumerate(keys))
+        return [{"partition": index, **note} for index, note in found if note is not None]
 
     def note(self, key: str) -> dict[str, Any] | None:
         """The note of a committed part, from its record or that of the fold it went into; None if neither is there."""
