@@ -1,6 +1,7 @@
 """Where a scan bends on clusters that nobody here has: the real task graph, replayed with measured costs.
 
     python -m benchmarks.scale_out [--documents 1e6,1e8,1e10] [--workers 8,64,512,4096] [--json FILE]
+    python -m benchmarks.scale_out --costs FILE ...       # with the costs of an earlier run
 
 What a task costs is measured on this machine, on a simulated corpus: seconds a nonzero of reading and multiplying,
 seconds of a fold, bytes of what is committed, seconds a byte of writing it and reading it back, seconds that Dask's
@@ -249,6 +250,17 @@ def weigh_graphs(counts: Sequence[int], workers: int) -> list[dict[str, float]]:
     return rows
 
 
+def measured(words: int, max_topics: int) -> tuple[list[Costs], float]:
+    """Costs of the stages and of a task, on this machine."""
+    return measure(100_000, words, max_topics), scheduler_seconds()
+
+
+def read_costs(path: Path) -> tuple[list[Costs], float]:
+    """Those that an earlier run wrote."""
+    told = json.loads(path.read_text())
+    return [Costs(**costs) for costs in told["costs"]], float(told["scheduler_seconds"])
+
+
 def numbers(text: str) -> list[float]:
     """What stands between commas."""
     return [float(item) for item in text.split(",")]
@@ -310,6 +322,13 @@ def weighed() -> list[dict[str, float]]:
     "--latency", default=0.05, show_default=True, help="Seconds of a commit or a read in the store."
 )
 @click.option(
+    "--costs",
+    "known",
+    default=None,
+    type=click.Path(path_type=Path),
+    help="What --json wrote: nothing is measured.",
+)
+@click.option(
     "--json", "target", default=None, type=click.Path(path_type=Path), help="Also write all rows here."
 )
 def main(
@@ -321,10 +340,10 @@ def main(
     max_topics: int,
     bandwidth: float,
     latency: float,
+    known: Path | None,
     target: Path | None,
 ) -> None:
-    stages = measure(100_000, words, max_topics)
-    scheduler = scheduler_seconds()
+    stages, scheduler = measured(words, max_topics) if known is None else read_costs(known)
     for costs in stages:
         click.echo(
             f"{costs.stage}: {costs.seconds_per_nonzero * 1e9:.0f} ns a nonzero, {costs.fold_seconds:.2f} s a fold, "
