@@ -127,7 +127,7 @@ class Load:
         """Seconds of the folds that come one after the other, on the longest way to the last."""
         ended: dict[str, float] = {}
         for task in self.tasks:
-            # Tasks are in the order of the steps, so that what a fold is made of has come before.
+            # Whatever the priorities, what a fold is made of comes before it.
             if not task.computes:
                 begun = max((ended[fold] for fold in task.step.folds), default=0.0)
                 ended[task.step.fold] = begun + sum(self.folding(task.step, at_once=task.step.of_part))
