@@ -14,7 +14,7 @@ otherwise, none of which moves the fixed points:
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,16 +22,18 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import Acceleration
 from streaming_jsmf.linalg.eigen import Eigenpairs, with_fixed_signs
-from streaming_jsmf.linalg.gram import GRAM_FLOOR, gram, inverse_square_root, rotate
+from streaming_jsmf.linalg.gram import GRAM_FLOOR, gram, inverse_square_root, rotate, single_gram
+from streaming_jsmf.linalg.panels import panels
+from streaming_jsmf.linalg.typing import FloatArray
 from streaming_jsmf.rectification.enn_operator import (
     CHECKED_ENTRIES,
-    Applied,
-    CorrectedOperator,
+    Corrections,
     checked_rows,
 )
 from streaming_jsmf.rectification.result import (
     OnIteration,
     Rectification,
+    change_by_step,
     change_of_grams,
     positive_half,
     require_pairs,
@@ -114,6 +116,19 @@ def epsilon_nonnegative(
     """
     options = options or ENNOptions()
     require_pairs(pairs, n_topics, "ENN")
+    occurring = pairs.vectors.any(axis=1)
+    if not occurring.all():
+        # C says nothing of the other words, and the missing mass is none of theirs.
+        found = epsilon_nonnegative(
+            Eigenpairs(pairs.values, pairs.vectors[occurring]),
+            n_topics,
+            options,
+            shares=None if shares is None else shares[occurring],
+            on_iteration=on_iteration,
+        )
+        rectified = np.zeros((occurring.size, n_topics))
+        rectified[occurring] = found.rectified
+        return replace(found, rectified=rectified)
     change, number = np.inf, 0
     with ThreadPoolExecutor(max_workers=options.threads) as pool:
         walk = _Walk(pairs, n_topics, options, shares, pool)
@@ -124,7 +139,7 @@ def epsilon_nonnegative(
             if change < options.tolerance:
                 break
     y = _rotated(walk.y)
-    checked = checked_rows(y, walk.size, options.left_out)
+    checked = checked_rows(y, gram(y), walk.size, options.left_out)
     return Rectification(
         y,
         number,
@@ -161,23 +176,48 @@ class _Walk:
         if self.options.acceleration == "none" or number <= BLOCK_STEPS:
             return self._block_step()
         point, self.before = self._point(), None
-        operator = self._operator(point)
-        applied = self._apply(operator, point)
-        inner = gram(point, applied.product)
-        values, vectors = np.linalg.eigh((inner + inner.T) / 2)
+        own = gram(point)
+        corrections = self._corrections(point, own)
+        added = self._times(corrections, point)
+        # With D what is added to Y G: Y'D and D'D are all that the small matrices below need of it.
+        mixed, length = single_gram(corrections.rows, added), single_gram(added)
+        inner = own @ own + (mixed + mixed.T) / 2
+        values, vectors = np.linalg.eigh(inner)
         if not values[0] > RANK_FLOOR * values[-1]:
             # A direction is gone; the block may hold another that takes its place.
             self.age = 0
             return self._block_step()
-        # Symmetric roots, so that Y keeps its rotation from one step to the next.
-        root, inverse_root = ((vectors * values**power) @ vectors.T for power in (0.5, -0.5))
-        change = change_of_grams(inverse_root @ gram(applied.product) @ inverse_root, operator.gram, root)
-        new = rotate(applied.product, inverse_root)
-        if np.vdot(point, new) - np.vdot(new, new) - np.vdot(point, self.y) + np.vdot(new, self.y) > 0:
-            # The step points back: what is carried along would go on uphill.
+        # The symmetric root, so that Y keeps its rotation from one step to the next.
+        inverse_root = (vectors / np.sqrt(values)) @ vectors.T
+        # The step (Y G + D) R - Y as Y T + D R: both are short, and lose nothing if they are rounded.
+        turn = own @ inverse_root - np.eye(self.n_topics)
+        downhill = self._advance(point, corrections.rows, turn, added, inverse_root)
+        if not downhill:
+            # What is carried along would go on uphill.
             self.age = 0
-        self.before, self.y = self.y, new
-        return change
+        along = own @ turn + mixed @ inverse_root
+        across = turn.T @ mixed @ inverse_root
+        squared = turn.T @ own @ turn + across + across.T + inverse_root @ length @ inverse_root
+        return change_by_step(own, along, squared)
+
+    def _advance(
+        self,
+        point: NDArray[np.float64],
+        rows: FloatArray,
+        turn: NDArray[np.float64],
+        added: FloatArray,
+        root: NDArray[np.float64],
+    ) -> bool:
+        """Move Y to point + Y T + D R, in the memory of the point; whether that does not point back from there."""
+        turn, root = turn.astype(rows.dtype), root.astype(rows.dtype)
+        ahead = 0.0
+        for part in panels(len(point)):
+            step = rows[part] @ turn
+            step += added[part] @ root
+            ahead += float(np.vdot(step, step + (point[part] - self.y[part])))
+            point[part] += step
+        self.before, self.y = self.y, point
+        return ahead >= 0
 
     def _point(self) -> NDArray[np.float64]:
         """Y + beta (Y - Y_before), in the memory of the latter. Both are in the same rotation, see ``step``."""
@@ -194,23 +234,27 @@ class _Walk:
     def _block_step(self) -> float:
         """Ritz vectors of A in the span of Z = A V, from Z'A Z and Z'Z: Z itself need not be orthonormal."""
         self.before = None
-        operator, previous = self._operator(self.y), self.y
-        block = _unit_columns(self._apply(operator, self.vectors).product)
-        small = gram(block, self._apply(operator, block).product)
+        previous, own = self.y, gram(self.y)
+        corrections = self._corrections(previous, own)
+        block = previous @ (previous.T @ self.vectors)
+        block += self._times(corrections, self.vectors)
+        block = _unit_columns(block)
+        inside = gram(previous, block)
+        small = inside.T @ inside + gram(block, self._times(corrections, block))
         whiten = inverse_square_root(gram(block), GRAM_FLOOR)
         values, rotation = np.linalg.eigh(whiten.T @ ((small + small.T) / 2) @ whiten)
         stepped = with_fixed_signs(values, rotate(block, whiten @ rotation))
         self.vectors, self.y = stepped.vectors, positive_half(stepped, self.n_topics)
-        return change_of_grams(gram(self.y), operator.gram, gram(self.y, previous))
+        return change_of_grams(gram(self.y), own, gram(self.y, previous))
 
-    def _operator(self, y: NDArray[np.float64]) -> CorrectedOperator:
-        checked = checked_rows(y, self.size, self.options.left_out)
-        return CorrectedOperator(y, checked.words, self.shares, self.options.block_dtype, self.pool)
+    def _corrections(self, y: NDArray[np.float64], own_gram: NDArray[np.float64]) -> Corrections:
+        checked = checked_rows(y, own_gram, self.size, self.options.left_out)
+        return Corrections(y, checked.words, self.shares, self.options.block_dtype, self.pool)
 
-    def _apply(self, operator: CorrectedOperator, x: NDArray[np.float64]) -> Applied:
-        applied = operator.apply(x)
-        self.correction_mass, self.uniform_mass = applied.correction_mass, applied.uniform_mass
-        return applied
+    def _times(self, corrections: Corrections, x: NDArray[np.float64]) -> FloatArray:
+        added = corrections.times(x)
+        self.correction_mass, self.uniform_mass = added.correction_mass, added.uniform_mass
+        return added.product
 
 
 def _unit_columns(block: NDArray[np.float64]) -> NDArray[np.float64]:
