@@ -54,6 +54,18 @@ def single_gram(left: FloatArray, right: FloatArray | None = None) -> NDArray[np
     return total
 
 
+def triangle(*parts: FloatArray) -> NDArray[np.float64]:
+    """R of the QR decomposition of ``parts`` (each N x p_i) side by side, min(N, p) x p with p the sum of p_i.
+
+    Q is not made. R'R is the Gram matrix, but small differences of long columns are in R to rounding, and in the Gram
+    matrix only to its square root.
+    """
+    upper = np.empty((0, sum(part.shape[1] for part in parts)))
+    for rows in panels(parts[0].shape[0]):
+        upper = np.linalg.qr(np.vstack([upper, np.hstack([part[rows] for part in parts])]), mode="r")
+    return upper
+
+
 def inverse_square_root(core: FloatArray, floor: float = CORE_FLOOR) -> NDArray[np.float64]:
     """Return R (n x r) with R' core R = I over the directions of ``core`` stronger than ``floor`` x the first.
 
