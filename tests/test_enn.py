@@ -57,11 +57,10 @@ def test_corrections_are_the_stored_ones_of_the_oracle(
     shares = frequent(cooccurrence) if by_word else np.full(n, 1 / n)
     x = np.random.default_rng(0).standard_normal((n, 7))
     checked = checked_rows(y, size).words
-    given = shares if by_word else None
     with ThreadPoolExecutor(2) as pool:
-        exact = Corrections(y, checked, given, np.float64, pool).times(x)
-        rounded = Corrections(y, checked, given, np.float32, pool).times(x)
-        own = Corrections(y, checked, given, np.float64, pool)
+        exact = Corrections(y, checked, shares, np.float64, pool).times(x)
+        rounded = Corrections(y, checked, shares, np.float32, pool).times(x)
+        own = Corrections(y, checked, shares, np.float64, pool)
         np.testing.assert_allclose(own.times(y).product, own.times(y.copy()).product, atol=1e-15)
     expected = (e + missing * np.outer(shares, shares)) @ x
     scale = np.abs(expected).max()
@@ -235,10 +234,10 @@ def test_words_that_never_occur_keep_a_row_of_nothing_and_change_nothing(by_word
     wider[np.ix_(kept, kept)] = c
     values, vectors = pairs_of(c).values, np.zeros((n + 2, K + 10))
     vectors[kept] = pairs_of(c).vectors
-    found, expected = (
-        epsilon_nonnegative(pairs, K, shares=frequent(matrix) if by_word else None)
-        for pairs, matrix in ((Eigenpairs(values, vectors), wider), (pairs_of(c), c))
-    )
+    # Evenly means over all words, and the part of those that never occur is lost.
+    shares = frequent(wider) if by_word else np.full(n + 2, 1 / (n + 2))
+    expected = epsilon_nonnegative(pairs_of(c), K, shares=shares[kept])
+    found = epsilon_nonnegative(Eigenpairs(values, vectors), K, shares=shares if by_word else None)
     np.testing.assert_array_equal(found.rectified[kept], expected.rectified)
     assert not found.rectified[[5, n]].any()
     assert found.report() == expected.report()

@@ -45,6 +45,9 @@ BLOCK_STEPS = 5
 #: Friction a of the momentum (t - 1) / (t + a - 1). Nesterov's own 3 ends farther from the plain iteration's limit.
 FRICTION = 5.0
 
+#: Rows of Y that are moved at a time, in the cache.
+STEP_ROWS = 1024
+
 #: Y'A Y is taken for singular below this share of its largest eigenvalue.
 RANK_FLOOR = 1e-10
 
@@ -116,19 +119,26 @@ def epsilon_nonnegative(
     """
     options = options or ENNOptions()
     require_pairs(pairs, n_topics, "ENN")
+    n = pairs.vectors.shape[0]
+    shares = np.full(n, 1.0 / n) if shares is None else shares
     occurring = pairs.vectors.any(axis=1)
-    if not occurring.all():
-        # C says nothing of the other words, and the missing mass is none of theirs.
-        found = epsilon_nonnegative(
-            Eigenpairs(pairs.values, pairs.vectors[occurring]),
-            n_topics,
-            options,
-            shares=None if shares is None else shares[occurring],
-            on_iteration=on_iteration,
-        )
-        rectified = np.zeros((occurring.size, n_topics))
-        rectified[occurring] = found.rectified
-        return replace(found, rectified=rectified)
+    if occurring.all():
+        return _rectified(pairs, n_topics, options, shares, on_iteration)
+    # Of the other words C says nothing, and what they would get of the missing mass would be corrected away again.
+    these = Eigenpairs(pairs.values, pairs.vectors[occurring])
+    found = _rectified(these, n_topics, options, shares[occurring], on_iteration)
+    rectified = np.zeros((n, n_topics))
+    rectified[occurring] = found.rectified
+    return replace(found, rectified=rectified)
+
+
+def _rectified(
+    pairs: Eigenpairs,
+    n_topics: int,
+    options: ENNOptions,
+    shares: NDArray[np.float64],
+    on_iteration: OnIteration | None,
+) -> Rectification:
     change, number = np.inf, 0
     with ThreadPoolExecutor(max_workers=options.threads) as pool:
         walk = _Walk(pairs, n_topics, options, shares, pool)
@@ -161,7 +171,7 @@ class _Walk:
         pairs: Eigenpairs,
         n_topics: int,
         options: ENNOptions,
-        shares: NDArray[np.float64] | None,
+        shares: NDArray[np.float64],
         pool: ThreadPoolExecutor,
     ) -> None:
         self.y, self.vectors = positive_half(pairs, n_topics), pairs.vectors
@@ -179,25 +189,22 @@ class _Walk:
         own = gram(point)
         corrections = self._corrections(point, own)
         added = self._times(corrections, point)
-        # With D what is added to Y G: Y'D and D'D are all that the small matrices below need of it.
+        # A Y = Y G + D: all that the small matrices below need of D is Y'D and D'D.
         mixed, length = single_gram(corrections.rows, added), single_gram(added)
-        inner = own @ own + (mixed + mixed.T) / 2
-        values, vectors = np.linalg.eigh(inner)
+        values, vectors = np.linalg.eigh(own @ own + (mixed + mixed.T) / 2)
         if not values[0] > RANK_FLOOR * values[-1]:
             # A direction is gone; the block may hold another that takes its place.
             self.age = 0
             return self._block_step()
-        # The symmetric root, so that Y keeps its rotation from one step to the next.
-        inverse_root = (vectors / np.sqrt(values)) @ vectors.T
-        # The step (Y G + D) R - Y as Y T + D R: both are short, and lose nothing if they are rounded.
-        turn = own @ inverse_root - np.eye(self.n_topics)
-        downhill = self._advance(point, corrections.rows, turn, added, inverse_root)
-        if not downhill:
+        # The symmetric root R, so that Y keeps its rotation from one step to the next.
+        root = (vectors / np.sqrt(values)) @ vectors.T
+        # The step (Y G + D) R - Y is Y T + D R: short, so that it loses nothing if it is rounded.
+        turn = own @ root - np.eye(self.n_topics)
+        if not self._advance(point, corrections.rows, turn, added, root):
             # What is carried along would go on uphill.
             self.age = 0
-        along = own @ turn + mixed @ inverse_root
-        across = turn.T @ mixed @ inverse_root
-        squared = turn.T @ own @ turn + across + across.T + inverse_root @ length @ inverse_root
+        along, across = own @ turn + mixed @ root, turn.T @ mixed @ root
+        squared = turn.T @ own @ turn + across + across.T + root @ length @ root
         return change_by_step(own, along, squared)
 
     def _advance(
@@ -208,13 +215,15 @@ class _Walk:
         added: FloatArray,
         root: NDArray[np.float64],
     ) -> bool:
-        """Move Y to point + Y T + D R, in the memory of the point; whether that does not point back from there."""
+        """Move Y to point + Y T + D R, in the memory of the point. False if the step points back to where Y was."""
         turn, root = turn.astype(rows.dtype), root.astype(rows.dtype)
         ahead = 0.0
-        for part in panels(len(point)):
+        for part in panels(len(point), STEP_ROWS):
             step = rows[part] @ turn
             step += added[part] @ root
-            ahead += float(np.vdot(step, step + (point[part] - self.y[part])))
+            since = point[part] - self.y[part]
+            since += step
+            ahead += float(np.vdot(step, since))
             point[part] += step
         self.before, self.y = self.y, point
         return ahead >= 0

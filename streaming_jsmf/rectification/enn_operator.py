@@ -90,7 +90,7 @@ class Corrections:
     checked
         I.
     shares
-        w, (N,), sums to 1: how the missing mass r is spread over the words. None: evenly.
+        w, (N,): how the missing mass r is spread over the words.
     dtype
         Of the blocks of Y Y_I', and of the products.
     pool
@@ -106,13 +106,12 @@ class Corrections:
         self,
         y: NDArray[np.float64],
         checked: NDArray[np.int64],
-        shares: NDArray[np.float64] | None,
+        shares: NDArray[np.float64],
         dtype: type[np.floating[Any]],
         pool: ThreadPoolExecutor,
     ) -> None:
         n = y.shape[0]
-        self.y, self.checked, self.pool = y, checked, pool
-        self.shares = np.full(n, 1.0 / n) if shares is None else shares
+        self.y, self.checked, self.shares, self.pool = y, checked, shares, pool
         self.outside = np.ones((n, 1), dtype=dtype)
         self.outside[checked] = 0.0
         self.rows = y.astype(dtype, order="C")
