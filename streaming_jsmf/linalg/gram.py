@@ -62,7 +62,9 @@ def triangle(*parts: FloatArray) -> NDArray[np.float64]:
     """
     upper = np.empty((0, sum(part.shape[1] for part in parts)))
     for rows in panels(parts[0].shape[0]):
-        upper = np.linalg.qr(np.vstack([upper, np.hstack([part[rows] for part in parts])]), mode="r")
+        panel = np.hstack([part[rows] for part in parts])
+        # asarray: numpy's type hints know nothing of a mode without Q.
+        upper = np.asarray(np.linalg.qr(np.vstack([upper, panel]), mode="r"))
     return upper
 
 
