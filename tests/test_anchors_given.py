@@ -121,16 +121,14 @@ def test_a_string_is_a_word_and_not_its_letters() -> None:
         InferSettings(3, anchor_words="god")
 
 
-@pytest.mark.parametrize(
-    ("word", "floor", "line"),
-    [("nothing", None, "lacks the anchor word 'nothing'"), (None, 301, "occurs in")],
-)
-def test_fit_finds_a_wrong_word_before_the_scan(
-    word: str | None, floor: float | None, line: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("known", [False, True])
+def test_fit_finds_a_wrong_word_before_the_scan(known: bool, tmp_path: Path) -> None:
     simulate_lda(tmp_path / "corpus", n_documents=300, n_words=50, n_topics=3, seed=0)
-    words = open_corpus(tmp_path / "corpus").vocabulary().words
-    settings = InferSettings(3, anchor_words=[word or words[0]], anchor_min_df=floor)
+    vocabulary = open_corpus(tmp_path / "corpus").vocabulary()
+    frequency = vocabulary.document_frequency
+    rarest, above = vocabulary.words[frequency.argmin()], int(frequency.min()) + 1
+    settings = InferSettings(3, anchor_words=[rarest if known else "nothing"], anchor_min_df=above)
+    line = f"'{rarest}' occurs in" if known else "lacks the anchor word 'nothing'"
     with pytest.raises(InputError, match=line):
         fit(tmp_path / "corpus", tmp_path / "model", 3, infer_settings=settings)
     assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
