@@ -86,7 +86,7 @@ def scaled(counts: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 def drawn(corpus: Path, share: float = 0.3) -> NDArray[np.bool_]:
-    partitions = plan_partitions(list_units(open_corpus(corpus)), 3000)
+    partitions = plan_partitions(list_units(open_corpus(corpus)), SAMPLED.partition_nonzeros)
     assert len(partitions) > 3
     return np.concatenate([drawn_rows(p.rows, share, 0, f"sample {p.content}") for p in partitions])
 
