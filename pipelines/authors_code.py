@@ -24,7 +24,8 @@ import click
 import numpy as np
 from scipy.io import loadmat, savemat
 
-from pipelines.common.data import NIPS, corpus_options, prepared
+from pipelines.common import options
+from pipelines.common.data import NIPS, prepared
 from pipelines.common.methods import Setup
 from pipelines.common.results import Arrays, Row, publish
 from pipelines.common.scores import Scorer, distances
@@ -215,10 +216,10 @@ def tables(rows: Sequence[Row]) -> str:
 
 @click.command(help=__doc__)
 @click.argument("authors", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
-@corpus_options(words=2000)
-@click.option("--topics", default="10,20", show_default=True, help="With commas between.")
-@click.option("--rectifiers", default=",".join(RECTIFIERS), show_default=True, help="With commas between.")
+@options.OUT
+@options.corpora(words=2000)
+@options.several("topics", [10, 20])
+@options.several("rectifiers", RECTIFIERS)
 @click.option("--iterations", default=150, show_default=True, help="Steps of theirs, and most of ours.")
 @click.option("--quick", is_flag=True, help="A trial in a minute: 200 words, 20 steps.")
 def main(
@@ -226,24 +227,23 @@ def main(
     out: Path,
     corpora: tuple[str, ...],
     words: int,
-    topics: str,
-    rectifiers: str,
+    topics: list[int],
+    rectifiers: list[str],
     iterations: int,
     quick: bool,
 ) -> None:
     if quick:
-        corpora, words, topics, iterations = (f"nips={NIPS}",), 200, "5", 20
+        corpora, words, topics, iterations = (f"nips={NIPS}",), 200, [5], 20
     codes = authors / "codes" if (authors / "codes").is_dir() else authors
     if not (codes / "+rectification").is_dir():
         raise click.BadParameter(f"{authors} is no checkout of the authors' code: it has no +rectification")
-    numbers = [int(each) for each in topics.split(",")]
     rows: list[Row] = []
     for named in corpora:
         name, corpus = prepared(named, out / "corpora", words)
         # Theirs does all its steps; ours stops where nothing moves.
-        setup = Setup(corpus, out / Path(corpus.root).name, max(20, *numbers), max_iterations=iterations)
-        for n_topics in numbers:
-            for rectifier in rectifiers.split(","):
+        setup = Setup(corpus, out / Path(corpus.root).name, max(20, *topics), max_iterations=iterations)
+        for n_topics in topics:
+            for rectifier in rectifiers:
                 rows.append({"corpus": name, **compared(codes, setup, rectifier, n_topics)})
     publish(out, "authors", rows, tables(rows))
     click.echo(tables(rows))

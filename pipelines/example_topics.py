@@ -16,7 +16,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.common import peers
+from pipelines.common import options, peers
 from pipelines.common.bags import read_counts
 from streaming_jsmf import InferSettings, ScanSettings, StodSettings, infer, open_corpus, scan
 from streaming_jsmf.evaluation.matching import match_topics
@@ -58,7 +58,7 @@ def table(columns: list[Column], shown: int, words: NDArray[np.str_], allowed: N
 
 @click.command(help=__doc__)
 @click.argument("corpus", type=click.Path(exists=True, path_type=Path))
-@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+@options.OUT
 @click.option("--topics", default=25, show_default=True)
 @click.option("--shown", default=4, show_default=True)
 @click.option("--gibbs", "sweeps", default=0, metavar="N", help="Sweeps of Gibbs sampling.  [default: none]")

@@ -19,8 +19,9 @@ from pathlib import Path
 import click
 import numpy as np
 
+from pipelines.common import options
 from pipelines.common.bags import write_corpus
-from pipelines.common.data import NIPS, corpus_options, draw_documents, planted_topics, prepared
+from pipelines.common.data import NIPS, draw_documents, planted_topics, prepared
 from pipelines.common.experiment import published, rows_of
 from pipelines.common.methods import METHODS, Setup
 from pipelines.common.results import Row
@@ -80,42 +81,41 @@ def rows_of_real(
 
 
 @click.command(help=__doc__)
-@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
-@corpus_options(words=2000)
+@options.OUT
+@options.corpora(words=2000)
 @click.option("--semi", multiple=True, metavar="NAME", help="Also documents drawn from this corpus' topics.")
-@click.option("--topics", default="5,10,20,50,100", show_default=True, help="With commas between.")
-@click.option("--methods", default="baseline,DC,AP,Gibbs", show_default=True, help="With commas between.")
-@click.option("--iterations", default=150, show_default=True, help="Most steps of AP.")
-@click.option("--quick", is_flag=True, help="A trial in seconds: the shipped corpus, 200 words, 200 sweeps.")
-@click.option("--only-kept", is_flag=True, help="Table and picture of what earlier runs left in OUT.")
+@options.several("topics", [5, 10, 20, 50, 100])
+@options.several("methods", ["baseline", "DC", "AP", "Gibbs"])
+@options.ITERATIONS
+@options.quick("the shipped corpus, 200 words, 200 sweeps")
+@options.ONLY_KEPT
 def main(
     out: Path,
     corpora: tuple[str, ...],
     words: int,
     semi: tuple[str, ...],
-    topics: str,
-    methods: str,
+    topics: list[int],
+    methods: list[str],
     iterations: int,
     quick: bool,
     only_kept: bool,
 ) -> None:
     if quick:
-        corpora, semi, words, topics, iterations = (f"nips={NIPS}",), ("nips",), 200, "3", 20
-        methods = "baseline,DC,AP,Gibbs 200"
-    numbers, names = [int(number) for number in topics.split(",")], methods.split(",")
-    unknown = [name for name in names if name not in METHODS]
+        corpora, semi, words, topics, iterations = (f"nips={NIPS}",), ("nips",), 200, [3], 20
+        methods = ["baseline", "DC", "AP", "Gibbs 200"]
+    unknown = [name for name in methods if name not in METHODS]
     if unknown:
         raise click.BadParameter(f"{unknown[0]!r} is none of {', '.join(METHODS)}", param_hint="--methods")
-    sampler = next((name for name in names if name.startswith("Gibbs")), "Gibbs")
+    sampler = next((name for name in methods if name.startswith("Gibbs")), "Gibbs")
     rows: list[Row] = []
     for named in corpora:
         name, corpus = prepared(named, out / "corpora", words)
         setup = Setup(
-            corpus, out / Path(corpus.root).name, max(numbers), max_iterations=iterations, only_kept=only_kept
+            corpus, out / Path(corpus.root).name, max(topics), max_iterations=iterations, only_kept=only_kept
         )
-        rows += rows_of_real(name, named, setup, numbers, names)
+        rows += rows_of_real(name, named, setup, topics, methods)
         if name in semi:
-            rows += rows_of_semi(name, setup, out / f"{setup.folder.name}-drawn", numbers, names, sampler)
+            rows += rows_of_semi(name, setup, out / f"{setup.folder.name}-drawn", topics, methods, sampler)
     published(out, "jsmf", rows, DRAWN, "AP")
 
 

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import click
 
-from pipelines.common.data import NIPS, corpus_options, prepared
+from pipelines.common import options
+from pipelines.common.data import NIPS, prepared
 from pipelines.common.methods import METHODS, Setup
 from pipelines.common.results import Arrays, Row, publish
 from pipelines.common.scores import distances
@@ -73,30 +74,29 @@ def table(rows: list[Row]) -> str:
 
 
 @click.command(help=__doc__)
-@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
-@corpus_options(words=2000)
-@click.option("--topics", default="20", show_default=True, help="With commas between.")
+@options.OUT
+@options.corpora(words=2000)
+@options.several("topics", [20])
 @click.option("--iterations", default=1500, show_default=True, help="Most steps at full convergence.")
 @click.option("--tolerance", default=1e-9, show_default=True, help="Change that counts as converged.")
-@click.option("--quick", is_flag=True, help="A trial in seconds: the shipped corpus, 200 words, 200 steps.")
+@options.quick("the shipped corpus, 200 words, 200 steps")
 def main(
     out: Path,
     corpora: tuple[str, ...],
     words: int,
-    topics: str,
+    topics: list[int],
     iterations: int,
     tolerance: float,
     quick: bool,
 ) -> None:
     if quick:
-        corpora, words, topics, iterations = (f"nips={NIPS}",), 200, "4", 200
-    numbers = [int(number_of) for number_of in topics.split(",")]
+        corpora, words, topics, iterations = (f"nips={NIPS}",), 200, [4], 200
     rows: list[Row] = []
     for named in corpora:
         name, corpus = prepared(named, out / "corpora", words)
-        stopped = Setup(corpus, out / Path(corpus.root).name, max(numbers))
+        stopped = Setup(corpus, out / Path(corpus.root).name, max(topics))
         converged = replace(stopped, max_iterations=iterations, tolerance=tolerance)
-        for n_topics in numbers:
+        for n_topics in topics:
             results = [
                 (m, setup.topics(m, n_topics)) for setup in (stopped, converged) for m in ("AP", "ENN")
             ]

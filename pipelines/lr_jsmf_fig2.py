@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import ConvexHull, QhullError
 
-from pipelines.common import pictures
+from pipelines.common import options, pictures
 from pipelines.common.data import NIPS, prepared
 from pipelines.common.methods import Setup
 from pipelines.common.results import Arrays, Row, publish
@@ -84,24 +84,21 @@ def hull_volume(setup: Setup, found: Arrays, n_topics: int) -> float:
 
 
 @click.command(help=__doc__)
-@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+@options.OUT
 @click.option(
     "--corpus", "named", default=f"nips={NIPS}", metavar="NAME=SOURCE", help="[default: the shipped one]"
 )
 @click.option("--topics", default=5, show_default=True)
 @click.option("--words", default=2000, show_default=True, help="Of the first row.")
-@click.option(
-    "--sizes", default="500,1000,2000,4000,5000", show_default=True, help="Words of the second row."
-)
-@click.option("--quick", is_flag=True, help="A trial in seconds: 300 words.")
-def main(out: Path, named: str, topics: int, words: int, sizes: str, quick: bool) -> None:
+@options.several("sizes", [500, 1000, 2000, 4000, 5000], help="Words of the second row.")
+@options.quick("300 words")
+def main(out: Path, named: str, topics: int, words: int, sizes: list[int], quick: bool) -> None:
     if quick:
-        named, topics, words, sizes = f"nips={NIPS}", 4, 300, "100,150,200,250,300"
-    vocabularies = [int(size) for size in sizes.split(",")]
+        named, topics, words, sizes = f"nips={NIPS}", 4, 300, [100, 150, 200, 250, 300]
     name, corpus = prepared(named, out / "corpora", words)
     setup = Setup(corpus, out / f"{name}-{words}", topics)
     names = np.array(corpus.vocabulary().words)
-    figure, axes = pictures.panels(2, max(len(METHODS), len(vocabularies)), 2.4, 2.4)
+    figure, axes = pictures.panels(2, max(len(METHODS), len(sizes)), 2.4, 2.4)
     first = setup.topics("AP", topics)
     directions = components(first["rectified"])
     rows: list[Row] = []
@@ -123,7 +120,7 @@ def main(out: Path, named: str, topics: int, words: int, sizes: str, quick: bool
         ]
         anchors = " ".join(str(word) for word in names[found["anchors"]])
         lines.append([method, anchors, measured["anchors_shared"], number(measured["l1"])])
-    for panel, size in zip(axes[1], vocabularies, strict=False):
+    for panel, size in zip(axes[1], sizes, strict=False):
         _, cut = prepared(named, out / "corpora", size)
         grown = Setup(cut, out / f"{name}-{size}", topics)
         found = grown.topics("LR-JSMF", topics)

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import click
 
-from pipelines.common.data import NIPS, corpus_options, prepared
+from pipelines.common import options
+from pipelines.common.data import NIPS, prepared
 from pipelines.common.experiment import published, rows_of
 from pipelines.common.methods import Setup
 from pipelines.common.results import Row
@@ -37,29 +38,29 @@ DRAWN = (
 
 
 @click.command(help=__doc__)
-@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
-@corpus_options(words=2000)
-@click.option("--topics", default="5,10,20,50,100", show_default=True, help="With commas between.")
-@click.option("--methods", default=",".join(PAPER), show_default=True, help="With commas between.")
-@click.option("--metrics", default=",".join(DRAWN), show_default=True, help=f"Of {', '.join(METRICS)}.")
+@options.OUT
+@options.corpora(words=2000)
+@options.several("topics", [5, 10, 20, 50, 100])
+@options.several("methods", PAPER)
+@options.several("metrics", DRAWN, help=f"Of {', '.join(METRICS)}.")
 @click.option("--name", "label", default="fig3", show_default=True, help="Of the files that are written.")
 @click.option(
     "--first", default="AP", show_default=True, help="What the others are compared with; '' for none."
 )
 @click.option("--seeds", default=3, show_default=True, help="Of methods that depend on one.")
-@click.option("--max-topics", default=100, show_default=True, help="Of the scans: no K may be larger.")
-@click.option("--guards", is_flag=True, help="Choose anchors under the guards of `infer`.")
-@click.option("--iterations", default=150, show_default=True, help="Most steps of a rectification.")
+@options.MOST_TOPICS
+@options.GUARDS
+@options.ITERATIONS
 @click.option("--tolerance", default=1e-5, show_default=True, help="Change at which it ends.")
-@click.option("--quick", is_flag=True, help="A trial in seconds: the shipped corpus, 300 words.")
-@click.option("--only-kept", is_flag=True, help="Table and picture of what earlier runs left in OUT.")
+@options.quick("the shipped corpus, 300 words")
+@options.ONLY_KEPT
 def main(
     out: Path,
     corpora: tuple[str, ...],
     words: int,
-    topics: str,
-    methods: str,
-    metrics: str,
+    topics: list[int],
+    methods: list[str],
+    metrics: list[str],
     label: str,
     first: str,
     seeds: int,
@@ -71,17 +72,15 @@ def main(
     only_kept: bool,
 ) -> None:
     if quick:
-        corpora, words, topics, max_topics, seeds, iterations = (f"nips={NIPS}",), 300, "3,5", 5, 2, 30
-    numbers = [int(number) for number in topics.split(",")]
-    names = [name.strip() for name in methods.split(",")]
+        corpora, words, topics, max_topics, seeds, iterations = (f"nips={NIPS}",), 300, [3, 5], 5, 2, 30
     rows: list[Row] = []
     for named in corpora:
         name, corpus = prepared(named, out / "corpora", words)
         setup = Setup(
             corpus, out / Path(corpus.root).name, max_topics, guards, iterations, tolerance, only_kept
         )
-        rows += rows_of(name, setup, numbers, names, seeds, first)
-    published(out, label, rows, metrics.split(","), first)
+        rows += rows_of(name, setup, topics, methods, seeds, first)
+    published(out, label, rows, metrics, first)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from pipelines.common import pictures
+from pipelines.common import options, pictures
 from pipelines.common.data import NIPS, prepared
 from pipelines.common.methods import Setup
 from pipelines.common.results import Arrays, Row, publish
@@ -152,42 +152,40 @@ def method_names(n_words: int, whole: int) -> list[str]:
 
 
 @click.command(help=__doc__)
-@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+@options.OUT
 @click.option(
     "--corpus", "named", default=f"nips={NIPS}", metavar="NAME=SOURCE", help="[default: the shipped one]"
 )
-@click.option("--sizes", default="1000,2000,4000,8000,16000,32000,64000", show_default=True)
+@options.several("sizes", [1000, 2000, 4000, 8000, 16_000, 32_000, 64_000], help="Of vocabularies.")
 @click.option("--ngrams", type=int, default=None, help="Of texts: 2 takes pairs of words, too.")
-@click.option("--topics", default="10,50", show_default=True, help="With commas between.")
+@options.several("topics", [10, 50])
 @click.option("--whole", default=4000, show_default=True, help="Most words of AP.")
-@click.option("--guards", is_flag=True, help="Choose anchors under the guards of `infer`.")
-@click.option("--iterations", default=150, show_default=True, help="Most steps of a rectification.")
-@click.option("--quick", is_flag=True, help="A trial in seconds: the shipped corpus, 200 and 400 words.")
+@options.GUARDS
+@options.ITERATIONS
+@options.quick("the shipped corpus, 200 and 400 words")
 def main(
     out: Path,
     named: str,
-    sizes: str,
+    sizes: list[int],
     ngrams: int | None,
-    topics: str,
+    topics: list[int],
     whole: int,
     guards: bool,
     iterations: int,
     quick: bool,
 ) -> None:
     if quick:
-        named, sizes, ngrams, topics, whole, iterations = f"nips={NIPS}", "200,400", None, "3,5", 300, 20
-    numbers = [int(number) for number in topics.split(",")]
-    vocabularies = sorted(int(size) for size in sizes.split(","))
+        named, sizes, ngrams, topics, whole, iterations = f"nips={NIPS}", [200, 400], None, [3, 5], 300, 20
     read = {} if ngrams is None else {"ngrams": ngrams}
     # Texts are read once; the smaller vocabularies are cut from the largest.
-    name, _ = prepared(named, out / "corpora", vocabularies[-1], **read)
-    largest = f"{name}={out / 'corpora' / f'{name}-{vocabularies[-1]}'}"
+    name, _ = prepared(named, out / "corpora", max(sizes), **read)
+    largest = f"{name}={out / 'corpora' / f'{name}-{max(sizes)}'}"
     rows: list[Row] = []
-    for size in vocabularies:
+    for size in sorted(sizes):
         _, corpus = prepared(largest, out / "corpora", size)
-        setup = Setup(corpus, out / f"{name}-{size}", max(numbers), guards, iterations)
+        setup = Setup(corpus, out / f"{name}-{size}", max(topics), guards, iterations)
         scorer = SparseScorer(setup)
-        for n_topics in numbers:
+        for n_topics in topics:
             rows += [scorer.row(method, n_topics) for method in method_names(size, whole)]
     publish(out, "fig4", rows, table(rows))
     figure = pictures.grid(rows, "K", "words", {column: METRICS[column] for column in DRAWN})

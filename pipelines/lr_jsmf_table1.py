@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from pipelines.common.data import NIPS, corpus_options, prepared
+from pipelines.common import options
+from pipelines.common.data import NIPS, prepared
 from pipelines.common.methods import Setup
 from pipelines.common.results import Row, publish
 from pipelines.common.tables import markdown
@@ -109,21 +110,27 @@ def table(rows: list[Row]) -> str:
 
 
 @click.command(help=__doc__)
-@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
-@corpus_options(words=5000)
+@options.OUT
+@options.corpora(words=5000)
 @click.option("--topics", default=5, show_default=True)
-@click.option("--methods", default=",".join(SHOWN), show_default=True, help="With commas between.")
-@click.option("--guards", is_flag=True, help="Choose anchors under the guards of `infer`.")
-@click.option("--quick", is_flag=True, help="A trial in seconds: 300 words.")
+@options.several("methods", SHOWN)
+@options.GUARDS
+@options.quick("300 words")
 def main(
-    out: Path, corpora: tuple[str, ...], words: int, topics: int, methods: str, guards: bool, quick: bool
+    out: Path,
+    corpora: tuple[str, ...],
+    words: int,
+    topics: int,
+    methods: list[str],
+    guards: bool,
+    quick: bool,
 ) -> None:
     words = 300 if quick else words
     rows: list[Row] = []
     for named in corpora or (f"nips={NIPS}",):
         name, corpus = prepared(named, out / "corpora", words)
         setup = Setup(corpus, out / f"{name}-{words}", topics, guards)
-        for method in methods.split(","):
+        for method in methods:
             rows += beside(name, method, words_of(setup, method, topics, 6))
     publish(out, "words", rows, table(rows))
     click.echo(table(rows))

@@ -27,12 +27,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from pipelines.common import peers, pictures
+from pipelines.common import options, peers, pictures
 from pipelines.common.bags import read_counts
 from pipelines.common.data import NIPS
 from pipelines.common.results import CellMissing, Results, Row, publish
 from pipelines.common.tables import markdown, number, spread
-from streaming_jsmf import Execution, InferSettings, ScanSettings, infer, open_corpus, scan
+from streaming_jsmf import InferSettings, ScanSettings, infer, open_corpus, scan
 from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.evaluation.coherence import coherence, cooccurrence_counts, distinct_share
 from streaming_jsmf.evaluation.matching import match_topics
@@ -112,7 +112,7 @@ class Trial:
         if method == "SC":
             return self.of_anchors(n_topics, _given(self.cliques(n_topics, rounds)[seed]))
         store, model = self.folder / f"moments-{n_topics}", self.folder / f"model-{n_topics}"
-        moments = scan(self.corpus, store, ScanSettings(max_topics=n_topics), Execution("synchronous"))
+        moments = scan(self.corpus, store, ScanSettings(max_topics=n_topics), options.ONE_THREAD)
         return infer(moments, model, InferSettings(n_topics), threads=1, overwrite=True).arrays["word_topic"]
 
     def row(self, method: str, n_topics: int, seed: int, rounds: int) -> Row:
@@ -316,39 +316,37 @@ def draw(times: Sequence[Row], rows: Sequence[Row], path: Path) -> None:
 
 
 @click.command(help=__doc__)
-@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+@options.OUT
 @click.option("--corpus", "corpora", multiple=True, metavar="NAME=SOURCE@CUTOFF", help="Several.")
 @click.option("--topics", default=100, show_default=True, help="Of Table 3.")
-@click.option("--methods", default=",".join(METHODS), show_default=True, help="With commas between.")
+@options.several("methods", METHODS)
 @click.option("--rounds", default=5, show_default=True, help="Searches of SC.")
 @click.option("--lda-rounds", default=1, show_default=True, help="Seeds of LDA.")
-@click.option("--timed", default="10,20,50,100", show_default=True, help="Numbers of topics of Figure 2.")
-@click.option(
-    "--quick", is_flag=True, help="A trial in seconds: 300 words of the shipped corpus, without LDA."
-)
-@click.option("--only-kept", is_flag=True, help="Tables and picture of what earlier runs left in OUT.")
+@options.several("timed", [10, 20, 50, 100], help="Numbers of topics of Figure 2.")
+@options.quick("300 words of the shipped corpus, without LDA")
+@options.ONLY_KEPT
 def main(
     out: Path,
     corpora: tuple[str, ...],
     topics: int,
-    methods: str,
+    methods: list[str],
     rounds: int,
     lda_rounds: int,
-    timed: str,
+    timed: list[int],
     quick: bool,
     only_kept: bool,
 ) -> None:
     if quick:
-        corpora, topics, methods, timed = (f"nips={NIPS}@50",), 10, "pivoting,SC,LR-JSMF", "5,10"
+        corpora, topics, methods, timed = (f"nips={NIPS}@50",), 10, ["pivoting", "SC", "LR-JSMF"], [5, 10]
     rows: list[Row] = []
     times: list[Row] = []
     cliques = []
     for named in corpora:
         trial = prepared_with_cutoff(named, out / "softclique", 300 if quick else None)
         results = Results(trial.folder / "cells", only_kept)
-        rows += rows_of(trial, methods.split(","), topics, rounds, lda_rounds, results)
+        rows += rows_of(trial, methods, topics, rounds, lda_rounds, results)
         if not times:
-            times = [selection_row(trial, k, results) for k in map(int, timed.split(","))]
+            times = [selection_row(trial, k, results) for k in timed]
         cliques.append(f"{trial.name}: {cliques_tables(trial, results)}")
     seconds = [[row["K"], *(number(row[name], 2) for name in ("pivoting", "SC"))] for row in times]
     selection = markdown(["K", "pivoting, s", "SC, s"], seconds, text=0)

@@ -28,12 +28,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from pipelines.common import peers, pictures
+from pipelines.common import options, peers, pictures
 from pipelines.common.bags import read_counts
 from pipelines.common.results import CellMissing, Results, Row, publish
 from pipelines.common.tables import markdown, number, spread
 from pipelines.common.tod import DocumentMoments, seconds_a_pass, tod
-from streaming_jsmf import Execution, ScanSettings, StodSettings, infer, open_corpus, open_model, polish, scan
+from streaming_jsmf import ScanSettings, StodSettings, infer, open_corpus, open_model, polish, scan
 from streaming_jsmf.config import AUTO
 from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.evaluation.matching import match_topics
@@ -44,17 +44,15 @@ Floats = NDArray[np.float64]
 
 #: What the paper draws.
 PAPER_VALUES = {
-    "documents": "5000,20000,50000,100000,500000",
-    "words": "3000,10000,30000,100000",
-    "topics": "10,25,50,100",
+    "documents": [5000, 20_000, 50_000, 100_000, 500_000],
+    "words": [3000, 10_000, 30_000, 100_000],
+    "topics": [10, 25, 50, 100],
 }
 
 #: Of the simulated corpora, as in the paper.
 MEAN_LENGTH, DIRICHLET_MASS, ALPHA0 = 100, 200, 1.0
 
 METHODS = ("uniform", "STOD", "STOD, alpha0 found", "STOD polished", "TOD")
-
-IN_ONE_THREAD = Execution("synchronous")
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,7 @@ class Trial:
         """Of the scans that all of STOD's variants share; their store is ``folder / "moments"``."""
         corpus = self.corpus
         settings = ScanSettings(max_topics=self.law.topics, third_moment=True)
-        return _seconds(lambda: scan(corpus, self.folder / "moments", settings, IN_ONE_THREAD))
+        return _seconds(lambda: scan(corpus, self.folder / "moments", settings, options.ONE_THREAD))
 
     def error(self, word_topic: Floats) -> float:
         """Mean L1 distance to the truth; a topic that was not found counts as the uniform distribution."""
@@ -119,7 +117,7 @@ class Trial:
     def polished(self) -> Row:
         """The same, and the steps over the documents."""
         (model, seconds), out = self._inferred(ALPHA0), self.folder / "polished"
-        seconds += _seconds(lambda: polish(model, self.corpus, out, execution=IN_ONE_THREAD))
+        seconds += _seconds(lambda: polish(model, self.corpus, out, execution=options.ONE_THREAD))
         return {"error": self.error(_topics(out)), "seconds": seconds}
 
     def tod(self, passes_up_to: int) -> Row:
@@ -256,36 +254,33 @@ def draw(curves: Sequence[Curve], path: Path) -> None:
     pictures.save(figure, path)
 
 
-def numbers(text: str) -> tuple[int, ...]:
-    """Whole numbers with commas between."""
-    return tuple(int(number) for number in text.split(",") if number)
-
-
 @click.command(help=__doc__)
-@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+@options.OUT
 @click.option("--vary", type=click.Choice(list(PAPER_VALUES)), multiple=True, default=list(PAPER_VALUES))
-@click.option("--values", default=None, help="Of what varies.  [default: those of the paper]")
+@click.option(
+    "--values", type=options.Several(int), default=None, help="Of what varies.  [default: those of the paper]"
+)
 @click.option(
     "--documents", "n_documents", default=100_000, show_default=True, help="Where they do not vary."
 )
 @click.option("--words", default=10_000, show_default=True)
 @click.option("--topics", default=50, show_default=True)
 @click.option("--corpora", default=2, show_default=True, type=click.IntRange(1), help="For each value.")
-@click.option("--methods", default=";".join(METHODS), show_default=True, help="With semicolons between.")
-@click.option("--gibbs", "sweeps", multiple=True, type=click.Choice(["200", "1000"]), help="Sweeps.")
+@options.several("methods", METHODS, ";")
+@options.GIBBS
 @click.option("--tod-passes", default=5000, show_default=True, help="Documents up to which TOD is run.")
 @click.option("--seed", default=0, show_default=True, help="Of the first corpus.")
-@click.option("--quick", is_flag=True, help="A trial in seconds: small corpora.")
-@click.option("--only-kept", is_flag=True, help="Tables and picture of what earlier runs left in OUT.")
+@options.quick("small corpora")
+@options.ONLY_KEPT
 def main(
     out: Path,
     vary: tuple[str, ...],
-    values: str | None,
+    values: list[int] | None,
     n_documents: int,
     words: int,
     topics: int,
     corpora: int,
-    methods: str,
+    methods: list[str],
     sweeps: tuple[str, ...],
     tod_passes: int,
     seed: int,
@@ -293,13 +288,13 @@ def main(
     only_kept: bool,
 ) -> None:
     if quick:
-        vary, values, words, topics, sweeps = ("documents",), "300,1500", 500, 3, ("200",)
+        vary, values, words, topics, sweeps = ("documents",), [300, 1500], 500, 3, ("200",)
     base = Law(n_documents, words, topics)
-    experiment = Experiment(tuple(methods.split(";")), tuple(sorted(map(int, sweeps))), tod_passes)
+    experiment = Experiment(tuple(methods), tuple(sorted(map(int, sweeps))), tod_passes)
     results, curves = Results(out / "stod_fig1", only_kept), []
     for name in vary:
         rows: list[Row] = []
-        for value in numbers(values or PAPER_VALUES[name]):
+        for value in values or PAPER_VALUES[name]:
             for trial in range(corpora):
                 rows += experiment.rows(replace(base, **{name: value}, seed=seed + trial), results)
         curves.append((name, rows))

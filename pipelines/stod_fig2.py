@@ -24,13 +24,13 @@ import click
 import numpy as np
 
 from benchmarks.peers.scores import Split, coherence_of
-from pipelines.common import peers, pictures
+from pipelines.common import options, peers, pictures
 from pipelines.common.bags import read_counts, write_corpus
-from pipelines.common.data import NIPS, corpus_options, prepared
+from pipelines.common.data import NIPS, prepared
 from pipelines.common.results import Arrays, CellMissing, Results, Row, publish
 from pipelines.common.tables import markdown, number
 from pipelines.common.tod import DocumentMoments, tod
-from streaming_jsmf import Execution, PolishSettings, ScanSettings, StodSettings, infer, polish, scan
+from streaming_jsmf import PolishSettings, ScanSettings, StodSettings, infer, polish, scan
 from streaming_jsmf.config import AUTO
 from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.evaluation.coherence import distinct_share
@@ -44,8 +44,6 @@ METHODS = ("STOD", "STOD, alpha0 found", "STOD polished", "TOD")
 METRICS = {"npmi": "NPMI", "held_out_npmi": "NPMI, held out", "distinct": "distinct top words"}
 
 LISTED, ALPHA0 = 10, 1.0
-
-IN_ONE_THREAD = Execution("synchronous")
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ class Trial:
     def moments(self) -> Moments:
         """The store of all models."""
         settings = ScanSettings(max_topics=self.max_topics, third_moment=True)
-        return scan(self.fitted, self.folder / "moments", settings, IN_ONE_THREAD)
+        return scan(self.fitted, self.folder / "moments", settings, options.ONE_THREAD)
 
     def topics(self, method: str, n_topics: int) -> Arrays:
         """Listed words (K x 10) and processor seconds after the scan, which is not in them."""
@@ -102,7 +100,7 @@ class Trial:
         model = infer(self.moments, start, StodSettings(n_topics, alpha0), threads=1, overwrite=True)
         if method == "STOD polished":
             settings = PolishSettings(held_out=0)
-            model = polish(start, self.fitted, end, settings, execution=IN_ONE_THREAD, overwrite=True)
+            model = polish(start, self.fitted, end, settings, execution=options.ONE_THREAD, overwrite=True)
         return np.asarray(model.arrays["prominent_words"])
 
     def scores(self, listed: np.ndarray) -> Row:
@@ -156,37 +154,35 @@ def table(rows: Sequence[Row]) -> str:
 
 
 @click.command(help=__doc__)
-@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
-@corpus_options(words=10_000)
-@click.option("--topics", default="20,50,100", show_default=True, help="With commas between.")
-@click.option("--methods", default=";".join(METHODS), show_default=True, help="With semicolons between.")
-@click.option("--gibbs", "sweeps", multiple=True, type=click.Choice(["200", "1000"]), help="Sweeps.")
-@click.option("--max-topics", default=100, show_default=True, help="Of the scan: no K may be larger.")
-@click.option("--quick", is_flag=True, help="A trial in seconds: the shipped corpus, 300 words.")
-@click.option("--only-kept", is_flag=True, help="Table and picture of what earlier runs left in OUT.")
+@options.OUT
+@options.corpora(words=10_000)
+@options.several("topics", [20, 50, 100])
+@options.several("methods", METHODS, ";")
+@options.GIBBS
+@options.MOST_TOPICS
+@options.quick("the shipped corpus, 300 words")
+@options.ONLY_KEPT
 def main(
     out: Path,
     corpora: tuple[str, ...],
     words: int,
-    topics: str,
-    methods: str,
+    topics: list[int],
+    methods: list[str],
     sweeps: tuple[str, ...],
     max_topics: int,
     quick: bool,
     only_kept: bool,
 ) -> None:
     if quick:
-        corpora, words, topics, max_topics, sweeps = (f"nips={NIPS}",), 300, "3,5", 5, ()
-    names = [*methods.split(";"), *(f"Gibbs {number}" for number in sweeps)]
+        corpora, words, topics, max_topics, sweeps = (f"nips={NIPS}",), 300, [3, 5], 5, ()
+    names = [*methods, *(f"Gibbs {number}" for number in sweeps)]
     rows: list[Row] = []
     for named in corpora:
         name, corpus = prepared(named, out / "corpora", words)
         folder = out / "stod_fig2" / name
         folder.mkdir(parents=True, exist_ok=True)
         trial = Trial(name, corpus, folder, max_topics)
-        rows += rows_of(
-            trial, [int(k) for k in topics.split(",")], names, Results(folder / "cells", only_kept)
-        )
+        rows += rows_of(trial, topics, names, Results(folder / "cells", only_kept))
     text = table(rows)
     publish(out, "stod_fig2", rows, text)
     pictures.save(pictures.grid(rows, "corpus", "K", METRICS), out / "stod_fig2.svg")

@@ -24,13 +24,13 @@ from tempfile import TemporaryDirectory
 import click
 import numpy as np
 
-from pipelines.common import peers, pictures
+from pipelines.common import options, peers, pictures
 from pipelines.common.bags import read_counts
-from pipelines.common.data import NIPS, corpus_options, prepared
+from pipelines.common.data import NIPS, prepared
 from pipelines.common.results import CellMissing, Results, Row, publish
 from pipelines.common.tables import markdown, number
 from pipelines.common.tod import DocumentMoments, seconds_a_pass, tod
-from streaming_jsmf import Execution, ScanSettings, StodSettings, scan
+from streaming_jsmf import ScanSettings, StodSettings, scan
 from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.inference.stod.power import decompose
 from streaming_jsmf.inference.stod.recovery import recover
@@ -47,8 +47,6 @@ PARTS = {
     "power": "power iterations",
     "topics": "topics",
 }
-
-IN_ONE_THREAD = Execution("synchronous")
 
 
 class Clock:
@@ -68,10 +66,10 @@ def stod(corpus: Corpus, n_topics: int) -> Row:
     settings, plain = StodSettings(n_topics, ALPHA0), ScanSettings(max_topics=n_topics)
     with TemporaryDirectory() as name, single_blas_thread():
         clock = Clock()
-        scan(corpus, Path(name) / "moments", plain, IN_ONE_THREAD)
+        scan(corpus, Path(name) / "moments", plain, options.ONE_THREAD)
         spectral = clock.lap()
         with_tensor = ScanSettings(**{**plain.fields(), "third_moment": True})
-        read = scan(corpus, Path(name) / "moments", with_tensor, IN_ONE_THREAD).tensor_moments()
+        read = scan(corpus, Path(name) / "moments", with_tensor, options.ONE_THREAD).tensor_moments()
         core = core_moments(read.moments, read.basis)
         tensor = clock.lap()
         whitening = whiten(core, ALPHA0, n_topics)
@@ -162,13 +160,13 @@ def draw(rows: Sequence[Row], path: Path) -> None:
 
 
 @click.command(help=__doc__)
-@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
-@corpus_options(words=10_000)
+@options.OUT
+@options.corpora(words=10_000)
 @click.option("--topics", default=50, show_default=True)
 @click.option("--tod-in-full", is_flag=True, help="Run all of TOD's power iterations: minutes to hours.")
 @click.option("--no-gibbs", is_flag=True, help="Leave out Gibbs sampling, which needs tomotopy.")
-@click.option("--quick", is_flag=True, help="A trial in seconds: the shipped corpus, 300 words.")
-@click.option("--only-kept", is_flag=True, help="Tables of what earlier runs left in OUT.")
+@options.quick("the shipped corpus, 300 words")
+@options.ONLY_KEPT
 def main(
     out: Path,
     corpora: tuple[str, ...],

@@ -58,7 +58,13 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
             again.start()
             return
         inner = inner.f_back
+    # What the interrupt leaves half made may fail once more while it is thrown away, which is no news to anybody.
+    sys.unraisablehook = _say_nothing
     signal.default_int_handler(number, frame)
+
+
+def _say_nothing(failed: sys.UnraisableHookArgs) -> None:
+    del failed
 
 
 if __name__ == "__main__":

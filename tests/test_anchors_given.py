@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from streaming_jsmf import InferSettings, ScanSettings, infer, scan
+from streaming_jsmf import InferSettings, ScanSettings, fit, infer, open_corpus, scan
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.inference.anchors import DegenerateAnchorsError, RejectedAnchorError
@@ -16,6 +16,7 @@ from streaming_jsmf.inference.law import AnchorRules, anchor_words, low_rank_anc
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.model.store import read_model
 from streaming_jsmf.moments.reader import Moments
+from streaming_jsmf.simulation import simulate_lda
 from streaming_jsmf.workflow.infer import fit_moments
 from tests import reference_anchors as oracle
 from tests.reference import row_normalised
@@ -118,6 +119,19 @@ def test_a_string_is_a_word_and_not_its_letters() -> None:
     )
     with pytest.raises(InputError, match=r"anchor_words is 'god'; give a list of words, such as \['god'\]"):
         InferSettings(3, anchor_words="god")
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_fit_finds_a_wrong_word_before_the_scan(known: bool, tmp_path: Path) -> None:
+    simulate_lda(tmp_path / "corpus", n_documents=300, n_words=50, n_topics=3, seed=0)
+    vocabulary = open_corpus(tmp_path / "corpus").vocabulary()
+    frequency = vocabulary.document_frequency
+    rarest, above = vocabulary.words[frequency.argmin()], int(frequency.min()) + 1
+    settings = InferSettings(3, anchor_words=[rarest if known else "nothing"], anchor_min_df=above)
+    line = f"'{rarest}' occurs in" if known else "lacks the anchor word 'nothing'"
+    with pytest.raises(InputError, match=line):
+        fit(tmp_path / "corpus", tmp_path / "model", 3, infer_settings=settings)
+    assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
 
 
 @pytest.mark.parametrize(

@@ -329,6 +329,30 @@ def test_an_interrupt_while_modules_are_imported_is_one_line() -> None:
     assert done.err == "interrupted; run the same command again to go on from what is committed\n"
 
 
+HALF_MADE = """
+import os, signal
+import streaming_jsmf.__main__
+import streaming_jsmf.cli.main as commands
+
+class HalfMade:
+    def __init__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        self.open = True
+
+    def __del__(self):
+        self.open
+
+commands.cli.main = lambda **_: HalfMade()
+streaming_jsmf.__main__.main()
+"""
+
+
+def test_what_an_interrupt_leaves_half_made_says_nothing() -> None:
+    done = ended([sys.executable, "-c", HALF_MADE])
+    assert done.code == 130
+    assert done.err == "interrupted; run the same command again to go on from what is committed\n"
+
+
 def test_an_interrupt_at_work_is_one_line(made: Path, tmp_path: Path) -> None:
     line = command("scan", made / "corpus", tmp_path / "m", *SCAN)
     with started(line, stderr=subprocess.PIPE) as process:

@@ -4,7 +4,8 @@
 
 Every fifth document is held out. Each method fits the others in a process of its own and in one thread, reading
 included, imports not (``benchmarks.peers.methods`` says what each one is). A cell is a corpus, one in so many of its
-documents (--parts), K, a method and a seed; it stays in OUT, and a second run goes on with the cells that are missing.
+documents (--parts), K, a method and a seed; it stays in OUT, and a second run goes on with the cells that are missing;
+--only-kept writes the tables without them.
 
 Writes OUT/topics.md and OUT/basis.md, the same as Parquet, and with --pictures OUT/quality.svg (quality against time)
 and OUT/time.svg (time against nonzeros). Values are medians over the seeds. Peers are the extra ``bench``; a method
@@ -17,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,8 +31,9 @@ from benchmarks.peers.bounds import bounds
 from benchmarks.peers.methods import METHODS, Arrays
 from benchmarks.peers.scores import Split, basis_scores, reference_basis, topic_scores
 from benchmarks.peers.tables import write_pictures, write_tables
+from pipelines.common import options
 from pipelines.common.bags import read_counts, write_corpus
-from pipelines.common.results import Results, Row
+from pipelines.common.results import CellMissing, Results, Row
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,10 @@ class Grid:
         for n_topics in self.topics:
             for name in self.methods:
                 for seed in range(self.seeds):
-                    row = self._row(documents, n_topics, name, seed)
+                    try:
+                        row = self._row(documents, n_topics, name, seed)
+                    except CellMissing:
+                        continue
                     click.echo(f"{row['corpus']}/{row['part']} K={n_topics} {name}: {_said(row)}", err=True)
                     yield row
 
@@ -115,17 +121,14 @@ class Grid:
         for n_topics in self.topics:
             key = documents.key(K=n_topics, bounds=True)
             make = partial(bounds, documents.path, documents.split.fitted, n_topics)
-            yield key | self.results.row(key, make)
+            with suppress(CellMissing):
+                yield key | self.results.row(key, make)
 
 
 def _said(row: Row) -> str:
     if "note" in row:
         return str(row["note"])
     return ", ".join(f"{name} {value:.4g}" for name, value in row.items() if isinstance(value, float))
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(number) for number in text.split(",")]
 
 
 def _installed(names: list[str]) -> Iterator[str]:
@@ -139,30 +142,30 @@ def _installed(names: list[str]) -> Iterator[str]:
 
 
 @click.command(help=__doc__)
-@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+@options.OUT
 @click.option("--corpus", "corpora", multiple=True, required=True, help="NAME=PATH; several in order.")
-@click.option("--topics", default="20,50", show_default=True, help="Numbers of topics, with commas between.")
-@click.option("--methods", default=",".join(METHODS), show_default=True, help="Names, with commas between.")
-@click.option("--parts", default="1", show_default=True, help="Use one in so many documents: 16,8,4,2,1.")
+@options.several("topics", [20, 50])
+@options.several("methods", METHODS)
+@options.several("parts", [1], help="Use one in so many documents: 16,8,4,2,1.")
 @click.option("--seeds", default=1, show_default=True, help="Runs of each cell, with seeds from 0 on.")
 @click.option("--longest", default=3600.0, show_default=True, help="Seconds after which a method is stopped.")
+@options.ONLY_KEPT
 @click.option(
     "--pictures/--no-pictures", default=True, show_default=True, help="Draw them; wants matplotlib."
 )
 def main(
-    out: Path, corpora: tuple[str, ...], topics: str, methods: str, parts: str, seeds: int, longest: float,
-    pictures: bool,
+    out: Path, corpora: tuple[str, ...], topics: list[int], methods: list[str], parts: list[int], seeds: int,
+    longest: float, only_kept: bool, pictures: bool,
 ) -> None:  # fmt: skip
-    names = methods.split(",")
-    if unknown := {*names} - METHODS.keys():
+    if unknown := {*methods} - METHODS.keys():
         raise click.ClickException(f"unknown methods {', '.join(unknown)}; there are {', '.join(METHODS)}")
-    grid = Grid(Results(out / "cells"), [*_installed(names)], _numbers(topics), seeds, longest)
+    grid = Grid(Results(out / "cells", only_kept), [*_installed(methods)], topics, seeds, longest)
     rows: list[Row] = []
     best: list[Row] = []
     for corpus in corpora:
         name, _, path = corpus.partition("=")
         counts = read_counts(Path(path))
-        for part in _numbers(parts):
+        for part in parts:
             documents = Documents.of(name, part, counts, out / "corpora")
             rows += grid.rows(documents)
             best += grid.bounds(documents)

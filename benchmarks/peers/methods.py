@@ -115,21 +115,33 @@ def scanned(**fields: Any) -> Fit:
     return fit
 
 
-def scaled(counts: sparse.csr_array) -> sparse.csr_array:
-    """Rows sqrt(w / (W n (n - 1))) h, float32, W the sum of the weights; zero for documents below two tokens."""
-    lengths = np.asarray(counts.sum(axis=1), dtype=np.float64).ravel()
-    weights = np.where(lengths >= 2, document_weights(lengths, "capped"), 0.0)
+def lengths_of(rows: Any) -> Floats:
+    """Tokens of each document."""
+    return np.asarray(rows.sum(axis=1), dtype=np.float64).ravel()
+
+
+def weights_of(lengths: Floats) -> Floats:
+    """w of documents of so many tokens, the default of a scan; those below two count for nothing."""
+    return np.where(lengths >= 2, document_weights(lengths, "capped"), 0.0)
+
+
+def pair_weights(lengths: Floats, total: float) -> Floats:
+    """w / (W n (n - 1)) of Eq. 1, W the ``total`` weight."""
     n = np.maximum(lengths, 2.0)
-    rows = np.sqrt(weights / (n * (n - 1)) / weights.sum())
+    return np.asarray(weights_of(lengths) / (n * (n - 1)) / total)
+
+
+def scaled(counts: sparse.csr_array) -> sparse.csr_array:
+    """Rows sqrt(w / (W n (n - 1))) h, float32."""
+    lengths = lengths_of(counts)
+    rows = np.sqrt(pair_weights(lengths, weights_of(lengths).sum()))
     return sparse.csr_array(sparse.diags_array(rows) @ counts, dtype=np.float32)
 
 
 def diagonal_of(counts: sparse.csr_array) -> Floats:
     """D (N,), what Eq. 1 takes off the diagonal of the scaled rows' Gram matrix."""
-    lengths = np.asarray(counts.sum(axis=1), dtype=np.float64).ravel()
-    weights = np.where(lengths >= 2, document_weights(lengths, "capped"), 0.0)
-    n = np.maximum(lengths, 2.0)
-    diagonal: Floats = counts.T @ (weights / (n * (n - 1)) / weights.sum())
+    lengths = lengths_of(counts)
+    diagonal: Floats = counts.T @ pair_weights(lengths, weights_of(lengths).sum())
     return diagonal
 
 
@@ -178,13 +190,10 @@ def dask_svd(corpus: Path, counts: sparse.csr_array, rank: int, seed: int) -> Fl
     """dask-ml's TruncatedSVD on the corpus as a Dask array; it fails on sparse blocks, so each is made dense."""
     from dask_ml.decomposition import TruncatedSVD
 
-    lengths = np.asarray(counts.sum(axis=1), dtype=np.float64).ravel()
-    total = float(document_weights(lengths[lengths >= 2], "capped").sum())
+    total = weights_of(lengths_of(counts)).sum()
 
     def dense(block: Any) -> NDArray[np.float32]:
-        n = np.asarray(block.sum(axis=1), dtype=np.float64).ravel()
-        weights = np.where(n >= 2, document_weights(n, "capped"), 0.0) / total
-        rows = np.sqrt(weights / np.maximum(n * (n - 1), 1.0))
+        rows = np.sqrt(pair_weights(lengths_of(block), total))
         return np.asarray(block.toarray() * rows[:, None], dtype=np.float32)
 
     array = to_dask_array(open_corpus(corpus)).map_blocks(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,18 +44,6 @@ SIMULATED = {
     "ratings": Simulated(6000, 1000, 20, 60, 0.1, 0.7),
     "baskets": Simulated(20_000, 3000, 20, 15, 0.1, 0.8),
 }
-
-
-def corpus_options(words: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """The options ``--corpus NAME=SOURCE`` (several) and ``--words N``."""
-    help_source = "NAME=SOURCE, several: a corpus, a spec, texts, or simulated:ratings, simulated:baskets."
-
-    def add(command: Callable[..., None]) -> Callable[..., None]:
-        several = click.option("--corpus", "corpora", multiple=True, metavar="NAME=SOURCE", help=help_source)
-        cut = click.option("--words", default=words, show_default=True, help="Kept, by tf-idf.")
-        return several(cut(command))
-
-    return add
 
 
 def prepared(named: str, folder: Path, words: int, **read: object) -> tuple[str, Corpus]:

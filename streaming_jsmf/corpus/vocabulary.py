@@ -119,8 +119,8 @@ def _from_text(data: bytes, path: str) -> Vocabulary:
     except UnicodeDecodeError as error:
         raise InputError(f"the vocabulary {path} is not UTF-8 (byte {error.start}); convert it") from error
     # Not splitlines: it would also cut at characters such as U+2028 inside a word.
-    lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
-    return _uncounted(tuple(lines))
+    lines = text.removesuffix("\n").replace("\r\n", "\n").removesuffix("\r").split("\n")
+    return _uncounted(tuple(lines) if text else ())
 
 
 def _uncounted(words: tuple[str, ...]) -> Vocabulary:

@@ -154,7 +154,7 @@ def add_third_moment(
 
 
 def _added(store: MomentsStore, manifest: Manifest, corpus: Corpus) -> Manifest:
-    if tuple(corpus.vocabulary().words) != tuple(str(word) for word in store.read("word")):
+    if corpus.vocabulary().words != tuple(map(str, store.read("word"))):
         raise InputError(
             f"{corpus.root} has other words than {store.path}; scan it into a store of its own and merge the two "
             "with --merge"

@@ -66,8 +66,8 @@ class _Digest:
     def add(self, values: NDArray[Any]) -> None:
         """The next rows."""
         if self._name == "str":
-            for word in values.ravel():
-                self._total.update(str(word).encode() + b"\0")
+            words = [f"{word}\0" for word in values.ravel()]
+            self._total.update("".join(words).encode())
         else:
             self._total.update(np.ascontiguousarray(values).data)
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
 from streaming_jsmf.config import InferSettings
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.inference.anchors import RejectedAnchorError, require_frequent
@@ -34,7 +39,7 @@ def anchored_topics(
             threads=threads,
         )
     except RejectedAnchorError as error:
-        raise _rejected(moments, error) from error
+        raise _rejected(str(moments.path), moments.words, error) from error
 
 
 def anchor_rules(moments: Moments, settings: InferSettings) -> AnchorRules:
@@ -47,35 +52,50 @@ def anchor_rules(moments: Moments, settings: InferSettings) -> AnchorRules:
     """
     if settings.simplex == "active-set" and not HAVE_NUMBA:
         raise InputError("simplex is 'active-set', which needs numba; install it, or give auto or fista")
-    rules = AnchorRules(
+    return AnchorRules(
         settings.anchors,
         settings.anchor_floor(moments.n_documents),
         settings.shrinkage(moments.n_documents),
-        _word_ids(moments, settings.anchor_groups),
+        given_anchors(
+            settings, moments.words, moments.document_frequency, moments.n_documents, str(moments.path)
+        ),
         settings.anchor_row_sum,
         settings.cliques,
         settings.clique,
     )
-    try:
-        require_frequent(rules.given, moments.document_frequency, rules.min_document_frequency)
-    except RejectedAnchorError as error:
-        raise _rejected(moments, error) from error
-    return rules
 
 
-def _rejected(moments: Moments, error: RejectedAnchorError) -> InputError:
-    return InputError(f"{moments.path}: the anchor word {moments.words[error.word]!r} {error.reason}")
+def given_anchors(
+    settings: InferSettings,
+    words: Sequence[str],
+    document_frequency: NDArray[np.int64] | None,
+    n_documents: int,
+    place: str,
+) -> tuple[tuple[int, ...], ...]:
+    """Ids of the anchor words that were given, a group for each topic; ``place`` is what has these words.
 
-
-def _word_ids(moments: Moments, groups: tuple[tuple[str, ...], ...]) -> tuple[tuple[int, ...], ...]:
-    """Ids of the anchor words that were given."""
-    if not groups:
+    Raises
+    ------
+    InputError
+        If one is not there, or in too few documents where it is known in how many.
+    """
+    if not settings.anchor_groups:
         return ()
-    ids = {word: number for number, word in enumerate(moments.words)}
-    unknown = [word for group in groups for word in group if word not in ids]
+    ids = {word: number for number, word in enumerate(words)}
+    unknown = [word for group in settings.anchor_groups for word in group if word not in ids]
     if unknown:
         raise InputError(
-            f"{moments.path}: the vocabulary lacks the anchor word {', '.join(map(repr, unknown))}; "
+            f"{place}: the vocabulary lacks the anchor word {', '.join(map(repr, unknown))}; "
             "give words as they are spelled there"
         )
-    return tuple(tuple(ids[word] for word in group) for group in groups)
+    given = tuple(tuple(ids[word] for word in group) for group in settings.anchor_groups)
+    if document_frequency is not None:
+        try:
+            require_frequent(given, document_frequency, settings.anchor_floor(n_documents))
+        except RejectedAnchorError as error:
+            raise _rejected(place, words, error) from error
+    return given
+
+
+def _rejected(place: str, words: Sequence[str], error: RejectedAnchorError) -> InputError:
+    return InputError(f"{place}: the anchor word {words[error.word]!r} {error.reason}")

@@ -17,6 +17,7 @@ from streaming_jsmf.jobs.lock import sole_writer
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.storage.paths import StorePath, local_path, store_path
 from streaming_jsmf.storage.replace import remove_store
+from streaming_jsmf.workflow.anchored_topics import given_anchors
 from streaming_jsmf.workflow.commit_model import commit_model, is_done
 from streaming_jsmf.workflow.corpus_of import corpus_of, is_corpus
 from streaming_jsmf.workflow.in_memory import at_hand
@@ -138,7 +139,7 @@ def _corpus(
 def _refuse_hopeless(
     corpus: Corpus, n_topics: int, engine: InferSettings | StodSettings, scan_settings: ScanSettings
 ) -> None:
-    """Refuse before the scan what would fail after it: more topics than a corpus carries, a rectification without C."""
+    """Refuse before the scan what would fail after it: too many topics, anchors that cannot be, a method without C."""
     n_documents, n_words = corpus.n_documents, corpus.n_words
     if n_topics > min(n_documents, n_words):
         raise InputError(
@@ -154,6 +155,8 @@ def _refuse_hopeless(
             f"--topics is {n_topics:,} and each topic needs an anchor word in at least {least:g} documents, of which "
             f"there are {able:,}; lower --topics or --anchor-min-df"
         )
+    counted = vocabulary.document_frequency if vocabulary.counted else None
+    given_anchors(engine, vocabulary.words, counted, n_documents, corpus.root)
     if engine.rectify in ("ap", "dykstra", "dc") and not scan_settings.exact:
         raise InputError(
             f"--rectify {engine.rectify} needs the whole co-occurrences; scan with --exact, or use --rectify enn or "

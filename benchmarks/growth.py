@@ -1,0 +1,172 @@
+"""What it costs to add a tenth to a store with a sample, beside the scan; and topics of a period from kept partitions.
+
+    python -m benchmarks.growth [--documents 640000,2560000] [--words 60000] [--topics 50]
+    python -m benchmarks.growth --corpus SPEECHES --by year --span 10 [--topics 20] [--max-topics 80]
+
+The first simulates documents (LDA, Zipf's law), scans them, adds a tenth more to the store, and scans all of them at
+once: processor seconds of one thread, and how far the eigenpairs Y Y' of the store that has grown are from those of the
+scan of all. Each scan has a process of its own, imports and compilation aside. The second scans a corpus by a column of
+whole numbers and keeps the partitions: mean and worst L1 (of 2) between the topics that ``infer --partitions`` finds
+for a period and those of a scan of its documents alone.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipelines.common import options
+from streaming_jsmf import Execution, InferSettings, ScanSettings, infer, open_corpus, open_moments, scan
+from streaming_jsmf.evaluation.matching import match_topics, yy_error
+from streaming_jsmf.rectification.result import positive_half
+from streaming_jsmf.simulation import simulate_lda
+from streaming_jsmf.workflow.scan import Changes
+
+#: Shards that are scanned first; one more is added.
+SHARDS = 10
+
+ONE = Execution("synchronous")
+
+
+def in_place(source: Path, target: Path, shards: Sequence[str]) -> Path:
+    """Some shards of a corpus as one of their own, without copying them."""
+    target.mkdir()
+    corpus = open_corpus(source)
+    (target / "vocab.txt").write_text("\n".join(corpus.vocabulary().words) + "\n", encoding="utf-8")
+    for shard in shards:
+        os.link(source / shard, target / Path(shard).name)
+    return target
+
+
+def scan_seconds(corpus: Path, moments: Path, n_topics: int, added: Path | None = None) -> float:
+    """Processor seconds of a scan, or of an addition, in a fresh process."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(_scan_seconds, (corpus, moments, n_topics, added))
+
+
+def _scan_seconds(corpus: Path, moments: Path, n_topics: int, added: Path | None) -> float:
+    settings = ScanSettings(max_topics=n_topics, range_finder="sample")
+    with tempfile.TemporaryDirectory() as folder:
+        # Imports and compiled code.
+        few = Path(folder) / "few"
+        simulate_lda(few, n_documents=2000, n_words=1000, n_topics=5, seed=0)
+        scan(few, Path(folder) / "m", ScanSettings(max_topics=5, range_finder="sample"), ONE)
+    started = time.process_time()
+    scan(corpus, moments, settings, ONE, changes=None if added is None else Changes(add=[str(added)]))
+    return time.process_time() - started
+
+
+def grown(documents: int, words: int, n_topics: int, folder: Path) -> list[object]:
+    """One row: documents, nonzeros, seconds of scan, addition and whole scan, the addition's share, Y Y'."""
+    every = folder / "every"
+    simulate_lda(
+        every,
+        n_documents=documents // SHARDS * (SHARDS + 1),
+        n_words=words,
+        n_topics=80,
+        mean_length=90,
+        zipf=1.05,
+        seed=0,
+        documents_per_shard=documents // SHARDS,
+    )
+    names = [shard.name for shard in open_corpus(every).shards]
+    first, more, whole = (
+        in_place(every, folder / name, chosen)
+        for name, chosen in (("first", names[:SHARDS]), ("more", names[SHARDS:]), ("whole", names))
+    )
+    store, at_once = folder / "store.zarr", folder / "at_once.zarr"
+    seconds = scan_seconds(first, store, n_topics)
+    added = scan_seconds(first, store, n_topics, more)
+    once = scan_seconds(whole, at_once, n_topics)
+    halves = [positive_half(open_moments(path).eigenpairs(n_topics), n_topics) for path in (store, at_once)]
+    nonzeros = open_corpus(first).nonzeros / 1e6
+    return [f"{documents:,}", f"{nonzeros:.1f} M", *(f"{each:.1f}" for each in (seconds, added, once)),
+            f"{added / once:.2f}", f"{yy_error(*halves):.2g}"]  # fmt: skip
+
+
+def documents_between(source: Path, target: Path, column: str, first: int, last: int) -> Path:
+    """The documents of a period as a corpus of their own over the same words."""
+    corpus = open_corpus(source)
+    tables = [pq.read_table(source / shard.name) for shard in corpus.shards]
+    table = pa.concat_tables(tables)
+    value = table.column(column)
+    chosen = table.filter(pc.and_(pc.greater_equal(value, first), pc.less_equal(value, last)))
+    in_place(source, target, ())
+    pq.write_table(chosen, target / "part-0.parquet", row_group_size=1000)
+    return target
+
+
+def periods(
+    source: Path, by: str, span: int, n_topics: int, max_topics: int, folder: Path
+) -> Iterator[list[object]]:
+    """A row for each period: its documents, mean and worst L1 of the topics, anchors that both have."""
+    settings = ScanSettings(max_topics=max_topics, partition_by=by)
+    scan(source, folder / "all.zarr", settings, ONE, keep_partitions=True)
+    values = np.concatenate(
+        [pq.read_table(source / shard.name, columns=[by])[by] for shard in open_corpus(source).shards]
+    )
+    for first in range(int(values.min()), int(values.max()) + 1, span):
+        last = min(first + span - 1, int(values.max()))
+        path = folder / f"{first}"
+        alone = documents_between(source, path, by, first, last)
+        scan(alone, folder / f"{first}.zarr", ScanSettings(max_topics=max_topics), ONE)
+        wanted = InferSettings(n_topics)
+        kept = infer(folder / "all.zarr", folder / f"{first}-kept", wanted, partitions=f"{first}..{last}")
+        own = infer(folder / f"{first}.zarr", folder / f"{first}-own", wanted)
+        l1 = match_topics(kept.arrays["word_topic"], own.arrays["word_topic"]).l1
+        shared = np.intersect1d(kept.arrays["anchors"], own.arrays["anchors"]).size
+        yield [
+            f"{first}..{last}",
+            open_corpus(alone).n_documents,
+            f"{l1.mean():.4f}",
+            f"{l1.max():.4f}",
+            shared,
+        ]
+
+
+@click.command(help=__doc__)
+@options.several("documents", [640_000], help="That are there first, of each simulated corpus.")
+@click.option("--words", default=60_000, show_default=True)
+@click.option("--topics", default=50, show_default=True)
+@click.option(
+    "--max-topics", type=int, help="Of the scans by periods: what is kept is wider.  [default: --topics]"
+)
+@click.option("--corpus", type=click.Path(exists=True, path_type=Path), help="Periods of this one instead.")
+@click.option("--by", default="year", show_default=True, help="Column of whole numbers.")
+@click.option("--span", default=10, show_default=True, help="Of a period.")
+def main(
+    documents: list[int],
+    words: int,
+    topics: int,
+    max_topics: int | None,
+    corpus: Path | None,
+    by: str,
+    span: int,
+) -> None:
+    if corpus is not None:
+        click.echo("| period | documents | mean L1 | worst | anchors shared |\n|---|---:|---:|---:|---:|")
+        with tempfile.TemporaryDirectory() as folder:
+            for row in periods(corpus, by, span, topics, max_topics or topics, Path(folder)):
+                click.echo("| " + " | ".join(map(str, row)) + " |")
+        return
+    click.echo(
+        "| documents | nonzeros | scan, CPU s | a tenth added | all at once | added / at once | Y Y' |\n"
+        "|---:|---:|---:|---:|---:|---:|---:|"
+    )
+    for number in documents:
+        with tempfile.TemporaryDirectory() as folder:
+            click.echo("| " + " | ".join(map(str, grown(number, words, topics, Path(folder)))) + " |")
+
+
+if __name__ == "__main__":
+    main()
