@@ -450,7 +450,7 @@ def test_a_store_of_another_build_says_so(undisturbed: Path, tmp_path: Path) -> 
 def error_and_estimate(
     counts: NDArray[np.int64], corpus: Path, store: Path, **fields: Any
 ) -> tuple[float, float]:
-    settings = replace(SAMPLED, partition_nonzeros=20_000, **fields)
+    settings = replace(SAMPLED, partition_nonzeros=60_000, **fields)
     moments = scanned(corpus, store, settings)
     told = moments.store.scalars("eigenpairs")["estimated_error"]
     k = settings.max_topics
