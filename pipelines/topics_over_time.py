@@ -27,6 +27,9 @@ LISTED = 6
 #: L1 distance between two topics, from 0 to 2, above which the later one is another subject.
 CUT = 1.3
 
+#: The scan is for so many times the topics of a period: what it keeps is the wider, and no second scan corrects it.
+WIDER = 4
+
 
 @dataclass(frozen=True)
 class Period:
@@ -137,7 +140,7 @@ def main(
 ) -> None:
     """Scan CORPUS once into OUT, fit a model for each period, follow topics from period to period, print them."""
     # Selections use the factors alone, so the second scan would be for nothing.
-    settings = ScanSettings(max_topics=topics, scans=1, partition_by=by)
+    settings = ScanSettings(max_topics=WIDER * topics, scans=1, partition_by=by)
     moments = scan(corpus, out / "moments", settings, keep_partitions=True)
     periods = fitted(moments, out, ranges(moments, span), InferSettings(topics, anchor_min_df=anchor_min_df))
     if not periods:
