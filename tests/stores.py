@@ -17,7 +17,7 @@ from streaming_jsmf.workflow.scan import Changes, scan
 from tests import reference
 
 SYNCHRONOUS = Execution("synchronous")
-SMALL = ScanSettings(max_topics=5, partition_nonzeros=2000)
+SMALL = ScanSettings(max_topics=5, partition_nonzeros=4000)
 
 
 def scanned(

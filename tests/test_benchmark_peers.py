@@ -19,6 +19,7 @@ from pipelines.common.bags import write_corpus
 from streaming_jsmf.evaluation.matching import match_topics, yy_error
 from tests import reference
 from tests.corpora import Planted, planted
+from tests.processes import PATIENCE
 
 K, N_WORDS = 3, 40
 
@@ -128,7 +129,7 @@ def test_what_takes_too_long_is_stopped(corpus: Path) -> None:
 
 def test_what_ends_without_a_result_is_an_error(corpus: Path) -> None:
     with pytest.raises(FitError, match="ended with 1"):
-        fit_apart("none of them", corpus, K, 0, longest=60)
+        fit_apart("none of them", corpus, K, 0, longest=PATIENCE)
 
 
 def test_medians_are_over_seeds() -> None:

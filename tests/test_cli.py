@@ -991,13 +991,8 @@ def test_a_process_ends_with_the_code_and_one_line(corpus: Path, tmp_path: Path)
     assert not (tmp_path / "model").exists()
 
 
-@pytest.mark.parametrize(
-    "scheduler",
-    [
-        "processes",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("synchronous", "threads", "cluster")),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("scheduler", ["processes", "synchronous", "threads", "cluster"])
 def test_a_bad_record_in_a_process(scheduler: str, counts: NDArray[np.int64], tmp_path: Path) -> None:
     path, reason = _bad_corpus(tmp_path, counts, "null list", statistics=False)
     before = listing(tmp_path)

@@ -16,7 +16,7 @@ import dask
 import numpy as np
 import pytest
 from dask.callbacks import Callback
-from distributed import Client
+from distributed import Client, LocalCluster
 from distributed.protocol import serialize
 
 from streaming_jsmf import Execution, ScanSettings, open_corpus, scan
@@ -136,13 +136,16 @@ def test_corpora_made_over_tcp_are_the_same_bytes(verb: str, cluster: Cluster, t
     assert made[cluster.address] == made["synchronous"]
 
 
-def test_as_many_tasks_are_made_ready_as_the_cluster_has_threads(cluster: Cluster) -> None:
-    with Client(cluster.address, set_as_default=False) as client:
-        client.wait_for_workers(2, timeout=PATIENCE)
-    for workers, expected in ((None, 2), (1, 2), (7, 7)):
-        execution = Execution(cluster.address, workers)
-        with execution.executor() as executor:
-            assert executor.tasks_at_once == expected
+def test_as_many_tasks_are_made_ready_as_the_cluster_has_threads() -> None:
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=False, protocol="tcp", dashboard_address="127.0.0.1:0"
+    ) as cluster:
+        with Client(cluster.scheduler_address, set_as_default=False) as client:
+            client.wait_for_workers(2, timeout=PATIENCE)
+        for workers, expected in ((None, 2), (1, 2), (7, 7)):
+            execution = Execution(cluster.scheduler_address, workers)
+            with execution.executor() as executor:
+                assert executor.tasks_at_once == expected
     local = Execution("threads", 3)
     with local.executor() as executor:
         assert executor.tasks_at_once == 3

@@ -58,7 +58,7 @@ def held_out() -> NDArray[np.int64]:
 def models(corpus_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One of each engine, of the same scan."""
     root = tmp_path_factory.mktemp("completion")
-    settings = ScanSettings(max_topics=5, partition_nonzeros=2000, third_moment=True)
+    settings = ScanSettings(max_topics=5, partition_nonzeros=5000, third_moment=True)
     moments = scan(corpus_path, root / "moments", settings, SYNCHRONOUS)
     infer(moments, root / "lr-jsmf", InferSettings(5))
     infer(moments, root / "stod", StodSettings(5))

@@ -106,7 +106,7 @@ def test_checking_all_words_is_alternating_projection(cooccurrence: Floats) -> N
 
 def test_momentum_keeps_the_answer_in_fewer_steps(cooccurrence: Floats) -> None:
     pairs = pairs_of(cooccurrence)
-    limit = epsilon_nonnegative(pairs, K, replace(PLAIN, max_iterations=3000))
+    limit = epsilon_nonnegative(pairs, K, replace(PLAIN, max_iterations=800))
     plain = epsilon_nonnegative(pairs, K, ENNOptions(acceleration="none"))
     quick = epsilon_nonnegative(pairs, K)
     start = yy_error(unrectified(pairs, K).rectified, limit.rectified)
@@ -131,7 +131,7 @@ def test_momentum_walks_as_the_oracle_does(
 
 def test_momentum_has_the_plain_fixed_points(cooccurrence: Floats) -> None:
     pairs = pairs_of(cooccurrence)
-    quick = replace(PLAIN, acceleration="momentum", max_iterations=4000)
+    quick = replace(PLAIN, acceleration="momentum", max_iterations=1000)
     arrived = epsilon_nonnegative(pairs, K, quick).rectified
     once_more = reference.enn_step(arrived, K, len(arrived))
     assert yy_error(once_more, arrived) < 3e-6

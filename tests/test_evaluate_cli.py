@@ -58,7 +58,7 @@ def evaluate(invoke: Command) -> Callable[..., Evaluated]:
 @pytest.fixture(scope="module")
 def fitted(corpus_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("evaluate")
-    settings = ScanSettings(max_topics=5, partition_nonzeros=2000)
+    settings = ScanSettings(max_topics=5, partition_nonzeros=5000)
     infer(scan(corpus_path, root / "moments", settings, Execution("synchronous")), root / "model", QUICK)
     return root
 

@@ -54,7 +54,7 @@ QUICK = InferSettings(5, max_iterations=3)
 def fitted(corpus_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("counts")
     moments = scan(
-        corpus_path, root / "moments", ScanSettings(max_topics=5, partition_nonzeros=2000), SYNCHRONOUS
+        corpus_path, root / "moments", ScanSettings(max_topics=5, partition_nonzeros=5000), SYNCHRONOUS
     )
     infer(moments, root / "model", QUICK)
     return root / "model"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from streaming_jsmf.cli.main import run
-from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg import dense as dense_module
@@ -23,7 +23,7 @@ from tests.corpora import Planted, planted, words, write_corpus
 from tests.processes import command, finished, killed
 from tests.stores import SMALL, SYNCHRONOUS, changed, dense, digests, partial_names, rename_words, scanned
 
-EXACT = ScanSettings(max_topics=5, partition_nonzeros=2000, exact=True)
+EXACT = replace(SMALL, exact=True)
 
 
 @pytest.fixture(scope="module")
@@ -194,7 +194,7 @@ def test_some_partitions_have_no_matrix_of_their_own(tmp_path: Path) -> None:
     [shard] = corpus.glob("part-*.parquet")
     table = pq.read_table(shard)
     pq.write_table(table.append_column("year", pa.array([1990 + i % 2 for i in range(120)])), shard)
-    settings = ScanSettings(max_topics=3, partition_by="year", exact=True)
+    settings = replace(EXACT, max_topics=3, partition_by="year")
     selected = select_partitions(scanned(corpus, tmp_path / "m", settings), "1990")
     with pytest.raises(InputError, match=r"not of 1990; use --rectify enn"):
         selected.cooccurrence()

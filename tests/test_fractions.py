@@ -24,8 +24,8 @@ from tests.stores import SYNCHRONOUS, scanned
 
 Floats = NDArray[np.float64]
 #: Factors as wide as there are words lose nothing.
-SETTINGS = ScanSettings(max_topics=20, partition_nonzeros=2000)
-EXACT = ScanSettings(max_topics=20, partition_nonzeros=2000, exact=True)
+SETTINGS = ScanSettings(max_topics=20, partition_nonzeros=5000)
+EXACT = ScanSettings(max_topics=20, partition_nonzeros=5000, exact=True)
 
 
 def weighted(kind: str, counts: NDArray[np.int64]) -> NDArray[np.float32]:

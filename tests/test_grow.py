@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -275,35 +274,43 @@ def test_a_scan_of_one_corpus_says_what_else_the_store_holds(
     assert f"{both} holds more than {folder / 'a'}: {folder / 'b'}" in caplog.text
 
 
+@pytest.fixture(scope="module")
+def moved(folder: Path) -> Path:
+    """A copy of corpus a, ``here`` when it was scanned into m with its partitions kept, and ``there`` now."""
+    root = folder / "moved"
+    corpus = shutil.copytree(folder / "a", root / "here")
+    scanned(corpus, root / "m")
+    corpus.rename(root / "there")
+    return root
+
+
 @pytest.fixture
-def movable(folder: Path, tmp_path: Path) -> Iterator[Path]:
-    """A copy of corpus a, scanned into m with its partitions kept."""
-    corpus = shutil.copytree(folder / "a", tmp_path / "here")
-    scanned(corpus, tmp_path / "m")
-    corpus.rename(tmp_path / "there")
-    return tmp_path
+def left(moved: Path, tmp_path: Path) -> Path:
+    """A copy of its store."""
+    return shutil.copytree(moved / "m", tmp_path / "m")
 
 
-def test_a_corpus_that_moved_is_named_and_the_store_stays(folder: Path, movable: Path) -> None:
-    expected, store = digests(folder / "of-a"), movable / "m"
+def test_a_corpus_that_moved_is_named_and_the_store_stays(folder: Path, moved: Path, left: Path) -> None:
     with pytest.raises(InputError, match="put it back") as error:
-        changed(folder / "a", store, add=[folder / "b"])
-    assert str(movable / "here") in one_line(error)
-    require_untouched(store, expected)
+        changed(folder / "a", left, add=[folder / "b"])
+    assert str(moved / "here") in one_line(error)
+    require_untouched(left, digests(folder / "of-a"))
 
 
-def test_a_store_follows_its_corpus(folder: Path, movable: Path) -> None:
-    scanned(movable / "there", movable / "m")
-    changed(movable / "there", movable / "m", add=[folder / "b"])
-    assert digests(movable / "m") == digests(folder / "of-both")
+def test_a_store_follows_its_corpus(folder: Path, moved: Path, left: Path) -> None:
+    scanned(moved / "there", left)
+    changed(moved / "there", left, add=[folder / "b"])
+    assert digests(left) == digests(folder / "of-both")
 
 
-def test_an_unfinished_scan_of_a_corpus_that_moved_is_not_thrown_away(folder: Path, movable: Path) -> None:
-    shutil.rmtree(movable / "m" / "records" / "projection")
+def test_an_unfinished_scan_of_a_corpus_that_moved_is_not_thrown_away(
+    folder: Path, moved: Path, left: Path
+) -> None:
+    shutil.rmtree(left / "records" / "projection")
     with pytest.raises(StoreError, match="missing projection"):
-        open_moments(movable / "m")
-    scanned(movable / "there", movable / "m")
-    assert digests(movable / "m") == digests(folder / "of-a")
+        open_moments(left)
+    scanned(moved / "there", left)
+    assert digests(left) == digests(folder / "of-a")
 
 
 def test_a_removal_that_leaves_no_pair_of_words_is_refused(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from tests.test_stod_stage import require_moments
 
 THIRD = replace(SMALL, third_moment=True)
 COUNTS = planted(500, 60, 4, length=30).counts
-SETTINGS = ("--max-topics", "5", "--partition-nonzeros", "2000")
+SETTINGS = ("--max-topics", "5", "--partition-nonzeros", "4000")
 GROWN = ("--add", "b", "--third-moment")
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 import pytest
+from click.shell_completion import ShellComplete
 
 from streaming_jsmf.cli.commands import COMMANDS
 from streaming_jsmf.cli.main import cli
@@ -106,14 +107,22 @@ def test_a_bar_is_drawn_again_while_its_only_part_is_worked_on() -> None:
     assert shown.getvalue() == at_the_end, "a bar that is closed stays as it is"
 
 
-@pytest.mark.parametrize(("words", "place", "expected"), [
-    ("streaming-jsmf tra", "1", "transform"),
-    ("streaming-jsmf topics --so", "2", "--sort"),
-    ("streaming-jsmf topics --sort ", "3", "share"),
-])  # fmt: skip
-def test_the_shell_completes_verbs_options_and_values(words: str, place: str, expected: str) -> None:
-    asked = {"_STREAMING_JSMF_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": place}
+@pytest.mark.parametrize(
+    ("words", "begun", "expected"),
+    [([], "tra", "transform"), (["topics"], "--so", "--sort"), (["topics", "--sort"], "", "share")],
+)
+def test_verbs_options_and_values_are_completed(words: list[str], begun: str, expected: str) -> None:
+    found = ShellComplete(cli, {}, "streaming-jsmf", "_STREAMING_JSMF_COMPLETE").get_completions(words, begun)
+    assert expected in [item.value for item in found]
+
+
+def test_the_shell_completes_what_is_typed() -> None:
+    asked = {
+        "_STREAMING_JSMF_COMPLETE": "bash_complete",
+        "COMP_WORDS": "streaming-jsmf topics --sort ",
+        "COMP_CWORD": "3",
+    }
     code = "import sys; sys.argv = ['streaming-jsmf']; from streaming_jsmf.__main__ import main; main()"
     found = ended([sys.executable, "-c", code], **asked)
     assert (found.code, found.err) == (0, "")
-    assert expected in found.out.replace(",", " ").split()
+    assert "share" in found.out.replace(",", " ").split()

@@ -353,6 +353,7 @@ def test_what_an_interrupt_leaves_half_made_says_nothing() -> None:
     assert done.err == "interrupted; run the same command again to go on from what is committed\n"
 
 
+@pytest.mark.slow
 def test_an_interrupt_at_work_is_one_line(made: Path, tmp_path: Path) -> None:
     line = command("scan", made / "corpus", tmp_path / "m", *SCAN)
     with started(line, stderr=subprocess.PIPE) as process:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import shutil
-import threading
-import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.evaluation.matching import yy_error
+from streaming_jsmf.jobs import ledger
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.fold import WINDOW_PER_WORKER
 from streaming_jsmf.moments.reader import Moments
@@ -210,29 +210,20 @@ def test_factors_alone_merge_without_any_corpus(folder: Path, tmp_path: Path) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_few_factors_lie_on_the_disk_while_a_scan_runs(workers: int, tmp_path: Path) -> None:
+def test_few_factors_lie_on_the_disk_while_a_scan_runs(
+    workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     corpus = write_corpus(tmp_path / "c", ALL, row_group_rows=20)
-    store, seen, stop = tmp_path / "m", [0], threading.Event()
+    store, seen, write = tmp_path / "m", [0], ledger.write_record
 
-    def watch() -> None:
-        while not stop.is_set():
-            if (store / "partials").exists():
-                seen.append(len(partial_names(store)))
-            time.sleep(0.002)
+    def watched(*arguments: Any) -> None:
+        # What is about to be committed lies there, and so does what it replaces.
+        seen.append(len(partial_names(store)))
+        write(*arguments)
 
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        scanned(
-            corpus,
-            store,
-            replace(SMALL, partition_nonzeros=500, scans=1),
-            keep=False,
-            execution=Execution("threads", workers),
-        )
-    finally:
-        stop.set()
-        watcher.join()
+    monkeypatch.setattr(ledger, "write_record", watched)
+    settings = replace(SMALL, partition_nonzeros=500, scans=1)
+    scanned(corpus, store, settings, keep=False, execution=Execution("threads", workers))
     assert len(read_store(store).manifest.partitions) > 20
     # The folds of two groups and what takes the place of one; unfolded parts of a window, and those being written.
     assert 2 < max(seen) <= 3 + (WINDOW_PER_WORKER + 1) * workers

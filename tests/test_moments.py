@@ -31,7 +31,7 @@ from tests import reference
 from tests.corpora import Planted, planted, write_corpus
 
 SYNCHRONOUS = Execution("synchronous")
-SMALL = ScanSettings(max_topics=5, partition_nonzeros=3000)
+SMALL = ScanSettings(max_topics=5, partition_nonzeros=6000)
 
 
 def scanned(corpus: Path, path: Path, settings: ScanSettings = SMALL) -> Moments:
@@ -54,7 +54,7 @@ def test_sums_are_exact(scheme: str, tmp_path: Path) -> None:
     counts[4] = np.eye(40, dtype=int)[7]
     counts[5] = 300 * np.eye(40, dtype=int)[2]
     path = write_corpus(tmp_path / "c", counts, row_group_rows=11)
-    settings = ScanSettings(max_topics=3, partition_nonzeros=100, document_weights=scheme)  # type: ignore[arg-type]
+    settings = ScanSettings(max_topics=3, partition_nonzeros=250, document_weights=scheme)  # type: ignore[arg-type]
     moments = scanned(path, tmp_path / "m", settings)
     lengths = counts.sum(axis=1)
     kept = counts[lengths >= 2]
@@ -73,7 +73,7 @@ def test_sums_are_exact(scheme: str, tmp_path: Path) -> None:
 def test_a_wide_enough_factor_is_the_cooccurrence(
     corpus_path: Path, documents: Planted, tmp_path: Path
 ) -> None:
-    settings = ScanSettings(max_topics=40, partition_nonzeros=3000)
+    settings = ScanSettings(max_topics=40, partition_nonzeros=6000)
     moments = scanned(corpus_path, tmp_path / "m", settings)
     c = dense(documents.counts)
     rows = moments.cooccurrence_rows(np.arange(120))

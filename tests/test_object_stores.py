@@ -27,7 +27,7 @@ from tests.corpora import Planted, planted, words, write_corpus
 from tests.outcomes import described
 from tests.processes import command, finished, started, wait_for
 
-SETTINGS = ("--max-topics", "5", "--partition-nonzeros", "3000")
+SETTINGS = ("--max-topics", "5", "--partition-nonzeros", "6000")
 
 #: A server of the tests takes its time: four partitions, one scan.
 FEW = ("--max-topics", "5", "--partition-nonzeros", "6000", "--scans", "1")
@@ -116,7 +116,7 @@ def test_a_store_in_memory_is_that_of_the_disk(
 
 
 def test_fit_behind_a_url(memory: str, corpus_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    fit = ["fit", str(corpus_path), f"{memory}/models", "--topics", "3,5", "--partition-nonzeros", "3000"]
+    fit = ["fit", str(corpus_path), f"{memory}/models", "--topics", "3,5", *SETTINGS[2:]]
     assert run(fit) == 0
     fsspec.filesystem("memory").rm(f"{memory}/models/k=3", recursive=True)
     assert run(fit) == 0, "the model that is there is kept"

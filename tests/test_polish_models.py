@@ -44,7 +44,7 @@ def truth() -> Planted:
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory, truth) -> Path:
-    return write_corpus(tmp_path_factory.mktemp("corpora") / "plain", truth.counts)
+    return write_corpus(tmp_path_factory.mktemp("corpora") / "plain", truth.counts, row_group_rows=100)
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +176,7 @@ def test_an_interrupted_run_goes_on(tmp_path, monkeypatch, starts, corpus, fails
 
     def failing(unit, n_words):
         calls.append(unit)
-        if len(calls) == fails_at * 4:
+        if len(calls) == fails_at * 2:
             raise KeyboardInterrupt
         return read(unit, n_words)
 
@@ -189,7 +189,7 @@ def test_an_interrupted_run_goes_on(tmp_path, monkeypatch, starts, corpus, fails
     again = polish(starts["lr-jsmf"], corpus, tmp_path / "out", settings, execution=SYNCHRONOUS)
     units = len(list_units(open_corpus(corpus)))
     # A draw and five full steps, of which what was committed is not read again.
-    assert len(calls) - done <= 6 * units - (fails_at - 1) * 4 + units
+    assert len(calls) - done <= 6 * units - (fails_at - 1) * 2 + units
     for name, values in whole.arrays.items():
         np.testing.assert_array_equal(values, again.arrays[name], err_msg=name)
     assert whole.metrics["polish"]["perplexity"] == again.metrics["polish"]["perplexity"]

@@ -26,7 +26,7 @@ NEED_THE_WHOLE = ("ap", "dykstra", "dc")
 
 @pytest.fixture(scope="module")
 def exact(corpus_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Moments:
-    settings = ScanSettings(max_topics=K, partition_nonzeros=2000, exact=True)
+    settings = ScanSettings(max_topics=K, partition_nonzeros=5000, exact=True)
     return scanned(corpus_path, tmp_path_factory.mktemp("infer") / "exact", settings)
 
 
@@ -101,7 +101,7 @@ def test_palm_runs_on_the_factor_where_there_is_no_matrix(name: str, usual: Mome
 
 
 def test_palm_runs_on_eigenpairs_of_a_sketch(corpus_path: Path, tmp_path: Path, exact: Moments) -> None:
-    settings = ScanSettings(max_topics=K, partition_nonzeros=2000, range_finder="halko")
+    settings = ScanSettings(max_topics=K, partition_nonzeros=5000, range_finder="halko")
     sketched = scanned(corpus_path, tmp_path / "m", settings)
     found = fitted(sketched, "palm", max_iterations=60).arrays["rectified"]
     assert yy_error(found, fitted(exact, "palm", max_iterations=60).arrays["rectified"]) < 0.2

@@ -20,7 +20,7 @@ from tests.corpora import planted, write_lists
 from tests.damage import ALL, SOME, Damage, emptied, truncated
 from tests.stores import digests
 
-SETTINGS = ("--max-topics", "5", "--partition-nonzeros", "700", "--scheduler", "synchronous")
+SETTINGS = ("--max-topics", "5", "--partition-nonzeros", "1000", "--scheduler", "synchronous")
 
 #: Partitions that are computed before the disk is full.
 COMPUTED = 5

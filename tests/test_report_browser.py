@@ -12,6 +12,7 @@ import pytest
 
 from streaming_jsmf.reporting.page import render
 from streaming_jsmf.workflow.view import ShownReport
+from tests.processes import PATIENCE
 from tests.report_pages import full_contents
 from tests.test_report_page import HOSTILE
 
@@ -60,7 +61,7 @@ class Shown:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with playwright.sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        started = driver.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS), timeout=1000 * PATIENCE)
         yield started
         started.close()
 
@@ -78,6 +79,7 @@ def opened(browser: Any, pages: Path, n_topics: int | str, size: dict[str, int],
         contents = full_contents(6, words) if n_topics == "hostile" else full_contents(int(n_topics))
         path.write_text(render(contents), encoding="utf-8")
     shown = Shown(browser.new_context(viewport=size, **options).new_page())
+    shown.page.set_default_timeout(1000 * PATIENCE)
     shown.page.on("console", lambda message: shown.faults.append(message.text))
     shown.page.on("pageerror", lambda error: shown.faults.append(str(error)))
     shown.page.on("dialog", lambda dialog: shown.faults.append(dialog.message))

@@ -86,7 +86,7 @@ def scaled(counts: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 def drawn(corpus: Path, share: float = 0.3) -> NDArray[np.bool_]:
-    partitions = plan_partitions(list_units(open_corpus(corpus)), 3000)
+    partitions = plan_partitions(list_units(open_corpus(corpus)), SAMPLED.partition_nonzeros)
     assert len(partitions) > 3
     return np.concatenate([drawn_rows(p.rows, share, 0, f"sample {p.content}") for p in partitions])
 
@@ -450,7 +450,7 @@ def test_a_store_of_another_build_says_so(undisturbed: Path, tmp_path: Path) -> 
 def error_and_estimate(
     counts: NDArray[np.int64], corpus: Path, store: Path, **fields: Any
 ) -> tuple[float, float]:
-    settings = replace(SAMPLED, partition_nonzeros=20_000, **fields)
+    settings = replace(SAMPLED, partition_nonzeros=60_000, **fields)
     moments = scanned(corpus, store, settings)
     told = moments.store.scalars("eigenpairs")["estimated_error"]
     k = settings.max_topics

@@ -24,7 +24,7 @@ SECRET = "S3CRET"
 HOST = "vault://host"
 OPEN = f"vault://user:{SECRET}@host"
 LOOSE = ("--min-tokens", "0", "--min-distinct-words", "0", "--duplicates", "keep")
-FEW = ("--scheduler", "synchronous", "--partition-nonzeros", "1500")
+FEW = ("--scheduler", "synchronous", "--partition-nonzeros", "4000")
 
 
 class Vault(MemoryFileSystem):

@@ -29,7 +29,8 @@ from tests.damage import Damage, truncated
 from tests.processes import command, finished, killed
 from tests.stores import SMALL, changed, digests, rename_words, scanned
 
-THIRD = replace(SMALL, third_moment=True)
+PLAIN = replace(SMALL, partition_nonzeros=2000)
+THIRD = replace(PLAIN, third_moment=True)
 ARRAYS = ("word_mean", "pair_projection", "third_moment")
 COUNTS = planted(500, 60, 4, length=30).counts
 
@@ -40,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("third")
     write_corpus(root / "a", COUNTS[:300])
     write_corpus(root / "b", COUNTS[300:], shards=2)
-    scanned(root / "a", root / "without")
+    scanned(root / "a", root / "without", PLAIN)
     scanned(root / "a", root / "with", THIRD)
     return root
 
@@ -102,7 +103,7 @@ def test_it_is_added_to_a_store_in_one_pass_and_changes_nothing_else(
 def test_a_scan_that_does_not_ask_for_it_leaves_it(folder: Path, copy: Callable[[str], Path]) -> None:
     store = copy("with")
     files = {path: path.stat().st_mtime_ns for path in store.rglob("*") if path.is_file()}
-    for settings in (SMALL, THIRD):
+    for settings in (PLAIN, THIRD):
         scanned(folder / "a", store, settings, keep=False)
     assert {path: path.stat().st_mtime_ns for path in store.rglob("*") if path.is_file()} == files
 
@@ -153,7 +154,7 @@ def test_merging_over_other_words(folder: Path, tmp_path: Path) -> None:
     order = np.random.default_rng(0).permutation(60)
     other = rename_words(write_corpus(tmp_path / "other", COUNTS[300:][:, order]), names[order].tolist())
     # The third moment is computed for all of the merged store, whether the second has one or not.
-    for number, settings in enumerate((SMALL, THIRD)):
+    for number, settings in enumerate((PLAIN, THIRD)):
         store = shutil.copytree(folder / "with", tmp_path / f"m{number}")
         scanned(other, tmp_path / f"second{number}", settings)
         require_moments(changed(folder / "a", store, merge=[tmp_path / f"second{number}"]), COUNTS)

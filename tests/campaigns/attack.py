@@ -13,9 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tests.outcomes import Command, Outcome
+from tests.processes import PATIENCE
 
-#: Seconds that a command may take, and bytes that it may hold.
-LONGEST = 60
+#: Seconds after which a command is taken for one that hangs, and bytes that it may hold.
+LONGEST = PATIENCE
 LARGEST = 2 << 30
 
 _NUMBER = re.compile(rb"[0-9]+")

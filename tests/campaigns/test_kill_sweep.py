@@ -15,7 +15,7 @@ SEED = 14
 #: Of the slow run, unless every operation is asked for: the last ones, others drawn, and again while the rest is done.
 LAST, DRAWN, TWICE = 15, 10, 3
 #: Cases of the default run, two kills each.
-DEFAULT = ("ingest", "simulate", "scan", "add", "unite", "infer", "fit", "evaluate", "transform-overwrite")
+DEFAULT = ("ingest", "simulate", "add", "fit", "evaluate", "transform-overwrite")
 
 
 @pytest.fixture(scope="module")
