@@ -30,15 +30,28 @@ from tests.processes import PATIENCE, ended, finished, killed, started, wait_for
 
 N_FILES = 12
 
-#: The command line with a group of units for each file; else 16 MB of text would be needed to have several.
+#: The command line with a group of units for each file; else 16 MB of text would be needed to have several. Its threads
+#: stop for good when so many tasks of a step are committed as HOLD says: it is killed then however busy the machine is.
 MAIN = """
+import os, threading
 from streaming_jsmf.__main__ import main
 from streaming_jsmf.ingestion import plan
+from streaming_jsmf.jobs.records import NumberedRecords
+
+step, tasks = os.environ.get("HOLD", "none 0").split()
+commit = NumberedRecords.commit
+
+def commit_and_hold(records, *arguments):
+    commit(records, *arguments)
+    if records.directory.name == step and len(records.committed()) >= int(tasks):
+        threading.Event().wait()
+
+NumberedRecords.commit = commit_and_hold
 plan.GROUP_BYTES = (1, 1)
 main()
 """
 
-#: A tokenizer of a user's own that takes its time, so that there is a moment to kill in.
+#: A tokenizer of a user's own that takes its time, so that there is a moment to kill in where nothing is held.
 SLOWLY = """
 import os, time
 def split(text):
@@ -111,7 +124,7 @@ def command(target: Path, *options: str) -> list[str]:
 
 
 #: Each text takes long enough for a moment to be hit.
-SLOW = {"SECONDS_OF_A_TEXT": "0.002"}
+SLOW = {"SECONDS_OF_A_TEXT": "0.005"}
 
 
 @dataclass(frozen=True)
@@ -171,9 +184,11 @@ def test_a_killed_ingest_is_finished_by_the_same_command(
 ) -> None:
     target, partial = tmp_path / "out", tmp_path / "out.partial"
     arguments = command(target, "--scheduler", scheduler)
+    environment = {"HOLD": f"{moment.step} {moment.tasks}"}
     if scheduler == "processes":
         arguments += ["--workers", "1"]  # each takes its time to start, for every step
-    with killed(arguments, lambda: moment.reached(partial), folder=folder, **SLOW):
+        environment = SLOW
+    with killed(arguments, lambda: moment.reached(partial), folder=folder, **environment):
         assert not target.exists()
         assert run(["info", str(partial), "--json"]) == 0
         shown = json.loads(capsys.readouterr().out)
