@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+
+from streaming_jsmf.jobs.order import Step
 
 #: Spread of durations, and the share and the length of stragglers.
 SPREAD, STRAGGLERS, STRAGGLER_FACTOR = 0.15, 0.01, 3.0
@@ -14,13 +17,32 @@ SPREAD, STRAGGLERS, STRAGGLER_FACTOR = 0.15, 0.01, 3.0
 
 @dataclass(frozen=True)
 class Costs:
-    """What tasks of a stage cost: seconds of one thread, bytes of what is committed."""
+    """What tasks of a stage cost: seconds of one thread, bytes of what is committed.
+
+    Attributes
+    ----------
+    n_words
+        N.
+    seconds_per_nonzero
+        Of reading and multiplying.
+    fold_seconds
+        Of adding or merging.
+    seconds_per_byte
+        Of writing a result and reading it back, beside what the store takes: digests and copies.
+    part_bytes, fold_bytes
+        Of what does not grow with the documents: sums, factors.
+    sampled
+        Whether documents of the sample are kept besides, 8 bytes a nonzero.
+    """
 
     stage: str
+    n_words: int
     seconds_per_nonzero: float
     fold_seconds: float
+    seconds_per_byte: float
     part_bytes: int
     fold_bytes: int
+    sampled: bool = False
 
 
 @dataclass(frozen=True)
@@ -32,9 +54,84 @@ class Machine:
     bandwidth: float
     latency: float
 
-    def transfer(self, size: int) -> float:
-        """Seconds to write or read ``size`` bytes."""
-        return self.latency + size / self.bandwidth
+
+@dataclass(frozen=True)
+class Task:
+    """A task of the graph: its step, whether it computes the part of that, and the tasks that it waits for."""
+
+    step: Step
+    computes: bool
+    after: Sequence[int]
+
+
+@dataclass(frozen=True)
+class Load:
+    """Tasks in the order of their priority, and what they cost.
+
+    Attributes
+    ----------
+    nonzeros
+        Of a part.
+    sample_bytes
+        Of the documents of a part that are in the sample.
+    """
+
+    tasks: Sequence[Task]
+    costs: Costs
+    nonzeros: int
+    sample_bytes: float
+    on: Machine
+
+    @property
+    def computing(self) -> float:
+        """Seconds of a part."""
+        return self.nonzeros * self.costs.seconds_per_nonzero
+
+    def part_transfer(self) -> float:
+        """Seconds to write a part or to read it."""
+        return self._transfer(self.costs.part_bytes + self.sample_bytes)
+
+    def fold_transfer(self, parts: int) -> float:
+        """Seconds to write a fold of so many parts or to read it."""
+        return self._transfer(self.costs.fold_bytes + self.sample_bytes * parts)
+
+    def _transfer(self, size: float) -> float:
+        return self.on.latency + size * (1 / self.on.bandwidth + self.costs.seconds_per_byte)
+
+    def folding(self, step: Step, *, at_once: bool) -> tuple[float, float]:
+        """Seconds that a step waits for the store, and that it computes; ``at_once``: its part is in memory."""
+        held = self._parts_held[step.fold]
+        taken = 1 if step.of_part else self._parts_held[step.taken]
+        store = self.fold_transfer(held)
+        if step.before is not None:
+            store += self.fold_transfer(held - taken)
+        if not at_once:
+            store += self.part_transfer() if step.of_part else self.fold_transfer(taken)
+        return store, self.costs.fold_seconds
+
+    @cached_property
+    def _parts_held(self) -> dict[str, int]:
+        """How many parts a fold holds."""
+        return {task.step.fold: task.step.last - task.step.first + 1 for task in self.tasks}
+
+    def work(self) -> float:
+        """Seconds of all tasks together, where no part is written by itself."""
+        seconds = 0.0
+        for task in self.tasks:
+            seconds += (
+                self.computing if task.computes else sum(self.folding(task.step, at_once=task.step.of_part))
+            )
+        return seconds
+
+    def longest_path(self) -> float:
+        """Seconds of the folds that come one after the other, on the longest way to the last."""
+        ended: dict[str, float] = {}
+        for task in self.tasks:
+            # Whatever the priorities, what a fold is made of comes before it.
+            if not task.computes:
+                begun = max((ended[fold] for fold in task.step.folds), default=0.0)
+                ended[task.step.fold] = begun + sum(self.folding(task.step, at_once=task.step.of_part))
+        return max(ended.values())
 
 
 @dataclass(frozen=True)
@@ -48,8 +145,10 @@ class Replayed:
     workers: int
     seconds: float
     ideal: float
-    chain: float
+    longest_path: float
     scheduler: float
+    records: float
+    most_bytes: float
 
     @property
     def efficiency(self) -> float:
@@ -59,7 +158,8 @@ class Replayed:
     @property
     def bound(self) -> str:
         """What the row would still wait for with infinitely many workers, or ``work``."""
-        name, value = max((("chain", self.chain), ("scheduler", self.scheduler)), key=lambda item: item[1])
+        bounds = (("folds", self.longest_path), ("scheduler", self.scheduler), ("records", self.records))
+        name, value = max(bounds, key=lambda item: item[1])
         return name if value > self.ideal else "work"
 
 
@@ -85,33 +185,28 @@ class Events:
 
 
 class Replay:
-    """Tasks of a graph on simulated workers, in the order of their priority.
+    """The tasks of a load on simulated workers, in the order of their priority."""
 
-    ``tasks`` maps a number to (kind, index, numbers of tasks that it waits for); numbers are priorities.
-    """
-
-    def __init__(
-        self, tasks: dict[int, tuple[str, int, list[int]]], costs: Costs, nonzeros: int, on: Machine
-    ) -> None:
-        self._tasks, self._costs, self._machine = tasks, costs, on
-        self._work = nonzeros * costs.seconds_per_nonzero
-        self._waits = {number: len(after) for number, (_, _, after) in tasks.items()}
-        self._dependents: dict[int, list[int]] = {}
-        for number, (_, _, after) in tasks.items():
-            for other in after:
-                self._dependents.setdefault(other, []).append(number)
+    def __init__(self, load: Load) -> None:
+        self._load, tasks = load, load.tasks
+        self._waits = [len(task.after) for task in tasks]
+        self._dependents: list[list[int]] = [[] for _ in tasks]
+        for number, task in enumerate(tasks):
+            for other in task.after:
+                self._dependents[other].append(number)
         self._events = Events()
         self._ready: list[int] = []
-        self._idle = on.workers
+        self._idle = load.on.workers
         self._scheduler_free = 0.0
-        self._folded: set[int] = set()
+        self._folded: set[str] = set()
+        self.most_lying = self._lying = 0.0
         random = np.random.default_rng(0)
         self._lengths = random.lognormal(0.0, SPREAD, len(tasks))
         self._lengths[random.random(len(tasks)) < STRAGGLERS] *= STRAGGLER_FACTOR
 
     def seconds(self) -> float:
         """From the first task to the end of the last."""
-        self._release([number for number, waits in self._waits.items() if waits == 0], 0.0)
+        self._release([number for number, waits in enumerate(self._waits) if waits == 0], 0.0)
         return self._events.run()
 
     def _release(self, numbers: list[int], now: float) -> None:
@@ -124,44 +219,52 @@ class Replay:
             number = heapq.heappop(self._ready)
             self._idle -= 1
             # One thing at a time: a task is told of, and its end is heard of.
-            self._scheduler_free = max(self._scheduler_free, now) + self._machine.scheduler_seconds
+            self._scheduler_free = max(self._scheduler_free, now) + self._load.on.scheduler_seconds
             self._events.at(self._scheduler_free, lambda when, number=number: self._start(number, when))
 
     def _start(self, number: int, now: float) -> None:
-        kind, index, _ = self._tasks[number]
-        length = self._lengths[number % len(self._lengths)]
-        if kind == "part":
-            self._events.at(now + self._work * length, lambda when: self._computed(number, index, when))
-        elif kind == "chain" and index in self._folded:
-            self._events.at(now, lambda when: self._ended(number, when))
+        task, length = self._load.tasks[number], self._lengths[number]
+        if task.computes:
+            computed = now + self._load.computing * length
+            self._events.at(computed, lambda when: self._computed(number, when))
+        elif task.step.fold in self._folded:
+            # A look into the store tells so.
+            self._events.at(now + self._load.on.latency, lambda when: self._ended(number, when))
         else:
-            # Two operands are read: what is folded so far, and what comes to it.
-            costs, transfer = self._costs, self._machine.transfer
-            whole = transfer(costs.part_bytes) + transfer(costs.fold_bytes) + self._fold_seconds(length)
-            self._events.at(now + whole, lambda when: self._end_of_fold(number, index, when))
+            self._fold(number, now, at_once=False)
 
-    def _fold_seconds(self, length: float) -> float:
-        return self._costs.fold_seconds * length + self._machine.transfer(self._costs.fold_bytes)
-
-    def _computed(self, number: int, index: int, now: float) -> None:
-        costs, transfer = self._costs, self._machine.transfer
-        if "chain" in {self._tasks[other][0] for other in self._dependents.get(number, [])} and (
-            index == 0 or index - 1 in self._folded
-        ):
+    def _computed(self, number: int, now: float) -> None:
+        step = self._load.tasks[number].step
+        if step.before is None or step.before in self._folded:
             # Its turn has come: folded by the task that computed it, and not written by itself.
-            whole = transfer(costs.fold_bytes) + self._fold_seconds(1.0)
-            self._events.at(now + whole, lambda when: self._end_of_fold(number, index, when))
+            self._fold(number, now, at_once=True)
         else:
-            self._events.at(now + transfer(costs.part_bytes), lambda when: self._ended(number, when))
+            self._lie(self._load.costs.part_bytes + self._load.sample_bytes)
+            self._events.at(now + self._load.part_transfer(), lambda when: self._ended(number, when))
 
-    def _end_of_fold(self, number: int, index: int, now: float) -> None:
-        self._folded.add(index)
+    def _fold(self, number: int, now: float, *, at_once: bool) -> None:
+        step = self._load.tasks[number].step
+        store, computing = self._load.folding(step, at_once=at_once)
+        end = now + store + computing * self._lengths[number]
+        self._events.at(end, lambda when: self._end_of_fold(number, when, at_once=at_once))
+
+    def _end_of_fold(self, number: int, now: float, *, at_once: bool) -> None:
+        step = self._load.tasks[number].step
+        self._folded.add(step.fold)
+        # One fold more lies in the store, and what it was made of does not; of the sample there is as much as before.
+        self._lie(self._load.costs.fold_bytes * (1 - len(step.folds)))
+        if step.of_part:
+            self._lie(self._load.sample_bytes if at_once else -self._load.costs.part_bytes)
         self._ended(number, now)
+
+    def _lie(self, size: float) -> None:
+        self._lying += size
+        self.most_lying = max(self.most_lying, self._lying)
 
     def _ended(self, number: int, now: float) -> None:
         self._idle += 1
         fresh = []
-        for other in self._dependents.get(number, []):
+        for other in self._dependents[number]:
             self._waits[other] -= 1
             if self._waits[other] == 0:
                 fresh.append(other)

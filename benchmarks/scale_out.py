@@ -1,16 +1,21 @@
 """Where a scan bends on clusters that nobody here has: the real task graph, replayed with measured costs.
 
     python -m benchmarks.scale_out [--documents 1e6,1e8,1e10] [--workers 8,64,512,4096] [--json FILE]
+    python -m benchmarks.scale_out --costs FILE ...       # with the costs of an earlier run
 
 What a task costs is measured on this machine, on a simulated corpus: seconds a nonzero of reading and multiplying,
-seconds of a fold, bytes of what is committed, seconds that Dask's scheduler spends on a task. Then the graph that a
-scan builds (`jobs.fold.FoldJob`) is replayed by a simulator of discrete events: workers of one thread, a scheduler that
-does one thing at a time, a store with a latency and a bandwidth for each worker, durations that vary (a log-normal
-distribution, and one task in a hundred three times as long). A worker here is a thread there.
+seconds of a fold, bytes of what is committed, seconds a byte of writing it and reading it back, seconds that Dask's
+scheduler spends on a task. Then the graph that a scan builds (`jobs.fold.FoldJob`) is replayed by a simulator of
+discrete events: workers of one thread, a scheduler that does one thing at a time, a store with a latency and a
+bandwidth for each worker, durations that vary (a log-normal distribution, and one task in a hundred three times as
+long). A worker here is a thread there.
 
-`ideal` is all work divided by the workers. `chain` is the least time of the folds, which come one after the other,
-`scheduler` that of the scheduler for all tasks; the larger of what bounds a row is named. `tree` replays
-pairs of folds in a fixed shape in the place of the chain: what it would bring, not what the code does.
+Stages: scan 1 with factors of all documents, with a sample, and scan 2 and the pass for the third moment, which are the
+same for both. `one by one` is the graph of stores of earlier releases, which fold one part after the other; a number
+is a fan-in of `jobs.order`. `efficiency` is the share of the workers' time that is work. What bounds a row is named:
+`folds` is the least time of those that come one after the other, `scheduler` that of the scheduler for all tasks,
+`records` what the command itself does with the record of each part when all are folded, which is in the time too.
+`disk` is the most that lies in the store at a time of what is on its way.
 
 The last table is no simulation: graphs are built, and what they weigh is measured.
 """
@@ -26,24 +31,40 @@ import time
 import tracemalloc
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import click
+from dask.order import order as dask_order
 
-from benchmarks.replay import Costs, Machine, Replay, Replayed
+from benchmarks.replay import Costs, Load, Machine, Replay, Replayed, Task
 from benchmarks.scan_throughput import simulate_zipf
 from streaming_jsmf import Execution, ScanSettings, open_corpus, open_moments, scan
 from streaming_jsmf.blocks.units import list_units, plan_partitions
+from streaming_jsmf.config.scan import SAMPLED_DOCUMENTS
 from streaming_jsmf.jobs.fold import FoldJob, Part, Reduction
 from streaming_jsmf.jobs.graph import TaskGraph
-from streaming_jsmf.jobs.ledger import Partial, fold_keys
+from streaming_jsmf.jobs.ledger import Ledger, Partial
+from streaming_jsmf.jobs.order import FAN_IN, FoldOrder, Step
 from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.moments.stages.projection import ProjectionReduction
 from streaming_jsmf.moments.stages.range import RangeReduction
+from streaming_jsmf.moments.stages.sample import BYTES_PER_NONZERO as SAMPLED_BYTES
+from streaming_jsmf.moments.stages.sample import VALUES, VARIABLES
+from streaming_jsmf.moments.stages.third_moment import ThirdMomentReduction
+from streaming_jsmf.storage.arrays import create_group
+from streaming_jsmf.storage.paths import FILE_THREADS
 
 #: Nonzeros of a document, where documents are asked for.
 NONZEROS = 75
+
+#: How often the command itself asks the store for something of each part when all are folded: for the history of the
+#: store, and to remove its record.
+RECORD_TURNS = 2
+
+#: Of the corpus that costs are measured on.
+SAMPLED_SHARE = 0.1
 
 
 class NothingDone:
@@ -53,10 +74,9 @@ class NothingDone:
         """None."""
         return frozenset()
 
-    def folded(self, folds: Sequence[str]) -> int:
+    def folds(self) -> frozenset[str]:
         """None."""
-        del folds
-        return 0
+        return frozenset()
 
 
 class NamedStage:
@@ -73,70 +93,66 @@ class NamedStage:
         raise NotImplementedError
 
 
-def fold_graph(n_partitions: int, workers: int) -> dict[Any, Any]:
+def fold_graph(n_partitions: int, workers: int, fan_in: int | None = FAN_IN) -> dict[Any, Any]:
     """The graph that a scan of so many partitions builds: key -> Dask task."""
-    keys = [f"{number:032x}" for number in range(n_partitions)]
+    keys = tuple(f"{number:032x}" for number in range(n_partitions))
     parts = [Part(key, 1) for key in keys]
-    job = FoldJob(NothingDone(), NamedStage(), parts, fold_keys(keys, ""))  # type: ignore[arg-type]
+    job = FoldJob(NothingDone(), NamedStage(), parts, FoldOrder(keys, "", fan_in=fan_in))  # type: ignore[arg-type]
     return dict(job.graph(frozenset(), workers).__dask_graph__())  # type: ignore[union-attr]
 
 
-def chain_tasks(n_partitions: int, workers: int) -> dict[int, tuple[str, int, list[int]]]:
-    """The real graph as numbered tasks."""
-    graph = fold_graph(n_partitions, workers)
-    kinds = {"commit_part": "part", "commit_fold": "chain"}
-    seen: dict[str, int] = {"part": 0, "chain": 0}
-    tasks = {}
-    for (_, number), task in graph.items():
-        kind = kinds[task.func.__name__]
-        tasks[number] = (kind, seen[kind], [key[1] for key in task.dependencies])
-        seen[kind] += 1
-    return tasks
-
-
-def tree_tasks(n_partitions: int) -> dict[int, tuple[str, int, list[int]]]:
-    """Parts, and pairs of neighbours folded as soon as both are there, by a shape that hangs on their number alone."""
-    tasks: dict[int, tuple[str, int, list[int]]] = {}
-    open_subtrees: list[tuple[int, int]] = []  # (height, task), as the digits of a binary counter
-
-    def add(kind: str, index: int, after: list[int]) -> int:
-        tasks[len(tasks)] = (kind, index, after)
-        return len(tasks) - 1
-
-    for index in range(n_partitions):
-        open_subtrees.append((0, add("part", index, [])))
-        while len(open_subtrees) > 1 and open_subtrees[-1][0] == open_subtrees[-2][0]:
-            (height, right), (_, left) = open_subtrees.pop(), open_subtrees.pop()
-            open_subtrees.append((height + 1, add("tree", index, [left, right])))
-    while len(open_subtrees) > 1:
-        (_, right), (height, left) = open_subtrees.pop(), open_subtrees.pop()
-        open_subtrees.append((height, add("tree", n_partitions, [left, right])))
-    return tasks
-
-
-def replay(costs: Costs, documents: float, partition: int, on: Machine, folds: str) -> Replayed:
-    """Simulate one scan."""
-    nonzeros = documents * NONZEROS
-    count = max(1, math.ceil(nonzeros / partition))
-    tasks = chain_tasks(count, on.workers) if folds == "chain" else tree_tasks(count)
-    seconds = Replay(tasks, costs, min(partition, int(nonzeros)), on).seconds()
-    one = costs.fold_seconds + 2 * on.transfer(costs.fold_bytes)
-    depth = count if folds == "chain" else math.ceil(math.log2(count + 1))
-    work = nonzeros * costs.seconds_per_nonzero + count * one
-    return Replayed(
-        costs.stage,
-        folds,
-        documents,
-        count,
-        on.workers,
-        seconds,
-        work / on.workers,
-        depth * one,
-        len(tasks) * on.scheduler_seconds,
+@cache
+def graph_tasks(n_partitions: int, workers: int, fan_in: int | None) -> tuple[Task, ...]:
+    """The real graph, as the simulator takes it, by the priorities that Dask gives."""
+    graph = fold_graph(n_partitions, workers, fan_in)
+    places = dask_order(graph)
+    by_priority = sorted(graph, key=places.__getitem__)
+    numbers = {key: number for number, key in enumerate(by_priority)}
+    return tuple(
+        Task(
+            next(argument for argument in graph[key].args if isinstance(argument, Step)),
+            graph[key].func.__name__ == "commit_part",
+            [numbers[other] for other in graph[key].dependencies],
+        )
+        for key in by_priority
     )
 
 
-def measure_stage(name: str, reduction: Reduction, partitions: Sequence[Any]) -> Costs:
+def shape(fan_in: int | None) -> str:
+    """What a way to fold is called."""
+    return "one by one" if fan_in is None else str(fan_in)
+
+
+def replay(costs: Costs, documents: float, budget: int | None, on: Machine, fan_in: int | None) -> Replayed:
+    """Simulate one scan; ``budget`` as ``partition_nonzeros``."""
+    nonzeros = documents * NONZEROS
+    partition = budget or ScanSettings().partition_budget(int(nonzeros), costs.n_words)
+    count = max(1, math.ceil(nonzeros / partition))
+    held = min(partition, int(nonzeros))
+    share = min(1.0, max(SAMPLED_DOCUMENTS, costs.n_words) / documents)
+    sample_bytes = SAMPLED_BYTES * share * held if costs.sampled else 0.0
+    tasks = graph_tasks(count, on.workers, fan_in)
+    load = Load(tasks, costs, held, sample_bytes, on)
+    simulated = Replay(load)
+    records = count * RECORD_TURNS * on.latency / FILE_THREADS
+    return Replayed(
+        costs.stage,
+        shape(fan_in),
+        documents,
+        count,
+        on.workers,
+        simulated.seconds() + records,
+        load.work() / on.workers,
+        load.longest_path(),
+        len(tasks) * on.scheduler_seconds,
+        records,
+        simulated.most_lying,
+    )
+
+
+def measure_stage(
+    name: str, reduction: Reduction, partitions: Sequence[Any], n_words: int, folder: Path
+) -> Costs:
     """Costs of a real reduction on real partitions, in seconds of processor time of one thread."""
     with single_blas_thread():
         started = time.thread_time()
@@ -148,29 +164,50 @@ def measure_stage(name: str, reduction: Reduction, partitions: Sequence[Any]) ->
             folded = reduction.fold(folded, partial)
         fold_seconds = (time.thread_time() - started) / (len(partials) - 1)
     nonzeros = sum(partition.nonzeros for partition in partitions)
-    sizes = [sum(array.nbytes for array in partial.arrays.values()) for partial in (partials[0], folded)]
-    return Costs(name, computed / nonzeros, fold_seconds, *sizes)
+    sizes = [
+        sum(array.nbytes for name, array in partial.arrays.items() if name not in VARIABLES)
+        for partial in (partials[0], folded)
+    ]
+    sampled = VALUES in folded.arrays
+    each_byte = seconds_per_byte(folded, folder)
+    return Costs(name, n_words, computed / nonzeros, fold_seconds, each_byte, *sizes, sampled)
+
+
+def seconds_per_byte(partial: Partial, folder: Path) -> float:
+    """Processor seconds of a byte that is committed, or read back: the mean of both."""
+    create_group(folder, {})
+    ledger = Ledger(folder, "measured", "measure again")
+    started = time.process_time()
+    ledger.commit_fold("fold", partial)
+    ledger.read_fold("fold")
+    return (time.process_time() - started) / 2 / sum(array.nbytes for array in partial.arrays.values())
 
 
 def measure(documents: int, words: int, max_topics: int) -> list[Costs]:
-    """Costs of both scans of a simulated corpus."""
+    """Costs of all scans of a simulated corpus."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         simulate_zipf(folder / "corpus", documents, words)
-        settings = ScanSettings(max_topics=max_topics)
+        settings = ScanSettings(max_topics=max_topics, range_finder="factors")
         scan(folder / "corpus", folder / "moments", settings, Execution("threads", 2))
         corpus = open_corpus(folder / "corpus")
         units = list_units(corpus)
         partitions = plan_partitions(units, max(1, corpus.nonzeros // 4))
         store = open_moments(folder / "moments").store
+        stages = {
+            "scan 1, factors": RangeReduction(corpus.n_words, settings),
+            "scan 1, sample": RangeReduction(corpus.n_words, settings, SAMPLED_SHARE),
+            "scan 2": ProjectionReduction.of(store),
+            "third moment": ThirdMomentReduction.of(store),
+        }
         return [
-            measure_stage("scan 1", RangeReduction(corpus.n_words, settings), partitions),
-            measure_stage("scan 2", ProjectionReduction.of(store), partitions),
+            measure_stage(name, reduction, partitions, corpus.n_words, folder / f"committed-{number}")
+            for number, (name, reduction) in enumerate(stages.items())
         ]
 
 
 def scheduler_seconds(tasks: int = 4000) -> float:
-    """Seconds that a scheduler spends on a task that does nothing, with one worker process."""
+    """Processor seconds of a task that does nothing, in the process of the scheduler, which is also the client's."""
     from distributed import Client, LocalCluster
 
     graph = TaskGraph()
@@ -182,9 +219,9 @@ def scheduler_seconds(tasks: int = 4000) -> float:
         client.compute(waiting).result()
         graph = TaskGraph()
         waiting = graph.delayed([graph.add(_nothing) for _ in range(tasks)])
-        started = time.perf_counter()
+        started = time.process_time()
         client.compute(waiting).result()
-        return (time.perf_counter() - started) / tasks
+        return (time.process_time() - started) / tasks
 
 
 def _nothing(*tokens: str) -> str:
@@ -195,10 +232,12 @@ def weigh_graphs(counts: Sequence[int], workers: int) -> list[dict[str, float]]:
     """Seconds, bytes in memory and bytes on the wire of graphs that are really built."""
     rows = []
     for count in counts:
-        tracemalloc.start()
         started = time.process_time()
-        graph = fold_graph(count, workers)
+        fold_graph(count, workers)
         seconds = time.process_time() - started
+        # Once more, since it takes three times as long while memory is watched.
+        tracemalloc.start()
+        graph = fold_graph(count, workers)
         held = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         rows.append(
@@ -213,6 +252,17 @@ def weigh_graphs(counts: Sequence[int], workers: int) -> list[dict[str, float]]:
     return rows
 
 
+def measured(words: int, max_topics: int) -> tuple[list[Costs], float]:
+    """Costs of the stages and of a task, on this machine."""
+    return measure(100_000, words, max_topics), scheduler_seconds()
+
+
+def read_costs(path: Path) -> tuple[list[Costs], float]:
+    """Those that an earlier run wrote."""
+    told = json.loads(path.read_text())
+    return [Costs(**costs) for costs in told["costs"]], float(told["scheduler_seconds"])
+
+
 def numbers(text: str) -> list[float]:
     """What stands between commas."""
     return [float(item) for item in text.split(",")]
@@ -221,24 +271,24 @@ def numbers(text: str) -> list[float]:
 def replayed(
     stages: Sequence[Costs],
     documents: Sequence[float],
-    partitions: Sequence[int],
+    budgets: Sequence[int | None],
     machines: Sequence[Machine],
+    fan_ins: Sequence[int | None],
 ) -> list[Replayed]:
     """Print and return a line for each stage, size, partition, machine and way to fold."""
     click.echo(
-        "| stage | folds | documents | partitions | workers | time | efficiency | bound |\n"
-        + "|---" * 8
+        "| stage | folds | documents | partitions | workers | time | efficiency | bound | disk |\n"
+        + "|---" * 9
         + "|"
     )
     rows = []
-    for costs, size, partition, on in itertools.product(stages, documents, partitions, machines):
-        for folds in ("chain", "tree"):
-            row = replay(costs, size, partition, on, folds)
-            rows.append(row)
-            click.echo(
-                f"| {row.stage} | {folds} | {size:.0e} | {row.partitions:,} | {row.workers:,} | "
-                f"{row.seconds / 60:,.1f} min | {row.efficiency:.2f} | {row.bound} |"
-            )
+    for costs, size, budget, on, fan_in in itertools.product(stages, documents, budgets, machines, fan_ins):
+        row = replay(costs, size, budget, on, fan_in)
+        rows.append(row)
+        click.echo(
+            f"| {row.stage} | {row.folds} | {size:.0e} | {row.partitions:,} | {row.workers:,} | "
+            f"{row.seconds / 60:,.1f} min | {row.efficiency:.2f} | {row.bound} | {row.most_bytes / 1e9:,.2f} GB |"
+        )
     return rows
 
 
@@ -260,7 +310,10 @@ def weighed() -> list[dict[str, float]]:
 )
 @click.option("--workers", default="8,64,512,4096", show_default=True, help="Threads, with commas.")
 @click.option(
-    "--partitions", default="8e6,64e6", show_default=True, help="Nonzeros of a partition, with commas."
+    "--partitions", default="", help="Nonzeros of a partition, with commas.  [default: what a scan chooses]"
+)
+@click.option(
+    "--fan-in", default=f"0,{FAN_IN}", show_default=True, help="Ways to fold, with commas; 0: one by one."
 )
 @click.option("--words", default=50_000, show_default=True, help="Of the corpus that costs are measured on.")
 @click.option("--max-topics", default=50, show_default=True)
@@ -271,28 +324,40 @@ def weighed() -> list[dict[str, float]]:
     "--latency", default=0.05, show_default=True, help="Seconds of a commit or a read in the store."
 )
 @click.option(
+    "--costs",
+    "known",
+    default=None,
+    type=click.Path(path_type=Path),
+    help="What --json wrote: nothing is measured.",
+)
+@click.option(
     "--json", "target", default=None, type=click.Path(path_type=Path), help="Also write all rows here."
 )
 def main(
     documents: str,
     workers: str,
     partitions: str,
+    fan_in: str,
     words: int,
     max_topics: int,
     bandwidth: float,
     latency: float,
+    known: Path | None,
     target: Path | None,
 ) -> None:
-    stages = measure(100_000, words, max_topics)
-    scheduler = scheduler_seconds()
+    stages, scheduler = measured(words, max_topics) if known is None else read_costs(known)
     for costs in stages:
         click.echo(
             f"{costs.stage}: {costs.seconds_per_nonzero * 1e9:.0f} ns a nonzero, {costs.fold_seconds:.2f} s a fold, "
-            f"{costs.part_bytes / 1e6:.0f} MB a part, {costs.fold_bytes / 1e6:.0f} MB a fold"
+            f"{costs.part_bytes / 1e6:.0f} MB a part, {costs.fold_bytes / 1e6:.0f} MB a fold, "
+            f"{costs.seconds_per_byte * 1e9:.1f} ns a byte committed"
+            + (", and the sample" if costs.sampled else "")
         )
     click.echo(f"scheduler: {scheduler * 1e3:.2f} ms a task\n")
     machines = [Machine(int(count), scheduler, bandwidth, latency) for count in numbers(workers)]
-    rows = replayed(stages, numbers(documents), [int(number) for number in numbers(partitions)], machines)
+    budgets = [int(number) for number in numbers(partitions)] if partitions else [None]
+    fan_ins = [int(number) or None for number in numbers(fan_in)]
+    rows = replayed(stages, numbers(documents), budgets, machines, fan_ins)
     graphs = weighed()
     if target is not None:
         target.write_text(

@@ -1,17 +1,24 @@
 """Where the time of a scan goes; a whole scan beside the bare sparse products, and two threads beside one.
 
     python -m benchmarks.scan_throughput [CORPUS] [--max-topics 50] [--shares-only]
+    python -m benchmarks.scan_throughput [CORPUS] --two-workers [--range factors,sample] [--turns 3]
 
 Shares are of the processor time of one scan with two threads, by the spans of `streaming_jsmf.timing`: `products` are
 H X and H'(H X), `other` what no span sees (Zarr's own thread, planning, imports). The kernel is scipy's H'(H X) in
 float32 on the same partitions in memory, as many times as the two scans multiply; the range is that of `--range
 factors`. Without CORPUS a Zipf corpus is simulated. Ratios of one run; the seconds belong to the machine.
+
+`--two-workers` scans with one worker and with two in turns, on threads and on the processes of a LocalCluster, and
+tells medians of the ratios: of the *passes* over the partitions, and of the *whole* scan, in which one process makes
+the basis and the eigenpairs. Both begin when the workers are there. On a machine of two cores that does nothing else.
 """
 
 from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -20,6 +27,7 @@ import numpy as np
 from streaming_jsmf import Execution, ScanSettings, open_corpus, scan
 from streaming_jsmf.blocks.units import list_units, plan_partitions
 from streaming_jsmf.corpus import Corpus
+from streaming_jsmf.jobs.events import Event, StageFinished, StageStarted
 from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.linalg.factor import apply_gram
 from streaming_jsmf.linalg.probes import gaussian_probes
@@ -61,11 +69,56 @@ def kernel_seconds(corpus: Corpus, settings: ScanSettings) -> float:
     return total
 
 
-def scan_seconds(corpus: Corpus, settings: ScanSettings, folder: Path, threads: int) -> float:
-    """Seconds of both scans from opened corpus to committed store."""
-    started = time.perf_counter()
-    scan(corpus.root, folder / f"moments-{threads}", settings, Execution("threads", threads))
-    return time.perf_counter() - started
+class Clock:
+    """Listens to a scan: when its first stage began, and seconds of its passes over the partitions."""
+
+    def __init__(self) -> None:
+        self.began, self.passes = 0.0, 0.0
+
+    def __call__(self, event: Event) -> None:
+        """Told of everything."""
+        if isinstance(event, StageStarted):
+            self.began = self.began or time.perf_counter()
+        if isinstance(event, StageFinished):
+            self.passes += event.seconds
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """Of a scan: its passes over the partitions, and all from the first of them to the committed store."""
+
+    passes: float
+    whole: float
+
+
+def scan_seconds(corpus: Corpus, settings: ScanSettings, folder: Path, execution: Execution) -> Seconds:
+    """Scan into a store that is removed again."""
+    clock = Clock()
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        scan(corpus.root, Path(name) / "moments", settings, execution, clock)
+        return Seconds(clock.passes, time.perf_counter() - clock.began)
+
+
+def print_two_workers(
+    corpus: Corpus, settings: ScanSettings, folder: Path, schedulers: Sequence[str], turns: int
+) -> None:
+    """Print how much faster two workers are than one, turn by turn so that both meet the same machine."""
+    found = settings.resolved(corpus.n_documents, corpus.n_words, corpus.nonzeros)
+    partitions = len(
+        plan_partitions(list_units(corpus), found.partition_budget(corpus.nonzeros, corpus.n_words))
+    )
+    for scheduler in schedulers:
+        ratios = []
+        for _ in range(turns):
+            one, two = (
+                scan_seconds(corpus, found, folder, Execution(scheduler, workers)) for workers in (1, 2)
+            )
+            ratios.append((one.passes / two.passes, one.whole / two.whole))
+        passes, whole = (float(np.median(column)) for column in zip(*ratios, strict=True))
+        click.echo(
+            f"| {found.range_finder} | {scheduler} | {partitions} | {passes:.2f} | {whole:.2f} | "
+            f"{min(r[0] for r in ratios):.2f} to {max(r[0] for r in ratios):.2f} |"
+        )
 
 
 def print_shares(corpus: Corpus, settings: ScanSettings, folder: Path) -> None:
@@ -88,6 +141,10 @@ def print_shares(corpus: Corpus, settings: ScanSettings, folder: Path) -> None:
 @click.option("--words", default=50_000, show_default=True, help="To simulate.")
 @click.option("--partition-nonzeros", default=None, type=int)
 @click.option("--shares-only", is_flag=True, help="One scan, without the comparisons.")
+@click.option("--two-workers", is_flag=True, help="Two workers beside one, and nothing else.")
+@click.option("--range", "ranges", default="factors,sample", show_default=True, help="With --two-workers.")
+@click.option("--scheduler", default="threads,cluster", show_default=True, help="With --two-workers.")
+@click.option("--turns", default=3, show_default=True, help="With --two-workers.")
 def main(
     corpus: str | None,
     max_topics: int,
@@ -95,6 +152,10 @@ def main(
     words: int,
     partition_nonzeros: int | None,
     shares_only: bool,
+    two_workers: bool,
+    ranges: str,
+    scheduler: str,
+    turns: int,
 ) -> None:
     settings = ScanSettings(
         max_topics=max_topics, partition_nonzeros=partition_nonzeros, range_finder="factors"
@@ -108,11 +169,22 @@ def main(
         click.echo(
             f"{opened.n_documents:,} documents, {opened.n_words:,} words, {opened.nonzeros:,} nonzeros"
         )
+        if two_workers:
+            click.echo(
+                "| range | scheduler | partitions | passes | whole scan | passes, turns |\n"
+                + "|---" * 6
+                + "|"
+            )
+            for range_finder in ranges.split(","):
+                wanted = replace(settings, range_finder=range_finder)
+                print_two_workers(opened, wanted, folder, scheduler.split(","), turns)
+            return
         print_shares(opened, settings, folder)
         if shares_only:
             return
         kernel = kernel_seconds(opened, settings)
-        one, two = (scan_seconds(opened, settings, folder, threads) for threads in (1, 2))
+        threads = (Execution("threads", workers) for workers in (1, 2))
+        one, two = (scan_seconds(opened, settings, folder, execution).whole for execution in threads)
     click.echo(
         f"bare products, one thread: {kernel:.1f} s; whole scan: {one:.1f} s; with two threads: {two:.1f} s"
     )

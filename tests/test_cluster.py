@@ -20,6 +20,7 @@ from distributed import Client, LocalCluster
 from distributed.protocol import serialize
 
 from streaming_jsmf import Execution, ScanSettings, open_corpus, scan
+from streaming_jsmf.jobs.order import FAN_IN
 from streaming_jsmf.moments.store import read_store
 from tests.corpora import planted, write_corpus
 from tests.dask_processes import (
@@ -333,7 +334,7 @@ def test_thousands_of_partitions_make_a_small_graph(
         scan(thousands, tmp_path / "m", settings, Execution("synchronous"))
     (last,) = caught.value.args[0]
     tasks = dict(last.__dask_graph__())
-    assert len(tasks) == 2 * 5000, "a partition and a fold each"
+    assert len(tasks) == 2 * 5000 + 5000 // FAN_IN - 1, "a partition and a fold each, and the groups of eight"
     assert len(cloudpickle.dumps(last)) / len(tasks) < 400, "all of it, as the client sends it"
     for task in (max(tasks.values(), key=lambda task: len(cloudpickle.dumps(task))), tasks[last.key]):
         _, frames = serialize(task)

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from streaming_jsmf.jobs.fold import Link, Part, commit_fold, commit_part
+from streaming_jsmf.jobs.fold import Part, commit_fold, commit_part
 from streaming_jsmf.jobs.ledger import Ledger, Partial, added
+from streaming_jsmf.jobs.order import FoldOrder
 from streaming_jsmf.storage.arrays import create_group
 
 
@@ -27,11 +28,11 @@ def test_a_fold_that_the_next_one_has_dropped_is_not_looked_for(tmp_path: Path) 
     create_group(tmp_path, {})
     ledger, stage = Ledger(tmp_path, "adding", "make it again"), Adding()
     parts = [Part(f"part{i}", 1, i) for i in range(3)]
-    links = [Link(None, "fold0"), Link("fold0", "fold1"), Link("fold1", "fold2")]
-    for part, link in zip(parts, links, strict=True):
-        commit_part(ledger, stage, part, link)
+    order = FoldOrder(tuple(part.key for part in parts), "")
+    for part, step in zip(parts, order.steps, strict=True):
+        commit_part(ledger, stage, part, step)
     # All folded at once; now come the tasks that would have folded them.
-    for part, link in zip(parts, links, strict=True):
-        commit_fold(ledger, stage, part.key, link)
-    assert ledger.folds() == {"fold2"}
-    assert ledger.read_fold("fold2").arrays["total"].tolist() == [3]
+    for step in order.steps:
+        commit_fold(ledger, stage, step)
+    assert ledger.folds() == {order.total}
+    assert ledger.read_fold(order.total).arrays["total"].tolist() == [3]

@@ -15,8 +15,8 @@ from streaming_jsmf.linalg.eigen import Eigenpairs
 from streaming_jsmf.rectification import enn, enn_operator
 from streaming_jsmf.rectification.enn import ENNOptions, epsilon_nonnegative
 from streaming_jsmf.rectification.enn_kernel import negative_entries
-from streaming_jsmf.rectification.enn_operator import CorrectedOperator, checked_rows
-from streaming_jsmf.rectification.result import relative_change, unrectified
+from streaming_jsmf.rectification.enn_operator import Checked, Corrections
+from streaming_jsmf.rectification.result import change_by_step, relative_change, unrectified
 from tests import reference
 from tests.spectra import SPECTRA, K, exact_low_rank, pairs_of
 
@@ -31,17 +31,24 @@ def cooccurrence(request: pytest.FixtureRequest) -> Floats:
     return SPECTRA[request.param]()
 
 
+def checked_rows(y: Floats, size: int, left_out: float | None = None) -> Checked:
+    return enn_operator.checked_rows(y, y.T @ y, size, left_out)
+
+
 def frequent(c: Floats) -> Floats:
     """Shares of the words, as the row sums have them."""
     return c.sum(axis=1) / c.sum()
 
 
+@pytest.mark.parametrize("sparse_share", [0.0, 0.2, 1.0])
 @pytest.mark.parametrize("by_word", [False, True])
 @pytest.mark.parametrize("size", [10, 40, 1000])
-def test_the_operator_is_the_dense_one_with_stored_correction(
-    size: int, by_word: bool, cooccurrence: Floats, monkeypatch: pytest.MonkeyPatch
+def test_corrections_are_the_stored_ones_of_the_oracle(
+    size: int, by_word: bool, sparse_share: float, cooccurrence: Floats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(enn_operator, "BLOCK_ROWS", 16)
+    # Dense products of every block, of some, of none.
+    monkeypatch.setattr(enn_operator, "SPARSE_SHARE", sparse_share)
     y = reference.positive_factor(cooccurrence, K)
     n = len(y)
     size = min(size, n)
@@ -50,16 +57,16 @@ def test_the_operator_is_the_dense_one_with_stored_correction(
     shares = frequent(cooccurrence) if by_word else np.full(n, 1 / n)
     x = np.random.default_rng(0).standard_normal((n, 7))
     checked = checked_rows(y, size).words
-    given = shares if by_word else None
     with ThreadPoolExecutor(2) as pool:
-        exact = CorrectedOperator(y, checked, given, np.float64, pool).apply(x)
-        rounded = CorrectedOperator(y, checked, given, np.float32, pool).apply(x)
-        own = CorrectedOperator(y, checked, given, np.float64, pool)
-        np.testing.assert_allclose(own.apply(y).product, own.apply(y.copy()).product, atol=1e-15)
-    expected = (y @ y.T + e + missing * np.outer(shares, shares)) @ x
+        exact = Corrections(y, checked, shares, np.float64, pool).times(x)
+        rounded = Corrections(y, checked, shares, np.float32, pool).times(x)
+        own = Corrections(y, checked, shares, np.float64, pool)
+        np.testing.assert_allclose(own.times(y).product, own.times(y.copy()).product, atol=1e-15)
+    expected = (e + missing * np.outer(shares, shares)) @ x
     scale = np.abs(expected).max()
-    np.testing.assert_allclose(exact.product, expected, atol=1e-13 * scale)
-    np.testing.assert_allclose(rounded.product, expected, atol=3e-6 * scale)
+    of_all = np.abs((y @ y.T + e) @ x).max()
+    np.testing.assert_allclose(exact.product, expected, atol=1e-13 * of_all)
+    np.testing.assert_allclose(rounded.product, expected, atol=3e-6 * max(scale, 1e-3 * of_all))
     assert exact.correction_mass == pytest.approx(e.sum(), rel=1e-12, abs=1e-15)
     assert exact.uniform_mass == pytest.approx(missing, rel=1e-10, abs=1e-14)
 
@@ -187,6 +194,17 @@ def test_relative_change_is_the_dense_one() -> None:
     a, b = rng.standard_normal((2, 30, 3))
     dense = np.linalg.norm(a @ a.T - b @ b.T) / np.linalg.norm(b @ b.T)
     assert relative_change(a, b) == pytest.approx(dense)
+    step = a - b
+    assert change_by_step(b.T @ b, b.T @ step, step.T @ step) == pytest.approx(dense)
+
+
+def test_the_change_by_a_short_step_does_not_drown_in_rounding() -> None:
+    rng = np.random.default_rng(0)
+    y, direction = rng.standard_normal((2, 30, 3))
+    changes = [
+        change_by_step(y.T @ y, y.T @ step, step.T @ step) for step in (1e-6 * direction, 1e-12 * direction)
+    ]
+    assert changes[1] == pytest.approx(1e-6 * changes[0], rel=1e-5)
 
 
 def test_without_rectification_y_is_the_positive_part(cooccurrence: Floats) -> None:
@@ -207,12 +225,22 @@ def test_more_topics_than_directions_stay_finite_and_empty() -> None:
         assert yy_error(result.rectified, reference.positive_factor(c, K)) < 1e-6
 
 
-def test_words_that_never_occur_keep_a_row_of_nearly_nothing() -> None:
-    c = SPECTRA["negative tail"]().copy()
-    c[5] = c[:, 5] = 0.0
-    result = epsilon_nonnegative(pairs_of(c), K, shares=frequent(c))
-    assert np.isfinite(result.rectified).all()
-    np.testing.assert_allclose(result.rectified[5], 0.0, atol=1e-12)
+@pytest.mark.parametrize("by_word", [False, True])
+def test_words_that_never_occur_keep_a_row_of_nothing_and_change_nothing(by_word: bool) -> None:
+    c = SPECTRA["negative tail"]()
+    n = len(c)
+    kept = np.delete(np.arange(n + 2), [5, n])
+    wider = np.zeros((n + 2, n + 2))
+    wider[np.ix_(kept, kept)] = c
+    values, vectors = pairs_of(c).values, np.zeros((n + 2, K + 10))
+    vectors[kept] = pairs_of(c).vectors
+    # Evenly means over all words, and the part of those that never occur is lost.
+    shares = frequent(wider) if by_word else np.full(n + 2, 1 / (n + 2))
+    expected = epsilon_nonnegative(pairs_of(c), K, shares=shares[kept])
+    found = epsilon_nonnegative(Eigenpairs(values, vectors), K, shares=shares if by_word else None)
+    np.testing.assert_array_equal(found.rectified[kept], expected.rectified)
+    assert not found.rectified[[5, n]].any()
+    assert found.report() == expected.report()
 
 
 def test_too_few_eigenpairs_are_refused(cooccurrence: Floats) -> None:
@@ -223,15 +251,27 @@ def test_too_few_eigenpairs_are_refused(cooccurrence: Floats) -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("width", [1, 8, 37])
 @pytest.mark.parametrize("share", [0.0, 0.05, 1.0])
-def test_the_negative_entries_of_a_block_are_found(share: float, width: int, dtype: type) -> None:
+def test_the_negative_entries_of_a_block_are_found_if_there_is_room(
+    share: float, width: int, dtype: type
+) -> None:
     rng = np.random.default_rng(3)
     block = np.abs(rng.standard_normal((9, width))).astype(dtype)
     block[rng.random(block.shape) < share] *= -1
     # Zeros with a sign are no negative entries.
     block[4] = -0.0
-    indptr, columns = np.full(10, -1, np.int64), np.full(block.size + 1, -1, np.int32)
-    values = np.zeros(block.size + 1, dtype)
-    negative_entries(block, block.view(f"i{block.itemsize}"), indptr, columns, values)
-    found = csr_array((values[: indptr[-1]], columns[: indptr[-1]], indptr), shape=block.shape)
-    assert found.nnz == np.count_nonzero(block < 0)
-    np.testing.assert_array_equal(found.toarray(), np.minimum(block, 0))
+    count = np.count_nonzero(block < 0)
+
+    def found(room: int) -> csr_array | None:
+        indptr, columns = np.full(10, -1, np.int64), np.full(room, -1, np.int32)
+        values = np.zeros(room, dtype)
+        if not negative_entries(block, block.view(f"i{block.itemsize}"), indptr, columns, values):
+            return None
+        return csr_array((values[: indptr[-1]], columns[: indptr[-1]], indptr), shape=block.shape)
+
+    entries = found(count + width + 1)
+    assert entries is not None
+    assert entries.nnz == count
+    np.testing.assert_array_equal(entries.toarray(), np.minimum(block, 0))
+    # The last row needs its own room, and that of all before it.
+    if count > width:
+        assert found(count) is None

@@ -11,9 +11,10 @@ import pytest
 from streaming_jsmf.errors import InputError, SettingsMismatchError
 from streaming_jsmf.jobs.events import Event, PartitionCommitted
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.fold import FoldJob, Link, Part, commit_fold, commit_part
+from streaming_jsmf.jobs.fold import FoldJob, Part, commit_fold, commit_part
 from streaming_jsmf.jobs.folder import WorkFolder, WorkStore
-from streaming_jsmf.jobs.ledger import Ledger, Partial, added, fold_keys, key_of
+from streaming_jsmf.jobs.ledger import Ledger, Partial, added, key_of
+from streaming_jsmf.jobs.order import FoldOrder
 from streaming_jsmf.jobs.records import Record
 from streaming_jsmf.jobs.run import run_job, run_steps
 from streaming_jsmf.jobs.tasks import TaskJob
@@ -138,7 +139,7 @@ def multiply(path: Path, *, interrupted: bool = False, seed: float = 1.0) -> lis
             assert before.arrays["total"].tolist() == [seed * 3**number]
             keys = [key_of(str(i), key) for i in range(3)]
             parts = [Part(part, 1, i) for i, part in enumerate(keys)]
-            job = FoldJob(sums, Scaled(results, key, path / "said"), parts, fold_keys(keys, ""))
+            job = FoldJob(sums, Scaled(results, key, path / "said"), parts, FoldOrder(tuple(keys), ""))
             run_job(job, executor)
             if interrupted and number == 2:
                 raise KeyboardInterrupt
@@ -173,14 +174,13 @@ def test_folds_that_a_dead_worker_had_made_are_not_asked_of_what_they_dropped(tm
         )
         [before] = results.folds()
         stage, keys = Scaled(results, before, tmp_path / "said"), ["a", "b", "c"]
-        folds = fold_keys(keys, "")
+        order = FoldOrder(tuple(keys), "")
         for number, key in enumerate(keys):
             commit_part(sums, stage, Part(key, 1, number), None)
-        links = [Link(earlier, fold) for earlier, fold in zip((None, *folds), folds, strict=False)]
         for turn in ([0, 1], [0, 1, 2], [0, 1, 2]):
             for number in turn:
-                commit_fold(sums, stage, keys[number], links[number])
-        assert sums.read_fold(folds[-1]).arrays["total"].tolist() == [6]
+                commit_fold(sums, stage, order.steps[number])
+        assert sums.read_fold(order.total).arrays["total"].tolist() == [6]
 
 
 def test_unfinished_sums_of_other_arguments_are_refused(tmp_path: Path) -> None:

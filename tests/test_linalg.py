@@ -19,6 +19,7 @@ from streaming_jsmf.linalg.gram import (
     inverse_square_root,
     rotate,
     single_gram,
+    triangle,
 )
 from streaming_jsmf.linalg.probes import ROWS_PER_COUNTER, gaussian_probes, uniform_probes
 from streaming_jsmf.linalg.weights import document_weights
@@ -109,6 +110,20 @@ def test_a_gram_matrix_in_single_precision_is_exact_to_the_lengths_of_its_column
             left if other is None else other, axis=0
         )
         assert (np.abs(single_gram(left, other) - exact) / lengths).max() < 1e-6
+
+
+@pytest.mark.parametrize("n_rows", [3, 9000])
+def test_the_triangle_of_several_parts_is_that_of_all_side_by_side(n_rows: int) -> None:
+    rng = np.random.default_rng(0)
+    left = rng.standard_normal((n_rows, 3))
+    # So close to the first part that their difference would drown in a Gram matrix.
+    right = (left + 1e-10 * rng.standard_normal(left.shape))[:, :2]
+    upper = triangle(left, right)
+    both = np.hstack([left, right])
+    np.testing.assert_allclose(upper.T @ upper, both.T @ both, rtol=1e-12)
+    np.testing.assert_array_equal(upper, np.triu(upper))
+    apart = np.linalg.norm(upper[:, :2] - upper[:, 3:], axis=0)
+    np.testing.assert_allclose(apart, np.linalg.norm(left[:, :2] - right, axis=0), rtol=1e-4)
 
 
 @pytest.mark.parametrize("width", [1, 3, 8])

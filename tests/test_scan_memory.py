@@ -101,3 +101,11 @@ def test_a_corpus_in_place_is_hashed_once_and_each_footer_read_once(
     # Once to know the row groups, and once for each to read it.
     read = sum(opened.values())
     assert read == 3 + len(list_units(open_corpus(corpus)))
+
+
+def test_two_workers_find_an_even_number_of_partitions() -> None:
+    for millions, expected in ((3, 1), (8, 1), (9, 2), (17, 4), (33, 6), (500, 64), (9000, 142)):
+        budget = ScanSettings().partition_budget(millions * 10**6, 1000)
+        assert -(-millions * 10**6 // budget) == expected
+    assert ScanSettings().partition_budget(0, 1000) == 8_000_000
+    assert ScanSettings(partition_nonzeros=7).partition_budget(21, 10) == 7

@@ -254,7 +254,7 @@ def test_the_memory_of_the_pass_is_planned(folder: Path) -> None:
     without = scan_memory(100_000, replace(settings, third_moment=False), partitions, workers)
     with_it = scan_memory(100_000, settings, partitions, workers)
     # Two sums of 100,000 x 200 in float64 and float32, and the basis, take more than three factors in float32.
-    assert with_it - without > workers * (28 * 200 - 12 * 400) * 100_000
+    assert with_it - without > workers * (32 * 200 - 12 * 400) * 100_000
     with pytest.raises(InputError, match="the scan needs"):
         scanned(folder / "a", folder / "small", THIRD, execution=Execution("synchronous", memory=2**28))
     assert not (folder / "small").exists()

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.fold import FoldJob, Part, Reduction
-from streaming_jsmf.jobs.ledger import Ledger, Partial, fold_keys
+from streaming_jsmf.jobs.ledger import Ledger, Partial
+from streaming_jsmf.jobs.order import FoldOrder
 from streaming_jsmf.jobs.run import run_job
 
 
@@ -48,7 +49,7 @@ def fold_partitions(
     keys
         Of the partitions in the ledger, all different: they change with whatever changes a partition's result.
     salt
-        Changes with whatever else changes a fold, see ``fold_keys``.
+        Changes with whatever else changes a fold, see ``FoldOrder``.
 
     Raises
     ------
@@ -56,6 +57,6 @@ def fold_partitions(
         What a task met in the corpus or the store.
     """
     parts = partition_parts(keys, partitions)
-    job = FoldJob(ledger, reduction, parts, fold_keys(keys, salt))
+    job = FoldJob(ledger, reduction, parts, FoldOrder(tuple(keys), salt))
     run_job(job, executor)
     return job.result()

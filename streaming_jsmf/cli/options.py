@@ -68,7 +68,7 @@ scan_options = _all(
                 "than twice as many]"),
     option("--partition-nonzeros", group=SCAN, rare=True, type=int, default=None,
            help="Nonzeros of a partition, the unit of work and of resumption.  [default: total / 64 or 200 a word, "
-                "from 8 M to 64 M]"),
+                "from 8 M to 64 M, in an even number of them]"),
     option("--partition-by", group=SCAN, rare=True, default=None, metavar="COLUMN",
            help="A metadata column, such as year, whose values get partitions of their own.  [default: none]"),
     option("--power-steps", group=SCAN, rare=True, type=int, default=_SCAN.power_steps, show_default=True,

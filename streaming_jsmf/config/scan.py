@@ -50,7 +50,7 @@ class ScanSettings:
         ``capped``: min(length, 200). ``uniform``: 1, as in the papers. ``length``: the tokens of the document.
     partition_nonzeros
         Nonzeros of a partition, the unit of work and of resumption. None: the larger of total / 64 and 200 for each
-        word, between 8 M and 64 M.
+        word, between 8 M and 64 M; a little less where that makes their number even.
     power_steps
         Multiplications of a partition by itself, all in memory. More: smaller error, more time.
     seed
@@ -117,7 +117,10 @@ class ScanSettings:
         if self.partition_nonzeros is not None:
             return self.partition_nonzeros
         wanted = max(nonzeros // DEFAULT_PARTITIONS, NONZEROS_PER_WORD * n_words, SMALLEST_PARTITION)
-        return min(wanted, LARGEST_PARTITION)
+        most = min(wanted, LARGEST_PARTITION)
+        count = -(-nonzeros // most)
+        # With three or five partitions one of two workers would be idle at the end for a third or a fifth of the time.
+        return most if count == 1 or count % 2 == 0 else -(-nonzeros // (count + 1))
 
     def sampled_share(self, n_documents: int, n_words: int, nonzeros: int) -> float:
         """Share of the documents of a corpus that are its sample; 1: all are multiplied, and none is kept.

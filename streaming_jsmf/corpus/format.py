@@ -9,10 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from streaming_jsmf.corpus.footer import Footer, RowGroup, read_footer
 from streaming_jsmf.corpus.hashes import hash_of_shard, require_same_hash
@@ -32,6 +30,7 @@ from streaming_jsmf.storage.paths import (
     exists,
     file_names,
     file_size,
+    in_threads,
     is_file,
     is_url,
     join,
@@ -44,16 +43,12 @@ DOCUMENTS = "documents"
 QUARANTINE_NAME = "quarantine.parquet"
 PARQUET_SUFFIXES = (".parquet", ".pq", ".parq")  # of files that others wrote; ours are .parquet
 
-_FILE_THREADS = 8  # files are waited for, not computed on; the order of results does not depend on it
 
 #: Stores that people take for a corpus, and what they want instead.
 _STORES = {
     "streaming_jsmf.moments": "a moments store, not a corpus; infer makes a model of it",
     "streaming_jsmf.model": "a model, not a corpus; give what it was made of",
 }
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -251,7 +246,7 @@ def verify_corpus(corpus: Corpus) -> None:
         If a file differs; of the shards the message names the first one in order of names.
     """
     corpus.vocabulary()
-    hashes = _in_threads(lambda shard: sha256_of(corpus.shard_path(shard)), corpus.shards)
+    hashes = in_threads(lambda shard: sha256_of(corpus.shard_path(shard)), corpus.shards)
     for shard, found in zip(corpus.shards, hashes, strict=True):
         require_same_hash(corpus.shard_path(shard), found, shard.sha256)
 
@@ -265,7 +260,7 @@ def _open_committed(root: str, manifest: Manifest) -> Corpus:
     vocabulary_path = join(root, VOCABULARY_NAME)
     if not exists(vocabulary_path):
         raise StoreError(f"{vocabulary_path} is missing; restore it or build the corpus again")
-    footers = _in_threads(lambda entry: _check_entry(root, entry, n_words), entries)
+    footers = in_threads(lambda entry: _check_entry(root, entry, n_words), entries)
     shards = tuple(
         Shard(entry.name, entry.rows, entry.nonzeros, entry.bytes, entry.sha256, footer.row_groups)
         for entry, footer in zip(entries, footers, strict=True)
@@ -312,9 +307,9 @@ def _open_in_place(root: str, vocabulary: str | None) -> Corpus:
     words, vocabulary_sha256 = read_vocabulary(vocabulary_path)
     n_words = len(words.words)
     paths = {name: join(root, name) for name in sorted(names)}
-    footers = _in_threads(lambda path: read_footer(path, path, n_words), tuple(paths.values()))
+    footers = in_threads(lambda path: read_footer(path, path, n_words), tuple(paths.values()))
     _check_not_empty(root, footers)
-    sizes = _in_threads(lambda path: (file_size(path), hash_of_shard(path)), tuple(paths.values()))
+    sizes = in_threads(lambda path: (file_size(path), hash_of_shard(path)), tuple(paths.values()))
     shards = tuple(
         Shard(name, footer.rows, footer.nonzeros, size, digest, footer.row_groups)
         for name, footer, (size, digest) in zip(paths, footers, sizes, strict=True)
@@ -384,9 +379,3 @@ def find_vocabulary(root: str) -> str:
             f"Parquet files; {_to_make_one(root)}"
         )
     return join(root, found[0])
-
-
-def _in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """``function`` of every item, results in order; the first failure in that order is raised."""
-    with ThreadPoolExecutor(max_workers=_FILE_THREADS) as pool:
-        return list(pool.map(function, items))

@@ -44,8 +44,9 @@ from streaming_jsmf.jobs.events import Iteration, Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.fold import FoldJob, Part
 from streaming_jsmf.jobs.folder import WorkStore
-from streaming_jsmf.jobs.ledger import Partial, fold_keys, key_of
+from streaming_jsmf.jobs.ledger import Partial, key_of
 from streaming_jsmf.jobs.memory import PROCESS_BYTES
+from streaming_jsmf.jobs.order import FoldOrder
 from streaming_jsmf.jobs.run import run_job, run_steps
 from streaming_jsmf.storage.arrays import ArrayDigest
 from streaming_jsmf.storage.paths import StorePath
@@ -55,7 +56,7 @@ Floats = NDArray[np.float64]
 KIND = "streaming_jsmf.polish.unfinished"
 
 #: Changes when the same request would give other bits.
-ALGORITHM_VERSION = 2
+ALGORITHM_VERSION = 3
 
 #: Bytes of a nonzero of the sample: a word id and a count.
 BYTES_PER_SAMPLED = 8
@@ -267,15 +268,15 @@ class _Run:
         reduction = DrawReduction(self.counts, share)
         keys, ledger = self._keys(reduction.name), self.store.ledger(reduction.name)
         fold_partitions(ledger, reduction, keys, self.partitions, self.store.request, self.executor)
-        return Committed(ledger, fold_keys(keys, self.store.request)[-1])
+        return Committed(ledger, FoldOrder(tuple(keys), self.store.request).total)
 
     def _sampled(self, drawn: Committed, state: Committed, steps: tuple[Step, ...], *, last: bool) -> Partial:
         threads = self.executor.tasks_at_once
         reduction = SampledReduction(drawn, state, self.prior, self.counts, threads, last)
         nonzeros = sum(round(step.share * self.request.corpus.nonzeros) for step in steps)
         part = Part(key_of(reduction.name, state.fold), nonzeros, steps)
-        ledger, folds = self.store.ledger(reduction.name), fold_keys([part.key], self.store.request)
-        job = FoldJob(ledger, reduction, (part,), folds, part="sample")
+        ledger, order = self.store.ledger(reduction.name), FoldOrder((part.key,), self.store.request)
+        job = FoldJob(ledger, reduction, (part,), order, part="sample")
         run_job(job, self.executor)
         return job.result()
 

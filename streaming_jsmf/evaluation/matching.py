@@ -11,6 +11,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
 from streaming_jsmf.evaluation.inputs import Floats, Integers
+from streaming_jsmf.linalg.gram import triangle
 
 
 @dataclass(frozen=True)
@@ -170,9 +171,9 @@ def yy_error(Y: ArrayLike, Y_ref: ArrayLike) -> float:
     size = float(np.linalg.norm(reference.T @ reference))
     if size == 0.0:
         raise ValueError("the reference is zero")
-    triangle = np.linalg.qr(np.hstack([factor, reference])).R
+    upper = triangle(factor, reference)
     signs = np.repeat([1.0, -1.0], [factor.shape[1], reference.shape[1]])
-    return float(np.linalg.norm((triangle * signs) @ triangle.T)) / size
+    return float(np.linalg.norm((upper * signs) @ upper.T)) / size
 
 
 def _distances(first: Floats, second: Floats) -> Floats:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from streaming_jsmf.linalg.gram import triangle
 from streaming_jsmf.linalg.simplex_gradient import project_to_simplex
 
 Floats = NDArray[np.float64]
@@ -109,9 +110,8 @@ def refined_correlations(
 def reconstruction_error(word_topic: Floats, topic_topic: Floats, rectified: Floats) -> float:
     """||Y Y' - B A B'||_F / ||Y Y'||_F, without N x N matrices."""
     # || [Y, B] diag(I, -A) [Y, B]' || is that of R diag(I, -A) R': exact where the two are close.
-    triangle = np.linalg.qr(np.hstack([rectified, word_topic])).R
-    k = rectified.shape[1]
-    own = triangle[:, :k] @ triangle[:, :k].T
-    other = triangle[:, k:] @ topic_topic @ triangle[:, k:].T
+    upper, k = triangle(rectified, word_topic), rectified.shape[1]
+    own = upper[:, :k] @ upper[:, :k].T
+    other = upper[:, k:] @ topic_topic @ upper[:, k:].T
     size = float(np.linalg.norm(own))
     return float(np.linalg.norm(own - other)) / size if size > 0 else 0.0

@@ -32,6 +32,7 @@ from streaming_jsmf.inference.soft_clique import (
     low_rank_similarity,
     soft_cliques,
 )
+from streaming_jsmf.linalg.gram import triangle
 from streaming_jsmf.linalg.simplex import simplex_least_squares
 
 Floats = NDArray[np.float64]
@@ -150,9 +151,8 @@ def low_rank_anchor_words(
     """
     n_topics = rectified.shape[1]
     d = rectified @ rectified.sum(axis=0)
-    _, r = np.linalg.qr(rectified)
     # X = diag(d)^-1 Y R': the rows of the normalised C* up to an orthonormal map (Lemma 2).
-    turned = rectified @ r.T
+    turned = rectified @ triangle(rectified).T
     rows = _over(turned, d, out=turned)
     candidates = _candidates(d, row_sum, document_frequency, rules)
     similarity = low_rank_similarity(rectified, np.flatnonzero(candidates))

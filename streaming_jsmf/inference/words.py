@@ -91,5 +91,11 @@ def label_words(
 
 
 def _leading(scores: NDArray[np.floating[Any]], count: int) -> NDArray[np.int64]:
-    order = np.argsort(-scores, axis=1, kind="stable")[:, :count]
-    return order.astype(np.int64)
+    """Column numbers of the largest scores of each row, falling; ties go to the lowest."""
+    count = min(count, scores.shape[1])
+    leading = np.empty((len(scores), count), np.int64)
+    for row, of_row in zip(leading, np.ascontiguousarray(scores), strict=True):
+        # A partition finds how high a score must be; only those that high are sorted.
+        able = np.flatnonzero(of_row >= np.partition(of_row, -count)[-count])
+        row[:] = able[np.argsort(-of_row[able], kind="stable")[:count]]
+    return leading

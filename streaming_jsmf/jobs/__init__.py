@@ -9,8 +9,8 @@ Start reading at ``run``, which is the skeleton: started, done, watched, compute
 ``tasks.TaskJob``
     numbered tasks that do not need each other; each writes files and commits a JSON record (``records``)
 ``fold.FoldJob``
-    parts and a chain of folds: each part is computed to arrays, and these are folded in order into one result, with a
-    bound on what lies unfolded on the disk; commits are those of a ``ledger.Ledger`` in a Zarr store
+    parts and a tree of folds: each part is computed to arrays, and these are folded into one result in the fixed shape
+    of ``order``, with a bound on what lies unfolded on the disk; commits are those of a ``ledger.Ledger`` in a store
 
 Around them: ``folder`` (where a job works until its result is committed, and the refusal of unfinished work that
 differs), ``execution`` (``Execution``: which scheduler, how many workers; ``Executor``: one at work), ``cluster``,

@@ -1,8 +1,9 @@
-"""The second shape of a job: parts that are computed in any order and folded in theirs, into one result.
+"""The second shape of a job: parts that are computed in any order and folded in a fixed one, into one result.
 
-The graph is a chain of folds with the parts feeding it; tasks carry small arguments, commit what they make and return
-a token. A part waits for the fold a window before it, so that only a bounded number of unfolded results, which may
-weigh more than what they come from, lies on the disk.
+The graph is a tree of folds (``order``) with the parts feeding it; tasks carry small arguments, commit what they make
+and return a token. A part waits for the fold of the one a window before it, the first of a group for the folds of all
+parts before that too. So only a bounded number of results lies on the disk, which may weigh more than what they come
+from: unfolded ones of two windows, and folds of groups that are begun.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from streaming_jsmf.jobs.events import Cost, StageStarted
 from streaming_jsmf.jobs.graph import Key, TaskGraph
 from streaming_jsmf.jobs.ledger import Ledger, Partial
 from streaming_jsmf.jobs.memory import peak_memory, release_unused_memory
+from streaming_jsmf.jobs.order import FoldOrder, Step
 from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.timing import span
 
-#: Unfolded parts allowed for each worker; beside them lie the fold and the one that takes its place.
-WINDOW_PER_WORKER = 2
+#: Parts for each worker that may be computed before one that takes long is folded. With two, such a one holds up
+#: clusters of many workers (``docs/decisions/0042-tree-of-folds.md``).
+WINDOW_PER_WORKER = 3
 
 
 class Reduction(Protocol):
@@ -38,7 +41,10 @@ class Reduction(Protocol):
         """Read what a part is made of and return its contribution. Runs in a worker, with one BLAS thread."""
 
     def fold(self, folded: Partial | None, partial: Partial, /) -> Partial:
-        """Return the contributions of parts 0..i from those of 0..i-1 (None at first) and of i."""
+        """Return the contributions of some parts (None at first) and of those behind them together.
+
+        ``partial`` is what was computed of one part, or the fold of several.
+        """
 
 
 @dataclass(frozen=True)
@@ -64,29 +70,17 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Link:
-    """A place in the chain of folds: the key of the fold before it (None at its start) and its own; whether the one
-    before must not be dropped, because the store as it was before hangs on it."""
-
-    before: str | None
-    fold: str
-    protects: bool = False
-
-
-@dataclass(frozen=True)
 class FoldJob:
-    """Parts and the chain of their folds.
+    """Parts and the order of their folds.
 
     Attributes
     ----------
     ledger, stage
         Where tasks commit, and what they compute.
     parts
-        In the order in which they are folded.
-    folds
-        Key of the fold of the first part, of the first two, and so on: ``ledger.fold_keys``.
-    protected
-        A fold that is not dropped when the next is committed.
+        Those of the order, in it.
+    order
+        How they are folded.
     unit, part
         What sizes of parts count, and what a part is, for progress.
     """
@@ -94,8 +88,7 @@ class FoldJob:
     ledger: Ledger
     stage: Reduction
     parts: Sequence[Part]
-    folds: Sequence[str]
-    protected: str | None = None
+    order: FoldOrder
     unit: str = "nonzeros"
     part: str = "partition"
 
@@ -106,32 +99,33 @@ class FoldJob:
 
     def committed(self) -> frozenset[int]:
         """Numbers of the parts that are committed or folded."""
-        known, folded = self.ledger.parts(), self.ledger.folded(self.folds)
-        return frozenset(i for i, part in enumerate(self.parts) if i < folded or part.key in known)
+        known, held = self.ledger.parts(), self.order.held(self.ledger.folds())
+        return held.union(i for i, part in enumerate(self.parts) if part.key in known)
 
     def cost(self, index: int) -> Cost | None:
         """What a committed part took, if the ledger tells."""
         return Cost.from_fields(self.ledger.note(self.parts[index].key))
 
     def graph(self, done: frozenset[int], at_once: int) -> Delayed | None:
-        """The chain, from the first fold that the ledger lacks."""
+        """The folds that the ledger lacks, and the parts that they need."""
         del done
-        committed, folded = self.ledger.parts(), self.ledger.folded(self.folds)
-        window = WINDOW_PER_WORKER * at_once
+        committed, window = self.ledger.parts(), WINDOW_PER_WORKER * at_once
         graph = TaskGraph()
-        made: dict[int, Key] = {}
-        for index in range(folded, len(self.parts)):
-            part, link = self.parts[index], self._link(index)
-            inputs = [made[index - 1]] if index - 1 in made else []
-            if part.key not in committed:
-                after = [made[index - window]] if index - window in made else []
-                inputs.append(graph.add(commit_part, self.ledger, self.stage, part, link, after=after))
-            made[index] = graph.add(commit_fold, self.ledger, self.stage, part.key, link, after=inputs)
-        return graph.delayed([made[len(self.parts) - 1]]) if made else None
-
-    def _link(self, index: int) -> Link:
-        before = self.folds[index - 1] if index else None
-        return Link(before, self.folds[index], protects=before is not None and before == self.protected)
+        # Folds that no later one has taken up yet, which together hold all parts so far; and those after each part.
+        open_folds: dict[str, Key] = {}
+        were_open: list[tuple[Key, ...]] = []
+        for step in self.order.lacking(self.ledger.folds()):
+            inputs = [open_folds.pop(fold) for fold in step.folds if fold in open_folds]
+            if step.of_part and step.taken not in committed:
+                after = were_open[-window] if len(were_open) >= window else ()
+                if step.before is not None:
+                    after = after[-1:]
+                part = self.parts[step.last]
+                inputs.append(graph.add(commit_part, self.ledger, self.stage, part, step, after=after))
+            open_folds[step.fold] = graph.add(commit_fold, self.ledger, self.stage, step, after=inputs)
+            if step.of_part:
+                were_open.append(tuple(open_folds.values()))
+        return graph.delayed([open_folds[self.order.total]]) if open_folds else None
 
     def unfolded(self) -> Delayed:
         """Instead of ``graph``: the parts alone, for a ledger that keeps them and has their folds."""
@@ -142,23 +136,23 @@ class FoldJob:
 
     def result(self) -> Partial:
         """The last fold, read back and verified; ``StoreError`` if it is damaged."""
-        return self.ledger.read_fold(self.folds[-1])
+        return self.ledger.read_fold(self.order.total)
 
 
-def commit_part(ledger: Ledger, stage: Reduction, part: Part, link: Link | None, *after: str) -> str:
+def commit_part(ledger: Ledger, stage: Reduction, part: Part, step: Step | None, *after: str) -> str:
     """Task: compute one part and commit it, nothing if it is committed; folded at once where its turn has come.
 
-    ``link`` is its place in the chain of folds, if it is to be folded; ``after`` only orders tasks.
+    ``step`` is what takes it, if it is to be folded; ``after`` only orders tasks.
     """
     del after
     token = f"{stage.name}-part-{part.key}"
-    if ledger.is_committed(part.key) or (link is not None and ledger.has_fold(link.fold)):
+    if ledger.is_committed(part.key) or (step is not None and ledger.has_fold(step.fold)):
         return token
     partial, note = _computed(ledger, stage, part)
-    if link is not None and not ledger.keep and (link.before is None or ledger.has_fold(link.before)):
+    if step is not None and not ledger.keep and (step.before is None or ledger.has_fold(step.before)):
         # A factor weighs more than its Parquet: one that need not wait is neither written nor read again.
         with suppress(StoreError, OSError):
-            _fold(ledger, stage, part.key, partial, link, note)
+            _fold(ledger, stage, step, partial, note)
             return token
         # What was computed is kept; the fold is tried again in its own task, and fails there.
     with span("commit"):
@@ -178,34 +172,36 @@ def _computed(ledger: Ledger, stage: Reduction, part: Part) -> tuple[Partial, di
     return partial, {**part.note, **cost.fields()}
 
 
-def commit_fold(ledger: Ledger, stage: Reduction, part: str, link: Link, *after: str) -> str:
-    """Task: fold a part into those before it and commit; nothing if that is done."""
+def commit_fold(ledger: Ledger, stage: Reduction, step: Step, *after: str) -> str:
+    """Task: take one step and commit; nothing if that is done."""
     del after
-    # This fold may have gone into the next one by now, which dropped it: Dask asks again for what a dead worker held.
-    if not (ledger.has_fold(link.fold) or ledger.was_folded(part)):
+    if not _is_done(ledger, step):
         try:
             with span("commit"):
-                partial = ledger.read_part(part)
-            _fold(ledger, stage, part, partial, link)
+                partial = ledger.read_part(step.taken) if step.of_part else ledger.read_fold(step.taken)
+            _fold(ledger, stage, step, partial)
         except StoreError:
             # A worker that was given up for lost may have folded the same, and dropped what it was made from.
-            if not ledger.has_fold(link.fold):
+            if not _is_done(ledger, step):
                 raise
-    return f"{stage.name}-fold-{link.fold}"
+    return f"{stage.name}-fold-{step.fold}"
+
+
+def _is_done(ledger: Ledger, step: Step) -> bool:
+    """Whether a step is taken. Its fold may be in a later one by now: Dask asks again for what a dead worker held."""
+    if ledger.has_fold(step.fold):
+        return True
+    taken_up = not all(ledger.has_fold(fold) for fold in step.folds)
+    return taken_up or (step.of_part and ledger.was_folded(step.taken))
 
 
 def _fold(
-    ledger: Ledger,
-    stage: Reduction,
-    part: str,
-    partial: Partial,
-    link: Link,
-    note: Mapping[str, Any] | None = None,
+    ledger: Ledger, stage: Reduction, step: Step, partial: Partial, note: Mapping[str, Any] | None = None
 ) -> None:
     """``note`` is that of a part which was not committed by itself."""
     with single_blas_thread():
         with span("commit"):
-            folded = None if link.before is None else ledger.read_fold(link.before)
+            folded = None if step.before is None else ledger.read_fold(step.before)
         result = stage.fold(folded, partial)
         with span("commit"):
-            ledger.commit_fold(link.fold, result, part, None if link.protects else link.before, note)
+            ledger.commit_fold(step.fold, result, step.folds, step.taken if step.of_part else None, note)

@@ -191,7 +191,7 @@ class WorkFolder:
 
 @dataclass(frozen=True)
 class WorkStore:
-    """A Zarr group in which chains of folds work: arrays that their tasks read, and ledgers. Local or behind a URL.
+    """A Zarr group in which jobs of folds work: arrays that their tasks read, and ledgers. Local or behind a URL.
 
     Its user holds the lock of the target.
 

@@ -20,7 +20,15 @@ from numpy.typing import NDArray
 from streaming_jsmf.errors import StoreError
 from streaming_jsmf.jobs.records import PARTIALS, RECORDS, has_record, read_record, write_record
 from streaming_jsmf.storage.arrays import ArrayDigest, create_group, read_array, write_array
-from streaming_jsmf.storage.paths import StorePath, child_names, group_names, node_exists, remove_tree
+from streaming_jsmf.storage.paths import (
+    StorePath,
+    child_names,
+    group_names,
+    in_threads,
+    node_exists,
+    remove_tree,
+    remove_trees,
+)
 
 #: Hex digits of a hash that a key keeps.
 KEY_DIGITS = 32
@@ -81,6 +89,8 @@ class Ledger:
         taken out again.
     axes
         Names of the axes of arrays, where they are not ``AXES``.
+    protected
+        A fold that is not dropped when it is folded further: the store as it was before hangs on it.
     """
 
     store: StorePath
@@ -88,6 +98,7 @@ class Ledger:
     remedy: str
     keep: bool = False
     axes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    protected: str | None = None
 
     def parts(self) -> frozenset[str]:
         """Keys of the parts that have a record."""
@@ -114,25 +125,26 @@ class Ledger:
         self,
         key: str,
         partial: Partial,
-        part: str,
-        before: str | None,
+        folds: Sequence[str] = (),
+        part: str | None = None,
         note: Mapping[str, Any] | None = None,
     ) -> None:
-        """Commit a fold, then drop the part and the fold that it was made from.
+        """Commit a fold, then drop the ``folds`` and the ``part`` that it was made from.
 
         A factor weighs more than the Parquet it comes from, so this is what bounds the disk of a scan. ``note`` is that
         of a part which was never written: the fold commits it as well, since a kill may come before its own record.
         """
         self._commit("fold", key, partial, {} if note is None else {"part": part, "note": dict(note)})
-        if note is not None:
+        if part is not None and note is not None:
             self._note_folded(part, note)
-        elif not self.keep:
+        elif part is not None and not self.keep:
             self._drop_arrays("part", part)
-        if before is not None:
-            for folded, told in self._notes_of_fold(before).items():
+        for fold in folds:
+            for folded, told in self._notes_of_fold(fold).items():
                 if not self.is_committed(folded):
                     self._note_folded(folded, told)
-            self._forget("fold", before)
+            if fold != self.protected:
+                self._forget("fold", fold)
 
     def _note_folded(self, key: str, note: Mapping[str, Any]) -> None:
         """Record a part that is in a committed fold already; its own result was never written."""
@@ -178,7 +190,12 @@ class Ledger:
 
     def history(self, keys: Sequence[str]) -> list[dict[str, Any]]:
         """The notes of the committed parts, in the order of ``keys``."""
-        found = ((index, self.note(key)) for index, key in enumerate(keys))
+        there = self.parts()
+        recorded = [key for key in keys if key in there]
+        notes = dict(zip(recorded, in_threads(self.note, recorded), strict=True))
+        for fold in self.folds():
+            notes = {**self._notes_of_fold(fold), **notes}
+        found = ((index, notes.get(key)) for index, key in enumerate(keys))
         return [{"partition": index, **note} for index, note in found if note is not None]
 
     def note(self, key: str) -> dict[str, Any] | None:
@@ -201,10 +218,9 @@ class Ledger:
     def clear(self) -> None:
         """Remove all results of the stage and their records."""
         prefixes = (self._name("part", ""), self._name("fold", ""))
-        for group in (RECORDS, PARTIALS):
-            for name in child_names(self.store / group, f"{self.stage}-"):
-                if name.startswith(prefixes):
-                    remove_tree(self.store / group / name, ignore_errors=True)
+        for group in (self.store / RECORDS, self.store / PARTIALS):
+            names = child_names(group, f"{self.stage}-")
+            remove_trees([group / name for name in names if name.startswith(prefixes)])
 
     def kept(self, fold: str, parts: Iterable[str]) -> dict[str, str]:
         """Names of the records that stay when a stage is complete, and of their results: of the fold and, if results

@@ -14,6 +14,7 @@ from dask.delayed import Delayed
 from streaming_jsmf.jobs.events import Cost, Listener, PartitionCommitted, StageFinished, StageStarted
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.ledger import Ledger, Partial, fold_keys
+from streaming_jsmf.storage.paths import in_threads
 
 logger = logging.getLogger(__name__)
 
@@ -116,14 +117,15 @@ class _Watch:
         """Tell of what was committed since the last look."""
         try:
             fresh = sorted(self._job.committed() - self._seen)
+            self._seen.update(fresh)
+            costs = in_threads(self._job.cost, fresh)
         except Exception as error:
             self.failure = self.failure or error
             return
-        for index in fresh:
-            self._seen.add(index)
+        for index, cost in zip(fresh, costs, strict=True):
             try:
-                stage, size = self._started.stage, self._started.sizes[index]
-                self._listener(PartitionCommitted(stage, index, size, self._job.cost(index)))
+                size = self._started.sizes[index]
+                self._listener(PartitionCommitted(self._started.stage, index, size, cost))
             except Exception as error:
                 self.failure = self.failure or error
 
@@ -151,8 +153,8 @@ def run_steps(
         result = ledger.read_fold(chain[done - 1])
     else:
         result, done = start, 1
-        ledger.commit_fold(chain[0], start, "", None)
+        ledger.commit_fold(chain[0], start)
     for number in range(done - 1, steps):
         result = step(number, chain[number], result)
-        ledger.commit_fold(chain[number + 1], result, "", chain[number])
+        ledger.commit_fold(chain[number + 1], result, [chain[number]])
     return result

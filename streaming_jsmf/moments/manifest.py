@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, groupby
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,8 @@ from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.jobs.ledger import fold_keys, key_of
+from streaming_jsmf.jobs.ledger import key_of
+from streaming_jsmf.jobs.order import FAN_IN, FoldOrder
 from streaming_jsmf.storage.paths import join, normalise
 from streaming_jsmf.validation import Strict
 
@@ -73,7 +75,8 @@ class Manifest(Strict):
     ``vocabulary`` is the digest of the words. ``parts`` are what is folded at once, in order: what is known of its
     contents, and how many partitions it stands for. ``change`` marks the last request for a change. ``sample_share`` is
     that of the documents in the sample, fixed when the store is begun; None: there is no sample. ``base`` is the fold
-    of scan 1 that the basis is made of, where that stays while documents are added; None: the last.
+    of scan 1 that the basis is made of, where that stays while documents are added; None: the last. ``fan_in`` is that
+    of the ``FoldOrder``, and None in stores of earlier releases, which folded one part after the other.
     """
 
     format_version: int
@@ -91,6 +94,7 @@ class Manifest(Strict):
     change: str | None = None
     sample_share: float | None = None
     base: str | None = None
+    fan_in: int | None = None
 
     @property
     def is_of_older_sample(self) -> bool:
@@ -131,15 +135,22 @@ class Manifest(Strict):
         return tuple(key_of(name) for name in distinct([content for content, _ in self.parts]))
 
     @property
-    def folds(self) -> tuple[str, ...]:
-        """Keys of the folds of scan 1: other words, settings or order give other keys."""
+    def order(self) -> FoldOrder:
+        """How the parts of scan 1 are folded: other words, settings or order give other keys of folds."""
         sampled = "" if self.sample_share is None else f"\nsample {self.sample_share}"
-        return fold_keys(self.part_keys, f"{self.range_key}\n{self.vocabulary}{sampled}")
+        salt = f"{self.range_key}\n{self.vocabulary}{sampled}"
+        return self.order_of(self.part_keys, [count for _, count in self.parts], salt)
+
+    def order_of(self, keys: Sequence[str], counts: Sequence[int], salt: str) -> FoldOrder:
+        """How parts of so many partitions each are folded: those of a corpus together, then corpus by corpus."""
+        starts = list(accumulate(counts, initial=0))[:-1]
+        corpora = groupby(self.partitions[start].corpus for start in starts)
+        return FoldOrder(tuple(keys), salt, tuple(len(list(same)) for _, same in corpora), self.fan_in)
 
     def on_basis_of(self, before: Manifest) -> Manifest:
         """The manifest with the basis that ``before`` has, whose parts it begins with: all else is a sum then, to which
         what is new is added. As it is without a sample: factors tell the basis of all documents anew."""
-        kept = None if self.sample_share is None else before.base or before.folds[-1]
+        kept = None if self.sample_share is None else before.base or before.order.total
         return self.changed(base=kept) if kept else self
 
     def with_new_basis(self) -> Manifest:
@@ -176,6 +187,7 @@ def new_manifest(
         probes={"generator": "philox", "seed": settings.seed, "numpy": np.__version__},
         partitions=(),
         parts=(),
+        fan_in=FAN_IN,
     )
     if settings.range_finder == "sample":
         share = settings.sampled_share(corpus.n_documents, corpus.n_words, corpus.nonzeros)
@@ -299,7 +311,7 @@ def merged_manifest(first: Manifest, second: Manifest, plan: MergePlan) -> Manif
 
 
 def _as_one_part(manifest: Manifest) -> list[tuple[str, int]]:
-    return [(f"fold {manifest.folds[-1]}", len(manifest.partitions))]
+    return [(f"fold {manifest.order.total}", len(manifest.partitions))]
 
 
 def moved(manifest: Manifest, corpus: Corpus) -> Manifest:

@@ -201,7 +201,7 @@ def _copy_parts(store: MomentsStore, second: MomentsStore, manifest: Manifest, *
     ours, theirs = store.ledger("range"), second.ledger("range")
     keys = manifest.part_keys[len(store.manifest.parts) :]
     if not in_parts:
-        ours.commit_part(keys[0], theirs.read_fold(second.folds[-1]), {"merged": str(second.path)})
+        ours.commit_part(keys[0], theirs.read_fold(second.total), {"merged": str(second.path)})
         return
     for key in keys:
         if not ours.is_committed(key):
@@ -223,7 +223,7 @@ def _rebuilt(
         ledger, keys = made.ledger("range"), manifest.part_keys
         own = np.arange(store.n_words)
         for key, source, rows in ((keys[0], store, own), (keys[1], second, union.word_ids)):
-            fold = source.ledger("range").read_fold(source.folds[-1])
+            fold = source.ledger("range").read_fold(source.total)
             ledger.commit_part(key, spread(fold, rows, len(union.words)), {"merged": str(source.path)})
     return read_store(store.path)
 

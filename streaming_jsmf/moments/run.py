@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import accumulate, pairwise
 
 from streaming_jsmf.blocks.parts import partition_part
@@ -52,12 +53,13 @@ def run_stage_of(store: MomentsStore, stage: Stage, executor: Executor, load: Pa
         return
     with span("finish"):
         ledger, scans = store.ledger(stage.name), stage.scans(store)
+        if stage.name == "range":
+            ledger = replace(ledger, protected=store.covered_fold)
         for scan in scans:
             parts = _parts(store.manifest, scan, ledger, load)
-            protected = store.covered_fold if stage.name == "range" else None
-            run_job(FoldJob(ledger, scan.reduction, parts, scan.folds, protected), executor)
+            run_job(FoldJob(ledger, scan.reduction, parts, scan.order), executor)
         with single_blas_thread():
-            final = stage.final(store, (ledger.read_fold(scan.folds[-1]) for scan in scans))
+            final = stage.final(store, (ledger.read_fold(scan.order.total) for scan in scans))
         history = [note for scan in scans for note in ledger.history(scan.keys)]
         store.commit_stage(stage.name, final.arrays, final.scalars, history)
         if not stage.keeps_fold(store.settings):
@@ -68,8 +70,8 @@ def _parts(manifest: Manifest, scan: Scan, ledger: Ledger, load: Partitions) -> 
     """Parts of a scan; their partitions are looked up if some have to be read."""
     starts = list(accumulate(scan.counts, initial=0))
     sizes = [sum(p.nonzeros for p in manifest.partitions[a:b]) for a, b in pairwise(starts)]
-    known, folded = ledger.parts(), ledger.folded(scan.folds)
-    if all(key in known or i < folded for i, key in enumerate(scan.keys)):
+    known, held = ledger.parts(), scan.order.held(ledger.folds())
+    if all(key in known or i in held for i, key in enumerate(scan.keys)):
         return tuple(map(Part, scan.keys, sizes))
     partitions = load()
     return tuple(

@@ -52,13 +52,13 @@ class LedgerDamage:
     ----------
     folds, parts
         Errors by key.
-    folded
-        How many leading parts the longest sound fold holds.
+    sound
+        Keys of the folds that are not damaged.
     """
 
     folds: Mapping[str, StoreError]
     parts: Mapping[str, StoreError]
-    folded: int
+    sound: frozenset[str]
 
 
 def damage_of_outcome(store: MomentsStore, stage: str) -> OutcomeDamage | None:
@@ -114,21 +114,20 @@ def damage_of_scan(ledger: Ledger, scan: Scan, *, finished: bool) -> LedgerDamag
 
     ``finished``: whether the stage is committed, so that the last fold must be there.
     """
-    keys, folds, there = scan.keys, scan.folds, ledger.folds()
+    keys, there = scan.keys, ledger.folds()
     bad_folds = _damages(ledger, "fold", there)
-    if finished and folds[-1] not in there:
-        bad_folds[folds[-1]] = _missing(ledger, "the last fold")
+    if finished and scan.order.total not in there:
+        bad_folds[scan.order.total] = _missing(ledger, "the last fold")
     sound = there - bad_folds.keys()
-    folded = max((i + 1 for i, key in enumerate(folds) if key in sound), default=0)
-    parts, done = ledger.parts(), set() if ledger.keep else set(keys[:folded])
+    folded = {keys[number] for number in scan.order.held(sound)}
+    parts, done = ledger.parts(), set() if ledger.keep else folded
     # Of a part that is folded and not kept the record alone is left; so it is with parts of an earlier state.
     bad_parts = _damages(ledger, "part", parts & (set(keys) - done))
     bad_parts |= _damages(ledger, "part", parts - (set(keys) - done), arrays=False)
     if ledger.keep:
-        for key in keys[:folded]:
-            if key not in parts:
-                bad_parts[key] = _missing(ledger, f"the kept part {key}")
-    return LedgerDamage(bad_folds, bad_parts, folded)
+        for key in sorted(folded - parts):
+            bad_parts[key] = _missing(ledger, f"the kept part {key}")
+    return LedgerDamage(bad_folds, bad_parts, sound)
 
 
 def require_sound(store: MomentsStore) -> None:
@@ -275,9 +274,9 @@ def _take_back_kept(store: MomentsStore, stage: Stage) -> None:
     )
     record = None if final is not None and final.in_record else store.outcome(stage.name)
     found = damage_of_scan(ledger, scan, finished=record is not None)
-    _refuse_lost_merges(store, scan, ledger.parts() - found.parts.keys(), found.folded)
+    _refuse_lost_merges(store, scan, ledger.parts() - found.parts.keys(), found.sound)
     _drop(ledger, found)
-    folded = found.folded == len(scan.keys)
+    folded = scan.order.total in found.sound
     if record is not None and not folded:
         parts = "scan 1 is repeated for all partitions" if stage.keeps_parts else stage.remedy
         if ledger.keep:
@@ -289,16 +288,19 @@ def _take_back_kept(store: MomentsStore, stage: Stage) -> None:
         return
     if record is not None and folded:
         # The record would come again without the history of its parts, which are gone.
-        made = stage.final(store, iter([ledger.read_fold(scan.folds[-1])]))
+        made = stage.final(store, iter([ledger.read_fold(scan.order.total)]))
         store.commit_stage(stage.name, made.arrays, made.scalars, record["history"])
     else:
         forget_record(store.path, stage.name)
 
 
-def _refuse_lost_merges(store: MomentsStore, scan: Scan, sound: frozenset[str], folded: int) -> None:
+def _refuse_lost_merges(
+    store: MomentsStore, scan: Scan, parts: frozenset[str], folds: frozenset[str]
+) -> None:
     """A part that was another store's factor is in no corpus. Nothing has been taken back yet."""
-    for key, count in list(zip(scan.keys, scan.counts, strict=True))[folded:]:
-        if count > 1 and key not in sound:
+    held = scan.order.held(folds)
+    for number, (key, count) in enumerate(zip(scan.keys, scan.counts, strict=True)):
+        if count > 1 and number not in held and key not in parts:
             raise StoreError(
                 f"{store.path}: the merged factor is damaged, and {count} partitions of it came from another store as "
                 "one; delete the store and merge its sources again"
@@ -326,7 +328,7 @@ def _mend_kept_parts(store: MomentsStore, stage: Stage, executor: Executor) -> N
     )
     partitions = compress(load_partitions(store.manifest, str(store.path)), missing)
     parts = partition_parts(compress(scan.keys, missing), partitions)
-    executor.compute(FoldJob(ledger, scan.reduction, parts, scan.folds).unfolded())
+    executor.compute(FoldJob(ledger, scan.reduction, parts, scan.order).unfolded())
 
 
 def _tell(error: StoreError, what: str) -> None:

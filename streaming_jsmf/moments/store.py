@@ -38,7 +38,14 @@ from streaming_jsmf.storage.arrays import (
     read_attributes,
     write_array,
 )
-from streaming_jsmf.storage.paths import StorePath, child_names, is_free, node_exists, remove_tree, write_json
+from streaming_jsmf.storage.paths import (
+    StorePath,
+    child_names,
+    is_free,
+    node_exists,
+    remove_trees,
+    write_json,
+)
 from streaming_jsmf.storage.provenance import package_versions, utc_now
 from streaming_jsmf.storage.replace import remove_store, store_written
 from streaming_jsmf.validation import explain
@@ -89,14 +96,14 @@ class MomentsStore:
         return sum(stage.reads_corpora for stage in self.stages) > 1
 
     @cached_property
-    def folds(self) -> tuple[str, ...]:
-        """Keys of the folds of scan 1; the last one stands for all that the store is made of."""
-        return self.manifest.folds
+    def total(self) -> str:
+        """Key of the last fold of scan 1, which stands for all that the store is made of."""
+        return self.manifest.order.total
 
     @property
     def base(self) -> str:
         """Key of the fold of scan 1 that the basis is made of."""
-        return self.manifest.base or self.folds[-1]
+        return self.manifest.base or self.total
 
     @property
     def missing_stages(self) -> tuple[str, ...]:
@@ -118,7 +125,7 @@ class MomentsStore:
         kept: dict[str, str] = {}
         for stage in self.stages:
             for scan in stage.scans(self) if stage.keeps_fold(self.settings) else ():
-                kept |= self.ledger(stage.name).kept(scan.folds[-1], scan.keys)
+                kept |= self.ledger(stage.name).kept(scan.order.total, scan.keys)
         ids = {entry.word_ids.name for entry in self.manifest.corpora if entry.word_ids is not None}
         made = tuple(f"{stage.name}-{kind}-" for stage in self.stages for kind in ("part", "fold"))
         staying: tuple[tuple[StorePath, tuple[str, ...], Collection[str]], ...] = (
@@ -139,8 +146,7 @@ class MomentsStore:
 
     def clear(self) -> None:
         """Remove the ``rests``: the last step of every change, which a run after a kill repeats."""
-        for rest in self.rests():
-            remove_tree(rest, ignore_errors=True)
+        remove_trees(self.rests())
 
     def outcome(self, stage: str) -> dict[str, Any] | None:
         """The committed record of a finished stage: digests, scalars, history; None before.
@@ -169,10 +175,10 @@ class MomentsStore:
             return self.manifest.vocabulary
         made = stage_named(stage)
         if not made.inputs:
-            return self.base if made.of_base else self.folds[-1]
+            return self.base if made.of_base else self.total
         # Another basis, such as one that another processor computed in a repair, needs results of its own.
         found = (self._fields_of(name) for name in made.inputs)
-        return key_of(self.folds[-1], *("" if fields is None else fields["sha256"] for fields in found))
+        return key_of(self.total, *("" if fields is None else fields["sha256"] for fields in found))
 
     @property
     def covered_fold(self) -> str | None:

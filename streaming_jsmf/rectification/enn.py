@@ -14,7 +14,7 @@ otherwise, none of which moves the fixed points:
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,16 +22,18 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import Acceleration
 from streaming_jsmf.linalg.eigen import Eigenpairs, with_fixed_signs
-from streaming_jsmf.linalg.gram import GRAM_FLOOR, gram, inverse_square_root, rotate
+from streaming_jsmf.linalg.gram import GRAM_FLOOR, gram, inverse_square_root, rotate, single_gram
+from streaming_jsmf.linalg.panels import panels
+from streaming_jsmf.linalg.typing import FloatArray
 from streaming_jsmf.rectification.enn_operator import (
     CHECKED_ENTRIES,
-    Applied,
-    CorrectedOperator,
+    Corrections,
     checked_rows,
 )
 from streaming_jsmf.rectification.result import (
     OnIteration,
     Rectification,
+    change_by_step,
     change_of_grams,
     positive_half,
     require_pairs,
@@ -42,6 +44,9 @@ BLOCK_STEPS = 5
 
 #: Friction a of the momentum (t - 1) / (t + a - 1). Nesterov's own 3 ends farther from the plain iteration's limit.
 FRICTION = 5.0
+
+#: Rows of Y that are moved at a time, in the cache.
+STEP_ROWS = 1024
 
 #: Y'A Y is taken for singular below this share of its largest eigenvalue.
 RANK_FLOOR = 1e-10
@@ -114,6 +119,26 @@ def epsilon_nonnegative(
     """
     options = options or ENNOptions()
     require_pairs(pairs, n_topics, "ENN")
+    n = pairs.vectors.shape[0]
+    shares = np.full(n, 1.0 / n) if shares is None else shares
+    occurring = pairs.vectors.any(axis=1)
+    if occurring.all():
+        return _rectified(pairs, n_topics, options, shares, on_iteration)
+    # Of the other words C says nothing, and what they would get of the missing mass would be corrected away again.
+    these = Eigenpairs(pairs.values, pairs.vectors[occurring])
+    found = _rectified(these, n_topics, options, shares[occurring], on_iteration)
+    rectified = np.zeros((n, n_topics))
+    rectified[occurring] = found.rectified
+    return replace(found, rectified=rectified)
+
+
+def _rectified(
+    pairs: Eigenpairs,
+    n_topics: int,
+    options: ENNOptions,
+    shares: NDArray[np.float64],
+    on_iteration: OnIteration | None,
+) -> Rectification:
     change, number = np.inf, 0
     with ThreadPoolExecutor(max_workers=options.threads) as pool:
         walk = _Walk(pairs, n_topics, options, shares, pool)
@@ -124,7 +149,7 @@ def epsilon_nonnegative(
             if change < options.tolerance:
                 break
     y = _rotated(walk.y)
-    checked = checked_rows(y, walk.size, options.left_out)
+    checked = checked_rows(y, gram(y), walk.size, options.left_out)
     return Rectification(
         y,
         number,
@@ -146,7 +171,7 @@ class _Walk:
         pairs: Eigenpairs,
         n_topics: int,
         options: ENNOptions,
-        shares: NDArray[np.float64] | None,
+        shares: NDArray[np.float64],
         pool: ThreadPoolExecutor,
     ) -> None:
         self.y, self.vectors = positive_half(pairs, n_topics), pairs.vectors
@@ -161,23 +186,47 @@ class _Walk:
         if self.options.acceleration == "none" or number <= BLOCK_STEPS:
             return self._block_step()
         point, self.before = self._point(), None
-        operator = self._operator(point)
-        applied = self._apply(operator, point)
-        inner = gram(point, applied.product)
-        values, vectors = np.linalg.eigh((inner + inner.T) / 2)
+        own = gram(point)
+        corrections = self._corrections(point, own)
+        added = self._times(corrections, point)
+        # A Y = Y G + D: all that the small matrices below need of D is Y'D and D'D.
+        mixed, length = single_gram(corrections.rows, added), single_gram(added)
+        values, vectors = np.linalg.eigh(own @ own + (mixed + mixed.T) / 2)
         if not values[0] > RANK_FLOOR * values[-1]:
             # A direction is gone; the block may hold another that takes its place.
             self.age = 0
             return self._block_step()
-        # Symmetric roots, so that Y keeps its rotation from one step to the next.
-        root, inverse_root = ((vectors * values**power) @ vectors.T for power in (0.5, -0.5))
-        change = change_of_grams(inverse_root @ gram(applied.product) @ inverse_root, operator.gram, root)
-        new = rotate(applied.product, inverse_root)
-        if np.vdot(point, new) - np.vdot(new, new) - np.vdot(point, self.y) + np.vdot(new, self.y) > 0:
-            # The step points back: what is carried along would go on uphill.
+        # The symmetric root R, so that Y keeps its rotation from one step to the next.
+        root = (vectors / np.sqrt(values)) @ vectors.T
+        # The step (Y G + D) R - Y is Y T + D R: short, so that it loses nothing if it is rounded.
+        turn = own @ root - np.eye(self.n_topics)
+        if not self._advance(point, corrections.rows, turn, added, root):
+            # What is carried along would go on uphill.
             self.age = 0
-        self.before, self.y = self.y, new
-        return change
+        along, across = own @ turn + mixed @ root, turn.T @ mixed @ root
+        squared = turn.T @ own @ turn + across + across.T + root @ length @ root
+        return change_by_step(own, along, squared)
+
+    def _advance(
+        self,
+        point: NDArray[np.float64],
+        rows: FloatArray,
+        turn: NDArray[np.float64],
+        added: FloatArray,
+        root: NDArray[np.float64],
+    ) -> bool:
+        """Move Y to point + Y T + D R, in the memory of the point. False if the step points back to where Y was."""
+        turn, root = turn.astype(rows.dtype), root.astype(rows.dtype)
+        ahead = 0.0
+        for part in panels(len(point), STEP_ROWS):
+            step = rows[part] @ turn
+            step += added[part] @ root
+            since = point[part] - self.y[part]
+            since += step
+            ahead += float(np.vdot(step, since))
+            point[part] += step
+        self.before, self.y = self.y, point
+        return ahead >= 0
 
     def _point(self) -> NDArray[np.float64]:
         """Y + beta (Y - Y_before), in the memory of the latter. Both are in the same rotation, see ``step``."""
@@ -194,23 +243,27 @@ class _Walk:
     def _block_step(self) -> float:
         """Ritz vectors of A in the span of Z = A V, from Z'A Z and Z'Z: Z itself need not be orthonormal."""
         self.before = None
-        operator, previous = self._operator(self.y), self.y
-        block = _unit_columns(self._apply(operator, self.vectors).product)
-        small = gram(block, self._apply(operator, block).product)
+        previous, own = self.y, gram(self.y)
+        corrections = self._corrections(previous, own)
+        block = previous @ (previous.T @ self.vectors)
+        block += self._times(corrections, self.vectors)
+        block = _unit_columns(block)
+        inside = gram(previous, block)
+        small = inside.T @ inside + gram(block, self._times(corrections, block))
         whiten = inverse_square_root(gram(block), GRAM_FLOOR)
         values, rotation = np.linalg.eigh(whiten.T @ ((small + small.T) / 2) @ whiten)
         stepped = with_fixed_signs(values, rotate(block, whiten @ rotation))
         self.vectors, self.y = stepped.vectors, positive_half(stepped, self.n_topics)
-        return change_of_grams(gram(self.y), operator.gram, gram(self.y, previous))
+        return change_of_grams(gram(self.y), own, gram(self.y, previous))
 
-    def _operator(self, y: NDArray[np.float64]) -> CorrectedOperator:
-        checked = checked_rows(y, self.size, self.options.left_out)
-        return CorrectedOperator(y, checked.words, self.shares, self.options.block_dtype, self.pool)
+    def _corrections(self, y: NDArray[np.float64], own_gram: NDArray[np.float64]) -> Corrections:
+        checked = checked_rows(y, own_gram, self.size, self.options.left_out)
+        return Corrections(y, checked.words, self.shares, self.options.block_dtype, self.pool)
 
-    def _apply(self, operator: CorrectedOperator, x: NDArray[np.float64]) -> Applied:
-        applied = operator.apply(x)
-        self.correction_mass, self.uniform_mass = applied.correction_mass, applied.uniform_mass
-        return applied
+    def _times(self, corrections: Corrections, x: NDArray[np.float64]) -> FloatArray:
+        added = corrections.times(x)
+        self.correction_mass, self.uniform_mass = added.correction_mass, added.uniform_mass
+        return added.product
 
 
 def _unit_columns(block: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -25,8 +25,11 @@ def negative_entries(
     indptr: NDArray[np.int64],
     columns: NDArray[np.int32],
     values: FloatArray,
-) -> None:
-    """Write the negative entries of a block (rows x columns) as CSR.
+) -> bool:
+    """Write the negative entries of a block (rows x columns) as CSR; False if there are more than there is room for.
+
+    Nothing branches on a sign: an entry is written in any case, and kept if it counts, because the processor cannot
+    foresee the signs. Likewise for the groups of entries among which one is negative.
 
     Parameters
     ----------
@@ -37,25 +40,31 @@ def negative_entries(
     indptr
         (rows + 1,), overwritten.
     columns, values
-        Room for all entries of the block and one more; overwritten up to ``indptr[-1]``.
+        Overwritten up to ``indptr[-1]``. Their room is that for the entries found and for one row more.
     """
-    found = 0
-    whole = block.shape[1] // GROUP * GROUP
+    found, width = 0, block.shape[1]
+    whole = width // GROUP
+    groups = np.empty(whole + 1, np.int32)
     for row in range(block.shape[0]):
         indptr[row] = found
+        if found + width >= values.size:
+            return False
         entries, bits = block[row], signs[row]
-        for first in range(0, whole, GROUP):
-            together = bits[first]
-            for column in range(first + 1, first + GROUP):
+        with_negatives = 0
+        for group in range(whole):
+            together = bits[group * GROUP]
+            for column in range(group * GROUP + 1, (group + 1) * GROUP):
                 together |= bits[column]
-            if together < 0:
-                for column in range(first, first + GROUP):
-                    # Written in any case, and kept if it counts: the processor cannot foresee the signs.
-                    columns[found] = column
-                    values[found] = entries[column]
-                    found += entries[column] < 0
-        for column in range(whole, block.shape[1]):
+            groups[with_negatives] = group
+            with_negatives += together < 0
+        for group in groups[:with_negatives]:
+            for column in range(group * GROUP, (group + 1) * GROUP):
+                columns[found] = column
+                values[found] = entries[column]
+                found += entries[column] < 0
+        for column in range(whole * GROUP, width):
             columns[found] = column
             values[found] = entries[column]
             found += entries[column] < 0
     indptr[block.shape[0]] = found
+    return True

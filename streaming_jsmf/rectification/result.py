@@ -96,3 +96,12 @@ def change_of_grams(new: NDArray[np.float64], old: NDArray[np.float64], mixed: N
     old_norm = float(np.sum(old**2))
     squared = float(np.sum(new**2)) + old_norm - 2 * float(np.sum(mixed**2))
     return float(np.sqrt(max(squared, 0.0) / old_norm)) if old_norm > 0 else 0.0
+
+
+def change_by_step(
+    own: NDArray[np.float64], along: NDArray[np.float64], squared: NDArray[np.float64]
+) -> float:
+    """``relative_change`` from Y to Y + S, of Y'Y, Y'S and S'S: nothing cancels where the step is short."""
+    moved = 2 * np.sum(own * squared) + 2 * np.sum(along * along.T) + np.sum(squared * (squared + 4 * along))
+    old_norm = float(np.sum(own**2))
+    return float(np.sqrt(max(float(moved), 0.0) / old_norm)) if old_norm > 0 else 0.0

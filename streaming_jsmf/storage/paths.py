@@ -14,11 +14,13 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from io import BufferedIOBase
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote
 
 from fsspec.implementations.local import LocalFileSystem
@@ -35,6 +37,12 @@ AnyPath: TypeAlias = str | os.PathLike[str]
 StorePath: TypeAlias = Path | UPath
 
 _LOCAL_SCHEMES = ("file://", "local://")
+
+#: Files that ``in_threads`` asks for at a time: they are waited for, not computed on.
+FILE_THREADS = 16
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def is_url(path: AnyPath | UPath) -> bool:
@@ -228,6 +236,12 @@ def file_names(directory: AnyPath) -> list[str]:
     return sorted(e["name"].rstrip("/").rsplit("/", 1)[-1] for e in entries if e["type"] == "file")
 
 
+def in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """``function`` of every item, results in order; the first failure in that order is raised."""
+    with ThreadPoolExecutor(max_workers=FILE_THREADS) as pool:
+        return list(pool.map(function, items))
+
+
 def fsync_directory(path: Path) -> None:
     """Make a rename inside ``path`` survive a crash of the machine (POSIX only; elsewhere a no-op)."""
     if os.name != "posix":
@@ -312,6 +326,15 @@ def remove_file(path: StorePath) -> None:
         path.unlink(missing_ok=True)
     else:
         object_store.delete(path)
+
+
+def remove_trees(paths: Sequence[StorePath]) -> None:
+    """Delete many directories, objects of some at a time; what cannot be deleted is left."""
+    if all(isinstance(path, Path) for path in paths):
+        for path in paths:
+            remove_tree(path, ignore_errors=True)
+    else:
+        in_threads(partial(remove_tree, ignore_errors=True), paths)
 
 
 def remove_tree(path: StorePath, *, ignore_errors: bool = False) -> None:

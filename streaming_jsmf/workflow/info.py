@@ -120,8 +120,8 @@ def _describe_moments(store: MomentsStore) -> dict[str, Any]:
     }
     for stage in missing:
         ledger = store.ledger(stage)
-        folded = ledger.folded(store.folds) if stage == "range" else 0
-        described[f"{stage}_partitions_done"] = max(len(ledger.parts()), folded)
+        held = store.manifest.order.held(ledger.folds()) if stage == "range" else ()
+        described[f"{stage}_partitions_done"] = max(len(ledger.parts()), len(held))
     return described
 
 

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.fold import Reduction
-from streaming_jsmf.jobs.ledger import Partial, fold_keys, key_of
+from streaming_jsmf.jobs.ledger import Partial, key_of
+from streaming_jsmf.jobs.order import FoldOrder
 from streaming_jsmf.moments.manifest import Manifest
 from streaming_jsmf.moments.remedy import repair_remedy
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array
@@ -50,12 +51,8 @@ class Store(Protocol):
         """N."""
 
     @property
-    def folds(self) -> tuple[str, ...]:
-        """Keys of the folds of scan 1; the last one stands for all that the store is made of."""
-
-    @property
     def base(self) -> str:
-        """Key of the fold of scan 1 that the basis is made of: the last, or of a store that has grown an earlier."""
+        """Key of the fold of scan 1 that the basis is made of: of all, or of a store that has grown an earlier one."""
 
     def array_digest(self, name: str) -> ArrayDigest:
         """Digest of a final array of an earlier stage."""
@@ -75,22 +72,27 @@ class Scan:
     ----------
     reduction
         What its tasks do.
-    keys, folds
-        Of its parts and folds in the ledger, in order: hashes of all that their bits hang on.
+    order
+        Keys of its parts and folds in the ledger: hashes of all that their bits hang on.
     counts
         How many partitions each part stands for: 1, or all of a store that was merged as one part.
     """
 
     reduction: Reduction
-    keys: tuple[str, ...]
-    folds: tuple[str, ...]
+    order: FoldOrder
     counts: tuple[int, ...]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Keys of its parts, in order."""
+        return self.order.keys
 
     @classmethod
     def of_partitions(cls, reduction: Reduction, store: Store, *salts: str) -> Scan:
         """A part for each partition; ``salts`` are what its result hangs on besides what the partition holds."""
         keys = tuple(key_of(name, *salts) for name in store.manifest.contents)
-        return cls(reduction, keys, fold_keys(keys, store.base), (1,) * len(keys))
+        counts = (1,) * len(keys)
+        return cls(reduction, store.manifest.order_of(keys, counts, store.base), counts)
 
 
 class Stage(ABC):

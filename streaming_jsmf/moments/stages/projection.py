@@ -33,7 +33,8 @@ class ProjectionReduction(BasisReduction):
 
     def fold(self, folded: Partial | None, partial: Partial) -> Partial:
         """Add in float64."""
-        product = partial.arrays["projection"].astype(np.float64)
+        # The sum of a group is in float64 already, and is added to where it is.
+        product = partial.arrays["projection"].astype(np.float64, copy=False)
         if folded is not None:
             product += folded.arrays["projection"]
         return Partial({"projection": product})

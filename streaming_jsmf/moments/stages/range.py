@@ -129,7 +129,7 @@ class RangeStage(Stage):
         counts = tuple(count for _, count in store.manifest.parts)
         share = store.manifest.sample_share
         reduction = RangeReduction(store.n_words, store.settings, 1.0 if share is None else share)
-        return (Scan(reduction, store.manifest.part_keys, store.folds, counts),)
+        return (Scan(reduction, store.manifest.order, counts),)
 
     def final(self, store: Store, folded: Iterator[Partial]) -> Partial:
         """Sums and factor divided by the total weight."""

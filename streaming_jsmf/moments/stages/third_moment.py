@@ -134,8 +134,8 @@ def tensor_memory(n_words: int, width: int) -> int:
 
     Without their nonzeros sorted by word, 8 bytes for each of ``linalg.document_tensor.NONZERO_BLOCK``.
     """
-    # Both sums in float64 and in float32, and the basis; the tensor in slabs and packed.
-    return 28 * n_words * width + 4 * width**3 + 16 * DOCUMENT_BLOCK * width
+    # Both sums in float64 twice, when groups are folded; the tensor in slabs and packed.
+    return 32 * n_words * width + 4 * width**3 + 16 * DOCUMENT_BLOCK * width
 
 
 @dataclass(frozen=True)

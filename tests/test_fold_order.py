@@ -1,0 +1,296 @@
+"""The tree of folds: its shape against a slow oracle, and that no order of the tasks and no kill changes it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streaming_jsmf.config import ScanSettings
+from streaming_jsmf.errors import StoreError
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.fold import WINDOW_PER_WORKER, FoldJob, Part
+from streaming_jsmf.jobs.ledger import Ledger, Partial, fold_keys
+from streaming_jsmf.jobs.order import FAN_IN, FoldOrder
+from streaming_jsmf.jobs.run import run_job
+from streaming_jsmf.moments import manifest
+from streaming_jsmf.moments.stages.range import RangeReduction
+from streaming_jsmf.moments.store import read_store
+from streaming_jsmf.storage.arrays import create_group
+from tests.corpora import planted, write_corpus
+from tests.stores import SYNCHRONOUS, changed, digests, scanned
+
+Fold = Callable[[Any, Any], Any]
+
+
+def slow_fold(values: Sequence[Any], fan_in: int, fold: Fold) -> Any:
+    """The oracle: halves its way down to groups from above, where the package goes up from below."""
+    if len(values) == 1:
+        return values[0]
+    size = 1
+    while size * fan_in < len(values):
+        size *= fan_in
+    groups = [slow_fold(values[i : i + size], fan_in, fold) for i in range(0, len(values), size)]
+    total = groups[0]
+    for group in groups[1:]:
+        total = fold(total, group)
+    return total
+
+
+def slow_total(values: Sequence[Any], sections: Sequence[int], fan_in: int, fold: Fold) -> Any:
+    parts = [values[a:b] for a, b in pairwise(accumulate(sections, initial=0))]
+    total = slow_fold(parts[0], fan_in, fold)
+    for section in parts[1:]:
+        total = fold(total, slow_fold(section, fan_in, fold))
+    return total
+
+
+def symbolic(order: FoldOrder) -> dict[str, str]:
+    """What each fold is of, as text."""
+    made: dict[str, str] = {}
+    for step in order.steps:
+        taken = step.taken if step.of_part else made[step.taken]
+        made[step.fold] = taken if step.before is None else f"({made[step.before]}{taken})"
+    return made
+
+
+def letters(number: int) -> tuple[str, ...]:
+    return tuple(chr(ord("a") + i) for i in range(number))
+
+
+SHAPES = [
+    (2, (7,)),
+    (3, (1,)),
+    (3, (3,)),
+    (3, (4,)),
+    (3, (10,)),
+    (3, (26,)),
+    (3, (5, 1, 1, 4)),
+    (8, (9, 8)),
+    (3, (1, 13)),
+]
+
+
+@pytest.mark.parametrize(("fan_in", "sections"), SHAPES)
+def test_the_shape_is_groups_of_groups(fan_in: int, sections: tuple[int, ...]) -> None:
+    keys = letters(sum(sections))
+    order = FoldOrder(keys, "salt", sections, fan_in)
+    made = symbolic(order)
+    assert made[order.total] == slow_total(keys, sections, fan_in, lambda a, b: f"({a}{b})")
+    assert len(made) == len(order.steps), "a key stands for one fold"
+    assert [step.last for step in order.steps if step.of_part] == list(range(len(keys)))
+    for step in order.steps:
+        assert made[step.fold].replace("(", "").replace(")", "") == "".join(keys[step.first : step.last + 1])
+
+
+def test_few_parts_are_folded_as_they_come_and_so_are_all_of_stores_of_before() -> None:
+    for number, fan_in in ((FAN_IN, FAN_IN), (20, None)):
+        keys = letters(number)
+        order = FoldOrder(keys, "salt", fan_in=fan_in)
+        assert tuple(step.fold for step in order.steps) == fold_keys(keys, "salt")
+    # Whatever their sections.
+    assert FoldOrder(keys, "salt", (3, 17), None).steps == order.steps
+
+
+@pytest.mark.parametrize("first", [1, 5, 10])
+def test_what_is_added_goes_on_from_what_is_there(first: int) -> None:
+    keys = letters(first + 12)
+    alone = FoldOrder(keys[:first], "salt", (first,), 3)
+    both, all_of_them = (FoldOrder(keys[: first + n], "salt", (first, n), 3) for n in (7, 12))
+    assert alone.total in {step.fold for step in both.steps}
+    assert {step.first for step in both.lacking({alone.total})} <= {0, *range(first, first + 7)}
+    assert symbolic(both)[both.total].startswith(f"({symbolic(alone)[alone.total]}")
+    # Other parts, other keys.
+    assert both.total != all_of_them.total
+    assert FoldOrder(keys, "salt", (len(keys),), 3).total != FoldOrder(keys, "salt", (first, 12), 3).total
+
+
+def test_what_a_fold_holds_is_not_folded_again() -> None:
+    order = FoldOrder(letters(10), "", fan_in=3)
+    by_parts = {(step.first, step.last): step.fold for step in order.steps}
+    known = {by_parts[0, 5], by_parts[6, 7]}
+    assert order.held([*known, "of another"]) == set(range(8))
+    assert [(step.first, step.last) for step in order.lacking(known)] == [(6, 8), (0, 8), (0, 9)]
+    assert order.lacking({order.total}) == []
+
+
+# -- jobs -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Brackets:
+    """A fold leaves a trace: -1, what was folded, what came to it, -2."""
+
+    name: str = "brackets"
+
+    def compute(self, number: int) -> Partial:
+        return Partial({"trace": np.array([number])}, {"parts": 1})
+
+    def fold(self, folded: Partial | None, partial: Partial) -> Partial:
+        if folded is None:
+            return partial
+        traces = ([-1], folded.arrays["trace"], partial.arrays["trace"], [-2])
+        return Partial(
+            {"trace": np.concatenate(traces)}, {"parts": folded.scalars["parts"] + partial.scalars["parts"]}
+        )
+
+
+def brackets(sections: Sequence[int], fan_in: int) -> list[int]:
+    values = [[number] for number in range(sum(sections))]
+    return list(slow_total(values, sections, fan_in, lambda a, b: [-1, *a, *b, -2]))
+
+
+def job_in(folder: Path, sections: tuple[int, ...], fan_in: int, *, keep: bool = False) -> FoldJob:
+    if not folder.exists():
+        create_group(folder, {})
+    ledger = Ledger(folder, "brackets", "make it again", keep)
+    parts = [Part(f"{number:02d}", 1, number, {"number": number}) for number in range(sum(sections))]
+    return FoldJob(ledger, Brackets(), parts, FoldOrder(tuple(p.key for p in parts), "", sections, fan_in))
+
+
+def run_in_some_order(
+    job: FoldJob, workers: int, rng: np.random.Generator, stop_after: float = np.inf
+) -> None:
+    """The tasks of a job, each as soon as it may or much later; a kill after some of them."""
+    lacking = job.graph(job.committed(), workers)
+    tasks = {} if lacking is None else dict(lacking.__dask_graph__())
+    done: set[Any] = set()
+    while len(done) < min(len(tasks), stop_after):
+        ready = [key for key, task in tasks.items() if key not in done and task.dependencies <= done]
+        key = ready[rng.integers(len(ready))]
+        tasks[key](dict.fromkeys(tasks[key].dependencies, ""))
+        done.add(key)
+
+
+@pytest.mark.parametrize("keep", [False, True], ids=["dropped", "kept"])
+def test_no_order_of_tasks_and_no_kill_changes_a_fold(keep: bool, tmp_path: Path) -> None:
+    sections, rng = (4, 11), np.random.default_rng(0)
+    for turn in range(3):
+        job = job_in(tmp_path / str(turn), sections, 3, keep=keep)
+        while job.order.total not in job.ledger.folds():
+            # Killed, and gone on with by another number of workers.
+            run_in_some_order(job, int(rng.integers(1, 4)), rng, stop_after=int(rng.integers(1, 12)))
+        assert job.result().arrays["trace"].tolist() == brackets(sections, 3)
+        assert job.ledger.folds() == {job.order.total}
+        assert job.committed() == set(range(15))
+        assert [note["number"] for note in job.ledger.history(job.order.keys)] == list(range(15))
+        lying = [path.name for path in (tmp_path / str(turn) / "partials").iterdir() if path.is_dir()]
+        assert sum("part-" in name for name in lying) == (15 if keep else 0)
+
+
+@pytest.mark.parametrize("execution", [SYNCHRONOUS, Execution("threads", 4)], ids=lambda e: e.scheduler)
+def test_every_scheduler_folds_alike(execution: Execution, tmp_path: Path) -> None:
+    job = job_in(tmp_path / "w", (11,), 3)
+    with execution.executor() as executor:
+        run_job(job, executor)
+    assert job.result().arrays["trace"].tolist() == brackets((11,), 3)
+
+
+def test_a_task_that_is_asked_again_does_nothing(tmp_path: Path) -> None:
+    """Dask runs a task again whose token is lost, and those before it whose tokens it has let go of."""
+    for keep in (False, True):
+        job = job_in(tmp_path / str(keep), (7,), 2, keep=keep)
+        tasks = dict(job.graph(frozenset(), 2).__dask_graph__())  # type: ignore[union-attr]
+        for key in sorted(tasks, key=lambda key: key[1]):
+            tasks[key](dict.fromkeys(tasks[key].dependencies, ""))
+        for key in sorted(tasks, key=lambda key: -key[1]):
+            tasks[key](dict.fromkeys(tasks[key].dependencies, ""))
+        assert job.result().arrays["trace"].tolist() == brackets((7,), 2)
+
+
+def test_a_part_that_takes_long_does_not_fill_the_disk(tmp_path: Path) -> None:
+    """All that can be done without one part: what lies unfolded then, and what does not wait for it."""
+    job, window = job_in(tmp_path / "w", (600,), FAN_IN), 9 * WINDOW_PER_WORKER
+    tasks = dict(job.graph(frozenset(), 9).__dask_graph__())  # type: ignore[union-attr]
+    slow, done, held = 17, set[Any](), 0
+    for key in sorted(tasks, key=lambda key: key[1]):
+        task = tasks[key]
+        computes = task.func.__name__ == "commit_part"
+        late = computes and task.args[2].source == slow
+        if not late and task.dependencies <= done:
+            done.add(key)
+            held += computes
+    assert slow + window - 1 <= held <= slow + 2 * window + FAN_IN
+
+
+# -- stores -----------------------------------------------------------------------------------------------------------
+
+COUNTS = planted(440, 60, 4).counts
+SETTINGS = ScanSettings(max_topics=5, partition_nonzeros=400, scans=1)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Corpora a and b of many partitions each."""
+    root = tmp_path_factory.mktemp("tree")
+    for name, rows in (("a", COUNTS[:230]), ("b", COUNTS[230:])):
+        write_corpus(root / name, rows, row_group_rows=20)
+        scanned(root / name, root / f"of-{name}", SETTINGS, keep=False)
+        assert len(read_store(root / f"of-{name}").manifest.partitions) > FAN_IN + 1
+    return root
+
+
+def test_adding_leaves_the_bits_of_merging(folder: Path, tmp_path: Path) -> None:
+    for name in ("added", "merged"):
+        shutil.copytree(folder / "of-a", tmp_path / name)
+    changed(folder / "a", tmp_path / "added", add=[folder / "b"], execution=Execution("threads", 3))
+    changed(folder / "a", tmp_path / "merged", merge=[folder / "of-b"])
+    assert digests(tmp_path / "added") == digests(tmp_path / "merged")
+
+
+def test_a_store_of_before_goes_on_part_by_part(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(manifest, "FAN_IN", None)
+        scanned(folder / "a", tmp_path / "whole", SETTINGS, keep=False)
+        before = read_store(tmp_path / "whole")
+        patch.setattr(RangeReduction, "compute", _failing_after(FAN_IN + 1))
+        with pytest.raises(OSError, match="no space left"):
+            scanned(folder / "b", tmp_path / "b", SETTINGS, keep=False)
+    # An earlier release did not say how it folds.
+    assert before.manifest.fan_in is None
+    assert before.total == fold_keys(before.manifest.part_keys, before.manifest.order.salt)[-1]
+    assert digests(tmp_path / "whole") != digests(folder / "of-a")
+    scanned(folder / "b", tmp_path / "b", SETTINGS, keep=False)
+    assert read_store(tmp_path / "b").manifest.fan_in is None
+    changed(folder / "a", tmp_path / "whole", add=[folder / "b"])
+    after = read_store(tmp_path / "whole")
+    assert after.total == fold_keys(after.manifest.part_keys, after.manifest.order.salt)[-1]
+
+
+def _failing_after(parts: int) -> Callable[..., Partial]:
+    compute, done = RangeReduction.compute, list[int]()
+
+    def failing(reduction: RangeReduction, partition: Any) -> Partial:
+        done.append(partition.index)
+        if len(done) > parts:
+            raise OSError("no space left")
+        return compute(reduction, partition)
+
+    return failing
+
+
+def test_a_damaged_group_is_told_and_made_again(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from streaming_jsmf.workflow.scan import scan
+
+    store = tmp_path / "m"
+    with monkeypatch.context() as patch:
+        patch.setattr(RangeReduction, "compute", _failing_after(FAN_IN + 1))
+        with pytest.raises(OSError, match="no space left"):
+            scanned(folder / "a", store, SETTINGS, keep=False)
+    [fold] = (store / "partials").glob("range-fold-*")
+    chunk = fold / "factor" / "c" / "0" / "0"
+    chunk.write_bytes(chunk.read_bytes()[:-7])
+    with pytest.raises(StoreError, match="repair"):
+        scanned(folder / "a", store, SETTINGS, keep=False)
+    scan(folder / "a", store, SETTINGS, SYNCHRONOUS, repair=True)
+    assert digests(store) == digests(folder / "of-a")
