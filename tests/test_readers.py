@@ -89,7 +89,7 @@ def packed() -> Iterator[Any]:
             yield pytest.param(kind, codec, id=f"{kind.name}{codec}", marks=marks)
 
 
-PACKED = pytest.mark.parametrize(("kind", "codec"), packed())
+PACKED = pytest.mark.parametrize(("kind", "codec"), list(packed()))
 
 
 @EACH

@@ -27,6 +27,7 @@ from tests.corpora import planted, words, write_corpus
 from tests.stores import SMALL, SYNCHRONOUS, changed, digests, rename_words, scanned
 
 CLASSES = 8
+SETTINGS = replace(SMALL, partition_nonzeros=2000)
 
 
 @dataclass(frozen=True)
@@ -104,8 +105,8 @@ def test_it_is_scanned_described_and_goes_on_where_it_was_cut_off(
 
     monkeypatch.setattr(LengthReduction, "compute", failing)
     with pytest.raises(KeyboardInterrupt):
-        scanned(corpus, tmp_path / "m")
-    store = scan(corpus, tmp_path / "m", SMALL, Execution(workers=2), keep_partitions=True).store
+        scanned(corpus, tmp_path / "m", SETTINGS)
+    store = scan(corpus, tmp_path / "m", SETTINGS, Execution(workers=2), keep_partitions=True).store
     assert len(seen) == len(store.manifest.partitions) + 1
     found = store.read("length_count")
     np.testing.assert_array_equal(found, expected(COUNTS))
@@ -116,23 +117,23 @@ def test_it_is_scanned_described_and_goes_on_where_it_was_cut_off(
 def test_a_store_of_before_gets_it_and_keeps_its_other_bits(
     corpus: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    scanned(corpus, tmp_path / "m")
+    scanned(corpus, tmp_path / "m", SETTINGS)
     before = digests(tmp_path / "m")
     request.getfixturevalue("with_length")
-    store = scanned(corpus, tmp_path / "m").store
+    store = scanned(corpus, tmp_path / "m", SETTINGS).store
     assert digests(tmp_path / "m").items() > before.items()
     np.testing.assert_array_equal(store.read("length_count"), expected(COUNTS))
 
 
 @pytest.mark.usefixtures("with_length")
 def test_it_is_checked_and_mended(corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    store = scanned(corpus, tmp_path / "m").store
+    store = scanned(corpus, tmp_path / "m", SETTINGS).store
     before = digests(tmp_path / "m")
     chunk = tmp_path / "m" / "length_count" / "c" / "0" / "0"
     chunk.write_bytes(chunk.read_bytes()[:-8] + b"\xff" * 8)
     with pytest.raises(StoreError, match="length_count"):
         require_sound(store)
-    scan(corpus, tmp_path / "m", SMALL, SYNCHRONOUS, repair=True)
+    scan(corpus, tmp_path / "m", SETTINGS, SYNCHRONOUS, repair=True)
     assert LengthStage.remedy in caplog.text
     assert digests(tmp_path / "m") == before
     require_sound(store)
@@ -142,8 +143,8 @@ def test_it_is_checked_and_mended(corpus: Path, tmp_path: Path, caplog: pytest.L
 def test_it_follows_a_store_that_grows_by_other_words(corpus: Path, tmp_path: Path) -> None:
     more = planted(200, 40, 3, seed=6).counts
     other = rename_words(write_corpus(tmp_path / "other", more, row_group_rows=25), words(50)[49:9:-1])
-    scanned(corpus, tmp_path / "m")
-    scanned(other, tmp_path / "n")
+    scanned(corpus, tmp_path / "m", SETTINGS)
+    scanned(other, tmp_path / "n", SETTINGS)
     store = changed(corpus, tmp_path / "m", merge=[tmp_path / "n"]).store
     both = expected(COUNTS)
     both[49:9:-1] += expected(more)
@@ -152,7 +153,7 @@ def test_it_follows_a_store_that_grows_by_other_words(corpus: Path, tmp_path: Pa
 
 @pytest.mark.usefixtures("with_length")
 def test_its_memory_is_planned(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = replace(SMALL, max_topics=1)
+    settings = replace(SETTINGS, max_topics=1)
     partitions = plan_partitions(list_units(open_corpus(corpus)), 2000)
     without = scan_memory(50, settings, partitions, 1)
     most = registry.STAGES[0].task_memory(50, settings)
