@@ -349,8 +349,7 @@ def read_store(path: StorePath) -> MomentsStore:
 
 def _parsed(fields: dict[str, Any], path: StorePath, sha256: str) -> Manifest:
     needed = {name for name, field in Manifest.model_fields.items() if field.is_required()}
-    missing = needed - fields.keys()
-    if missing:
+    if missing := needed - fields.keys():
         raise StoreError(
             f"{path}/zarr.json: the manifest lacks {', '.join(sorted(missing))}; delete the store and scan again"
         )
@@ -385,9 +384,8 @@ def _require_same(store: MomentsStore, wanted: Manifest) -> None:
         ours, asked_for = ({**m.settings, "third_moment": None} for m in (stored, wanted))
         detail = differences(ours, asked_for) or "algorithm version"
         raise SettingsMismatchError(
-            f"{store.path}: made with another settings ({detail}; fingerprint stored "
-            f"{stored.range_key[:12]}, asked {wanted.range_key[:12]}); give another "
-            "path or delete it"
+            f"{store.path}: made with another settings ({detail}; fingerprint stored {stored.range_key[:12]}, "
+            f"asked {wanted.range_key[:12]}); give another path or delete it"
         )
     asked = wanted.corpora[0]
     if all(entry.fingerprint != asked.fingerprint for entry in stored.corpora):
