@@ -101,6 +101,8 @@ def _draw_quality(out: Path, topics: Sequence[Row]) -> None:
 
 
 def _draw_time(out: Path, rows: Sequence[Row]) -> None:
+    from matplotlib.ticker import LogLocator
+
     cells = sorted({(row["corpus"], row["K"], row["makes"]) for row in rows})
     figure, axes = pictures.panels(1, len(cells), width=3.2, height=2.6)
     for place, cell in zip(axes[0], cells, strict=True):
@@ -109,6 +111,9 @@ def _draw_time(out: Path, rows: Sequence[Row]) -> None:
             times = {row["nonzeros"] / 1e6: [row["cpu"]] for row in chosen if row["method"] == method}
             pictures.curve(place, method, times)
         place.set(xscale="log", yscale="log", xlabel="nonzeros, millions", ylabel="CPU seconds")
+        pictures.ticks(place, [round(row["nonzeros"] / 1e6, 1) for row in chosen])
+        place.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        place.yaxis.set_major_formatter("{x:g}")
         place.set_title(f"{cell[0]}, K = {cell[1]}, {cell[2]}")
     pictures.legend(figure, columns=4)
     pictures.save(figure, out / "time.svg")
