@@ -104,8 +104,8 @@ class Trial:
     def topics(self, method: str, n_topics: int, seed: int, rounds: int) -> Floats:
         """Topics of a method, N x K."""
         if method == "LDA":
-            options = {"alpha": ALPHA, "eta": BETA, "learn_alpha": False}
-            found = next(peers.gibbs(self.counts, n_topics, seed, [SWEEPS], **options))  # type: ignore[arg-type]
+            prior = {"alpha": ALPHA, "eta": BETA, "learn_alpha": False}
+            found = next(peers.gibbs(self.counts, n_topics, seed, [SWEEPS], **prior))  # type: ignore[arg-type]
             return found.word_topic
         if method == "pivoting":
             return self.of_anchors(n_topics, OF_THE_PAPERS)

@@ -137,8 +137,8 @@ class Trial:
     def gibbs(self, sweeps: Sequence[int]) -> Iterator[tuple[int, Row]]:
         """After each number of sweeps."""
         law = self.law
-        options = {"alpha": ALPHA0 / law.topics, "eta": DIRICHLET_MASS / law.words}
-        for found in peers.gibbs(self.counts, law.topics, law.seed, sweeps, **options):
+        prior = {"alpha": ALPHA0 / law.topics, "eta": DIRICHLET_MASS / law.words}
+        for found in peers.gibbs(self.counts, law.topics, law.seed, sweeps, **prior):
             yield found.steps, {"error": self.error(found.word_topic), "seconds": found.cpu_seconds}
 
     def uniform(self) -> Row:
