@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipelines.common import options
-from streaming_jsmf import Execution, InferSettings, ScanSettings, infer, open_corpus, open_moments, scan
+from streaming_jsmf import InferSettings, ScanSettings, infer, open_corpus, open_moments, scan
 from streaming_jsmf.evaluation.matching import match_topics, yy_error
 from streaming_jsmf.rectification.result import positive_half
 from streaming_jsmf.simulation import simulate_lda
@@ -34,8 +34,6 @@ from streaming_jsmf.workflow.scan import Changes
 
 #: Shards that are scanned first; one more is added.
 SHARDS = 10
-
-ONE = Execution("synchronous")
 
 
 def in_place(source: Path, target: Path, shards: Sequence[str]) -> Path:
@@ -60,9 +58,15 @@ def _scan_seconds(corpus: Path, moments: Path, n_topics: int, added: Path | None
         # Imports and compiled code.
         few = Path(folder) / "few"
         simulate_lda(few, n_documents=2000, n_words=1000, n_topics=5, seed=0)
-        scan(few, Path(folder) / "m", ScanSettings(max_topics=5, range_finder="sample"), ONE)
+        scan(few, Path(folder) / "m", ScanSettings(max_topics=5, range_finder="sample"), options.ONE_THREAD)
     started = time.process_time()
-    scan(corpus, moments, settings, ONE, changes=None if added is None else Changes(add=[str(added)]))
+    scan(
+        corpus,
+        moments,
+        settings,
+        options.ONE_THREAD,
+        changes=None if added is None else Changes(add=[str(added)]),
+    )
     return time.process_time() - started
 
 
@@ -111,7 +115,7 @@ def periods(
 ) -> Iterator[list[object]]:
     """A row for each period: its documents, mean and worst L1 of the topics, anchors that both have."""
     settings = ScanSettings(max_topics=max_topics, partition_by=by)
-    scan(source, folder / "all.zarr", settings, ONE, keep_partitions=True)
+    scan(source, folder / "all.zarr", settings, options.ONE_THREAD, keep_partitions=True)
     values = np.concatenate(
         [pq.read_table(source / shard.name, columns=[by])[by] for shard in open_corpus(source).shards]
     )
@@ -119,7 +123,7 @@ def periods(
         last = min(first + span - 1, int(values.max()))
         path = folder / f"{first}"
         alone = documents_between(source, path, by, first, last)
-        scan(alone, folder / f"{first}.zarr", ScanSettings(max_topics=max_topics), ONE)
+        scan(alone, folder / f"{first}.zarr", ScanSettings(max_topics=max_topics), options.ONE_THREAD)
         wanted = InferSettings(n_topics)
         kept = infer(folder / "all.zarr", folder / f"{first}-kept", wanted, partitions=f"{first}..{last}")
         own = infer(folder / f"{first}.zarr", folder / f"{first}-own", wanted)

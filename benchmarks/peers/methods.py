@@ -19,9 +19,9 @@ from scipy import sparse
 
 from pipelines.common import peers
 from pipelines.common.bags import read_counts
+from pipelines.common.options import ONE_THREAD
 from pipelines.common.peers import PeerTopics
 from streaming_jsmf import (
-    Execution,
     InferSettings,
     PolishSettings,
     ScanSettings,
@@ -43,8 +43,6 @@ Arrays = dict[str, NDArray[Any]]
 #: (corpus, K, seed, a directory of its own) -> arrays.
 Fit = Callable[[Path, int, int, Path], Arrays]
 
-ONE = Execution("synchronous")
-
 
 @dataclass(frozen=True)
 class Method:
@@ -63,11 +61,11 @@ def anchored(weights: str = "capped", steps: int = 0) -> Fit:
 
     def fit(corpus: Path, n_topics: int, seed: int, folder: Path) -> Arrays:
         settings = ScanSettings(max_topics=n_topics, document_weights=weights, seed=seed)
-        moments = scan(corpus, folder / "moments", settings, ONE)
+        moments = scan(corpus, folder / "moments", settings, ONE_THREAD)
         model = infer(moments, folder / "model", InferSettings(n_topics), threads=1)
         if steps:
             wanted = PolishSettings(steps=steps, seed=seed)
-            model = polish(folder / "model", corpus, folder / "polished", wanted, execution=ONE)
+            model = polish(folder / "model", corpus, folder / "polished", wanted, execution=ONE_THREAD)
         return {"word_topic": model.arrays["word_topic"], "prior": prior_of(model)}
 
     return fit
@@ -76,7 +74,7 @@ def anchored(weights: str = "capped", steps: int = 0) -> Fit:
 def tensor(corpus: Path, n_topics: int, seed: int, folder: Path) -> Arrays:
     """Scan with the third moment, and the tensor engine."""
     settings = ScanSettings(max_topics=n_topics, third_moment=True, seed=seed)
-    moments = scan(corpus, folder / "moments", settings, ONE)
+    moments = scan(corpus, folder / "moments", settings, ONE_THREAD)
     model = infer(moments, folder / "model", StodSettings(n_topics, seed=seed), threads=1)
     return {"word_topic": model.arrays["word_topic"], "prior": prior_of(model)}
 
@@ -108,7 +106,7 @@ def scanned(**fields: Any) -> Fit:
 
     def fit(corpus: Path, n_topics: int, seed: int, folder: Path) -> Arrays:
         moments = scan(
-            corpus, folder / "moments", ScanSettings(max_topics=n_topics, seed=seed, **fields), ONE
+            corpus, folder / "moments", ScanSettings(max_topics=n_topics, seed=seed, **fields), ONE_THREAD
         )
         return {"half": positive_half(moments.eigenpairs(n_topics), n_topics)}
 

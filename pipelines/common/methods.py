@@ -17,8 +17,9 @@ from scipy import sparse
 
 from pipelines.common import peers
 from pipelines.common.bags import read_counts
+from pipelines.common.options import ONE_THREAD
 from pipelines.common.results import Arrays, Results
-from streaming_jsmf import Execution, InferSettings, PolishSettings, ScanSettings, infer, polish, scan
+from streaming_jsmf import InferSettings, PolishSettings, ScanSettings, infer, polish, scan
 from streaming_jsmf.config import AnchorMethod, Rectifier
 from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.inference.law import AnchorWordTopics, anchor_words, low_rank_anchor_words
@@ -110,7 +111,7 @@ class Setup:
             seed=seed,
         )
         path = self.folder / f"moments-{store}-k{self.max_topics}-{seed}"
-        return scan(self.corpus.root, path, settings, Execution("synchronous"))
+        return scan(self.corpus.root, path, settings, ONE_THREAD)
 
     def scan_seconds(self, store: Store, seed: int) -> float:
         """Processor seconds of a scan, made for this."""
@@ -214,7 +215,7 @@ def _polished(setup: Setup, moments: Moments, n_topics: int, seed: int) -> Array
             setup.corpus,
             end,
             PolishSettings(held_out=0, seed=seed),
-            execution=Execution("synchronous"),
+            execution=ONE_THREAD,
             overwrite=True,
         )
     seconds = time.process_time() - started

@@ -43,7 +43,6 @@ DOCUMENTS = "documents"
 QUARANTINE_NAME = "quarantine.parquet"
 PARQUET_SUFFIXES = (".parquet", ".pq", ".parq")  # of files that others wrote; ours are .parquet
 
-
 #: Stores that people take for a corpus, and what they want instead.
 _STORES = {
     "streaming_jsmf.moments": "a moments store, not a corpus; infer makes a model of it",
