@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -23,9 +24,17 @@ from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.linalg.eigen import Eigenpairs, nystrom_eigenpairs
-from streaming_jsmf.linalg.probes import drawn_rows
-from streaming_jsmf.linalg.sampled import CorrectedMatrix, SampleParts, certify, corrected_eigenpairs
+from streaming_jsmf.linalg.panels import each, panel_threads
+from streaming_jsmf.linalg.probes import drawn_rows, uniform_probes
+from streaming_jsmf.linalg.sampled import (
+    CorrectedMatrix,
+    SampleParts,
+    certify,
+    corrected_eigenpairs,
+    sample_eigenpairs,
+)
 from streaming_jsmf.moments.reader import open_moments
 from streaming_jsmf.moments.soundness import require_sound
 from streaming_jsmf.moments.stages import eigenpairs
@@ -140,6 +149,59 @@ def test_eigenpairs_are_those_of_c_where_the_basis_reaches_and_of_the_sample_els
     found = pairs.vectors[:, :K] * np.sqrt(pairs.values[:K])
     assert yy_error(found, best) < 0.01
     np.testing.assert_allclose(pairs.vectors.T @ pairs.vectors, np.eye(15), atol=1e-6)
+
+
+@pytest.mark.parametrize("words", [120, 450], ids=["dense", "davidson"])
+def test_the_basis_spans_the_eigenvectors_of_the_sample(words: int) -> None:
+    counts = planted(600, words, K, length=60, seed=2).counts
+    # Words that no document of the sample holds.
+    counts[:, 7:17] = 0
+    sample = csr_array(scaled(counts).astype(np.float32))
+    diagonal = np.linspace(1e-5, 2e-4, words)
+    probes = uniform_probes(words, 32, 0, "sample")
+    pairs = sample_eigenpairs(sample, diagonal, probes, 15, steps=6)
+    values, vectors = np.linalg.eigh(sample.toarray().astype(float).T @ sample.toarray() - np.diag(diagonal))
+    np.testing.assert_allclose(pairs.values[:K], values[::-1][:K], rtol=1e-4)
+    best = vectors[:, ::-1][:, :K] * np.sqrt(values[::-1][:K])
+    assert yy_error(pairs.vectors[:, :K] * np.sqrt(pairs.values[:K]), best) < 0.005
+    assert not pairs.vectors[7:17].any()
+    np.testing.assert_allclose(pairs.vectors.T @ pairs.vectors, np.eye(15), atol=1e-6)
+
+
+def test_threads_change_no_bit_of_the_eigenpairs() -> None:
+    counts = planted(600, 450, K, length=60, seed=2).counts
+    sample, diagonal = csr_array(scaled(counts).astype(np.float32)), np.full(450, 1e-5)
+    probes = uniform_probes(450, 32, 0, "sample")
+    found = []
+    for threads in (1, 3):
+        with single_blas_thread(), panel_threads(threads):
+            basis = sample_eigenpairs(sample, diagonal, probes, 15, steps=2)
+            product = np.asarray(dense(counts) @ basis.vectors)
+            found.append((basis, corrected_eigenpairs(sample, diagonal, basis.vectors, product, 15)))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one.values, other.values)
+        np.testing.assert_array_equal(one.vectors, other.vectors)
+
+
+def test_panels_on_threads_come_in_order_and_raise_what_fails() -> None:
+    names = []
+
+    def slow_first(number: int) -> int:
+        names.append(threading.current_thread().name)
+        started.wait() if number == 0 else started.set()
+        if number == 30:
+            raise ValueError("the thirtieth")
+        return number
+
+    started = threading.Event()
+    with panel_threads(2):
+        assert list(each(slow_first, range(20))) == list(range(20))
+        assert all(name.startswith("panels") for name in names)
+        with pytest.raises(ValueError, match="thirtieth"):
+            list(each(slow_first, range(40)))
+    names.clear()
+    assert list(each(slow_first, range(3))) == [0, 1, 2]
+    assert set(names) == {threading.current_thread().name}
 
 
 def test_what_is_kept_of_the_documents_takes_error_away(tmp_path: Path) -> None:

@@ -45,6 +45,11 @@ class Executor:
     tasks_at_once: int
     listener: Listener = silent
 
+    @property
+    def threads_here(self) -> int:
+        """Threads for what is done between two jobs, in this process: no more than this machine has cores for."""
+        return min(self.tasks_at_once, os.cpu_count() or 1)
+
     def compute(self, tasks: Delayed) -> None:
         """Run tasks. Their order is the graph's own: fusing a chain would hide parts from other workers."""
         dask.compute(tasks, optimize_graph=False, **self.arguments)

@@ -21,7 +21,7 @@ from streaming_jsmf.linalg.gram import (
     multiply_into,
     single_gram,
 )
-from streaming_jsmf.linalg.panels import panels
+from streaming_jsmf.linalg.panels import on_each, panels
 from streaming_jsmf.linalg.typing import FloatArray
 
 #: Vocabularies up to this size are decomposed densely.
@@ -29,6 +29,10 @@ DENSE_WORDS = 400
 
 #: Block Davidson: most steps, vectors carried beside the wanted ones, and the least shift.
 DAVIDSON_STEPS, GUARD_VECTORS, SMALLEST_SHIFT = 6, 10, 1e-4
+
+#: Vectors of a block are a multiple of this: the compiled products take as many columns at once, and what is left over
+#: one by one.
+BLOCK_COLUMNS = 32
 
 #: Residual to stop at, relative to the first eigenvalue. The factor itself is float32, so somewhere below the second
 #: number residuals stop falling: there a step must halve them to be followed by another.
@@ -53,6 +57,11 @@ class Eigenpairs:
     def positive(self) -> int:
         """How many eigenvalues are above zero."""
         return int(np.count_nonzero(self.values > 0))
+
+
+def block_width(count: int, guard: int = 0) -> int:
+    """Vectors to carry for ``count`` pairs and as many more as ``guard`` says, at least."""
+    return -(-(count + guard) // BLOCK_COLUMNS) * BLOCK_COLUMNS
 
 
 def with_fixed_signs(values: NDArray[np.float64], vectors: NDArray[np.float64]) -> Eigenpairs:
@@ -168,8 +177,11 @@ class RitzBlock:
         self.residual = worst
         # A shift above zero keeps the denominators positive where a wanted eigenvalue is not.
         shifts = np.maximum(self.values, SMALLEST_SHIFT * self.values[0]).astype(np.float32)
-        for rows in panels(len(self.vectors)):
+
+        def divide(rows: slice) -> None:
             corrections[rows] /= self.diagonal[rows] + shifts
+
+        on_each(divide, panels(len(self.vectors)))
         # Small columns beside orthonormal ones would be taken for noise.
         corrections /= np.maximum(_lengths(corrections), np.finfo(np.float32).tiny)
         self._times(corrections, self.product[:, k : 2 * k])
@@ -201,8 +213,23 @@ def subtract_diagonal(
 ) -> None:
     """Take diag(D) X off ``out``."""
     own = diagonal[:, None].astype(np.float32)
-    for rows in panels(len(out)):
+
+    def subtract(rows: slice) -> None:
         out[rows] -= own[rows] * vectors[rows]
+
+    on_each(subtract, panels(len(out)))
+
+
+def subtract_product(
+    out: NDArray[np.float32], tall: NDArray[np.float32], small: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Take a tall matrix times a small one off ``out``, and return that."""
+
+    def subtract(rows: slice) -> None:
+        out[rows] -= tall[rows] @ small
+
+    on_each(subtract, panels(len(out)))
+    return out
 
 
 def _bordered(

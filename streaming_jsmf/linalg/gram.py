@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.linalg.panels import panels
+from streaming_jsmf.linalg.panels import each, on_each, panels
 from streaming_jsmf.linalg.typing import FloatArray
 
 #: A matrix whose own memory and type a result takes.
@@ -32,11 +32,15 @@ def gram(left: FloatArray, right: FloatArray | None = None) -> NDArray[np.float6
     """Return left' right (left' left if ``right`` is None) in float64; ``left`` is N x p, ``right`` N x q."""
     other = left if right is None else right
     total = np.zeros((left.shape[1], other.shape[1]))
-    for rows in panels(left.shape[0]):
+
+    def product(rows: slice) -> NDArray[np.float64]:
         panel = left[rows].astype(np.float64, copy=False)
         # The same object on both sides lets BLAS use the symmetric product: half the work.
         other_panel = panel if right is None else right[rows].astype(np.float64, copy=False)
-        total += panel.T @ other_panel
+        return np.asarray(panel.T @ other_panel)
+
+    for part in each(product, panels(left.shape[0])):
+        total += part
     return total
 
 
@@ -48,9 +52,13 @@ def single_gram(left: FloatArray, right: FloatArray | None = None) -> NDArray[np
     """
     other = left if right is None else right
     total = np.zeros((left.shape[1], other.shape[1]))
-    for rows in panels(left.shape[0], SINGLE_ROWS):
+
+    def product(rows: slice) -> FloatArray:
         panel = left[rows]
-        total += panel.T @ (panel if right is None else right[rows])
+        return np.asarray(panel.T @ (panel if right is None else right[rows]))
+
+    for part in each(product, panels(left.shape[0], SINGLE_ROWS)):
+        total += part
     return total
 
 
@@ -83,8 +91,11 @@ def inverse_square_root(core: FloatArray, floor: float = CORE_FLOOR) -> NDArray[
 def multiply_into(matrix: FloatArray, small: FloatArray, out: FloatArray) -> None:
     """``out`` (N x r) becomes ``matrix @ small`` (N x p, p x r) in the type of ``matrix``; it may be a part of that."""
     small = small.astype(matrix.dtype, copy=False)
-    for rows in panels(matrix.shape[0]):
+
+    def product(rows: slice) -> None:
         out[rows] = matrix[rows] @ small
+
+    on_each(product, panels(matrix.shape[0]))
 
 
 def rotate(matrix: Tall, basis: FloatArray) -> Tall:

@@ -11,26 +11,31 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.linalg.eigen import (
     DENSE_WORDS,
-    GUARD_VECTORS,
     SMALLEST_SHIFT,
     Eigenpairs,
     RitzBlock,
+    Times,
+    block_width,
     subtract_diagonal,
+    subtract_product,
     with_fixed_signs,
 )
 from streaming_jsmf.linalg.factor import apply_gram
 from streaming_jsmf.linalg.gram import gram, single_gram
-from streaming_jsmf.linalg.panels import panels
+from streaming_jsmf.linalg.panels import each, on_each, panels
 
 #: One document of the sample in so many is kept out of the matrix, to check its eigenpairs with.
 CHECKED_EACH = 8
+
+#: Parts of a sample that may be multiplied at the same time; their products are added in order. Part of the bits.
+ROW_PARTS = 2
 
 #: What the residual of eigenvectors becomes in the vectors where eigenvalues are as near to each other as those of
 #: text: 1.7 to 1.9 where it was measured.
 GAPS = 2.0
 
-#: Davidson steps; what is left to gain by more is a quarter of what the sample's noise leaves open.
-CORRECTION_STEPS = 2
+#: Davidson steps; what is left to gain by more is a tenth of what the sample's noise leaves open.
+CORRECTION_STEPS = 1
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,87 @@ def _part(sample: csr_array[Any], chosen: NDArray[np.bool_]) -> csr_array[Any]:
     return part
 
 
+def apply_sample(sample: csr_array[Any], vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """H_s'(H_s X), words x columns, as ``factor.apply_gram``, in ``ROW_PARTS`` parts."""
+    height = -(-sample.shape[0] // ROW_PARTS)
+    products = each(
+        lambda rows: apply_gram(_rows(sample, rows), vectors), panels(sample.shape[0], max(height, 1))
+    )
+    total = next(products, None)
+    if total is None:
+        return np.zeros_like(vectors)
+    for product in products:
+        total += product
+    return total
+
+
+def _rows(sample: csr_array[Any], rows: slice) -> csr_array[Any]:
+    """Documents one after the other, without copying them."""
+    indptr = sample.indptr[rows.start : rows.stop + 1]
+    held = slice(indptr[0], indptr[-1])
+    parts = (sample.data[held], sample.indices[held], indptr - indptr[0])
+    return csr_array(parts, shape=(indptr.size - 1, sample.shape[1]), copy=False)
+
+
+def sample_eigenpairs(
+    sample: csr_array[Any],
+    diagonal: NDArray[np.float64],
+    probes: NDArray[np.float32],
+    count: int,
+    steps: int,
+) -> Eigenpairs:
+    """Largest algebraic eigenpairs of H_s'H_s - diag(D), ``min(count, N, rank of H_s)``. No pass over the data.
+
+    Block Davidson as in ``eigen.factor_eigenpairs``, from H_s'(H_s Omega) on. A factor of H_s'H_s would take as many
+    products with more columns, and have to be decomposed itself.
+
+    Parameters
+    ----------
+    sample
+        H_s, documents x words (CSR, float32).
+    diagonal
+        D of Eq. 1, (N,), exact.
+    probes
+        Omega, random, N x p: as many vectors are carried, ``eigen.block_width`` of the count.
+    count
+        Eigenpairs wanted.
+    steps
+        Most corrections, a product with the sample each.
+    """
+    n_words = sample.shape[1]
+    seen = np.flatnonzero(np.bincount(sample.indices, minlength=n_words))
+    if seen.size < n_words:
+        # Of rare words most are in no document of the sample, and have entries of zero.
+        found = sample_eigenpairs(_of_words(sample, seen), diagonal[seen], probes[seen], count, steps)
+        vectors = np.zeros((n_words, found.values.size))
+        vectors[seen] = found.vectors
+        return Eigenpairs(found.values, vectors)
+
+    def times(vectors: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+        out[:] = apply_sample(sample, vectors)
+        subtract_diagonal(diagonal, vectors, out)
+
+    if n_words <= DENSE_WORDS:
+        return _dense_eigenpairs(times, n_words, count)
+    return RitzBlock(times, diagonal, apply_sample(sample, probes), probes.shape[1]).leading(count, steps)
+
+
+def _of_words(sample: csr_array[Any], words: NDArray[np.int64]) -> csr_array[Any]:
+    """The sample over some of the words, all that it holds among them."""
+    place = np.zeros(sample.shape[1], dtype=sample.indices.dtype)
+    place[words] = np.arange(words.size)
+    parts = (sample.data, place[sample.indices], sample.indptr)
+    return csr_array(parts, shape=(sample.shape[0], words.size), copy=False)
+
+
+def _dense_eigenpairs(times: Times, n_words: int, count: int) -> Eigenpairs:
+    """Of a symmetric matrix of few words, from its product with the unit vectors."""
+    dense = np.empty((n_words, n_words), np.float32)
+    times(np.eye(n_words, dtype=np.float32), dense)
+    values, vectors = np.linalg.eigh((dense.astype(np.float64) + dense.T) / 2)
+    return with_fixed_signs(values[::-1][:count], vectors[:, ::-1][:, :count])
+
+
 class CorrectedMatrix:
     """C as a sample of the documents tells it, corrected to what all documents tell of C Q.
 
@@ -93,12 +179,16 @@ class CorrectedMatrix:
         product: NDArray[np.float64],
     ) -> None:
         self._sample, self._diagonal, self._basis = sample, diagonal, basis.astype(np.float32)
-        # What is subtracted from what is like it is float64; the rest is small beside C Q.
-        error = (product - apply_gram(sample, self._basis)).astype(np.float32)
+        error = apply_sample(sample, self._basis)
+
+        def subtract(rows: slice) -> None:
+            # What is subtracted from what is like it is float64; the rest is small beside C Q.
+            error[rows] = product[rows] - error[rows]
+
+        on_each(subtract, panels(len(error)))
         subtract_diagonal(-diagonal, self._basis, error)
         inside = (single_gram(self._basis, error) / 2).astype(np.float32)
-        for rows in panels(len(error)):
-            error[rows] -= self._basis[rows] @ inside
+        subtract_product(error, self._basis, inside)
         self._correction = error
 
     def times(self, vectors: NDArray[np.float32], out: NDArray[np.float32]) -> None:
@@ -106,11 +196,14 @@ class CorrectedMatrix:
         inside, across = (
             single_gram(thin, vectors).astype(np.float32) for thin in (self._basis, self._correction)
         )
-        out[:] = apply_gram(self._sample, vectors)
+        out[:] = apply_sample(self._sample, vectors)
         subtract_diagonal(self._diagonal, vectors, out)
-        for rows in panels(len(out)):
+
+        def correct(rows: slice) -> None:
             out[rows] += self._correction[rows] @ inside
             out[rows] += self._basis[rows] @ across
+
+        on_each(correct, panels(len(out)))
 
 
 def corrected_eigenpairs(
@@ -126,34 +219,32 @@ def corrected_eigenpairs(
     much as C has there. A sample is wrong by its noise only. Block Davidson as in ``eigen.factor_eigenpairs``, from
     (theta_j + D)^-1 (C + D) q_j of the Ritz pairs in the span of Q on.
     """
-    n = len(basis)
-    matrix = CorrectedMatrix(sample, diagonal, basis, product)
-    if n <= DENSE_WORDS:
-        dense = np.empty((n, n), np.float32)
-        matrix.times(np.eye(n, dtype=np.float32), dense)
-        values, vectors = np.linalg.eigh((dense.astype(np.float64) + dense.T) / 2)
-        found = min(count, basis.shape[1])
-        return with_fixed_signs(values[::-1][:found], vectors[:, ::-1][:, :found])
-    start = _stepped(basis, product, diagonal)
-    block = RitzBlock(matrix.times, diagonal, start, min(count + GUARD_VECTORS, start.shape[1]))
-    return block.leading(count, CORRECTION_STEPS)
+    matrix, found = CorrectedMatrix(sample, diagonal, basis, product), min(count, basis.shape[1])
+    if len(basis) <= DENSE_WORDS:
+        return _dense_eigenpairs(matrix.times, len(basis), found)
+    start = _stepped(basis, product, diagonal, block_width(found))
+    return RitzBlock(matrix.times, diagonal, start, start.shape[1]).leading(found, CORRECTION_STEPS)
 
 
 def _stepped(
-    basis: NDArray[np.float64], product: NDArray[np.float64], diagonal: NDArray[np.float64]
+    basis: NDArray[np.float64], product: NDArray[np.float64], diagonal: NDArray[np.float64], count: int
 ) -> NDArray[np.float32]:
-    """(theta_j + D)^-1 (C + D) q_j of the Ritz pairs of C in the span of Q, columns of unit length.
+    """(theta_j + D)^-1 (C + D) q_j of the ``count`` largest Ritz pairs of C in the span of Q, columns of unit length.
 
     An eigenvector satisfies v = (lambda + D)^-1 (C + D) v. A power step C Q instead also brings in what C has of large
     negative eigenvalues, and documents of a few words make many.
     """
     core = gram(basis, product)
     values, rotation = np.linalg.eigh((core + core.T) / 2)
+    values, rotation = values[-count:], rotation[:, -count:]
     shifts = np.maximum(values, SMALLEST_SHIFT * values[-1])
-    step = np.empty(basis.shape, dtype=np.float32)
-    for rows in panels(len(step)):
+    step = np.empty((len(basis), values.size), dtype=np.float32)
+
+    def write(rows: slice) -> None:
         own = diagonal[rows, None]
         step[rows] = ((product[rows] + own * basis[rows]) @ rotation) / (own + shifts)
+
+    on_each(write, panels(len(step)))
     step /= np.maximum(np.linalg.norm(step, axis=0), np.finfo(np.float32).tiny)
     return step
 
@@ -194,8 +285,8 @@ def certify(parts: SampleParts, basis: NDArray[np.float64], pairs: Eigenpairs) -
     """
     vectors, thin = pairs.vectors.astype(np.float32), basis.astype(np.float32)
     outside = _outside(thin, vectors.copy())
-    own = apply_gram(parts.fitted, outside)
-    residuals = [_outside(thin, apply_gram(check, outside) - own) for check in parts.checks]
+    own = apply_sample(parts.fitted, outside)
+    residuals = list(each(lambda check: _outside(thin, apply_gram(check, outside) - own), parts.checks))
     inside = [single_gram(vectors, residual) for residual in residuals]
     squared = max(2 * float(np.trace(single_gram(*residuals))) - float(np.vdot(*inside)), 0.0)
     size, share = np.linalg.norm(pairs.values), np.linalg.norm(outside * pairs.values)
@@ -204,7 +295,4 @@ def certify(parts: SampleParts, basis: NDArray[np.float64], pairs: Eigenpairs) -
 
 def _outside(basis: NDArray[np.float32], vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     """(I - Q Q') X, in the place of X."""
-    inside = single_gram(basis, vectors).astype(np.float32)
-    for rows in panels(len(vectors)):
-        vectors[rows] -= basis[rows] @ inside
-    return vectors
+    return subtract_product(vectors, basis, single_gram(basis, vectors).astype(np.float32))

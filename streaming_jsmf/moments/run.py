@@ -13,6 +13,7 @@ from streaming_jsmf.jobs.fold import FoldJob, Part
 from streaming_jsmf.jobs.ledger import Ledger
 from streaming_jsmf.jobs.run import run_job
 from streaming_jsmf.linalg.blas import single_blas_thread
+from streaming_jsmf.linalg.panels import panel_threads
 from streaming_jsmf.moments.manifest import Manifest
 from streaming_jsmf.moments.partition import Partitions, partitions_of
 from streaming_jsmf.moments.stages.base import Scan, Stage
@@ -58,7 +59,7 @@ def run_stage_of(store: MomentsStore, stage: Stage, executor: Executor, load: Pa
         for scan in scans:
             parts = _parts(store.manifest, scan, ledger, load)
             run_job(FoldJob(ledger, scan.reduction, parts, scan.order), executor)
-        with single_blas_thread():
+        with single_blas_thread(), panel_threads(executor.threads_here):
             final = stage.final(store, (ledger.read_fold(scan.order.total) for scan in scans))
         history = [note for scan in scans for note in ledger.history(scan.keys)]
         store.commit_stage(stage.name, final.arrays, final.scalars, history)

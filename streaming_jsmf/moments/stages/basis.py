@@ -13,14 +13,15 @@ from streaming_jsmf.linalg.dense import symmetric_eigenpairs
 from streaming_jsmf.linalg.eigen import (
     GUARD_VECTORS,
     Eigenpairs,
+    block_width,
     factor_eigenpairs,
     single_view_eigenpairs,
 )
 from streaming_jsmf.linalg.probes import gaussian_probes
-from streaming_jsmf.linalg.sampled import SampleParts
+from streaming_jsmf.linalg.sampled import SampleParts, sample_eigenpairs
 from streaming_jsmf.moments.stages.base import Scan, Stage, Store, Variable
 from streaming_jsmf.moments.stages.range import SHARED_PROBES
-from streaming_jsmf.moments.stages.sample import factor_of, read_sample
+from streaming_jsmf.moments.stages.sample import probes, read_sample
 from streaming_jsmf.timing import span
 
 #: Eigenvalues of C below this share of the first are rounding: documents are scaled in float32.
@@ -54,9 +55,11 @@ class BasisStage(Stage):
     def final_memory(self, n_words: int, settings: ScanSettings) -> int:
         """The factor, two blocks of Davidson's in float32, and the eigenvectors thrice in float64 while sorted.
 
-        It is more than the factor of a sample takes while it is made.
+        With a sample two blocks, and while they are multiplied probes, two copies and two products.
         """
         factor, basis = (min(width, n_words) for width in (settings.factor_width, settings.basis_width))
+        if settings.range_finder == "sample":
+            return 4 * n_words * 9 * min(block_width(basis, GUARD_VECTORS), n_words)
         block = max(factor, 2 * (basis + GUARD_VECTORS))
         return 4 * n_words * (factor + 2 * block) + 24 * n_words * basis
 
@@ -72,9 +75,11 @@ def _first_eigenpairs(store: Store) -> Eigenpairs:
     if settings.range_finder == "sample":
         # Without the documents that the eigenpairs are checked with.
         fitted = SampleParts.of(read_sample(store)).fitted
-        return factor_eigenpairs(factor_of(fitted, settings, "sample"), diagonal, width)
+        block = min(block_width(width, GUARD_VECTORS), store.n_words)
+        start = probes(store.n_words, block, settings.seed, "sample")
+        return sample_eigenpairs(fitted, diagonal, start, width, settings.power_steps)
     if settings.has_factor:
         return factor_eigenpairs(store.read("factor"), diagonal, width)
     sketch = store.read("sketch")
-    probes = gaussian_probes(store.n_words, sketch.shape[1], settings.seed, SHARED_PROBES)
-    return single_view_eigenpairs(sketch - diagonal[:, None] * probes, probes, min(width, sketch.shape[1]))
+    shared = gaussian_probes(store.n_words, sketch.shape[1], settings.seed, SHARED_PROBES)
+    return single_view_eigenpairs(sketch - diagonal[:, None] * shared, shared, min(width, sketch.shape[1]))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.config.scan import LARGEST_SAMPLE
 from streaming_jsmf.jobs.ledger import Partial
-from streaming_jsmf.linalg.eigen import GUARD_VECTORS
+from streaming_jsmf.linalg.eigen import GUARD_VECTORS, block_width
 from streaming_jsmf.linalg.sampled import SampleParts, certify, corrected_eigenpairs
 from streaming_jsmf.moments.stages.base import Scan, Stage, Store, Variable
 from streaming_jsmf.moments.stages.sample import WORDS, read_sample
@@ -68,10 +68,9 @@ class EigenpairsStage(Stage):
         )
 
     def final_memory(self, n_words: int, settings: ScanSettings) -> int:
-        """Q, C Q and two arrays made of them in float64, Q and U in float32; two blocks and a product."""
+        """Q and C Q in float64, Q, U and two products in float32; two blocks, and what they are multiplied with."""
         width = min(settings.basis_width, n_words)
-        block = settings.max_topics + 2 * GUARD_VECTORS
-        return n_words * (40 * width + 4 * 6 * max(block, width))
+        return n_words * (32 * width + 36 * min(block_width(settings.max_topics + GUARD_VECTORS), n_words))
 
 
 @dataclass(frozen=True)

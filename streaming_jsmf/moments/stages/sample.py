@@ -58,10 +58,11 @@ def factor_of(block: csr_array[Any], settings: ScanSettings, label: str) -> NDAr
     width = min(settings.factor_width, n_words)
     with span("orthonormalise"):
         # Probes are held by the callee alone, which lets go of them after the first step.
-        return partition_factor(block, _probes(n_words, width, settings.seed, label), settings.power_steps)
+        return partition_factor(block, probes(n_words, width, settings.seed, label), settings.power_steps)
 
 
-def _probes(n_words: int, width: int, seed: int, label: str) -> NDArray[np.float32]:
+def probes(n_words: int, width: int, seed: int, label: str) -> NDArray[np.float32]:
+    """Omega (words x width, float32) of a seed and a label; unit vectors where there are as many as words."""
     if width == n_words:
         # Unit vectors span everything; as many random ones nearly miss a direction now and then.
         return np.eye(n_words, dtype=np.float32)
