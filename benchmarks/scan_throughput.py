@@ -10,7 +10,9 @@ factors`. Without CORPUS a Zipf corpus is simulated. Ratios of one run; the seco
 
 `--two-workers` scans with one worker and with two in turns, on threads and on the processes of a LocalCluster, and
 tells medians of the ratios: of the *passes* over the partitions, and of the *whole* scan, in which one process makes
-the basis and the eigenpairs. Both begin when the workers are there. On a machine of two cores that does nothing else.
+the basis and the eigenpairs. *Weak* is the time of one worker for every other shard beside that of two for all of them:
+1 where two do twice the work in the same time. All begin when the workers are there. On a machine of two cores that
+does nothing else.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from pathlib import Path
 import click
 import numpy as np
 
+from benchmarks.growth import in_place
 from streaming_jsmf import Execution, ScanSettings, open_corpus, scan
 from streaming_jsmf.blocks.units import list_units, plan_partitions
 from streaming_jsmf.corpus import Corpus
@@ -107,17 +110,21 @@ def print_two_workers(
     partitions = len(
         plan_partitions(list_units(corpus), found.partition_budget(corpus.nonzeros, corpus.n_words))
     )
+    half = folder / f"half-{found.range_finder}"
+    less = open_corpus(in_place(Path(corpus.root), half, [shard.name for shard in corpus.shards[::2]]))
     for scheduler in schedulers:
         ratios = []
         for _ in range(turns):
-            one, two = (
-                scan_seconds(corpus, found, folder, Execution(scheduler, workers)) for workers in (1, 2)
+            one, two, part = (
+                scan_seconds(documents, found, folder, Execution(scheduler, workers))
+                for documents, workers in ((corpus, 1), (corpus, 2), (less, 1))
             )
-            ratios.append((one.passes / two.passes, one.whole / two.whole))
-        passes, whole = (float(np.median(column)) for column in zip(*ratios, strict=True))
+            ratios.append((one.passes / two.passes, one.whole / two.whole, part.whole / two.whole))
+        passes, whole, weak = (float(np.median(column)) for column in zip(*ratios, strict=True))
+        lowest, highest = (f"{bound(ratio[0] for ratio in ratios):.2f}" for bound in (min, max))
         click.echo(
-            f"| {found.range_finder} | {scheduler} | {partitions} | {passes:.2f} | {whole:.2f} | "
-            f"{min(r[0] for r in ratios):.2f} to {max(r[0] for r in ratios):.2f} |"
+            f"| {found.range_finder} | {scheduler} | {partitions} | {passes:.2f} | {whole:.2f} | {weak:.2f} | "
+            f"{lowest} to {highest} |"
         )
 
 
@@ -171,8 +178,8 @@ def main(
         )
         if two_workers:
             click.echo(
-                "| range | scheduler | partitions | passes | whole scan | passes, turns |\n"
-                + "|---" * 6
+                "| range | scheduler | partitions | passes | whole scan | weak | passes, turns |\n"
+                + "|---" * 7
                 + "|"
             )
             for range_finder in ranges.split(","):
