@@ -1,13 +1,15 @@
 """What it costs to add a tenth to a store with a sample, beside the scan; and topics of a period from kept partitions.
 
     python -m benchmarks.growth [--documents 640000,2560000] [--words 60000] [--topics 50]
+    python -m benchmarks.growth --corpus CORPUS [--topics 50]
     python -m benchmarks.growth --corpus SPEECHES --by year --span 10 [--topics 20] [--max-topics 80]
 
 The first simulates documents (LDA, Zipf's law), scans them, adds a tenth more to the store, and scans all of them at
 once: processor seconds of one thread, and how far the eigenpairs Y Y' of the store that has grown are from those of the
-scan of all. Each scan has a process of its own, imports and compilation aside. The second scans a corpus by a column of
-whole numbers and keeps the partitions: mean and worst L1 (of 2) between the topics that ``infer --partitions`` finds
-for a period and those of a scan of its documents alone.
+scan of all. The second does so with a corpus, of whose shards the last of eleven are added. Each scan has a process of
+its own, imports and compilation aside. The third scans a corpus by a column of whole numbers and keeps the partitions:
+mean and worst L1 (of 2) between the topics that ``infer --partitions`` finds for a period and those of a scan of its
+documents alone.
 """
 
 from __future__ import annotations
@@ -56,9 +58,11 @@ def _scan_seconds(corpus: Path, moments: Path, n_topics: int, added: Path | None
     settings = ScanSettings(max_topics=n_topics, range_finder="sample")
     with tempfile.TemporaryDirectory() as folder:
         # Imports and compiled code.
-        few = Path(folder) / "few"
-        simulate_lda(few, n_documents=2000, n_words=1000, n_topics=5, seed=0)
-        scan(few, Path(folder) / "m", ScanSettings(max_topics=5, range_finder="sample"), options.ONE_THREAD)
+        few, other = Path(folder) / "few", Path(folder) / "other"
+        for seed, path in enumerate((few, other)):
+            simulate_lda(path, n_documents=2000, n_words=1000, n_topics=5, seed=seed)
+        wanted = ScanSettings(max_topics=5, range_finder="sample", sample_share=0.5)
+        scan(few, Path(folder) / "m", wanted, options.ONE_THREAD, changes=Changes(add=[str(other)]))
     started = time.process_time()
     scan(
         corpus,
@@ -70,11 +74,10 @@ def _scan_seconds(corpus: Path, moments: Path, n_topics: int, added: Path | None
     return time.process_time() - started
 
 
-def grown(documents: int, words: int, n_topics: int, folder: Path) -> list[object]:
-    """One row: documents, nonzeros, seconds of scan, addition and whole scan, the addition's share, Y Y'."""
-    every = folder / "every"
+def simulated(documents: int, words: int, folder: Path) -> Path:
+    """Documents by Zipf's law, and a tenth more in a shard of their own."""
     simulate_lda(
-        every,
+        folder,
         n_documents=documents // SHARDS * (SHARDS + 1),
         n_words=words,
         n_topics=80,
@@ -83,19 +86,26 @@ def grown(documents: int, words: int, n_topics: int, folder: Path) -> list[objec
         seed=0,
         documents_per_shard=documents // SHARDS,
     )
+    return folder
+
+
+def grown(every: Path, n_topics: int, folder: Path) -> list[object]:
+    """One row: documents, nonzeros, seconds of scan, addition and whole scan, the addition's share, Y Y'."""
     names = [shard.name for shard in open_corpus(every).shards]
+    last = len(names) - max(1, len(names) // (SHARDS + 1))
     first, more, whole = (
         in_place(every, folder / name, chosen)
-        for name, chosen in (("first", names[:SHARDS]), ("more", names[SHARDS:]), ("whole", names))
+        for name, chosen in (("first", names[:last]), ("more", names[last:]), ("whole", names))
     )
     store, at_once = folder / "store.zarr", folder / "at_once.zarr"
     seconds = scan_seconds(first, store, n_topics)
     added = scan_seconds(first, store, n_topics, more)
     once = scan_seconds(whole, at_once, n_topics)
     halves = [positive_half(open_moments(path).eigenpairs(n_topics), n_topics) for path in (store, at_once)]
-    nonzeros = open_corpus(first).nonzeros / 1e6
-    return [f"{documents:,}", f"{nonzeros:.1f} M", *(f"{each:.1f}" for each in (seconds, added, once)),
-            f"{added / once:.2f}", f"{yy_error(*halves):.2g}"]  # fmt: skip
+    scanned = open_corpus(first)
+    costs = [f"{each:.1f}" for each in (seconds, added, once)]
+    sizes = [f"{scanned.n_documents:,}", f"{scanned.nonzeros / 1e6:.1f} M"]
+    return [*sizes, *costs, f"{added / once:.2f}", f"{yy_error(*halves):.2g}"]
 
 
 def documents_between(source: Path, target: Path, column: str, first: int, last: int) -> Path:
@@ -145,8 +155,8 @@ def periods(
 @click.option(
     "--max-topics", type=int, help="Of the scans by periods: what is kept is wider.  [default: --topics]"
 )
-@click.option("--corpus", type=click.Path(exists=True, path_type=Path), help="Periods of this one instead.")
-@click.option("--by", default="year", show_default=True, help="Column of whole numbers.")
+@click.option("--corpus", type=click.Path(exists=True, path_type=Path), help="In place of simulated ones.")
+@click.option("--by", help="Column of whole numbers: periods of the corpus in place of an addition.")
 @click.option("--span", default=10, show_default=True, help="Of a period.")
 def main(
     documents: list[int],
@@ -154,10 +164,10 @@ def main(
     topics: int,
     max_topics: int | None,
     corpus: Path | None,
-    by: str,
+    by: str | None,
     span: int,
 ) -> None:
-    if corpus is not None:
+    if corpus is not None and by is not None:
         click.echo("| period | documents | mean L1 | worst | anchors shared |\n|---|---:|---:|---:|---:|")
         with tempfile.TemporaryDirectory() as folder:
             for row in periods(corpus, by, span, topics, max_topics or topics, Path(folder)):
@@ -167,9 +177,11 @@ def main(
         "| documents | nonzeros | scan, CPU s | a tenth added | all at once | added / at once | Y Y' |\n"
         "|---:|---:|---:|---:|---:|---:|---:|"
     )
-    for number in documents:
-        with tempfile.TemporaryDirectory() as folder:
-            click.echo("| " + " | ".join(map(str, grown(number, words, topics, Path(folder)))) + " |")
+    for number in documents if corpus is None else [0]:
+        with tempfile.TemporaryDirectory(dir=None if corpus is None else corpus.parent) as name:
+            folder = Path(name)
+            every = corpus or simulated(number, words, folder / "every")
+            click.echo("| " + " | ".join(map(str, grown(every, topics, folder))) + " |")
 
 
 if __name__ == "__main__":
