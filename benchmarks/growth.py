@@ -59,8 +59,8 @@ def _scan_seconds(corpus: Path, moments: Path, n_topics: int, added: Path | None
     with tempfile.TemporaryDirectory() as folder:
         # Imports and compiled code.
         few, other = Path(folder) / "few", Path(folder) / "other"
-        for seed, path in enumerate((few, other)):
-            simulate_lda(path, n_documents=2000, n_words=1000, n_topics=5, seed=seed)
+        for documents, path in ((2000, few), (3000, other)):
+            simulate_lda(path, n_documents=documents, n_words=1000, n_topics=5, seed=0)
         wanted = ScanSettings(max_topics=5, range_finder="sample", sample_share=0.5)
         scan(few, Path(folder) / "m", wanted, options.ONE_THREAD, changes=Changes(add=[str(other)]))
     started = time.process_time()

@@ -72,7 +72,7 @@ scan_options = _all(
     option("--partition-by", group=SCAN, rare=True, default=None, metavar="COLUMN",
            help="A metadata column, such as year, whose values get partitions of their own.  [default: none]"),
     option("--power-steps", group=SCAN, rare=True, type=int, default=_SCAN.power_steps, show_default=True,
-           help="Multiplications of a partition by itself, in memory. More: smaller error, more time."),
+           help="Multiplications of a partition by itself, or of a sample, in memory. More: smaller error, more time."),
     option("--exact", group=SCAN, rare=True, is_flag=True,
            help="Count all co-occurrences, words x words, 8 bytes each, where they fit in memory. --rectify ap, "
                 "dykstra and dc need them."),

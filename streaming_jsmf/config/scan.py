@@ -52,7 +52,7 @@ class ScanSettings:
         Nonzeros of a partition, the unit of work and of resumption. None: the larger of total / 64 and 200 for each
         word, between 8 M and 64 M; a little less where that makes their number even.
     power_steps
-        Multiplications of a partition by itself, all in memory. More: smaller error, more time.
+        Multiplications of a partition by itself, or steps with a sample, all in memory. More: smaller error, more time.
     seed
         Of the probes.
     exact
