@@ -6,7 +6,7 @@
 
 The first simulates documents (LDA, Zipf's law), scans them, adds a tenth more to the store, and scans all of them at
 once: processor seconds of one thread, and how far the eigenpairs Y Y' of the store that has grown are from those of the
-scan of all. The second does so with a corpus, of whose shards one of eleven, the last ones, are added. Each scan has a process of
+scan of all. The second does so with a corpus, whose last shards are added, one of eleven. Each scan has a process of
 its own, imports and compilation aside. The third scans a corpus by a column of whole numbers and keeps the partitions:
 mean and worst L1 (of 2) between the topics that ``infer --partitions`` finds for a period and those of a scan of its
 documents alone.
