@@ -14,6 +14,7 @@ from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.config.scan import LARGEST_SAMPLE
 from streaming_jsmf.jobs.ledger import Partial
 from streaming_jsmf.linalg.eigen import GUARD_VECTORS, block_width
+from streaming_jsmf.linalg.panels import each
 from streaming_jsmf.linalg.sampled import SampleParts, certify, corrected_eigenpairs
 from streaming_jsmf.moments.stages.base import Scan, Stage, Store, Variable
 from streaming_jsmf.moments.stages.sample import WORDS, read_sample
@@ -54,8 +55,8 @@ class EigenpairsStage(Stage):
     def final(self, store: Store, folded: Iterator[Partial]) -> Partial:
         """As many pairs as the largest number of topics asks for, and ten beyond; how far they can be trusted."""
         del folded
-        parts, diagonal = SampleParts.of(read_sample(store)), store.read("diagonal")
-        basis, product = store.read("basis"), store.read("projection")
+        parts = SampleParts.of(read_sample(store))
+        diagonal, basis, product = each(store.read, ("diagonal", "basis", "projection"))
         most, seen = store.settings.max_topics, words_seen(store)
         with span("basis"):
             pairs = corrected_eigenpairs(parts.fitted, diagonal, basis, product, most + GUARD_VECTORS)

@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.linalg.factor import partition_factor
+from streaming_jsmf.linalg.panels import each
 from streaming_jsmf.linalg.probes import uniform_probes
 from streaming_jsmf.moments.stages.base import Store, Variable
 from streaming_jsmf.timing import span
@@ -48,7 +49,7 @@ def read_sample(store: Store) -> csr_array[Any]:
     """H_s of a store (documents x words, CSR, float32), divided by its weight: H_s'H_s ~ C + diag(D)."""
     share = store.manifest.sample_share
     assert share is not None, "a sampled store"
-    arrays = {name: store.read(name) for name in VARIABLES}
+    arrays = dict(zip(VARIABLES, each(store.read, VARIABLES), strict=True))
     return sample_block(arrays, store.n_words, share * store.scalars("range")["total_weight"])
 
 
