@@ -69,7 +69,7 @@ class ENNOptions:
     acceleration
         ``momentum``, or ``none`` for the paper's steps.
     block_dtype
-        Of the blocks of Y Y_I'. float32 gives the same error 1.5 x faster.
+        Of the blocks of Y Y_I' and of all tall arrays but Y. float32 gives the same error 1.5 x faster.
     threads
         Blocks worked on at once.
     """
@@ -165,9 +165,9 @@ def _rectified(
 
 
 class _Walk:
-    """Where the iteration is: Y, and what its next step needs. At most four N x K arrays at a time.
+    """Where the iteration is: Y, and what its next step needs. At most the room of four Y at a time.
 
-    Y alone is float64; what is added to it is short, and loses nothing in the type of the blocks.
+    Y alone is float64: what a step adds to it is short, and loses nothing in the type of the blocks.
     """
 
     def __init__(
@@ -243,6 +243,7 @@ class _Walk:
 
     def _block_step(self) -> float:
         """Ritz vectors of A in the span of Z = A V, from Z'A Z and Z'Z: Z itself need not be orthonormal."""
+        # Momentum would be in another rotation.
         self.age = 0
         previous, own = self.y, gram(self.y)
         rows = previous.astype(self.vectors.dtype)

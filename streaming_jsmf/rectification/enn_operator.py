@@ -1,4 +1,4 @@
-"""What a step of ENN adds to Y Y': the sparse E and r w w', multiplied block by block, so that E is never stored.
+"""What a step of ENN adds to Y Y': the sparse E and r w w', multiplied block by block: E is never stored whole.
 
 Stored, E reached 48 M nonzeros at N = 40,000 and K = 100. Recomputed where it is multiplied, it costs the same time
 and no memory. Where few entries of a block are negative, as in most, only Y_b Y_I' itself is a dense product: the two
@@ -96,7 +96,7 @@ class Corrections:
     pool
         Its threads take groups of blocks. The bits do not depend on their number.
     keep
-        E for a second product, as far as it has no more entries than Y.
+        E for a second product, as far as it has no more entries than Y. The bits do not depend on it.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Corrections:
             part, mass = np.zeros_like(right), 0.0
             for rows, negative in self._negative_parts(start):
                 negative.multiply(right, product[rows])
-                negative.add_transposed(-x[rows] * self.outside[rows], part)
+                negative.add_transposed(x[rows] * -self.outside[rows], part)
                 sums = np.empty_like(x[rows, :1])
                 negative.multiply(ones, sums)
                 mass -= float(np.sum(sums * (1 + self.outside[rows]), dtype=np.float64))
