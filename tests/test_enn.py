@@ -41,10 +41,15 @@ def frequent(c: Floats) -> Floats:
 
 
 @pytest.mark.parametrize("sparse_share", [0.0, 0.2, 1.0])
-@pytest.mark.parametrize("by_word", [False, True])
+@pytest.mark.parametrize(("by_word", "keep"), [(False, True), (True, False)])
 @pytest.mark.parametrize("size", [10, 40, 1000])
 def test_corrections_are_the_stored_ones_of_the_oracle(
-    size: int, by_word: bool, sparse_share: float, cooccurrence: Floats, monkeypatch: pytest.MonkeyPatch
+    size: int,
+    keep: bool,
+    by_word: bool,
+    sparse_share: float,
+    cooccurrence: Floats,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(enn_operator, "BLOCK_ROWS", 16)
     # Dense products of every block, of some, of none.
@@ -58,15 +63,17 @@ def test_corrections_are_the_stored_ones_of_the_oracle(
     x = np.random.default_rng(0).standard_normal((n, 7))
     checked = checked_rows(y, size).words
     with ThreadPoolExecutor(2) as pool:
-        exact = Corrections(y, checked, shares, np.float64, pool).times(x)
-        rounded = Corrections(y, checked, shares, np.float32, pool).times(x)
-        own = Corrections(y, checked, shares, np.float64, pool)
-        np.testing.assert_allclose(own.times(y).product, own.times(y.copy()).product, atol=1e-15)
+        corrections = Corrections(y, checked, shares, pool, keep=keep)
+        exact = corrections.times(x)
+        between = corrections.between(x, exact.uniform_mass)
+        rounded = Corrections(y.astype(np.float32), checked, shares, pool).times(x.astype(np.float32))
     expected = (e + missing * np.outer(shares, shares)) @ x
     scale = np.abs(expected).max()
     of_all = np.abs((y @ y.T + e) @ x).max()
     np.testing.assert_allclose(exact.product, expected, atol=1e-13 * of_all)
-    np.testing.assert_allclose(rounded.product, expected, atol=3e-6 * max(scale, 1e-3 * of_all))
+    np.testing.assert_allclose(between, x.T @ expected, atol=1e-11 * of_all)
+    # Y is rounded too, and with it the mass that is missing.
+    np.testing.assert_allclose(rounded.product, expected, atol=3e-6 * max(scale, 1e-2 * of_all))
     assert exact.correction_mass == pytest.approx(e.sum(), rel=1e-12, abs=1e-15)
     assert exact.uniform_mass == pytest.approx(missing, rel=1e-10, abs=1e-14)
 

@@ -37,6 +37,7 @@ from streaming_jsmf.rectification.result import (
     change_of_grams,
     positive_half,
     require_pairs,
+    scaled_vectors,
 )
 
 #: Steps with the whole block before momentum sets in: while E is large, other directions may take over.
@@ -68,7 +69,7 @@ class ENNOptions:
     acceleration
         ``momentum``, or ``none`` for the paper's steps.
     block_dtype
-        Of the blocks of Y Y_I'. float32 gives the same error 1.5 x faster.
+        Of the blocks of Y Y_I' and of all tall arrays but Y. float32 gives the same error 1.5 x faster.
     threads
         Blocks worked on at once.
     """
@@ -164,7 +165,10 @@ def _rectified(
 
 
 class _Walk:
-    """Where the iteration is: Y, and what its next step needs. At most four N x K arrays at a time."""
+    """Where the iteration is: Y, and what its next step needs. At most the room of four Y at a time.
+
+    Y alone is float64: what a step adds to it is short, and loses nothing in the type of the blocks.
+    """
 
     def __init__(
         self,
@@ -174,10 +178,12 @@ class _Walk:
         shares: NDArray[np.float64],
         pool: ThreadPoolExecutor,
     ) -> None:
-        self.y, self.vectors = positive_half(pairs, n_topics), pairs.vectors
+        self.y = positive_half(pairs, n_topics)
+        self.vectors: FloatArray = pairs.vectors.astype(options.block_dtype, order="C")
         self.n_topics, self.options, self.shares, self.pool = n_topics, options, shares, pool
         self.size = options.size(self.y.shape[0], n_topics)
-        self.before: NDArray[np.float64] | None = None
+        # By how much the last step moved Y, and the number of steps since the momentum was nothing.
+        self.moved: FloatArray = np.zeros(self.y.shape, options.block_dtype)
         self.age = 0
         self.correction_mass = self.uniform_mass = 0.0
 
@@ -185,90 +191,87 @@ class _Walk:
         """Move Y; return how far, relative to where the operator was applied."""
         if self.options.acceleration == "none" or number <= BLOCK_STEPS:
             return self._block_step()
-        point, self.before = self._point(), None
+        self.age += 1
+        momentum = (self.age - 1) / (self.age + FRICTION - 1)
+        point = self._point(momentum)
         own = gram(point)
-        corrections = self._corrections(point, own)
-        added = self._times(corrections, point)
+        added = self._times(self._corrections(point, own), point)
         # A Y = Y G + D: all that the small matrices below need of D is Y'D and D'D.
-        mixed, length = single_gram(corrections.rows, added), single_gram(added)
+        mixed, length = single_gram(point, added), single_gram(added)
         values, vectors = np.linalg.eigh(own @ own + (mixed + mixed.T) / 2)
         if not values[0] > RANK_FLOOR * values[-1]:
             # A direction is gone; the block may hold another that takes its place.
-            self.age = 0
             return self._block_step()
         # The symmetric root R, so that Y keeps its rotation from one step to the next.
         root = (vectors / np.sqrt(values)) @ vectors.T
         # The step (Y G + D) R - Y is Y T + D R: short, so that it loses nothing if it is rounded.
         turn = own @ root - np.eye(self.n_topics)
-        if not self._advance(point, corrections.rows, turn, added, root):
+        if not self._advance(momentum, point, turn, added, root):
             # What is carried along would go on uphill.
             self.age = 0
         along, across = own @ turn + mixed @ root, turn.T @ mixed @ root
         squared = turn.T @ own @ turn + across + across.T + root @ length @ root
         return change_by_step(own, along, squared)
 
+    def _point(self, momentum: float) -> FloatArray:
+        """Y and a part of its last move. Both are in the same rotation, see ``step``."""
+        point = np.empty_like(self.moved)
+        for part in panels(len(point), STEP_ROWS):
+            point[part] = self.y[part] + momentum * self.moved[part]
+        return point
+
     def _advance(
         self,
-        point: NDArray[np.float64],
-        rows: FloatArray,
+        momentum: float,
+        point: FloatArray,
         turn: NDArray[np.float64],
         added: FloatArray,
         root: NDArray[np.float64],
     ) -> bool:
-        """Move Y to point + Y T + D R, in the memory of the point. False if the step points back to where Y was."""
-        turn, root = turn.astype(rows.dtype), root.astype(rows.dtype)
+        """Move Y to point + Y T + D R. False if that step points back to where Y was."""
+        turn, root = turn.astype(point.dtype), root.astype(point.dtype)
         ahead = 0.0
         for part in panels(len(point), STEP_ROWS):
-            step = rows[part] @ turn
+            step = point[part] @ turn
             step += added[part] @ root
-            since = point[part] - self.y[part]
-            since += step
-            ahead += float(np.vdot(step, since))
-            point[part] += step
-        self.before, self.y = self.y, point
+            moved = self.moved[part]
+            moved *= momentum
+            moved += step
+            self.y[part] += moved
+            ahead += float(np.vdot(step, moved))
         return ahead >= 0
-
-    def _point(self) -> NDArray[np.float64]:
-        """Y + beta (Y - Y_before), in the memory of the latter. Both are in the same rotation, see ``step``."""
-        if self.before is None:
-            self.age = 1
-            return self.y.copy()
-        self.age += 1
-        point = self.before
-        point -= self.y
-        point *= -(self.age - 1) / (self.age + FRICTION - 1)
-        point += self.y
-        return point
 
     def _block_step(self) -> float:
         """Ritz vectors of A in the span of Z = A V, from Z'A Z and Z'Z: Z itself need not be orthonormal."""
-        self.before = None
+        # Momentum would be in another rotation.
+        self.age = 0
         previous, own = self.y, gram(self.y)
-        corrections = self._corrections(previous, own)
-        block = previous @ (previous.T @ self.vectors)
+        rows = previous.astype(self.vectors.dtype)
+        corrections = self._corrections(rows, own, keep=True)
+        block = rows @ gram(rows, self.vectors).astype(rows.dtype)
         block += self._times(corrections, self.vectors)
         block = _unit_columns(block)
-        inside = gram(previous, block)
-        small = inside.T @ inside + gram(block, self._times(corrections, block))
+        inside = gram(rows, block)
+        small = inside.T @ inside + corrections.between(block, self.uniform_mass)
         whiten = inverse_square_root(gram(block), GRAM_FLOOR)
         values, rotation = np.linalg.eigh(whiten.T @ ((small + small.T) / 2) @ whiten)
-        stepped = with_fixed_signs(values, rotate(block, whiten @ rotation))
-        self.vectors, self.y = stepped.vectors, positive_half(stepped, self.n_topics)
+        self.vectors = rotate(block, whiten @ rotation[:, ::-1])
+        self.y = scaled_vectors(values[::-1], self.vectors, self.n_topics)
         return change_of_grams(gram(self.y), own, gram(self.y, previous))
 
-    def _corrections(self, y: NDArray[np.float64], own_gram: NDArray[np.float64]) -> Corrections:
+    def _corrections(self, y: FloatArray, own_gram: NDArray[np.float64], keep: bool = False) -> Corrections:
         checked = checked_rows(y, own_gram, self.size, self.options.left_out)
-        return Corrections(y, checked.words, self.shares, self.options.block_dtype, self.pool)
+        return Corrections(y, checked.words, self.shares, self.pool, keep)
 
-    def _times(self, corrections: Corrections, x: NDArray[np.float64]) -> FloatArray:
+    def _times(self, corrections: Corrections, x: FloatArray) -> FloatArray:
         added = corrections.times(x)
         self.correction_mass, self.uniform_mass = added.correction_mass, added.uniform_mass
         return added.product
 
 
-def _unit_columns(block: NDArray[np.float64]) -> NDArray[np.float64]:
+def _unit_columns(block: FloatArray) -> FloatArray:
     """Columns scaled to length 1, in their memory: as they are nearly orthogonal, their Gram matrix is sound then."""
-    block /= np.maximum(np.sqrt(np.einsum("ij,ij->j", block, block)), np.finfo(np.float64).tiny)
+    block /= np.maximum(np.sqrt(np.einsum("ij,ij->j", block, block)), np.finfo(block.dtype).tiny)
     return block
 
 

@@ -1,4 +1,4 @@
-"""What a step of ENN adds to Y Y': the sparse E and r w w', multiplied block by block, so that E is never stored.
+"""What a step of ENN adds to Y Y': the sparse E and r w w', multiplied block by block: E is never stored whole.
 
 Stored, E reached 48 M nonzeros at N = 40,000 and K = 100. Recomputed where it is multiplied, it costs the same time
 and no memory. Where few entries of a block are negative, as in most, only Y_b Y_I' itself is a dense product: the two
@@ -7,6 +7,7 @@ with E are sparse.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streaming_jsmf.linalg.gram import single_gram
 from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.linalg.products import add_transposed, multiply_rows
 from streaming_jsmf.linalg.typing import FloatArray
@@ -61,13 +63,13 @@ class Checked:
 
 
 def checked_rows(
-    y: NDArray[np.float64], own_gram: NDArray[np.float64], size: int, left_out: float | None = None
+    y: FloatArray, own_gram: NDArray[np.float64], size: int, left_out: float | None = None
 ) -> Checked:
     """The ``size`` longest rows of Y, or as many more as it takes for ``Checked.left_out`` to fall to ``left_out``.
 
     Ties go to the lowest id. ``own_gram`` is Y'Y.
     """
-    squares = np.einsum("ij,ij->i", y, y)
+    squares = np.einsum("ij,ij->i", y, y).astype(np.float64)
     order = np.argsort(-squares, kind="stable")
     norm = float(np.linalg.norm(own_gram))
     # Entry i: what is left out if i rows are checked.
@@ -86,79 +88,127 @@ class Corrections:
     Parameters
     ----------
     y
-        Y, N x K.
+        Y, N x K, C order. Its type is that of the blocks of Y Y_I', of what is multiplied and of the products.
     checked
         I.
     shares
         w, (N,): how the missing mass r is spread over the words.
-    dtype
-        Of the blocks of Y Y_I', and of the products.
     pool
         Its threads take groups of blocks. The bits do not depend on their number.
-
-    Attributes
-    ----------
-    rows
-        Y, rounded to ``dtype``.
+    keep
+        E for a second product, as far as it has no more entries than Y. The bits do not depend on it.
     """
 
     def __init__(
         self,
-        y: NDArray[np.float64],
+        y: FloatArray,
         checked: NDArray[np.int64],
         shares: NDArray[np.float64],
-        dtype: type[np.floating[Any]],
         pool: ThreadPoolExecutor,
+        keep: bool = False,
     ) -> None:
-        n = y.shape[0]
-        self.y, self.checked, self.shares, self.pool = y, checked, shares, pool
-        self.outside = np.ones((n, 1), dtype=dtype)
+        self.y, self.checked, self.pool = y, checked, pool
+        self.shares = shares.astype(y.dtype)[:, None]
+        self.outside = np.ones((len(y), 1), y.dtype)
         self.outside[checked] = 0.0
-        self.rows = y.astype(dtype, order="C")
-        self.columns = np.ascontiguousarray(self.rows[checked].T)
-        blocks = -(-n // BLOCK_ROWS)
+        self.columns = np.ascontiguousarray(y[checked].T)
+        blocks = -(-len(y) // BLOCK_ROWS)
         self.group_rows = BLOCK_ROWS * -(-blocks // min(blocks, LARGEST_GROUPS))
+        self._starts = range(0, len(y), self.group_rows)
+        # By first row: what is kept of the blocks, and how many entries a group may still keep.
+        self._kept: dict[int, _NegativePart] = {}
+        self._room = dict.fromkeys(self._starts, self.group_rows * y.shape[1] if keep else 0)
 
-    def times(self, x: NDArray[np.float64]) -> Correction:
-        """Multiply N x c vectors; one walk over the blocks of Y Y_I'."""
-        # In C order, so that the compiled products walk along rows.
-        x_rows = self.rows if x is self.y else x.astype(self.rows.dtype, order="C")
-        # The column of ones gives the row sums of E in the same product.
-        ones = np.ones((self.checked.size, 1), dtype=x_rows.dtype)
-        x_checked, total = np.hstack([x_rows[self.checked], ones]), 0.0
-        product, mirrored = np.empty_like(x_rows), np.zeros((self.checked.size, x.shape[1]))
+    def times(self, x: FloatArray) -> Correction:
+        """Multiply N x c vectors in C order; one walk over the blocks of Y Y_I'."""
+        right, product = -x[self.checked], np.empty_like(x)
+        mirrored, total, ones = np.zeros(right.shape), 0.0, np.ones((len(right), 1), x.dtype)
 
         def group(start: int) -> tuple[FloatArray, float]:
-            return self._group(start, x_rows, x_checked, product)
+            """Write E X in the group's own rows; return what the others give to rows I, and its share of sum(E)."""
+            part, mass = np.zeros_like(right), 0.0
+            for rows, negative in self._negative_parts(start):
+                negative.multiply(right, product[rows])
+                negative.add_transposed(x[rows] * -self.outside[rows], part)
+                sums = np.empty_like(x[rows, :1])
+                negative.multiply(ones, sums)
+                mass -= float(np.sum(sums * (1 + self.outside[rows]), dtype=np.float64))
+            return part, mass
 
-        for part, mass in self.pool.map(group, range(0, x.shape[0], self.group_rows)):
-            mirrored -= part
+        for part, mass in self.pool.map(group, self._starts):
+            mirrored += part
             total += mass
         product[self.checked] += mirrored
-        uniform = 1.0 - float(np.sum(self.y.sum(axis=0) ** 2)) - total
-        spread = (uniform * (self.shares @ x)).astype(product.dtype)
-        for rows in panels(len(product)):
-            product[rows] += np.outer(self.shares[rows].astype(product.dtype), spread)
+        uniform = 1.0 - float(np.sum(self.y.sum(axis=0, dtype=np.float64) ** 2)) - total
+        spread = (uniform * single_gram(self.shares, x)).astype(x.dtype)
+        for rows in panels(len(x)):
+            product[rows] += self.shares[rows] * spread
         return Correction(product, total, uniform)
 
-    def _group(
-        self, start: int, x: FloatArray, x_checked: FloatArray, product: FloatArray
-    ) -> tuple[FloatArray, float]:
-        """Write E X in the group's own rows; return what the mirror image takes off rows I, and its share of sum(E)."""
-        part, mass = np.zeros((self.checked.size, x.shape[1]), dtype=x.dtype), 0.0
-        negative = _NegativePart(min(BLOCK_ROWS, x.shape[0]), self.checked.size, x.dtype)
-        for first in range(start, min(start + self.group_rows, len(x)), BLOCK_ROWS):
-            rows = slice(first, min(first + BLOCK_ROWS, len(x)))
-            outside = self.outside[rows]
-            taken = negative.products(self.rows[rows], self.columns, x_checked, x[rows] * outside, part)
-            np.negative(taken[:, :-1], out=product[rows])
-            row_mass = taken[:, -1].astype(np.float64)
-            mass -= float(row_mass.sum() + row_mass @ outside[:, 0])
-        return part, mass
+    def between(self, x: FloatArray, uniform_mass: float) -> NDArray[np.float64]:
+        """X'(E + r w w')X, c x c. E is symmetric, so what rows I take from the others is counted twice instead."""
+        right, total = -x[self.checked], np.zeros((x.shape[1], x.shape[1]))
+
+        def group(start: int) -> FloatArray:
+            part = np.zeros(total.shape, x.dtype)
+            for rows, negative in self._negative_parts(start):
+                product = np.empty_like(x[rows])
+                negative.multiply(right, product)
+                part += (x[rows] * (1 + self.outside[rows])).T @ product
+            return part
+
+        for part in self.pool.map(group, self._starts):
+            total += part
+        spread = single_gram(self.shares, x)
+        return (total + total.T) / 2 + uniform_mass * spread.T @ spread
+
+    def _negative_parts(self, start: int) -> Iterator[tuple[slice, _NegativePart]]:
+        """The blocks of a group and their negative parts, each in the memory of the one before unless it is kept."""
+        workspace = _Workspace(min(BLOCK_ROWS, len(self.y)), self.checked.size, self.y.dtype)
+        for first in range(start, min(start + self.group_rows, len(self.y)), BLOCK_ROWS):
+            rows = slice(first, min(first + BLOCK_ROWS, len(self.y)))
+            negative = self._kept.get(first)
+            if negative is None:
+                negative = workspace.negative_part(self.y[rows], self.columns)
+                if negative.dense is None and negative.indptr[-1] <= self._room[start]:
+                    self._room[start] -= int(negative.indptr[-1])
+                    self._kept[first] = negative.copy()
+            yield rows, negative
 
 
+@dataclass(frozen=True)
 class _NegativePart:
-    """Multiplies by N = min(Y_b Y_I', 0), in memory that serves one block after the other."""
+    """N = min(Y_b Y_I', 0) of a block: its nonzeros (CSR) or, where they are too many, all of it."""
+
+    indptr: NDArray[np.int64]
+    columns: NDArray[np.int32]
+    values: FloatArray
+    dense: FloatArray | None
+
+    def multiply(self, right: FloatArray, out: FloatArray) -> None:
+        """``out`` becomes N ``right``."""
+        if self.dense is None:
+            multiply_rows(self.indptr, self.columns, self.values, right, out)
+        else:
+            np.matmul(self.dense, right, out=out)
+
+    def add_transposed(self, left: FloatArray, out: FloatArray) -> None:
+        """Add N' ``left`` to ``out``."""
+        if self.dense is None:
+            add_transposed(self.indptr, self.columns, self.values, left, out)
+        else:
+            out += self.dense.T @ left
+
+    def copy(self) -> _NegativePart:
+        """The nonzeros, in memory of their own."""
+        found = self.indptr[-1]
+        return _NegativePart(
+            self.indptr.copy(), self.columns[:found].copy(), self.values[:found].copy(), None
+        )
+
+
+class _Workspace:
+    """Memory that serves one block after the other."""
 
     def __init__(self, height: int, width: int, dtype: np.dtype[Any]) -> None:
         self.block = np.empty((height, width), dtype)
@@ -167,18 +217,11 @@ class _NegativePart:
         self.indptr, self.columns = np.empty(height + 1, np.int64), np.empty(room, np.int32)
         self.values = np.empty(room, dtype)
 
-    def products(
-        self, rows: FloatArray, columns: FloatArray, right: FloatArray, left: FloatArray, mirrored: FloatArray
-    ) -> FloatArray:
-        """N ``right``; adds N' ``left`` to ``mirrored``. ``rows`` are Y_b, ``columns`` Y_I'."""
+    def negative_part(self, rows: FloatArray, columns: FloatArray) -> _NegativePart:
+        """Of Y_b and Y_I'; valid until the next one is asked for."""
         size = len(rows)
         block, indptr = self.block[:size], self.indptr[: size + 1]
         np.matmul(rows, columns, out=block)
-        if negative_entries(block, self.signs[:size], indptr, self.columns, self.values):
-            product = np.empty((size, right.shape[1]), right.dtype)
-            multiply_rows(indptr, self.columns, self.values, right, product)
-            add_transposed(indptr, self.columns, self.values, left, mirrored)
-            return product
-        np.minimum(block, 0.0, out=block)
-        mirrored += block.T @ left
-        return block @ right
+        sparse = negative_entries(block, self.signs[:size], indptr, self.columns, self.values)
+        dense = None if sparse else np.minimum(block, 0.0, out=block)
+        return _NegativePart(indptr, self.columns, self.values, dense)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.linalg.eigen import Eigenpairs
+from streaming_jsmf.linalg.typing import FloatArray
 
 #: Told after each iteration: its number and how far it was from the one before.
 OnIteration = Callable[[int, float], None]
@@ -63,9 +64,14 @@ def positive_half(pairs: Eigenpairs, n_topics: int) -> NDArray[np.float64]:
 
     N x K; columns for which there is no positive eigenvalue are zero.
     """
-    values = np.maximum(pairs.values[:n_topics], 0.0)
-    half = np.zeros((pairs.vectors.shape[0], n_topics))
-    np.multiply(pairs.vectors[:, : values.size], np.sqrt(values), out=half[:, : values.size])
+    return scaled_vectors(pairs.values, pairs.vectors, n_topics)
+
+
+def scaled_vectors(values: NDArray[np.float64], vectors: FloatArray, n_topics: int) -> NDArray[np.float64]:
+    """``positive_half`` of eigenvectors of either type."""
+    roots = np.sqrt(np.maximum(values[:n_topics], 0.0))
+    half = np.zeros((len(vectors), n_topics))
+    np.multiply(vectors[:, : roots.size], roots, out=half[:, : roots.size])
     return half
 
 
