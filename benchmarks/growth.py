@@ -92,7 +92,7 @@ def simulated(documents: int, words: int, folder: Path) -> Path:
 def grown(every: Path, n_topics: int, folder: Path) -> list[object]:
     """One row: documents, nonzeros, seconds of scan, addition and whole scan, the addition's share, Y Y'."""
     names = [shard.name for shard in open_corpus(every).shards]
-    last = len(names) + -len(names) // (SHARDS + 1)
+    last = len(names) - -(-len(names) // (SHARDS + 1))
     first, more, whole = (
         in_place(every, folder / name, chosen)
         for name, chosen in (("first", names[:last]), ("more", names[last:]), ("whole", names))

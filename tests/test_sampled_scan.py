@@ -45,6 +45,7 @@ from streaming_jsmf.workflow.info import describe
 from streaming_jsmf.workflow.scan import scan
 from tests import reference
 from tests.corpora import as_lists, planted, words, write_corpus, write_lists
+from tests.processes import PATIENCE
 from tests.stores import SYNCHRONOUS, changed, dense, digests, half, rename_words, scanned
 
 K = 5
@@ -188,7 +189,10 @@ def test_panels_on_threads_come_in_order_and_raise_what_fails() -> None:
 
     def slow_first(number: int) -> int:
         names.append(threading.current_thread().name)
-        started.wait() if number == 0 else started.set()
+        if number > 0:
+            started.set()
+        # The first is done after the second has begun, which takes another thread.
+        assert started.wait(PATIENCE)
         if number == 30:
             raise ValueError("the thirtieth")
         return number

@@ -59,9 +59,9 @@ class Eigenpairs:
         return int(np.count_nonzero(self.values > 0))
 
 
-def block_width(count: int, guard: int = 0) -> int:
-    """Vectors to carry for ``count`` pairs and as many more as ``guard`` says, at least."""
-    return -(-(count + guard) // BLOCK_COLUMNS) * BLOCK_COLUMNS
+def block_width(count: int) -> int:
+    """Vectors to carry where ``count`` are wanted at least."""
+    return -(-count // BLOCK_COLUMNS) * BLOCK_COLUMNS
 
 
 def with_fixed_signs(values: NDArray[np.float64], vectors: NDArray[np.float64]) -> Eigenpairs:

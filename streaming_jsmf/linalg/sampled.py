@@ -111,7 +111,7 @@ def sample_eigenpairs(
     diagonal
         D of Eq. 1, (N,), exact.
     probes
-        Omega, random, N x p: as many vectors are carried, ``eigen.block_width`` of the count.
+        Omega, random, N x p: as many vectors are carried, an ``eigen.block_width``.
     count
         Eigenpairs wanted.
     steps

@@ -59,7 +59,7 @@ class BasisStage(Stage):
         """
         factor, basis = (min(width, n_words) for width in (settings.factor_width, settings.basis_width))
         if settings.range_finder == "sample":
-            return 4 * n_words * 9 * min(block_width(basis, GUARD_VECTORS), n_words)
+            return 4 * n_words * 9 * min(block_width(basis + GUARD_VECTORS), n_words)
         block = max(factor, 2 * (basis + GUARD_VECTORS))
         return 4 * n_words * (factor + 2 * block) + 24 * n_words * basis
 
@@ -75,7 +75,7 @@ def _first_eigenpairs(store: Store) -> Eigenpairs:
     if settings.range_finder == "sample":
         # Without the documents that the eigenpairs are checked with.
         fitted = SampleParts.of(read_sample(store)).fitted
-        block = min(block_width(width, GUARD_VECTORS), store.n_words)
+        block = min(block_width(width + GUARD_VECTORS), store.n_words)
         start = probes(store.n_words, block, settings.seed, "sample")
         return sample_eigenpairs(fitted, diagonal, start, width, settings.power_steps)
     if settings.has_factor:
