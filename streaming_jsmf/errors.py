@@ -51,6 +51,12 @@ class StoreError(StreamingJSMFError):
     exit_code = 3
 
 
+def finding(error: StoreError) -> str:
+    """What is wrong, by a message about damage, without the advice at its end."""
+    what, _, _ = str(error).rpartition("; ")
+    return what or str(error)
+
+
 def first_line(error: BaseException) -> str:
     """First line of an error's text, so that our messages stay on one line."""
     return (str(error).splitlines() or [type(error).__name__])[0]

@@ -21,10 +21,17 @@ import pytest
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.ingestion import plan
-from streaming_jsmf.jobs.events import Event, Listener, StageStarted, silent
+from streaming_jsmf.jobs.events import (
+    Event,
+    Listener,
+    PartitionCommitted,
+    StageFinished,
+    StageStarted,
+    silent,
+)
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.workflow.ingest import IngestRequest, ingest
-from tests.damage import truncated
+from tests.damage import SOME, Damage, truncated
 from tests.outcomes import refused
 from tests.processes import PATIENCE, ended, finished, killed, started, wait_for
 
@@ -431,34 +438,49 @@ def cut_between_batches(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "spoil"),
+    ("step", "spoil"),
     [
-        ("read/00001/0000.bags", truncated),
-        ("read/00001/0000.bags", cut_between_batches),
-        ("read/00001/0000.bags", Path.unlink),
-        ("read/00001/0000.words", truncated),
-        ("read/00001/0000.words", Path.unlink),
-        ("records/read/00001.json", truncated),
-        ("ingest.json", truncated),
-        ("ingest.json", lambda path: path.write_text("[]")),
-    ],
-    ids=[
-        "bags",
-        "bags between",
-        "bags gone",
-        "words",
-        "words gone",
-        "record",
-        "own record",
-        "own record other",
+        ("read", cut_between_batches),
+        *((step, spoil) for step in ("read", "write", "renumber") for spoil in SOME),
     ],
 )
-def test_damage_is_named_in_one_line(name: str, spoil: Callable[[Path], Any], interrupted: Job) -> None:
-    spoil(interrupted.partial / name)
+def test_what_is_damaged_of_an_interrupted_ingest_is_done_again(
+    step: str, spoil: Damage, job: Job, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    undisturbed = replace(job, target=tmp_path / "undisturbed")
+    undisturbed()
+
+    def at_the_end(event: Event) -> None:
+        if isinstance(event, StageFinished) and event.stage == "renumber":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        job(at_the_end)
+    made = {"write": "written", "renumber": "renumbered"}.get(step, step)
+    places = [*(job.partial / made / "00001").iterdir(), job.partial / "records" / step / "00001.json"]
+    whole = tmp_path / "whole"
+    shutil.copytree(job.partial, whole)
+    for place in places:
+        if spoil is cut_between_batches and place.suffix != ".bags":
+            continue
+        spoil(place)
+        done: list[Event] = []
+        job(done.append)
+        again = [(event.stage, event.index) for event in done if isinstance(event, PartitionCommitted)]
+        assert again == [(step, 1)], place
+        assert f"{job.partial / 'records' / step}: parts that are damaged" in caplog.text
+        same_files(undisturbed.target, job.target)
+        shutil.rmtree(job.target)
+        shutil.copytree(whole, job.partial)
+
+
+@pytest.mark.parametrize("spoil", [truncated, lambda path: path.write_text("[]")], ids=["cut", "another"])
+def test_damaged_arguments_are_named_in_one_line(spoil: Callable[[Path], Any], interrupted: Job) -> None:
+    spoil(interrupted.partial / "ingest.json")
     with pytest.raises(StoreError) as caught:
         interrupted()
     message = str(caught.value)
-    assert name in message
+    assert "ingest.json" in message
     assert "\n" not in message
     assert str(interrupted.partial) in message.split("; remove ")[1]
     # The advice helps.

@@ -15,9 +15,11 @@ from streaming_jsmf.jobs.fold import FoldJob, Part, commit_fold, commit_part
 from streaming_jsmf.jobs.folder import WorkFolder, WorkStore
 from streaming_jsmf.jobs.ledger import Ledger, Partial, added, key_of
 from streaming_jsmf.jobs.order import FoldOrder
-from streaming_jsmf.jobs.records import Record
+from streaming_jsmf.jobs.records import FILES, Record
 from streaming_jsmf.jobs.run import run_job, run_steps
 from streaming_jsmf.jobs.tasks import TaskJob
+from streaming_jsmf.storage.paths import sha256_of
+from tests.damage import ALL, Damage
 
 ALONE = Execution("synchronous")
 KIND = "tests.unfinished"
@@ -41,19 +43,23 @@ class Squares:
 def write_square(squares: Squares, index: int) -> Record:
     if index == squares.bad:
         raise OSError("no room")
-    (squares.folder / f"{index}.txt").write_text(str(index**2))
-    return {"square": index**2}
+    path = squares.folder / f"{index}.txt"
+    path.write_text(str(index**2))
+    return {"square": index**2, FILES: {path.name: sha256_of(path)}}
 
 
 def run_squares(work: WorkFolder, bad: int = -1, then: BaseException | None = None) -> list[int]:
     """The numbers that are squared by this run."""
     events: list[Event] = []
     job = TaskJob("squares", write_square, Squares(work.root, bad), [1] * 4, work.records(), "documents")
-    with work.held({"power": 2}), ALONE.executor(events.append, on_bad_input=work.remove) as executor:
+    with (
+        work.held({"power": 2}),
+        ALONE.executor(events.append, on_bad_input=work.remove) as executor,
+    ):
         run_job(job, executor)
         if then is not None:
             raise then
-        assert job.result() == [{"square": index**2} for index in range(4)]
+        assert [record["square"] for record in job.result()] == [index**2 for index in range(4)]
         assert all(job.cost(index) is not None for index in range(4))
     return committed(events)
 
@@ -65,6 +71,17 @@ def test_tasks_that_are_committed_are_not_done_again(tmp_path: Path) -> None:
     done = work.records().committed()
     assert 2 not in done
     assert set(run_squares(work)) == {0, 1, 2, 3} - done
+    assert run_squares(work) == []
+
+
+@pytest.mark.parametrize("name", ["1.txt", "records/00001.json"])
+@pytest.mark.parametrize("damage", ALL)
+def test_what_is_damaged_is_done_again(name: str, damage: Damage, tmp_path: Path) -> None:
+    work = WorkFolder.beside(tmp_path / "out", "test")
+    run_squares(work)
+    damage(work.root / name)
+    assert run_squares(work) == [1]
+    assert (work.root / "1.txt").read_text() == "1"
     assert run_squares(work) == []
 
 

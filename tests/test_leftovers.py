@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from streaming_jsmf.cli.main import run
+from streaming_jsmf.config import fingerprint
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.folder import WorkFolder
@@ -21,6 +22,7 @@ from streaming_jsmf.jobs.lock import announce_commit, is_left, lock_path, settle
 from streaming_jsmf.model.store import read_model
 from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.storage.replace import directory_written_beside, put_in_place
+from tests.campaigns.kills import states
 from tests.corpora import planted, write_corpus
 from tests.outcomes import Command, refused
 from tests.processes import PATIENCE, command, ended, started, wait_for, wait_until
@@ -105,7 +107,7 @@ def test_the_work_for_a_result_goes_only_when_the_result_is_there(tmp_path: Path
     with work.held({"a": 1}):
         (work.root / "records").mkdir()
         (work.root / "records" / "00000.json").write_text("{}")
-        work.announce_commit()
+        announce_commit(tmp_path / "t", "of-t", work=True)
         announced = lock_path(tmp_path / "t").read_text()
     for there in (False, True):
         if there:
@@ -118,25 +120,47 @@ def test_the_work_for_a_result_goes_only_when_the_result_is_there(tmp_path: Path
 def test_a_result_is_known_by_the_command_that_was_killed_and_by_no_other(tmp_path: Path) -> None:
     work = WorkFolder.beside(tmp_path / "t", "simulation")
     (tmp_path / "t").mkdir()
-    for arguments, known in (({"a": 1}, True), ({"a": 2}, False)):
-        with sole_writer(tmp_path / "t"):
-            announce_commit(tmp_path / "t", "of-another")
-            told = lock_path(tmp_path / "t").read_text()
-        own = json.loads(told) | {"commits": _fingerprint({"a": 1})}
-        lock_path(tmp_path / "t").write_text(json.dumps(own))
-        if known:
-            with work.held(arguments) as lacking:
-                assert not lacking
-        else:
-            with pytest.raises(InputError, match="t exists; remove it"), work.held(arguments):
-                pass
-        assert names(tmp_path) == {"t"}
+    leave_lock(tmp_path / "t", commits=f"{fingerprint({'a': 1})} {fingerprint({})}")
+    with pytest.raises(InputError, match="t exists; remove it"), work.held({"a": 2}):
+        pass
+    assert names(tmp_path) == {"t", ".t.lock.json"}, "the other command has come to nothing"
+    with work.held({"a": 1}) as commit:
+        assert commit is None
+    assert names(tmp_path) == {"t"}
 
 
-def _fingerprint(arguments: object) -> str:
-    from streaming_jsmf.config import fingerprint
+def test_a_result_that_is_damaged_is_replaced_once_it_is_made_again(tmp_path: Path) -> None:
+    work = WorkFolder.beside(tmp_path / "t", "simulation")
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "part").write_text("damaged")
+    leave_lock(tmp_path / "t", commits=f"{fingerprint({'a': 1})} {fingerprint({'part': '0' * 64})}")
 
-    return fingerprint(arguments)  # type: ignore[arg-type]
+    def make_again() -> None:
+        with work.held({"a": 1}) as commit:
+            assert commit is not None
+            assert (tmp_path / "t" / "part").read_text() == "damaged"
+            (work.root / "made").mkdir()
+            (work.root / "made" / "part").write_text("whole")
+            commit(work.root / "made")
+
+    # What somebody has put there is not deleted with it.
+    (tmp_path / "t" / "thesis").write_text("mine")
+    with pytest.raises(InputError, match="t/thesis is not of the simulation; move it away"):
+        make_again()
+    (tmp_path / "t" / "thesis").rename(tmp_path / "thesis")
+    make_again()
+    assert names(tmp_path) == {"t", "thesis"}
+    assert (tmp_path / "t" / "part").read_text() == "whole"
+
+
+def test_what_appears_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+    work = WorkFolder.beside(tmp_path / "t", "simulation")
+    with work.held({"a": 1}) as commit:
+        assert commit is not None
+        (tmp_path / "t").write_text("mine")
+        with pytest.raises(InputError, match="t is not of the simulation; move it away"):
+            commit(work.root)
+    assert (tmp_path / "t").read_text() == "mine"
 
 
 # -- models -------------------------------------------------------------------------------------------------------
@@ -201,7 +225,7 @@ def test_a_change_that_ended_well_is_refused_as_a_new_wish(folder: Path, invoke:
 # -- what info says -----------------------------------------------------------------------------------------------
 
 
-def test_info_names_and_clears_what_is_dead(folder: Path, invoke: Command) -> None:
+def test_info_names_what_is_dead_and_writes_nothing(folder: Path, invoke: Command) -> None:
     model = folder / "model"
     counts = model / "evaluation" / ("f" * 32)
     shutil.copytree(model, folder / ".model.old")
@@ -210,16 +234,28 @@ def test_info_names_and_clears_what_is_dead(folder: Path, invoke: Command) -> No
     (folder / "m" / "partials" / f"projection-fold-{'0' * 32}-{'1' * 32}").mkdir()
     for place in (model, counts):
         leave_lock(place)
-    kept = {path.relative_to(folder) for path in folder.rglob("*")}
-    said = invoke("info", model)
-    assert said.code == 0, said.err
-    for rest in (".model.old", f".{counts.name}.new"):
-        assert f"{rest}: removed; a run that was killed had left it" in said.err
-    assert invoke("info", folder / "m").code == 0
-    gone = kept - {path.relative_to(folder) for path in folder.rglob("*")}
-    assert {path.parts[0] for path in gone} == {".model.lock.json", ".model.old", "m", "model"}
-    assert names(folder) == {"corpus", "m", "model"}
+    before = states(folder)
+    said = json.loads(invoke("info", model, "--json").out)
+    new = counts.with_name(f".{counts.name}.new")
+    left = (lock_path(model), folder / ".model.old", lock_path(counts), new)
+    assert sorted(said["leftovers"]) == sorted(map(str, left))
+    said = json.loads(invoke("info", folder / "m", "--json").out)
+    assert sorted(said["leftovers"]) == sorted(map(str, read_store(folder / "m").rests()))
+    assert len(said["leftovers"]) == 2
+    assert states(folder) == before
+    assert invoke("scan", folder / "corpus", folder / "m", *SCAN).code == 0
     assert not read_store(folder / "m").rests()
+
+
+def test_info_of_what_is_between_two_renames_says_so(folder: Path, invoke: Command) -> None:
+    (folder / "model").rename(folder / ".model.old")
+    said = json.loads(invoke("info", folder / "model", "--json").out)
+    assert said == {
+        "kind": "nothing yet",
+        "complete": False,
+        "leftovers": [str(folder / ".model.old")],
+    }
+    assert names(folder) == {"corpus", "m", ".model.old"}
 
 
 def test_info_names_work_that_can_be_gone_on_with(folder: Path, invoke: Command) -> None:

@@ -103,7 +103,7 @@ def test_the_corpus_is_kept_and_used_again(
     before = {path: path.stat().st_mtime_ns for path in beside.rglob("*")}
     with caplog.at_level("INFO"):
         fit(folder, model, [6], execution=Execution("synchronous"), overwrite=True)
-    assert "model.corpus: made by an earlier run and used as it is" in caplog.text
+    assert "model.corpus: made by an earlier run, compared with its hashes and used as it is" in caplog.text
     assert {path: path.stat().st_mtime_ns for path in beside.rglob("*")} == before
 
 

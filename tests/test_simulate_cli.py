@@ -19,6 +19,7 @@ from streaming_jsmf.jobs.records import Record
 from streaming_jsmf.simulation import documents as drawing
 from streaming_jsmf.simulation import read_truth, simulate_lda
 from streaming_jsmf.simulation import run as simulating
+from tests.damage import SOME, Damage
 from tests.processes import command, killed
 
 SMALL = ("--vocabulary-size", "300", "--topics", "4")
@@ -207,26 +208,31 @@ class TestInterruption:
         (partial / "records" / f"0000{second}.npy").write_bytes(b"")
         assert self.finish(tmp_path) == sorted({0, 1, 2, 3, 4} - {third})
 
-    @pytest.mark.parametrize("kind", ["arguments", "record"])
-    def test_damaged_records_are_named(self, tmp_path: Path, stop: Callable[..., Path], kind: str) -> None:
-        partial = stop(KeyboardInterrupt())
-        record = partial / "records" / f"0000{committed(partial)[0]}.json"
-        path = record if kind == "record" else partial / "simulation.json"
+    def test_damaged_arguments_are_named(self, tmp_path: Path, stop: Callable[..., Path]) -> None:
+        path = stop(KeyboardInterrupt()) / "simulation.json"
         path.write_bytes(path.read_bytes()[:-20])
         with pytest.raises(StoreError, match=f"{path}.* damaged; .* run"):
             simulate_lda(tmp_path / "a", **self.ARGUMENTS)
 
-    def test_damaged_counts_are_named(self, tmp_path: Path, stop: Callable[..., Path]) -> None:
+    @pytest.mark.parametrize(
+        "name", ["records/0000{}.json", "records/0000{}.npy", "corpus/documents/part-0000{}.parquet"]
+    )
+    @pytest.mark.parametrize("damage", SOME)
+    def test_damaged_parts_are_made_again(
+        self, tmp_path: Path, stop: Callable[..., Path], name: str, damage: Damage
+    ) -> None:
         partial = stop(KeyboardInterrupt())
         part = committed(partial)[0]
-        path = partial / "records" / f"0000{part}.npy"
-        path.write_bytes(b"?" * path.stat().st_size)
-        with pytest.raises(
-            StoreError, match=f"{path.name}: the counts are damaged; delete .*0000{part}.json"
-        ):
-            simulate_lda(tmp_path / "a", **self.ARGUMENTS)
-        path.with_suffix(".json").unlink()
-        assert self.finish(tmp_path) == [part]
+        damage(partial / name.format(part))
+        assert part in self.finish(tmp_path)
+
+    @pytest.mark.parametrize("damage", SOME)
+    def test_a_damaged_truth_is_written_again(
+        self, tmp_path: Path, stop: Callable[..., Path], damage: Damage
+    ) -> None:
+        partial = stop(KeyboardInterrupt())
+        damage(partial / "corpus" / "truth.zarr" / "word_topic" / "c" / "0" / "0")
+        self.finish(tmp_path)
 
     def test_two_at_once_do_not_mix(self, tmp_path: Path, stop: Callable[..., Path]) -> None:
         partial = stop(KeyboardInterrupt())

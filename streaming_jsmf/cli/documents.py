@@ -55,7 +55,7 @@ def documents(
     if as_csv + as_json + (out is not None) > 1:
         raise InputError("--csv, --json and --out exclude each other; give one")
     if out is not None:
-        _require_free(Path(out))
+        _require_place(Path(out))
     with observed(None):
         table = _answer(model, shares, topic, by, similar, number)
     _show(table, as_csv, as_json, out)
@@ -75,9 +75,22 @@ def _answer(
     return by_group(model, shares, by, topic)
 
 
+def _require_place(path: Path) -> None:
+    from streaming_jsmf.jobs.lock import is_left
+
+    if path.suffix != ".parquet" or not path.parent.is_dir():
+        raise _taken(path)
+    if not is_left(path):
+        _require_free(path)
+
+
 def _require_free(path: Path) -> None:
-    if path.suffix != ".parquet" or path.exists() or not path.parent.is_dir():
-        raise InputError(f"--out {path}: give FILE.parquet that is not there, in a directory that is")
+    if path.exists():
+        raise _taken(path)
+
+
+def _taken(path: Path) -> InputError:
+    return InputError(f"--out {path}: give FILE.parquet that is not there, in a directory that is")
 
 
 def _show(table: Any, as_csv: bool, as_json: bool, out: str | None) -> None:
@@ -85,11 +98,11 @@ def _show(table: Any, as_csv: bool, as_json: bool, out: str | None) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        from streaming_jsmf.storage.paths import write_bytes
+        from streaming_jsmf.jobs.lock import write_alone
 
         sink = pa.BufferOutputStream()
         pq.write_table(table, sink, compression="zstd")
-        write_bytes(Path(out), sink.getvalue().to_pybytes())
+        write_alone(Path(out), sink.getvalue().to_pybytes(), lambda: _require_free(Path(out)))
         click.echo(f"documents: {out} ({table.num_rows} rows)")
     elif as_csv:
         import csv

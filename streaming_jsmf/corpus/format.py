@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from streaming_jsmf.corpus.footer import Footer, RowGroup, read_footer
 from streaming_jsmf.corpus.hashes import hash_of_shard, require_same_hash
@@ -234,6 +235,35 @@ def read_manifest(path: AnyPath) -> Manifest:
     if not exists(where):
         raise InputError(f"there is no {where}; the directory was not written by this package")
     return parse_manifest(read_bytes(where), where)
+
+
+def damage_of_corpus(path: AnyPath) -> StoreError | None:
+    """What is wrong with the vocabulary and the shards of a corpus with a manifest, if anything.
+
+    One pass over the bytes of the corpus.
+
+    Raises
+    ------
+    InputError
+        If there is no manifest.
+    StoreError
+        If the manifest is damaged, or there is a shard that it does not name.
+    """
+    root, manifest = normalise(path), read_manifest(path)
+    _check_unknown_files(root, {entry.name for entry in manifest.shards})
+    hashes = {VOCABULARY_NAME: manifest.vocabulary.sha256}
+    hashes |= {entry.name: entry.sha256 for entry in manifest.shards}
+    for name, found in zip(hashes, in_threads(partial(_hash_of, root), tuple(hashes)), strict=True):
+        if found != hashes[name]:
+            return StoreError(f"{join(root, name)} is missing or damaged; build the corpus again")
+    return None
+
+
+def _hash_of(root: str, name: str) -> str | None:
+    try:
+        return sha256_of(join(root, name))
+    except FileNotFoundError:
+        return None
 
 
 def verify_corpus(corpus: Corpus) -> None:

@@ -148,7 +148,10 @@ class CorpusWriter:
         entries = [in_documents(entry, entry.name) for entry in self._shards.close()]
         counts = WordTotals(self._words, self._shards.document_frequency, self._shards.term_count)
         origin = Origin(dropped, attribution, source, settings)
-        return commit_directory(self._partial, self._target, entries, counts, origin)
+        finish_directory(self._partial, self._target, entries, counts, origin)
+        free_target(self._target)
+        put_in_place(self._partial, self._target)
+        return open_corpus(self._target)
 
     def abort(self) -> None:
         """Remove what was written, unless it has been committed. May be called again."""
@@ -170,23 +173,17 @@ def in_documents(entry: ShardEntry, name: str) -> ShardEntry:
     return entry.model_copy(update={"name": f"{DOCUMENTS}/{name}"})
 
 
-def commit_directory(
-    partial: Path,
-    target: Path,
-    shards: Sequence[ShardEntry],
-    counts: WordTotals,
-    origin: Origin,
-    *,
-    overwrite: bool = False,
-) -> Corpus:
-    """Make ``partial``, which holds the shards already, a corpus at ``target``: vocabulary, manifest, rename.
+def finish_directory(
+    partial: Path, target: Path, shards: Sequence[ShardEntry], counts: WordTotals, origin: Origin
+) -> None:
+    """Make ``partial``, which holds the shards already, a corpus that can be renamed to ``target``.
 
-    With ``overwrite`` it takes the place of a corpus that is there.
+    Writes the vocabulary, and the manifest last.
 
     Raises
     ------
     InputError
-        If there is no document with a word, or the target has appeared meanwhile.
+        If there is no document with a word.
     """
     if not sum(shard.nonzeros for shard in shards):
         raise InputError(f"{target} would be an empty corpus: no document with a word was written")
@@ -200,9 +197,6 @@ def commit_directory(
         settings=dict(origin.settings or {}),
     )
     write_bytes(partial / MANIFEST_NAME, dump_manifest(manifest))
-    free_target(target, overwrite=overwrite)
-    put_in_place(partial, target)
-    return open_corpus(target)
 
 
 def free_target(target: AnyPath, *, overwrite: bool = False, resumed: bool = False) -> Path:

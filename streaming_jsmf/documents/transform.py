@@ -54,11 +54,12 @@ from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.folder import WorkFolder
 from streaming_jsmf.jobs.memory import PROCESS_BYTES, require_memory
+from streaming_jsmf.jobs.records import FILES
 from streaming_jsmf.jobs.run import run_job
 from streaming_jsmf.jobs.tasks import TaskJob
 from streaming_jsmf.storage.arrays import create_group, write_array
-from streaming_jsmf.storage.paths import node_exists, sha256_of, write_json
-from streaming_jsmf.storage.replace import put_in_place, remove_store
+from streaming_jsmf.storage.paths import node_exists, write_json
+from streaming_jsmf.storage.replace import remove_store
 
 logger = logging.getLogger(__name__)
 
@@ -196,28 +197,23 @@ def transform_documents(
     places = _known_places(request)
     schema = _schema_of(request.corpus, request.about)
     work = work_folder(target)
-    with work.held(request.arguments, replace=overwrite) as lacking:
-        if not lacking:
-            _remove(temporary)
-            return open_shares(target).about.totals or Totals()
-        with execution.executor(listener, on_bad_input=work.remove) as executor:
-            _forget_incomplete(work)
-            job = _job(request, work, places, schema, partitions, executor)
-            run_job(job, executor)
-        rows = [Totals(**record["totals"]) for record in job.result()]
-        totals = sum(rows, request.before)
-        _tell(totals, request.about)
-        made = _made(work, replace(request.about, totals=totals), schema, rows, target)
-        work.announce_commit()
-        put_in_place(made, target)
-        work.remove()
-        _remove(temporary)
+    with work.held(request.arguments, replace=overwrite) as commit:
+        if commit is None:
+            totals = open_shares(target).about.totals or Totals()
+        else:
+            with execution.executor(listener, on_bad_input=work.remove) as executor:
+                job = _job(request, work, places, schema, partitions, executor)
+                run_job(job, executor)
+            records = job.result()
+            rows = [Totals(**record["totals"]) for record in records]
+            totals = sum(rows, request.before)
+            _tell(totals, request.about)
+            made = _made(work, replace(request.about, totals=totals), schema, rows, target)
+            known = {name: sha256 for record in records for name, sha256 in record[FILES].items()}
+            commit(made, {work.root / name: sha256 for name, sha256 in known.items()})
+        if temporary is not None:
+            remove_store(temporary)
     return totals
-
-
-def _remove(temporary: Path | None) -> None:
-    if temporary is not None:
-        remove_store(temporary)
 
 
 def transform_memory(request: TransformRequest, partitions: Sequence[Partition], workers: int) -> int:
@@ -308,15 +304,6 @@ def _tell(totals: Totals, about: About) -> None:
             f"{totals.documents:,}",
             about.method,
         )
-
-
-def _forget_incomplete(work: WorkFolder) -> None:
-    """Take back records whose parts are missing or damaged, as a crash of the machine can leave them."""
-    records = work.records()
-    for index in records.committed():
-        path = work.root / PARTS / part_name(index)
-        if not path.is_file() or sha256_of(path) != records.read(index).get("sha256"):
-            records.forget(index)
 
 
 def _made(work: WorkFolder, whole: About, schema: Any, each: Sequence[Totals], target: Path) -> Path:

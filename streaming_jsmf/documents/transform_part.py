@@ -28,7 +28,7 @@ from streaming_jsmf.documents.shares import (
 from streaming_jsmf.documents.topics import over_model_words
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.inference.document_topics import document_topics
-from streaming_jsmf.jobs.records import Record
+from streaming_jsmf.jobs.records import FILES, Record
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array
 from streaming_jsmf.storage.paths import join, sha256_of
 
@@ -101,7 +101,7 @@ def write_part(context: PartContext, index: int) -> Record:
                 totals += Totals(unconverged=found.unconverged)
                 file.write(_table(columns.slice(start, rows.stop - start), found.shares, about.top))
             totals += _totals_of(counts, known)
-    return {"totals": asdict(totals), "sha256": sha256_of(path)}
+    return {"totals": asdict(totals), FILES: {f"{PARTS}/{path.name}": sha256_of(path)}}
 
 
 def _totals_of(counts: csr_array[Any], known: csr_array[Any]) -> Totals:

@@ -18,8 +18,9 @@ from streaming_jsmf.corpus.curation import Curation, WordTable, concatenate, lea
 from streaming_jsmf.ingestion.choose import found_word_counts, settled_curation, sorted_counts
 from streaming_jsmf.ingestion.pieces import write_table
 from streaming_jsmf.ingestion.plan import Ingest, IngestFolder, group_units
-from streaming_jsmf.jobs.records import Record
+from streaming_jsmf.jobs.records import FILES, Record
 from streaming_jsmf.sources.base import BadRecords, OnBadRecord, SourceBatch, Unit
+from streaming_jsmf.storage.paths import file_hashes
 from streaming_jsmf.tokens.lists import TokenLists, with_ngrams
 from streaming_jsmf.tokens.stop_words import load_stop_words
 from streaming_jsmf.tokens.tokenizer import Tokenizer
@@ -111,7 +112,7 @@ def count_group(context: _CountContext, index: int) -> Record:
             held, rows, number = [], 0, number + 1
     if held:
         _write(held, directory, number)
-    return {"documents": documents}
+    return {"documents": documents, FILES: file_hashes(context.folder.root, sorted(directory.iterdir()))}
 
 
 def _batches(context: _CountContext, index: int) -> Iterator[SourceBatch]:

@@ -18,7 +18,7 @@ from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.execution import Executor
-from streaming_jsmf.jobs.folder import WorkFolder
+from streaming_jsmf.jobs.folder import Commit, WorkFolder
 from streaming_jsmf.jobs.records import Record, read_json
 from streaming_jsmf.jobs.run import run_job
 from streaming_jsmf.jobs.tasks import TaskJob
@@ -201,13 +201,16 @@ class IngestFolder(WorkFolder):
 
 @dataclass(frozen=True)
 class Ingest:
-    """One ingest at work: what its steps share in the process that gives out the tasks."""
+    """One ingest at work: what its steps share in the process that gives out the tasks.
+
+    ``commit`` puts the corpus in its place (``WorkFolder.held``).
+    """
 
     source: Any
     settings: IngestSettings
     folder: IngestFolder
     executor: Executor
-    overwrite: bool = False
+    commit: Commit
 
     def run(
         self,
@@ -217,7 +220,7 @@ class Ingest:
         sizes: Sequence[int],
         unit: str = "bytes",
     ) -> list[Record]:
-        """Do what is not committed of a step; all its records in order."""
+        """Do what is not committed of a step, or is damaged; all its records in order."""
         job = TaskJob(step, task, context, sizes, self.folder.records(step), unit)
         run_job(job, self.executor)
         return job.result()

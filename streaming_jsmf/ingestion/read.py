@@ -17,9 +17,10 @@ from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.display import location
 from streaming_jsmf.ingestion.pieces import PieceWriter, UnitBatch, read_bags
 from streaming_jsmf.ingestion.plan import Group, Ingest, IngestFolder, Piece, group_units
-from streaming_jsmf.jobs.records import Record
+from streaming_jsmf.jobs.records import FILES, Record
 from streaming_jsmf.sources.base import BadRecords, OnBadRecord, Source, SourceBatch, Unit
 from streaming_jsmf.sources.tables.shuffle import ShuffledSource, n_buckets_for
+from streaming_jsmf.storage.paths import file_hashes
 
 #: Documents of a group are numbered in so many bits.
 ORDER_BITS = 40
@@ -118,7 +119,9 @@ def scatter_unit(context: ReadContext, index: int) -> dict[str, Any]:
     target = context.folder.scattered / f"{index:05d}.arrow"
     target.unlink(missing_ok=True)
     context.source.scatter(unit, bad, target, context.buckets)
-    return {"bad": _save_bad(bad, context, unit, target.with_suffix(".bad"))}
+    kept_aside = target.with_suffix(".bad")
+    record = {"bad": _save_bad(bad, context, unit, kept_aside)}
+    return {**record, FILES: file_hashes(context.folder.root, [target, kept_aside])}
 
 
 def read_group(context: ReadContext, index: int) -> dict[str, Any]:
@@ -131,7 +134,8 @@ def read_group(context: ReadContext, index: int) -> dict[str, Any]:
         {"documents": writer.documents, "nonzeros": writer.nonzeros, "tokens": writer.tokens}
         for writer in _pieces(context, index, _batches(context, index, directory, tally))
     ]
-    return {"pieces": pieces, "rows": tally.rows, "bad": tally.bad}
+    made = file_hashes(context.folder.root, sorted(directory.iterdir()))
+    return {"pieces": pieces, "rows": tally.rows, "bad": tally.bad, FILES: made}
 
 
 @dataclass

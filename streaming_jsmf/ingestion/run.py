@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from streaming_jsmf.corpus.format import DOCUMENTS, QUARANTINE_NAME, Corpus, open_corpus
 from streaming_jsmf.corpus.manifest import PHRASES, Dropped, Json, ShardEntry, as_number
 from streaming_jsmf.corpus.shards import ShardLimits
-from streaming_jsmf.corpus.write import Origin, WordTotals, commit_directory, free_target, in_documents
+from streaming_jsmf.corpus.write import Origin, WordTotals, finish_directory, free_target, in_documents
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.choose import (
     Repeats,
@@ -88,12 +88,12 @@ def ingest_source(
     )
     units = source.units()
     folder = replace(IngestFolder.beside(path), opened_as=safe_names(units))
-    with folder.held(arguments_of(source, units, settings), replace=overwrite) as lacking:
-        if not lacking:
-            return open_corpus(path)
-        with execution.executor(listener, on_bad_input=folder.remove) as executor:
-            ingest = Ingest(source, settings, folder, executor, overwrite)
-            return _ingest(ingest, path, units, origin or Origin())
+    with folder.held(arguments_of(source, units, settings), replace=overwrite) as commit:
+        if commit is not None:
+            with execution.executor(listener, on_bad_input=folder.remove) as executor:
+                ingest = Ingest(source, settings, folder, executor, commit)
+                _ingest(ingest, path, units, origin or Origin())
+        return open_corpus(path)
 
 
 def ingest_memory(execution: Execution) -> int:
@@ -107,7 +107,7 @@ def ingest_memory(execution: Execution) -> int:
 _FORMS_OF_A_BATCH = 20
 
 
-def _ingest(ingest: Ingest, target: Path, units: Sequence[Unit], origin: Origin) -> Corpus:
+def _ingest(ingest: Ingest, target: Path, units: Sequence[Unit], origin: Origin) -> None:
     """All steps, up to the corpus at ``target``."""
     words = ingest.source.vocabulary
     if ingest.settings.phrases is not None:
@@ -138,13 +138,13 @@ def _ingest(ingest: Ingest, target: Path, units: Sequence[Unit], origin: Origin)
         **_phrases_of(ingest.source),
         **_seen(read, copies),
     }
-    return _commit(
-        ingest,
-        target,
-        _gathered(ingest.folder, directory, shards),
-        WordTotals(chosen.to_pylist(), totals.document_frequency, totals.term_count),
-        Origin(dropped, origin.attribution, origin.source, made),
-    )
+    gathered = _gathered(ingest.folder, directory, shards)
+    _write_quarantine(ingest.folder)
+    counts = WordTotals(chosen.to_pylist(), totals.document_frequency, totals.term_count)
+    about = Origin(dropped, origin.attribution, origin.source, made)
+    corpus = ingest.folder.corpus
+    finish_directory(corpus, target, gathered, counts, about)
+    ingest.commit(corpus, {corpus / shard.name: shard.sha256 for shard in gathered})
 
 
 def _pieces(read: Sequence[Record]) -> list[Piece]:
@@ -219,18 +219,6 @@ def _gathered(folder: IngestFolder, directory: Path, records: Sequence[Record]) 
             _link(directory / f"{piece:05d}" / shard.name, documents / name)
             entries.append(in_documents(shard, name))
     return entries
-
-
-def _commit(
-    ingest: Ingest, target: Path, shards: Sequence[ShardEntry], counts: WordTotals, origin: Origin
-) -> Corpus:
-    """Rename what is gathered onto the target; then the directory goes."""
-    folder = ingest.folder
-    _write_quarantine(folder)
-    folder.announce_commit()
-    corpus = commit_directory(folder.corpus, target, shards, counts, origin, overwrite=ingest.overwrite)
-    folder.remove()
-    return corpus
 
 
 def _write_quarantine(folder: IngestFolder) -> None:

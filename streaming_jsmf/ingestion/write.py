@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,9 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.pieces import damaged, read_table, within
 from streaming_jsmf.ingestion.plan import Ingest, IngestFolder, Piece
 from streaming_jsmf.ingestion.read import piece_batches, rereads
-from streaming_jsmf.jobs.records import Record
+from streaming_jsmf.jobs.records import FILES, Record
 from streaming_jsmf.sources.base import Source, SourceBatch
+from streaming_jsmf.storage.paths import file_hashes
 
 #: Why documents are left out, in the order in which they are asked; 0 is for those that stay.
 STEPS = ("kept", "repeated_id", "duplicates", "min_distinct_words", "min_tokens")
@@ -117,7 +119,7 @@ def write_piece(context: WriteContext, index: int) -> Record:
         term_count=writer.term_count[used],
     )
     return {
-        "shards": [shard.model_dump(mode="json") for shard in shards],
+        **_shards_record(context.folder, directory, shards),
         "documents": dict(zip(STEPS, tally.documents.tolist(), strict=True)),
         "tokens": dict(zip(STEPS, tally.tokens.tolist(), strict=True)),
     }
@@ -231,4 +233,10 @@ def renumber_piece(folder: IngestFolder, index: int) -> Record:
         renumber_shard(entry, source / entry.name, directory / entry.name, new_ids)
         for entry in map(ShardEntry.model_validate, folder.records("write").read(index)["shards"])
     ]
-    return {"shards": [shard.model_dump(mode="json") for shard in shards]}
+    return _shards_record(folder, directory, shards)
+
+
+def _shards_record(folder: IngestFolder, directory: Path, shards: Sequence[ShardEntry]) -> Record:
+    known = {directory / shard.name: shard.sha256 for shard in shards}
+    made = file_hashes(folder.root, sorted(directory.iterdir()), known=known)
+    return {"shards": [shard.model_dump(mode="json") for shard in shards], FILES: made}

@@ -97,6 +97,10 @@ class FoldJob:
         sizes = [part.size for part in self.parts]
         return StageStarted(self.stage.name, sizes, done, self.unit, self.part)
 
+    def verified(self) -> frozenset[int]:
+        """As ``committed``: a fold compares what it reads with its digest."""
+        return self.committed()
+
     def committed(self) -> frozenset[int]:
         """Numbers of the parts that are committed or folded."""
         known, held = self.ledger.parts(), self.order.held(self.ledger.folds())

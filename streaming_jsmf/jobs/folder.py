@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from numpy.typing import NDArray
 
@@ -25,11 +26,12 @@ from streaming_jsmf.jobs.records import PARTIALS, RECORDS, NumberedRecords, read
 from streaming_jsmf.storage.arrays import ArrayDigest, create_group, digest, read_attributes, write_array
 from streaming_jsmf.storage.paths import (
     StorePath,
+    file_hashes,
     is_free,
     node_exists,
     write_json,
 )
-from streaming_jsmf.storage.replace import remove_store, store_written
+from streaming_jsmf.storage.replace import put_in_place, remove_store, store_written
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +58,12 @@ def _taken(place: StorePath) -> InputError:
     return InputError(
         f"{place} is needed to work in and holds something else; move it away or choose another target"
     )
+
+
+class Commit(Protocol):
+    """Puts what was made in the place of the target; the sha256 of some of its files may be known."""
+
+    def __call__(self, made: Path, known: Mapping[Path, str] | None = None) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -101,7 +109,7 @@ class WorkFolder:
 
     def records(self, step: str = "") -> NumberedRecords:
         """Where the tasks of a step commit; a job of one step need not name it."""
-        return NumberedRecords(self.root / RECORDS / step)
+        return NumberedRecords(self.root, step)
 
     @property
     def steps_done(self) -> dict[str, int]:
@@ -120,10 +128,10 @@ class WorkFolder:
         return dict(read_json(self._record, dict, self.root).get("arguments", {}))
 
     @contextmanager
-    def held(self, arguments: Mapping[str, Any], *, replace: bool = False) -> Iterator[bool]:
+    def held(self, arguments: Mapping[str, Any], *, replace: bool = False) -> Iterator[Commit | None]:
         """Begin the work, or take over an interrupted one of the same arguments (JSON values), for the block.
 
-        If no task is committed when the block ends, the directory goes, and so it does in the end by ``remove``.
+        If no task is committed when the block ends, the directory goes.
 
         Parameters
         ----------
@@ -132,8 +140,10 @@ class WorkFolder:
 
         Yields
         ------
-        bool
-            Whether there is anything to do: not if a run of the same arguments was killed when the target was in place.
+        Commit
+            Puts a file or directory in the place of the target, and removes the working directory. None if there is
+            nothing to do: a run of the same arguments was killed when the target was in place, and all of it is as it
+            was put there, which one pass over its bytes tells. What is not is made again.
 
         Raises
         ------
@@ -145,12 +155,15 @@ class WorkFolder:
         StoreError
             If the record of the arguments is damaged.
         """
+        known = fingerprint(arguments)
         with sole_writer(self.target) as committed:
-            if not replace and os.path.lexists(self.target):
-                if committed != fingerprint(arguments):
+            there, (of, _, contents) = os.path.lexists(self.target), committed.partition(" ")
+            if there and not replace:
+                if of != known:
                     raise InputError(f"{self.target} exists; remove it or choose another path")
-                yield False
-                return
+                if self._is_sound(contents):
+                    yield None
+                    return
             self._make()
             if self.is_there() and self.steps_done:
                 require_same(self.root, self.what, self.arguments(), arguments)
@@ -158,14 +171,39 @@ class WorkFolder:
                 self._clear()
                 write_json(self._record, {"kind": self.kind, "arguments": arguments})
             try:
-                yield True
+                yield partial(self._commit, None if there and replace else known, there)
             finally:
                 if not self.steps_done:
                     self.remove()
 
-    def announce_commit(self) -> None:
-        """Say that the result is about to be put in place, so that a run after a kill knows it."""
-        announce_commit(self.target, fingerprint(self.arguments()), work=True)
+    def _is_sound(self, contents: str) -> bool:
+        if fingerprint(file_hashes(self.target)) == contents:
+            logger.info("%s: complete, made by a run that was killed, and all bytes are those", self.target)
+            return True
+        logger.warning("%s: is not as it was put there, and is made again", self.target)
+        return False
+
+    def _commit(
+        self, request: str | None, replaced: bool, made: Path, known: Mapping[Path, str] | None = None
+    ) -> None:
+        """``known`` are hashes of some of the files of ``made``; ``request`` is None if another result is replaced."""
+        files = file_hashes(made, known=known or {})
+        if os.path.lexists(self.target) and request is not None:
+            self._require_own(files, replaced)
+        # What is to be replaced must not be taken for the result, until that is in its place.
+        announce_commit(
+            self.target, f"{request} {fingerprint(files)}" if request else "", work=request is not None
+        )
+        put_in_place(made, self.target)
+        self.remove()
+
+    def _require_own(self, files: Mapping[str, str], replaced: bool) -> None:
+        """Refuse to replace what is not of this work."""
+        others = sorted(file_hashes(self.target).keys() - files.keys()) if replaced else ["."]
+        if others:
+            raise InputError(
+                f"{self.target / others[0]} is not of the {self.what}; move it away and run the same command again"
+            )
 
     def _make(self) -> None:
         names = {path.name for path in self.root.iterdir()} if self.root.is_dir() else set()

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import errno
 import getpass
+import hashlib
 import logging
 import os
+import re
 import socket
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
@@ -27,7 +29,7 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.storage.paths import StorePath
+from streaming_jsmf.storage.paths import StorePath, is_free, read_bytes, write_bytes
 from streaming_jsmf.storage.replace import clear_rests, has_rests, real_path, remove_store
 
 logger = logging.getLogger(__name__)
@@ -41,6 +43,10 @@ COMMAND_LENGTH = 200
 
 #: More than any owner takes.
 _MOST_BYTES = 4096
+
+#: What ends the names of locks and of what is written beside, and such names within a store.
+_PASSING = r"(new|old|lock\.json|[0-9a-f]{32})"
+_OF_A_WRITER = re.compile(rf"\..+\.{_PASSING}|.+\.partial")
 
 _NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
 
@@ -95,6 +101,24 @@ def is_left(store: StorePath) -> bool:
     return isinstance(store, Path) and (os.path.lexists(lock_path(store)) or has_rests(store))
 
 
+def left_behind(store: StorePath) -> list[Path]:
+    """Locks, work and temporary files beside a local store and within: of a process at work, or of one that was killed.
+
+    Reads directories and nothing else.
+    """
+    if not isinstance(store, Path):
+        return []
+    place = real_path(store)
+    name = re.escape(place.name)
+    own = re.compile(rf"{name}\.partial|\.{name}(\.partial)?\.{_PASSING}")
+    found = [path for path in place.parent.glob("*") if own.fullmatch(path.name)]
+    for folder, directories, files in os.walk(place):
+        passing = {each for each in (*directories, *files) if _OF_A_WRITER.fullmatch(each)}
+        directories[:] = [each for each in directories if each not in passing]
+        found += [Path(folder, each) for each in passing]
+    return sorted(found)
+
+
 def settle(store: StorePath) -> None:
     """Clear what a killed process has left of its writing of a store; what one that lives does is its own."""
     if is_left(store):
@@ -117,6 +141,23 @@ def announce_commit(store: StorePath, result: str, *, work: bool = False) -> Non
             _write(file.fileno(), told)
 
 
+def write_alone(target: StorePath, data: bytes, refuse: Callable[[], None] = lambda: None) -> None:
+    """Write a file under its lock, in one step; a killed run's temporary file is removed.
+
+    Parameters
+    ----------
+    refuse
+        Raises if a file that is there may not be replaced; not called if a killed run has written this very one.
+    """
+    known = hashlib.sha256(data).hexdigest()
+    with sole_writer(target) as committed:
+        if committed == known and not is_free(target) and read_bytes(target) == data:
+            return
+        refuse()
+        announce_commit(target, known)
+        write_bytes(target, data)
+
+
 def read_owner(place: Path) -> Owner | None:
     """Return who wrote the lock file at ``place``; None if there is none, or it does not tell."""
     try:
@@ -132,7 +173,7 @@ def sole_writer(store: StorePath) -> Iterator[str]:
 
     The system lets go of it when the process ends, however it ends. A line in the log tells of a file that an ended
     process has left, and of a file system that has no locks, where none is held. What such a process has left of a
-    change is cleared before the block begins.
+    change is cleared before the block begins; what it said of its result stays in the file if the block fails.
 
     Yields
     ------
@@ -161,13 +202,16 @@ def sole_writer(store: StorePath) -> Iterator[str]:
         if error.errno not in _NO_LOCKS:
             raise
         logger.warning("%s: no locks on this file system; let no other process write there", store)
+    committed, failed = file.left.commits if file.left else "", True
     try:
         if file.was_left or has_rests(store) or has_rests(work_place(store)):
             _clear(store, file.left)
-        yield file.left.commits if file.left else ""
+        yield committed
+        failed = False
     finally:
-        # First deleted, then let go: who has opened it meanwhile sees that it is no more, and makes another.
-        file.remove(place)
+        if not (failed and committed):
+            # First deleted, then let go: who has opened it meanwhile sees that it is no more, and makes another.
+            file.remove(place)
         lock.release()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +18,11 @@ from streaming_jsmf.storage.paths import (
     node_exists,
     read_text,
     remove_file,
+    sha256_of,
     write_json,
 )
+
+logger = logging.getLogger(__name__)
 
 #: What a task says of what it made: JSON values.
 Record: TypeAlias = dict[str, Any]
@@ -26,8 +30,11 @@ Record: TypeAlias = dict[str, Any]
 #: Groups of a store that a ledger writes: results on their way into a fold, and the records that make them count.
 PARTIALS, RECORDS = "partials", "records"
 
-#: Key under which a numbered record also keeps what its task took.
-_COST = "cost"
+#: Key under which a record has the sha256 of the files that its task wrote, by their path in the working directory.
+FILES = "files"
+
+#: Keys under which a numbered record also keeps what its task took, and the sha256 of itself.
+_COST, _SHA256 = "cost", "sha256"
 
 
 def read_json(path: Path, kind: type[Any], remove: Path) -> Any:
@@ -49,9 +56,15 @@ def read_json(path: Path, kind: type[Any], remove: Path) -> Any:
 
 @dataclass(frozen=True)
 class NumberedRecords:
-    """Records of tasks 0, 1, ...: ``00000.json``, ... in a directory of their own."""
+    """Records of the tasks 0, 1, ... of a step: ``00000.json``, ... in a directory of their own below ``root``."""
 
-    directory: Path
+    root: Path
+    step: str = ""
+
+    @property
+    def directory(self) -> Path:
+        """Where they are."""
+        return self.root / RECORDS / self.step
 
     def path(self, index: int) -> Path:
         """Where the record of task ``index`` is, or will be."""
@@ -79,7 +92,26 @@ class NumberedRecords:
 
     def commit(self, index: int, record: Record, cost: Cost) -> None:
         """Say that task ``index`` is done; the directory is there."""
-        write_json(self.path(index), {**record, _COST: cost.fields()})
+        told = {**record, _COST: cost.fields()}
+        write_json(self.path(index), {**told, _SHA256: fingerprint(told)})
+
+    def forget_damaged(self) -> None:
+        """Take back records that are damaged, or whose files are; one pass over these files."""
+        damaged = [index for index in sorted(self.committed()) if not self._is_sound(index)]
+        for index in damaged:
+            self.forget(index)
+        if damaged:
+            parts = ", ".join(map(str, damaged))
+            logger.warning(
+                "%s: parts that are damaged or incomplete are made again: %s", self.directory, parts
+            )
+
+    def _is_sound(self, index: int) -> bool:
+        try:
+            files = self._load(index).get(FILES, {})
+            return all(sha256_of(self.root / name) == sha256 for name, sha256 in files.items())
+        except (StoreError, FileNotFoundError):
+            return False
 
     def forget(self, index: int) -> None:
         """Take the record of task ``index`` back, if it is there."""
@@ -88,6 +120,8 @@ class NumberedRecords:
     def _load(self, index: int) -> Record:
         path = self.path(index)
         record: Record = read_json(path, dict, path.parent)
+        if record.pop(_SHA256, None) != fingerprint(record):
+            raise StoreError(f"{path} differs from its sha256; remove {path.parent} and run again")
         return record
 
 

@@ -35,6 +35,9 @@ class Job(Protocol):
     def started(self, done: frozenset[int]) -> StageStarted:
         """The event of the start: name of the stage, sizes of the parts, and those that are done."""
 
+    def verified(self) -> frozenset[int]:
+        """Numbers of the parts that an earlier run has done; those that are damaged are taken back."""
+
     def committed(self) -> frozenset[int]:
         """Numbers of the parts that are done, by this run or another."""
 
@@ -46,7 +49,7 @@ class Job(Protocol):
 
 
 def run_job(job: Job, executor: Executor) -> None:
-    """Do what is not committed, and tell of each part when it is.
+    """Do what is not committed, or is damaged, and tell of each part when it is committed.
 
     Raises
     ------
@@ -54,7 +57,7 @@ def run_job(job: Job, executor: Executor) -> None:
         What a task met.
     """
     began = time.perf_counter()
-    started = job.started(job.committed())
+    started = job.started(job.verified())
     if started.done:
         logger.info(
             "%s: %d of %d %ss were committed by an earlier run and are not done again: %s",

@@ -24,8 +24,9 @@ class TaskJob:
     name
         For progress.
     task
-        A function of a module: ``task(context, index)`` writes what it makes and returns its record (JSON values). It
-        may run again after a kill, over what its first run left.
+        A function of a module: ``task(context, index)`` writes what it makes and returns its record (JSON values),
+        which has the hashes of the files (``records.FILES``). It may run again after a kill, over what its first run
+        left.
     context
         What every task needs; small, since it travels with each.
     sizes
@@ -47,6 +48,11 @@ class TaskJob:
     def started(self, done: frozenset[int]) -> StageStarted:
         """The event of the start."""
         return StageStarted(self.name, self.sizes, done, self.unit, self.part)
+
+    def verified(self) -> frozenset[int]:
+        """Numbers of the tasks that are done and whose files are sound. One pass over these files."""
+        self.records.forget_damaged()
+        return self.committed()
 
     def committed(self) -> frozenset[int]:
         """Numbers of the tasks that are done."""

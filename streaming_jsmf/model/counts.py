@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import fingerprint
 from streaming_jsmf.errors import StoreError, StreamingJSMFError
-from streaming_jsmf.jobs.lock import is_left, settle, sole_writer
+from streaming_jsmf.jobs.lock import is_left, sole_writer
 from streaming_jsmf.model.store import Model
 from streaming_jsmf.storage.arrays import (
     ArrayDigest,
@@ -25,7 +25,7 @@ from streaming_jsmf.storage.arrays import (
     read_attributes,
     write_array,
 )
-from streaming_jsmf.storage.paths import StorePath, child_names, group_names, node_exists
+from streaming_jsmf.storage.paths import StorePath, group_names, node_exists
 from streaming_jsmf.storage.provenance import package_versions, utc_now
 from streaming_jsmf.storage.replace import store_written
 
@@ -240,14 +240,6 @@ def read_training_counts(
     counts = None if of is None else read_counts(model_path, model, of, names)
     documents = model.metrics.get("n_documents")
     return counts if counts is not None and counts.n_documents == documents else None
-
-
-def settle_counts(model_path: StorePath) -> None:
-    """Clear what killed processes have left of the counts of a model."""
-    group = model_path / EVALUATION
-    settle(group)
-    for name in sorted({name.strip(".").partition(".")[0] for name in child_names(group) if "." in name}):
-        settle(group / name)
 
 
 def stored_corpora(model_path: StorePath) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from streaming_jsmf.model.variables import MODEL_VARIABLES, STOD_VARIABLES, Vari
 from streaming_jsmf.storage.arrays import (
     ArrayDigest,
     create_group,
-    read_array,
+    read_arrays,
     read_attributes,
     read_panels,
     write_array,
@@ -197,6 +197,8 @@ def read_model(
     path: str | os.PathLike[str] | StorePath,
     names: tuple[str, ...] | None = None,
     optional: tuple[str, ...] = (),
+    *,
+    remedy: str = "make the store again",
 ) -> Model:
     """Read a model into memory, each array verified against its digest.
 
@@ -208,6 +210,8 @@ def read_model(
         Arrays to read; None: all.
     optional
         Arrays to read besides if the model has them: not every engine makes all.
+    remedy
+        Ends the message about damage.
 
     Raises
     ------
@@ -221,7 +225,8 @@ def read_model(
     digests = attributes["digests"]
     wanted = tuple(digests) if names is None else (*names, *(name for name in optional if name in digests))
     _require_arrays(path, digests, wanted)
-    arrays = {name: read_array(path, name, ArrayDigest.from_fields(digests[name])) for name in wanted}
+    expected = {name: ArrayDigest.from_fields(digests[name]) for name in wanted}
+    arrays = read_arrays(path, expected, remedy=remedy)
     return Model(arrays, attributes["settings"], attributes["metrics"], attributes["provenance"])
 
 

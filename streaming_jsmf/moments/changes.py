@@ -17,6 +17,7 @@ from streaming_jsmf.moments.manifest import Manifest, with_corpus, with_third_mo
 from streaming_jsmf.moments.memory import require_scan_memory
 from streaming_jsmf.moments.partition import load_partitions
 from streaming_jsmf.moments.run import run_missing_stages
+from streaming_jsmf.moments.soundness import require_sound
 from streaming_jsmf.moments.store import MomentsStore, read_store, replace_manifest
 from streaming_jsmf.storage.paths import StorePath
 
@@ -73,6 +74,7 @@ def _change_alone(
     rebase: bool,
 ) -> MomentsStore:
     store = read_store(path)
+    require_sound(store, folded=False)
     if names and not store.manifest.keep_partitions:
         raise InputError(
             f"{path}: does not keep its partitions, so nothing can be taken out; scan what is to stay into another "
@@ -141,6 +143,7 @@ def add_third_moment(
     execution = execution or Execution()
     with sole_writer(path):
         store = read_store(path)
+        require_sound(store, folded=False)
         after = with_third_moment(store.manifest).changed(change=mark)
         require_scan_memory(after, path, execution)
         with execution.executor(listener) as executor:

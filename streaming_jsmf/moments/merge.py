@@ -19,6 +19,7 @@ from streaming_jsmf.moments.manifest import Manifest, MergePlan, merged_manifest
 from streaming_jsmf.moments.memory import require_scan_memory
 from streaming_jsmf.moments.partition import load_partitions
 from streaming_jsmf.moments.run import run_missing_stages
+from streaming_jsmf.moments.soundness import require_sound
 from streaming_jsmf.moments.stages.range import spread
 from streaming_jsmf.moments.store import (
     MomentsStore,
@@ -89,6 +90,7 @@ def _merge_alone(
     _require_mergeable(store, second)
     _require_complete(store)
     _require_complete(second)
+    require_sound(store, folded=False)
     union = _unite(_words(store), _words(second))
     if not union.same:
         _require_local(path)

@@ -145,12 +145,12 @@ def settle_store(store: MomentsStore) -> None:
 def finish_store(
     path: StorePath, execution: Execution | None = None, listener: Listener = silent
 ) -> MomentsStore:
-    """Finish the store at ``path``, whatever interrupted it, and clear what that left.
+    """Finish the store at ``path``, whatever interrupted it, and clear what that left; a complete one is read.
 
     Raises
     ------
     InputError, StoreError
-        As ``run_missing_stages``.
+        As ``run_missing_stages``, and if a complete store is damaged.
     """
     execution = execution or Execution()
     with sole_writer(path):
@@ -160,6 +160,7 @@ def finish_store(
             with execution.executor(listener) as executor:
                 run_missing_stages(store, executor)
         else:
+            require_sound(store)
             store.clear()
     return store
 

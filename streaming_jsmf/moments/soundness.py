@@ -16,7 +16,7 @@ import numpy as np
 
 from streaming_jsmf.blocks.parts import partition_parts
 from streaming_jsmf.corpus import open_corpus
-from streaming_jsmf.errors import StoreError
+from streaming_jsmf.errors import StoreError, finding
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.fold import FoldJob
@@ -130,27 +130,32 @@ def damage_of_scan(ledger: Ledger, scan: Scan, *, finished: bool) -> LedgerDamag
     return LedgerDamage(bad_folds, bad_parts, sound)
 
 
-def require_sound(store: MomentsStore) -> None:
+def require_sound(store: MomentsStore, *, folded: bool = True) -> None:
     """Read all that is committed for good: of a complete store everything, of one on its way the finished stages.
+
+    Parameters
+    ----------
+    folded
+        Whether last folds and kept parts are read, too; a change reads those that it goes on from itself.
 
     Raises
     ------
     StoreError
         If something is damaged: names it, and says how to mend it.
     """
-    for error in _errors(store):
+    for error in _errors(store, folded):
         if error is not None:
             raise error
 
 
-def _errors(store: MomentsStore) -> Iterator[StoreError | None]:
+def _errors(store: MomentsStore, folded: bool) -> Iterator[StoreError | None]:
     yield from damage_of_groups(store).values()
     yield damage_of_words(store)
     yield from damage_of_word_ids(store).values()
     for stage in store.stages:
         found = damage_of_outcome(store, stage.name)
         yield None if found is None else found.error
-    if not store.missing_stages:
+    if folded and not store.missing_stages:
         for stage in (stage for stage in store.stages if stage.keeps_fold(store.settings)):
             for scan in stage.scans(store):
                 kept = damage_of_scan(store.ledger(stage.name), scan, finished=True)
@@ -332,5 +337,4 @@ def _mend_kept_parts(store: MomentsStore, stage: Stage, executor: Executor) -> N
 
 
 def _tell(error: StoreError, what: str) -> None:
-    place, _, _ = str(error).rpartition("; ")
-    logger.warning("repair: %s; %s", place or error, what)
+    logger.warning("repair: %s; %s", finding(error), what)

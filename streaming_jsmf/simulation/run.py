@@ -27,13 +27,13 @@ from numpy.typing import NDArray
 from streaming_jsmf.corpus.format import DOCUMENTS, Corpus, open_corpus
 from streaming_jsmf.corpus.manifest import ShardEntry
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD, ShardLimits, ShardWriter
-from streaming_jsmf.corpus.write import Origin, WordTotals, commit_directory, free_target, in_documents
-from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.corpus.write import Origin, WordTotals, finish_directory, free_target, in_documents
+from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.folder import WorkFolder
+from streaming_jsmf.jobs.folder import Commit, WorkFolder
 from streaming_jsmf.jobs.memory import PROCESS_BYTES, require_memory
-from streaming_jsmf.jobs.records import RECORDS, Record
+from streaming_jsmf.jobs.records import FILES, RECORDS, Record
 from streaming_jsmf.jobs.run import run_job
 from streaming_jsmf.jobs.tasks import TaskJob
 from streaming_jsmf.simulation.documents import (
@@ -44,8 +44,8 @@ from streaming_jsmf.simulation.documents import (
     simulate_batch,
 )
 from streaming_jsmf.simulation.law import Law, make_law, word_names
-from streaming_jsmf.simulation.truth import TRUTH_NAME, commit_truth, truth_of
-from streaming_jsmf.storage.paths import AnyPath, fsync_directory, fsync_file, normalise
+from streaming_jsmf.simulation.truth import TRUTH_NAME, commit_truth, read_truth, truth_of
+from streaming_jsmf.storage.paths import AnyPath, file_hashes, fsync_directory, fsync_file, normalise
 
 #: Changes with anything that gives the same arguments other documents.
 ALGORITHM_VERSION = 1
@@ -123,16 +123,16 @@ def simulate_lda(
         "the simulation",
         "lower the vocabulary size, the topics or --workers, or raise --memory",
     )
-    with simulation.folder.held(simulation.arguments) as lacking:
-        if not lacking:
-            return open_corpus(path)
-        try:
-            with execution.executor(listener) as executor:
-                simulation.prepare()
-                run_job(simulation.job, executor)
-            return simulation.commit(path)
-        finally:
-            forget_sampler()
+    with simulation.folder.held(simulation.arguments) as commit:
+        if commit is not None:
+            try:
+                with execution.executor(listener) as executor:
+                    simulation.prepare()
+                    run_job(simulation.job, executor)
+                simulation.finish(path, commit)
+            finally:
+                forget_sampler()
+    return open_corpus(path)
 
 
 def simulation_memory(law: Law, execution: Execution) -> int:
@@ -227,43 +227,20 @@ class Simulation:
         return TaskJob("simulate", write_part, self, self.cut.sizes, self.folder.records(), "documents")
 
     def prepare(self) -> None:
-        """Clear what an interrupted run left half done, and write the truth if it had not come to that."""
+        """Clear what an interrupted run left half done, and write the truth if it is not there, or damaged."""
         work, truth = self.folder.root / WORK, self.folder.root / CORPUS / TRUTH_NAME
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir()
         self.documents.mkdir(parents=True, exist_ok=True)
-        self._drop_incomplete()
-        if not truth.exists():
+        try:
+            read_truth(truth.parent)
+        except StreamingJSMFError:
+            shutil.rmtree(truth, ignore_errors=True)
             commit_truth(work, truth, truth_of(self.law))
 
-    def _drop_incomplete(self) -> None:
-        """Forget parts whose files are missing or of another size, as a crash of the machine can leave them."""
-        for part in self.job.committed():
-            sizes = {self.documents / shard.name: shard.bytes for shard in self.shards(part)}
-            sizes[self._counts_path(part)] = self.folder.records().read(part)["counts_bytes"]
-            if any(not path.is_file() or path.stat().st_size != size for path, size in sizes.items()):
-                self.folder.records().forget(part)
-
-    def shards(self, part: int) -> list[ShardEntry]:
-        """What was committed of a part, named relative to ``documents``."""
-        return [ShardEntry.model_validate(shard) for shard in self.folder.records().read(part)["shards"]]
-
     def counts(self, part: int) -> NDArray[np.float64]:
-        """(2, N) float64; document frequencies and term counts of a part, whole numbers.
-
-        Raises
-        ------
-        StoreError
-            If the file is damaged.
-        """
-        path = self._counts_path(part)
-        try:
-            counts: NDArray[np.float64] = np.load(path, allow_pickle=False)
-        except (OSError, ValueError) as error:
-            raise StoreError(
-                f"{path}: the counts are damaged; delete {self.folder.records().path(part)} and run the same "
-                "command again"
-            ) from error
+        """(2, N) float64; document frequencies and term counts of a part, whole numbers."""
+        counts: NDArray[np.float64] = np.load(self._counts_path(part), allow_pickle=False)
         return counts
 
     def keep(self, part: int, attempt: Path, shards: tuple[ShardEntry, ...]) -> Record:
@@ -272,27 +249,29 @@ class Simulation:
         for number, shard in enumerate(shards):
             name = self.cut.shard_name(part, number)
             (attempt / shard.name).replace(self.documents / name)
-            entries.append(shard.model_copy(update={"name": name}).model_dump(mode="json"))
+            entries.append(shard.model_copy(update={"name": name}))
         counts = self._counts_path(part)
         (attempt / COUNTS_NAME).replace(counts)
         fsync_directory(self.documents)
         fsync_directory(counts.parent)
-        return {"shards": entries, "counts_bytes": counts.stat().st_size}
+        known = {self.documents / shard.name: shard.sha256 for shard in entries}
+        made = file_hashes(self.folder.root, [*known, counts], known=known)
+        return {"shards": [shard.model_dump(mode="json") for shard in entries], FILES: made}
 
-    def commit(self, path: Path) -> Corpus:
-        """Add up the counts, commit the corpus, remove what was only needed on the way."""
+    def finish(self, path: Path, commit: Commit) -> None:
+        """Add up the counts, commit the corpus."""
         counts = np.zeros((2, self.law.n_words))
         entries = []
-        for part in range(len(self.cut.sizes)):
+        for number, part in enumerate(self.job.result()):
             # Whole numbers far below 2^53: their sums are exact in any order.
-            counts += self.counts(part)
-            entries += [in_documents(shard, shard.name) for shard in self.shards(part)]
+            counts += self.counts(number)
+            shards = map(ShardEntry.model_validate, part["shards"])
+            entries += [in_documents(shard, shard.name) for shard in shards]
         totals = WordTotals(word_names(self.law.n_words), counts[0].astype(np.int64), counts[1])
         origin = Origin(settings=self.law.settings())
-        self.folder.announce_commit()
-        corpus = commit_directory(self.folder.root / CORPUS, path, entries, totals, origin)
-        self.folder.remove()
-        return corpus
+        corpus = self.folder.root / CORPUS
+        finish_directory(corpus, path, entries, totals, origin)
+        commit(corpus, {corpus / entry.name: entry.sha256 for entry in entries})
 
     def _counts_path(self, part: int) -> Path:
         return self.folder.root / RECORDS / f"{part:05d}.npy"

@@ -14,7 +14,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -188,6 +188,18 @@ def sha256_of(path: AnyPath) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def file_hashes(
+    root: Path, paths: Iterable[Path] | None = None, *, known: Mapping[Path, str] | None = None
+) -> dict[str, str]:
+    """The sha256 of local files by their paths below ``root``: of all there, or of some; reads those not ``known``."""
+    found = sorted([root, *root.rglob("*")]) if paths is None else paths
+    return {
+        path.relative_to(root).as_posix(): (known or {}).get(path) or sha256_of(path)
+        for path in found
+        if path.is_file()
+    }
+
+
 def exists(path: AnyPath) -> bool:
     """Whether there is a file or a directory at ``path``."""
     local = _on_disk(path)
@@ -261,7 +273,12 @@ def fsync_file(path: Path) -> None:
 
 def write_json(path: StorePath, value: Any) -> None:
     """Write ``value`` to ``path`` in one step, see ``write_bytes``."""
-    write_bytes(path, json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False).encode())
+    write_bytes(path, json_bytes(value))
+
+
+def json_bytes(value: Any) -> bytes:
+    """JSON as this package writes it."""
+    return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False).encode()
 
 
 def write_bytes(path: StorePath, data: bytes) -> None:

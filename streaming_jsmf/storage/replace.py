@@ -8,6 +8,7 @@ where it points to.
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import shutil
@@ -38,8 +39,13 @@ def _old(target: Path) -> Path:
 
 def has_rests(target: Path) -> bool:
     """Whether something lies beside a target that is there only while it is written."""
-    place = real_path(target)
-    return os.path.lexists(_new(place)) or os.path.lexists(_old(place))
+    return bool(_beside(real_path(target)))
+
+
+def _beside(place: Path) -> list[Path]:
+    found = [rest for rest in (_new(place), _old(place)) if os.path.lexists(rest)]
+    written = place.parent.glob(f".{glob.escape(place.name)}.*")
+    return found + [path for path in written if _TEMPORARY.search(path.name)]
 
 
 def clear_rests(target: Path) -> list[Path]:
@@ -50,8 +56,7 @@ def clear_rests(target: Path) -> list[Path]:
     place = real_path(target)
     if os.path.lexists(_old(place)) and not os.path.lexists(place):
         _old(place).rename(place)
-    rests = [rest for rest in (_new(place), _old(place)) if os.path.lexists(rest)]
-    rests += [
+    rests = _beside(place) + [
         Path(folder, name) for folder, _, names in os.walk(place) for name in names if _TEMPORARY.search(name)
     ]
     for rest in rests:

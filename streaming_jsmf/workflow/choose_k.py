@@ -14,6 +14,7 @@ from streaming_jsmf.evaluation.choice import Choice, Measures, choose, fields_of
 from streaming_jsmf.evaluation.matching import stability
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.lock import write_alone
 from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.model.store import read_model
 from streaming_jsmf.moments.reader import Moments, open_moments
@@ -21,7 +22,7 @@ from streaming_jsmf.moments.select import require_parts, resampled
 from streaming_jsmf.moments.store import KIND as MOMENTS_KIND
 from streaming_jsmf.reporting.page import render_comparison
 from streaming_jsmf.storage.arrays import read_attributes
-from streaming_jsmf.storage.paths import StorePath, node_exists, store_path, write_bytes, write_json
+from streaming_jsmf.storage.paths import StorePath, json_bytes, node_exists, store_path
 from streaming_jsmf.workflow.count_words import counts_of
 from streaming_jsmf.workflow.evaluation_inputs import Unavailable
 from streaming_jsmf.workflow.fit import fit
@@ -126,8 +127,8 @@ def choose_k(
     rows = [_measured(path, material, (replicas, seed), missing, execution, listener) for path in models]
     choice = choose(rows)
     page = target / "choose-k.html"
-    write_bytes(page, render_comparison(choice, missing).encode())
-    write_json(target / COMPARISON, fields_of(choice, missing))
+    write_alone(page, render_comparison(choice, missing).encode())
+    write_alone(target / COMPARISON, json_bytes(fields_of(choice, missing)))
     return Comparison(choice, missing, models, page)
 
 

@@ -25,7 +25,9 @@ def require_free_model(target: StorePath, overwrite: bool) -> None:
 
 
 def is_done(target: StorePath, committed: str, fingerprint: str, *, overwrite: bool) -> bool:
-    """Whether the model with this fingerprint is at ``target``, and is not to be made again.
+    """Whether the model with this fingerprint is at ``target``, sound, and is not to be made again.
+
+    Reads the model, and compares it with its digests.
 
     Parameters
     ----------
@@ -38,13 +40,16 @@ def is_done(target: StorePath, committed: str, fingerprint: str, *, overwrite: b
     ------
     InputError
         If anything else is there and not to be replaced.
+    StoreError
+        If it is damaged. It is not made again unasked: names of topics and counts lie below it.
     """
     if is_free(target):
         return False
     if (overwrite and committed != fingerprint) or not has_fingerprint(target, fingerprint):
         require_free_path(target, overwrite)
         return False
-    logger.info("%s: complete, made by an earlier run with the same settings", target)
+    read_model(target, remedy="make the model again with --overwrite")
+    logger.info("%s: complete and sound, made by an earlier run with the same settings", target)
     return True
 
 

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from streaming_jsmf.corpus.format import read_manifest, require_no_store
+from streaming_jsmf.corpus.format import damage_of_corpus, read_manifest, require_no_store
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME
 from streaming_jsmf.corpus.vocabulary import TEXT_NAMES, VOCABULARY_NAME
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, finding
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.lock import settle
@@ -46,6 +46,8 @@ def corpus_of(
 ) -> str | Path:
     """The path of the corpus: ``source`` itself if it is one, else ``beside``, where it is made unless it is there.
 
+    One that is there is read, and compared with its hashes; a damaged one is made again.
+
     Parameters
     ----------
     replacing
@@ -66,20 +68,26 @@ def corpus_of(
     asked = request or IngestRequest()
     mark = _mark(source, asked)
     settle(beside)
+    overwrite = replacing is not None
     if beside.exists():
         if read_manifest(beside).settings.get("made_for") == mark:
-            logger.info("%s: made by an earlier run and used as it is", beside)
-            return beside
-        if replacing is None:
+            damage = damage_of_corpus(beside)
+            if damage is None:
+                logger.info("%s: made by an earlier run, compared with its hashes and used as it is", beside)
+                return beside
+            logger.warning("%s; %s is made again", finding(damage), beside)
+            overwrite = True
+        elif replacing is not None:
+            replacing()
+        else:
             raise InputError(
                 f"{beside} is the corpus of other files, or made in another way; remove it, replace it with "
                 "--overwrite, or choose another path for the result"
             )
-        replacing()
     # A cluster of its own, so a report of its own.
     own = execution and execution.reporting_on("ingest")
     # The old one goes when the new one is there.
-    ingest(source, beside, replace(asked, made_for=mark), own, listener, overwrite=replacing is not None)
+    ingest(source, beside, replace(asked, made_for=mark), own, listener, overwrite=overwrite)
     return beside
 
 

@@ -10,13 +10,12 @@ from streaming_jsmf.corpus.format import verify_corpus
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.plan import IngestFolder
-from streaming_jsmf.jobs.lock import settle, work_place
-from streaming_jsmf.model.counts import EVALUATION, read_counts, settle_counts, stored_corpora
-from streaming_jsmf.model.edits import EDITS, read_edits
+from streaming_jsmf.jobs.lock import left_behind
+from streaming_jsmf.model.counts import read_counts, stored_corpora
+from streaming_jsmf.model.edits import read_edits
 from streaming_jsmf.model.store import KIND as MODEL_KIND
 from streaming_jsmf.model.store import model_names, read_model
 from streaming_jsmf.moments.provenance import describe_making
-from streaming_jsmf.moments.scan import settle_store
 from streaming_jsmf.moments.soundness import require_sound
 from streaming_jsmf.moments.stages.eigenpairs import EigenpairsStage, hardly_seen
 from streaming_jsmf.moments.stages.sample import LENGTHS
@@ -33,8 +32,9 @@ def describe(path: str | Path | StorePath, *, verify: bool = False) -> dict[str,
     """Describe what lies at ``path``, a local path or a URL, as JSON values; ``complete`` says whether it can be used.
 
     Committed arrays are read and compared with their digests. Of a corpus the footers are read, with ``verify`` all of
-    it, and compared with its hashes. What a killed process has left beside or within, and nobody can go on from, is
-    removed, with a line in the log; work that the same command goes on with is named.
+    it, and compared with its hashes. Nothing is written. ``unfinished`` names work that the same command goes on with;
+    ``leftovers`` names locks and temporary files, which belong to a process at work, or which the next command that
+    writes here removes.
 
     Raises
     ------
@@ -44,16 +44,16 @@ def describe(path: str | Path | StorePath, *, verify: bool = False) -> dict[str,
         If a complete store is damaged; the message names the array, chunk or shard.
     """
     place = store_path(path)
-    settle(place)
-    # As it was given: a login in a URL is not in the place.
-    described = _describe(place, str(path), verify)
-    unfinished = [place for place in _works(place) if place.exists()] if isinstance(place, Path) else []
-    return {**described, "unfinished": list(map(str, unfinished))} if unfinished else described
-
-
-def _works(place: Path) -> list[Path]:
-    """Where unfinished work for a store would lie: beside it, or for its counts below it."""
-    return [work_place(place), *sorted((place / EVALUATION).glob("*.partial"))]
+    found = left_behind(place)
+    if found and isinstance(place, Path) and not place.exists():
+        described: dict[str, Any] = {"kind": "nothing yet", "complete": False}
+    else:
+        # As it was given: a login in a URL is not in the place.
+        described = _describe(place, str(path), verify)
+    unfinished = [each for each in found if each.suffix == ".partial" and each.is_dir()]
+    leftovers = [*described.pop("leftovers", ()), *(each for each in found if each not in unfinished)]
+    told = {"unfinished": unfinished, "leftovers": leftovers}
+    return {**described, **{name: list(map(str, paths)) for name, paths in told.items() if paths}}
 
 
 def _describe(place: StorePath, path: str, verify: bool) -> dict[str, Any]:
@@ -66,7 +66,9 @@ def _describe(place: StorePath, path: str, verify: bool) -> dict[str, Any]:
             return {
                 "kind": "models",
                 "complete": True,
-                "models": [{"path": location(child), **describe(child, verify=verify)} for child in children],
+                "models": [
+                    {"path": location(child), **_describe(child, str(child), verify)} for child in children
+                ],
             }
         # As it was given: a login in a URL is not in the place.
         return _describe_corpus(str(path), verify)
@@ -74,10 +76,7 @@ def _describe(place: StorePath, path: str, verify: bool) -> dict[str, Any]:
     if kind == MODEL_KIND:
         return _describe_model(place)
     if kind == MOMENTS_KIND:
-        store = read_store(place)
-        if not store.missing_stages:
-            settle_store(store)
-        return _describe_moments(store)
+        return _describe_moments(read_store(place))
     raise InputError(f"{place}: a Zarr group of kind {kind!r}, not one of ours")
 
 
@@ -118,6 +117,8 @@ def _describe_moments(store: MomentsStore) -> dict[str, Any]:
         "digests": store.digests(),
         "provenance": describe_making(store),
     }
+    if not missing:
+        described["leftovers"] = store.rests()
     for stage in missing:
         ledger = store.ledger(stage)
         held = store.manifest.order.held(ledger.folds()) if stage == "range" else ()
@@ -144,8 +145,6 @@ def _sample_of(store: MomentsStore) -> dict[str, Any]:
 
 def _describe_model(path: StorePath) -> dict[str, Any]:
     model = read_model(path)
-    settle_counts(path)
-    settle(path / EDITS)
     edits = read_edits(path, model)
     counted = stored_corpora(path)
     for corpus in counted:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.jobs.lock import is_left, write_alone
 from streaming_jsmf.model.store import AnyModel, model_path
 from streaming_jsmf.reporting.contents import Contents
 from streaming_jsmf.reporting.page import FIRST_LINES, render
@@ -14,7 +15,6 @@ from streaming_jsmf.storage.paths import (
     is_free,
     read_bytes,
     store_path,
-    write_bytes,
 )
 from streaming_jsmf.workflow.documents import shown_shares_of
 from streaming_jsmf.workflow.report_contents import level_of, read_contents
@@ -76,9 +76,11 @@ def report(
     >>> report("models", "topics.html", shares="shares.parquet")  # doctest: +SKIP
     """
     source, target = model_path(model), store_path(out, "a report")
-    _require_place(source, target, overwrite)
+    _require_place(source, target)
+    if not is_left(target):
+        _require_free(target, overwrite)
     page = report_page(source, words=words, topics=topics, shares=shares, by=by)
-    write_bytes(target, page.encode())
+    write_alone(target, page.encode(), lambda: _require_free(target, overwrite))
     return target
 
 
@@ -128,7 +130,7 @@ def _own(model: StorePath, paths: tuple[StorePath, ...], topics: int | None) -> 
     return names.index(f"k={topics}")
 
 
-def _require_place(model: StorePath, target: StorePath, overwrite: bool) -> None:
+def _require_place(model: StorePath, target: StorePath) -> None:
     """Refuse a place where no page can be, before any work is done for it."""
     if isinstance(target, Path):
         if target.is_dir():
@@ -139,6 +141,10 @@ def _require_place(model: StorePath, target: StorePath, overwrite: bool) -> None
             raise InputError(f"{target.parent}: no directory is here; make it, or give another path")
         if isinstance(model, Path) and target.resolve().is_relative_to(model.resolve()):
             raise InputError(f"{target}: lies inside the model; give a path outside of it")
+
+
+def _require_free(target: StorePath, overwrite: bool) -> None:
+    """Refuse to replace anything but a report, and that unasked."""
     if is_free(target):
         return
     if not overwrite:

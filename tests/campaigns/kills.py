@@ -116,6 +116,18 @@ CASES = (
         ("transform", "model", "texts.jsonl", "shares", *QUIET),
     ),
     Case("transform-zarr", (OF_A, MODEL), ("transform", "model", "a", "shares.zarr", *QUIET)),
+    Case("report", (OF_A, MODEL), ("report", "model", "page.html")),
+    Case(
+        "report-overwrite",
+        (OF_A, MODEL, ("report", "model", "page.html", "--words", "3")),
+        ("report", "model", "page.html", "--overwrite"),
+    ),
+    Case(
+        "documents",
+        (OF_A, MODEL, ("transform", "model", "a", "shares.parquet", *QUIET)),
+        ("documents", "model", "shares.parquet", "--topic", "1", "--out", "answer.parquet"),
+    ),
+    Case("choose-k", (), ("choose-k", "a", "chosen", "--topics", "2,3", "--replicas", "1", *QUIET)),
     Case(
         "ingest-overwrite",
         (("ingest", "texts.jsonl", "corpus", *QUIET),),
@@ -142,6 +154,11 @@ class Server:
     def folder(self) -> Path:
         """Where commands run."""
         return self.base / "case"
+
+    @property
+    def sources(self) -> set[str]:
+        """Names of what is there before every case."""
+        return {path.name for path in (self.base / "sources").iterdir()}
 
     @property
     def log(self) -> Path:
@@ -201,11 +218,27 @@ class Server:
         assert self.run(line, copy_from=copy_from) == 0, self.log.read_text(encoding="utf-8")
         return self._operations.read_text(encoding="utf-8").splitlines()
 
+    def changes(self, line: tuple[str, ...]) -> list[str]:
+        """What a command does to files, by what it tells and by what is there before and after."""
+        before = states(self.folder)
+        self.run(line)
+        found = [str(path) for path, _ in before ^ states(self.folder)]
+        return found + self._operations.read_text(encoding="utf-8").splitlines()
+
     def place(self, start: Path) -> None:
         """Put a copy of ``start`` in the folder, instead of what is there."""
         for entry in self.folder.iterdir():
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
         shutil.copytree(start, self.folder, dirs_exist_ok=True)
+
+
+def states(folder: Path) -> set[tuple[Path, tuple[int, ...]]]:
+    """Every file and directory with all that is known of it without reading it, but when it was read."""
+    return {
+        (path, (found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns))
+        for path in folder.rglob("*")
+        for found in [path.lstat()]
+    }
 
 
 @contextmanager
@@ -260,6 +293,7 @@ def undisturbed(case: Case, served: Server) -> Undisturbed:
     served.place(served.base / "sources")
     for line in case.before:
         assert served.run(line, here=True) == 0, served.log.read_text(encoding="utf-8")
+    shutil.rmtree(start, ignore_errors=True)
     shutil.copytree(served.folder, start)
     assert served.run(case.command, here=True) == 0, served.log.read_text(encoding="utf-8")
     served.place(start)

@@ -9,13 +9,18 @@ from collections.abc import Iterator
 import pytest
 
 from tests.campaigns.kills import CASES, Case, Server, Undisturbed, contents, difference, server, undisturbed
+from tests.damage import SOME
 
 SEED = 14
 
 #: Of the slow run, unless every operation is asked for: the last ones, others drawn, and again while the rest is done.
 LAST, DRAWN, TWICE = 15, 10, 3
 #: Cases of the default run, two kills each.
-DEFAULT = ("ingest", "simulate", "add", "fit", "evaluate", "transform-overwrite")
+DEFAULT = ("ingest", "simulate", "add", "fit", "evaluate", "transform-overwrite", "report-overwrite")
+
+#: Cases whose finished results are damaged, and those of them of the default run.
+DAMAGED = ("ingest", "simulate", "transform-file", "transform-directory", "transform-zarr")
+DAMAGED_BY_DEFAULT = ("ingest", "transform-directory")
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +30,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def left_after(case: Case, clean: Undisturbed, served: Server) -> str:
-    """Run the command again; what is wrong then, if anything."""
+    """Ask what is there, and run the command again; what is wrong then, if anything."""
+    for place in {name.partition("/")[0] for name in clean.contents} - set(served.sources):
+        if changed := served.changes(("info", place)):
+            return f"info {place} changed {changed}"
     code = served.run(case.command)
     if code:
         return f"exit code {code}: {served.log.read_text(encoding='utf-8')[-300:]}"
@@ -74,6 +82,34 @@ def test_a_command_is_finished_by_itself_wherever_it_is_killed(
         assert not any(twice.values()), named(twice, clean)
     finally:
         shutil.rmtree(served.copies)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name if name in DAMAGED_BY_DEFAULT else pytest.param(name, marks=pytest.mark.slow) for name in DAMAGED],
+)
+def test_a_finished_result_that_is_damaged_is_made_again(name: str, served: Server) -> None:
+    [case] = [case for case in CASES if case.name == name]
+    clean = undisturbed(case, served)
+    served.place(clean.start)
+    assert served.run(case.command, kill_at=len(clean.operations) - 1) == -9
+    late = shutil.copytree(served.folder, served.base / "late")
+    # A lock is left, so that the same command takes the result for its own.
+    assert list(late.glob(".*.lock.json"))
+    fresh = clean.contents.keys() - contents(clean.start).keys()
+    made = sorted(
+        path for path in fresh if path.endswith(".parquet") or ("/c/" in path and clean.contents[path])
+    )
+    assert made
+    wrong = {}
+    try:
+        for number, damage in enumerate(SOME):
+            served.place(late)
+            damage(served.folder / made[number % len(made)])
+            wrong[damage] = left_after(case, clean, served)
+        assert not any(wrong.values()), wrong
+    finally:
+        shutil.rmtree(late)
 
 
 def killed_again(case: Case, clean: Undisturbed, served: Server) -> dict[int, str]:
