@@ -20,8 +20,10 @@ from streaming_jsmf.linalg.simplex import simplex_least_squares
 from streaming_jsmf.model.store import read_model, write_model
 from streaming_jsmf.model.variables import MODEL_VARIABLES
 from streaming_jsmf.moments.reader import Moments
+from streaming_jsmf.workflow.several import infer_each
 from tests import reference, reference_anchors
 from tests.corpora import Planted
+from tests.damage import SOME, Damage
 
 SYNCHRONOUS = Execution("synchronous")
 SETTINGS = InferSettings(n_topics=5)
@@ -134,6 +136,23 @@ def test_several_topics_come_from_one_scan_and_only_the_missing_are_made_again(
     fit(corpus_path, tmp_path / "out", [3, 5], execution=SYNCHRONOUS)
     assert (fitted.models[0] / "zarr.json").stat().st_mtime_ns == made
     assert read_model(fitted.models[1]).arrays["anchors"].size == 5
+
+
+@pytest.mark.parametrize("damage", SOME)
+def test_a_damaged_model_is_not_called_complete(
+    damage: Damage, moments: Moments, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    targets = infer_each(moments, tmp_path / "out", [3, 4], SETTINGS)
+    chunk = targets[0] / "topic_topic" / "c" / "0" / "0"
+    whole = chunk.read_bytes()
+    damage(chunk)
+    with pytest.raises(StoreError, match=r"k=3/topic_topic.*; make the model again with --overwrite"):
+        infer_each(moments, tmp_path / "out", [3, 4], SETTINGS)
+    infer_each(moments, tmp_path / "out", [3, 4], SETTINGS, overwrite=True)
+    assert chunk.read_bytes() == whole
+    with caplog.at_level("INFO"):
+        infer_each(moments, tmp_path / "out", [3, 4], SETTINGS)
+    assert caplog.text.count("complete and sound, made by an earlier run") == 2
 
 
 def test_an_existing_model_is_kept_unless_told_otherwise(moments: Moments, model_path: Path) -> None:

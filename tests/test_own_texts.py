@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streaming_jsmf import InferSettings, InputError, fit, transform
+from streaming_jsmf import InferSettings, InputError, StoreError, fit, transform
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.curation import automatic_minimum
 from streaming_jsmf.corpus.format import read_manifest
@@ -24,6 +24,7 @@ from streaming_jsmf.tokens.stop_words import guess_language
 from streaming_jsmf.tokens.tokenizer import Tokenizer
 from streaming_jsmf.workflow.ingest import IngestRequest, ingest
 from streaming_jsmf.workflow.raw_documents import Reading
+from tests.damage import SOME
 from tests.outcomes import Command, refused
 
 SUBJECTS = {
@@ -105,6 +106,35 @@ def test_the_corpus_is_kept_and_used_again(
         fit(folder, model, [6], execution=Execution("synchronous"), overwrite=True)
     assert "model.corpus: made by an earlier run, compared with its hashes and used as it is" in caplog.text
     assert {path: path.stat().st_mtime_ns for path in beside.rglob("*")} == before
+
+
+def test_a_damaged_corpus_is_made_again_and_nothing_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    small = tmp_path / "docs"
+    small.mkdir()
+    for number, text in enumerate(write_documents(90)):
+        (small / f"{number}.txt").write_text(text)
+
+    def fit_again() -> None:
+        fit(small, tmp_path / "m", [2, 3], polish=False, execution=Execution("synchronous"))
+
+    fit_again()
+    made = {path: path.read_bytes() for path in (tmp_path / "m.corpus").rglob("*") if path.is_file()}
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "m.moments").rglob("*")}
+    shard = tmp_path / "m.corpus" / "documents" / "part-00000.parquet"
+    for damage in SOME:
+        damage(shard)
+        fit_again()
+        assert f"{shard} is missing or damaged; {tmp_path / 'm.corpus'} is made again" in caplog.text
+        assert {path: path.read_bytes() for path in made} == made
+        caplog.clear()
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "m.moments").rglob("*")} == kept
+    # What somebody has put there is not deleted with it.
+    damage(shard)
+    shutil.copy(tmp_path / "m.corpus" / "vocabulary.parquet", shard.with_name("mine.parquet"))
+    with pytest.raises(StoreError, match=r"mine\.parquet is not in manifest\.json; move it away"):
+        fit_again()
 
 
 def test_a_corpus_of_other_files_or_options_is_not_taken_for_it(tmp_path: Path) -> None:

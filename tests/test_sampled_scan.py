@@ -42,8 +42,9 @@ from streaming_jsmf.moments.stages.projection import ProjectionReduction
 from streaming_jsmf.moments.stages.third_moment import ThirdMomentReduction
 from streaming_jsmf.moments.store import read_store, replace_manifest
 from streaming_jsmf.workflow.info import describe
-from streaming_jsmf.workflow.scan import scan
+from streaming_jsmf.workflow.scan import Changes, scan
 from tests import reference
+from tests.campaigns.kills import states
 from tests.corpora import as_lists, planted, words, write_corpus, write_lists
 from tests.processes import PATIENCE
 from tests.stores import SYNCHRONOUS, changed, dense, digests, half, rename_words, scanned
@@ -410,6 +411,25 @@ def test_growing_in_steps_is_growing_at_once(halves: Path, tmp_path: Path) -> No
     changed(halves / "a", tmp_path / "other", add=parts, execution=Execution("threads", 3))
     assert digests(tmp_path / "once") == digests(tmp_path / "steps") == digests(tmp_path / "other")
     assert len(list((tmp_path / "once" / "records").glob("projection-fold-*"))) == 1
+
+
+@pytest.mark.parametrize("change", ["rebase", "add", "merge", "third moment"])
+def test_a_damaged_store_is_not_changed_and_not_called_complete(
+    change: str, halves: Path, tmp_path: Path
+) -> None:
+    store = shutil.copytree(halves / "of-a", tmp_path / "m")
+    (store / "sample_values" / "c" / "0").unlink()
+    before, settings = states(store), read_store(store).settings
+    wanted = {
+        "rebase": Changes(rebase=True),
+        "add": Changes(add=[str(halves / "b")]),
+        "merge": Changes(merge=[str(halves / "of-b")]),
+        "third moment": Changes(),
+    }[change]
+    asked = replace(settings, third_moment=change == "third moment")
+    with pytest.raises(StoreError, match=r"sample_values.* --repair"):
+        scan(halves / "a", store, asked, SYNCHRONOUS, changes=wanted)
+    assert states(store) == before
 
 
 def test_rebase_leaves_the_bits_of_a_single_scan(halves: Path, tmp_path: Path) -> None:
