@@ -55,7 +55,7 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def say_how_it_ended(error: BaseException) -> int:
-    """Say on standard error why a command ended, if anybody reads it; return the exit code, or raise what is a fault."""
+    """Say on standard error why a command ended, and return its exit code; a fault of the program is raised again."""
     outcome = outcome_of(error)
     if outcome is None:
         raise error
