@@ -6,28 +6,22 @@ Imports nothing heavy at its head: seconds of imports follow, in which somebody 
 from __future__ import annotations
 
 import os
-import signal
 import sys
-import threading
-from types import FrameType
 
-INTERRUPTED = 130
+from streaming_jsmf.cli import interrupts
 
 
 def main() -> None:
     """Run the command line."""
     _open_closed_streams()
-    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if ours:
-        signal.signal(signal.SIGINT, _end)
-    from streaming_jsmf.cli.main import run
+    interrupts.end_at_once()
+    from streaming_jsmf.cli.main import run, say_how_it_ended
 
-    if ours:
-        signal.signal(signal.SIGINT, _interrupt)
-    code = run()
-    if ours:  # what the command says is said; a late Ctrl-C would only be a traceback of the interpreter's own cleaning
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-    sys.exit(code)
+    try:
+        interrupts.end_in_order()
+        interrupts.end(run())
+    except KeyboardInterrupt as late:  # while the command was saying how it ended
+        interrupts.end(say_how_it_ended(late))
 
 
 def _open_closed_streams() -> None:
@@ -39,32 +33,6 @@ def _open_closed_streams() -> None:
             os.open(os.devnull, os.O_RDWR)
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
-
-
-def _end(number: int, frame: FrameType | None) -> None:
-    """End at once: nothing has begun, and a module that is imported may turn an exception into any other."""
-    del number, frame
-    os.write(2, b"interrupted; run the same command again to go on from what is committed\n")
-    os._exit(INTERRUPTED)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Interrupt the command, as soon as no module is being imported."""
-    inner = frame
-    while inner is not None:
-        if inner.f_code.co_filename == "<frozen importlib._bootstrap>":
-            again = threading.Timer(0.05, signal.raise_signal, (number,))
-            again.daemon = True
-            again.start()
-            return
-        inner = inner.f_back
-    # What the interrupt leaves half made may fail once more while it is thrown away, which is no news to anybody.
-    sys.unraisablehook = _say_nothing
-    signal.default_int_handler(number, frame)
-
-
-def _say_nothing(failed: sys.UnraisableHookArgs) -> None:
-    del failed
 
 
 if __name__ == "__main__":

@@ -1003,20 +1003,25 @@ def test_a_bad_record_in_a_process(scheduler: str, counts: NDArray[np.int64], tm
 
 
 INTERRUPTS = [
-    ("synchronous", False),
-    ("synchronous", True),
-    ("threads", True),
-    ("processes", False),
-    ("processes", True),
+    ("synchronous", signal.SIGINT, False),
+    ("synchronous", signal.SIGINT, True),
+    ("threads", signal.SIGINT, True),
+    ("processes", signal.SIGINT, False),
+    ("processes", signal.SIGINT, True),
+    ("threads", signal.SIGTERM, False),
+    ("processes", signal.SIGTERM, True),
 ]
 
 
 @pytest.mark.parametrize(
-    ("scheduler", "terminal"),
-    [("threads", False), *(pytest.param(*case, marks=pytest.mark.slow) for case in INTERRUPTS)],
+    ("scheduler", "number", "group"),
+    [
+        ("threads", signal.SIGINT, False),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in INTERRUPTS),
+    ],
 )
 def test_an_interrupt_in_the_middle_of_a_scan(
-    scheduler: str, terminal: bool, many_documents: Path, tmp_path: Path
+    scheduler: str, number: signal.Signals, group: bool, many_documents: Path, tmp_path: Path
 ) -> None:
     target = tmp_path / "m"
     settings = (
@@ -1032,17 +1037,18 @@ def test_an_interrupt_in_the_middle_of_a_scan(
     line, pipe = process("scan", many_documents, target, *settings), subprocess.PIPE
     with started(line, stdout=pipe, stderr=pipe) as scan:
         wait_for(scan, lambda: bool(list(target.glob("records/range-fold-*"))))
-        if terminal:
+        if group:
             # Ctrl-C on a terminal reaches the workers too: they share the process group.
-            os.killpg(scan.pid, signal.SIGINT)
+            os.killpg(scan.pid, number)
         else:
-            scan.send_signal(signal.SIGINT)
+            scan.send_signal(number)
         out, err = scan.communicate(timeout=PATIENCE)
-    assert scan.returncode == 130, err
+    assert scan.returncode == 128 + number, err
     assert out == ""
     # click ends the line on which a terminal shows ^C.
     *progress, last = [line for line in err.splitlines() if line]
-    assert last == "interrupted; run the same command again to go on from what is committed"
+    word = "interrupted" if number == signal.SIGINT else "terminated"
+    assert last == f"{word}; run the same command again to go on from what is committed"
     assert all(line.startswith("range: partition ") for line in progress), err
     assert require_unfinished(target) == "range"
 

@@ -343,14 +343,14 @@ def test_closed_standard_streams_are_no_error(made: Path, tmp_path: Path) -> Non
 
 
 SLOW_IMPORT = """
-import runpy, signal, sys
+import signal, sys
 import streaming_jsmf.__main__
 
 class Slow:
     def find_spec(self, name, path=None, target=None):
         if name == "streaming_jsmf.cli.main":
             try:
-                signal.raise_signal(signal.SIGINT)
+                signal.raise_signal(int(sys.argv[1]))
             except KeyboardInterrupt:
                 raise ImportError("a package that makes another error of it") from None
 
@@ -359,10 +359,13 @@ streaming_jsmf.__main__.main()
 """
 
 
-def test_an_interrupt_while_modules_are_imported_is_one_line() -> None:
-    done = ended([sys.executable, "-c", SLOW_IMPORT])
-    assert done.code == 130
-    assert done.err == "interrupted; run the same command again to go on from what is committed\n"
+@pytest.mark.parametrize(
+    ("number", "word"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")], ids=["INT", "TERM"]
+)
+def test_an_interrupt_while_modules_are_imported_is_one_line(number: int, word: str) -> None:
+    done = ended([sys.executable, "-c", SLOW_IMPORT, str(number)])
+    assert done.code == 128 + number
+    assert done.err == f"{word}; run the same command again to go on from what is committed\n"
 
 
 HALF_MADE = """

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 import click
 
+from streaming_jsmf.cli import interrupts
 from streaming_jsmf.cli.commands import COMMANDS
 from streaming_jsmf.cli.outcome import outcome_of
 from streaming_jsmf.cli.terminal import OneLine, escaped_streams
@@ -26,7 +28,8 @@ def cli(context: click.Context) -> None:
     A corpus is scanned once or twice into a moments store; from it models for any number of topics are
     inferred without touching the corpus again. An interrupted command is finished by running it again.
 
-    Exit codes: 0 done, 2 wrong input, 3 incomplete or damaged store, 130 interrupted.
+    Exit codes: 0 done, 2 wrong input, 3 incomplete or damaged store, 130 interrupted
+    (Ctrl-C), 143 terminated (SIGTERM).
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
@@ -47,17 +50,19 @@ def _run(arguments: Sequence[str] | None) -> int:
     try:
         cli.main(args=None if arguments is None else list(arguments), standalone_mode=False)
     except BaseException as error:
-        outcome = outcome_of(error)
-        if outcome is None:
-            raise
-    else:
-        return 0
-    if outcome.name == "interrupted":
-        # A write was cut off in the middle, which the event loop beneath would report as an error of its own.
-        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-        click.echo(outcome.line, err=True)
-    else:
-        click.echo(f"error: {printable(location(outcome.line))}", err=True)
+        return say_how_it_ended(error)
+    return 0
+
+
+def say_how_it_ended(error: BaseException) -> int:
+    """Say on standard error why a command ended, and return its exit code; a fault of the program is raised again."""
+    outcome = outcome_of(error)
+    if outcome is None:
+        raise error
+    with suppress(OSError):
+        prefix = "" if outcome.name == "interrupted" else "error: "
+        click.echo(f"{prefix}{printable(location(outcome.line))}", err=True)
+    interrupts.last_words.clear()
     return outcome.exit_code
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import click
 
+from streaming_jsmf.cli import interrupts
 from streaming_jsmf.cli.log_json import STANDARD_ERROR, JsonLog, MessageLog
-from streaming_jsmf.cli.outcome import Outcome, outcome_of
+from streaming_jsmf.cli.outcome import Outcome, interrupted, outcome_of
 from streaming_jsmf.cli.progress import progress_listener
 from streaming_jsmf.errors import LogError
 from streaming_jsmf.jobs.events import Listener, combine
@@ -75,6 +76,10 @@ def _logged(target: str) -> Iterator[JsonLog]:
         message = {"message": outcome.line} if outcome.line else {}
         log.write("command_finished", outcome=outcome.name, **message, seconds=seconds)
 
+    def give_up() -> None:
+        finish(interrupted())
+
+    interrupts.last_words.append(give_up)
     try:
         log.write(
             "command_started",
@@ -92,6 +97,8 @@ def _logged(target: str) -> Iterator[JsonLog]:
             finish(outcome_of(error) or fault)
         raise
     finally:
+        with suppress(ValueError):  # said already
+            interrupts.last_words.remove(give_up)
         log.close()
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass
 from typing import Literal
 
 import click
 
+from streaming_jsmf.cli import interrupts
 from streaming_jsmf.errors import MachineError, StreamingJSMFError, is_of_machine, machine_error
 
-INTERRUPTED = 130
 USAGE = 2
 
 
@@ -24,6 +25,9 @@ class Outcome:
 
 def outcome_of(error: BaseException) -> Outcome | None:
     """Return how a command ends with ``error``; None if it is a fault of the program, which keeps its traceback."""
+    # Libraries turn an interrupt into errors of their own, and worker processes may get the signal before we do.
+    if interrupts.received() is not None or isinstance(error, KeyboardInterrupt | click.Abort):
+        return interrupted()
     if is_of_machine(error) and not isinstance(error, MachineError):
         return outcome_of(machine_error(error))
     match error:
@@ -37,11 +41,14 @@ def outcome_of(error: BaseException) -> Outcome | None:
             place = f"{error.filename}: " if error.filename else ""
             line = f"{place}{error.strerror or error}; mend it and run the same command again"
             return Outcome("error", USAGE, line)
-        case KeyboardInterrupt() | click.Abort():
-            line = "interrupted; run the same command again to go on from what is committed"
-            return Outcome("interrupted", INTERRUPTED, line)
         case _:
             return None
+
+
+def interrupted() -> Outcome:
+    """Return how a command ends after a signal."""
+    number = interrupts.received() or signal.SIGINT
+    return Outcome("interrupted", 128 + number, interrupts.line(number))
 
 
 def _as_in(error: click.ClickException) -> str:

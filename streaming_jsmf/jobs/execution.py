@@ -8,7 +8,8 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor as Pool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -154,18 +155,13 @@ class Execution:
         if self.scheduler == "synchronous":
             yield {"scheduler": "synchronous"}
         elif self.scheduler == "threads":
-            with _thread_pool(self.concurrency) as pool:
+            with _ended(ThreadPoolExecutor(self.concurrency, thread_name_prefix="scan")) as pool:
                 yield {"scheduler": "threads", "pool": pool}
         elif self.scheduler == "processes":
-            # One task at a time for each process: a task is a whole partition, batches would starve the others.
-            arguments = {
-                "scheduler": "processes",
-                "num_workers": self.concurrency,
-                "chunksize": 1,
-                "initializer": _follow_the_parent,
-            }
-            with _lost_processes_in_one_line():
-                yield arguments
+            workers = ProcessPoolExecutor(self.concurrency, _Processes(), _follow_the_parent)
+            with _lost_processes_in_one_line(), _ended(workers) as pool:
+                # One task at a time for each process: a task is a whole partition, batches would starve the others.
+                yield {"scheduler": "processes", "pool": pool, "chunksize": 1}
         else:
             with self._client() as client, reported(client, self.performance_report):
                 yield {"scheduler": client}
@@ -180,7 +176,9 @@ class Execution:
             with (
                 losses_in_one_line("the local cluster"),
                 dask.config.set({"distributed.worker.daemon": True}),
+                _event_loop() as loop,
                 LocalCluster(
+                    loop=loop,
                     n_workers=self.concurrency,
                     threads_per_worker=1,
                     dashboard_address="127.0.0.1:0",
@@ -222,25 +220,60 @@ def _is_address(text: str) -> bool:
 
 
 @contextmanager
-def _thread_pool(workers: int) -> Iterator[ThreadPoolExecutor]:
+def _ended(pool: Pool) -> Iterator[Pool]:
     """A pool whose tasks have all ended when the block has.
 
-    Dask raises the error of one task while others still run in its own pool; they would go on committing into a
-    store that is being closed.
+    Dask raises the error of one task while others still run; they would go on committing into a store that is being
+    closed.
     """
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="scan")
     try:
         yield pool
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _follow_the_parent() -> None:
-    """Leave Ctrl-C, which reaches the whole process group, to the parent of this worker, and end when it does.
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Let threads and processes that this thread starts inside the block leave Ctrl-C to the main thread.
 
-    When the parent was killed nobody waits for what is done here.
+    Ctrl-C reaches the whole process group, from the first moment on: a worker would end with a traceback.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class _Process(multiprocessing.context.SpawnProcess):
+    def start(self) -> None:
+        with _interrupts_blocked():
+            super().start()
+
+
+class _Processes(multiprocessing.context.SpawnContext):
+    Process = _Process
+
+
+@contextmanager
+def _event_loop() -> Iterator[Any]:
+    """An event loop in a thread; the worker processes of a cluster are started from there."""
+    from distributed.utils import LoopRunner
+
+    runner = LoopRunner()
+    with _interrupts_blocked():
+        runner.start()
+    try:
+        yield runner.loop
+    finally:
+        runner.stop()
+
+
+def _follow_the_parent() -> None:
+    """End this worker when its parent does: when that was killed nobody waits for what is done here."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         # The pipe on which the worker was given its work: it closes with the parent, however that ends.

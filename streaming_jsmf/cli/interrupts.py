@@ -1,0 +1,173 @@
+"""Ctrl-C and SIGTERM: an interrupted command ends in order if it can, and within seconds in any case.
+
+The first signal raises ``KeyboardInterrupt`` in the main thread: tasks at work come to their end and commit, temporary
+files are removed and locks released. This may take forever: an interrupt can hit a lock or a thread pool of a library
+between two of its steps, and is seen by nobody while the main thread waits in compiled code. So a thread, told by the
+C handler of the signal, ends the process after ``GRACE`` seconds, or at the second signal, with all its threads and
+worker processes. The store is then as after a kill: the system releases the lock, and the next command clears up.
+
+Imports nothing heavy: ``__main__`` needs this module before everything else.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType
+from typing import Any, NoReturn
+
+#: What a command does at a signal, and what the system does by itself.
+SIGNALS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+_DEFAULTS = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+
+#: Seconds for an orderly end, and for the last words after that.
+GRACE, LAST_WORDS = 5.0, 1.0
+
+#: Seconds within which a second signal is the first one once more: a wrapper passes on what the terminal sends to all.
+_ONE = 1.0
+
+#: Seconds after which the main thread is interrupted again if the interrupt was lost or had to wait.
+_AGAIN = 0.05
+
+#: Called, the last one first, if the process is ended by force.
+last_words: list[Callable[[], None]] = []
+
+_ours: list[signal.Signals] = []
+_received: int | None = None
+_raised: float | None = None
+_is_urgent = False
+
+
+def received() -> int | None:
+    """Return the number of the first signal; None if there was none."""
+    return _received
+
+
+def line(number: int) -> str:
+    """What a command says at the end after a signal."""
+    return f"{SIGNALS[signal.Signals(number)]}; run the same command again to go on from what is committed"
+
+
+def end_at_once() -> None:
+    """End the process at a signal: nothing has begun, and an import may turn an exception into any other.
+
+    A signal that whoever started the process wants to be ignored stays ignored.
+    """
+    _ours[:] = [number for number, default in _DEFAULTS.items() if signal.getsignal(number) == default]
+    _handle(lambda number, _frame: _leave(number))
+
+
+def end_in_order() -> None:
+    """From now on, raise ``KeyboardInterrupt`` at a signal, and end the process if that is of no use."""
+    signals, write = os.pipe()
+    os.set_blocking(write, False)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    last_words.append(_say)
+    threading.Thread(target=_watch, args=(signals,), name="interrupts", daemon=True).start()
+    _handle(_interrupt)
+
+
+def end(code: int) -> NoReturn:
+    """End the process with ``code``, of which all is said; after a signal without waiting for any thread."""
+    _handle(lambda _number, _frame: os._exit(code))
+    _flush()
+    if _received is None:
+        sys.exit(code)
+    _clean()
+    os._exit(code)
+
+
+def _handle(handler: Callable[[int, FrameType | None], Any]) -> None:
+    for number in _ours:
+        signal.signal(number, handler)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Interrupt the main thread, as soon as no module is being imported; be quick about it at the second signal."""
+    global _received, _raised, _is_urgent
+    _received = _received or number
+    if _raised is not None:
+        _is_urgent = time.monotonic() - _raised > _ONE
+    elif not _is_import(frame):
+        _raised = time.monotonic()
+        # What is left half made may fail once more while it is thrown away, which is no news to anybody.
+        sys.unraisablehook = _lost
+        threading.excepthook = lambda _: None
+        warnings.simplefilter("ignore")
+        logging.disable()
+        raise KeyboardInterrupt
+
+
+def _is_import(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _lost(failed: sys.UnraisableHookArgs) -> None:
+    """Have an interrupt raised again that hit code which lets no exception out, such as a finalizer."""
+    global _raised
+    if issubclass(failed.exc_type, KeyboardInterrupt):
+        _raised = None
+
+
+def _watch(signals: int) -> None:
+    """Wait for a signal, and end the process when it is time."""
+    global _received
+    while (number := os.read(signals, 1)[0]) not in _ours:
+        pass
+    _received = _received or number
+    deadline = time.monotonic() + GRACE
+    while not _is_urgent and time.monotonic() < deadline:
+        time.sleep(_AGAIN)
+        if _raised is None:
+            signal.raise_signal(number)
+    # Whoever holds a lock of a log or a stream may never release it.
+    words = threading.Thread(target=_say_all, daemon=True)
+    words.start()
+    words.join(LAST_WORDS)
+    os._exit(128 + _received)
+
+
+def _say_all() -> None:
+    while last_words:
+        with suppress(Exception):
+            last_words.pop()()
+    _flush()
+    _clean()
+
+
+def _say() -> None:
+    assert _received is not None
+    os.write(2, f"\n{line(_received)}\n".encode())
+
+
+def _leave(number: int) -> NoReturn:
+    with suppress(OSError):
+        os.write(2, f"{line(number)}\n".encode())
+    os._exit(128 + number)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            with suppress(OSError, ValueError):
+                stream.flush()
+
+
+def _clean() -> None:
+    """What the interpreter does at its end, but for waiting: temporary directories and worker processes go."""
+    processes = sys.modules.get("multiprocessing")
+    for child in processes.active_children() if processes is not None else ():
+        child.kill()
+    atexit._run_exitfuncs()
