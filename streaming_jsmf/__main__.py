@@ -11,7 +11,10 @@ import sys
 import threading
 from types import FrameType
 
+from streaming_jsmf.process_limits import reserve_less, shortage
+
 INTERRUPTED = 130
+INVALID = 2
 
 
 def main() -> None:
@@ -20,6 +23,7 @@ def main() -> None:
     ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if ours:
         signal.signal(signal.SIGINT, _end)
+    _require_address_space()
     from streaming_jsmf.cli.main import run
 
     if ours:
@@ -39,6 +43,15 @@ def _open_closed_streams() -> None:
             os.open(os.devnull, os.O_RDWR)
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+
+
+def _require_address_space() -> None:
+    """End with one line if the limits of the process do not even allow the libraries: they would abort."""
+    reserve_less()
+    short = shortage()
+    if short is not None:
+        sys.stderr.write(f"error: the command needs {short}; raise the limit and run the same command again\n")
+        sys.exit(INVALID)
 
 
 def _end(number: int, frame: FrameType | None) -> None:
