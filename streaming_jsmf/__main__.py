@@ -9,12 +9,16 @@ import os
 import sys
 
 from streaming_jsmf.cli import interrupts
+from streaming_jsmf.process_limits import reserve_less, shortage
+
+INVALID = 2
 
 
 def main() -> None:
     """Run the command line."""
     _open_closed_streams()
     interrupts.end_at_once()
+    _require_address_space()
     from streaming_jsmf.cli.main import run, say_how_it_ended
 
     try:
@@ -33,6 +37,15 @@ def _open_closed_streams() -> None:
             os.open(os.devnull, os.O_RDWR)
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+
+
+def _require_address_space() -> None:
+    """End with one line if the limits of the process do not even allow the libraries: they would abort."""
+    reserve_less()
+    short = shortage()
+    if short is not None:
+        sys.stderr.write(f"error: the command needs {short}; raise the limit and run the same command again\n")
+        sys.exit(INVALID)
 
 
 if __name__ == "__main__":

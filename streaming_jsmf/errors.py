@@ -63,19 +63,31 @@ def first_line(error: BaseException) -> str:
 
 
 _SCARCE = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE)
-_NO_THREAD = "can't start new thread"
+
+#: What Python, Arrow, the loader and C++ libraries say, in errors of several types and without a number.
+_SCARCE_TEXTS = (
+    "can't start new thread",
+    "Failed to launch worker thread",
+    "Cannot allocate memory",
+    "not enough memory",
+    "failed to map segment",
+    "std::bad_alloc",
+)
 
 
 def is_of_machine(error: BaseException) -> bool:
     """Whether the machine failed rather than what was read: memory (Arrow's errors, too), threads, open files."""
     if isinstance(error, MachineError | MemoryError):
         return True
-    if isinstance(error, OSError):
-        # Arrow puts what the system told it into words alone.
-        return error.errno in _SCARCE or "Cannot allocate memory" in str(error)
-    if isinstance(error, ImportError):
-        return "failed to map segment" in str(error)
-    return isinstance(error, RuntimeError) and _NO_THREAD in str(error)
+    if isinstance(error, OSError) and error.errno in _SCARCE:
+        return True
+    if isinstance(error, SystemError):
+        # Compiled code lost the error that it should have passed on, or raised this one after it.
+        before = error.__cause__ or error.__context__
+        return before is not None and is_of_machine(before)
+    # Messages of the excluded types may quote data.
+    quoting = isinstance(error, StreamingJSMFError | ValueError | LookupError)
+    return not quoting and any(text in str(error) for text in _SCARCE_TEXTS)
 
 
 def machine_error(error: BaseException) -> MachineError:
@@ -83,8 +95,8 @@ def machine_error(error: BaseException) -> MachineError:
     if isinstance(error, MachineError):
         return error
     return MachineError(
-        f"the machine gives no more memory, threads or open files ({first_line(error)}); raise its limits (ulimit), "
-        "stop other programs or lower --workers, and run the same command again"
+        f"the machine gives no more memory, threads or open files ({first_line(error)}); lower --workers, raise the "
+        "limits (ulimit) or stop other programs, and run the same command again"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -14,6 +15,7 @@ from streaming_jsmf.cli.commands import COMMANDS
 from streaming_jsmf.cli.outcome import outcome_of
 from streaming_jsmf.cli.terminal import OneLine, escaped_streams
 from streaming_jsmf.display import location, printable
+from streaming_jsmf.errors import is_of_machine
 
 
 @click.group(
@@ -59,6 +61,10 @@ def say_how_it_ended(error: BaseException) -> int:
     outcome = outcome_of(error)
     if outcome is None:
         raise error
+    if is_of_machine(error):
+        # Libraries complain when they are left with threads that never started.
+        warnings.simplefilter("ignore")
+        sys.unraisablehook = lambda _: None
     with suppress(OSError):
         prefix = "" if outcome.name == "interrupted" else "error: "
         click.echo(f"{prefix}{printable(location(outcome.line))}", err=True)

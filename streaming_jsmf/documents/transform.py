@@ -53,7 +53,7 @@ from streaming_jsmf.inference.document_topics import ShareMethod
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.folder import WorkFolder
-from streaming_jsmf.jobs.memory import PROCESS_BYTES, require_memory
+from streaming_jsmf.jobs.memory import PROCESS_BYTES
 from streaming_jsmf.jobs.records import FILES
 from streaming_jsmf.jobs.run import run_job
 from streaming_jsmf.jobs.tasks import TaskJob
@@ -188,11 +188,8 @@ def transform_documents(
     """
     execution = execution or Execution()
     partitions = plan_partitions(list_units(request.corpus), request.partition_nonzeros)
-    require_memory(
-        transform_memory(request, partitions, execution.concurrency),
-        execution.memory,
-        "transform",
-        "lower --workers, or raise --memory",
+    execution.require_memory(
+        transform_memory(request, partitions, execution.concurrency), "transform", "lower --workers"
     )
     places = _known_places(request)
     schema = _schema_of(request.corpus, request.about)

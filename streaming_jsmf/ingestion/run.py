@@ -37,7 +37,7 @@ from streaming_jsmf.ingestion.read import QUARANTINE_SCHEMA, read_source
 from streaming_jsmf.ingestion.write import STEPS, renumber_shards, sum_counts, write_shards
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.memory import PROCESS_BYTES, require_memory
+from streaming_jsmf.jobs.memory import PROCESS_BYTES
 from streaming_jsmf.jobs.records import Record
 from streaming_jsmf.sources import limits
 from streaming_jsmf.sources.base import Source, Unit
@@ -83,9 +83,7 @@ def ingest_source(
     path = free_target(target, overwrite=overwrite, resumed=True)
     ShardLimits(settings.tokens_per_shard)
     execution = execution or Execution()
-    require_memory(
-        ingest_memory(execution), execution.memory, "the ingest", "lower --workers or raise --memory"
-    )
+    execution.require_memory(ingest_memory(execution), "the ingest", "lower --workers")
     units = source.units()
     folder = replace(IngestFolder.beside(path), opened_as=safe_names(units))
     with folder.held(arguments_of(source, units, settings), replace=overwrite) as commit:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import dask
 from dask.utils import format_time, parse_timedelta
 
-from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.errors import InputError, StoreError, pass_on_machine
 
 #: Seconds to wait for a running scheduler; Dask's configuration can lower it.
 CONNECT_SECONDS = 10.0
@@ -111,6 +111,7 @@ def _connect(address: str) -> Any:
         # Not the default of the process: a client that fails to connect would stay it.
         return Client(address, timeout=min(configured, CONNECT_SECONDS), set_as_default=False)
     except (OSError, ValueError, TypeError, RuntimeError) as error:
+        pass_on_machine(error)
         reason = " ".join(str(error).split())
         raise InputError(f"no Dask scheduler answers at {address}: {reason}") from error
 

@@ -18,11 +18,14 @@ from urllib.parse import urlsplit
 
 import dask
 from dask.delayed import Delayed
+from dask.utils import format_bytes
 
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.jobs.cluster import losses_in_one_line, running_scheduler, worker_threads
 from streaming_jsmf.jobs.events import Listener, silent
+from streaming_jsmf.jobs.memory import PROCESS_BYTES
 from streaming_jsmf.jobs.performance import LOCAL_SCHEDULERS, reported, require_report
+from streaming_jsmf.process_limits import shortage
 
 #: Of addresses that distributed understands.
 ADDRESS_SCHEMES = ("tcp", "tls", "ucx", "ws", "wss")
@@ -110,6 +113,32 @@ class Execution:
         if self.scheduler == "synchronous":
             return 1
         return self.workers or os.cpu_count() or 1
+
+    def require_memory(self, needed: int, what: str, remedy: str) -> None:
+        """Refuse a stage before it starts if its projected memory exceeds the budget, or a limit of the process.
+
+        Parameters
+        ----------
+        needed
+            Peak bytes of all workers together.
+        what, remedy
+            What the stage is, and how it needs less.
+
+        Raises
+        ------
+        InputError
+            With both numbers and what to change.
+        """
+        if self.memory is not None and needed > self.memory:
+            raise InputError(
+                f"{what} needs about {format_bytes(needed)} and --memory allows {format_bytes(self.memory)}; {remedy}, "
+                "or raise --memory"
+            )
+        # A limit holds for each process. What the workers of a running scheduler are allowed is not known here.
+        processes = 1 if self.scheduler in ("threads", "synchronous") else self.concurrency
+        short = shortage(max(0, needed // processes - PROCESS_BYTES), self.concurrency // processes)
+        if short is not None and not _is_address(self.scheduler):
+            raise InputError(f"{what} needs {short}; {remedy}, or raise the limit")
 
     @contextmanager
     def executor(

@@ -21,7 +21,6 @@ from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.ledger import Ledger
 from streaming_jsmf.jobs.lock import announce_commit, sole_writer, work_place
-from streaming_jsmf.jobs.memory import require_memory
 from streaming_jsmf.jobs.records import PARTIALS, RECORDS, NumberedRecords, read_json
 from streaming_jsmf.storage.arrays import ArrayDigest, create_group, digest, read_attributes, write_array
 from streaming_jsmf.storage.paths import (
@@ -281,8 +280,7 @@ class WorkStore:
             If the memory budget is too small, or as ``Execution.executor``.
         """
         execution = execution or Execution()
-        need, remedy = memory(execution.concurrency), "lower --workers, or raise --memory"
-        require_memory(need, execution.memory, f"the {self.what}", remedy)
+        execution.require_memory(memory(execution.concurrency), f"the {self.what}", "lower --workers")
         with execution.executor(listener, on_bad_input=self.remove) as executor:
             yield executor
 

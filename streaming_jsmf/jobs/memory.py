@@ -6,7 +6,7 @@ import resource
 import sys
 
 import pyarrow as pa
-from dask.utils import format_bytes, parse_bytes
+from dask.utils import parse_bytes
 
 from streaming_jsmf.errors import InputError
 
@@ -43,17 +43,3 @@ def parse_memory(text: str) -> int:
     if size <= 0:
         raise InputError(f"memory is {text!r}; give a size such as 4GB or 500MiB")
     return size
-
-
-def require_memory(needed: int, budget: int | None, what: str, remedy: str) -> None:
-    """Refuse a stage before it starts if its projected memory exceeds the budget.
-
-    Raises
-    ------
-    InputError
-        With both numbers and what to change.
-    """
-    if budget is not None and needed > budget:
-        raise InputError(
-            f"{what} needs about {format_bytes(needed)} and --memory allows {format_bytes(budget)}; {remedy}"
-        )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from streaming_jsmf.config import fingerprint
-from streaming_jsmf.errors import StoreError
+from streaming_jsmf.errors import StoreError, pass_on_machine
 from streaming_jsmf.jobs.events import Cost
 from streaming_jsmf.storage.paths import (
     StorePath,
@@ -49,8 +49,8 @@ def read_json(path: Path, kind: type[Any], remove: Path) -> Any:
         value = json.loads(path.read_text(encoding="utf-8"))
         if isinstance(value, kind):
             return value
-    except (OSError, ValueError):
-        pass
+    except (OSError, ValueError) as error:
+        pass_on_machine(error)
     raise StoreError(f"{path} is missing or damaged; remove {remove} and run again")
 
 

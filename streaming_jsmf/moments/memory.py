@@ -9,13 +9,14 @@ from streaming_jsmf.blocks.units import Partition, WorkUnit
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.memory import PROCESS_BYTES, require_memory
+from streaming_jsmf.jobs.memory import PROCESS_BYTES
 from streaming_jsmf.linalg.document_tensor import NONZERO_BLOCK
 from streaming_jsmf.linalg.factor import ROW_BLOCK_BYTES
 from streaming_jsmf.moments.manifest import Manifest
 from streaming_jsmf.moments.partition import load_partitions
 from streaming_jsmf.moments.stages.registry import stages_of
 from streaming_jsmf.moments.stages.sample import BYTES_PER_NONZERO as SAMPLED_BYTES
+from streaming_jsmf.process_limits import is_limited
 from streaming_jsmf.storage.paths import StorePath
 
 #: Bytes that a nonzero of a partition takes in memory: a float32 value, an int32 index.
@@ -96,12 +97,11 @@ def require_scan_memory(
     settings = manifest.scan_settings
     for stage in stages_of(settings):
         stage.require_memory(manifest.n_words, settings, path, execution)
-    if execution.memory is None:
+    if execution.memory is None and not is_limited():
         return
     partitions = load_partitions(manifest, str(path), corpora)
-    require_memory(
+    execution.require_memory(
         scan_memory(manifest.n_words, settings, partitions, execution.concurrency, manifest.sample_share),
-        execution.memory,
         "the scan",
-        "lower --partition-nonzeros, --max-topics or --workers, or raise --memory",
+        "lower --partition-nonzeros, --max-topics or --workers",
     )

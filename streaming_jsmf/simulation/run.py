@@ -32,7 +32,7 @@ from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.folder import Commit, WorkFolder
-from streaming_jsmf.jobs.memory import PROCESS_BYTES, require_memory
+from streaming_jsmf.jobs.memory import PROCESS_BYTES
 from streaming_jsmf.jobs.records import FILES, RECORDS, Record
 from streaming_jsmf.jobs.run import run_job
 from streaming_jsmf.jobs.tasks import TaskJob
@@ -117,11 +117,10 @@ def simulate_lda(
     simulation = Simulation(law, cut, WorkFolder.beside(path, "simulation"))
     free_target(target, resumed=True)
     execution = execution or Execution()
-    require_memory(
+    execution.require_memory(
         simulation_memory(law, execution),
-        execution.memory,
         "the simulation",
-        "lower the vocabulary size, the topics or --workers, or raise --memory",
+        "lower the vocabulary size, the topics or --workers",
     )
     with simulation.folder.held(simulation.arguments) as commit:
         if commit is not None:

@@ -81,6 +81,7 @@ def open_url(place: str | UPath, what: str) -> UPath:
     try:
         path.exists()
     except Exception as error:
+        pass_on_machine(error)
         raise InputError(
             f"{url}: does not answer ({first_line(error)}); check address, credentials and network"
         ) from error

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming_jsmf.errors import InputError, first_line
+from streaming_jsmf.errors import InputError, first_line, pass_on_machine
 from streaming_jsmf.tokens.boilerplate import without_boilerplate
 from streaming_jsmf.tokens.lists import TokenLists, with_ngrams
 from streaming_jsmf.tokens.phrases import check_phrases, with_phrases
@@ -123,6 +123,7 @@ def _words_of(text: str, analyzer: Analyzer, name: str) -> list[str]:
         # A string is an iterable of strings as well: its characters.
         found = words if isinstance(words, str) else list(words)
     except Exception as error:
+        pass_on_machine(error)
         what = f"{type(error).__name__}: {first_line(error)}"
         raise InputError(f"tokenizer {name!r} failed on a text ({what}); mend the function") from error
     if isinstance(found, str) or not all(isinstance(word, str) for word in found):
@@ -159,6 +160,7 @@ def _load_callable(name: str) -> Analyzer:
         for part in attribute.split("."):
             found = getattr(found, part)
     except Exception as error:  # the module is the user's, and may raise anything
+        pass_on_machine(error)
         what = f"{type(error).__name__}: {first_line(error)}"
         raise InputError(f"cannot import the tokenizer {name!r} ({what}); check the name") from error
     if not callable(found):

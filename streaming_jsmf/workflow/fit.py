@@ -89,7 +89,7 @@ def fit(
     with at_hand(corpus, Path(str(corpus_beside(target))), ingest_request) as (source, request):
         documents = open_corpus(_corpus(source, target, request, execution, listener, overwrite))
     _refuse_hopeless(documents, max(topics), base, settings)
-    announce_cost(documents.n_words, wanted[max(topics)])
+    announce_cost(documents.n_words, wanted[max(topics)], threads)
     store = scan(documents, place, settings, execution, listener)
     for k, path in targets.items():
         known = _fingerprint(store, wanted[k], documents, polish_settings)

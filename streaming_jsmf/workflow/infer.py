@@ -84,7 +84,7 @@ def infer(
     with sole_writer(target) as committed:
         if is_done(target, committed, known, overwrite=overwrite):
             return read_model(target)
-        announce_cost(len(opened.words), settings)
+        announce_cost(len(opened.words), settings, threads)
         fitted = fit_moments(opened, settings, threads=threads, listener=listener)
         commit_model(target, fitted, overwrite=overwrite)
     return fitted

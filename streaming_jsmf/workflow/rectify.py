@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,6 +19,7 @@ from streaming_jsmf.linalg.eigen import Eigenpairs
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.select import SelectedMoments
 from streaming_jsmf.moments.stages.cooccurrence import matrix_bytes
+from streaming_jsmf.process_limits import shortage
 from streaming_jsmf.rectification.alternating import alternating_projection, dykstra_projection
 from streaming_jsmf.rectification.diagonal import diagonal_completion
 from streaming_jsmf.rectification.enn import ENNOptions, epsilon_nonnegative
@@ -47,7 +49,9 @@ _BLOCKS = 15
 _OPERATIONS = 1e10
 
 
-def announce_cost(n_words: int, settings: InferSettings | StodSettings) -> None:
+def announce_cost(
+    n_words: int, settings: InferSettings | StodSettings, threads: int | None = None
+) -> None:
     """Say, before anything is scanned, what a rectification takes that takes long: many words, or very many topics.
 
     The seconds are those of one core of a common machine, known to a factor of two or so.
@@ -55,8 +59,9 @@ def announce_cost(n_words: int, settings: InferSettings | StodSettings) -> None:
     Raises
     ------
     InputError
-        If this machine has not the memory; says how much there is.
+        If this machine has not the memory, or a limit of the process does not allow it; says how much there is.
     """
+    _require_allowed(n_words, settings, threads or os.cpu_count() or 1)
     if isinstance(settings, StodSettings):
         return
     if settings.rectify in ("ap", "dykstra", "dc") and n_words >= _MANY_WORDS:
@@ -72,6 +77,18 @@ def announce_cost(n_words: int, settings: InferSettings | StodSettings) -> None:
         )
     elif settings.rectify == "enn" and settings.n_topics >= _MANY_TOPICS:
         _announce_many_topics(n_words, settings)
+
+
+def _require_allowed(n_words: int, settings: InferSettings | StodSettings, threads: int) -> None:
+    needed = _BLOCKS * 8 * n_words * settings.n_topics
+    if isinstance(settings, InferSettings) and settings.rectify in ("ap", "dykstra", "dc"):
+        needed += MATRICES[settings.rectify] * matrix_bytes(n_words)
+    short = shortage(needed, threads)
+    if short is not None:
+        raise InputError(
+            f"the inference of {settings.n_topics:,} topics of {n_words:,} words needs {short}; lower --topics or "
+            "--workers, or raise the limit"
+        )
 
 
 def _announce_many_topics(n_words: int, settings: InferSettings) -> None:

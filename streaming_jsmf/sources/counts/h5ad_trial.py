@@ -36,7 +36,10 @@ def _limit(size: int) -> None:
     pages = Path("/proc/self/statm")
     if pages.exists():
         held = int(pages.read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (held + MEMORY + size,) * 2)
+        allowed = resource.getrlimit(resource.RLIMIT_AS)[0]
+        room = held + MEMORY + size
+        if allowed == resource.RLIM_INFINITY or room < allowed:
+            resource.setrlimit(resource.RLIMIT_AS, (room, room))
 
 
 @contextmanager

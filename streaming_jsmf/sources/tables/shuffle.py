@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.records import LARGEST_COUNT, Counts
-from streaming_jsmf.errors import StoreError, first_line
+from streaming_jsmf.errors import StoreError, first_line, pass_on_machine
 from streaming_jsmf.sources import limits
 from streaming_jsmf.sources.base import BadRecords, SourceBatch, Unit
 from streaming_jsmf.sources.hashing import hash_values
@@ -249,6 +249,7 @@ def _batches(path: Path, bucket: int) -> Iterator[Any]:
                 if batch.num_rows:
                     yield batch
     except (OSError, ValueError, pa.ArrowException) as error:
+        pass_on_machine(error)
         raise StoreError(
             f"{path} is missing, truncated or damaged ({first_line(error)}); remove it and run again"
         ) from error
