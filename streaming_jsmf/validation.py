@@ -17,10 +17,14 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-def _stays_inside(name: str) -> str:
-    """Refuse a name that could lead out of the directory it is relative to."""
-    parts = name.split("/")
-    if "\\" in name or ":" in name or "\0" in name or any(part in ("", ".", "..") for part in parts):
+def stays_inside(name: str) -> bool:
+    """Whether a name from a file, which anybody may have written, is one below the directory it is relative to."""
+    plain = not (name.startswith("~") or any(character in name for character in "\\:\0"))
+    return plain and not {"", ".", ".."} & set(name.split("/"))
+
+
+def _require_inside(name: str) -> str:
+    if not stays_inside(name):
         raise PydanticCustomError(
             UNSAFE_PATH,
             "'{name}' leaves its directory; only relative names without '..' are allowed",
@@ -29,7 +33,7 @@ def _stays_inside(name: str) -> str:
     return name
 
 
-RelativeName = Annotated[str, AfterValidator(_stays_inside)]
+RelativeName = Annotated[str, AfterValidator(_require_inside)]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 

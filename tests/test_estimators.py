@@ -272,7 +272,7 @@ def test_words_come_from_the_steps_before_or_are_given() -> None:
     assert words(LRJSMF(2, **ONE).fit(counts))[:2] == ["x0", "x1"]
     anchored = make_pipeline(CountVectorizer(), LRJSMF(2, anchor_words=["cat"], **ONE)).fit(texts)
     assert names.index("cat") in anchored[-1].anchors_
-    with pytest.raises(InputError, match="feature_names has 3 words and X has 6 columns"):
+    with pytest.raises(InputError, match="feature_names has 3 words and the matrix has 6 columns"):
         LRJSMF(2, feature_names=["a", "b", "c"], **ONE).fit(counts)
     with pytest.raises(InputError, match="feature_names is 'cat'; give a list of words"):
         LRJSMF(2, feature_names="cat", **ONE).fit(counts)

@@ -226,7 +226,7 @@ def test_all_files_without_a_url_are_named_before_a_download(site, tmp_path):
 
 def test_a_directory_in_place_of_a_file_and_a_file_in_place_of_the_directory(site, tmp_path):
     (tmp_path / "a").mkdir()
-    with refused(tmp_path, f"cannot read {tmp_path / 'a'}", "directory"):
+    with refused(tmp_path, f"{tmp_path / 'a'} is not a regular file"):
         fetch(tmp_path, RemoteFile("a", f"{site.url}/a"))
     (tmp_path / "file").touch()
     with refused(tmp_path, f"cannot make {tmp_path / 'file'}", "choose another directory"):

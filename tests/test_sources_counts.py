@@ -782,7 +782,7 @@ def test_gene_names_must_be_distinct_and_shared(tmp_path):
 def test_h5ad_that_is_no_anndata_is_refused(tmp_path):
     with h5py.File(tmp_path / "x.h5ad", "w") as file:
         file["X"] = np.array(TRUTH)
-    with pytest.raises(InputError, match="has no table var"):
+    with pytest.raises(InputError, match="has no table obs"):
         H5adSource((str(tmp_path / "x.h5ad"),)).units()
 
 

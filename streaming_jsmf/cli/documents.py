@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
 from streaming_jsmf.cli.observation import observed
+from streaming_jsmf.cli.tables import RAW_HELP, csv_text, require_csv
 from streaming_jsmf.cli.verb import option, verb
 from streaming_jsmf.errors import InputError
 
@@ -29,6 +29,7 @@ from streaming_jsmf.errors import InputError
         help="The documents whose shares are most similar to those of this one.  [default: none]")  # fmt: skip
 @option("--number", group="Question", type=int, default=None, help="How many documents.  [default: 10]")
 @option("--csv", "as_csv", group="Answer", is_flag=True, help="CSV instead of a table.")
+@option("--raw", group="Answer", is_flag=True, help=RAW_HELP)
 @option("--json", "as_json", group="Answer", is_flag=True, help="JSON instead of a table.")
 @option("--out", group="Answer", type=click.Path(), default=None, metavar="FILE.parquet",
         help="Write the answer to a file.  [default: print it]")  # fmt: skip
@@ -40,6 +41,7 @@ def documents(
     similar: str | None,
     number: int | None,
     as_csv: bool,
+    raw: bool,
     as_json: bool,
     out: str | None,
 ) -> None:
@@ -54,11 +56,16 @@ def documents(
         raise InputError("--number says how many documents; give it with --topic or --similar, without --by")
     if as_csv + as_json + (out is not None) > 1:
         raise InputError("--csv, --json and --out exclude each other; give one")
+    require_csv(as_csv, raw)
     if out is not None:
         _require_place(Path(out))
     with observed(None):
         table = _answer(model, shares, topic, by, similar, number)
-    _show(table, as_csv, as_json, out)
+    if as_csv:
+        rows = (row.values() for row in table.to_pylist())
+        click.echo(csv_text([table.column_names, *rows], raw=raw), nl=False)
+    else:
+        _show(table, as_json, out)
 
 
 def _answer(
@@ -93,7 +100,7 @@ def _taken(path: Path) -> InputError:
     return InputError(f"--out {path}: give FILE.parquet that is not there, in a directory that is")
 
 
-def _show(table: Any, as_csv: bool, as_json: bool, out: str | None) -> None:
+def _show(table: Any, as_json: bool, out: str | None) -> None:
     if out is not None:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -104,12 +111,6 @@ def _show(table: Any, as_csv: bool, as_json: bool, out: str | None) -> None:
         pq.write_table(table, sink, compression="zstd")
         write_alone(Path(out), sink.getvalue().to_pybytes(), lambda: _require_free(Path(out)))
         click.echo(f"documents: {out} ({table.num_rows} rows)")
-    elif as_csv:
-        import csv
-
-        lines = csv.writer(sys.stdout, lineterminator="\n")
-        lines.writerow(table.column_names)
-        lines.writerows(row.values() for row in table.to_pylist())
     elif as_json:
         click.echo(json.dumps(table.to_pylist(), ensure_ascii=False, indent=1, default=str))
     else:

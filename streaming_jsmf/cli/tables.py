@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import csv
-import io
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from streaming_jsmf.display import location
+from streaming_jsmf.errors import InputError
 
 if TYPE_CHECKING:
     from streaming_jsmf.reporting.contents import Topic
 
 Order = Literal["share", "topic"]
+
+RAW_HELP = "With --csv: no apostrophe before texts that a spreadsheet would evaluate, such as =2+3."
+
+_STARTS_FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 def topic_rows(path: str, words: int | None = None, order: Order = "topic") -> list[dict[str, Any]]:
@@ -45,17 +52,36 @@ def in_order(topics: Sequence[Topic], order: Order) -> list[Topic]:
     return sorted(topics, key=lambda topic: (-topic.share if order == "share" else 0.0, topic.number))
 
 
-def topics_csv(models: Sequence[tuple[str, Sequence[Topic]]]) -> str:
-    """A line for each topic with a heading; of several models the first column says which."""
-    text = io.StringIO()
-    lines = csv.writer(text, lineterminator="\n")
+def topics_csv(models: Sequence[tuple[str, Sequence[Topic]]], *, raw: bool) -> str:
+    """A line for each topic with a heading; of several models the first column says which. ``raw`` as ``csv_text``."""
     several = len(models) > 1
-    lines.writerow(
-        [*(["model"] if several else []), "topic", "share", "label", "anchor", "words", "characteristic"]
-    )
-    for path, topics in models:
-        lines.writerows([*([path] if several else []), *_cells(topic)] for topic in topics)
-    return text.getvalue()
+    names = ["topic", "share", "label", "anchor", "words", "characteristic"]
+    rows = [[*([path] if several else []), *_cells(topic)] for path, topics in models for topic in topics]
+    return csv_text([[*(["model"] if several else []), *names], *rows], raw=raw)
+
+
+def require_csv(as_csv: bool, raw: bool) -> None:
+    """Refuse ``--raw`` where it has no effect."""
+    if raw and not as_csv:
+        raise InputError("--raw is for --csv; give both or neither")
+
+
+def csv_text(rows: Iterable[Iterable[object]], *, raw: bool) -> str:
+    """Rows as CSV. A spreadsheet evaluates a text such as ``=2+3``: unless ``raw``, it gets a leading apostrophe.
+
+    So does every text with one of the first characters that OWASP lists under "CSV Injection", and their full-width
+    forms. Numbers stay as they are, also as text. No other character is changed.
+    """
+    lines: list[str] = []
+    # The writer quotes only line ends that are its own, and a bare \r would begin a row with the rest of its cell.
+    sink = SimpleNamespace(write=lambda line: lines.append(line.removesuffix("\r\n") + "\n"))
+    csv.writer(sink, lineterminator="\r\n").writerows(row if raw else map(_escaped, row) for row in rows)
+    return "".join(lines)
+
+
+def _escaped(cell: object) -> object:
+    is_formula = isinstance(cell, str) and cell.startswith(_STARTS_FORMULA) and not _NUMBER.fullmatch(cell)
+    return f"'{cell}" if is_formula else cell
 
 
 def _cells(topic: Topic) -> Iterator[object]:

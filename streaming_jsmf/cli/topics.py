@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streaming_jsmf.cli.tables import Order, in_order, print_topics, topic_rows, topics_csv
+from streaming_jsmf.cli.tables import (
+    RAW_HELP,
+    Order,
+    in_order,
+    print_topics,
+    require_csv,
+    topic_rows,
+    topics_csv,
+)
 from streaming_jsmf.cli.verb import option, verb
 from streaming_jsmf.errors import InputError
 
@@ -42,6 +50,7 @@ EDITS = "What you say of topics, kept beside the model's arrays"
 @option("--unhide", group=EDITS, multiple=True, type=int, metavar="K",
         help="Show topic K again.  [default: as they are]")  # fmt: skip
 @option("--csv", "as_csv", is_flag=True, help="CSV instead of a table, a line for each topic.")
+@option("--raw", is_flag=True, help=RAW_HELP)
 @option("--json", "as_json", is_flag=True, help="JSON instead of a table, with p(word | topic).")
 def topics(
     model: str,
@@ -49,6 +58,7 @@ def topics(
     order: Order | None,
     characteristic: bool,
     as_csv: bool,
+    raw: bool,
     as_json: bool,
     **changes: Any,
 ) -> None:
@@ -62,6 +72,7 @@ def topics(
 
     if as_csv and as_json:
         raise InputError("--csv and --json exclude each other; give one")
+    require_csv(as_csv, raw)
     if any(changes.values()):
         _edit(model, **changes)
     if as_json:
@@ -73,7 +84,7 @@ def topics(
         tables = [
             (str(path), in_order(read_topics(path, words), order or "share")) for path in models_at(model)
         ]
-        click.echo(topics_csv(tables), nl=False)
+        click.echo(topics_csv(tables, raw=raw), nl=False)
     else:
         print_topics(model, words, order or "share", characteristic=characteristic)
 

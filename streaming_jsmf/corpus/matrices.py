@@ -32,6 +32,25 @@ def matrix_blocks(X: Any) -> Iterator[csr_array[Any]]:
         yield tidy_rows(X[rows])
 
 
+def column_words(given: Any, n_columns: int, name: str) -> list[str]:
+    """The words of the columns of a matrix: a list, or those of a transformer with ``get_feature_names_out``.
+
+    Raises
+    ------
+    InputError
+        If they are no list, or not one for each column; ``name`` is that of the argument.
+    """
+    listed = given.get_feature_names_out() if hasattr(given, "get_feature_names_out") else given
+    if isinstance(listed, str) or not isinstance(listed, Iterable):
+        raise InputError(f"{name} is {listed!r}; give a list of words, or the vectorizer that has them")
+    words = [str(word) for word in listed]
+    if len(words) != n_columns:
+        raise InputError(
+            f"{name} has {len(words)} words and the matrix has {n_columns} columns; give one word for each column"
+        )
+    return words
+
+
 def write_corpus(
     blocks: Iterable[csr_array[Any]], words: Sequence[str], path: Path, first: int = 0
 ) -> Corpus:
@@ -45,13 +64,19 @@ def write_corpus(
     Raises
     ------
     InputError
-        If a count is too large, the words are not distinct or empty, or no document has a word.
+        If a count is too large, a block has not one column for each word, the words are not distinct or empty, or no
+        document has a word.
     """
     word, times = next(iter(Counter(words).most_common(1)), ("", 0))
     if times > 1:
         raise InputError(f"the words have {word!r} {times} times; give a word of its own to each column")
     with CorpusWriter(path, words) as writer:
         for block in blocks:
+            if block.shape[1] != len(words):
+                raise InputError(
+                    f"the rows from {first} on have {block.shape[1]} columns, and there are {len(words)} words; "
+                    "give one word for each column"
+                )
             writer.write(_documents(block, first))
             first += block.shape[0]
         return writer.commit()

@@ -29,6 +29,7 @@ from streaming_jsmf.documents.topics import GivenTopics
 from streaming_jsmf.errors import InputError, StoreError, first_line, pass_on_machine
 from streaming_jsmf.inference.document_topics import ShareMethod
 from streaming_jsmf.storage.arrays import digest
+from streaming_jsmf.storage.paths import inside
 
 KIND, FORMAT_VERSION = "streaming_jsmf.shares", 1
 
@@ -315,14 +316,13 @@ def open_parquet_shares(path: Path) -> ParquetShares:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StoreError(f"{path / ABOUT_NAME} cannot be read ({first_line(error)}); {_DAMAGED}") from error
     about = About.from_fields(fields, path)
-    for name, rows in parts.items():
-        with _opened(path / name) as file:
+    files = tuple(inside(path, name) for name in parts)
+    for part, rows in zip(files, parts.values(), strict=True):
+        with _opened(part) as file:
             if file.metadata.num_rows != rows:
-                raise StoreError(
-                    f"{path / name} has {file.metadata.num_rows} documents, not {rows}; {_DAMAGED}"
-                )
+                raise StoreError(f"{part} has {file.metadata.num_rows} documents, not {rows}; {_DAMAGED}")
             schema = file.schema_arrow
-    return ParquetShares(path, about, schema, tuple(path / name for name in parts))
+    return ParquetShares(path, about, schema, files)
 
 
 def _open_file(path: Path) -> ParquetShares:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from streaming_jsmf.config import DocumentWeights, InferSettings, ScanSettings, StodSettings
 from streaming_jsmf.errors import InputError
@@ -18,6 +18,7 @@ from streaming_jsmf.estimators import sources
 from streaming_jsmf.estimators.inputs import DocumentInput
 from streaming_jsmf.estimators.kept_rows import begin_rows
 from streaming_jsmf.estimators.support import (
+    EstimatorError,
     Shares,
     as_value_errors,
     plain,
@@ -205,9 +206,23 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         ----------
         X
             Documents x K, as ``transform`` gives them.
+
+        Raises
+        ------
+        NotFittedError
+            Before ``fit``.
+        InputError
+            If ``X`` has not K columns; it is a ``ValueError`` too. Also a ``ValueError``: if it has not two dimensions,
+            or a number that is not finite.
         """
         check_is_fitted(self, "components_")
-        return np.asarray(X) @ self.components_
+        shares = check_array(X, ensure_min_samples=0, estimator=self, input_name="X")
+        if shares.shape[1] != len(self.components_):
+            raise EstimatorError(
+                f"X has {shares.shape[1]} columns, and the model has {len(self.components_)} topics; give the shares "
+                "that transform returns"
+            )
+        return shares @ self.components_
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean log-likelihood of a token of documents that are completed: higher is better.

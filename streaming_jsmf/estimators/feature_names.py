@@ -7,7 +7,7 @@ from typing import Any
 
 from sklearn.pipeline import Pipeline
 
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.corpus.matrices import column_words
 
 
 def feature_words(given: Any, estimator: object, n_features: int) -> list[str] | None:
@@ -29,19 +29,11 @@ def feature_words(given: Any, estimator: object, n_features: int) -> list[str] |
     Raises
     ------
     InputError
-        If there are more words or fewer than columns.
+        As ``column_words``.
     """
     if given is None:
         return _words_of_pipeline(estimator, n_features)
-    if isinstance(given, str):
-        raise InputError(f"feature_names is {given!r}; give a list of words, or the vectorizer that has them")
-    names = given.get_feature_names_out() if hasattr(given, "get_feature_names_out") else given
-    words = [str(word) for word in names]
-    if len(words) != n_features:
-        raise InputError(
-            f"feature_names has {len(words)} words and X has {n_features} columns; give one word for each column"
-        )
-    return words
+    return column_words(given, n_features, "feature_names")
 
 
 def _words_of_pipeline(estimator: object, n_features: int) -> list[str] | None:

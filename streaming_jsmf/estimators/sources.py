@@ -68,14 +68,18 @@ def dask_blocks(X: Any) -> Iterator[csr_array[Any]]:
     Raises
     ------
     InputError
-        For a block with a count that is negative or not finite, with its number.
+        For a block of another width than ``X``, or with a count that is negative or not finite, with its number.
     """
     for number in range(X.numblocks[0]):
-        yield _checked(X.blocks[number, 0].compute(), number)
+        yield _checked(X.blocks[number, 0].compute(), number, X.shape[1])
 
 
-def _checked(block: Any, number: int) -> csr_array[Any]:
+def _checked(block: Any, number: int, n_words: int) -> csr_array[Any]:
     counts = tidy_rows(block)
+    if counts.shape[1] != n_words:
+        raise InputError(
+            f"block {number} of X, from 0, has {counts.shape[1]} columns, and X has {n_words}; mend it"
+        )
     if not (np.isfinite(counts.data).all() and (counts.data >= 0).all()):
         raise InputError(f"block {number} of X, from 0, has a count that is negative or not finite; mend it")
     return counts
@@ -87,12 +91,12 @@ def map_documents(X: Any, function: Callable[[csr_array[Any]], NDArray[np.float6
     What it carries is one key of the graph, not a copy for each block. Blocks are checked as in ``dask_blocks`` when
     they are computed.
     """
-    carried = delayed(function, pure=True, traverse=False)
+    carried, n_words = delayed(function, pure=True, traverse=False), X.shape[1]
 
     def of_block(
         block: Any, apply: Callable[[csr_array[Any]], NDArray[np.float64]], block_id: tuple[int, int]
     ) -> NDArray[np.float64]:
-        return apply(_checked(block, block_id[0]))
+        return apply(_checked(block, block_id[0], n_words))
 
     return X.map_blocks(
         of_block, carried, dtype=np.float64, chunks=(X.chunks[0], (width,)), meta=np.empty((0, 0))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from pathlib import Path
+from itertools import product
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError
@@ -13,11 +14,12 @@ from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, first_line
+from streaming_jsmf.sources import limits
 from streaming_jsmf.sources.fetch import RemoteFile
-from streaming_jsmf.sources.registry import ReaderName, check_options, default_curation
-from streaming_jsmf.storage.paths import AnyPath, normalise
+from streaming_jsmf.sources.registry import PATH_OPTIONS, ReaderName, check_options, default_curation
+from streaming_jsmf.storage.paths import AnyPath, file_inside, normalise
 from streaming_jsmf.tokens.stop_words import is_path
-from streaming_jsmf.validation import RelativeName, Sha256, Strict, explain
+from streaming_jsmf.validation import RelativeName, Sha256, Strict, explain, stays_inside
 
 
 class FileEntry(Strict):
@@ -38,7 +40,7 @@ class SourceTable(Strict):
 
 
 class CurationTable(Strict):
-    """[curation]: the fields of ``Curation``; a path of stop words is relative to the spec."""
+    """[curation]: the fields of ``Curation``; ``stop_words`` may name a file below the directory of the spec."""
 
     stop_words: str | None = None
     numbers: Literal["keep", "drop"] = Curation.numbers
@@ -60,7 +62,7 @@ class OutputTable(Strict):
 class CorpusSpec(Strict):
     """A whole spec. ``note`` says what was changed, for the attribution.
 
-    ``read`` holds the options of the reader; besides, ``path`` names one file of the source or of its zip archive.
+    ``read`` holds the options of the reader, and ``path``, which names one file of the source or of its zip archive.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
@@ -88,6 +90,13 @@ class CorpusSpec(Strict):
         """Checked options of the reader."""
         given = {key: value for key, value in self.read.items() if key != "path"}
         return check_options(self.reader, given, f"[read] of the spec {self.name}")
+
+    def check_word_lists(self, directory: Path) -> None:
+        """Check the files that options name beside those of the source: see ``storage.paths.file_inside``."""
+        folders = {PurePosixPath(name).parent for name in self.source.files}
+        named = [str(self.read[key]) for key in PATH_OPTIONS if key in self.read]
+        for folder, name in product(folders, named):
+            file_inside(directory, str(folder / name), limits.LARGEST_NAMES)
 
     def curation_with(self, changes: dict[str, Any]) -> Curation:
         """The curation, with those of ``changes`` that are not None in place of the spec's own."""
@@ -131,26 +140,27 @@ def load_spec(path: AnyPath) -> CorpusSpec:
     _check_path(spec, where)
     _ = spec.options
     spec.curation_with({})
-    return _with_stop_words_beside(spec, where.parent)
+    return _with_stop_words_beside(spec, where)
 
 
 def _check_path(spec: CorpusSpec, where: Path) -> None:
     """Files that options name stay inside the source, as the listed ones do."""
-    for key in ("path", "vocabulary", "names"):
+    for key in (*PATH_OPTIONS, "path"):
         value = spec.read.get(key)
-        if value is None:
-            continue
-        parts = str(value).split("/")
-        if "://" in str(value) or "\\" in str(value) or any(part in ("", ".", "..") for part in parts):
+        if value is not None and not stays_inside(str(value)):
             raise InputError(
                 f"the spec {where}: read.{key}: {value!r} leaves the source; give a relative name"
             )
 
 
-def _with_stop_words_beside(spec: CorpusSpec, directory: Path) -> CorpusSpec:
+def _with_stop_words_beside(spec: CorpusSpec, where: Path) -> CorpusSpec:
     """A list of stop words is found beside its spec, wherever the command was started."""
     choice = spec.curation.stop_words
     if choice is None or not is_path(choice):
         return spec
-    curation = spec.curation.model_copy(update={"stop_words": str(directory / choice)})
+    try:
+        found = file_inside(where.parent, choice, limits.LARGEST_NAMES)
+    except InputError as error:
+        raise InputError(f"the spec {where}: curation.stop_words: {error}") from error
+    curation = spec.curation.model_copy(update={"stop_words": str(found)})
     return spec.model_copy(update={"curation": curation})

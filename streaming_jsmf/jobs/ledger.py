@@ -25,6 +25,7 @@ from streaming_jsmf.storage.paths import (
     child_names,
     group_names,
     in_threads,
+    inside,
     node_exists,
     remove_tree,
     remove_trees,
@@ -156,7 +157,7 @@ class Ledger:
         record = self._record(self._name("part", key))
         if record is None:
             return False
-        return not record["attempt"] or not node_exists(self.store / PARTIALS / str(record["attempt"]))
+        return not record["attempt"] or not node_exists(self._arrays(record))
 
     def read_part(self, key: str) -> Partial:
         """Read back the result of a committed part."""
@@ -237,6 +238,9 @@ class Ledger:
         found = group_names(self.store / RECORDS, prefix)
         return frozenset(name.removeprefix(prefix) for name in found)
 
+    def _arrays(self, record: Mapping[str, Any]) -> StorePath:
+        return inside(self.store / PARTIALS, str(record["attempt"]))
+
     def _name(self, kind: str, key: str) -> str:
         return f"{self.stage}-{kind}-{key}"
 
@@ -266,7 +270,7 @@ class Ledger:
             raise StoreError(f"{self.store}: record {name} is missing; {self.remedy}")
         if not record["attempt"]:
             raise StoreError(f"{self.store}: {name} was folded and not kept; {self.remedy}")
-        group = self.store / PARTIALS / str(record["attempt"])
+        group = self._arrays(record)
         arrays = {
             array: read_array(group, array, ArrayDigest.from_fields(fields), remedy=self.remedy)
             for array, fields in record["arrays"].items()
@@ -277,11 +281,11 @@ class Ledger:
         """The record stays: it says that the part is done, and how long it took."""
         record = self._record(self._name(kind, key))
         if record is not None and record["attempt"]:
-            remove_tree(self.store / PARTIALS / str(record["attempt"]), ignore_errors=True)
+            remove_tree(self._arrays(record), ignore_errors=True)
 
     def _forget(self, kind: str, key: str) -> None:
         """The record goes first: what it names must be there as long as it is."""
         record = self._record(self._name(kind, key))
         if record is not None:
             remove_tree(self.store / RECORDS / self._name(kind, key), ignore_errors=True)
-            remove_tree(self.store / PARTIALS / str(record["attempt"]), ignore_errors=True)
+            remove_tree(self._arrays(record), ignore_errors=True)

@@ -22,19 +22,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
 
 from dask.utils import format_time
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.storage.paths import StorePath, is_free, read_bytes, write_bytes
+from streaming_jsmf.storage.paths import Place, StorePath, is_free, read_bytes, write_bytes
 from streaming_jsmf.storage.replace import clear_rests, has_rests, real_path, remove_store
 
 logger = logging.getLogger(__name__)
-
-Place = TypeVar("Place", Path, StorePath)
 
 #: Seconds to try: of one who is just letting go, the file that was opened is none any more.
 PATIENCE = 0.1

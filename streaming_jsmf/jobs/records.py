@@ -14,6 +14,7 @@ from streaming_jsmf.errors import StoreError, pass_on_machine
 from streaming_jsmf.jobs.events import Cost
 from streaming_jsmf.storage.paths import (
     StorePath,
+    inside,
     make_directory,
     node_exists,
     read_text,
@@ -131,7 +132,7 @@ def write_record(store: StorePath, name: str, attributes: Mapping[str, Any]) -> 
     It carries the sha256 of itself: a flipped bit in a sum would look like another sum.
     """
     record = {**attributes, "sha256": fingerprint(attributes)}
-    directory = store / RECORDS / name
+    directory = _place(store, name)
     make_directory(directory)
     write_json(directory / "zarr.json", {"zarr_format": 3, "node_type": "group", "attributes": record})
 
@@ -146,7 +147,7 @@ def read_record(store: StorePath, name: str, remedy: str) -> dict[str, Any] | No
     StoreError
         If the record is damaged.
     """
-    path = store / RECORDS / name / "zarr.json"
+    path = _place(store, name) / "zarr.json"
     try:
         attributes = dict(json.loads(read_text(path))["attributes"])
         if not {"arrays", "scalars"} <= attributes.keys():
@@ -162,9 +163,13 @@ def read_record(store: StorePath, name: str, remedy: str) -> dict[str, Any] | No
 
 def has_record(store: StorePath, name: str) -> bool:
     """Whether a record of a Zarr store is committed."""
-    return node_exists(store / RECORDS / name)
+    return node_exists(_place(store, name))
 
 
 def forget_record(store: StorePath, name: str) -> None:
     """Take a record of a Zarr store back, if it is there."""
-    remove_file(store / RECORDS / name / "zarr.json")
+    remove_file(_place(store, name) / "zarr.json")
+
+
+def _place(store: StorePath, name: str) -> StorePath:
+    return inside(store / RECORDS, name)  # a record may hold the name of another one

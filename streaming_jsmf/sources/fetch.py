@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import requests
 
 from streaming_jsmf.errors import InputError, first_line
-from streaming_jsmf.storage.paths import sha256_of
+from streaming_jsmf.storage.paths import file_inside, sha256_of
 
 TIMEOUT = 30  # seconds without a byte from the server, as pooch has it for http; ftp has none of itself
 _CHUNK = 1 << 20  # bytes
@@ -36,7 +36,7 @@ class RemoteFile:
     Attributes
     ----------
     name
-        Posix name relative to the data set's directory; the caller has checked that it stays inside.
+        Posix name relative to the data set's directory.
     url
         http, https or ftp; None when the file is placed by hand.
     sha256
@@ -73,16 +73,18 @@ def fetch_files(files: Sequence[RemoteFile], directory: Path, *, page: str, prog
     Raises
     ------
     InputError
-        If a file has another hash than the known one, is missing without a URL, or cannot be downloaded or written.
+        If a file leads out of the directory (``storage.paths.file_inside``), has another hash than the known one, is
+        missing without a URL, or cannot be downloaded or written.
         No file is left under the name of a download that failed.
     """
     directory = Path(directory).absolute()
-    present = [file for file in files if (directory / file.name).exists()]
-    found = {file.name: _verify(file, directory / file.name, page) for file in present}
+    paths = {file.name: file_inside(directory, file.name) for file in files}
+    present = [file for file in files if paths[file.name].exists()]
+    found = {file.name: _verify(file, paths[file.name], page) for file in present}
     missing = [file for file in files if file.name not in found]
     _require_urls(missing, directory, page)
     for file in missing:
-        found[file.name] = _download(file, directory / file.name, page, progress)
+        found[file.name] = _download(file, paths[file.name], page, progress)
     return {file.name: found[file.name] for file in files}
 
 

@@ -50,8 +50,8 @@ ReaderName = Literal[
 #: Where the settings of texts start: made for topics that can be read, or as in the papers.
 Preset = Literal["text", "papers"]
 
-#: Options that say where a file is; they are no part of what made a corpus.
-_PATHS = ("vocabulary", "names")
+#: Options that name a file; the settings of a corpus do not keep them.
+PATH_OPTIONS = ("vocabulary", "names")
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ def open_source(
         If there is nothing to read, or it has not the columns.
     """
     kind = READERS[reader]
-    beside = [str(getattr(options, key)) for key in _PATHS if getattr(options, key, None) is not None]
+    beside = [str(getattr(options, key)) for key in PATH_OPTIONS if getattr(options, key, None) is not None]
     root, found = _find(normalise(location), kind, path, files, beside)
     words, least = Tokenizer(), None
     if isinstance(options, TokenOptions):
@@ -240,7 +240,7 @@ def open_source(
         # A list of phrases is told with those that are found.
         if (key, value) == ("boilerplate", "keep") or (key == "phrases" and isinstance(value, tuple)):
             continue
-        if key not in _PATHS and value is not None:
+        if key not in PATH_OPTIONS and value is not None:
             settings[f"read_{key}"] = ",".join(map(str, value)) if isinstance(value, tuple | list) else value
     if tokenizer is not None:
         settings["read_tokenizer"] = tokenizer

@@ -24,7 +24,7 @@ from zarr.storage import FsspecStore, LocalStore
 
 from streaming_jsmf.errors import StoreError, first_line, pass_on_machine
 from streaming_jsmf.storage.objects import reaching
-from streaming_jsmf.storage.paths import StorePath
+from streaming_jsmf.storage.paths import StorePath, inside
 
 #: Bytes of a chunk before compression: large enough for object stores, small enough to read a panel of words.
 CHUNK_BYTES = 16 * 2**20
@@ -226,7 +226,7 @@ def read_array(
         If it is missing, truncated or altered; the message names the array, and the chunk where that can be told.
         Also if an object store fails.
     """
-    array = _open_array(group / name, expected, remedy)
+    array = _open_array(inside(group, name), expected, remedy)
     values = np.empty(array.shape, dtype=object if array.dtype.kind in "OUT" else array.dtype)
     for panel, part in _chunk_panels(array, group / name, remedy):
         values[panel] = part
@@ -254,7 +254,7 @@ def read_panels(
     StoreError
         As ``read_array``; for altered values after the last panel.
     """
-    array = _open_array(group / name, expected, remedy)
+    array = _open_array(inside(group, name), expected, remedy)
     total = _Digest(array.dtype)
     for panel, part in _chunk_panels(array, group / name, remedy):
         total.add(part)

@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +29,7 @@ from upath import UPath
 
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.storage import objects as object_store
+from streaming_jsmf.validation import stays_inside
 
 #: How a user names a file or directory: a local path, or a URL as a string.
 AnyPath: TypeAlias = str | os.PathLike[str]
@@ -41,6 +43,7 @@ _LOCAL_SCHEMES = ("file://", "local://")
 #: Files that ``in_threads`` asks for at a time: they are waited for, not computed on.
 FILE_THREADS = 16
 
+Place = TypeVar("Place", Path, StorePath)
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -63,6 +66,48 @@ def normalise(path: AnyPath, what: str = "a source") -> str:
 def join(root: str, name: str) -> str:
     """Path of ``name`` (posix, relative) under ``root``, a path made by ``normalise``."""
     return f"{root}/{name}" if is_url(root) else str(Path(root) / name)
+
+
+def inside(root: Place, name: str) -> Place:
+    """``root / name`` for a name that is read from a file.
+
+    Raises
+    ------
+    InputError
+        If the name could lead out of ``root``.
+    """
+    if not stays_inside(name):
+        raise InputError(
+            f"{root}: {name!r} leaves this directory; only relative names without '..' are allowed"
+        )
+    return root / name
+
+
+def file_inside(directory: Path, name: str, most: int | None = None) -> Path:
+    """The path of a local file that a spec names below ``directory``; the file may be missing.
+
+    Parameters
+    ----------
+    most
+        Bytes that it may have; None: it is read in pieces, and may have any number.
+
+    Raises
+    ------
+    InputError
+        If the name or a link leads out of the directory, or if it is no regular file or too large.
+    """
+    path = inside(directory, name)
+    if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory)):
+        raise InputError(f"{path} is a link out of {directory}; copy the file to this place")
+    try:
+        found = path.stat()
+    except OSError:  # who reads it says more
+        return path
+    if not stat.S_ISREG(found.st_mode):
+        raise InputError(f"{path} is not a regular file; put a file in its place")
+    if most is not None and found.st_size > most:
+        raise InputError(f"{path} has {found.st_size} bytes, and {most} are allowed; shorten the file")
+    return path
 
 
 def store_path(path: AnyPath | UPath, what: str = "a store") -> StorePath:

@@ -153,6 +153,7 @@ def _from_spec(
         raise InputError("a spec says itself what stays; leave --preset out, or edit the spec")
     directory = Path(request.files) if request.files is not None else _cache(spec.name)
     found = fetch_files(spec.remote_files, directory, page=spec.source.url, progress=progress)
+    spec.check_word_lists(directory)
     for name, digest in found.items():
         if spec.source.files[name].sha256 is None:
             logger.info("%s: sha256 %s; write it into the spec to pin this file", name, digest)

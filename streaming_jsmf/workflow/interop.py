@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,13 +17,15 @@ from scipy.sparse import csr_array, vstack
 from streaming_jsmf.blocks.csr import iter_blocks
 from streaming_jsmf.blocks.units import list_units
 from streaming_jsmf.corpus.format import Corpus, open_corpus
-from streaming_jsmf.corpus.matrices import matrix_blocks, write_corpus
+from streaming_jsmf.corpus.matrices import column_words, matrix_blocks, write_corpus
 from streaming_jsmf.documents.shares import SharesFile, dense, share_columns
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.model.store import AnyModel, model_path, read_model
 from streaming_jsmf.storage.paths import AnyPath, local_path, normalise
 from streaming_jsmf.workflow.documents import open_shares_of
 from streaming_jsmf.workflow.transform import transform
+
+_MATRIX = "give documents x words, of scipy or NumPy"
 
 #: Documents of gensim that are in memory at a time.
 BATCH = 10_000
@@ -43,18 +46,20 @@ def corpus_from_matrix(matrix: Any, words: Any, path: str | Path) -> Corpus:
     Raises
     ------
     InputError
-        If there is not a word for each column, a count is negative or not finite, or something is at ``path``.
+        If the matrix has not two dimensions or not a word for each column, a count is negative or not finite, or
+        something is at ``path``.
 
     Examples
     --------
     >>> corpus_from_matrix(vectorizer.fit_transform(texts), vectorizer, "corpus")  # doctest: +SKIP
     """
-    listed = words.get_feature_names_out() if hasattr(words, "get_feature_names_out") else words
-    names, counts = [str(word) for word in listed], csr_array(matrix)
-    if len(names) != counts.shape[1]:
-        raise InputError(
-            f"there are {len(names)} words and the matrix has {counts.shape[1]} columns; give one for each"
-        )
+    try:
+        counts = csr_array(matrix)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the matrix cannot be read as counts ({first_line(error)}); {_MATRIX}") from error
+    if counts.ndim != 2:
+        raise InputError(f"the matrix has {counts.ndim} dimension; {_MATRIX}")
+    names = column_words(words, counts.shape[1], "words")
     if not (np.isfinite(counts.data).all() and (counts.data >= 0).all()):
         raise InputError("the matrix has a count that is negative or not finite; mend it")
     return write_corpus(matrix_blocks(counts), names, _free(path))
@@ -90,7 +95,8 @@ def corpus_from_gensim(
     Raises
     ------
     InputError
-        If a document has an id that the dictionary lacks, a count is negative, or something is at ``path``.
+        If a document is no list of pairs or has an id that the dictionary lacks, a count is negative or not finite, or
+        something is at ``path``.
 
     Examples
     --------
@@ -108,21 +114,30 @@ def _bags(
     documents: Iterator[Iterable[tuple[int, float]]], ids: NDArray[np.int64]
 ) -> Iterator[csr_array[Any]]:
     first = 0
-    while batch := [[*document] for document in islice(documents, BATCH)]:
+    while batch := [_entries(*numbered) for numbered in enumerate(islice(documents, BATCH), first)]:
         lengths = [len(document) for document in batch]
         entries = [entry for document in batch for entry in document]
         found, counts = np.array([e[0] for e in entries], np.int64), np.array([e[1] for e in entries])
         places = np.minimum(np.searchsorted(ids, found), len(ids) - 1)
-        wrong = np.flatnonzero((ids[places] != found) | (counts < 0))
+        wrong = np.flatnonzero((ids[places] != found) | ~((counts >= 0) & np.isfinite(counts)))
         if wrong.size:
             document = first + int(np.searchsorted(np.cumsum(lengths), wrong[0], side="right"))
             raise InputError(
-                f"document {document}, from 0, has {entries[wrong[0]]}, a word id that the dictionary lacks or a "
-                "negative count; give the dictionary that the documents were made with"
+                f"document {document}, from 0, has {entries[wrong[0]]}, a word id that the dictionary lacks or a count "
+                "that is negative or not finite; give the dictionary that the documents were made with"
             )
         starts = np.concatenate([[0], np.cumsum(lengths)])
         yield from matrix_blocks(csr_array((counts, places, starts), (len(batch), len(ids))))
         first += len(batch)
+
+
+def _entries(number: int, document: Any) -> list[tuple[int, float]]:
+    try:
+        return [(operator.index(word), count + 0) for word, count in document]  # a text is no number
+    except (TypeError, ValueError):
+        raise InputError(
+            f"document {number}, from 0, is no list of (word id, count); give one for each document"
+        ) from None
 
 
 @dataclass(frozen=True)

@@ -222,7 +222,7 @@ class _Cells:
     """An open AnnData file. The matrix stays on disk; anndata gives slices of it."""
 
     def __init__(self, path: str, file: Any, options: H5adOptions, packages: _Packages) -> None:
-        self._path, self._file, self._packages = path, file, packages
+        self._path, self._file, self._options, self._packages = path, file, options, packages
         name = options.matrix
         for root in (name.partition("/")[0], "obs", "var"):
             _require_own(file, root)
@@ -242,6 +242,7 @@ class _Cells:
             raise InputError(f"{path} has {name} of type {values.dtype}; it must be a matrix of numbers")
         self._n_values = values.size
         self.n_cells, self.n_genes = (int(size) for size in self._matrix.shape)
+        self._require_sizes(name)
 
     def _sparse(self, name: str) -> Any:
         kind = str(self._stored.attrs.get("encoding-type", "of an unknown kind"))
@@ -253,17 +254,31 @@ class _Cells:
             )
         return self._packages.sparse_dataset(self._stored)
 
+    def _require_sizes(self, name: str) -> None:
+        """Refuse a file whose tables have another number of rows than the matrix has cells and genes."""
+        if not self._dense:
+            sizes = [self._stored[part].shape for part in ("indptr", "indices")]
+            if sizes != [(self.n_cells + 1,), (self._n_values,)]:
+                raise UnreadableError("the arrays of its matrix do not fit together; write the file again")
+        for table, size, axis in (("obs", self.n_cells, "rows"), ("var", self.n_genes, "columns")):
+            columns = self._options.metadata if table == "obs" else ()
+            for column in (str(self._table(table).attrs["_index"]), *columns):
+                node = self._table(table)[column]
+                parts = (node[key] for key in ("codes", "values", "mask") if key in node)
+                for part in parts if hasattr(node, "keys") else (node,):
+                    if part.shape != (size,):
+                        raise InputError(
+                            f"{self._path} has {name} of {size} {axis}, and {table}[{column!r}] of shape {part.shape}; "
+                            "each must have one value: make the AnnData object anew and write it again"
+                        )
+
     def indptr(self, start: int, stop: int) -> NDArray[np.int64]:
         """Where rows start..stop-1 begin among the values, and where the last one ends."""
         if self._dense:
             return np.arange(start, stop + 1, dtype=np.int64) * self.n_genes
         ends = np.asarray(self._stored["indptr"][start : stop + 1]).astype(np.int64)
-        if (
-            len(ends) != stop - start + 1
-            or ends[0] < 0
-            or ends[-1] > self._n_values
-            or (np.diff(ends) < 0).any()
-        ):
+        last = self._n_values if stop == self.n_cells else ends[-1]
+        if not 0 <= ends[0] <= ends[-1] == last <= self._n_values or (np.diff(ends) < 0).any():
             raise UnreadableError("its indptr falls or leaves the matrix; write the file again")
         return ends
 

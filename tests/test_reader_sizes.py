@@ -1,0 +1,295 @@
+"""Every reader compares the sizes of its parts: a matrix and its words, ids and counts, a record and its header.
+
+One contract for all: parts that fit are read; a part that is one shorter or longer is refused in one line that names
+both numbers, before anything is written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import anndata
+import dask.array as da
+import h5py
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import scipy.io
+import scipy.sparse as sp
+
+from streaming_jsmf import (
+    LRJSMF,
+    Execution,
+    InputError,
+    corpus_from_gensim,
+    corpus_from_matrix,
+    ingest,
+    open_corpus,
+)
+from streaming_jsmf.sources.counts import h5ad
+from streaming_jsmf.workflow.ingest import IngestRequest
+
+M, N = 8, 6
+#: Of two topics: words 0..2 are frequent in odd documents, the others in even ones.
+COUNTS = np.arange(1, M * N + 1).reshape(M, N) % 7 + 1 + 20 * (np.arange(M)[:, None] % 2 == np.arange(N) // 3)
+CURATION = {"min_tokens": 0, "min_distinct_words": 0, "stop_words": "none"}
+
+
+def words(n: int) -> list[str]:
+    return [f"word{i}" for i in range(n)]
+
+
+def read(source: Path, **request: Any) -> None:
+    """Ingest a source."""
+    asked = IngestRequest(curation=CURATION, **request)
+    ingest(source, source.parent / "corpus", asked, Execution("synchronous"))
+
+
+# -- files of counts beside a list of words ---------------------------------------------------------------------------
+
+
+def docword(folder: Path, listed: int) -> None:
+    lines = [f"{m + 1} {n + 1} {COUNTS[m, n]}" for m in range(M) for n in range(N)]
+    (folder / "docword.t.txt").write_text("\n".join([str(M), str(N), str(M * N), *lines, ""]))
+    (folder / "vocab.t.txt").write_text("\n".join(words(listed)))
+    read(folder / "docword.t.txt")
+
+
+def matrix_market(folder: Path, listed: int) -> None:
+    scipy.io.mmwrite(folder / "t.mtx", sp.coo_array(COUNTS).tocsr())
+    (folder / "vocab.txt").write_text("\n".join(words(listed)))
+    read(folder / "t.mtx")
+
+
+def npz(folder: Path, listed: int) -> None:
+    sp.save_npz(folder / "t.npz", sp.csr_matrix(COUNTS))
+    (folder / "vocab.txt").write_text("\n".join(words(listed)))
+    read(folder / "t.npz")
+
+
+def npz_array(name: str) -> Callable[[Path, int], None]:
+    def write(folder: Path, size: int) -> None:
+        matrix = sp.csr_matrix(COUNTS)
+        held = {part: getattr(matrix, part) for part in ("indptr", "indices", "data", "shape")}
+        held[name] = np.resize(held[name], len(held[name]) + size - N)
+        np.savez(folder / "t.npz", format=np.array(b"csr"), **held)
+        (folder / "vocab.txt").write_text("\n".join(words(N)))
+        read(folder / "t.npz")
+
+    return write
+
+
+# -- AnnData ----------------------------------------------------------------------------------------------------------
+
+
+@cache
+def sound_cells(dense: bool) -> bytes:
+    obs = {"year": np.arange(M), "kind": pd.Categorical(["a", "b"] * (M // 2))}
+    obs["known"] = pd.array([1, None] * (M // 2), dtype="Int64")
+    data = anndata.AnnData(
+        COUNTS.astype(np.float32) if dense else sp.csr_matrix(COUNTS),
+        obs=pd.DataFrame(obs, index=[f"cell{i}" for i in range(M)]),
+        var=pd.DataFrame(index=words(N)),
+        layers={"raw": COUNTS} if dense else {},
+    )
+    with TemporaryDirectory() as folder:
+        data.write_h5ad(Path(folder) / "t.h5ad")
+        return (Path(folder) / "t.h5ad").read_bytes()
+
+
+def cells(part: str, dense: bool) -> Callable[[Path, int], None]:
+    """An .h5ad in which one of the datasets is as much too long as ``size`` is above N."""
+
+    def write(folder: Path, size: int) -> None:
+        path = folder / "t.h5ad"
+        path.write_bytes(sound_cells(dense))
+        with h5py.File(path, "a") as file:
+            values, kept = file[part][:], dict(file[part].attrs)
+            resized = values[: len(values) + size - N]
+            if size > N:
+                resized = np.concatenate([values, [b"more"] if values.dtype == object else values[-1:]])
+            del file[part]
+            file.create_dataset(part, data=resized).attrs.update(kept)
+        read(path, read={"metadata": "year,kind,known", **({"layer": "raw"} if "layers" in part else {})})
+
+    return write
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+
+def bags(folder: Path, counted: int) -> None:
+    ids = pa.array([range(N)] * M, pa.list_(pa.int32()))
+    counts = pa.array([range(1, counted + 1)] * M, pa.list_(pa.int32()))
+    (folder / "shards").mkdir()
+    pq.write_table(pa.table({"ids": ids, "counts": counts}), folder / "shards" / "t.parquet")
+    (folder / "shards" / "vocab.txt").write_text("\n".join(words(N)))
+    read(folder / "shards")
+
+
+def ids_of_bags(folder: Path, used: int) -> None:
+    """Ids beyond the words; fewer are no fault, since nobody need use the last word."""
+    ids = pa.array([range(max(used, N))] * M, pa.list_(pa.int32()))
+    (folder / "shards").mkdir()
+    counts = pa.array([range(1, max(used, N) + 1)] * M, pa.list_(pa.int32()))
+    pq.write_table(pa.table({"ids": ids, "counts": counts}), folder / "shards" / "t.parquet")
+    (folder / "shards" / "vocab.txt").write_text("\n".join(words(min(used, N))))
+    open_corpus(folder / "shards")
+
+
+def delimited(reader: str, row: list[str]) -> Callable[[Path, int], None]:
+    """A record with as many fields more than the header as ``size`` is above N."""
+
+    def write(folder: Path, size: int) -> None:
+        names = {"ratings": "user,item,rating", "triples": "document,word,count", "text": "number,text,year"}
+        records = [",".join((row * 2)[: len(row) + size - N])] * M
+        (folder / "t.csv").write_text("\n".join([names[reader], *records, ""]))
+        read(folder / "t.csv", reader=reader, preset="papers" if reader == "text" else None)
+
+    return write
+
+
+def named_columns(folder: Path, size: int) -> None:
+    """Fields that the option ``columns`` names, of a file without a header."""
+    (folder / "t.csv").write_text("1,ant,2\n2,bee,3\n")
+    names = ["document", "word", "count", "more"][: 3 + size - N]
+    read(folder / "t.csv", reader="triples", read={"header": False, "columns": names})
+
+
+# -- Python -----------------------------------------------------------------------------------------------------------
+
+
+def matrix(kind: Callable[[Any], Any]) -> Callable[[Path, int], None]:
+    return lambda folder, listed: corpus_from_matrix(kind(COUNTS), words(listed), folder / "corpus")
+
+
+def gensim(folder: Path, size: int) -> None:
+    """Pairs of a document that are one too short or too long."""
+    entries = [tuple([0, 1, 2][: 2 + size - N])] * 3
+    corpus_from_gensim([[(1, 1), (2, 2)], entries], dict(enumerate(words(N))), folder / "corpus")
+
+
+def fitted(**arguments: Any) -> Any:
+    return LRJSMF(2, random_state=0, max_iterations=2, scheduler="synchronous", **arguments)
+
+
+@cache
+def of_counts() -> Any:
+    return fitted().fit(COUNTS)
+
+
+def feature_names(kind: Callable[[Any], Any]) -> Callable[[Path, int], None]:
+    return lambda folder, listed: fitted(feature_names=words(listed), scratch=folder).fit(kind(COUNTS))
+
+
+def blocks(folder: Path, width: int) -> None:
+    """A Dask array with a block of another width than it says."""
+    X = da.from_array(COUNTS, chunks=(4, N)).map_blocks(
+        lambda block: np.resize(block, (4, width)), dtype=int, meta=np.empty((0, 0), int)
+    )
+    fitted(scratch=folder).fit(X)
+
+
+def inverse(_: Path, width: int) -> None:
+    topics = width - N + 2
+    of_counts().inverse_transform(np.full((3, topics), 1 / topics))
+
+
+@dataclass(frozen=True)
+class Reader:
+    """``write`` makes parts of N, or of as many as it is told, and reads them; ``told``: what a refusal says."""
+
+    name: str
+    write: Callable[[Path, int], None]
+    told: Callable[[int], list[object]] = lambda size: [N, size]
+
+
+def _of_cells(name: str, part: str, dense: bool, usual: int = N) -> Reader:
+    return Reader(name, cells(part, dense), lambda size: [usual, usual + size - N])
+
+
+def _of_fields(name: str, write: Callable[[Path, int], None]) -> Reader:
+    return Reader(name, write, lambda size: [3, 3 + size - N])
+
+
+READERS = (
+    Reader("docword", docword),
+    Reader("matrix-market", matrix_market),
+    Reader("npz", npz),
+    *(
+        Reader(f"npz-{part}", npz_array(part), lambda _: ["do not fit"])
+        for part in ("indptr", "indices", "data")
+    ),
+    _of_cells("h5ad-sparse-var", "var/_index", False),
+    _of_cells("h5ad-dense-var", "var/_index", True),
+    _of_cells("h5ad-sparse-obs", "obs/_index", False, M),
+    _of_cells("h5ad-dense-obs", "obs/_index", True, M),
+    _of_cells("h5ad-column", "obs/year", False, M),
+    _of_cells("h5ad-codes", "obs/kind/codes", True, M),
+    _of_cells("h5ad-values", "obs/known/values", False, M),
+    _of_cells("h5ad-mask", "obs/known/mask", True, M),
+    Reader("h5ad-layer", cells("layers/raw", True), lambda size: [M, M + size - N]),
+    *(
+        Reader(f"h5ad-{part}", cells(f"X/{part}", False), lambda _: ["do not fit together"])
+        for part in ("indptr", "indices", "data")
+    ),
+    Reader("bags-counts", bags),
+    Reader("bags-ids", ids_of_bags, lambda size: [f"is outside 0..{min(size, N) - 1}"]),
+    _of_fields("ratings", delimited("ratings", ["1", "ant", "2.5"])),
+    _of_fields("triples", delimited("triples", ["1", "ant", "2"])),
+    _of_fields("text-csv", delimited("text", ["1", "ants and bees and cats", "1999"])),
+    Reader("columns", named_columns, lambda size: [4, 3] if size > N else ["no column 'count'"]),
+    Reader("matrix-sparse", matrix(sp.csr_matrix)),
+    Reader("matrix-dense", matrix(np.asarray)),
+    Reader("gensim", gensim, lambda _: ["document 1, from 0, is no list of (word id, count)"]),
+    Reader("feature-names", feature_names(sp.csr_array)),
+    Reader("feature-names-dask", feature_names(lambda counts: da.from_array(counts, chunks=(4, N)))),
+    Reader("dask-blocks", blocks),
+    Reader("inverse-transform", inverse, lambda size: [2, 2 + size - N]),
+)
+
+
+@pytest.mark.parametrize("reader", READERS, ids=[reader.name for reader in READERS])
+def test_parts_of_other_sizes_are_refused(
+    reader: Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # It starts a process for each file; see test_hostile_inputs.
+    monkeypatch.setattr(h5ad, "_require_end", lambda *_: None)
+    for size in (N, N - 1, N + 1):
+        folder = tmp_path / str(size)
+        folder.mkdir()
+        if size == N:
+            reader.write(folder, N)
+            continue
+        with pytest.raises(InputError) as refused:
+            reader.write(folder, size)
+        message = str(refused.value)
+        assert "\n" not in message
+        for part in reader.told(size):
+            assert re.search(rf"(?<!\w){re.escape(str(part))}(?!\w)", message.replace(str(folder), "")), (
+                message
+            )
+        assert not list(folder.glob("corpus*"))
+
+
+@pytest.mark.parametrize(
+    ("counts", "listed", "reason"),
+    [
+        (COUNTS[0], words(N), "the matrix has 1 dimension"),
+        ([[1, 2], [3]], words(2), "the matrix cannot be read as counts"),
+        (COUNTS[None], words(N), "the matrix cannot be read as counts"),
+        (COUNTS, None, "words is None"),
+        (COUNTS, "abcdef", "words is 'abcdef'"),
+    ],
+)
+def test_what_is_no_matrix_or_no_list_of_words(tmp_path: Path, counts: Any, listed: Any, reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        corpus_from_matrix(counts, listed, tmp_path / "corpus")
