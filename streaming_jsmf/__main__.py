@@ -44,7 +44,9 @@ def _require_address_space() -> None:
     reserve_less()
     short = shortage()
     if short is not None:
-        sys.stderr.write(f"error: the command needs {short}; raise the limit and run the same command again\n")
+        sys.stderr.write(
+            f"error: the command needs {short}; raise the limit and run the same command again\n"
+        )
         sys.exit(INVALID)
 
 
