@@ -318,6 +318,17 @@ def test_shares_are_turned_back_into_words(models: dict[type, Any]) -> None:
     assert words.shape == COUNTS.shape
     np.testing.assert_allclose(words.sum(axis=1), 1)
     np.testing.assert_array_equal(found.inverse_transform(np.eye(K)), found.components_)
+    assert found.inverse_transform(np.empty((0, K))).shape == (0, N)
+    for width in (K - 1, K + 1):
+        with pytest.raises(
+            ValueError, match=f"X has {width} columns, and the model has {K} topics"
+        ) as refused:
+            found.inverse_transform(np.full((2, width), 1 / width))
+        assert isinstance(refused.value, InputError)
+    with pytest.raises(ValueError, match="Expected 2D array"):
+        found.inverse_transform(np.full(K, 1 / K))
+    with pytest.raises(ValueError, match="contains NaN"):
+        found.inverse_transform(np.full((2, K), np.nan))
 
 
 def test_topics_as_a_data_frame(models: dict[type, Any]) -> None:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import streaming_jsmf as sj
+from streaming_jsmf.workflow import in_memory
 from streaming_jsmf.workflow.ingest import IngestRequest
 
 SYLLABLES = ("mo", "sta", "ga", "ri", "pla", "nor", "de", "lu")
@@ -145,3 +146,33 @@ def test_a_lazy_table_is_to_be_collected(tmp_path: Path) -> None:
         sj.InputError, match=r"type LazyFrame; .* a table with a column of text, collected if it is lazy"
     ):
         sj.ingest(lazy, tmp_path / "c")
+
+
+def test_a_list_of_paths_causes_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streaming_jsmf.workflow.in_memory.BATCH", 2)
+    paths = [str(tmp_path / f"{number}.txt") for number in range(3)]
+    for path in paths:
+        Path(path).write_text("ant bee cat")
+    request = IngestRequest(preset="papers", curation={"min_tokens": 1, "min_distinct_words": 1})
+    with pytest.warns(
+        UserWarning, match=r"every text given is the path of an existing file.*give their folder"
+    ):
+        sj.ingest(paths, tmp_path / "corpus", request, sj.Execution("synchronous"))
+
+
+@pytest.mark.parametrize("other", ["ants and bees", "x" * 5000, "x/" * 50_000, "a\0b", ""], ids=range(5))
+@pytest.mark.parametrize("first", [True, False])
+def test_texts_that_are_no_paths_cause_none(
+    other: str, first: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also what is too long for a path, or could be none. Warnings are errors in these tests."""
+    monkeypatch.setattr("streaming_jsmf.workflow.in_memory.BATCH", 2)
+    path = tmp_path / "a.txt"
+    path.write_text("ant")
+    texts = [other, str(path), str(path)] if first else [str(path), str(path), other]
+    assert sum(table.num_rows for table in in_memory._tables(texts)) == 3
+
+
+def test_an_empty_list_causes_no_warning(tmp_path: Path) -> None:
+    with pytest.raises(sj.InputError, match="the source is empty"):
+        sj.ingest([], tmp_path / "corpus")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import os
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -92,6 +94,11 @@ def ingest(
     InputError
         If the source is neither, or as ``streaming-jsmf ingest``.
 
+    Warns
+    -----
+    UserWarning
+        If every text is the path of an existing file.
+
     Examples
     --------
     >>> ingest(["the cat sat", "the dog ran"], "corpus")  # doctest: +SKIP
@@ -133,9 +140,21 @@ def _tables(source: Any) -> Iterator[pa.Table]:
             f"{lazy}"
         )
     else:
-        rows = iter(source)
+        rows, kinds = iter(source), set()
         while batch := list(itertools.islice(rows, BATCH)):
+            kinds.add(False not in kinds and all(map(_is_file, batch)))
             yield _table(batch)
+        if kinds == {True}:
+            warnings.warn(
+                "every text given is the path of an existing file, and the paths are read as the texts; to read the "
+                "files, give their folder or a glob, such as 'texts/*.txt', instead of a list",
+                stacklevel=2,
+            )
+
+
+def _is_file(row: Any) -> bool:
+    # Not by ``Path``, which raises OSError for a text that is longer than a path can be.
+    return isinstance(row, str) and os.path.isfile(row)  # noqa: PTH113
 
 
 def _exported(source: Any) -> Iterator[pa.Table]:

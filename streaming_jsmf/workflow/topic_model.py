@@ -293,6 +293,11 @@ def fit(  # type: ignore[misc]
     InputError, StoreError
         See ``ingest``, ``scan`` and ``infer``; before any work if a model exists or ``n_topics`` is no number.
 
+    Warns
+    -----
+    UserWarning
+        If the source is a list of texts and each of them is the path of an existing file.
+
     Examples
     --------
     >>> model = fit(["the cat sat on the mat", ...], n_topics=20)  # doctest: +SKIP
