@@ -44,6 +44,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="kill verbs in front of each of their last 100 file operations, not of some of them (half an hour)",
     )
+    parser.addoption(
+        "--every-interrupt",
+        action="store_true",
+        help="interrupt long verbs four hundred times, not forty (an hour)",
+    )
 
 
 @pytest.fixture(scope="session")

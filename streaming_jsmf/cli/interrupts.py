@@ -63,6 +63,8 @@ def end_at_once() -> None:
     """
     _ours[:] = [number for number, default in _DEFAULTS.items() if signal.getsignal(number) == default]
     _handle(lambda number, _frame: _leave(number))
+    # Called last: the interpreter then forgets its handlers, and a late signal would kill a command that is done.
+    atexit.register(_handle, signal.SIG_IGN)
 
 
 def end_in_order() -> None:
@@ -85,7 +87,7 @@ def end(code: int) -> NoReturn:
     os._exit(code)
 
 
-def _handle(handler: Callable[[int, FrameType | None], Any]) -> None:
+def _handle(handler: Callable[[int, FrameType | None], Any] | signal.Handlers) -> None:
     for number in _ours:
         signal.signal(number, handler)
 

@@ -1,0 +1,208 @@
+"""Long verbs interrupted at any time: they end, in one line, and the same command finishes what they have begun."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.campaigns.kills import (
+    CASES,
+    MODEL,
+    OF_A,
+    QUIET,
+    Case,
+    Server,
+    Undisturbed,
+    contents,
+    difference,
+    server,
+    undisturbed,
+)
+from tests.processes import PATIENCE, Process, command, started, wait_until
+
+SEED = 24
+
+VERBS = (
+    "ingest",
+    "simulate",
+    "scan",
+    "scan-third-moment",
+    "add",
+    "remove",
+    "merge",
+    "infer",
+    "fit",
+    "polish",
+    "evaluate",
+    "transform-directory",
+)
+SWEPT = (
+    *(case for case in CASES if case.name in VERBS),
+    Case("choose-k", (OF_A,), ("choose-k", "m", "--topics", "2,3", "--out", "chosen", *QUIET)),
+    Case("report", (OF_A, MODEL), ("report", "model", "report.html")),
+)
+WITH_WORKERS = ("ingest", "scan", "polish", "evaluate")
+SWEEPS = [
+    *((case, "threads") for case in SWEPT),
+    *(
+        (case, scheduler)
+        for scheduler in ("processes", "cluster")
+        for case in SWEPT
+        if case.name in WITH_WORKERS
+    ),
+]
+
+#: Interrupts of each: in the slow run, and with --every-interrupt.
+FEW, MANY = 2, {"threads": 23, "processes": 10, "cluster": 10}
+
+ADVICE = "run the same command again to go on from what is committed"
+COMPLAINTS = re.compile(r"Traceback|Exception|Warning|leaked|never")
+
+
+def on(scheduler: str, case: Case) -> tuple[str, ...]:
+    """The command on two workers of a scheduler, if it can have them; the server runs it without any."""
+    if case.command[-len(QUIET) :] != QUIET:
+        return case.command
+    return (*case.command[: -len(QUIET)], "--scheduler", scheduler, "--workers", "2")
+
+
+@dataclass(frozen=True)
+class Interrupt:
+    """``after`` seconds, to the command alone or, as Ctrl-C on a terminal, to all its processes."""
+
+    after: float
+    number: signal.Signals
+    to_all: bool
+
+    def send(self, process: Process) -> None:
+        """Send it to a process that leads its group, if it is still there."""
+        with suppress(ProcessLookupError):
+            (os.killpg if self.to_all else os.kill)(process.pid, self.number)
+
+
+def drawn(salt: str, seconds: float, count: int) -> Iterator[Interrupt]:
+    """So many, some of them after the end of a command that takes ``seconds``."""
+    rng = random.Random(f"{SEED} {salt}")
+    for _ in range(count):
+        number = signal.SIGTERM if rng.random() < 0.25 else signal.SIGINT
+        yield Interrupt(round(rng.uniform(0, 1.05 * seconds), 3), number, rng.random() < 0.5)
+
+
+def catches_signals(process: Process) -> bool:
+    """Whether the command has taken over from the interpreter, of whose start-up it knows nothing."""
+    status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
+    caught = int(next(line for line in status.splitlines() if line.startswith("SigCgt")).split()[1], 16)
+    return bool(caught >> (signal.SIGTERM - 1) & 1)
+
+
+def living(session: int) -> list[str]:
+    """Command lines of the processes of a session."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.NoSuchProcess, ProcessLookupError):
+            if os.getsid(process.pid) == session and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(" ".join(process.cmdline()))
+    return found
+
+
+@dataclass(frozen=True)
+class End:
+    """How a command ended: its exit code, what it said, and seconds from the interrupt on, or from the start."""
+
+    code: int
+    said: str
+    seconds: float
+
+    def fault(self, interrupt: Interrupt) -> str:
+        """What is wrong with it, if anything."""
+        if self.code not in (0, 128 + interrupt.number):
+            return f"exit code {self.code}: {self.said[-2000:]}"
+        if COMPLAINTS.search(self.said):
+            return self.said[-2000:]
+        word = "terminated" if interrupt.number == signal.SIGTERM else "interrupted"
+        if self.code and self.said.splitlines()[-1] != f"{word}; {ADVICE}":
+            return f"the last line is {self.said.splitlines()[-1]}"
+        return ""
+
+
+def ended(line: tuple[str, ...], served: Server, interrupt: Interrupt | None = None) -> End:
+    """Run a command, interrupt it, and wait for its end and that of all processes that it has started."""
+    errors = served.base / "errors"
+    with errors.open("w") as file, started(command(*line), folder=served.folder, stderr=file) as process:
+        wait_until(lambda: process.poll() is not None or catches_signals(process), "a command that listens")
+        began = time.monotonic()
+        if interrupt is not None:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(interrupt.after)
+            began = time.monotonic()
+            interrupt.send(process)
+        code = process.wait(PATIENCE)
+        seconds = time.monotonic() - began
+        wait_until(lambda: not living(process.pid), "the end of its worker processes")
+    return End(code, errors.read_text(encoding="utf-8"), seconds)
+
+
+def fault_of_info(case: Case, served: Server) -> str:
+    """What is wrong with what ``info`` says of the directories that a command names; the folder stays as it is."""
+    copy = shutil.copytree(served.folder, served.base / "before-info", symlinks=True)
+    wrong = []
+    for name in filter(lambda word: (served.folder / word).is_dir(), case.command):
+        code, said = served.run(("info", name)), served.log.read_text(encoding="utf-8")
+        # Of a directory where nothing is in place yet there is nothing to tell.
+        if code and not (code == 2 and "there is no " in said):
+            wrong.append(f"info {name}: exit code {code}: {said[-2000:]}")
+    served.place(copy)
+    shutil.rmtree(copy)
+    return ", ".join(wrong)
+
+
+def fault_of_rerun(case: Case, clean: Undisturbed, served: Server) -> str:
+    """What is wrong after the same command once more."""
+    code, said = served.run(case.command), served.log.read_text(encoding="utf-8")
+    # A command that is interrupted when all is in place is done, and refused like any that is given twice.
+    if code and not (code == 2 and " exists" in said):
+        return f"exit code {code}: {said[-2000:]}"
+    return ", ".join(difference(clean.contents, contents(served.folder)))
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with server(tmp_path_factory.mktemp("interrupts")) as running:
+        yield running
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("case", "scheduler"), SWEEPS, ids=str)
+def test_an_interrupted_command_ends_and_is_finished_by_itself(
+    case: Case, scheduler: str, served: Server, request: pytest.FixtureRequest
+) -> None:
+    shutil.rmtree(served.base / "starts", ignore_errors=True)
+    clean, line = undisturbed(case, served), on(scheduler, case)
+    served.place(clean.start)
+    whole = ended(line, served)
+    assert whole.code == 0, whole.said
+    count = MANY[scheduler] if request.config.getoption("--every-interrupt") else FEW
+    codes, faults = Counter[int](), []
+    for interrupt in drawn(f"{case} {scheduler}", whole.seconds, count):
+        served.place(clean.start)
+        end = ended(line, served, interrupt)
+        codes[end.code] += 1
+        locks = [path.name for path in served.folder.glob(".*.lock.json")]
+        fault = end.fault(interrupt) or fault_of_info(case, served) or fault_of_rerun(case, clean, served)
+        print(f"{interrupt}: {end.code} after {end.seconds:.2f} s", *locks, fault)
+        faults += [f"{interrupt}: {fault}"] * bool(fault)
+    print(f"{case} on {scheduler}, {whole.seconds:.1f} s: {dict(codes)}")
+    assert not faults, "\n".join(faults)
