@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming_jsmf.cli.main import run
+from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import Corpus, Curation, open_corpus
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.corpus.write import Origin
@@ -22,7 +23,7 @@ from streaming_jsmf.ingestion import IngestSettings, ingest_source, load_spec
 from streaming_jsmf.sources.counts.bags import BagOptions
 from streaming_jsmf.sources.registry import open_source
 from streaming_jsmf.tokens.stop_words import load_stop_words
-from streaming_jsmf.workflow.ingest import IngestRequest, ingest
+from streaming_jsmf.workflow.ingest import ingest
 from tests.processes import command, ended
 
 ROOT = Path(__file__).parent.parent

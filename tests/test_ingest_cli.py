@@ -13,12 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from streaming_jsmf.cli.main import run
+from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion import plan
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.workflow.ingest import IngestRequest, ingest
+from streaming_jsmf.workflow.ingest import ingest
 from tests.outcomes import Command
 from tests.processes import finished
 

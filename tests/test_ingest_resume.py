@@ -19,11 +19,12 @@ import dask
 import pytest
 
 from streaming_jsmf.cli.main import run
+from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.ingestion import plan
 from streaming_jsmf.jobs.events import Event, Listener, StageStarted, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.workflow.ingest import IngestRequest, ingest
+from streaming_jsmf.workflow.ingest import ingest
 from tests.damage import truncated
 from tests.outcomes import refused
 from tests.processes import PATIENCE, ended, finished, killed, started, wait_for

@@ -1,4 +1,4 @@
-"""The command line: parse, call one function of ``workflow``, print. One line for each error, one code for its kind."""
+"""The command line: each verb parses its options, calls one function and prints the result."""
 
 from __future__ import annotations
 
@@ -8,10 +8,39 @@ from collections.abc import Sequence
 
 import click
 
-from streaming_jsmf.cli.commands import COMMANDS
+from streaming_jsmf.cli.choose_k import choose_k
+from streaming_jsmf.cli.documents import documents
+from streaming_jsmf.cli.evaluate import evaluate
+from streaming_jsmf.cli.fit import fit
+from streaming_jsmf.cli.infer import infer
+from streaming_jsmf.cli.info import info
+from streaming_jsmf.cli.ingest import ingest
 from streaming_jsmf.cli.outcome import outcome_of
+from streaming_jsmf.cli.polish import polish
+from streaming_jsmf.cli.report import report, view
+from streaming_jsmf.cli.scan import scan
+from streaming_jsmf.cli.simulate import simulate
 from streaming_jsmf.cli.terminal import OneLine, escaped_streams
+from streaming_jsmf.cli.topics import topics
+from streaming_jsmf.cli.transform import transform
 from streaming_jsmf.display import location, printable
+
+COMMANDS = (
+    ingest,
+    simulate,
+    scan,
+    infer,
+    fit,
+    choose_k,
+    polish,
+    topics,
+    transform,
+    documents,
+    evaluate,
+    report,
+    view,
+    info,
+)
 
 
 @click.group(
@@ -23,10 +52,10 @@ from streaming_jsmf.display import location, printable
 def cli(context: click.Context) -> None:
     """Topics from corpora that do not fit in memory.
 
-    A corpus is scanned once or twice into a moments store; from it models for any number of topics are
-    inferred without touching the corpus again. An interrupted command is finished by running it again.
+    A corpus is scanned once or twice into a moments store, from which models with any number of topics are inferred
+    without reading the corpus again. An interrupted command is completed by running it again.
 
-    Exit codes: 0 done, 2 wrong input, 3 incomplete or damaged store, 130 interrupted.
+    Exit codes: 0 done, 2 invalid input, 3 incomplete or damaged store, 130 interrupted.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
@@ -53,7 +82,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     else:
         return 0
     if outcome.name == "interrupted":
-        # A write was cut off in the middle, which the event loop beneath would report as an error of its own.
+        # The event loop of an interrupted write would report an error of its own.
         logging.getLogger("asyncio").setLevel(logging.CRITICAL)
         click.echo(outcome.line, err=True)
     else:
@@ -62,7 +91,7 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def _log_to_standard_error() -> None:
-    """Our own messages as plain lines; what other libraries log is theirs."""
+    """Print the messages of this package as plain lines; those of other libraries are left to them."""
     logger = logging.getLogger("streaming_jsmf")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(OneLine())

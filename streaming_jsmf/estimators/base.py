@@ -29,7 +29,7 @@ from streaming_jsmf.evaluation.perplexity import Completer, Completion
 from streaming_jsmf.inference.document_topics import MAX_ITERATIONS, TOLERANCE
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.lock import sole_writer
-from streaming_jsmf.jobs.memory import parse_memory
+from streaming_jsmf.config import parse_memory
 from streaming_jsmf.model.store import Model, dataset_of, read_model, write_model
 from streaming_jsmf.model.word_lists import DEFAULT_WORDS
 from streaming_jsmf.storage.paths import store_path

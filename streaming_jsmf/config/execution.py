@@ -1,0 +1,71 @@
+"""How a job runs. It changes the time and memory that a job needs, never a bit of its result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from streaming_jsmf.config.fields import Settings, documented, setting
+from streaming_jsmf.errors import InputError
+
+EXECUTION = "Execution (does not change the result)"
+
+_setting = partial(setting, group=EXECUTION)
+
+
+def parse_memory(size: Any) -> Any:
+    """Return the bytes of a size such as ``4GB`` or ``500 MiB``; numbers and None are returned unchanged.
+
+    Raises
+    ------
+    InputError
+        If the text is not a size.
+    """
+    if not isinstance(size, str):
+        return size
+    from dask.utils import parse_bytes
+
+    try:
+        # Dask reads a unit without a number as one of it.
+        found = int(parse_bytes(size)) if any(character.isdigit() for character in size) else 0
+    except (ValueError, OverflowError):
+        found = 0
+    if found <= 0:
+        raise InputError(f"memory is {size!r}; give a size such as 4GB or 500MiB")
+    return found
+
+
+def _path(given: Any) -> Any:
+    return Path(given) if isinstance(given, str) else given
+
+
+@documented
+@dataclass(frozen=True)
+class ExecutionOptions(Settings):
+    """How a job runs."""
+
+    scheduler: str = _setting(
+        "threads",
+        "Dask scheduler: threads, processes, synchronous, cluster (a temporary cluster of local processes), or the "
+        "address of a running scheduler, such as tcp://HOST:8786.",
+    )
+    workers: int | None = _setting(
+        None, "Number of tasks that run at the same time.", absent="one for each core", ge=1
+    )
+    memory: int | None = _setting(
+        None,
+        "Memory that all workers together may use, such as 4GB. A job that needs more is refused.",
+        absent="no limit",
+        metavar="SIZE",
+        parse=parse_memory,
+    )
+    performance_report: Path | None = _setting(
+        None,
+        "HTML file for Dask's performance report. Requires scheduler cluster or an address, and bokeh there.",
+        absent="none",
+        metavar="FILE.html",
+        rare=True,
+        parse=_path,
+    )
