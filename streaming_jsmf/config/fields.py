@@ -86,6 +86,7 @@ class Field:
     name: str
     default: Any
     about: About
+    annotation: str
     number: type[int] | type[float] | None
     choices: tuple[str, ...]
     flag: bool
@@ -171,7 +172,14 @@ def _field(field: dataclasses.Field[Any], hint: Any) -> Field:
     if {*parts} - {*choices, int, float, bool, NoneType}:
         number, choices = None, ()  # text, a path or a list, which nothing here checks
     return Field(
-        field.name, field.default, field.metadata["about"], number, choices, bool in parts, NoneType in parts
+        field.name,
+        field.default,
+        field.metadata["about"],
+        str(field.type),
+        number,
+        choices,
+        bool in parts,
+        NoneType in parts,
     )
 
 
@@ -210,22 +218,29 @@ class Settings:
         }
 
 
-def documented(kind: type[T]) -> type[T]:
-    """A class decorator: append the parameters of a settings class to its docstring, in numpydoc format."""
-    lines = [f"{(kind.__doc__ or '').rstrip()}", "", "    Parameters", "    ----------"]
-    for field in declared(kind).values():
-        lines.append(f"    {field.name} : {type_text(field)}")
-        lines += textwrap.wrap(field.about.help, 112, initial_indent=" " * 8, subsequent_indent=" " * 8)
-    kind.__doc__ = "\n".join(lines) + "\n"
+def documented(kind: type[T], *others: type[Any]) -> type[T]:
+    """Add the parameters of a dataclass to its docstring, in numpydoc format, before any other section.
+
+    Fields that are not declared here are looked up by name in ``others``.
+    """
+    known = {name: field for other in (*others, kind) for name, field in declared(other).items()}
+    lines = ["", "    Parameters", "    ----------"]
+    for name in (field.name for field in dataclasses.fields(kind) if field.name in known):  # type: ignore[arg-type]
+        lines.append(f"    {name} : {type_text(known[name])}")
+        lines += textwrap.wrap(known[name].about.help, 112, initial_indent=" " * 8, subsequent_indent=" " * 8)
+    summary, section, rest = (kind.__doc__ or "").rstrip().partition("\n\n    Attributes\n")
+    kind.__doc__ = "\n".join([summary, *lines, ""]) + section.removeprefix("\n") + rest
     return kind
 
 
 def type_text(field: Field) -> str:
     """The type and the default of a field as in scikit-learn's docstrings."""
-    kinds = {int: "int", float: "float", None: "str"}
-    kind = "bool" if field.flag else kinds[field.number] if field.number or not field.choices else ""
+    kind = "bool" if field.flag else field.number.__name__ if field.number else ""
     choices = "{" + ", ".join(f"'{choice}'" for choice in field.choices) + "}" if field.choices else ""
-    shown = " or ".join(filter(None, [kind, choices, "None" if field.optional else ""]))
+    shown = " or ".join(filter(None, [kind, choices])) or field.annotation.removesuffix(" | None").replace(
+        " | ", " or "
+    )
+    shown += " or None" if field.optional else ""
     if field.default is MISSING:
         return shown
     note = f" ({field.about.absent})" if field.about.absent else ""
