@@ -42,6 +42,7 @@ class Meter:
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
+        self.peak_memory: int | None = None
         self._begin("", "part", "", 0, 0)
 
     def see(self, event: Event) -> None:
@@ -68,7 +69,7 @@ class Meter:
         self.stage, self.part, self.unit = stage, part, unit
         self.total, self.total_size = total, total_size
         self.done = self.done_size = self._earlier = 0
-        self.peak_memory: int | None = None
+        self.peak_memory = None
         self._started = self._clock()
 
     @property

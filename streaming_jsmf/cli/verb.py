@@ -205,7 +205,7 @@ def _attributes(field: Field) -> dict[str, Any]:
         "group": about.group,
         "former": about.former,
         "metavar": about.metavar,
-        "help": f"{about.help}  [default: {shown}]" if shown else about.help,
+        "help": f"{field.help}  [default: {shown}]" if shown else field.help,
         "default": None if about.absent or about.multiple else field.default,
     }
     if field.flag:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from streaming_jsmf.config.fields import Settings, documented, setting
+from streaming_jsmf.config.fields import Settings, setting
 from streaming_jsmf.errors import InputError
 
 EXECUTION = "Execution (does not change the result)"
@@ -41,31 +41,26 @@ def _path(given: Any) -> Any:
     return Path(given) if isinstance(given, str) else given
 
 
-@documented
 @dataclass(frozen=True)
 class ExecutionOptions(Settings):
-    """How a job runs."""
+    """How a job runs.
 
-    scheduler: str = _setting(
-        "threads",
-        "Dask scheduler: threads, processes, synchronous, cluster (a temporary cluster of local processes), or the "
-        "address of a running scheduler, such as tcp://HOST:8786.",
-    )
-    workers: int | None = _setting(
-        None, "Number of tasks that run at the same time.", absent="one for each core", ge=1
-    )
-    memory: int | None = _setting(
-        None,
-        "Memory that all workers together may use, such as 4GB. A job that needs more is refused.",
-        absent="no limit",
-        metavar="SIZE",
-        parse=parse_memory,
-    )
+    Parameters
+    ----------
+    scheduler
+        Dask scheduler: threads, processes, synchronous, cluster (a temporary cluster of local processes), or
+        the address of a running scheduler, such as tcp://HOST:8786.
+    workers
+        Number of tasks that run at the same time.
+    memory
+        Memory that all workers together may use, such as 4GB. A job that needs more is refused.
+    performance_report
+        HTML file for Dask's performance report. Requires scheduler cluster or an address, and bokeh there.
+    """
+
+    scheduler: str = _setting("threads")
+    workers: int | None = _setting(None, absent="one for each core", ge=1)
+    memory: int | None = _setting(None, absent="no limit", metavar="SIZE", parse=parse_memory)
     performance_report: Path | None = _setting(
-        None,
-        "HTML file for Dask's performance report. Requires scheduler cluster or an address, and bokeh there.",
-        absent="none",
-        metavar="FILE.html",
-        rare=True,
-        parse=_path,
+        None, absent="none", metavar="FILE.html", rare=True, parse=_path
     )

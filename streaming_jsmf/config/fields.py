@@ -7,17 +7,17 @@ in the documentation are all generated from these declarations.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
+import re
 import textwrap
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from streaming_jsmf.errors import InputError
-
-T = TypeVar("T")
 
 #: Heading of the options that belong to no other group.
 BASIC = "Basic"
@@ -28,12 +28,10 @@ LARGEST_SEED = 2**63 - 1
 
 @dataclass(frozen=True)
 class About:
-    """What a field declares besides its name, type and default.
+    """What a field declares besides its name, type and default. Its help is in the docstring of the class.
 
     Parameters
     ----------
-    help
-        One or more sentences, for the terminal and for docstrings alike.
     group, rare
         Heading in the help of a command; rare options are listed by ``--help-all`` only.
     ge, gt, le, lt
@@ -54,7 +52,6 @@ class About:
         their fingerprints.
     """
 
-    help: str
     group: str = BASIC
     rare: bool = False
     ge: float | None = None
@@ -71,9 +68,9 @@ class About:
     added: bool = False
 
 
-def setting(default: Any = MISSING, help: str = "", *, factory: Any = MISSING, **about: Any) -> Any:
+def setting(default: Any = MISSING, *, factory: Any = MISSING, **about: Any) -> Any:
     """Declare a field of a settings class; see ``About`` for the keywords."""
-    metadata = {"about": About(help, **about)}
+    metadata = {"about": About(**about)}
     if factory is not MISSING:
         return dataclasses.field(default_factory=factory, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -84,6 +81,7 @@ class Field:
     """A declared field with its type taken apart."""
 
     name: str
+    help: str
     default: Any
     about: About
     annotation: str
@@ -157,30 +155,33 @@ def declared(kind: type[Any]) -> Mapping[str, Field]:
     """The fields of a settings class that are declared with ``setting``, by name."""
     if kind not in _DECLARED:
         hints = typing.get_type_hints(kind)
+        helps: dict[str, str] = {}
+        for base in reversed(kind.__mro__):
+            helps |= _helps(base.__doc__ or "")
         _DECLARED[kind] = {
-            field.name: _field(field, hints[field.name])
+            field.name: _field(field, hints[field.name], helps.get(field.name, ""))
             for field in dataclasses.fields(kind)
             if "about" in field.metadata
         }
     return _DECLARED[kind]
 
 
-def _field(field: dataclasses.Field[Any], hint: Any) -> Field:
+def _helps(docstring: str) -> dict[str, str]:
+    """The descriptions in the section "Parameters" of a numpydoc docstring, by name, each as one line."""
+    section = inspect.cleandoc(docstring).partition("Parameters\n----------\n")[2].partition("\n\n")[0]
+    entries = re.split(r"\n(?=\S)", section)
+    return {name: " ".join(text.split()) for name, _, text in (entry.partition("\n") for entry in entries)}
+
+
+def _field(field: dataclasses.Field[Any], hint: Any, help: str) -> Field:
     parts = [*_alternatives(hint)]
     choices = tuple(part for part in parts if isinstance(part, str))
     number = next((kind for kind in (float, int) if kind in parts), None)
     if {*parts} - {*choices, int, float, bool, NoneType}:
         number, choices = None, ()  # text, a path or a list, which nothing here checks
-    return Field(
-        field.name,
-        field.default,
-        field.metadata["about"],
-        str(field.type),
-        number,
-        choices,
-        bool in parts,
-        NoneType in parts,
-    )
+    about, annotation = field.metadata["about"], str(field.type)
+    flag, optional = bool in parts, NoneType in parts
+    return Field(field.name, help, field.default, about, annotation, number, choices, flag, optional)
 
 
 def _alternatives(hint: Any) -> Iterator[Any]:
@@ -218,19 +219,15 @@ class Settings:
         }
 
 
-def documented(kind: type[T], *others: type[Any]) -> type[T]:
-    """Add the parameters of a dataclass to its docstring, in numpydoc format, before any other section.
+def parameters_text(fields: Iterable[Field]) -> str:
+    """The section "Parameters" of a numpydoc docstring."""
+    lines = ["Parameters", "----------"]
+    for field in fields:
+        lines += [f"{field.name} : {type_text(field)}", *textwrap.wrap(field.help, 100, **_INDENT)]
+    return "\n".join(lines)
 
-    Fields that are not declared here are looked up by name in ``others``.
-    """
-    known = {name: field for other in (*others, kind) for name, field in declared(other).items()}
-    lines = ["", "    Parameters", "    ----------"]
-    for name in (field.name for field in dataclasses.fields(kind) if field.name in known):  # type: ignore[arg-type]
-        lines.append(f"    {name} : {type_text(known[name])}")
-        lines += textwrap.wrap(known[name].about.help, 112, initial_indent=" " * 8, subsequent_indent=" " * 8)
-    summary, section, rest = (kind.__doc__ or "").rstrip().partition("\n\n    Attributes\n")
-    kind.__doc__ = "\n".join([summary, *lines, ""]) + section.removeprefix("\n") + rest
-    return kind
+
+_INDENT: Any = {"initial_indent": "    ", "subsequent_indent": "    "}
 
 
 def type_text(field: Field) -> str:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from streaming_jsmf.config.fields import LARGEST_SEED, Settings, documented, setting
+from streaming_jsmf.config.fields import LARGEST_SEED, Settings, setting
 from streaming_jsmf.errors import InputError
 
 Rectifier = Literal["enn", "ap", "dykstra", "palm", "ipalm", "dc", "none"]
@@ -32,7 +32,7 @@ ANCHOR_ROW_SUM = 0.1
 
 RECTIFICATION, ANCHORS, POLISH, STOD = "Rectification", "Anchor words and topics", "Polish", "Engine stod"
 
-_topics = partial(setting, help="Number of topics K.", ge=1, option=False)
+_topics = partial(setting, ge=1, option=False)
 _rectification = partial(setting, group=RECTIFICATION, rare=True)
 _anchors = partial(setting, group=ANCHORS, rare=True)
 _stod = partial(setting, group=STOD, rare=True)
@@ -72,95 +72,81 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
-@documented
 @dataclass(frozen=True)
 class InferSettings(Settings):
-    """Settings of LR-JSMF for one number of topics."""
+    """Settings of LR-JSMF for one number of topics.
+
+    Parameters
+    ----------
+    n_topics
+        Number of topics K.
+    rectify
+        Rectification of the co-occurrence matrix. enn: epsilon non-negative (LR-JSMF, Algorithm 3). palm,
+        ipalm: non-negative factors (Algorithm 4), plain or inertial. none: the eigenpairs as they are. ap
+        (alternating projections, Algorithm 2), dykstra (the same with Dykstra's correction) and dc (diagonal
+        completion) require a scan with exact, and take minutes and gigabytes for 20,000 words.
+    max_iterations
+        Maximum number of rectification steps.
+    tolerance
+        Relative change of the matrix in one step below which rectification stops.
+    anchor_min_df
+        Document frequency that an anchor word must have: a number of documents, or below 1 a share of them. 0
+        allows any word, as in the papers.
+    acceleration
+        Acceleration of enn. momentum: the same limit in a quarter of the steps. none: the steps of the paper.
+    missing_mass
+        How enn distributes the missing probability mass: uniform, as in the paper, or marginals, in
+        proportion to the row sums.
+    left_out
+        Let enn check more rows until the rows left out hold at most this share of the Frobenius norm.
+    anchors
+        How anchor words are found. pivoted-qr: rows farthest from the span of those already chosen (LR-JSMF,
+        Algorithm 5). soft-clique: words that hardly co-occur (He et al.).
+    anchor_shrinkage
+        How strongly frequent words are preferred as anchors, in documents. 0 disables it, as in the papers.
+    anchor_words
+        Words to use as anchors, at most one entry per topic; the remaining anchors are found. Several words
+        in one entry, or on one line of a FILE, form a single anchor.
+    anchor_row_sum
+        Share of its row sum that a word must keep after rectification to be an anchor. 0 allows any word.
+    simplex
+        Solver that writes words as mixtures of anchors. auto: active-set if numba is installed, otherwise
+        fista. exponentiated-gradient: as in the papers, less exact.
+    correlations
+        Topic correlations. diagonal: from the rows of the anchors, as in the papers. refined: the
+        non-negative matrix of sum 1 that fits all words best.
+    cliques
+        Number of searches of soft-clique, from different words. The model lists all cliques found.
+    clique
+        Which clique provides the anchors; 1 is the lightest.
+    """
 
     engine: ClassVar[str] = "lr-jsmf"
 
     n_topics: int = _topics()
-    rectify: Rectifier = _rectification(
-        "enn",
-        "Rectification of the co-occurrence matrix. enn: epsilon non-negative (LR-JSMF, Algorithm 3). palm, ipalm: "
-        "non-negative factors (Algorithm 4), plain or inertial. none: the eigenpairs as they are. ap (alternating "
-        "projections, Algorithm 2), dykstra (the same with Dykstra's correction) and dc (diagonal completion) require "
-        "a scan with exact, and take minutes and gigabytes for 20,000 words.",
-    )
-    max_iterations: int = _rectification(150, "Maximum number of rectification steps.", ge=1)
-    tolerance: float = _rectification(
-        1e-5, "Relative change of the matrix in one step below which rectification stops.", ge=0, lt=1
-    )
+    rectify: Rectifier = _rectification("enn")
+    max_iterations: int = _rectification(150, ge=1)
+    tolerance: float = _rectification(1e-05, ge=0, lt=1)
     anchor_min_df: float | None = _anchors(
-        None,
-        "Document frequency that an anchor word must have: a number of documents, or below 1 a share of them. 0 allows "
-        "any word, as in the papers.",
-        absent="1 % of the documents, at least 20",
-        metavar="NUMBER|SHARE",
-        ge=0,
+        None, absent="1 % of the documents, at least 20", metavar="NUMBER|SHARE", ge=0
     )
-    acceleration: Acceleration = _rectification(
-        "momentum",
-        "Acceleration of enn. momentum: the same limit in a quarter of the steps. none: the steps of the paper.",
-    )
-    missing_mass: MissingMass = _rectification(
-        "uniform",
-        "How enn distributes the missing probability mass: uniform, as in the paper, or marginals, in proportion to "
-        "the row sums.",
-    )
+    acceleration: Acceleration = _rectification("momentum")
+    missing_mass: MissingMass = _rectification("uniform")
     left_out: float | None = _rectification(
-        None,
-        "Let enn check more rows until the rows left out hold at most this share of the Frobenius norm.",
-        absent="10 K + 1000 rows are checked",
-        metavar="SHARE",
-        gt=0,
+        None, absent="10 K + 1000 rows are checked", metavar="SHARE", gt=0
     )
-    anchors: AnchorMethod = _anchors(
-        "pivoted-qr",
-        "How anchor words are found. pivoted-qr: rows farthest from the span of those already chosen (LR-JSMF, "
-        "Algorithm 5). soft-clique: words that hardly co-occur (He et al.).",
-    )
+    anchors: AnchorMethod = _anchors("pivoted-qr")
     anchor_shrinkage: float | None = _anchors(
-        None,
-        "How strongly frequent words are preferred as anchors, in documents. 0 disables it, as in the papers.",
-        absent="2 sqrt(number of documents)",
-        metavar="DOCUMENTS",
-        ge=0,
+        None, absent="2 sqrt(number of documents)", metavar="DOCUMENTS", ge=0
     )
     anchor_words: Sequence[str | Sequence[str]] = setting(
-        (),
-        "Words to use as anchors, at most one entry per topic; the remaining anchors are found. Several words in one "
-        "entry, or on one line of a FILE, form a single anchor.",
-        group=ANCHORS,
-        absent="all are found",
-        metavar="FILE|W1,W2,...",
-        parse=parse_anchor_words,
+        (), group=ANCHORS, absent="all are found", metavar="FILE|W1,W2,...", parse=parse_anchor_words
     )
-    anchor_row_sum: float = _anchors(
-        ANCHOR_ROW_SUM,
-        "Share of its row sum that a word must keep after rectification to be an anchor. 0 allows any word.",
-        metavar="SHARE",
-        ge=0,
-        lt=1,
-        added=True,
-    )
-    simplex: SimplexMethod = _anchors(
-        "auto",
-        "Solver that writes words as mixtures of anchors. auto: active-set if numba is installed, otherwise fista. "
-        "exponentiated-gradient: as in the papers, less exact.",
-    )
-    correlations: CorrelationMethod = _anchors(
-        "diagonal",
-        "Topic correlations. diagonal: from the rows of the anchors, as in the papers. refined: the non-negative "
-        "matrix of sum 1 that fits all words best.",
-    )
-    cliques: int = _anchors(
-        1,
-        "Number of searches of soft-clique, from different words. The model lists all cliques found.",
-        ge=1,
-        added=True,
-    )
-    clique: int = _anchors(1, "Which clique provides the anchors; 1 is the lightest.", ge=1, added=True)
+    anchor_row_sum: float = _anchors(ANCHOR_ROW_SUM, metavar="SHARE", ge=0, lt=1, added=True)
+    simplex: SimplexMethod = _anchors("auto")
+    correlations: CorrelationMethod = _anchors("diagonal")
+    cliques: int = _anchors(1, ge=1, added=True)
+    clique: int = _anchors(1, ge=1, added=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -214,20 +200,37 @@ def _number_or_text(given: Any) -> Any:
         return given
 
 
-@documented
 @dataclass(frozen=True)
 class StodSettings(Settings):
-    """Settings of STOD, the tensor engine, for one number of topics; requires a scan with the third moment."""
+    """Settings of STOD, the tensor engine, for one number of topics; requires a scan with the third moment.
+
+    Parameters
+    ----------
+    n_topics
+        Number of topics K.
+    alpha0
+        Sum of the Dirichlet prior of the document-topic shares. auto: estimated from the topic correlations
+        of LR-JSMF, for any K; often slightly too large. shares: such that the topic shares of the tensor sum
+        to 1; accurate only if K is the true number of topics. A value three times too small costs 1.5 to 2.7
+        times the error, one three times too large 1.2 to 1.6 times.
+    restarts
+        Random starts of the power method for each topic.
+    iterations
+        Maximum number of steps of each start.
+    threshold
+        Word lists rank words by the part of their probability above this multiple of its noise. 0: by the
+        probability itself. The topics do not depend on it.
+    refine
+        Refinement of the components. als: alternating least squares, which need not be orthogonal.
+    seed
+        Seed of the random starts of stod.
+    """
 
     engine: ClassVar[str] = "stod"
 
     n_topics: int = _topics()
     alpha0: float | Literal["auto", "shares"] = _stod(
         AUTO,
-        "Sum of the Dirichlet prior of the document-topic shares. auto: estimated from the topic correlations of "
-        "LR-JSMF, for any K; often slightly too large. shares: such that the topic shares of the tensor sum to 1; "
-        "accurate only if K is the true number of topics. A value three times too small costs 1.5 to 2.7 times the "
-        "error, one three times too large 1.2 to 1.6 times.",
         flags=("--stod-alpha0",),
         former="--alpha0",
         metavar="auto|shares|X",
@@ -235,35 +238,11 @@ class StodSettings(Settings):
         gt=0,
         le=LARGEST_ALPHA0,
     )
-    restarts: int = _stod(
-        30,
-        "Random starts of the power method for each topic.",
-        flags=("--stod-restarts",),
-        former="--restarts",
-        ge=1,
-    )
-    iterations: int = _stod(
-        30,
-        "Maximum number of steps of each start.",
-        flags=("--stod-iterations",),
-        former="--iterations",
-        ge=1,
-    )
-    threshold: float = _stod(
-        6.0,
-        "Word lists rank words by the part of their probability above this multiple of its noise. 0: by the "
-        "probability itself. The topics do not depend on it.",
-        flags=("--stod-threshold",),
-        former="--threshold",
-        ge=0,
-    )
-    refine: Refinement = _stod(
-        "none",
-        "Refinement of the components. als: alternating least squares, which need not be orthogonal.",
-        flags=("--stod-refine",),
-        former="--refine",
-    )
-    seed: int = _stod(0, "Seed of the random starts of stod.", ge=0, le=LARGEST_SEED)
+    restarts: int = _stod(30, flags=("--stod-restarts",), former="--restarts", ge=1)
+    iterations: int = _stod(30, flags=("--stod-iterations",), former="--iterations", ge=1)
+    threshold: float = _stod(6.0, flags=("--stod-threshold",), former="--threshold", ge=0)
+    refine: Refinement = _stod("none", flags=("--stod-refine",), former="--refine")
+    seed: int = _stod(0, ge=0, le=LARGEST_SEED)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -276,30 +255,24 @@ class StodSettings(Settings):
         return {"engine": self.engine, **super().fields()}
 
 
-@documented
 @dataclass(frozen=True)
 class PolishSettings(Settings):
-    """Settings of the passes over the documents that polish topics."""
+    """Settings of the passes over the documents that polish topics.
 
-    steps: int = setting(
-        20,
-        "Number of passes. All but the last five read a sample of a large corpus. 40 are thorough.",
-        group=POLISH,
-        ge=1,
-    )
-    rounds: int = setting(
-        5,
-        "Iterations of CVB0 within each document at each step. More lower the perplexity slightly, and make topics "
-        "overlap more.",
-        group=POLISH,
-        rare=True,
-        ge=2,
-    )
-    held_out: int = setting(
-        1000,
-        "Number of documents held out to measure the perplexity, at most a fiftieth of all. 0: no perplexity.",
-        group=POLISH,
-        rare=True,
-        ge=0,
-    )
-    seed: int = setting(0, "Seed of the draws of documents.", ge=0, le=LARGEST_SEED)
+    Parameters
+    ----------
+    steps
+        Number of passes. All but the last five read a sample of a large corpus. 40 are thorough.
+    rounds
+        Iterations of CVB0 within each document at each step. More lower the perplexity slightly, and make
+        topics overlap more.
+    held_out
+        Number of documents held out to measure the perplexity, at most a fiftieth of all. 0: no perplexity.
+    seed
+        Seed of the draws of documents.
+    """
+
+    steps: int = setting(20, group=POLISH, ge=1)
+    rounds: int = setting(5, group=POLISH, rare=True, ge=2)
+    held_out: int = setting(1000, group=POLISH, rare=True, ge=0)
+    seed: int = setting(0, ge=0, le=LARGEST_SEED)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from streaming_jsmf.config.fields import Settings, documented, setting
+from streaming_jsmf.config.fields import Settings, setting
 from streaming_jsmf.config.keywords import fields_given, require_kind
 from streaming_jsmf.errors import InputError
 
@@ -81,34 +81,47 @@ def _pairs(given: Any) -> Any:
 _SHARE = "a number of documents, or a share of them such as 0.3 or 30%"
 
 
-@documented
 @dataclass(frozen=True)
 class Curation(Settings):
     """Which words and documents of a source are kept. The defaults are those of the papers.
 
     Texts start from ``corpus.curation.TEXT_CURATION`` instead.
+
+    Parameters
+    ----------
+    stop_words
+        Stop words to remove: auto (of the language that is detected), languages such as english or
+        german,french, a FILE of words, or none.
+    numbers
+        Whether words without a letter are kept.
+    min_word_length
+        Minimum number of characters of a word.
+    min_document_frequency
+        Minimum document frequency of a word: a number of documents or a share of them.
+    max_document_frequency
+        Maximum document frequency of a word: a number of documents or a share of them. 100% removes the
+        limit.
+    vocabulary_size
+        Number of words to keep, those with the highest tf-idf.
+    duplicates
+        Whether documents with the same words as an earlier document are kept.
+    min_distinct_words
+        Minimum number of distinct words of a document. 0 disables the rule.
+    min_tokens
+        Minimum number of tokens of a document, counting kept words only. 0 disables the rule.
     """
 
     stop_words: str = _curation(
         "english",
-        "Stop words to remove: auto (of the language that is detected), languages such as english or german,french, "
-        "a FILE of words, or none.",
         absent="auto for texts, english for docword, none for items and genes",
         metavar="auto|LANGUAGES|FILE|none",
     )
-    numbers: KeepOrDrop = _curation(
-        "keep", "Whether words without a letter are kept.", absent="keep; for texts drop", rare=True
-    )
+    numbers: KeepOrDrop = _curation("keep", absent="keep; for texts drop", rare=True)
     min_word_length: int | Literal["auto"] = _curation(
-        1,
-        "Minimum number of characters of a word.",
-        absent="1; for texts 3, or 2 in Han, Kana and Hangul",
-        ge=1,
-        rare=True,
+        1, absent="1; for texts 3, or 2 in Han, Kana and Hangul", ge=1, rare=True
     )
     min_document_frequency: float | Literal["auto"] = _curation(
         1,
-        "Minimum document frequency of a word: a number of documents or a share of them.",
         absent="1; for texts 5, more above 10,000 documents and fewer below 100",
         flags=("--min-document-frequency", "--min-df"),
         metavar="NUMBER|SHARE",
@@ -117,7 +130,6 @@ class Curation(Settings):
     )
     max_document_frequency: float | None = _curation(
         None,
-        "Maximum document frequency of a word: a number of documents or a share of them. 100% removes the limit.",
         absent="no limit; for texts 20%",
         flags=("--max-document-frequency", "--max-df"),
         metavar="NUMBER|SHARE",
@@ -125,27 +137,11 @@ class Curation(Settings):
         gt=0,
     )
     vocabulary_size: int | None = _curation(
-        None,
-        "Number of words to keep, those with the highest tf-idf.",
-        absent="all",
-        flags=("--vocabulary-size", "--max-features"),
-        ge=1,
+        None, absent="all", flags=("--vocabulary-size", "--max-features"), ge=1
     )
-    duplicates: KeepOrDrop = _curation(
-        "keep",
-        "Whether documents with the same words as an earlier document are kept.",
-        absent="keep; for texts drop",
-        rare=True,
-    )
-    min_distinct_words: int = _curation(
-        3, "Minimum number of distinct words of a document. 0 disables the rule.", ge=0, rare=True
-    )
-    min_tokens: int = _curation(
-        5,
-        "Minimum number of tokens of a document, counting kept words only. 0 disables the rule.",
-        ge=0,
-        rare=True,
-    )
+    duplicates: KeepOrDrop = _curation("keep", absent="keep; for texts drop", rare=True)
+    min_distinct_words: int = _curation(3, ge=0, rare=True)
+    min_tokens: int = _curation(5, ge=0, rare=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -155,95 +151,84 @@ class Curation(Settings):
                 raise InputError(f"{name} is {value}; give a whole number of documents, or a share below 1")
 
 
-@documented
 @dataclass(frozen=True)
 class TextReading(Settings):
-    """Options of the readers of texts; None leaves the reader's default."""
+    """Options of the readers of texts; None leaves the reader's default.
+
+    Parameters
+    ----------
+    encoding
+        Encoding of the texts, such as cp1252, or several that are tried in turn: utf-8,cp1252.
+    ngrams
+        Length of the longest n-grams that are counted as words.
+    stemmer
+        Language of the Snowball stemmer, such as english.
+    boilerplate
+        Whether mail headers, quoted lines, signatures, tags and addresses are kept.
+    """
 
     encoding: str | None = _reading(
-        None,
-        "Encoding of the texts, such as cp1252, or several that are tried in turn: utf-8,cp1252.",
-        absent="utf-8, or according to the byte order mark",
-        metavar="NAME,NAME",
-        rare=True,
+        None, absent="utf-8, or according to the byte order mark", metavar="NAME,NAME", rare=True
     )
     ngrams: int | None = _texts(
         None,
-        "Length of the longest n-grams that are counted as words.",
         absent="1",
         flags=("--ngrams", "--ngram-range"),
         metavar="1|2|3|1,2|1,3",
         parse=_converted("--ngrams", _longest_run, "1, 2 or 3, or a range that starts at 1, such as 1,2"),
     )
-    stemmer: str | None = _texts(
-        None, "Language of the Snowball stemmer, such as english.", absent="none", metavar="LANGUAGE"
-    )
-    boilerplate: KeepOrDrop | None = _texts(
-        None, "Whether mail headers, quoted lines, signatures, tags and addresses are kept.", absent="drop"
-    )
+    stemmer: str | None = _texts(None, absent="none", metavar="LANGUAGE")
+    boilerplate: KeepOrDrop | None = _texts(None, absent="drop")
 
 
-@documented
 @dataclass(frozen=True)
 class IngestRequest(Settings):
-    """How a source becomes a corpus. None keeps the value of the spec, or the default."""
+    """How a source becomes a corpus. None keeps the value of the spec, or the default.
 
-    reader: ReaderName | None = _reading(
-        None,
-        f"Reader of the source: {', '.join(get_args(ReaderName)[:-1])} or {get_args(ReaderName)[-1]}. Not with a spec.",
-        absent="by file names and columns",
-        metavar="NAME",
-    )
-    read: Mapping[str, Any] = _reading(
-        help="Option of the reader, such as text=body, id=url, metadata=year,country or delimiter=; (may be repeated).",
-        factory=dict,
-        metavar="KEY=VALUE",
-        multiple=True,
-        parse=_pairs,
-    )
-    curation: Mapping[str, Any] = setting(help="Fields of ``Curation`` by name.", factory=dict, option=False)
-    preset: Preset | None = _curation(
-        None,
-        "Starting point for texts. text: the defaults listed here. papers: only stop words are removed.",
-        absent="text",
-        rare=True,
-    )
+    Parameters
+    ----------
+    reader
+        Reader of the source: text, text-files, lines, docword, triples, ratings, baskets, npz, matrix-market,
+        h5ad or bag-of-words-parquet. Not with a spec.
+    read
+        Option of the reader, such as text=body, id=url, metadata=year,country or delimiter=; (may be
+        repeated).
+    curation
+        Fields of ``Curation`` by name.
+    preset
+        Starting point for texts. text: the defaults listed here. papers: only stop words are removed.
+    vocabulary
+        Keep exactly these words, in this order, so that the corpus matches an existing store or model.
+    tokenizer
+        Tokenizer of texts: arrow, sklearn, chinese, japanese, or your own callable as MODULE:FUNCTION.
+    phrases
+        Neighbouring words to join into one word, such as new york: those whose NPMI is at least this number
+        between 0 and 1 (0.5 finds names, 0.3 finds more), or those listed.
+    tokens_per_shard
+        Number of tokens per shard, a file of the corpus.
+    on_bad_record
+        fail: stop at the first bad record. quarantine: write bad records to quarantine.parquet and continue.
+    files
+        Directory of the files of a spec. Missing files are downloaded to it.
+    made_for
+        Hash by which a function recognizes the corpus that it made.
+    """
+
+    reader: ReaderName | None = _reading(None, absent="by file names and columns", metavar="NAME")
+    read: Mapping[str, Any] = _reading(factory=dict, metavar="KEY=VALUE", multiple=True, parse=_pairs)
+    curation: Mapping[str, Any] = setting(factory=dict, option=False)
+    preset: Preset | None = _curation(None, absent="text", rare=True)
     vocabulary: str | Path | Sequence[str] | None = _curation(
-        None,
-        "Keep exactly these words, in this order, so that the corpus matches an existing store or model.",
-        absent="words are chosen",
-        metavar="FILE|CORPUS|MODEL",
+        None, absent="words are chosen", metavar="FILE|CORPUS|MODEL"
     )
-    tokenizer: str | None = _texts(
-        None,
-        "Tokenizer of texts: arrow, sklearn, chinese, japanese, or your own callable as MODULE:FUNCTION.",
-        absent="arrow",
-        metavar="NAME",
-    )
+    tokenizer: str | None = _texts(None, absent="arrow", metavar="NAME")
     phrases: float | str | Path | Sequence[str] | None = _texts(
-        None,
-        "Neighbouring words to join into one word, such as new york: those whose NPMI is at least this number between "
-        "0 and 1 (0.5 finds names, 0.3 finds more), or those listed.",
-        absent="none, or those of the vocabulary",
-        metavar="NPMI|FILE|CORPUS|MODEL|none",
+        None, absent="none, or those of the vocabulary", metavar="NPMI|FILE|CORPUS|MODEL|none"
     )
-    tokens_per_shard: int | None = _texts(
-        None, "Number of tokens per shard, a file of the corpus.", absent="20 M", ge=1
-    )
-    on_bad_record: OnBadRecord = _reading(
-        "fail",
-        "fail: stop at the first bad record. quarantine: write bad records to quarantine.parquet and continue.",
-    )
-    files: str | Path | None = _reading(
-        None,
-        "Directory of the files of a spec. Missing files are downloaded to it.",
-        absent="the user's cache",
-        metavar="PATH",
-        rare=True,
-    )
-    made_for: str | None = setting(
-        None, "Hash by which a function recognizes the corpus that it made.", option=False
-    )
+    tokens_per_shard: int | None = _texts(None, absent="20 M", ge=1)
+    on_bad_record: OnBadRecord = _reading("fail")
+    files: str | Path | None = _reading(None, absent="the user's cache", metavar="PATH", rare=True)
+    made_for: str | None = setting(None, option=False)
 
 
 def request_of(request: IngestRequest | None, options: Mapping[str, Any]) -> IngestRequest | None:

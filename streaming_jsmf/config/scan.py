@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
-from streaming_jsmf.config.fields import LARGEST_SEED, Settings, documented, setting
+from streaming_jsmf.config.fields import LARGEST_SEED, Settings, setting
 from streaming_jsmf.errors import InputError
 
 DocumentWeights = Literal["capped", "uniform", "length"]
@@ -36,69 +36,57 @@ SCAN = "Scan"
 _setting = partial(setting, group=SCAN, rare=True)
 
 
-@documented
 @dataclass(frozen=True)
 class ScanSettings(Settings):
-    """What a scan computes. All fields enter the fingerprint of the moments store."""
+    """What a scan computes. All fields enter the fingerprint of the moments store.
 
-    max_topics: int = setting(
-        50, "Largest number of topics K for which the store can be used; determines its width.", ge=1
-    )
-    scans: int = _setting(
-        2,
-        "Passes over the documents. The second pass halves the error of the eigenpairs at about a tenth of the cost of "
-        "the first.",
-        ge=1,
-        le=2,
-    )
-    range_finder: RangeFinder = _setting(
-        "auto",
-        "How the range of the co-occurrence matrix is found. factors: from factors of all partitions, merged. sample: "
-        "from a random sample of the documents, which the store keeps. auto: sample for large corpora, unless "
-        "partitions are kept, otherwise factors. halko: the single-view sketch of Halko et al. (2011), for comparison.",
-        flags=("--range",),
-    )
-    document_weights: DocumentWeights = _setting(
-        "capped",
-        "Weight of a document. capped: its length in tokens, but at most 200. uniform: 1, as in the papers. length: "
-        "its length.",
-    )
+    Parameters
+    ----------
+    max_topics
+        Largest number of topics K for which the store can be used; determines its width.
+    scans
+        Passes over the documents. The second pass halves the error of the eigenpairs at about a tenth of the
+        cost of the first.
+    range_finder
+        How the range of the co-occurrence matrix is found. factors: from factors of all partitions, merged.
+        sample: from a random sample of the documents, which the store keeps. auto: sample for large corpora,
+        unless partitions are kept, otherwise factors. halko: the single-view sketch of Halko et al. (2011),
+        for comparison.
+    document_weights
+        Weight of a document. capped: its length in tokens, but at most 200. uniform: 1, as in the papers.
+        length: its length.
+    partition_nonzeros
+        Nonzeros of a partition, the unit of work and of resuming.
+    power_steps
+        Power iterations on each partition, or on the sample. More reduce the error and take longer.
+    seed
+        Seed of all random draws. The same seed gives the same topics.
+    partition_by
+        Metadata column, such as year. Each of its values gets its own partitions.
+    exact
+        Count the whole co-occurrence matrix, words x words in 8 bytes each, which must fit in memory.
+        Required by rectify ap, dykstra and dc.
+    third_moment
+        Also compute the third moment, which engine stod requires, in one more pass. Can be added to an
+        existing store.
+    sample_share
+        Size of the sample as a share of all documents. Requires range_finder sample.
+    """
+
+    max_topics: int = setting(50, ge=1)
+    scans: int = _setting(2, ge=1, le=2)
+    range_finder: RangeFinder = _setting("auto", flags=("--range",))
+    document_weights: DocumentWeights = _setting("capped")
     partition_nonzeros: int | None = _setting(
-        None,
-        "Nonzeros of a partition, the unit of work and of resuming.",
-        absent="the larger of total / 64 and 200 per word, between 8 M and 64 M",
-        ge=1,
+        None, absent="the larger of total / 64 and 200 per word, between 8 M and 64 M", ge=1
     )
-    power_steps: int = _setting(
-        3,
-        "Power iterations on each partition, or on the sample. More reduce the error and take longer.",
-        ge=1,
-    )
-    seed: int = setting(
-        0, "Seed of all random draws. The same seed gives the same topics.", ge=0, le=LARGEST_SEED
-    )
-    partition_by: str | None = _setting(
-        None,
-        "Metadata column, such as year. Each of its values gets its own partitions.",
-        absent="none",
-        metavar="COLUMN",
-    )
-    exact: bool = _setting(
-        False,
-        "Count the whole co-occurrence matrix, words x words in 8 bytes each, which must fit in memory. Required by "
-        "rectify ap, dykstra and dc.",
-        added=True,
-    )
-    third_moment: bool = setting(
-        False,
-        "Also compute the third moment, which engine stod requires, in one more pass. Can be added to an existing "
-        "store.",
-        group=SCAN,
-        added=True,
-    )
+    power_steps: int = _setting(3, ge=1)
+    seed: int = setting(0, ge=0, le=LARGEST_SEED)
+    partition_by: str | None = _setting(None, absent="none", metavar="COLUMN")
+    exact: bool = _setting(False, added=True)
+    third_moment: bool = setting(False, group=SCAN, added=True)
     sample_share: float | None = _setting(
         None,
-        "Size of the sample as a share of all documents. Requires range_finder sample.",
         absent="80,000 documents or one per word; all documents if that is more than half",
         metavar="SHARE",
         gt=0,

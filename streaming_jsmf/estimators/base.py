@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import weakref
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, fields
@@ -21,7 +22,7 @@ from streaming_jsmf.config import (
     declared,
     parse_memory,
 )
-from streaming_jsmf.config.fields import Field, documented, setting
+from streaming_jsmf.config.fields import Field, parameters_text, setting
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.estimators.inputs import DocumentInput, is_dask_array, map_documents, n_columns
 from streaming_jsmf.estimators.kept_rows import begin_rows
@@ -41,62 +42,61 @@ Estimator = TypeVar("Estimator", bound="TopicEstimator")
 
 
 # A dataclass, since scikit-learn requires a constructor that names and stores every parameter, and does nothing else.
-# Parameters without help here are fields of the settings, which declare their bounds and help.
+# Parameters that the docstring omits are fields of the settings, which declare their bounds and help.
 @dataclass(eq=False, repr=False)
 class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DocumentInput):  # type: ignore[misc]
-    """Base of the estimators."""
+    """Base of the estimators.
 
-    n_topics: int = setting(50, "Number of topics K.", ge=1)
+    Parameters
+    ----------
+    n_topics
+        Number of topics K.
+    max_topics
+        Largest K for which the scan can be used; None stands for ``n_topics``. With ``store``, several K can be fitted
+        from one scan.
+    workers
+        Number of tasks that run at the same time, and of threads of the inference and of ``transform``. None stands
+        for one for each core.
+    memory
+        Memory that all workers together may use: bytes, or a size such as 4GB. It may make the partitions of a new
+        store smaller.
+    store
+        Path or URL of the moments store. An existing store of the same corpus and settings is used without a scan.
+        ``partial_fit`` creates a new one, with its batches beside it. None stands for a temporary store.
+    scratch
+        Directory for temporary files, which are removed after the fit. Workers on other machines must see it under the
+        same path. None stands for the directory of the system.
+    feature_names
+        Words of the columns of a matrix: a list, or a fitted object with ``get_feature_names_out``. None stands for
+        the names of the previous pipeline step or of a data frame, or x0, x1, ...
+    n_components
+        Alias of ``n_topics``, as in scikit-learn; takes precedence if given.
+    transform_iterations
+        Maximum number of steps for a document in ``transform``.
+    transform_tolerance
+        Error of the topic shares at which ``transform`` stops.
+    random_state
+        Seed of all random draws, or a generator from which one is drawn. None stands for 0.
+    """
+
+    n_topics: int = setting(50, ge=1)
     _: KW_ONLY
     scans: int = ScanSettings.scans
     document_weights: DocumentWeights = ScanSettings.document_weights
-    max_topics: int | None = setting(
-        None,
-        "Largest K for which the scan can be used; None stands for ``n_topics``. With ``store``, several K can be "
-        "fitted from one scan.",
-        ge=1,
-    )
+    max_topics: int | None = setting(None, ge=1)
     partition_nonzeros: int | None = ScanSettings.partition_nonzeros
     power_steps: int = ScanSettings.power_steps
     exact: bool = ScanSettings.exact
     scheduler: str = ExecutionOptions.scheduler
-    workers: int | None = setting(
-        None,
-        "Number of tasks that run at the same time, and of threads of the inference and of ``transform``. None stands "
-        "for one for each core.",
-        ge=1,
-    )
-    memory: int | str | None = setting(
-        None,
-        "Memory that all workers together may use: bytes, or a size such as 4GB. It may make the partitions of a new "
-        "store smaller.",
-        parse=parse_memory,
-    )
-    store: str | Path | None = setting(
-        None,
-        "Path or URL of the moments store. An existing store of the same corpus and settings is used without a scan. "
-        "``partial_fit`` creates a new one, with its batches beside it. None stands for a temporary store.",
-    )
-    scratch: str | Path | None = setting(
-        None,
-        "Directory for temporary files, which are removed after the fit. Workers on other machines must see it under "
-        "the same path. None stands for the directory of the system.",
-    )
-    feature_names: Any = setting(
-        None,
-        "Words of the columns of a matrix: a list, or a fitted object with ``get_feature_names_out``. None stands for "
-        "the names of the previous pipeline step or of a data frame, or x0, x1, ...",
-    )
-    n_components: int | None = setting(
-        None, "Alias of ``n_topics``, as in scikit-learn; takes precedence if given.", ge=1
-    )
-    transform_iterations: int = setting(
-        MAX_ITERATIONS, "Maximum number of steps for a document in ``transform``.", ge=1
-    )
-    transform_tolerance: float = setting(TOLERANCE, "Error of the topic shares at which ``transform`` stops.")
-    random_state: int | np.random.RandomState | None = setting(
-        0, "Seed of all random draws, or a generator from which one is drawn. None stands for 0."
-    )
+    workers: int | None = setting(None, ge=1)
+    memory: int | str | None = setting(None)
+    store: str | Path | None = setting(None)
+    scratch: str | Path | None = setting(None)
+    feature_names: Any = setting(None)
+    n_components: int | None = setting(None, ge=1)
+    transform_iterations: int = setting(MAX_ITERATIONS, ge=1)
+    transform_tolerance: float = setting(TOLERANCE)
+    random_state: int | np.random.RandomState | None = setting(0)
 
     #: Class of the settings of the engine, whose fields are parameters of the estimator.
     _settings_class: ClassVar[type[InferSettings] | type[StodSettings]]
@@ -381,5 +381,9 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
 
 
 def with_parameters(kind: type[Estimator]) -> type[Estimator]:
-    """A class decorator: add the parameters to the docstring."""
-    return documented(kind, ExecutionOptions, ScanSettings, kind._settings_class)
+    """A class decorator: list all parameters in the docstring."""
+    parameters = textwrap.indent(parameters_text(kind._fields().values()), "    ")
+    head, section, attributes = (kind.__doc__ or "").partition("    Attributes\n")
+    summary = head.partition("    Parameters\n")[0].rstrip()
+    kind.__doc__ = f"{summary}\n\n{parameters}\n\n{section}{attributes}"
+    return kind

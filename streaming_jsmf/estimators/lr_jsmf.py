@@ -27,6 +27,12 @@ from streaming_jsmf.model.store import Model
 class LRJSMF(TopicEstimator):
     """Anchor-word topics from the rectified co-occurrence matrix (Lee et al., ICML 2021), out of core.
 
+    Parameters
+    ----------
+    alpha0
+        Sum of the Dirichlet prior of the document-topic shares in ``transform``; its mean is ``topic_probability_``.
+        auto: estimated from the topic correlations. The topics do not depend on it.
+
     Attributes
     ----------
     components_ : ndarray of shape (n_topics, n_words)
@@ -50,12 +56,7 @@ class LRJSMF(TopicEstimator):
     """
 
     _: KW_ONLY
-    alpha0: float | Literal["auto"] = setting(
-        AUTO,
-        "Sum of the Dirichlet prior of the document-topic shares in ``transform``; its mean is ``topic_probability_``. "
-        "auto: estimated from the topic correlations. The topics do not depend on it.",
-        gt=0,
-    )
+    alpha0: float | Literal["auto"] = setting(AUTO, gt=0)
     rectify: Rectifier = InferSettings.rectify
     max_iterations: int = InferSettings.max_iterations
     tolerance: float = InferSettings.tolerance
