@@ -383,9 +383,9 @@ def test_info_is_a_page_for_people(
     said = {
         corpus: ("corpus: ", "documents         150"),
         made_moments: ("moments: ", "max_topics 5"),
-        unfinished: ("not complete", "missing           projection"),
+        unfinished: ("incomplete", "missing           projection"),
         made_model: ("model: ", "topics            5", str(made_moments), "rectification "),
-        tmp_path / "models": ("models: ", "k=5 (complete and sound)"),
+        tmp_path / "models": ("models: ", "k=5 (complete and intact)"),
     }
     for path, parts in said.items():
         shown = command("info", path)
@@ -702,8 +702,6 @@ def test_bad_options_of_a_scan(option: str, value: str, named: str, corpus: Path
     [
         ("--topics", "0", "--topics is '0'"),
         ("--tolerance", "nan", "tolerance is nan"),
-        ("--max-iterations", "0", "max_iterations is 0"),
-        ("--anchor-min-df", "-1", "anchor_min_df is -1"),
         ("--anchor-min-df", "1e9", "0 words may be anchors"),
         ("--workers", "0", "workers is 0"),
         ("--workers", "-2", "workers is -2"),

@@ -174,10 +174,8 @@ def test_id_column(tmp_path):
 
 
 def test_settings_are_checked():
-    with pytest.raises(InputError, match="min_tokens is -1; it must be at least 0"):
-        Curation(min_tokens=-1)
     for value in (0, 1.5, -0.5, float("nan")):
-        with pytest.raises(InputError, match=r"max_document_frequency is .* a share of them between 0 and 1"):
+        with pytest.raises(InputError, match="max_document_frequency is "):
             Curation(max_document_frequency=value)
     with pytest.raises(InputError, match="vocabulary_size is -5"):
         Curation(vocabulary_size=-5)

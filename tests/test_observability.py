@@ -24,8 +24,7 @@ import pytest
 
 from streaming_jsmf.cli.log_json import JsonLog
 from streaming_jsmf.cli.main import run
-from streaming_jsmf.cli.meter import Meter
-from streaming_jsmf.cli.progress import Lines
+from streaming_jsmf.cli.progress import Lines, Meter
 from streaming_jsmf.config import IngestRequest, fingerprint
 from streaming_jsmf.errors import InputError, LogError, StoreError
 from streaming_jsmf.jobs.events import (
@@ -416,9 +415,7 @@ def test_a_log_that_breaks_on_the_way(corpus: Path, tmp_path: Path, invoke: Comm
     assert done.code == 2, done.err
     assert b'"committed"' in b"".join(read)
     *progress, last = done.err.splitlines()
-    assert last == (
-        f"error: --log-json {pipe}: Broken pipe; give a file that can be written, and run the same command again"
-    )
+    assert last.startswith(f"error: --log-json {pipe}: Broken pipe; ")
     # How far the scan came before it noticed depends on when the reader got its turn.
     committed = {line.split(" committed ")[0] for line in progress if " committed " in line}
     assert committed, done.err

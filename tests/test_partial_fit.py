@@ -81,7 +81,7 @@ def test_what_is_refused_leaves_all_as_it_was(tmp_path: Path) -> None:
             found.partial_fit(bad)
         np.testing.assert_array_equal(found.components_, before)
     other = write_corpus(matrix_blocks(csr_array(COUNTS)), [f"o{i}" for i in range(N)], tmp_path / "other")
-    with pytest.raises(ValueError, match="has other words"):
+    with pytest.raises(ValueError, match="words of the fit"):
         found.partial_fit(other)
     found.partial_fit(BATCHES[2])
     again = LRJSMF(K, **ONE).partial_fit(BATCHES[0]).partial_fit(BATCHES[2])
@@ -91,7 +91,7 @@ def test_what_is_refused_leaves_all_as_it_was(tmp_path: Path) -> None:
 
 
 def test_after_fit_there_is_nothing_to_add_to() -> None:
-    with pytest.raises(ValueError, match="fit keeps no rows to which others could be added"):
+    with pytest.raises(ValueError, match="fit keeps no rows"):
         LRJSMF(K, **ONE).fit(BATCHES[0]).partial_fit(BATCHES[2])
 
 
@@ -99,7 +99,5 @@ def test_after_fit_there_is_nothing_to_add_to() -> None:
     "texts", [["a text", "another"], np.array(["a", "b"]), (["a", "text"], ["of", "tokens"])]
 )
 def test_texts_are_told_from_counts(texts: Any) -> None:
-    with pytest.raises(
-        ValueError, match="X holds texts, and counts are needed: put a CountVectorizer before"
-    ):
+    with pytest.raises(ValueError, match="CountVectorizer"):
         LRJSMF(K).fit(texts)

@@ -24,10 +24,9 @@ from streaming_jsmf.cli.verb import path, verb
 @quiet_option()
 @execution_options
 def ingest(source: str, corpus: str, **options: Any) -> str:
-    """Make CORPUS from SOURCE: a spec (.toml), a file, a directory, a glob or a URL.
+    """Make CORPUS from SOURCE: a spec (.toml), a file, directory, glob or URL.
 
-    Ends with a table of the words and documents that were dropped. An interrupted ingest is completed by running it
-    again.
+    Ends with a table of what was dropped. Run an interrupted ingest again to complete it.
     """
     from streaming_jsmf.workflow.in_memory import ingest as run
 

@@ -29,13 +29,13 @@ def together(*decorators: Decorator) -> Decorator:
 
 topics_option = option(
     "--topics", required=True, metavar="K[,K...]",
-    help="Number of topics K, such as 20, or several such as 5,10,20, which give one model each.",
+    help="Number of topics K; several, such as 5,10,20, give one model each.",
 )  # fmt: skip
 
 engine_options = together(
     option("--engine", type=click.Choice((InferSettings.engine, StodSettings.engine)), default=InferSettings.engine,
            show_default=True,
-           help="lr-jsmf: anchor words. stod: tensor decomposition; requires a scan with --third-moment."),
+           help="lr-jsmf: anchor words. stod: tensor decomposition."),
     options_of(StodSettings, without=("seed",)),
     options_of(InferSettings),
 )  # fmt: skip
@@ -46,8 +46,7 @@ quiet_option = partial(option, "--quiet", is_flag=True, help="Print only the res
 
 log_option = option(
     "--log-json", group=EXECUTION, default=None, metavar="FILE",
-    help="Append one line of JSON per event to FILE; - writes to standard error instead of progress.  "
-         "[default: none]",
+    help="Append one line of JSON per event to FILE, or to standard error for -.  [default: none]",
 )  # fmt: skip
 
 execution_options = together(options_of(ExecutionOptions), log_option)

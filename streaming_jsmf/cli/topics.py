@@ -29,9 +29,9 @@ EDITS = "Editing topics (stored beside the model's arrays)"
 @path("model")
 @option("--words", type=int, default=None, help="Number of words per topic.  [default: 10]")
 @option("--sort", "order", type=click.Choice(("share", "topic")), default=None,
-        help="Order: by decreasing share of the corpus, or by number.  [default: share; topic with --json]")  # fmt: skip
+        help="Sort by decreasing share of the corpus, or by number.  [default: share; topic with --json]")  # fmt: skip
 @option("--characteristic", is_flag=True,
-        help="Also print the words that co-occur most with the anchor; --csv and --json always include them.")  # fmt: skip
+        help="Also print the words that co-occur most with the anchor; --csv and --json always do.")  # fmt: skip
 @option("--label", "labels", group=EDITS, multiple=True, metavar="K=NAME",
         help="Name topic K; an empty name removes the label (may be repeated).")  # fmt: skip
 @option("--merge", group=EDITS, multiple=True, metavar="K,K[,...]",

@@ -48,12 +48,11 @@ class ExecutionOptions(Settings):
     Parameters
     ----------
     scheduler
-        Dask scheduler: threads, processes, synchronous, cluster (a temporary cluster of local processes), or
-        the address of a running scheduler, such as tcp://HOST:8786.
+        Dask scheduler: threads, processes, synchronous, cluster (local processes), or an address: tcp://HOST:PORT.
     workers
-        Number of tasks that run at the same time.
+        Number of concurrent tasks.
     memory
-        Memory that all workers together may use, such as 4GB. A job that needs more is refused.
+        Memory limit of all workers together, such as 4GB.
     performance_report
         HTML file for Dask's performance report. Requires scheduler cluster or an address, and bokeh there.
     """

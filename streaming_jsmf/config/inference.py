@@ -105,8 +105,8 @@ class InferSettings(Settings):
     anchor_shrinkage
         How strongly frequent words are preferred as anchors, in documents. 0 disables it, as in the papers.
     anchor_words
-        Words to use as anchors, at most one entry per topic; the remaining anchors are found. Several words
-        in one entry, or on one line of a FILE, form a single anchor.
+        Words to use as anchors, one entry per topic; the remaining anchors are found. Several words in one entry, or on
+        one line of a FILE, form a single anchor.
     anchor_row_sum
         Share of its row sum that a word must keep after rectification to be an anchor. 0 allows any word.
     simplex
@@ -165,8 +165,8 @@ class InferSettings(Settings):
             raise InputError("anchor_words has an entry without words; give at least one word for each topic")
         if len(self.anchor_words) > self.n_topics:
             raise InputError(
-                f"anchor_words has {len(self.anchor_words)} entries and n_topics is {self.n_topics}; give fewer anchors "
-                "or more topics"
+                f"anchor_words has {len(self.anchor_words)} entries and n_topics is {self.n_topics}; give fewer "
+                "entries or more topics"
             )
         repeated = next((word for word in words if words.count(word) > 1), None)
         if repeated is not None:

@@ -90,19 +90,18 @@ class Curation(Settings):
     Parameters
     ----------
     stop_words
-        Stop words to remove: auto (of the language that is detected), languages such as english or
-        german,french, a FILE of words, or none.
+        Stop words to remove: auto (those of the detected language), languages such as german,french, a FILE of words,
+        or none.
     numbers
         Whether words without a letter are kept.
     min_word_length
         Minimum number of characters of a word.
     min_document_frequency
-        Minimum document frequency of a word: a number of documents or a share of them.
+        Minimum document frequency of a word.
     max_document_frequency
-        Maximum document frequency of a word: a number of documents or a share of them. 100% removes the
-        limit.
+        Maximum document frequency of a word. 100% removes the limit.
     vocabulary_size
-        Number of words to keep, those with the highest tf-idf.
+        Number of words to keep, by tf-idf.
     duplicates
         Whether documents with the same words as an earlier document are kept.
     min_distinct_words
@@ -113,7 +112,7 @@ class Curation(Settings):
 
     stop_words: str = _curation(
         "english",
-        absent="auto for texts, english for docword, none for items and genes",
+        absent="auto for texts, english for docword, none for items",
         metavar="auto|LANGUAGES|FILE|none",
     )
     numbers: KeepOrDrop = _curation("keep", absent="keep; for texts drop", rare=True)
@@ -122,7 +121,7 @@ class Curation(Settings):
     )
     min_document_frequency: float | Literal["auto"] = _curation(
         1,
-        absent="1; for texts 5, more above 10,000 documents and fewer below 100",
+        absent="1; for texts 5, or more in large corpora",
         flags=("--min-document-frequency", "--min-df"),
         metavar="NUMBER|SHARE",
         parse=_converted("--min-df", _limit, _SHARE),
@@ -188,17 +187,16 @@ class IngestRequest(Settings):
     Parameters
     ----------
     reader
-        Reader of the source: text, text-files, lines, docword, triples, ratings, baskets, npz, matrix-market,
-        h5ad or bag-of-words-parquet. Not with a spec.
+        Reader: text, text-files, lines, docword, triples, ratings, baskets, npz, matrix-market, h5ad or
+        bag-of-words-parquet.
     read
-        Option of the reader, such as text=body, id=url, metadata=year,country or delimiter=; (may be
-        repeated).
+        Option of the reader, such as text=body, id=url or metadata=year,country (may be repeated).
     curation
         Fields of ``Curation`` by name.
     preset
         Starting point for texts. text: the defaults listed here. papers: only stop words are removed.
     vocabulary
-        Keep exactly these words, in this order, so that the corpus matches an existing store or model.
+        Keep exactly these words, to match a store or model.
     tokenizer
         Tokenizer of texts: arrow, sklearn, chinese, japanese, or your own callable as MODULE:FUNCTION.
     phrases

@@ -35,7 +35,7 @@ def takes(
 ) -> Callable[[Function], Function]:
     """A decorator: a function with ``**options`` takes the fields of these settings as keyword arguments.
 
-    It refuses other keywords and shows the fields in its signature; the function itself reads them with ``settings_of``.
+    It refuses other keywords and shows the fields in its signature; the function reads them with ``settings_of``.
     With ``engine`` the settings of both engines are among them, and ``engine`` chooses one.
     """
     kinds = (*kinds, *(ENGINES.values() if engine else ()))

@@ -92,7 +92,8 @@ class DocumentInput(BaseEstimator):  # type: ignore[misc]
         names = getattr(self, "feature_names_in_", None)
         if names is not None and tuple(names) != corpus.vocabulary().words:
             raise InputError(
-                f"{corpus.root} does not have the words of the fit in the same order; ingest it with the same vocabulary"
+                f"{corpus.root} lacks the words of the fit, or has them in another order; ingest it with the same "
+                "vocabulary"
             )
         return corpus
 

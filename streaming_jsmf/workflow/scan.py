@@ -122,13 +122,8 @@ def scan(
         See ``open_corpus``, ``scan_corpus``, ``repair_store``, ``change_store`` and ``merge_stores``.
     """
     store, changes = store_path(moments, "a moments store"), changes or Changes()
-    if changes.any and settings is None and {*fields_given(ScanSettings, options)} == {"third_moment"}:
-        # Not a setting that must be the store's: a change of its own.
-        changes = replace(changes, third_moment=bool(options.pop("third_moment")))
-    settings = settings_of("settings", ScanSettings, settings, options)
+    changes, settings = _wanted(store, changes, settings, options, repair)
     execution = settings_of("execution", Execution, execution, options)
-    if settings is None and not ((changes.any or repair) and node_exists(store)):
-        settings = ScanSettings(third_moment=changes.third_moment)
     if settings is not None and settings.third_moment:
         changes = replace(changes, third_moment=changes.any)
     if not node_exists(store):
@@ -165,6 +160,19 @@ def scan(
         else:
             add_third_moment(store, execution, listener, mark=step.mark)
     return open_moments(store)
+
+
+def _wanted(
+    store: StorePath, changes: Changes, settings: ScanSettings | None, options: dict[str, Any], repair: bool
+) -> tuple[Changes, ScanSettings | None]:
+    """The changes and the settings that are asked for; None: those of an existing store that is changed."""
+    if changes.any and settings is None and {*fields_given(ScanSettings, options)} == {"third_moment"}:
+        # Not a setting that must equal the store's, but a change of its own.
+        changes = replace(changes, third_moment=bool(options.pop("third_moment")))
+    settings = settings_of("settings", ScanSettings, settings, options)
+    if settings is None and not ((changes.any or repair) and node_exists(store)):
+        settings = ScanSettings(third_moment=changes.third_moment)
+    return changes, settings
 
 
 def _place(corpus: str | Path | Corpus) -> str:
