@@ -240,5 +240,6 @@ def type_text(field: Field) -> str:
     shown += " or None" if field.optional else ""
     if field.default is MISSING:
         return shown
-    note = f" ({field.about.absent})" if field.about.absent else ""
+    absent = field.about.absent
+    note = f" ({absent})" if absent not in ("", "none") else ""
     return f"{shown}, default={field.default!r}{note}"
