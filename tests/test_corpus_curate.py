@@ -283,7 +283,7 @@ def test_source_files_are_verified(tmp_path):
         ),
         ("min_tokens = -1", "", "curation.min_tokens: input should be greater than or equal to 0, not '-1'"),
         ("duplicates = 'hide'", "", "curation.duplicates: input should be 'keep' or 'drop', not 'hide'"),
-        ("max_document_frequency = 2.5", "", "max_document_frequency is 2.5; give a number of documents"),
+        ("max_document_frequency = 2.5", "", "max_document_frequency is 2.5"),
         (
             "[read]\nident = 'a'",
             "",

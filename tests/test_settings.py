@@ -28,6 +28,7 @@ from streaming_jsmf.config import (
     declared,
     engine_settings_of,
     fingerprint,
+    parse_memory,
     request_of,
     settings_of,
 )
@@ -238,3 +239,9 @@ def test_options_of_ingest_are_those_of_scikit_learn_too() -> None:
     for name, value in (("min_df", "few"), ("ngrams", "2,3"), ("ngrams", "4"), ("read", ["text"])):
         with pytest.raises(InputError, match=name.replace("_", "-")):
             request_of(None, {name: value})
+
+
+@pytest.mark.parametrize("size", ["lots", "-1GB", "0", "1e400GB", " ", "GB"])
+def test_sizes_that_are_none(size: str) -> None:
+    with pytest.raises(InputError, match=f"memory is '{size}'"):
+        parse_memory(size)

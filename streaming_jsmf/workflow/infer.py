@@ -78,7 +78,7 @@ def infer(
     if isinstance(settings, int):
         settings = engine_settings_of(settings, None, options)
     else:
-        settings = engine_settings_of(settings.n_topics, settings, options)
+        settings = engine_settings_of(0, settings, options)
     target = store_path(model, "a model")
     require_free_model(target, overwrite)
     opened = moments if isinstance(moments, Moments) else open_moments(store_path(moments, "a moments store"))
