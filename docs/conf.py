@@ -76,7 +76,12 @@ def settings_tables(_app: object, page: str, source: list[str]) -> None:
         for field in config.declared(kind).values():
             if field.about.option:
                 options = field.about.flags or (f"--{field.name.replace('_', '-')}",)
-                cells = [f"`{field.name}`", " ".join(f"`{name}`" for name in options), type_text(field), field.help]
+                cells = [
+                    f"`{field.name}`",
+                    " ".join(f"`{name}`" for name in options),
+                    type_text(field),
+                    field.help,
+                ]
                 lines.append(f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |")
         lines.append("")
     source[0] = source[0].replace("<!-- settings -->", "\n".join(lines))
