@@ -26,10 +26,11 @@ from typing import Any
 import click
 import pyarrow.parquet as pq
 
+from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.memory import peak_memory
-from streaming_jsmf.workflow.ingest import IngestRequest, ingest
+from streaming_jsmf.workflow.ingest import ingest
 
 SAMPLE = 200  # documents counted again by hand
 

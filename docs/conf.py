@@ -14,6 +14,8 @@ from typing import Any
 from docutils import nodes
 
 import streaming_jsmf
+from streaming_jsmf import config
+from streaming_jsmf.config.fields import type_text
 
 HERE = Path(__file__).parent
 
@@ -53,6 +55,38 @@ autodoc_default_options = {
 }
 
 
+def settings_tables(_app: object, page: str, source: list[str]) -> None:
+    """The reference of all settings, from their declarations."""
+    if page != "settings":
+        return
+    lines = []
+    for title, verbs, kind in (
+        ("Scan", "scan, fit", config.ScanSettings),
+        ("Engine lr-jsmf", "infer, fit", config.InferSettings),
+        ("Engine stod", "infer, fit", config.StodSettings),
+        ("Polish", "polish, fit", config.PolishSettings),
+        ("Reading sources", "ingest, fit", config.IngestRequest),
+        ("Texts", "ingest, fit", config.TextReading),
+        ("Curation", "ingest, fit", config.Curation),
+        ("Evaluation", "evaluate", config.EvaluationRequest),
+        ("Execution", "all that read documents", config.ExecutionOptions),
+    ):
+        lines += [f"## {title}", "", f"`{kind.__name__}`; verbs: {verbs}.", ""]
+        lines += ["| keyword | option | type and default | |", "|---|---|---|---|"]
+        for field in config.declared(kind).values():
+            if field.about.option:
+                options = field.about.flags or (f"--{field.name.replace('_', '-')}",)
+                cells = [
+                    f"`{field.name}`",
+                    " ".join(f"`{name}`" for name in options),
+                    type_text(field),
+                    field.help,
+                ]
+                lines.append(f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |")
+        lines.append("")
+    source[0] = source[0].replace("<!-- settings -->", "\n".join(lines))
+
+
 def copy_notebooks(_app: object) -> None:
     """Notebooks live beside the package, and pages below ``docs``; one that is as it was is not run again."""
     target = HERE / "notebooks"
@@ -78,4 +112,5 @@ def add_pictures(app: Any, doctree: nodes.document, page: str) -> None:
 def setup(app: Any) -> None:
     """Called by Sphinx."""
     app.connect("builder-inited", copy_notebooks)
+    app.connect("source-read", settings_tables)
     app.connect("doctree-resolved", add_pictures)

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import click
 
+from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.errors import StreamingJSMFError
-from streaming_jsmf.workflow.ingest import IngestRequest, ingest
+from streaming_jsmf.workflow.ingest import ingest
 
 
 @click.command()

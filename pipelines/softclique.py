@@ -33,6 +33,7 @@ from pipelines.common.data import NIPS
 from pipelines.common.results import CellMissing, Results, Row, publish
 from pipelines.common.tables import markdown, number, spread
 from streaming_jsmf import InferSettings, ScanSettings, infer, open_corpus, scan
+from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.evaluation.coherence import coherence, cooccurrence_counts, distinct_share
 from streaming_jsmf.evaluation.matching import match_topics
@@ -41,7 +42,7 @@ from streaming_jsmf.inference.law import OF_THE_PAPERS, AnchorRules, anchor_word
 from streaming_jsmf.inference.soft_clique import Clique, dense_similarity, soft_cliques
 from streaming_jsmf.inference.words import prominent_words
 from streaming_jsmf.linalg.blas import single_blas_thread
-from streaming_jsmf.workflow.ingest import IngestRequest, ingest
+from streaming_jsmf.workflow.ingest import ingest
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

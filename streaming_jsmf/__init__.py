@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _EXPORTS = {
-    "EvaluationRequest": "streaming_jsmf.workflow.evaluate",
+    "EvaluationRequest": "streaming_jsmf.config",
     "Execution": "streaming_jsmf.jobs.execution",
     "InferSettings": "streaming_jsmf.config",
-    "IngestRequest": "streaming_jsmf.workflow.ingest",
+    "IngestRequest": "streaming_jsmf.config",
     "InputError": "streaming_jsmf.errors",
     "LRJSMF": "streaming_jsmf.estimators",
     "STOD": "streaming_jsmf.estimators",
@@ -57,7 +57,9 @@ __all__ = ["__version__", *sorted(_EXPORTS)]
 
 if TYPE_CHECKING:
     from streaming_jsmf.blocks.dask_array import to_dask_array as to_dask_array
+    from streaming_jsmf.config import EvaluationRequest as EvaluationRequest
     from streaming_jsmf.config import InferSettings as InferSettings
+    from streaming_jsmf.config import IngestRequest as IngestRequest
     from streaming_jsmf.config import PolishSettings as PolishSettings
     from streaming_jsmf.config import ScanSettings as ScanSettings
     from streaming_jsmf.config import StodSettings as StodSettings
@@ -74,7 +76,6 @@ if TYPE_CHECKING:
     from streaming_jsmf.workflow.documents import documents_of_topic as documents_of_topic
     from streaming_jsmf.workflow.documents import shares_by as shares_by
     from streaming_jsmf.workflow.documents import similar_documents as similar_documents
-    from streaming_jsmf.workflow.evaluate import EvaluationRequest as EvaluationRequest
     from streaming_jsmf.workflow.evaluate import evaluate as evaluate
     from streaming_jsmf.workflow.figures import plot_correlations as plot_correlations
     from streaming_jsmf.workflow.figures import plot_map as plot_map
@@ -82,7 +83,6 @@ if TYPE_CHECKING:
     from streaming_jsmf.workflow.figures import plot_topics as plot_topics
     from streaming_jsmf.workflow.in_memory import ingest as ingest
     from streaming_jsmf.workflow.infer import infer as infer
-    from streaming_jsmf.workflow.ingest import IngestRequest as IngestRequest
     from streaming_jsmf.workflow.interop import corpus_from_gensim as corpus_from_gensim
     from streaming_jsmf.workflow.interop import corpus_from_matrix as corpus_from_matrix
     from streaming_jsmf.workflow.interop import corpus_to_matrix as corpus_to_matrix

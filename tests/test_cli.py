@@ -149,12 +149,12 @@ def test_scan_infer_topics(corpus: Path, command: Command, tmp_path: Path) -> No
     assert sorted(listing(tmp_path))[0] == "m", "nothing hidden is left"
 
 
-def test_topics_as_a_table_and_as_json(made_model: Path, command: Command) -> None:
+def test_topics_as_a_table_as_csv_and_as_json(made_model: Path, command: Command) -> None:
+    model = read_model(made_model)
     rows = json.loads(command("topics", made_model, "--json", "--words", "4").out)
-    assert [row["topic"] for row in rows] == [0, 1, 2, 3, 4]
+    assert [row["topic"] for row in rows] == list(range(5))
     assert sum(row["probability"] for row in rows) == pytest.approx(1)
     table = command("topics", made_model, "--words", "4", "--characteristic").out
-    model = read_model(made_model)
     for row in rows:
         assert len(row["prominent"]) == len(row["characteristic"]) == 4
         assert f"{row['topic']:>5} {row['probability']:>6.1%}  {', '.join(row['label'])}" in table
@@ -162,34 +162,29 @@ def test_topics_as_a_table_and_as_json(made_model: Path, command: Command) -> No
         assert f"with {row['anchor']}: {', '.join(row['characteristic'])}" in table
         ids = model.arrays["prominent_words"][row["topic"], :4]
         assert row["probabilities"] == model.arrays["word_topic"][ids, row["topic"]].tolist()
-
-
-def test_topics_are_sorted_by_share_unless_told_otherwise(made_model: Path, command: Command) -> None:
-    def shown(*options: str) -> list[int]:
-        lines = command("topics", made_model, "--csv", *options).out.splitlines()
-        return [int(row["topic"]) for row in csv.DictReader(lines)]
-
-    shares = read_model(made_model).arrays["topic_probability"]
-    assert shown() == np.argsort(-shares, kind="stable").tolist() != list(range(5))
-    assert shown("--sort", "topic") == list(range(5))
-    table = re.findall(r"^ +(\d+) +[\d.]+%", command("topics", made_model).out, re.MULTILINE)
-    assert [int(number) for number in table] == shown()
-    by_share = json.loads(command("topics", made_model, "--json", "--sort", "share").out)
-    assert [row["topic"] for row in by_share] == shown()
-    require_one_line(
-        command("topics", made_model, "--csv", "--json"), 2, "--csv and --json exclude each other"
+    lines = list(
+        csv.DictReader(
+            command("topics", made_model, "--csv", "--words", "4", "--sort", "topic").out.splitlines()
+        )
     )
+    for line, row in zip(lines, rows, strict=True):
+        assert (int(line["topic"]), float(line["share"])) == (row["topic"], row["probability"])
+        assert (line["anchor"], line["words"]) == (row["anchor"], ", ".join(row["prominent"]))
+        assert line["characteristic"].startswith(", ".join(row["characteristic"]))
+        assert line["label"] == ", ".join(row["label"])
+    require_one_line(command("topics", made_model, "--csv", "--json"), 2, "--csv and --json")
+    require_one_line(command("topics", made_model, "--words", "0"), 2, "--words is 0")
 
 
-def test_topics_as_csv(made_model: Path, command: Command) -> None:
+def test_topics_are_sorted_by_share_unless_json_or_told_otherwise(made_model: Path, command: Command) -> None:
+    shares = read_model(made_model).arrays["topic_probability"]
+    by_share = np.argsort(-shares, kind="stable").tolist()
+    assert by_share != list(range(5))
+    table = re.findall(r"^ +(\d+) +[\d.]+%", command("topics", made_model).out, re.MULTILINE)
+    lines = csv.DictReader(command("topics", made_model, "--csv").out.splitlines())
     rows = json.loads(command("topics", made_model, "--json", "--sort", "share").out)
-    table = list(csv.DictReader(command("topics", made_model, "--csv").out.splitlines()))
-    assert [float(line["share"]) for line in table] == [row["probability"] for row in rows]
-    for line, row in zip(table, rows, strict=True):
-        assert line["anchor"] == row["anchor"]
-        assert line["words"].split(", ") == row["prominent"]
-        assert line["characteristic"].split(", ") == row["characteristic"]
-        assert line["label"].split(", ") == row["label"]
+    assert [int(number) for number in table] == [int(line["topic"]) for line in lines] == by_share
+    assert [row["topic"] for row in rows] == by_share
 
 
 def test_the_table_of_topics_fits_80_columns_and_keeps_words_apart(command: Command, tmp_path: Path) -> None:
@@ -211,7 +206,6 @@ def test_more_words_than_the_model_lists(made_model: Path, command: Command) -> 
         len(json.loads(command("topics", made_model, "--json", "--words", "99").out)[0]["prominent"])
         == N_WORDS
     )
-    require_one_line(command("topics", made_model, "--words", "0"), 2, "--words is 0")
 
 
 def test_infer_takes_several_topic_numbers(made_moments: Path, command: Command, tmp_path: Path) -> None:
@@ -257,34 +251,27 @@ def test_fit_is_a_scan_and_an_inference(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "model.moments"]
 
 
-def test_fit_of_several_topic_numbers_scans_once(corpus: Path, command: Command, tmp_path: Path) -> None:
-    arguments = ("fit", corpus, tmp_path / "models", "--topics", "3,5", *SCAN)
+def test_fit_of_several_topic_numbers_scans_once_and_goes_on(
+    corpus: Path, command: Command, tmp_path: Path
+) -> None:
+    models = tmp_path / "models"
+    arguments = ("fit", corpus, models, "--topics", "3,5", *SCAN)
     fitted = command(*arguments)
     assert (fitted.code, fitted.err) == (0, "")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["models", "models.moments"]
-    assert sorted(path.name for path in (tmp_path / "models").iterdir()) == ["k=3", "k=5"]
     for k in (3, 5):
-        assert len(json.loads(command("topics", tmp_path / "models" / f"k={k}", "--json").out)) == k
-    sources = {model["provenance"]["moments"] for model in _info(command, tmp_path / "models")["models"]}
+        assert len(json.loads(command("topics", models / f"k={k}", "--json").out)) == k
+    sources = {model["provenance"]["moments"] for model in _info(command, models)["models"]}
     assert sources == {str(tmp_path / "models.moments")}
-
-
-def test_fit_goes_on_with_the_models_that_are_missing(corpus: Path, command: Command, tmp_path: Path) -> None:
-    arguments = ("fit", corpus, tmp_path / "models", "--topics", "3,5", *SCAN)
+    kept = (models / "k=3" / "zarr.json").stat().st_mtime_ns
+    shutil.rmtree(models / "k=5")
     assert command(*arguments).code == 0
-    kept = (tmp_path / "models" / "k=3" / "zarr.json").stat().st_mtime_ns
-    shutil.rmtree(tmp_path / "models" / "k=5")
-    assert command(*arguments).code == 0
-    assert (tmp_path / "models" / "k=5" / "zarr.json").exists()
-    assert (tmp_path / "models" / "k=3" / "zarr.json").stat().st_mtime_ns == kept
-
-
-def test_fit_again_with_fewer_topics_uses_the_scan_that_is_there(
-    corpus: Path, command: Command, tmp_path: Path
-) -> None:
-    assert command("fit", corpus, tmp_path / "model", "--topics", "5", *SCAN).code == 0
-    again = command("fit", corpus, tmp_path / "model", "--topics", "3", "--overwrite", *SCAN)
-    assert again.code == 0, again.err
+    assert sorted(path.name for path in models.iterdir()) == ["k=3", "k=5"]
+    assert (models / "k=3" / "zarr.json").stat().st_mtime_ns == kept
+    fewer = command(
+        "fit", corpus, tmp_path / "one", "--topics", "2", "--moments", tmp_path / "models.moments", *SCAN
+    )
+    assert fewer.code == 0, fewer.err
 
 
 def test_a_scan_for_more_topics_serves_fewer(corpus: Path, moments: Path, command: Command) -> None:
@@ -383,9 +370,9 @@ def test_info_is_a_page_for_people(
     said = {
         corpus: ("corpus: ", "documents         150"),
         made_moments: ("moments: ", "max_topics 5"),
-        unfinished: ("not complete", "missing           projection"),
+        unfinished: ("incomplete", "missing           projection"),
         made_model: ("model: ", "topics            5", str(made_moments), "rectification "),
-        tmp_path / "models": ("models: ", "k=5 (complete and sound)"),
+        tmp_path / "models": ("models: ", "k=5 (complete and intact)"),
     }
     for path, parts in said.items():
         shown = command("info", path)
@@ -400,40 +387,35 @@ def test_info_is_a_page_for_people(
         assert max(map(len, free)) <= 80
 
 
-def test_info_of_a_corpus(corpus: Path, counts: NDArray[np.int64], command: Command) -> None:
-    described = _info(command, corpus)
-    assert described["kind"] == "corpus"
-    assert (described["documents"], described["words"], described["shards"]) == (150, N_WORDS, 3)
-    assert described["nonzeros"] == np.count_nonzero(counts)
-
-
-def test_info_of_moments(made_moments: Path, corpus: Path, command: Command) -> None:
-    described = _info(command, made_moments)
-    assert (described["kind"], described["complete"], described["missing"]) == ("moments", True, [])
-    assert described["partitions"] > 1
-    assert [entry["path"] for entry in described["corpora"]] == [str(corpus)]
-    assert [entry["fingerprint"] for entry in described["corpora"]] == [_info(command, corpus)["fingerprint"]]
-    assert {"word", "row_sum", "factor", "basis", "projection"} <= set(described["digests"])
-
-
-def test_info_of_unfinished_moments(unfinished: Path, command: Command) -> None:
-    described = _info(command, unfinished)
-    assert (described["complete"], described["missing"]) == (False, ["projection"])
-    assert described["projection_partitions_done"] == 0
-    assert "basis" in described["digests"]
-    assert "projection" not in described["digests"]
-
-
-def test_info_of_a_model_and_of_a_directory_of_models(
-    made_model: Path, command: Command, tmp_path: Path
+def test_info_as_json(
+    corpus: Path,
+    counts: NDArray[np.int64],
+    made_moments: Path,
+    unfinished: Path,
+    made_model: Path,
+    command: Command,
+    tmp_path: Path,
 ) -> None:
-    single = _info(command, made_model)
-    assert (single["kind"], single["complete"], single["topics"], single["words"]) == (
-        "model",
-        True,
-        5,
-        N_WORDS,
+    of_corpus = _info(command, corpus)
+    assert (of_corpus["kind"], of_corpus["documents"], of_corpus["words"]) == ("corpus", 150, N_WORDS)
+    assert (of_corpus["shards"], of_corpus["nonzeros"]) == (3, np.count_nonzero(counts))
+    whole = _info(command, made_moments)
+    assert (whole["kind"], whole["complete"], whole["missing"]) == ("moments", True, [])
+    assert whole["partitions"] > 1
+    assert [(entry["path"], entry["fingerprint"]) for entry in whole["corpora"]] == [
+        (str(corpus), of_corpus["fingerprint"])
+    ]
+    assert {"word", "row_sum", "factor", "basis", "projection"} <= set(whole["digests"])
+    part = _info(command, unfinished)
+    assert (part["complete"], part["missing"], part["projection_partitions_done"]) == (
+        False,
+        ["projection"],
+        0,
     )
+    assert {"basis", "projection"} & set(part["digests"]) == {"basis"}
+    single = _info(command, made_model)
+    assert (single["kind"], single["complete"], single["topics"]) == ("model", True, 5)
+    assert single["words"] == N_WORDS
     for k in (10, 5):
         shutil.copytree(made_model, tmp_path / "models" / f"k={k}")
     several = _info(command, tmp_path / "models")
@@ -442,19 +424,12 @@ def test_info_of_a_model_and_of_a_directory_of_models(
     assert several["models"] == [{"path": path, **single} for path in paths]
 
 
-def test_the_bare_command_shows_its_help(command: Command) -> None:
+def test_help_and_version(command: Command) -> None:
     shown = command()
     assert (shown.code, shown.err) == (0, "")
     assert shown.out == command("--help").out
     assert "Usage:" in shown.out
-
-
-def test_help_and_version(command: Command) -> None:
     assert command("--version").out.split()[-2] == "version"
-    for verb in ("scan", "infer", "fit", "topics", "info"):
-        shown = command(verb, "--help")
-        assert (shown.code, shown.err) == (0, "")
-        assert "Usage:" in shown.out
 
 
 # --- wrong input: exit code 2, one line, nothing left behind
@@ -675,45 +650,23 @@ def test_bad_topic_numbers(topics: str, corpus: Path, refused: Refusals) -> None
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "named"),
+    ("verb", "option", "named"),
     [
-        ("--memory", "lots", "memory is 'lots'"),
-        ("--memory", "-1GB", "memory is '-1GB'"),
-        ("--memory", "0", "memory is '0'"),
-        ("--memory", "1e400GB", "memory is '1e400GB'"),
-        ("--memory", " ", "memory is ' '"),
-        ("--scheduler", "thraeds", "scheduler is 'thraeds'"),
-        ("--scheduler", "bogus://here:1", "bogus://here:1"),
-        ("--scheduler", "tcp://", "scheduler is 'tcp://'"),
-        ("--workers", "0", "workers is 0"),
-        ("--partition-nonzeros", "-5", "partition_nonzeros is -5"),
-        ("--partition-nonzeros", "0", "partition_nonzeros is 0"),
-        ("--max-topics", "0", "max_topics is 0"),
-        ("--power-steps", "0", "power_steps is 0"),
-        ("--seed", "-1", "seed is -1"),
+        ("scan", "--memory=1e400GB", "memory is '1e400GB'"),
+        ("scan", "--scheduler=thraeds", "scheduler is 'thraeds'"),
+        ("scan", "--scheduler=tcp://", "scheduler is 'tcp://'"),
+        ("scan", "--workers=0", "workers is 0"),
+        ("scan", "--partition-nonzeros=-5", "partition_nonzeros is -5"),
+        ("infer", "--topics=0", "--topics is '0'"),
+        ("infer", "--tolerance=nan", "tolerance is nan"),
+        ("infer", "--anchor-min-df=1e9", "0 words may be anchors"),
+        ("infer", "--workers=-2", "workers is -2"),
     ],
 )
-def test_bad_options_of_a_scan(option: str, value: str, named: str, corpus: Path, refused: Refusals) -> None:
-    refused(("scan", corpus, refused.folder / "m", *SMALL_SCAN, f"{option}={value}"), named)
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "named"),
-    [
-        ("--topics", "0", "--topics is '0'"),
-        ("--tolerance", "nan", "tolerance is nan"),
-        ("--max-iterations", "0", "max_iterations is 0"),
-        ("--anchor-min-df", "-1", "anchor_min_df is -1"),
-        ("--anchor-min-df", "1e9", "0 words may be anchors"),
-        ("--workers", "0", "workers is 0"),
-        ("--workers", "-2", "workers is -2"),
-    ],
-)
-def test_bad_options_of_an_inference(
-    option: str, value: str, named: str, made_moments: Path, refused: Refusals
+def test_bad_options(
+    verb: str, option: str, named: str, corpus: Path, made_moments: Path, refused: Refusals
 ) -> None:
-    arguments = ("infer", made_moments, refused.folder / "model", "--topics", "3", f"{option}={value}")
-    refused(arguments, named)
+    refused((*_arguments(verb, corpus, made_moments, refused.folder, new=True), option), named)
 
 
 @pytest.mark.parametrize("option", ["--topics=x", "--no-such-option", "--rectify=pca"])
@@ -803,9 +756,12 @@ def test_a_target_inside_a_file(verb: str, corpus: Path, made_moments: Path, ref
     refused(arguments[verb], str(refused.folder / "file"))
 
 
-def _arguments(verb: str, corpus: Path, moments: Path, folder: Path) -> tuple[object, ...]:
+def _arguments(
+    verb: str, corpus: Path, moments: Path, folder: Path, *, new: bool = False
+) -> tuple[object, ...]:
+    """A verb that reads these moments; ``new``: a scan into another store."""
     verbs: dict[str, tuple[object, ...]] = {
-        "scan": ("scan", corpus, moments, *SMALL_SCAN),
+        "scan": ("scan", corpus, folder / "new" if new else moments, *SMALL_SCAN),
         "infer": ("infer", moments, folder / "new-model", "--topics", "3"),
         "info": ("info", moments),
     }

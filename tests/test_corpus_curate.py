@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming_jsmf.cli.main import run
+from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import Corpus, Curation, open_corpus
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.corpus.write import Origin
@@ -22,7 +23,7 @@ from streaming_jsmf.ingestion import IngestSettings, ingest_source, load_spec
 from streaming_jsmf.sources.counts.bags import BagOptions
 from streaming_jsmf.sources.registry import open_source
 from streaming_jsmf.tokens.stop_words import load_stop_words
-from streaming_jsmf.workflow.ingest import IngestRequest, ingest
+from streaming_jsmf.workflow.ingest import ingest
 from tests.processes import command, ended
 
 ROOT = Path(__file__).parent.parent
@@ -173,10 +174,8 @@ def test_id_column(tmp_path):
 
 
 def test_settings_are_checked():
-    with pytest.raises(InputError, match="min_tokens is -1; it must be at least 0"):
-        Curation(min_tokens=-1)
     for value in (0, 1.5, -0.5, float("nan")):
-        with pytest.raises(InputError, match=r"max_document_frequency is .* a share of them between 0 and 1"):
+        with pytest.raises(InputError, match="max_document_frequency is "):
             Curation(max_document_frequency=value)
     with pytest.raises(InputError, match="vocabulary_size is -5"):
         Curation(vocabulary_size=-5)
@@ -284,7 +283,7 @@ def test_source_files_are_verified(tmp_path):
         ),
         ("min_tokens = -1", "", "curation.min_tokens: input should be greater than or equal to 0, not '-1'"),
         ("duplicates = 'hide'", "", "curation.duplicates: input should be 'keep' or 'drop', not 'hide'"),
-        ("max_document_frequency = 2.5", "", "max_document_frequency is 2.5; give a number of documents"),
+        ("max_document_frequency = 2.5", "", "max_document_frequency is 2.5"),
         (
             "[read]\nident = 'a'",
             "",

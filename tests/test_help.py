@@ -14,8 +14,7 @@ import click
 import pytest
 from click.shell_completion import ShellComplete
 
-from streaming_jsmf.cli.commands import COMMANDS
-from streaming_jsmf.cli.main import cli
+from streaming_jsmf.cli.main import COMMANDS, cli
 from streaming_jsmf.cli.progress import Bars
 from streaming_jsmf.cli.verb import Verb
 from streaming_jsmf.jobs.events import StageStarted

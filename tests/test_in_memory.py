@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import streaming_jsmf as sj
+from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.workflow import in_memory
-from streaming_jsmf.workflow.ingest import IngestRequest
 
 SYLLABLES = ("mo", "sta", "ga", "ri", "pla", "nor", "de", "lu")
 SPELLED = np.array([a + b + "n" for a in SYLLABLES for b in SYLLABLES])

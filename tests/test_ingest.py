@@ -22,13 +22,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import Corpus, Curation, curation, open_corpus
 from streaming_jsmf.corpus.format import read_manifest, verify_corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion import choose, plan, read
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.tokens.stop_words import load_stop_words
-from streaming_jsmf.workflow.ingest import IngestRequest, ingest
+from streaming_jsmf.workflow.ingest import ingest
 
 #: Keeps all that can be kept.
 LOOSE: Mapping[str, Any] = {"stop_words": "none", "min_distinct_words": 0, "min_tokens": 0}

@@ -13,12 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from streaming_jsmf.cli.main import run
+from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion import plan
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.workflow.ingest import IngestRequest, ingest
+from streaming_jsmf.workflow.ingest import ingest
 from tests.outcomes import Command
 from tests.processes import finished
 
@@ -115,32 +116,32 @@ def test_what_is_wrong_is_said_in_one_line(refused: Callable[..., None], tmp_pat
     for arguments, *named in (
         (("nowhere", "out"), "there are no files at", "nowhere; check the path"),
         (("nowhere.toml", "out"), "cannot read the spec"),
-        (("in", "out", "--reader", "csv"), "'csv' is not one of text, text-files, lines, docword"),
-        (("in", "out", "--read", "text"), "--read is 'text'; give KEY=VALUE, such as text=body"),
+        (("in", "out", "--reader", "csv"), "'csv'", "text-files"),
+        (("in", "out", "--read", "text"), "--read is 'text'"),
         (
             ("in", "out", "--read", "column=body"),
             "--read: unknown key column; allowed: boilerplate, delimiter, encoding, id",
         ),
         (("in", "out", "--read", "text=body"), "a.jsonl: there is no ", "'body'", "--read text=NAME"),
-        (("in", "out", "--ngrams", "4"), "'4' is not 1, 2 or 3, nor a range from 1: 1,2"),
+        (("in", "out", "--ngrams", "4"), "--ngrams is '4'"),
         (("in", "out", "--stemmer", "elvish"), "there is no stemmer for 'elvish'; there are "),
         (("in", "out", "--stop-words", "none.txt"), "cannot read the stop words 'none.txt'"),
-        (("in", "out", "--min-document-frequency", "1.5"), "min_document_frequency is 1.5; give a number"),
+        (("in", "out", "--min-document-frequency", "1.5"), "min_document_frequency is 1.5"),
         (
             ("in", "out", "--min-df", "9"),
             "no word of the 4 documents read is left after the curation (",
             "9 documents",
         ),
-        (("in", "out", "--min-df", "few"), "'few' is neither a number of documents nor a share"),
-        (("in", "out", "--ngram-range", "2,3"), "'2,3' is not 1, 2 or 3, nor a range from 1"),
+        (("in", "out", "--min-df", "few"), "--min-df is 'few'"),
+        (("in", "out", "--ngram-range", "2,3"), "--ngrams is '2,3'"),
         (
             ("in", "out", "--vocabulary", "nowhere"),
             "there is no vocabulary at",
             "nowhere; give a file of words",
         ),
         (("in", "out", "--vocabulary", "in/a.jsonl", "--min-df", "2"), "leave --min-document-frequency out"),
-        (("in", "out", "--vocabulary-size", "0"), "vocabulary_size is 0; it must be at least 1"),
-        (("in", "out", "--tokens-per-shard", "0"), "must be at least 1"),
+        (("in", "out", "--vocabulary-size", "0"), "vocabulary_size is 0"),
+        (("in", "out", "--tokens-per-shard", "0"), "tokens_per_shard is 0"),
         (("in", "out", "--tokenizer", "nosuch:split"), "cannot import the tokenizer 'nosuch:split'"),
         (
             ("in", "out", "--tokenizer", "greedy"),
@@ -148,7 +149,7 @@ def test_what_is_wrong_is_said_in_one_line(refused: Callable[..., None], tmp_pat
         ),
         (("in", "out", "--files", "in"), "--files is for a spec (.toml)"),
         (("in", "in/out"), "out lies inside the source", "choose another place for the corpus"),
-        (("in", "s3://bucket/out"), "cannot write a corpus to s3://bucket/out"),
+        (("in", "s3://bucket/out"), "s3://bucket/out"),
     ):
         refused(arguments, *named)
     (tmp_path / "out").mkdir()

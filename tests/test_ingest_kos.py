@@ -11,10 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from streaming_jsmf import InferSettings, fit, open_model
+from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.workflow.ingest import IngestRequest, ingest
+from streaming_jsmf.workflow.ingest import ingest
 from tests.corpora import iter_documents
 
 ROOT = Path(__file__).parent.parent

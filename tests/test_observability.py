@@ -24,9 +24,8 @@ import pytest
 
 from streaming_jsmf.cli.log_json import JsonLog
 from streaming_jsmf.cli.main import run
-from streaming_jsmf.cli.meter import Meter
-from streaming_jsmf.cli.progress import Lines
-from streaming_jsmf.config import fingerprint
+from streaming_jsmf.cli.progress import Lines, Meter
+from streaming_jsmf.config import IngestRequest, fingerprint
 from streaming_jsmf.errors import InputError, LogError, StoreError
 from streaming_jsmf.jobs.events import (
     Cost,
@@ -42,7 +41,7 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.performance import reported
 from streaming_jsmf.jobs.run import watched
 from streaming_jsmf.storage.provenance import package_versions
-from streaming_jsmf.workflow.ingest import IngestRequest, ingest
+from streaming_jsmf.workflow.ingest import ingest
 from tests.corpora import planted, write_corpus
 from tests.outcomes import Command
 from tests.processes import PATIENCE, command, finished, killed, started, wait_for
@@ -416,9 +415,7 @@ def test_a_log_that_breaks_on_the_way(corpus: Path, tmp_path: Path, invoke: Comm
     assert done.code == 2, done.err
     assert b'"committed"' in b"".join(read)
     *progress, last = done.err.splitlines()
-    assert last == (
-        f"error: --log-json {pipe}: Broken pipe; give a file that can be written, and run the same command again"
-    )
+    assert last.startswith(f"error: --log-json {pipe}: Broken pipe; ")
     # How far the scan came before it noticed depends on when the reader got its turn.
     committed = {line.split(" committed ")[0] for line in progress if " committed " in line}
     assert committed, done.err

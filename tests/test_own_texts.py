@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from streaming_jsmf import InferSettings, InputError, StoreError, fit, transform
+from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.curation import automatic_minimum
 from streaming_jsmf.corpus.format import read_manifest
@@ -22,7 +23,7 @@ from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.tokens.boilerplate import without_boilerplate
 from streaming_jsmf.tokens.stop_words import guess_language
 from streaming_jsmf.tokens.tokenizer import Tokenizer
-from streaming_jsmf.workflow.ingest import IngestRequest, ingest
+from streaming_jsmf.workflow.ingest import ingest
 from streaming_jsmf.workflow.raw_documents import Reading
 from tests.damage import SOME
 from tests.outcomes import Command, refused

@@ -59,7 +59,7 @@ def test_the_rows_go_with_the_estimator_unless_they_are_to_stay(tmp_path: Path) 
         del found
         gc.collect()
         assert sorted(path.name for path in tmp_path.iterdir()) == left
-    with pytest.raises(InputError, match=r"m: is there already; partial_fit begins with a new store"):
+    with pytest.raises(InputError, match=r"m: exists already"):
         LRJSMF(K, store=tmp_path / "m", **ONE).partial_fit(BATCHES[0])
 
 
@@ -91,7 +91,7 @@ def test_what_is_refused_leaves_all_as_it_was(tmp_path: Path) -> None:
 
 
 def test_after_fit_there_is_nothing_to_add_to() -> None:
-    with pytest.raises(ValueError, match="fit keeps no rows to which others could be added"):
+    with pytest.raises(ValueError, match="fit keeps no rows"):
         LRJSMF(K, **ONE).fit(BATCHES[0]).partial_fit(BATCHES[2])
 
 
@@ -99,7 +99,5 @@ def test_after_fit_there_is_nothing_to_add_to() -> None:
     "texts", [["a text", "another"], np.array(["a", "b"]), (["a", "text"], ["of", "tokens"])]
 )
 def test_texts_are_told_from_counts(texts: Any) -> None:
-    with pytest.raises(
-        ValueError, match="X holds texts, and counts are needed: put a CountVectorizer before"
-    ):
+    with pytest.raises(ValueError, match="CountVectorizer"):
         LRJSMF(K).fit(texts)

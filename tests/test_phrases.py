@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from streaming_jsmf import InputError, fit, transform
+from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.ingestion import phrases as found
@@ -25,7 +26,7 @@ from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.tokens.lists import TokenLists
 from streaming_jsmf.tokens.phrases import with_phrases
 from streaming_jsmf.tokens.tokenizer import Tokenizer
-from streaming_jsmf.workflow.ingest import IngestRequest, ingest
+from streaming_jsmf.workflow.ingest import ingest
 from tests.outcomes import Command, refused
 from tests.test_ingest_resume import same_files
 

@@ -163,15 +163,6 @@ def test_the_command_line_takes_them_all(
     assert not (tmp_path / "x").exists()
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("acceleration", "fast"), ("missing_mass", "rare"), ("left_out", 0.0), ("rectify", "pca")],
-)
-def test_settings_out_of_range_are_refused(field: str, value: object) -> None:
-    with pytest.raises(InputError, match=field):
-        InferSettings(K, **{field: value})  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("name", ["none", "enn", "palm"])
 def test_words_whose_row_sum_is_lost_are_counted_and_never_nan(name: str, tmp_path: Path) -> None:
     # Documents of four words: truncation leaves rare words below zero, a projection some at zero.

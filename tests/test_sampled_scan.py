@@ -275,20 +275,6 @@ def test_a_store_keeps_what_was_chosen_for_its_first_corpus(
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({"range_finder": "sample", "scans": 3}, "scans is 3; give 1 or 2"),
-        ({"range_finder": "sample", "exact": True}, "give factors where exact counts all of C"),
-        ({"range_finder": "sample", "sample_share": 0.0}, "sample_share is 0.0; give a number above 0"),
-        ({"sample_share": 0.5}, "sample_share is 0.5; give range_finder sample with it"),
-    ],
-)
-def test_settings_that_cannot_be_are_refused(fields: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        ScanSettings(**fields)
-
-
-@pytest.mark.parametrize(
     "execution",
     [Execution("threads", 3), pytest.param(Execution("processes", 2), marks=pytest.mark.slow)],
     ids=["threads", "processes"],

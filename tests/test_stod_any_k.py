@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf import LRJSMF, STOD, InferSettings, ScanSettings, StodSettings
-from streaming_jsmf.cli.tables import warnings_of
 from streaming_jsmf.errors import TooFewFactorsError
 from streaming_jsmf.evaluation.matching import recovery_error
 from streaming_jsmf.evaluation.perplexity import Completer, Completion
 from streaming_jsmf.inference.prior import dirichlet_prior, prior_sum
-from streaming_jsmf.model.store import Model, write_model
+from streaming_jsmf.model.certificates import warnings_of
+from streaming_jsmf.model.store import Model, read_model, write_model
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.workflow.infer import fit_moments
 from tests.corpora import write_corpus
@@ -109,7 +109,10 @@ def test_words_of_short_documents_get_their_share_and_are_told(tmp_path: Path) -
     assert (model.arrays["word_topic"].sum(axis=1) > 0)[moments.term_count > 0].all()
     assert model.metrics["mass_without_topic"] == pytest.approx(600 / 8600)
     write_model(tmp_path / "model", model)
-    assert any("7.0% of all tokens" in sentence for sentence in warnings_of(str(tmp_path / "model")))
+    assert any(
+        "7.0% of all tokens" in sentence
+        for sentence in warnings_of(read_model(tmp_path / "model", ()).metrics)
+    )
 
 
 def test_without_anchor_words_alpha0_is_asked_for(tmp_path: Path) -> None:

@@ -14,9 +14,10 @@ from scipy import sparse
 
 from pipelines.common.bags import read_counts, write_corpus
 from streaming_jsmf import open_corpus
+from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.simulation import read_truth, simulate_lda
-from streaming_jsmf.workflow.ingest import IngestRequest, ingest
+from streaming_jsmf.workflow.ingest import ingest
 
 Floats = NDArray[np.float64]
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streaming_jsmf.cli import options
-from streaming_jsmf.cli.observation import observed
+from streaming_jsmf.cli.options import execution_options, json_option, topic_numbers
 from streaming_jsmf.cli.verb import option, verb
 
 if TYPE_CHECKING:
@@ -25,44 +24,40 @@ if TYPE_CHECKING:
     "--topics", required=True, metavar="K,K[,K...]", help="Numbers of topics to compare, such as 5,10,20,50."
 )
 @option("--out", type=click.Path(), default=None, metavar="DIRECTORY",
-        help="Where the models, the page choose-k.html and the scan go.  [default: the source with .choose-k "
+        help="Directory of the models, the page choose-k.html and the scan.  [default: the source with .choose-k "
              "appended]")  # fmt: skip
 @option("--corpus", default=None, metavar="CORPUS",
-        help="Of MOMENTS: where its corpus is, for perplexity and NPMI.  [default: where it was then]")  # fmt: skip
+        help="Corpus of MOMENTS, for perplexity and NPMI.  [default: its path at the time of the scan]")  # fmt: skip
 @option("--replicas", type=int, default=3, show_default=True,
-        help="Models of resampled partitions that tell the stability; 0: none.")  # fmt: skip
-@option("--seed", type=int, default=0, show_default=True, help="Number that decides all random draws.")
-@option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
-@options.execution_options
-@options.log_option
-def choose_k(source: str, topics: str, as_json: bool, log_json: str | None, **settings: Any) -> None:
+        help="Number of models of resampled partitions that measure the stability; 0 disables it.")  # fmt: skip
+@option("--seed", type=int, default=0, show_default=True, help="Seed of all random draws.")
+@json_option()
+@execution_options
+def choose_k(source: str, topics: str, as_json: bool = False, **options: Any) -> str:
     """Compare numbers of topics K from one scan, and suggest one.
 
-    Each K gets a model, which stays. Perplexity is of documents kept out of the passes of polish; stability is the
-    agreement with models of resampled documents; the loss adds up how far a K is behind the best of each column.
+    Each K gets a model, which is kept. Perplexity is measured on documents held out of polish; stability is the
+    agreement with models of resampled documents; the loss sums how far a K is behind the best of each column.
     """
     from streaming_jsmf.evaluation.choice import fields_of
     from streaming_jsmf.workflow.choose_k import choose_k as run
 
-    with observed(log_json) as listener:
-        numbers, execution = options.topic_numbers(topics), options.take_execution(settings)
-        found = run(source, numbers, execution=execution, listener=listener, **settings)
+    found = run(source, topic_numbers(topics), **options)
     if as_json:
-        click.echo(json.dumps(fields_of(found.choice, found.missing), ensure_ascii=False, indent=1))
-    else:
-        click.echo(_table(found))
+        return json.dumps(fields_of(found.choice, found.missing), ensure_ascii=False, indent=1)
+    return _table(found)
 
 
 def _table(found: Comparison) -> str:
     from streaming_jsmf.reporting.comparison import comparison_table
 
     heading, rows = comparison_table(found.choice)
+    suggested = [False, *(row.n_topics == found.choice.suggested for row in found.choice.rows)]
     lines = ["".join(f"{cell:>11}" for cell in line) for line in (heading, *rows)]
-    marked = [lines[0]] + [
-        f"*{line[1:]}" if row.n_topics == found.choice.suggested else line
-        for row, line in zip(found.choice.rows, lines[1:], strict=True)
-    ]
-    why = [f"missing: {name.replace('_', ' ')}: {reason}" for name, reason in found.missing.items()]
-    said = f"suggested: {found.choice.suggested} topics: {found.choice.reason}"
-    places = [f"model: {path}" for path in found.models]
-    return "\n".join([*marked, *why, said, *places, f"page: {found.page}"])
+    return "\n".join([
+        *(f"*{line[1:]}" if marked else line for line, marked in zip(lines, suggested, strict=True)),
+        *(f"missing: {name.replace('_', ' ')}: {reason}" for name, reason in found.missing.items()),
+        f"suggested: {found.choice.suggested} topics: {found.choice.reason}",
+        *(f"model: {path}" for path in found.models),
+        f"page: {found.page}",
+    ])  # fmt: skip

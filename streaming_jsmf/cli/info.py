@@ -9,14 +9,15 @@ from typing import Any
 
 import click
 
+from streaming_jsmf.cli.options import json_option
 from streaming_jsmf.cli.verb import option, verb
 from streaming_jsmf.display import location, printable
 
-#: Columns of a terminal that the page fits, and those of the names.
+#: Width of the page, and of the names in it.
 WIDTH, NAMES = 80, 16
 
-#: What is no news to people, or far too long for them: digests, and what other lines say.
-_PASSED_OVER = (
+#: Fields that the page omits: digests, and what other lines show.
+_OMITTED = (
     "complete",
     "digests",
     "fingerprint",
@@ -29,48 +30,49 @@ _PASSED_OVER = (
 )
 
 
-@verb("streaming-jsmf info MODEL", "streaming-jsmf info MOMENTS --json")
+@verb("streaming-jsmf info MODEL", "streaming-jsmf info MOMENTS --json", long=False)
 @click.argument("path")
-@option("--json", "as_json", is_flag=True, help="All that is known, as JSON, instead of a page.")
+@json_option(help="Print everything that is known as JSON instead of a page.")
 @option(
-    "--verify", is_flag=True, help="Read all of a corpus and compare it with its hashes; stores always are."
+    "--verify",
+    is_flag=True,
+    help="Read a corpus completely and compare it with its hashes; stores always are.",
 )
-def info(path: str, as_json: bool, verify: bool) -> None:
-    """Say what is at PATH (corpus, moments or model), whether it is complete and sound, and what made it."""
+def info(path: str, as_json: bool = False, verify: bool = False) -> str:
+    """Describe the corpus, moments store or model at PATH: whether it is complete and intact, and how it was made."""
     from streaming_jsmf.workflow.info import describe
 
     described = describe(path, verify=verify)
-    click.echo(json.dumps(described, ensure_ascii=False, indent=1) if as_json else page(path, described))
+    return json.dumps(described, ensure_ascii=False, indent=1) if as_json else page(path, described)
 
 
 def page(path: str, described: Mapping[str, Any]) -> str:
-    """What ``describe`` found at ``path`` as a page of 80 columns."""
+    """The result of ``describe`` as a page of 80 columns."""
     return "\n".join(map(printable, _lines(path, described)))
 
 
 def _lines(path: str, described: Mapping[str, Any]) -> Iterator[str]:
     state = (
-        "complete and sound" if described["complete"] else "not complete; run the command that makes it again"
+        "complete and intact" if described["complete"] else "incomplete; run the command that made it again"
     )
     yield f"{described['kind']}: {location(path)} ({state})"
     for name, value in described.items():
-        if name not in _PASSED_OVER and value not in ([], None):
+        if name not in _OMITTED and value not in ([], None):
             yield from _fact(name.replace("_", " "), _text(value))
     made = described.get("provenance") or {}
     for name in ("moments", "started", "finished"):
         if made.get(name):
             yield from _fact(name, str(made[name]))
     if made.get("stages"):
-        yield from _fact("took", _took(made["stages"]))
+        took = ", ".join(f"{name} {took['seconds']:.1f} s" for name, took in made["stages"].items())
+        yield from _fact("took", took)
     if made.get("task_seconds") is not None:
-        yield from _fact(
-            "took", f"{made['task_seconds']:,.1f} s of work, {_memory(made['peak_memory'])} at most"
-        )
+        yield from _fact("took", _cost(made["task_seconds"], made["peak_memory"]))
     for name in ("settings", "versions"):
         fields = described.get(name) or made.get(name)
         if fields:
             yield from _fact(name, _listed(fields))
-    yield from _of_metrics(described.get("metrics") or {})
+    yield from _metrics(described.get("metrics") or {})
     for model in described.get("models", ()):
         yield ""
         yield from _lines(model["path"], model)
@@ -94,7 +96,6 @@ def _text(value: Any) -> str:
         case [Mapping(), *_]:
             return "; ".join(_text(item) for item in value)
         case Mapping():
-            # A path says more than a hash.
             return ", ".join(
                 f"{_text(item)}{'' if name == 'path' else ' ' + name.removeprefix('n_').replace('_', ' ')}"
                 for name, item in value.items()
@@ -112,25 +113,19 @@ def _listed(fields: Mapping[str, Any]) -> str:
     return ", ".join(f"{fact.name} {fact.value}" for fact in facts_of(fields) if fact.value != "-")
 
 
-def _took(stages: Mapping[str, Mapping[str, float]]) -> str:
-    return ", ".join(f"{name} {took['seconds']:.1f} s" for name, took in stages.items())
-
-
-def _memory(size: float) -> str:
+def _cost(seconds: float, memory: float) -> str:
     from streaming_jsmf.reporting.wording import memory_text
 
-    return memory_text(int(size))
+    return f"{seconds:,.1f} s in all tasks, at most {memory_text(int(memory))} of memory"
 
 
-def _of_metrics(metrics: Mapping[str, Any]) -> Iterator[str]:
+def _metrics(metrics: Mapping[str, Any]) -> Iterator[str]:
     from streaming_jsmf.model.certificates import warnings_of
 
-    told = (metrics.get("polish") or {}).get("perplexity") or []
-    if told:
-        last = told[-1]
-        yield from _fact(
-            "perplexity",
-            f"{last['perplexity']:,.0f} of {last['documents']:,.0f} documents kept out of polish",
-        )
+    perplexities = (metrics.get("polish") or {}).get("perplexity") or []
+    if perplexities:
+        last = perplexities[-1]
+        text = f"{last['perplexity']:,.0f} of {last['documents']:,.0f} documents held out of polish"
+        yield from _fact("perplexity", text)
     for sentence in warnings_of(metrics):
         yield from _fact("warning", sentence)

@@ -1,4 +1,4 @@
-"""Progress for programs: one JSON object a line for each event."""
+"""Progress for programs: one JSON object per line and event."""
 
 from __future__ import annotations
 
@@ -12,26 +12,19 @@ import time
 from collections.abc import Mapping
 from typing import Any, BinaryIO
 
-from streaming_jsmf.cli.meter import Clock, Meter
+from streaming_jsmf.cli.progress import Clock, Meter
 from streaming_jsmf.display import location, printable
 from streaming_jsmf.errors import LogError
 from streaming_jsmf.jobs.events import Event, Iteration, PartitionCommitted, StageFinished, StageStarted
 from streaming_jsmf.jobs.memory import peak_memory
 from streaming_jsmf.storage.provenance import utc_now
 
-#: Instead of a file: standard error.
+#: Name of standard error as a target.
 STANDARD_ERROR = "-"
 
 
 class JsonLog:
-    """Writes JSON lines to a file, or to standard error for ``-``; each is on its way before the work goes on.
-
-    Lines are added to a file that exists, so that the log of a resumed job tells of all its runs.
-
-    Parameters
-    ----------
-    target
-        A path, or ``-``.
+    """Appends JSON lines to a file, or writes them to standard error for ``-``, without buffering.
 
     Raises
     ------
@@ -42,7 +35,7 @@ class JsonLog:
     def __init__(self, target: str, clock: Clock = time.monotonic) -> None:
         self.meter = Meter(clock)
         self._target = target
-        # Events come from the thread that watches the commits too, messages from any.
+        # Events and messages come from several threads.
         self._lock = threading.Lock()
         try:
             self._file = _opened(target)
@@ -86,12 +79,9 @@ class JsonLog:
         }
 
     def write(self, event: str, **fields: Any) -> None:
-        """Write one line: the time, the name of the event, and ``fields``.
-
-        These are JSON values; NaN becomes null, and URLs lose their secrets.
-        """
+        """Write a line with the time, the event and ``fields``; NaN becomes null, and URLs lose their secrets."""
         values = {"time": utc_now(), "event": event, **fields}
-        # Spelled out, a path with bytes that are no UTF-8 is no fault either, and standard error may be a terminal.
+        # Paths may not be valid UTF-8, and standard error may be a terminal.
         line = printable(json.dumps(_sendable(values), ensure_ascii=False, allow_nan=False))
         data = f"{line}\n".encode()
         try:
@@ -108,13 +98,13 @@ class JsonLog:
     def _failure(self, error: OSError) -> LogError:
         where = "standard error" if self._target == STANDARD_ERROR else self._target
         return LogError(
-            f"--log-json {where}: {error.strerror or error}; give a file that can be written, and run the same "
-            "command again"
+            f"--log-json {where}: {error.strerror or error}; give a writable file, and run the same command "
+            "again"
         )
 
 
 class MessageLog(logging.Handler):
-    """Puts the messages of the package into a ``JsonLog``; what is progress is there as events already."""
+    """Writes the messages of the package to a ``JsonLog``, except for progress, which it has as events."""
 
     def __init__(self, log: JsonLog) -> None:
         super().__init__()
@@ -122,7 +112,7 @@ class MessageLog(logging.Handler):
         self.addFilter(lambda record: record.name != "streaming_jsmf.progress")
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a message; unlike other handlers this one does not hide that it failed."""
+        """Write a message; unlike other handlers, this one does not hide its own errors."""
         self._log.write("message", level=record.levelname.lower(), text=record.getMessage())
 
 
@@ -141,7 +131,7 @@ def _opened(target: str) -> BinaryIO:
 
 
 def _ends_within_a_line(path: str) -> bool:
-    """Whether a killed run left half a line."""
+    """Whether a killed run left an incomplete line."""
     with open(path, "rb") as file:  # noqa: PTH123
         end = file.seek(0, os.SEEK_END)
         if not end:
@@ -151,7 +141,7 @@ def _ends_within_a_line(path: str) -> bool:
 
 
 def _write_all(file: BinaryIO, data: bytes) -> None:
-    """An unbuffered file may take a part of what it is given, such as the last bytes of a disk."""
+    """An unbuffered file may accept only a part of the data, such as the last bytes of a disk."""
     rest = memoryview(data)
     while rest:
         rest = rest[file.write(rest) or 0 :]

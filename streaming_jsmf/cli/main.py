@@ -1,4 +1,4 @@
-"""The command line: parse, call one function of ``workflow``, print. One line for each error, one code for its kind."""
+"""The command line: each verb parses its options, calls one function and prints the result."""
 
 from __future__ import annotations
 
@@ -11,11 +11,40 @@ from contextlib import suppress
 import click
 
 from streaming_jsmf.cli import interrupts
-from streaming_jsmf.cli.commands import COMMANDS
+from streaming_jsmf.cli.choose_k import choose_k
+from streaming_jsmf.cli.documents import documents
+from streaming_jsmf.cli.evaluate import evaluate
+from streaming_jsmf.cli.fit import fit
+from streaming_jsmf.cli.infer import infer
+from streaming_jsmf.cli.info import info
+from streaming_jsmf.cli.ingest import ingest
 from streaming_jsmf.cli.outcome import outcome_of
+from streaming_jsmf.cli.polish import polish
+from streaming_jsmf.cli.report import report, view
+from streaming_jsmf.cli.scan import scan
+from streaming_jsmf.cli.simulate import simulate
 from streaming_jsmf.cli.terminal import OneLine, escaped_streams
+from streaming_jsmf.cli.topics import topics
+from streaming_jsmf.cli.transform import transform
 from streaming_jsmf.display import location, printable
 from streaming_jsmf.errors import is_of_machine
+
+COMMANDS = (
+    ingest,
+    simulate,
+    scan,
+    infer,
+    fit,
+    choose_k,
+    polish,
+    topics,
+    transform,
+    documents,
+    evaluate,
+    report,
+    view,
+    info,
+)
 
 
 @click.group(
@@ -27,11 +56,11 @@ from streaming_jsmf.errors import is_of_machine
 def cli(context: click.Context) -> None:
     """Topics from corpora that do not fit in memory.
 
-    A corpus is scanned once or twice into a moments store; from it models for any number of topics are
-    inferred without touching the corpus again. An interrupted command is finished by running it again.
+    A corpus is scanned once or twice into a moments store, from which models with any number of topics are inferred
+    without reading the corpus again. An interrupted command is completed by running it again.
 
-    Exit codes: 0 done, 2 wrong input, 3 incomplete or damaged store, 130 interrupted
-    (Ctrl-C), 143 terminated (SIGTERM).
+    Exit codes: 0 done, 2 invalid input, 3 incomplete or damaged store, 130 interrupted (Ctrl-C), 143 terminated
+    (SIGTERM).
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
@@ -73,7 +102,7 @@ def say_how_it_ended(error: BaseException) -> int:
 
 
 def _log_to_standard_error() -> None:
-    """Our own messages as plain lines; what other libraries log is theirs."""
+    """Print the messages of this package as plain lines; those of other libraries are left to them."""
     logger = logging.getLogger("streaming_jsmf")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(OneLine())

@@ -1,4 +1,4 @@
-"""The table of metrics that people read: a line each, which direction is good, and why some are missing."""
+"""The metrics of models as a table: one line each, whether higher is better, and why some are missing."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ WIDTH = 110
 
 
 def format_metrics(document: Mapping[str, Any]) -> str:
-    """Lay out the document of ``evaluate`` as text, without its topics and warnings."""
-    lines = [f"{'metric':<29} {'value':>18}  {'better':<7} what it tells"]
+    """The result of ``evaluate`` as text, without topics and warnings."""
+    lines = [f"{'metric':<29} {'value':>18}  {'better':<7} meaning"]
     for line in LINES:
         value = lookup(document["metrics"], line.path)
         if value is not None:
@@ -23,10 +23,7 @@ def format_metrics(document: Mapping[str, Any]) -> str:
 
 
 def format_several(documents: Sequence[Mapping[str, Any]]) -> str:
-    """One table of the documents of several models: a line for each metric, a column for each model.
-
-    A star is on the best of a line where one direction is good.
-    """
+    """The results of several models as one table: a line per metric, a column per model, a star on the best value."""
     heads = [Path(document["model"]).name for document in documents]
     lines = [f"{'metric':<29}" + "".join(f" {head:>10}" for head in heads) + "  better"]
     for line in LINES:
@@ -45,7 +42,7 @@ def _cell(value: Any, best: bool) -> str:
 
 
 def _best(numbers: Sequence[float | None], better: str) -> int | None:
-    """The place of the best number; None if no direction is good, or there is nothing to compare."""
+    """The index of the best number; None if neither direction is better, or there are fewer than two numbers."""
     known = [(number, place) for place, number in enumerate(numbers) if number is not None]
     if better not in ("higher", "lower") or len(known) < 2:
         return None
@@ -53,13 +50,13 @@ def _best(numbers: Sequence[float | None], better: str) -> int | None:
 
 
 def _in_all(documents: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """What is missing in every model."""
+    """The metrics that are missing for every model."""
     first, *others = (document["missing"] for document in documents)
     return {name: reason for name, reason in first.items() if all(name in other for other in others)}
 
 
 def format_topic_scores(document: Mapping[str, Any]) -> str:
-    """Each topic on a line: number, NPMI if it is known, and its prominent words."""
+    """One line per topic: number, NPMI if known, and prominent words."""
     lines = [f"{'topic':>5} {'npmi':>7}  prominent words"]
     for topic in document["topics"]:
         score = "-" if topic["npmi"] is None else f"{topic['npmi']:.3f}"
@@ -81,7 +78,7 @@ def _heading(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _missing(missing: Mapping[str, str]) -> Iterator[str]:
-    """The metrics that are missing, together where the reason is the same."""
+    """The missing metrics, grouped by reason."""
     by_reason: dict[str, list[str]] = {}
     for name, reason in missing.items():
         by_reason.setdefault(reason, []).append(name)

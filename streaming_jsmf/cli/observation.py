@@ -1,4 +1,4 @@
-"""What surrounds a long verb: progress on standard error, the JSON log, and a word on a missing report."""
+"""Observation of a long verb: progress on standard error, the JSON log, and a note on a missing report."""
 
 from __future__ import annotations
 
@@ -23,15 +23,14 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def observed(log_json: str | None, *, quiet: bool = False) -> Iterator[Listener]:
-    """Yield the listener of the verb that runs inside the block.
+    """Yield the listener of the verb that runs in the block.
 
     Parameters
     ----------
     log_json
-        Where JSON lines go; ``-`` is standard error, which then has nothing else until the verb has ended. None:
-        no log.
+        File for JSON lines, or ``-`` for standard error, which then gets nothing else. None: no log.
     quiet
-        Without progress and messages; the JSON log keeps them.
+        No progress and messages on standard error; the JSON log has them.
 
     Raises
     ------
@@ -48,13 +47,13 @@ def observed(log_json: str | None, *, quiet: bool = False) -> Iterator[Listener]
             listeners.append(progress)
         if log_json is not None:
             listeners.append(stack.enter_context(_logged(log_json)))
-        stack.enter_context(_missing_report_told())
+        stack.enter_context(_note_on_missing_report())
         yield combine(*listeners)
 
 
 @contextmanager
 def _without_messages() -> Iterator[None]:
-    """Only warnings on standard error."""
+    """Print only warnings and errors."""
     handlers = logging.getLogger("streaming_jsmf").handlers[:]
     levels = [handler.level for handler in handlers]
     for handler in handlers:
@@ -104,7 +103,7 @@ def _logged(target: str) -> Iterator[JsonLog]:
 
 @contextmanager
 def _messages_in(log: JsonLog, *, alone: bool) -> Iterator[None]:
-    """Put the messages of the package into the log as well, or there alone."""
+    """Write the messages of the package to the log, too, or to the log alone."""
     ours = logging.getLogger("streaming_jsmf")
     handlers = ours.handlers
     ours.handlers = [MessageLog(log)] if alone else [*handlers, MessageLog(log)]
@@ -115,17 +114,17 @@ def _messages_in(log: JsonLog, *, alone: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _missing_report_told() -> Iterator[None]:
-    """A job that was complete already starts no cluster; say so to who waits for its report."""
+def _note_on_missing_report() -> Iterator[None]:
+    """A job that is already complete starts no cluster, and so writes no performance report; say so."""
     name = click.get_current_context().params.get("performance_report")
     before = _written(name)
     yield
     if name is not None and _written(name) == before:
-        logger.warning("%s: not written, since nothing was left to run on the cluster", name)
+        logger.warning("%s: not written, since there was nothing left to run on the cluster", name)
 
 
 def _written(name: str | None) -> int | None:
-    """When the file was written last."""
+    """Modification time of the file."""
     if name is None or not Path(name).exists():
         return None
     return Path(name).stat().st_mtime_ns

@@ -1,4 +1,4 @@
-"""How a command ends: its exit code, and the one line that people and logs get."""
+"""How a command ends: its exit code, and one line for people and logs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ USAGE = 2
 
 @dataclass(frozen=True)
 class Outcome:
-    """``line`` is what went wrong and what to do; empty if nothing did."""
+    """``line`` says what went wrong and what to do; it is empty after success."""
 
     name: Literal["done", "error", "interrupted"]
     exit_code: int
@@ -24,7 +24,7 @@ class Outcome:
 
 
 def outcome_of(error: BaseException) -> Outcome | None:
-    """Return how a command ends with ``error``; None if it is a fault of the program, which keeps its traceback."""
+    """Return how a command ends with ``error``; None for a bug, which keeps its traceback."""
     # Libraries turn an interrupt into errors of their own, and worker processes may get the signal before we do.
     if interrupts.received() is not None or isinstance(error, KeyboardInterrupt | click.Abort):
         return interrupted()
@@ -39,7 +39,7 @@ def outcome_of(error: BaseException) -> Outcome | None:
             )
         case OSError():
             place = f"{error.filename}: " if error.filename else ""
-            line = f"{place}{error.strerror or error}; mend it and run the same command again"
+            line = f"{place}{error.strerror or error}; correct this and run the same command again"
             return Outcome("error", USAGE, line)
         case _:
             return None
@@ -52,7 +52,7 @@ def interrupted() -> Outcome:
 
 
 def _as_in(error: click.ClickException) -> str:
-    """The example of a verb where something that it needs is missing."""
+    """The example of a verb, for a message about a missing parameter."""
     context = error.ctx if isinstance(error, click.MissingParameter) else None
     examples = getattr(context.command, "examples", ()) if context else ()
     return f", as in: {examples[0]}" if examples else ""

@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import click
 
-from streaming_jsmf.cli import options
-from streaming_jsmf.cli.observation import observed
+from streaming_jsmf.cli.options import execution_options, overwrite_option
 from streaming_jsmf.cli.tables import print_topics
-from streaming_jsmf.cli.verb import option, verb
+from streaming_jsmf.cli.verb import options_of, path, verb
+from streaming_jsmf.config import PolishSettings
 
 
 @verb("streaming-jsmf polish MODEL CORPUS BETTER --steps 40")
-@click.argument("model", type=click.Path())
+@path("model")
 @click.argument("corpus")
-@click.argument("out", type=click.Path())
-@options.polish_options
-@option("--seed", type=int, default=0, show_default=True,
-        help="Number that decides the draws of documents.")  # fmt: skip
-@options.overwrite_option
-@options.execution_options
-@options.log_option
-def polish(model: str, corpus: str, out: str, overwrite: bool, log_json: str | None, **settings: Any) -> None:
-    """Finish the topics of MODEL by a few passes over the documents of CORPUS, into the model OUT.
+@path("out")
+@options_of(PolishSettings)
+@overwrite_option
+@execution_options
+def polish(model: str, corpus: str, out: str, **options: Any) -> Callable[[], None]:
+    """Polish the topics of MODEL by passes over the documents of CORPUS, into the model OUT.
 
-    Topics get more coherent and predict documents better. An interrupted run is finished by the same command.
+    Polished topics are more coherent and predict documents better. An interrupted run is completed by running it again.
     """
     from streaming_jsmf.workflow.polish import polish as run
 
-    with observed(log_json) as listener:
-        execution = options.take_execution(settings)
-        chosen = options.take_polish(settings, settings.pop("seed"))
-        run(model, corpus, out, chosen, execution=execution, overwrite=overwrite, listener=listener)
-    print_topics(out)
+    run(model, corpus, out, **options)
+    return partial(print_topics, out)

@@ -1,4 +1,4 @@
-"""Progress for people: a bar on a terminal, a quiet line for each commit elsewhere."""
+"""Progress for people: a bar on a terminal, a plain line for each commit elsewhere."""
 
 from __future__ import annotations
 
@@ -6,28 +6,93 @@ import logging
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from dask.utils import format_bytes
 from tqdm import tqdm
 
-from streaming_jsmf.cli.meter import Clock, Meter
 from streaming_jsmf.jobs.events import Event, Iteration, PartitionCommitted, StageFinished, StageStarted
 
 logger = logging.getLogger("streaming_jsmf.progress")
 
-#: Without a terminal, iterations are told at these numbers only.
+#: Without a terminal, every how many iterations a line is printed.
 TOLD_EVERY = 25
+
+Clock = Callable[[], float]
+
+
+class Meter:
+    """Counts the events of a job; its figures are those of the current stage.
+
+    Parts of earlier runs count as done, but not for the rate, since they took no time in this run. The same holds for
+    the first iteration, which has ended when its event arrives.
+
+    Attributes
+    ----------
+    part, unit
+        Name of a part, and unit of sizes and rates.
+    done, total
+        Number of parts or iterations; the total of iterations is an upper bound.
+    done_size, total_size
+        The same in ``unit``.
+    peak_memory
+        Largest peak resident memory (bytes) of the processes that worked in this run; None if unknown.
+    """
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self._clock = clock
+        self.peak_memory: int | None = None
+        self._begin("", "part", "", 0, 0)
+
+    def see(self, event: Event) -> None:
+        """Count an event."""
+        match event:
+            case StageStarted():
+                self._begin(event.stage, event.part, event.unit, len(event.sizes), sum(event.sizes))
+                self.done = len(event.done)
+                self.done_size = self._earlier = sum(event.sizes[index] for index in event.done)
+            case PartitionCommitted():
+                self.done += 1
+                self.done_size += event.size
+                if event.cost is not None:
+                    self.peak_memory = max(self.peak_memory or 0, event.cost.peak_memory)
+            case Iteration():
+                if self.stage != event.stage or event.number == 1:
+                    self._begin(event.stage, "step", "steps", event.limit, event.limit)
+                    self._earlier = event.number
+                self.done = self.done_size = event.number
+            case _:
+                pass
+
+    def _begin(self, stage: str, part: str, unit: str, total: int, total_size: int) -> None:
+        self.stage, self.part, self.unit = stage, part, unit
+        self.total, self.total_size = total, total_size
+        self.done = self.done_size = self._earlier = 0
+        self.peak_memory = None
+        self._started = self._clock()
+
+    @property
+    def rate(self) -> float | None:
+        """``unit`` per second, averaged over this run of the stage; None before any work is done."""
+        seconds, size = self._clock() - self._started, self.done_size - self._earlier
+        return size / seconds if size > 0 and seconds > 0 else None
+
+    @property
+    def eta_seconds(self) -> float | None:
+        """Estimated seconds until the stage ends; None without a rate."""
+        rate = self.rate
+        return None if rate is None else (self.total_size - self.done_size) / rate
 
 
 class Lines:
-    """A log line for each part that is committed, and for some iterations."""
+    """Logs a line for each commit, and for some iterations."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self.meter = Meter(clock)
 
     def __call__(self, event: Event) -> None:
-        """Tell about ``event``."""
+        """Log ``event``."""
         self.meter.see(event)
         match event:
             case PartitionCommitted():
@@ -42,14 +107,14 @@ class Lines:
                 pass
 
     def close(self) -> None:
-        """Nothing is left open."""
+        """Do nothing: lines need no end."""
 
 
 class Bars:
-    """A bar for each stage: size done, rate and time left; parts done and peak memory behind it.
+    """A bar for each stage with its rate and time left, followed by the parts done and the peak memory.
 
-    Between events the bar is drawn again every ``interval`` seconds: a small corpus is one partition, and the time that
-    runs is all that shows the work.
+    The bar is also redrawn every ``interval`` seconds: a small corpus is a single partition, so that the elapsed time
+    is the only sign of work.
     """
 
     def __init__(self, interval: float = 1.0) -> None:
@@ -59,7 +124,7 @@ class Bars:
         self._closed = threading.Event()
 
     def __call__(self, event: Event) -> None:
-        """Draw what ``event`` changes."""
+        """Draw ``event``."""
         self.meter.see(event)
         match event:
             case StageStarted():
@@ -83,8 +148,7 @@ class Bars:
             unit=f" {unit}",
             unit_scale=unit != "steps",
             initial=self.meter.done_size,
-            # Commits come in bursts: the rate of the last few says little.
-            smoothing=0,
+            smoothing=0,  # commits come in bursts, so that a moving average means little
         )
         self._closed = threading.Event()
         threading.Thread(target=self._tick, args=(self.bar, self._closed), daemon=True).start()
@@ -100,7 +164,7 @@ class Bars:
             self.bar.refresh()
 
     def close(self) -> None:
-        """Leave the last state of the bar behind and end its line."""
+        """Leave the bar in its last state and end its line."""
         self._closed.set()
         if self.bar is not None:
             self.bar.close()
@@ -108,17 +172,16 @@ class Bars:
 
 
 def progress_listener() -> Lines | Bars:
-    """Return what suits standard error: bars if it is a terminal, log lines if not."""
+    """Return bars if standard error is a terminal, otherwise lines."""
     return Bars() if sys.stderr.isatty() else Lines()
 
 
 def _speed(meter: Meter) -> list[str]:
-    """Rate, time left and peak memory, as far as they are known."""
     rate, seconds = meter.rate, meter.eta_seconds
-    facts = []
-    if rate is not None and seconds is not None:
-        facts += [f"{tqdm.format_sizeof(rate)} {meter.unit}/s", f"{tqdm.format_interval(seconds)} left"]
-    return [*facts, *_memory(meter)]
+    if rate is None or seconds is None:
+        return _memory(meter)
+    speed = f"{tqdm.format_sizeof(rate)} {meter.unit}/s"
+    return [speed, f"{tqdm.format_interval(seconds)} left", *_memory(meter)]
 
 
 def _parts(meter: Meter) -> str:

@@ -1,66 +1,56 @@
-"""The verb ``report``."""
+"""The verbs ``report`` and ``view``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import click
 
-from streaming_jsmf.cli import options
-from streaming_jsmf.cli.verb import option, verb
+from streaming_jsmf.cli.options import overwrite_option, together
+from streaming_jsmf.cli.verb import option, path, verb
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
 
-Command = Callable[..., Any]
-
-#: What a page is made from, the last first, as decorators are applied.
-_PAGE_OPTIONS = (
-    option("--topics", type=int, default=None, metavar="K",
-           help="If MODEL is a directory of several, the one that is shown.  [default: the largest]"),
-    option("--by", default=None, metavar="COLUMN",
-           help="Column of SHARES that makes groups of documents.  [default: a year or date]"),
+_page_options = together(
+    option("--words", type=int, default=None, help="Number of words per topic in the table.  [default: 10]"),
     option("--shares", type=click.Path(), default=None, metavar="SHARES",
-           help="What transform wrote with MODEL: shows the first documents of each topic.  [default: none]"),
-    option("--words", type=int, default=None, help="Words for each topic in the table.  [default: 10]"),
+           help="Topic shares that transform wrote with MODEL; adds the top documents of each topic.  "
+                "[default: none]"),
+    option("--by", default=None, metavar="COLUMN",
+           help="Column of SHARES that groups the documents.  [default: a year or date]"),
+    option("--topics", type=int, default=None, metavar="K",
+           help="Which model of a directory of several to show.  [default: the largest]"),
 )  # fmt: skip
 
 
-def page_options(command: Command) -> Command:
-    """The options of ``report`` and ``view`` that say what is on the page."""
-    for decorate in _PAGE_OPTIONS:
-        command = decorate(command)
-    return command
+@verb("streaming-jsmf report MODEL topics.html", long=False)
+@path("model")
+@path("out", metavar="OUT.html")
+@_page_options
+@overwrite_option
+def report(model: str, out: str, **options: Any) -> str:
+    """Write a report of MODEL as a single self-contained HTML page.
 
-
-@verb("streaming-jsmf report MODEL topics.html")
-@click.argument("model", type=click.Path())
-@click.argument("out", type=click.Path(), metavar="OUT.html")
-@page_options
-@options.overwrite_option
-def report(model: str, out: str, overwrite: bool, **page: Any) -> None:
-    """Write what is known of MODEL as one page of HTML that needs nothing else.
-
-    Topics that can be searched and sorted, a map of them, which go together, a word and its topics, metrics, warnings,
-    and how the model was made. NPMI and coherence are there once evaluate --corpus has counted the words. Of a
-    directory that fit --topics 5,10,20 wrote: also how topics split as there are more.
+    It shows a searchable table and a map of the topics, their correlations, the topics of each word, metrics,
+    warnings, and how the model was made. Run evaluate --corpus first to include NPMI and coherence. For a directory
+    that fit --topics 5,10,20 wrote, it also shows how topics split as K grows.
     """
     from streaming_jsmf.workflow.report import report as run
 
-    click.echo(f"report: {location(run(model, out, overwrite=overwrite, **page))}")
+    return f"report: {location(run(model, out, **options))}"
 
 
-@verb("streaming-jsmf view MODEL --shares SHARES.parquet")
-@click.argument("model", type=click.Path())
-@page_options
-def view(model: str, **page: Any) -> None:
+@verb("streaming-jsmf view MODEL --shares SHARES.parquet", long=False)
+@path("model")
+@_page_options
+def view(model: str, **options: Any) -> str:
     """Open the report of MODEL in the browser.
 
-    The page is the one that report writes, in the directory for temporary files.
+    The page is written to the directory for temporary files.
     """
     from streaming_jsmf.workflow.view import view as run
 
-    path, opened = run(model, **page)
+    place, opened = run(model, **options)
     if not opened:
-        raise InputError(f"no browser was found; open {location(path)}, or write the page with report")
-    click.echo(f"view: {location(path)}")
+        raise InputError(f"no browser was found; open {location(place)}, or write the page with report")
+    return f"view: {location(place)}"

@@ -1,10 +1,10 @@
-"""The table of topics that people want to see, and the same for programs."""
+"""Topics and other results as tables of text, CSV and JSON."""
 
 from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 Order = Literal["share", "topic"]
 
+#: Longest cell of a table on a terminal.
+MOST_CHARACTERS = 48
+
 RAW_HELP = "With --csv: no apostrophe before texts that a spreadsheet would evaluate, such as =2+3."
 
 _STARTS_FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
@@ -25,7 +28,7 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 def topic_rows(path: str, words: int | None = None, order: Order = "topic") -> list[dict[str, Any]]:
-    """One JSON-able row for each topic of a model, with ``words`` words (None: 10); errors as ``read_topics``."""
+    """The topics of a model as JSON values, with ``words`` words each (None: 10); errors as ``read_topics``."""
     from streaming_jsmf.workflow.topics import read_topics
 
     return [_row(topic) for topic in in_order(read_topics(path, words), order)]
@@ -48,16 +51,22 @@ def _row(topic: Topic) -> dict[str, Any]:
 
 
 def in_order(topics: Sequence[Topic], order: Order) -> list[Topic]:
-    """The topics by number, or by falling share; equal shares by number."""
+    """The topics by number, or by decreasing share and then by number."""
     return sorted(topics, key=lambda topic: (-topic.share if order == "share" else 0.0, topic.number))
 
 
-def topics_csv(models: Sequence[tuple[str, Sequence[Topic]]], *, raw: bool) -> str:
-    """A line for each topic with a heading; of several models the first column says which. ``raw`` as ``csv_text``."""
+def topics_csv(models: Mapping[str, Sequence[Topic]], *, raw: bool) -> str:
+    """One line per topic; for several models the first column has the path of the model."""
     several = len(models) > 1
-    names = ["topic", "share", "label", "anchor", "words", "characteristic"]
-    rows = [[*([path] if several else []), *_cells(topic)] for path, topics in models for topic in topics]
-    return csv_text([[*(["model"] if several else []), *names], *rows], raw=raw)
+    heading = ["topic", "share", "label", "anchor", "words", "characteristic"]
+    rows = ([path, *_cells(topic)] if several else _cells(topic) for path in models for topic in models[path])
+    return csv_text([["model", *heading] if several else heading, *rows], raw=raw)
+
+
+def _cells(topic: Topic) -> list[object]:
+    words = ", ".join(word.text for word in topic.words)
+    label, characteristic = ", ".join(topic.label), ", ".join(topic.characteristic)
+    return [topic.number, topic.share, label, topic.anchor or "", words, characteristic]
 
 
 def require_csv(as_csv: bool, raw: bool) -> None:
@@ -84,34 +93,37 @@ def _escaped(cell: object) -> object:
     return f"'{cell}" if is_formula else cell
 
 
-def _cells(topic: Topic) -> Iterator[object]:
-    yield topic.number
-    yield topic.share
-    yield ", ".join(topic.label)
-    yield topic.anchor or ""
-    yield ", ".join(word.text for word in topic.words)
-    yield ", ".join(topic.characteristic)
+def column_text(table: Mapping[str, Sequence[Any]]) -> str:
+    """Columns by name as aligned text; numbers are aligned to the right."""
+    columns = []
+    for name, values in table.items():
+        cells = [name, *map(_cell, values)]
+        width = max(map(len, cells))
+        right = all(value is None or isinstance(value, (int, float)) for value in values)
+        columns.append([cell.rjust(width) if right else cell.ljust(width) for cell in cells])
+    return "\n".join("  ".join(row).rstrip() for row in zip(*columns, strict=True))
 
 
-def warnings_of(path: str) -> list[str]:
-    """Plain sentences about what makes a model doubtful; empty as a rule."""
-    from streaming_jsmf.model import certificates
-    from streaming_jsmf.model.store import read_model
-
-    return certificates.warnings_of(read_model(path, ()).metrics)
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    text = f"{value:.4f}" if isinstance(value, float) else " ".join(str(value).split())
+    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 3]}..."
 
 
 def print_topics(
-    model: str, words: int | None = None, order: Order = "share", *, characteristic: bool = False
+    *models: str, words: int | None = None, order: Order = "share", characteristic: bool = False
 ) -> None:
-    """Print the topics of a model, or of each model at a path, and on standard error what makes them doubtful."""
+    """Print the topics of the models at these paths, and warnings about them on standard error."""
+    from streaming_jsmf.model.certificates import warnings_of
+    from streaming_jsmf.model.store import read_model
     from streaming_jsmf.reporting.topic_table import topic_text
     from streaming_jsmf.workflow.several import models_at
     from streaming_jsmf.workflow.topics import read_topics
 
-    for path in models_at(model):
+    for path in (path for model in models for path in models_at(model)):
         topics = in_order(read_topics(path, words), order)
         click.echo(f"model: {location(path)}")
         click.echo(topic_text(topics, characteristic=characteristic))
-        for sentence in warnings_of(str(path)):
+        for sentence in warnings_of(read_model(path, ()).metrics):
             click.echo(f"warning: {sentence}", err=True)

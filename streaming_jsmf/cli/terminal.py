@@ -1,4 +1,4 @@
-"""The exit of all that is printed: words of the data give no orders to a terminal, and its encoding ends no table."""
+"""Safe output: escapes control characters in data, and characters that the terminal cannot encode."""
 
 from __future__ import annotations
 
@@ -23,17 +23,14 @@ codecs.register_error(_SPELLED, _spell)
 
 
 class Escaped:
-    """A text stream that spells out control characters, and what its encoding lacks (``display.printable``).
-
-    ``keep`` are the controls that may pass. All but writing is the stream's own.
-    """
+    """A text stream that escapes unencodable and control characters (``display.printable``), except for ``keep``."""
 
     def __init__(self, stream: Any, keep: str) -> None:
         self._stream = stream
         self._keep = keep
 
     def write(self, text: str) -> int:
-        """Write, spelled out."""
+        """Write escaped text."""
         encoding = getattr(self._stream, "encoding", None) or "utf-8"
         shown = printable(text, self._keep).encode(encoding, _SPELLED).decode(encoding)
         self._stream.write(shown)
@@ -45,19 +42,19 @@ class Escaped:
 
 @contextmanager
 def escaped_streams() -> Iterator[None]:
-    """Let standard output and standard error be ``Escaped`` within the block."""
+    """Make standard output and standard error ``Escaped`` in the block."""
     with ExitStack() as stack:
         if sys.stdout is not None:
             stack.enter_context(redirect_stdout(Escaped(sys.stdout, keep="\n\t")))
         if sys.stderr is not None:
-            # A bar is drawn over the one before.
+            # A bar is redrawn on its own line.
             stack.enter_context(redirect_stderr(Escaped(sys.stderr, keep="\n\t\r")))
         yield
 
 
 class OneLine(logging.Formatter):
-    """Messages on one line each, without the secrets of URLs."""
+    """Formats each message on one line, without the secrets of URLs."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line of a record."""
+        """Return the line of a record."""
         return printable(location(super().format(record)))

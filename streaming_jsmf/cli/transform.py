@@ -2,70 +2,45 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import click
 
-from streaming_jsmf.cli import options
-from streaming_jsmf.cli.ingest import reader_options, reading_options
-from streaming_jsmf.cli.observation import observed
-from streaming_jsmf.cli.verb import option, verb
+from streaming_jsmf.cli.options import execution_options, overwrite_option
+from streaming_jsmf.cli.verb import option, options_of, path, verb
+from streaming_jsmf.config import IngestRequest, TextReading, request_of
 from streaming_jsmf.display import location
 
-if TYPE_CHECKING:
-    from streaming_jsmf.sources.base import OnBadRecord
-    from streaming_jsmf.sources.registry import ReaderName
+_READING = ("reader", "read", "encoding", "on_bad_record")
 
 
 @verb("streaming-jsmf transform MODEL CORPUS SHARES.parquet --workers 4")
-@click.argument("model", type=click.Path())
+@path("model")
 @click.argument("source")
-@click.argument("out", type=click.Path())
+@path("out")
 @option("--top", type=int, default=None, metavar="N",
-        help="Keep the N largest shares of a document, with their topics.  [default: all]")  # fmt: skip
+        help="Keep only the N largest shares of each document, with their topics.  [default: all]")  # fmt: skip
 @option("--method", type=click.Choice(("map", "cvb0")), default="map", show_default=True,
-        help="How shares are found. map: the most probable ones. cvb0: better for short documents.")  # fmt: skip
-@reading_options
-@options.overwrite_option
-@options.execution_options
-@options.log_option
-def transform(
-    model: str,
-    source: str,
-    out: str,
-    top: int | None,
-    method: Literal["map", "cvb0"],
-    reader: ReaderName | None,
-    read: tuple[str, ...],
-    encoding: str | None,
-    on_bad_record: OnBadRecord,
-    overwrite: bool,
-    log_json: str | None,
-    **settings: Any,
-) -> None:
+        help="How shares are estimated. map: the most probable shares. cvb0: better for short documents.")  # fmt: skip
+@options_of(IngestRequest, only=_READING)
+@options_of(TextReading, only=_READING)
+@overwrite_option
+@execution_options
+def transform(model: str, source: str, out: str, **options: Any) -> str:
     """Write the topic shares of every document of SOURCE to OUT, given the topics of MODEL.
 
-    SOURCE is a corpus or anything that ingest reads; texts are cut into words as those that MODEL was made of.
+    SOURCE is a corpus or anything that ingest reads; texts are tokenized as those of MODEL were.
 
-    OUT.parquet is one file, OUT.zarr an array of documents x topics, any other OUT a directory of Parquet files. An
-    interrupted run is finished by the same command.
+    OUT.parquet is one file, OUT.zarr an array of documents x topics, and any other OUT a directory of Parquet files. An
+    interrupted run is completed by running it again.
     """
     from streaming_jsmf.workflow.raw_documents import Reading
     from streaming_jsmf.workflow.transform import transform as run
 
-    with observed(log_json) as listener:
-        execution = options.take_execution(settings)
-        made = run(
-            model,
-            source,
-            out,
-            top=top,
-            method=method,
-            reading=Reading(reader, reader_options(read, encoding), on_bad_record),
-            execution=execution,
-            overwrite=overwrite,
-            listener=listener,
-        )
+    own = {name: options.pop(name) for name in _READING if name in options}
+    request = request_of(None, own) or IngestRequest()
+    reading = Reading(request.reader, request.read, request.on_bad_record)
+    made = run(model, source, out, reading=reading, **options)
     totals = made.about.totals
-    assert totals is not None, "the shares are whole"
-    click.echo(f"shares: {location(out)} ({totals.documents} documents, {made.about.n_topics} topics)")
+    assert totals is not None, "the shares are complete"
+    return f"shares: {location(out)} ({totals.documents} documents, {made.about.n_topics} topics)"

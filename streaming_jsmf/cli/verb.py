@@ -1,20 +1,24 @@
-"""A verb whose help has its options in groups, the rare ones on a page of their own, and an example."""
+"""Commands of the command line: options in groups, rare ones on a page of their own, and examples."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
-#: Where the wish to see all options is kept while the help is written.
+from streaming_jsmf.config import declared
+from streaming_jsmf.config.fields import BASIC, Field
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+#: Key under which a context stores that the help lists all options.
 _ALL = "streaming_jsmf.help_all"
 
-#: Headings of options that name no group, and of those that ask for help.
-COMMON, HELP = "Basic", "Help"
+HELP = "Help"
 
-#: Widest first column, so that the texts beside it have room on 80 columns.
+#: Widest first column, so that the texts next to it fit a terminal of 80 columns.
 FIRST_COLUMN = 26
 
 
@@ -23,19 +27,17 @@ class GroupedOption(click.Option):
 
     Parameters
     ----------
-    group
-        The heading.
-    rare
-        Shown by ``--help-all`` only.
+    group, rare
+        The heading, and whether the option is listed by ``--help-all`` only.
     former
-        A name that is understood and not shown.
+        A name that is accepted but not listed.
     """
 
     def __init__(
         self,
         declared: Sequence[str],
         *,
-        group: str = COMMON,
+        group: str = BASIC,
         rare: bool = False,
         former: str | None = None,
         **settings: Any,
@@ -54,28 +56,53 @@ class GroupedOption(click.Option):
 
 
 class Verb(click.Command):
-    """A command with grouped options and examples.
+    """A command with grouped options and examples, whose function gets the options that the user gave.
+
+    Other parameters have the defaults of that function. It returns a line to print, or a function that prints.
 
     Parameters
     ----------
     examples
         Command lines, shown as they are.
+    long
+        The function takes a ``listener``: progress is shown while it runs, and ``--log-json`` and ``--quiet`` are not
+        passed on.
     """
 
-    def __init__(self, *arguments: Any, examples: Sequence[str] = (), **settings: Any) -> None:
+    def __init__(
+        self, *arguments: Any, examples: Sequence[str] = (), long: bool = True, **settings: Any
+    ) -> None:
         super().__init__(*arguments, **settings)
-        self.examples = tuple(examples)
+        self.examples, self.long = tuple(examples), long
         if any(_is_rare(option) for option in self.params):
             self.params.append(_help_all())
 
+    def invoke(self, ctx: click.Context) -> None:
+        """Call the function, and print what it returns."""
+        function, given = self.callback, given_options(ctx)
+        assert function is not None
+        if self.long:
+            from streaming_jsmf.cli.observation import observed
+
+            with observed(given.pop("log_json", None), quiet=given.pop("quiet", False)) as listener:
+                shown = function(listener=listener, **given)
+        else:
+            shown = function(**given)
+        if callable(shown):
+            shown()
+        elif shown is not None:
+            click.echo(shown)
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write each group of options under its heading, in the order in which they come."""
-        # What names no group comes first, and help itself last.
-        groups: dict[str, list[tuple[str, str]]] = {COMMON: []}
+        """Write each group of options under its heading, basic options first and help last."""
+        groups: dict[str, list[tuple[str, str]]] = {BASIC: []}
         for option in self.get_params(ctx):
             record = option.get_help_record(ctx)
-            shown = isinstance(option, click.Option) and (ctx.meta.get(_ALL) or not _is_rare(option))
-            if shown and record is not None:
+            if (
+                record is not None
+                and isinstance(option, click.Option)
+                and (ctx.meta.get(_ALL) or not _is_rare(option))
+            ):
                 groups.setdefault(getattr(option, "group", HELP), []).append(record)
         for title in [*(name for name in groups if name != HELP), HELP]:
             if groups[title]:
@@ -107,8 +134,18 @@ def _help_all() -> click.Option:
         expose_value=False,
         is_eager=True,
         callback=show,
-        help="Show rare options, too.",
+        help="Show all options, including rare ones.",
     )
+
+
+def given_options(context: click.Context) -> dict[str, Any]:
+    """The parameters that are on the command line, by name."""
+    default = click.core.ParameterSource.DEFAULT
+    return {
+        name: value
+        for name, value in context.params.items()
+        if context.get_parameter_source(name) is not default
+    }
 
 
 def verb(*examples: str, **settings: Any) -> Callable[[Callable[..., Any]], click.Command]:
@@ -116,18 +153,66 @@ def verb(*examples: str, **settings: Any) -> Callable[[Callable[..., Any]], clic
     return click.command(cls=Verb, examples=examples, **settings)
 
 
-def rarely(decorator: Callable[[Any], Any], *but: str) -> Callable[[Any], Any]:
-    """The options of a decorator as rare ones of a verb, but for those with these names."""
+#: Like ``click.option``, with ``group``, ``rare`` and ``former``.
+option: Callable[..., Callable[[Any], Any]] = partial(click.option, cls=GroupedOption)
 
-    def apply(command: Any) -> Any:
-        known = [*getattr(command, "__click_params__", [])]
-        command = decorator(command)
-        for parameter in command.__click_params__[len(known) :]:
-            parameter.rare = parameter.rare or parameter.name not in but
-        return command
+#: An argument that is a path or a URL.
+path: Callable[..., Callable[[Any], Any]] = partial(click.argument, type=click.Path())
+
+
+def options_of(
+    kind: type[Any],
+    *,
+    only: Collection[str] | None = None,
+    without: Collection[str] = (),
+    common: Collection[str] | None = None,
+    **changes: Any,
+) -> Callable[[Function], Function]:
+    """A decorator: the fields of a settings class as options.
+
+    Parameters
+    ----------
+    only, without
+        Names of the fields that are options, or are not.
+    common
+        Names of the options that are not rare. None: as the fields declare.
+    changes
+        Attributes of all these options.
+    """
+    fields = [
+        field
+        for name, field in declared(kind).items()
+        if field.about.option and name not in without and (only is None or name in only)
+    ]
+
+    def apply(function: Function) -> Function:
+        for field in reversed(fields):
+            rare = field.about.rare if common is None else field.name not in common
+            option(*_names(field), **{**_attributes(field), "rare": rare, **changes})(function)
+        return function
 
     return apply
 
 
-#: Like ``click.option``, with ``group`` and ``rare``.
-option: Callable[..., Callable[[Any], Any]] = partial(click.option, cls=GroupedOption)
+def _names(field: Field) -> tuple[str, ...]:
+    return (*(field.about.flags or (f"--{field.name.replace('_', '-')}",)), field.name)
+
+
+def _attributes(field: Field) -> dict[str, Any]:
+    about = field.about
+    shown = about.absent or ("" if field.flag or about.multiple else str(field.default))
+    found: dict[str, Any] = {
+        "group": about.group,
+        "former": about.former,
+        "metavar": about.metavar,
+        "help": f"{field.help}  [default: {shown}]" if shown else field.help,
+        "default": None if about.absent or about.multiple else field.default,
+    }
+    if field.flag:
+        return found | {"is_flag": True}
+    if about.multiple:
+        return found | {"multiple": True}
+    if about.parse is not None or not (field.number or field.choices):
+        holds_path = any(word in (about.metavar or "") for word in ("FILE", "PATH"))
+        return found | {"type": click.Path() if holds_path else str}
+    return found | {"type": field.number or click.Choice(field.choices)}

@@ -1,48 +1,44 @@
-"""Settings with a fingerprint: what decides the bits of a store, checked where it enters.
+"""Settings of every verb, each declared once.
 
-A setting belongs here when another value gives another result. How a job runs (scheduler, workers,
-memory, progress) is not a setting: it changes no bit.
+What changes the result of a scan, an inference or a polish enters the fingerprint of its store. How a job runs
+(``ExecutionOptions``) does not change the result.
 """
 
-from streaming_jsmf.config.fields import differences, fingerprint, require_kind
-from streaming_jsmf.config.inference import (
-    ANCHOR_ROW_SUM,
-    AUTO,
-    LARGEST_ALPHA0,
-    SHARES,
-    Acceleration,
-    AnchorMethod,
-    CorrelationMethod,
-    InferSettings,
-    MissingMass,
-    PolishSettings,
-    Rectifier,
-    Refinement,
-    SimplexMethod,
-    StodSettings,
-)
-from streaming_jsmf.config.scan import CAPPED_LENGTH, DocumentWeights, RangeFinder, ScanSettings
-
-__all__ = [
-    "ANCHOR_ROW_SUM",
-    "AUTO",
-    "CAPPED_LENGTH",
-    "LARGEST_ALPHA0",
-    "SHARES",
-    "Acceleration",
-    "AnchorMethod",
-    "CorrelationMethod",
-    "DocumentWeights",
-    "InferSettings",
-    "MissingMass",
-    "PolishSettings",
-    "RangeFinder",
-    "Rectifier",
-    "Refinement",
-    "ScanSettings",
-    "SimplexMethod",
-    "StodSettings",
-    "differences",
-    "fingerprint",
-    "require_kind",
-]
+from streaming_jsmf.config.evaluation import EvaluationRequest as EvaluationRequest
+from streaming_jsmf.config.execution import ExecutionOptions as ExecutionOptions
+from streaming_jsmf.config.execution import parse_memory as parse_memory
+from streaming_jsmf.config.fields import Settings as Settings
+from streaming_jsmf.config.fields import declared as declared
+from streaming_jsmf.config.fingerprint import differences as differences
+from streaming_jsmf.config.fingerprint import fingerprint as fingerprint
+from streaming_jsmf.config.inference import ANCHOR_ROW_SUM as ANCHOR_ROW_SUM
+from streaming_jsmf.config.inference import AUTO as AUTO
+from streaming_jsmf.config.inference import LARGEST_ALPHA0 as LARGEST_ALPHA0
+from streaming_jsmf.config.inference import SHARES as SHARES
+from streaming_jsmf.config.inference import Acceleration as Acceleration
+from streaming_jsmf.config.inference import AnchorMethod as AnchorMethod
+from streaming_jsmf.config.inference import CorrelationMethod as CorrelationMethod
+from streaming_jsmf.config.inference import InferSettings as InferSettings
+from streaming_jsmf.config.inference import MissingMass as MissingMass
+from streaming_jsmf.config.inference import PolishSettings as PolishSettings
+from streaming_jsmf.config.inference import Rectifier as Rectifier
+from streaming_jsmf.config.inference import Refinement as Refinement
+from streaming_jsmf.config.inference import SimplexMethod as SimplexMethod
+from streaming_jsmf.config.inference import StodSettings as StodSettings
+from streaming_jsmf.config.ingest import ALL_DOCUMENTS as ALL_DOCUMENTS
+from streaming_jsmf.config.ingest import Curation as Curation
+from streaming_jsmf.config.ingest import IngestRequest as IngestRequest
+from streaming_jsmf.config.ingest import OnBadRecord as OnBadRecord
+from streaming_jsmf.config.ingest import Preset as Preset
+from streaming_jsmf.config.ingest import ReaderName as ReaderName
+from streaming_jsmf.config.ingest import TextReading as TextReading
+from streaming_jsmf.config.ingest import request_of as request_of
+from streaming_jsmf.config.keywords import engine_settings_of as engine_settings_of
+from streaming_jsmf.config.keywords import fields_given as fields_given
+from streaming_jsmf.config.keywords import require_kind as require_kind
+from streaming_jsmf.config.keywords import settings_of as settings_of
+from streaming_jsmf.config.keywords import takes as takes
+from streaming_jsmf.config.scan import CAPPED_LENGTH as CAPPED_LENGTH
+from streaming_jsmf.config.scan import DocumentWeights as DocumentWeights
+from streaming_jsmf.config.scan import RangeFinder as RangeFinder
+from streaming_jsmf.config.scan import ScanSettings as ScanSettings

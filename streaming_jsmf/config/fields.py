@@ -1,67 +1,245 @@
-"""What all settings share: their fingerprint, the checks of their fields, and how two of them differ."""
+"""Declaration of settings: every field states its type, default, bounds and help once.
+
+Validation, the options of the command line, the keyword arguments of the public functions, docstrings and the reference
+in the documentation are all generated from these declarations.
+"""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping
-from dataclasses import fields
-from numbers import Integral, Real
-from typing import Any
+import dataclasses
+import inspect
+import math
+import re
+import textwrap
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import MISSING, dataclass
+from types import NoneType, UnionType
+from typing import Any, Literal
 
 from streaming_jsmf.errors import InputError
 
-#: Characters of a value that a message about settings still shows; a digest has more.
-LONGEST_VALUE = 60
+#: Heading of the options that belong to no other group.
+BASIC = "Basic"
+
+#: Largest seed: the largest signed integer of 64 bits.
+LARGEST_SEED = 2**63 - 1
 
 
-def fingerprint(values: Mapping[str, Any]) -> str:
-    """Return the sha256 (hex) of the canonical JSON of ``values``."""
-    text = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+@dataclass(frozen=True)
+class About:
+    """What a field declares besides its name, type and default. Its help is in the docstring of the class.
+
+    Parameters
+    ----------
+    group, rare
+        Heading in the help of a command; rare options are listed by ``--help-all`` only.
+    ge, gt, le, lt
+        Bounds of a number.
+    absent
+        What the default stands for where the value itself does not tell.
+    flags, former, metavar
+        Names of the option if they differ from the field's, one that is accepted but not listed, and the placeholder
+        of its value.
+    parse
+        Converts text to a value; returns any other value unchanged.
+    multiple
+        Whether the option may be repeated.
+    option
+        Whether the field is an option and a keyword argument.
+    added
+        The field is younger than the format: it is not stored where it has its default, so that older stores keep
+        their fingerprints.
+    """
+
+    group: str = BASIC
+    rare: bool = False
+    ge: float | None = None
+    gt: float | None = None
+    le: float | None = None
+    lt: float | None = None
+    absent: str = ""
+    flags: tuple[str, ...] = ()
+    former: str | None = None
+    metavar: str | None = None
+    parse: Callable[[Any], Any] | None = None
+    multiple: bool = False
+    option: bool = True
+    added: bool = False
 
 
-def require(condition: bool, setting: str, value: object, wanted: str) -> None:
-    """Refuse a field with ``InputError`` unless ``condition`` holds; ``wanted`` is what to give."""
-    if not condition:
-        raise InputError(f"{setting} is {value!r}; give {wanted}")
+def setting(default: Any = MISSING, *, factory: Any = MISSING, **about: Any) -> Any:
+    """Declare a field of a settings class; see ``About`` for the keywords."""
+    metadata = {"about": About(**about)}
+    if factory is not MISSING:
+        return dataclasses.field(default_factory=factory, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
 
 
-def require_numbers(settings: Any) -> None:
-    """Refuse what is no number in a field of numbers; whole numbers of NumPy become Python's, which a store keeps."""
-    for field in fields(settings):
-        value, kind = getattr(settings, field.name), str(field.type).removesuffix(" | None")
-        if kind not in ("int", "float") or (value is None and "None" in str(field.type)):
-            continue
-        whole = isinstance(value, Integral) and not isinstance(value, bool)
-        if kind == "int":
-            require(whole, field.name, value, "a whole number")
-            object.__setattr__(settings, field.name, int(value))
+@dataclass(frozen=True)
+class Field:
+    """A declared field with its type taken apart."""
+
+    name: str
+    help: str
+    default: Any
+    about: About
+    annotation: str
+    number: type[int] | type[float] | None
+    choices: tuple[str, ...]
+    flag: bool
+    optional: bool
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name of the keyword argument, and its aliases."""
+        aliases = (flag.lstrip("-").replace("-", "_") for flag in self.about.flags)
+        return tuple(dict.fromkeys((self.name, *aliases)))
+
+    @property
+    def allowed(self) -> str:
+        """The values that are allowed, in words; empty if any value is."""
+        if self.flag:
+            return "True or False"
+        if self.number is None:
+            return f"one of {', '.join(self.choices)}" if self.choices else ""
+        kind = "a whole number" if self.number is int else "a number"
+        return ", or ".join([*([", ".join(self.choices)] if self.choices else []), f"{kind}{self._bounds()}"])
+
+    def _bounds(self) -> str:
+        at_least, above, at_most, below = self.about.ge, self.about.gt, self.about.le, self.about.lt
+        lower = (
+            f"from {at_least:g}" if at_least is not None else f"above {above:g}" if above is not None else ""
+        )
+        if at_most is not None:
+            upper = "2^63 - 1" if at_most == LARGEST_SEED else f"{at_most:g}"
+            return f" {lower} to {upper}" if at_least is not None else f" {lower} and up to {upper}"
+        if below is not None:
+            return f" {lower} to below {below:g}"
+        return f" {lower.replace('from', 'of at least')}" if lower else ""
+
+    def checked(self, value: Any) -> Any:
+        """Return ``value`` as a plain Python value; raise ``InputError`` if it is not allowed."""
+        if getattr(value, "ndim", None) == 0:
+            value = value.item()  # NumPy scalars, as parameter grids have them, are not JSON
+        if (value is None and self.optional) or not self.allowed:
+            return value
+        if self.flag:
+            valid = isinstance(value, bool)
+        elif isinstance(value, str):
+            valid = value in self.choices
         else:
-            require(whole or isinstance(value, Real), field.name, value, "a number")
+            valid = self._in_bounds(value)
+        if not valid:
+            raise InputError(f"{self.name} is {value!r}; give {self.allowed}")
+        return value
+
+    def _in_bounds(self, value: Any) -> bool:
+        if self.number is None or isinstance(value, bool) or not isinstance(value, int | float):
+            return False
+        if not math.isfinite(value) or (self.number is int and not isinstance(value, int)):
+            return False
+        bounds = self.about
+        return (
+            (bounds.ge is None or value >= bounds.ge)
+            and (bounds.gt is None or value > bounds.gt)
+            and (bounds.le is None or value <= bounds.le)
+            and (bounds.lt is None or value < bounds.lt)
+        )
 
 
-def require_kind(name: str, value: object, *kinds: type, advice: str = "") -> None:
-    """Refuse an argument that is none of these settings, such as a number or a dictionary; None is a default."""
-    if value is not None and not isinstance(value, kinds):
-        wanted = advice or " or ".join(f"{kind.__name__}(...)" for kind in kinds)
-        raise InputError(f"{name} is {str(value)[:LONGEST_VALUE]!r} ({type(value).__name__}); give {wanted}")
+_DECLARED: dict[type, Mapping[str, Field]] = {}
 
 
-def require_choice(setting: str, value: str, choices: tuple[str, ...]) -> None:
-    """Refuse a field that is none of ``choices``."""
-    require(value in choices, setting, value, "one of " + ", ".join(choices))
+def declared(kind: type[Any]) -> Mapping[str, Field]:
+    """The fields of a settings class that are declared with ``setting``, by name."""
+    if kind not in _DECLARED:
+        hints = typing.get_type_hints(kind)
+        helps: dict[str, str] = {}
+        for base in reversed(kind.__mro__):
+            helps |= _helps(base.__doc__ or "")
+        _DECLARED[kind] = {
+            field.name: _field(field, hints[field.name], helps.get(field.name, ""))
+            for field in dataclasses.fields(kind)
+            if "about" in field.metadata
+        }
+    return _DECLARED[kind]
 
 
-def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    """Name the fields that differ, with both values where these are short; empty when none does."""
-    missing = object()
-    differing = (
-        key for key in sorted({*stored, *wanted}) if stored.get(key, missing) != wanted.get(key, missing)
+def _helps(docstring: str) -> dict[str, str]:
+    """The descriptions in the section "Parameters" of a numpydoc docstring, by name, each as one line."""
+    section = inspect.cleandoc(docstring).partition("Parameters\n----------\n")[2].partition("\n\n")[0]
+    entries = re.split(r"\n(?=\S)", section)
+    return {name: " ".join(text.split()) for name, _, text in (entry.partition("\n") for entry in entries)}
+
+
+def _field(field: dataclasses.Field[Any], hint: Any, help: str) -> Field:
+    parts = [*_alternatives(hint)]
+    choices = tuple(part for part in parts if isinstance(part, str))
+    number = next((kind for kind in (float, int) if kind in parts), None)
+    if {*parts} - {*choices, int, float, bool, NoneType}:
+        number, choices = None, ()  # text, a path or a list, which nothing here checks
+    about, annotation = field.metadata["about"], str(field.type)
+    flag, optional = bool in parts, NoneType in parts
+    return Field(field.name, help, field.default, about, annotation, number, choices, flag, optional)
+
+
+def _alternatives(hint: Any) -> Iterator[Any]:
+    """The members of a union, the values of a literal, or the type itself."""
+    if typing.get_origin(hint) is Literal:
+        yield from typing.get_args(hint)
+    elif isinstance(hint, UnionType) or typing.get_origin(hint) is typing.Union:
+        for part in typing.get_args(hint):
+            yield from _alternatives(part)
+    else:
+        yield typing.get_origin(hint) or hint
+
+
+class Settings:
+    """Base of the frozen dataclasses of settings: validates all declared fields.
+
+    Raises
+    ------
+    InputError
+        If a field is out of range; the message names the field and the values that are allowed.
+    """
+
+    def __post_init__(self) -> None:
+        for name, field in declared(type(self)).items():
+            object.__setattr__(self, name, field.checked(getattr(self, name)))
+
+    def fields(self) -> dict[str, Any]:
+        """The settings as plain JSON values, in the order of their declaration."""
+        values = dataclasses.asdict(self)  # type: ignore[call-overload]
+        known = declared(type(self))
+        return {
+            name: value
+            for name, value in values.items()
+            if name not in known or not known[name].about.added or value != known[name].default
+        }
+
+
+def parameters_text(fields: Iterable[Field]) -> str:
+    """The section "Parameters" of a numpydoc docstring."""
+    lines = ["Parameters", "----------"]
+    for field in fields:
+        lines += [f"{field.name} : {type_text(field)}", *textwrap.wrap(field.help, 100, **_INDENT)]
+    return "\n".join(lines)
+
+
+_INDENT: Any = {"initial_indent": "    ", "subsequent_indent": "    "}
+
+
+def type_text(field: Field) -> str:
+    """The type and the default of a field as in scikit-learn's docstrings."""
+    kind = "bool" if field.flag else field.number.__name__ if field.number else ""
+    choices = "{" + ", ".join(f"'{choice}'" for choice in field.choices) + "}" if field.choices else ""
+    shown = " or ".join(filter(None, [kind, choices])) or field.annotation.removesuffix(" | None").replace(
+        " | ", " or "
     )
-    return "; ".join(_difference(key, stored.get(key), wanted.get(key)) for key in differing)
-
-
-def _difference(key: str, stored: Any, wanted: Any) -> str:
-    short = max(len(repr(stored)), len(repr(wanted))) <= LONGEST_VALUE
-    return f"{key}: stored {stored!r}, asked {wanted!r}" if short else key
+    shown += " or None" if field.optional else ""
+    if field.default is MISSING:
+        return shown
+    absent = field.about.absent
+    note = f" ({absent})" if absent not in ("", "none") else ""
+    return f"{shown}, default={field.default!r}{note}"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
 
-from streaming_jsmf.config.fields import require, require_choice, require_numbers
+from streaming_jsmf.config.fields import LARGEST_SEED, Settings, setting
+from streaming_jsmf.errors import InputError
 
 DocumentWeights = Literal["capped", "uniform", "length"]
 RangeFinder = Literal["auto", "factors", "sample", "halko"]
@@ -13,94 +15,92 @@ RangeFinder = Literal["auto", "factors", "sample", "halko"]
 #: Tokens at which the weight of a document stops growing under ``capped``.
 CAPPED_LENGTH = 200
 
-#: Documents that are sample enough of all the others, whatever their number; no fewer than there are words.
+#: Size of the default sample, in documents; never fewer than there are words.
 SAMPLED_DOCUMENTS = 80_000
 
-#: A sample of more than this share saves too little, so that all documents are multiplied.
+#: A larger sample saves too little, so that all documents are multiplied instead.
 LARGEST_SAMPLE = 0.5
 
-#: Most nonzeros that a sample of the default size is to hold: it is kept in memory, as a partition is.
+#: Most nonzeros of a default sample, which is kept in memory as a partition is.
 SAMPLED_NONZEROS = 64_000_000
 
 #: Bounds of the default partition size, in nonzeros.
 SMALLEST_PARTITION, LARGEST_PARTITION, DEFAULT_PARTITIONS = 8_000_000, 64_000_000, 64
 
-#: Nonzeros of a partition for each word, within the bounds: what is done once for each partition (merging, committing)
-#: grows with the words, and is to stay small beside what is done for each nonzero.
+#: Nonzeros of a partition for each word: the cost of merging and committing a partition grows with the number of words,
+#: and must stay small relative to that of its nonzeros.
 NONZEROS_PER_WORD = 200
+
+SCAN = "Scan"
+
+_setting = partial(setting, group=SCAN, rare=True)
 
 
 @dataclass(frozen=True)
-class ScanSettings:
-    """What a scan computes. All fields enter the moments store's fingerprint.
+class ScanSettings(Settings):
+    """What a scan computes. All fields enter the fingerprint of the moments store.
 
     Parameters
     ----------
     max_topics
-        The largest number of topics K that will be asked of the store; widths follow from it.
+        Largest number of topics K for which the store can be used; determines its width.
     scans
-        1: the range scan alone. 2: also C Q on the basis Q, which halves the error of the eigenpairs
-        at about a tenth of the time of the first.
+        Passes over the documents. The second pass halves the error of the eigenpairs at about a tenth of the
+        cost of the first.
     range_finder
-        ``factors``: a factor per partition with power steps, merged. ``sample``: the basis comes from a sample of the
-        documents, which the store keeps; all that is exact is summed over all of them. ``auto``: one of these two, see
-        ``resolved``. ``halko``: the single-view sketch of Halko et al. (2011) that LR-JSMF names, with its range
-        truncated; kept to compare with.
+        How the range of the co-occurrence matrix is found. factors: from factors of all partitions, merged.
+        sample: from a random sample of the documents, which the store keeps. auto: sample for large corpora,
+        unless partitions are kept, otherwise factors. halko: the single-view sketch of Halko et al. (2011),
+        for comparison.
     document_weights
-        ``capped``: min(length, 200). ``uniform``: 1, as in the papers. ``length``: the tokens of the document.
+        Weight of a document. capped: its length in tokens, but at most 200. uniform: 1, as in the papers.
+        length: its length.
     partition_nonzeros
-        Nonzeros of a partition, the unit of work and of resumption. None: the larger of total / 64 and 200 for each
-        word, between 8 M and 64 M; a little less where that makes their number even.
+        Nonzeros of a partition, the unit of work and of resuming.
     power_steps
-        Multiplications of a partition by itself, or steps with a sample, all in memory. More: smaller error, more time.
+        Power iterations on each partition, or on the sample. More reduce the error and take longer.
     seed
-        Of the probes.
+        Seed of all random draws. The same seed gives the same topics.
+    partition_by
+        Metadata column, such as year. Each of its values gets its own partitions.
     exact
-        The second scan counts the whole C (words x words) instead of C Q: for vocabularies whose C fits in memory.
-        Eigenpairs are then those of C itself, and rectifications that need C can run.
+        Count the whole co-occurrence matrix, words x words in 8 bytes each, which must fit in memory.
+        Required by rectify ap, dykstra and dc.
     third_moment
-        Also what the tensor engine (STOD) needs: one more pass. It changes nothing else, and can be added later.
+        Also compute the third moment, which engine stod requires, in one more pass. Can be added to an
+        existing store.
     sample_share
-        Share of the documents that are the sample. None: see ``sampled_share``.
-
-    Raises
-    ------
-    InputError
-        If a field is out of range; the message names the field and what is allowed.
+        Size of the sample as a share of all documents. Requires range_finder sample.
     """
 
-    max_topics: int = 50
-    scans: int = 2
-    range_finder: RangeFinder = "auto"
-    document_weights: DocumentWeights = "capped"
-    partition_nonzeros: int | None = None
-    power_steps: int = 3
-    seed: int = 0
-    partition_by: str | None = None
-    exact: bool = False
-    third_moment: bool = False
-    sample_share: float | None = None
+    max_topics: int = setting(50, ge=1)
+    scans: int = _setting(2, ge=1, le=2)
+    range_finder: RangeFinder = _setting("auto", flags=("--range",))
+    document_weights: DocumentWeights = _setting("capped")
+    partition_nonzeros: int | None = _setting(
+        None, absent="the larger of total / 64 and 200 per word, between 8 M and 64 M", ge=1
+    )
+    power_steps: int = _setting(3, ge=1)
+    seed: int = setting(0, ge=0, le=LARGEST_SEED)
+    partition_by: str | None = _setting(None, absent="none", metavar="COLUMN")
+    exact: bool = _setting(False, added=True)
+    third_moment: bool = setting(False, group=SCAN, added=True)
+    sample_share: float | None = _setting(
+        None,
+        absent="80,000 documents or one per word; all documents if that is more than half",
+        metavar="SHARE",
+        gt=0,
+        le=1,
+        added=True,
+    )
 
     def __post_init__(self) -> None:
-        require_numbers(self)
-        require(self.max_topics >= 1, "max_topics", self.max_topics, "a whole number of at least 1")
-        require_choice("range_finder", self.range_finder, get_args(RangeFinder))
-        require(self.scans in (1, 2), "scans", self.scans, "1 or 2")
+        super().__post_init__()
         sampled = self.range_finder == "sample"
-        require(not (sampled and self.exact), "range_finder", "sample", "factors where exact counts all of C")
-        share = self.sample_share
-        require(share is None or 0 < share <= 1, "sample_share", share, "a number above 0 and up to 1")
-        require(
-            share is None or sampled,
-            "sample_share",
-            share,
-            "range_finder sample with it",
-        )
-        require_choice("document_weights", self.document_weights, get_args(DocumentWeights))
-        size = self.partition_nonzeros
-        require(size is None or size >= 1, "partition_nonzeros", size, "a whole number of at least 1")
-        require(self.power_steps >= 1, "power_steps", self.power_steps, "a whole number of at least 1")
-        require(0 <= self.seed < 2**63, "seed", self.seed, "a whole number from 0 to 2^63 - 1")
+        if sampled and self.exact:
+            raise InputError("range_finder is 'sample'; give factors with exact, which counts all documents")
+        if self.sample_share is not None and not sampled:
+            raise InputError(f"sample_share is {self.sample_share!r}; give range_finder sample with it")
 
     @property
     def factor_width(self) -> int:
@@ -109,40 +109,33 @@ class ScanSettings:
 
     @property
     def basis_width(self) -> int:
-        """Columns m of the basis Q of the second scan: 2 K, and at least K + 10."""
+        """Columns m of the basis Q of the second pass: 2 K, and at least K + 10."""
         return max(2 * self.max_topics, self.max_topics + 10)
 
     def partition_budget(self, nonzeros: int, n_words: int) -> int:
-        """Nonzeros of a partition for a corpus; the number of workers plays no part."""
+        """Nonzeros of a partition for a corpus; independent of the number of workers."""
         if self.partition_nonzeros is not None:
             return self.partition_nonzeros
         wanted = max(nonzeros // DEFAULT_PARTITIONS, NONZEROS_PER_WORD * n_words, SMALLEST_PARTITION)
         most = min(wanted, LARGEST_PARTITION)
         count = -(-nonzeros // most)
-        # With three or five partitions one of two workers would be idle at the end for a third or a fifth of the time.
+        # With three or five partitions, one of two workers would idle for the last third or fifth of the time.
         return most if count == 1 or count % 2 == 0 else -(-nonzeros // (count + 1))
 
     def sampled_share(self, n_documents: int, n_words: int, nonzeros: int) -> float:
-        """Share of the documents of a corpus that are its sample; 1: all are multiplied, and none is kept.
-
-        By default ``SAMPLED_DOCUMENTS`` or one for each word, at most ``SAMPLED_NONZEROS`` of theirs, and all where
-        that would be more than ``LARGEST_SAMPLE``.
-        """
+        """Share of the documents of a corpus in the sample; 1 if all documents are multiplied and none is kept."""
         if self.sample_share is not None:
             return self.sample_share
         share = max(SAMPLED_DOCUMENTS, n_words) / max(n_documents, 1)
-        if share > LARGEST_SAMPLE:
-            return 1.0
-        return min(share, SAMPLED_NONZEROS / max(nonzeros, 1))
+        return 1.0 if share > LARGEST_SAMPLE else min(share, SAMPLED_NONZEROS / max(nonzeros, 1))
 
     def resolved(
         self, n_documents: int, n_words: int, nonzeros: int, *, keep_partitions: bool = False
     ) -> ScanSettings:
-        """The settings with which a scan of such a corpus begins, and which its store has ever after.
+        """The settings for a corpus of this size, with ``auto`` replaced; a store keeps them for good.
 
-        ``auto`` is ``sample`` where that is less than all documents. It is ``factors`` for one scan, for all of C, and
-        where partitions are kept or made by a column: what is made of a few of them needs all their documents.
-        ``sample`` of all documents is ``factors``.
+        ``auto`` is ``factors`` for a single pass, with ``exact``, and where partitions are kept or made by a column:
+        results for some of the partitions need all of their documents.
         """
         if self.range_finder not in ("auto", "sample"):
             return self
@@ -152,21 +145,12 @@ class ScanSettings:
         return replace(self, range_finder="sample")
 
     def as_chosen_in(self, stored: ScanSettings) -> ScanSettings:
-        """The settings with what ``auto`` was for a store, whatever it would be now."""
+        """The settings with ``auto`` replaced by the choice of an existing store."""
         if self.range_finder == "auto" and stored.range_finder in ("factors", "sample"):
             return replace(self, range_finder=stored.range_finder, sample_share=stored.sample_share)
         return self
 
     @property
     def has_factor(self) -> bool:
-        """Whether there is a factor F with F F' ~ C + diag(D); with ``sample`` it is made when it is asked for."""
+        """Whether there is a factor F with F F' ~ C + diag(D); with ``sample`` it is computed on demand."""
         return self.range_finder != "halko"
-
-    def fields(self) -> dict[str, Any]:
-        """The settings as plain JSON values, in the order of the definition."""
-        fields = asdict(self)
-        for stage in ("exact", "third_moment", "sample_share"):
-            # Stores older than such a stage have no such field, and keep their fingerprint.
-            if not fields[stage]:
-                del fields[stage]
-        return fields

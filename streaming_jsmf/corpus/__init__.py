@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 _EXPORTS = {
     "Corpus": "streaming_jsmf.corpus.format",
     "CorpusWriter": "streaming_jsmf.corpus.write",
-    "Curation": "streaming_jsmf.corpus.curation",
+    "Curation": "streaming_jsmf.config",
     "Shard": "streaming_jsmf.corpus.format",
     "Vocabulary": "streaming_jsmf.corpus.vocabulary",
     "open_corpus": "streaming_jsmf.corpus.format",
@@ -26,7 +26,7 @@ _EXPORTS = {
 __all__ = [*sorted(_EXPORTS)]
 
 if TYPE_CHECKING:
-    from streaming_jsmf.corpus.curation import Curation as Curation
+    from streaming_jsmf.config import Curation as Curation
     from streaming_jsmf.corpus.format import Corpus as Corpus
     from streaming_jsmf.corpus.format import Shard as Shard
     from streaming_jsmf.corpus.format import open_corpus as open_corpus

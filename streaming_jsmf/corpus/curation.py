@@ -10,80 +10,18 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from streaming_jsmf.config import ALL_DOCUMENTS, Curation
 from streaming_jsmf.corpus.manifest import Dropped, as_number
 from streaming_jsmf.corpus.vocabulary import tf_idf
-from streaming_jsmf.errors import InputError
 
-#: Above any number of documents: a limit that is none.
-ALL_DOCUMENTS = 2**53
-
-Automatic = Literal["auto"]
 AUTO: Final = "auto"
-
-
-@dataclass(frozen=True)
-class Curation:
-    """What to keep of a source. The defaults are those of the papers, but for ``vocabulary_size``.
-
-    Attributes
-    ----------
-    stop_words
-        Languages, "auto" for the one that is guessed, "none", or the path of a list (see ``tokens.stop_words``).
-    numbers
-        "drop" leaves out words without a letter.
-    min_word_length
-        Characters a word must have; "auto": 3, but 2 if one of them is Han, Kana or Hangul.
-    min_document_frequency, max_document_frequency
-        A word must be in this many documents at least and at most; below 1 they are shares of all documents. "auto":
-        ``automatic_minimum``.
-    vocabulary_size
-        N, the words kept, by tf-idf; None keeps all that pass the other rules.
-    duplicates
-        "drop" keeps one of the documents whose bags of words are equal, "keep" all. Empty ones are no copies.
-    min_distinct_words
-        A document must keep this many distinct words,
-    min_tokens
-        and this many tokens; 0 for both keeps even empty documents.
-
-    Raises
-    ------
-    InputError
-        For a number out of range.
-    """
-
-    stop_words: str = "english"
-    numbers: Literal["keep", "drop"] = "keep"
-    min_word_length: int | Automatic = 1
-    min_document_frequency: float | Automatic = 1
-    max_document_frequency: float | None = None
-    vocabulary_size: int | None = None
-    duplicates: Literal["keep", "drop"] = "keep"
-    min_distinct_words: int = 3
-    min_tokens: int = 5
-
-    def __post_init__(self) -> None:
-        for name, least in _LEAST.items():
-            value = getattr(self, name)
-            if value not in (None, AUTO) and not value >= least:
-                raise InputError(f"{name} is {value}; it must be at least {least}")
-        for name in ("min_document_frequency", "max_document_frequency"):
-            value = getattr(self, name)
-            if value not in (None, AUTO) and not (
-                0 < value < 1 or (value >= 1 and float(value).is_integer())
-            ):
-                raise InputError(
-                    f"{name} is {value}; give a number of documents, or a share of them between 0 and 1"
-                )
-
-
-_LEAST = {"min_word_length": 1, "vocabulary_size": 1, "min_distinct_words": 0, "min_tokens": 0}
 CURATION_KEYS = tuple(field.name for field in fields(Curation))
 
 #: What stays of texts when nothing is said: what gave topics that can be read in four kinds of texts (docs/ingest.md).

@@ -1,28 +1,35 @@
-"""What both estimators do: any corpus or matrix through the same scan and inference, and topic shares of documents."""
+"""The base of both estimators: scan and inference of any corpus or matrix, and topic shares of documents."""
 
 from __future__ import annotations
 
+import textwrap
 import weakref
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from streaming_jsmf.config import DocumentWeights, InferSettings, ScanSettings, StodSettings
+from streaming_jsmf.config import (
+    DocumentWeights,
+    ExecutionOptions,
+    InferSettings,
+    ScanSettings,
+    StodSettings,
+    declared,
+    parse_memory,
+)
+from streaming_jsmf.config.fields import Field, parameters_text, setting
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.estimators import sources
-from streaming_jsmf.estimators.inputs import DocumentInput
+from streaming_jsmf.estimators.inputs import DocumentInput, is_dask_array, map_documents, n_columns
 from streaming_jsmf.estimators.kept_rows import begin_rows
 from streaming_jsmf.estimators.support import (
     EstimatorError,
     Shares,
     as_value_errors,
-    plain,
-    require_counts,
     seed_of,
     temporary_directory,
 )
@@ -30,7 +37,6 @@ from streaming_jsmf.evaluation.perplexity import Completer, Completion
 from streaming_jsmf.inference.document_topics import MAX_ITERATIONS, TOLERANCE
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.lock import sole_writer
-from streaming_jsmf.jobs.memory import parse_memory
 from streaming_jsmf.model.store import Model, dataset_of, read_model, write_model
 from streaming_jsmf.model.word_lists import DEFAULT_WORDS
 from streaming_jsmf.storage.paths import store_path
@@ -38,50 +44,80 @@ from streaming_jsmf.workflow.infer import fit_moments
 from streaming_jsmf.workflow.scan import scan
 from streaming_jsmf.workflow.topics import topic_frame
 
-#: Settings of the scan that estimators have under the same names.
-_OF_THE_SCAN = ("scans", "document_weights", "partition_nonzeros", "power_steps", "exact")
+Estimator = TypeVar("Estimator", bound="TopicEstimator")
 
 
-# Fields, since scikit-learn wants a constructor that names and keeps every parameter, and does nothing else.
+# A dataclass, since scikit-learn requires a constructor that names and stores every parameter, and does nothing else.
+# Parameters that the docstring omits are fields of the settings, which declare their bounds and help.
 @dataclass(eq=False, repr=False)
 class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DocumentInput):  # type: ignore[misc]
-    """Base of the estimators; their own pages tell the parameters."""
+    """Base of the estimators.
 
-    n_topics: int = 50
+    Parameters
+    ----------
+    n_topics
+        Number of topics K.
+    max_topics
+        Largest K for which the scan can be used; None stands for ``n_topics``. With ``store``, several K can be fitted
+        from one scan.
+    workers
+        Number of tasks that run at the same time, and of threads of the inference and of ``transform``. None stands
+        for one for each core.
+    memory
+        Memory that all workers together may use: bytes, or a size such as 4GB. It may make the partitions of a new
+        store smaller.
+    store
+        Path or URL of the moments store. An existing store of the same corpus and settings is used without a scan.
+        ``partial_fit`` creates a new one, with its batches beside it. None stands for a temporary store.
+    scratch
+        Directory for temporary files, which are removed after the fit. Workers on other machines must see it under the
+        same path. None stands for the directory of the system.
+    feature_names
+        Words of the columns of a matrix: a list, or a fitted object with ``get_feature_names_out``. None stands for
+        the names of the previous pipeline step or of a data frame, or x0, x1, ...
+    n_components
+        Alias of ``n_topics``, as in scikit-learn; takes precedence if given.
+    transform_iterations
+        Maximum number of steps for a document in ``transform``.
+    transform_tolerance
+        Error of the topic shares at which ``transform`` stops.
+    random_state
+        Seed of all random draws, or a generator from which one is drawn. None stands for 0.
+    """
+
+    n_topics: int = setting(50, ge=1)
     _: KW_ONLY
-    alpha0: float | str = "auto"
-    scans: int = 2
-    document_weights: DocumentWeights = "capped"
-    max_topics: int | None = None
-    partition_nonzeros: int | None = None
-    power_steps: int = 3
-    exact: bool = False
-    scheduler: str = "threads"
-    workers: int | None = None
-    memory: int | str | None = None
-    store: str | Path | None = None
-    scratch: str | Path | None = None
-    feature_names: Any = None
-    n_components: int | None = None
-    transform_iterations: int = MAX_ITERATIONS
-    transform_tolerance: float = TOLERANCE
-    random_state: int | np.random.RandomState | None = 0
+    scans: int = ScanSettings.scans
+    document_weights: DocumentWeights = ScanSettings.document_weights
+    max_topics: int | None = setting(None, ge=1)
+    partition_nonzeros: int | None = ScanSettings.partition_nonzeros
+    power_steps: int = ScanSettings.power_steps
+    exact: bool = ScanSettings.exact
+    scheduler: str = ExecutionOptions.scheduler
+    workers: int | None = setting(None, ge=1)
+    memory: int | str | None = setting(None)
+    store: str | Path | None = setting(None)
+    scratch: str | Path | None = setting(None)
+    feature_names: Any = setting(None)
+    n_components: int | None = setting(None, ge=1)
+    transform_iterations: int = setting(MAX_ITERATIONS, ge=1)
+    transform_tolerance: float = setting(TOLERANCE)
+    random_state: int | np.random.RandomState | None = setting(0)
 
-    #: Class of the settings of the engine; the estimator has parameters of the same names.
+    #: Class of the settings of the engine, whose fields are parameters of the estimator.
     _settings_class: ClassVar[type[InferSettings] | type[StodSettings]]
-    _third_moment: ClassVar[bool] = False
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Find the topics of a corpus: its scans, then the inference.
+        """Fit topics to a corpus: scan it, then run the inference.
 
         Parameters
         ----------
         X
-            Path or URL of a corpus, or one that is open, which is read out of core; or counts, documents x words: a
-            Dask array of CSR or dense blocks, of which one is in memory at a time, or a matrix of scipy or NumPy.
-            Counts are written as a temporary corpus first, integers as int32 and others as float32.
+            Path or URL of a corpus, or an open one, which is read out of core; or counts, documents x words: a Dask
+            array of CSR or dense blocks, which are computed one by one, or a SciPy or NumPy matrix. Counts are first
+            written to a temporary corpus, integers as int32 and others as float32.
         y
-            Not used.
+            Ignored.
 
         Returns
         -------
@@ -90,39 +126,41 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         Raises
         ------
         InputError
-            As ``scan`` and ``infer``; it is a ``ValueError`` too.
+            As for ``scan`` and ``infer``; it is also a ``ValueError``.
         StoreError
-            If the corpus, or the moments at ``store``, are damaged.
+            If the corpus, or the moments store at ``store``, is damaged.
         """
         del y
         with as_value_errors():
-            settings, of_the_scan = self._settings()
+            settings, scan_settings, execution = self._settings()
             with temporary_directory(self.scratch) as folder:
                 corpus = self._corpus(X, folder / "corpus")
                 place = (
                     folder / "moments" if self.store is None else store_path(self.store, "a moments store")
                 )
-                moments = scan(corpus, place, of_the_scan, self._execution())
+                moments = scan(corpus, place, scan_settings, execution)
                 self._keep(fit_moments(moments, settings, threads=self.workers))
         self.__dict__.pop("_rows", None)
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Add documents to those of the calls before, and find the topics of all of them.
+        """Add a batch of documents to those of earlier calls, and fit topics to all of them.
 
-        The batches are kept on the disk with their moments: at ``store`` and ``store`` with ``.rows`` appended, or in a
-        temporary directory that goes with the estimator. The result has the bits of a store into which the same batches
-        were scanned one after the other (``scan --add``); of one matrix of all rows that holds up to rounding where the
-        scan is ``exact``, and elsewhere as far as it approximates. With ``scans=2`` every call reads all batches
-        once more, unless the first was so large that its basis is of a sample; with ``scans=1`` only the new one. The
-        inference is done in each call. So few large batches are better than many small ones.
+        Batches are kept on disk with their moments: at ``store``, and ``store`` with ``.rows`` appended, or in a
+        temporary directory that is removed with the estimator. The result has the bits of a store to which the same
+        batches were added by ``scan --add``. It equals that of one matrix of all rows up to rounding if ``exact`` is
+        set, and otherwise up to the error of the approximation.
+
+        With ``scans=2``, every call reads all batches again, unless the first batch was so large that the basis comes
+        from a sample; with ``scans=1`` it reads the new batch only. Every call repeats the inference, so that few
+        large batches are better than many small ones.
 
         Parameters
         ----------
         X
-            As in ``fit``, always over the same words. The first batch must carry the topics by itself.
+            As in ``fit``, always over the same words. The first batch alone must support ``n_topics``.
         y
-            Not used.
+            Ignored.
 
         Returns
         -------
@@ -131,24 +169,24 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         Raises
         ------
         InputError
-            As ``fit``, after which all is as before the call; after ``fit``, which keeps no rows; if ``store`` is there
-            already, or its settings have changed since. It is a ``ValueError`` too.
+            As in ``fit``, in which case nothing has changed; after ``fit``, which keeps no rows; or if ``store`` exists
+            already, or its settings have changed. It is also a ``ValueError``.
         """
         del y
         with as_value_errors(), ExitStack() as stack:
-            settings, of_the_scan = self._settings()
+            settings, scan_settings, execution = self._settings()
             rows = getattr(self, "_rows", None)
             if rows is None and hasattr(self, "components_"):
-                raise InputError("fit keeps no rows to which others could be added; begin with partial_fit")
+                raise InputError("fit keeps no rows to add others to; start with partial_fit")
             kept = begin_rows(stack, self.store, self.scratch) if rows is None else rows
             with kept.place_of_next() as place:
                 if rows is None:
                     corpus = self._corpus(X, place)
                 else:
                     corpus = self._more(X, place, tuple(self._model.arrays["word"]), kept.n_documents)
-                kept, moments = kept.added(corpus, of_the_scan, self._execution())
+                kept, moments = kept.added(corpus, scan_settings, execution)
             if rows is not None:
-                self._rows = kept  # whatever becomes of the inference, these documents have come
+                self._rows = kept  # even if the inference fails, the store has these documents
             self._keep(fit_moments(moments, settings, threads=self.workers))
             self._rows = kept
             begun = stack.pop_all()
@@ -157,35 +195,34 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         return self
 
     def transform(self, X: Any) -> Any:
-        """Topic shares of documents, given the topics: see ``inference.document_topics``.
+        """Estimate the topic shares of documents, given the topics; see ``inference.document_topics``.
 
         Parameters
         ----------
         X
-            As in ``fit``, over the same words. A corpus is read once, a block at a time. Of a Dask array nothing is
-            read yet: the shares are a Dask array with the same blocks of documents, as dask-ml's estimators have it.
+            As in ``fit``, over the same words. A corpus is read once, one block at a time.
 
         Returns
         -------
-        Documents x K, rows sum to 1: an array, or of a Dask array a Dask array. A document without words gets the mean
-        of the prior ``alpha_``.
+        ndarray or dask.array of shape (n_documents, n_topics)
+            Rows sum to 1. A document without words gets the mean of the prior ``alpha_``. For a Dask array the result
+            is lazy and has the same blocks of documents, as in dask-ml.
 
         Warns
         -----
         ConvergenceWarning
-            If documents ran out of steps before they were known to be within ``transform_tolerance``; of a Dask array
-            when its blocks are computed.
+            If documents did not reach ``transform_tolerance``; for a Dask array when its blocks are computed.
 
         Raises
         ------
         NotFittedError
             Before ``fit``.
         InputError
-            If the words are others than those of the fit; it is a ``ValueError`` too.
+            If the words are not those of the fit; it is also a ``ValueError``.
         """
         check_is_fitted(self, "components_")
         with as_value_errors():
-            require_counts(self, "transform_iterations", "workers")
+            self._values()
             shares = Shares(
                 np.ascontiguousarray(self.components_.T),
                 self.alpha_,
@@ -193,27 +230,27 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
                 self.transform_iterations,
                 self.workers,
             )
-            if sources.is_dask_array(X):
-                self._require_features(sources.dask_shape(X)[1])
-                return sources.map_documents(X, shares, len(self.components_))
+            if is_dask_array(X):
+                self._require_features(n_columns(X))
+                return map_documents(X, shares, len(self.components_))
             blocks = [shares(block) for block in self._blocks(X)]
         return np.concatenate([np.empty((0, len(self.components_))), *blocks])
 
     def inverse_transform(self, X: Any) -> Any:
-        """The word probabilities of documents that have these topic shares: documents x words, rows sum to 1.
+        """Return the word probabilities of documents with these topic shares: documents x words, rows sum to 1.
 
         Parameters
         ----------
         X
-            Documents x K, as ``transform`` gives them.
+            Topic shares, documents x K, as returned by ``transform``.
 
         Raises
         ------
         NotFittedError
             Before ``fit``.
-        InputError
-            If ``X`` has not K columns; it is a ``ValueError`` too. Also a ``ValueError``: if it has not two dimensions,
-            or a number that is not finite.
+        InputError, ValueError
+            If ``X`` does not have K columns; an ``InputError`` here is also a ``ValueError``. A ``ValueError`` if it
+            does not have two dimensions or has values that are not finite.
         """
         check_is_fitted(self, "components_")
         shares = check_array(X, ensure_min_samples=0, estimator=self, input_name="X")
@@ -225,24 +262,24 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         return shares @ self.components_
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Mean log-likelihood of a token of documents that are completed: higher is better.
+        """Return the mean log-likelihood of a token in document completion; higher is better.
 
-        The topic shares of each document are found from one half of its tokens, and the other half is predicted; see
-        ``evaluation.perplexity``, which is exp of minus this. Held-out documents tell more than those of the fit.
+        The topic shares of each document are estimated from one half of its tokens and used to predict the other half;
+        the perplexity in ``evaluation.perplexity`` is exp(-score). Use documents that were not part of the fit.
 
         Parameters
         ----------
         X
-            As in ``fit``, over the same words; whole numbers. A Dask array is computed, a block at a time.
+            As in ``fit``, over the same words, with integer counts. A Dask array is computed block by block.
         y
-            Not used.
+            Ignored.
 
         Raises
         ------
         NotFittedError
             Before ``fit``.
         InputError
-            If the words are others than those of the fit, or no document has two tokens; it is a ``ValueError`` too.
+            If the words are not those of the fit, or no document has two tokens; it is also a ``ValueError``.
         """
         del y
         check_is_fitted(self, "components_")
@@ -254,31 +291,31 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
             for block in self._blocks(X):
                 done = done.merge(completer.complete(block))
             if not done.tokens:
-                raise InputError("X has no document of two tokens, of which one could be predicted")
+                raise InputError("no document of X has two tokens, one of which could be predicted")
         return done.log_likelihood / done.tokens
 
     def topics(self, words: int = DEFAULT_WORDS) -> Any:
-        """The topics as a pandas ``DataFrame`` by falling share: ``topic``, ``share``, ``label``, ``words``.
+        """Return the topics as a pandas ``DataFrame`` by decreasing share: ``topic``, ``share``, ``label``, ``words``.
 
         Parameters
         ----------
         words
-            Of each topic, the most probable ones.
+            Number of words per topic, the most probable ones.
         """
         check_is_fitted(self, "components_")
         return topic_frame(self._model, words)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """The estimator as it was after the fit of a model store that ``save``, ``infer`` or ``fit`` wrote.
+        """Return the fitted estimator of a model store written by ``save``, ``infer`` or ``fit``.
 
-        Parameters of the engine are those of the model; those of the scan are the defaults, and play no part in
-        ``transform``.
+        Parameters of the engine are those of the model; those of the scan have their defaults, which ``transform``
+        does not use.
 
         Raises
         ------
         InputError
-            If there is no model, or one of the other engine; it is a ``ValueError`` too.
+            If there is no model, or it is of the other engine; it is also a ``ValueError``.
         StoreError
             If the model is damaged.
         """
@@ -298,19 +335,19 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
 
     @property
     def model_(self) -> Any:
-        """The model as ``open_model`` shows it: an ``xarray.Dataset`` with the words as a coordinate."""
+        """The model as an ``xarray.Dataset`` with the words as a coordinate, as returned by ``open_model``."""
         check_is_fitted(self, "components_")
         return dataset_of(self._model)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write the model as a model store, for ``open_model`` and the verbs of the command line.
+        """Write the model to a model store, for ``open_model`` and the command line.
 
-        Some metrics of ``evaluate`` need the moments, too: fit with ``store`` to keep them.
+        Some metrics of ``evaluate`` also require the moments; fit with ``store`` to keep them.
 
         Raises
         ------
         InputError
-            If something is at ``path``, unless it is a model that may be overwritten.
+            If ``path`` exists, unless it is a model and ``overwrite`` is set.
         """
         check_is_fitted(self, "components_")
         with as_value_errors():
@@ -328,35 +365,45 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         tags.input_tags.positive_only = True
         return tags
 
-    def _engine_parameters(self, seed: int) -> dict[str, Any]:
-        """Values of the engine's settings: those of the parameters that have the same names."""
-        own = {field.name: getattr(self, field.name, None) for field in fields(self._settings_class)}
-        return {**own, "n_topics": self._n_topics, **({"seed": seed} if "seed" in own else {})}
+    @classmethod
+    def _fields(cls) -> dict[str, Field]:
+        """The declarations of the parameters."""
+        declarations = (ExecutionOptions, ScanSettings, cls._settings_class, cls)
+        known = {name: field for kind in declarations for name, field in declared(kind).items()}
+        return {field.name: known[field.name] for field in fields(cls)}
 
-    @property
-    def _n_topics(self) -> int:
-        return self.n_topics if self.n_components is None else self.n_components
+    def _values(self) -> dict[str, Any]:
+        """The parameters as plain Python values; ``InputError`` if one is out of range."""
+        given = {name: getattr(self, name) for name in self._fields()} | {"memory": parse_memory(self.memory)}
+        return {name: field.checked(given[name]) for name, field in self._fields().items()}
 
-    def _scan_settings(self, seed: int) -> ScanSettings:
-        given = {name: getattr(self, name) for name in _OF_THE_SCAN}
-        given["max_topics"] = self._n_topics if self.max_topics is None else self.max_topics
-        return ScanSettings(seed=seed, third_moment=self._third_moment, **plain(given))
+    def _settings(self) -> tuple[InferSettings | StodSettings, ScanSettings, Execution]:
+        """The settings of the engine, the scan and the execution, checked before any work."""
+        values, seed = self._values(), seed_of(self.random_state)
+        if values["n_components"] is not None:
+            values["n_topics"] = values["n_components"]
+        if values["max_topics"] is None:
+            values["max_topics"] = values["n_topics"]
+        values |= {"seed": seed, "third_moment": self._settings_class is StodSettings}
 
-    def _settings(self) -> tuple[InferSettings | StodSettings, ScanSettings]:
-        """Of the engine and of the scan, checked before any work."""
-        require_counts(self, "n_topics", "n_components", "max_topics", "scans", "power_steps")
-        require_counts(self, "partition_nonzeros", "workers")
-        seed = seed_of(self.random_state)
-        return self._settings_class(**plain(self._engine_parameters(seed))), self._scan_settings(seed)
+        def of(kind: type[Any]) -> Any:
+            return kind(**{name: values[name] for name in declared(kind) if name in values})
 
-    def _execution(self) -> Execution:
-        memory = parse_memory(self.memory) if isinstance(self.memory, str) else self.memory
-        return Execution(self.scheduler, self.workers, memory)
+        return of(self._settings_class), of(ScanSettings), of(Execution)
 
     def _keep(self, model: Model) -> None:
-        """Set what both engines know; each adds its own."""
+        """Set the attributes that both engines have."""
         self._model = model
         self.components_ = np.ascontiguousarray(model.arrays["word_topic"].T)
         self.topic_probability_ = model.arrays["topic_probability"]
         self.eigenvalues_ = model.arrays["eigenvalues"]
         self.metrics_ = dict(model.metrics)
+
+
+def with_parameters(kind: type[Estimator]) -> type[Estimator]:
+    """A class decorator: list all parameters in the docstring."""
+    parameters = textwrap.indent(parameters_text(kind._fields().values()), "    ")
+    head, section, attributes = (kind.__doc__ or "").partition("    Attributes\n")
+    summary = head.partition("    Parameters\n")[0].rstrip()
+    kind.__doc__ = f"{summary}\n\n{parameters}\n\n{section}{attributes}"
+    return kind

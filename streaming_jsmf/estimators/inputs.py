@@ -1,23 +1,29 @@
-"""What an estimator is given, as a corpus or as blocks of documents, and what scikit-learn keeps of its features."""
+"""The input of an estimator, as a corpus or as blocks of documents, and the words of its columns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import inspect
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
+from dask import array as da
+from dask import delayed
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_array, validate_data
 
-from streaming_jsmf.corpus import Corpus
-from streaming_jsmf.corpus.matrices import matrix_blocks, write_corpus
+from streaming_jsmf.blocks.csr import iter_blocks
+from streaming_jsmf.blocks.units import list_units
+from streaming_jsmf.corpus import Corpus, open_corpus
+from streaming_jsmf.corpus.matrices import column_words, matrix_blocks, tidy_rows, write_corpus
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.estimators import sources
-from streaming_jsmf.estimators.feature_names import feature_words
 
-#: What scikit-learn is to check of a matrix.
+#: What scikit-learn checks of a matrix.
 _MATRIX = {"accept_sparse": "csr", "ensure_non_negative": True}
 
 
@@ -28,49 +34,46 @@ class DocumentInput(BaseEstimator):  # type: ignore[misc]
     n_features_in_: int
 
     def _corpus(self, X: Any, place: Path) -> Corpus:
-        """The corpus itself, or one at ``place`` of the counts; sets what scikit-learn keeps of the features."""
+        """The corpus itself, or one written to ``place`` from counts; sets ``n_features_in_`` and the names."""
         require_documents(X)
-        if sources.is_corpus(X):
-            corpus = sources.opened(X)
+        if _is_corpus(X):
+            corpus = _opened(X)
             self._of_corpus = True
             self.n_features_in_ = corpus.n_words
             self.feature_names_in_ = np.array(corpus.vocabulary().words, dtype=object)
             return corpus
         self._of_corpus = False
-        if sources.is_dask_array(X):
-            self.n_features_in_ = sources.dask_shape(X)[1]
+        if is_dask_array(X):
+            self.n_features_in_ = n_columns(X)
             self.__dict__.pop("feature_names_in_", None)
-            blocks = sources.dask_blocks(X)
+            blocks = _dask_blocks(X)
         else:
             blocks = matrix_blocks(
                 validate_data(self, X, **_MATRIX, ensure_min_samples=2, ensure_min_features=2)
             )
-        words = feature_words(self.feature_names, self, self.n_features_in_)
+        words = _feature_words(self.feature_names, self, self.n_features_in_)
         if words is None:
             numbered = [f"x{number}" for number in range(self.n_features_in_)]
             words = getattr(self, "feature_names_in_", numbered)
         return write_corpus(blocks, [str(word) for word in words], place)
 
     def _more(self, X: Any, place: Path, words: tuple[str, ...], first: int) -> Corpus:
-        """As ``_corpus``, of further documents over the words of the fit, numbered from ``first``."""
-        if sources.is_corpus(X):
-            corpus = sources.opened(X)
-            self._require_words(corpus)
-            return corpus
+        """Like ``_corpus``, for further documents over the words of the fit, numbered from ``first``."""
+        if _is_corpus(X):
+            return self._same_words(_opened(X))
         return write_corpus(self._blocks(X), words, place, first)
 
     def _blocks(self, X: Any) -> Iterator[csr_array[Any]]:
         """Blocks of documents over the words of the fit."""
         require_documents(X)
-        if sources.is_corpus(X):
-            corpus = sources.opened(X)
-            self._require_words(corpus)
-            return sources.corpus_blocks(corpus)
-        if sources.is_dask_array(X):
-            self._require_features(sources.dask_shape(X)[1])
-            return sources.dask_blocks(X)
+        if _is_corpus(X):
+            corpus = self._same_words(_opened(X))
+            return iter_blocks(list_units(corpus), corpus.n_words)
+        if is_dask_array(X):
+            self._require_features(n_columns(X))
+            return _dask_blocks(X)
         if self._of_corpus and not hasattr(X, "columns"):
-            # Words of a corpus are no names of columns: scikit-learn would warn that a matrix has none.
+            # The names of the fit are the words of a corpus: scikit-learn would warn that a matrix has none.
             checked = check_array(X, **_MATRIX, estimator=self, input_name="X")
             self._require_features(checked.shape[1])
         else:
@@ -84,23 +87,19 @@ class DocumentInput(BaseEstimator):  # type: ignore[misc]
                 "input: one for each word"
             )
 
-    def _require_words(self, corpus: Corpus) -> None:
+    def _same_words(self, corpus: Corpus) -> Corpus:
         self._require_features(corpus.n_words)
         names = getattr(self, "feature_names_in_", None)
         if names is not None and tuple(names) != corpus.vocabulary().words:
             raise InputError(
-                f"{corpus.root} has other words than the fit, or in another order; ingest it with the same vocabulary"
+                f"{corpus.root} lacks the words of the fit, or has them in another order; ingest it with the same "
+                "vocabulary"
             )
+        return corpus
 
 
 def require_documents(X: Any) -> None:
-    """Tell texts from counts, where scikit-learn would say that a text is no number.
-
-    Raises
-    ------
-    InputError
-        For texts: says what counts them.
-    """
+    """Raise ``InputError`` for texts, with a hint to a vectorizer."""
     values = getattr(X, "values", X)  # of a data frame or a series
     if isinstance(values, np.ndarray) and values.dtype.kind in "OTU":
         values = values.ravel()
@@ -109,6 +108,97 @@ def require_documents(X: Any) -> None:
     first = next(iter(values), None)
     if isinstance(first[0] if isinstance(first, list | tuple) and first else first, str | bytes):
         raise InputError(
-            "X holds texts, and counts are needed: put a CountVectorizer before this in a pipeline, or give the texts "
-            "to streaming_jsmf.fit"
+            "X holds texts, but counts are needed: put a CountVectorizer before this estimator in a pipeline, or pass "
+            "the texts to streaming_jsmf.fit"
         )
+
+
+def _is_corpus(X: object) -> TypeGuard[str | os.PathLike[str] | Corpus]:
+    return isinstance(X, (str, os.PathLike, Corpus))
+
+
+def _opened(X: str | os.PathLike[str] | Corpus) -> Corpus:
+    return X if isinstance(X, Corpus) else open_corpus(X)
+
+
+def is_dask_array(X: object) -> bool:
+    """Whether ``X`` is a Dask array."""
+    return isinstance(X, da.Array)
+
+
+def n_columns(X: Any) -> int:
+    """The number of words of a Dask array.
+
+    Raises
+    ------
+    InputError
+        If it is not a matrix of documents x words with whole rows in each block.
+    """
+    if X.ndim != 2:
+        raise InputError(f"X is a Dask array with {X.ndim} dimensions; give documents x words")
+    if X.numblocks[1] != 1:
+        raise InputError(
+            f"X is a Dask array with {X.numblocks[1]} blocks across the words; rechunk it with X.rechunk({{1: -1}})"
+        )
+    return int(X.shape[1])
+
+
+def _dask_blocks(X: Any) -> Iterator[csr_array[Any]]:
+    """Compute the blocks of a Dask array one by one, so that only one is in memory."""
+    for number in range(X.numblocks[0]):
+        yield _checked(X.blocks[number, 0].compute(), number, X.shape[1])
+
+
+def _checked(block: Any, number: int, n_words: int) -> csr_array[Any]:
+    counts = tidy_rows(block)
+    if counts.shape[1] != n_words:
+        raise InputError(
+            f"block {number} of X, counted from 0, has {counts.shape[1]} columns, and X has {n_words}; correct it"
+        )
+    if not (np.isfinite(counts.data).all() and (counts.data >= 0).all()):
+        raise InputError(
+            f"block {number} of X, counted from 0, has a negative or non-finite count; correct it"
+        )
+    return counts
+
+
+def map_documents(X: Any, function: Callable[[csr_array[Any]], NDArray[np.float64]], width: int) -> Any:
+    """Map a function over the blocks of a Dask array lazily: documents x ``width``, with the same blocks of rows.
+
+    The function is a single key of the graph, not copied for each block. Blocks are checked when they are computed.
+    """
+    carried, n_words = delayed(function, pure=True, traverse=False), X.shape[1]
+
+    def of_block(
+        block: Any, apply: Callable[[csr_array[Any]], NDArray[np.float64]], block_id: tuple[int, int]
+    ) -> NDArray[np.float64]:
+        return apply(_checked(block, block_id[0], n_words))
+
+    return X.map_blocks(
+        of_block, carried, dtype=np.float64, chunks=(X.chunks[0], (width,)), meta=np.empty((0, 0))
+    )
+
+
+def _feature_words(given: Any, estimator: object, n_features: int) -> list[str] | None:
+    """The words of ``feature_names``, or of the previous pipeline steps; None if nothing names the columns."""
+    if given is None:
+        return _words_of_pipeline(estimator, n_features)
+    return column_words(given, n_features, "feature_names")
+
+
+def _words_of_pipeline(estimator: object, n_features: int) -> list[str] | None:
+    """The names of the previous step of the pipeline that is calling ``fit``, found on the call stack.
+
+    Scikit-learn passes names from step to step with data frames only, but vectorizers return sparse matrices.
+    """
+    frame = inspect.currentframe()
+    while frame is not None:
+        pipeline = frame.f_locals.get("self")
+        if isinstance(pipeline, Pipeline) and pipeline.steps and pipeline.steps[-1][1] is estimator:
+            try:
+                names = pipeline[:-1].get_feature_names_out()
+            except (AttributeError, ValueError):
+                return None  # a step without names
+            return None if names is None or len(names) != n_features else [str(word) for word in names]
+        frame = frame.f_back
+    return None

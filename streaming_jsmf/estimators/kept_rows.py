@@ -1,4 +1,4 @@
-"""The documents of ``partial_fit``: every batch is a corpus on the disk, and one more that a moments store grows by."""
+"""The batches of ``partial_fit``: each is a corpus on disk that is added to a moments store."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from streaming_jsmf.workflow.scan import Changes, scan
 
 @dataclass(frozen=True)
 class KeptRows:
-    """Where batches of documents and their moments are, and how many have come.
+    """Where the batches and their moments are.
 
     Attributes
     ----------
     folder, moments
-        The corpora of matrices are below the one; the store is the other.
+        Directory of the corpora made from matrices, and path of the moments store.
     first
         Root of the first corpus; empty before it.
     batches, n_documents
-        That the store is made of.
+        Number of batches and of documents in the store.
     """
 
     folder: Path
@@ -45,21 +45,21 @@ class KeptRows:
 
     @contextmanager
     def place_of_next(self) -> Iterator[Path]:
-        """Where the corpus of the next batch goes; nothing of it is left if the block refuses the batch.
+        """Yield the path of the next corpus, which is removed if the block fails.
 
         Raises
         ------
         InputError
-            If the rows before are gone, or an interrupted call has left the store between two states.
+            If earlier batches were deleted, or an earlier call was interrupted.
         """
         if self.first and not self.folder.is_dir():
             raise InputError(
-                f"{self.folder}: the rows of the batches before are gone; begin again with a new estimator, and "
+                f"{self.folder}: the rows of earlier batches are missing; start again with a new estimator, and with "
                 "store= to keep them"
             )
         if self._next.exists():
             raise InputError(
-                f"{self.folder}: a call of partial_fit was interrupted; begin again with a new estimator"
+                f"{self.folder}: an earlier partial_fit was interrupted; start again with a new estimator"
             )
         try:
             yield self._next
@@ -68,9 +68,9 @@ class KeptRows:
             raise
 
     def added(self, corpus: Corpus, settings: ScanSettings, execution: Execution) -> tuple[KeptRows, Moments]:
-        """With one more batch in the store; errors as ``scan``, after which the store is as it was."""
+        """Add a batch to the store; errors as ``scan``, which leave the store unchanged."""
         if self.first:
-            # A third moment is of the store already.
+            # The store has its third moment already, if any.
             own, changes = replace(settings, third_moment=False), Changes(add=(corpus.root,))
             moments = scan(self.first, self.moments, own, execution, changes=changes)
         else:
@@ -85,12 +85,12 @@ class KeptRows:
 
 
 def begin_rows(stack: ExitStack, store: str | Path | None, scratch: str | Path | None) -> KeptRows:
-    """No rows yet; ``stack`` gets what removes the place of them.
+    """Start without rows; ``stack`` removes their directory.
 
     Raises
     ------
     InputError
-        If something is at ``store`` or beside it where the rows go.
+        If ``store``, or the directory of the rows beside it, exists.
     """
     if store is None:
         folder = stack.enter_context(temporary_directory(scratch))
@@ -100,7 +100,7 @@ def begin_rows(stack: ExitStack, store: str | Path | None, scratch: str | Path |
     taken = next((place for place in (moments, folder) if not is_free(place)), None)
     if taken is not None:
         raise InputError(
-            f"{taken}: is there already; partial_fit begins with a new store, so give another path"
+            f"{taken}: exists already; partial_fit starts with a new store, so give another path"
         )
     folder.mkdir(parents=True)
     stack.callback(shutil.rmtree, folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What estimators need besides: checked parameters, a seed, a place for temporary files, shares of a block."""
+"""Helpers of the estimators: errors, seeds, temporary directories, and the topic shares of a block."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from streaming_jsmf.inference.document_topics import document_topics
 
 
 class EstimatorError(InputError, ValueError):
-    """An ``InputError`` that is the ``ValueError`` which users of scikit-learn look for."""
+    """An ``InputError`` that is also a ``ValueError``, as scikit-learn's users expect."""
 
 
 @contextmanager
 def as_value_errors() -> Iterator[None]:
-    """What the block refuses as ``EstimatorError``."""
+    """Raise an ``InputError`` of the block as ``EstimatorError``."""
     try:
         yield
     except InputError as error:
@@ -36,7 +36,7 @@ def as_value_errors() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Shares:
-    """Topic shares of a block of documents; small enough to travel with a task but for the topics."""
+    """A function from a block of documents to their topic shares; pickles with the topics only."""
 
     word_topic: NDArray[np.float64]
     prior: NDArray[np.float64]
@@ -55,29 +55,16 @@ class Shares:
         )
         if found.unconverged:
             warnings.warn(
-                f"the topic shares of {found.unconverged} documents may be farther than {self.tolerance} from the "
-                f"best after {self.iterations} steps: raise transform_iterations",
+                f"the topic shares of {found.unconverged} documents may differ by more than {self.tolerance} from the "
+                f"optimum after {self.iterations} steps; increase transform_iterations",
                 ConvergenceWarning,
                 stacklevel=2,
             )
         return found.shares
 
 
-def require_counts(estimator: Any, *names: str) -> None:
-    """Refuse what scikit-learn lets pass, such as 2.0 or "5", before a store is made of it; None is a default."""
-    for name in names:
-        value = getattr(estimator, name)
-        if value is not None and not (isinstance(value, (int, np.integer)) and value >= 1):
-            raise InputError(f"{name} is {value!r}; give a whole number of at least 1")
-
-
-def plain(values: dict[str, Any]) -> dict[str, Any]:
-    """With numbers of NumPy, as a parameter grid has them, as those of Python, which a store keeps."""
-    return {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
-
-
 def seed_of(random_state: Any) -> int:
-    """The seed of the scan and the engine: a number as it is, 0 for None, else drawn from the generator."""
+    """The seed of the scan and the engine: an integer as it is, 0 for None, otherwise drawn from the generator."""
     if random_state is None:
         return 0
     try:
@@ -88,11 +75,12 @@ def seed_of(random_state: Any) -> int:
 
 @contextmanager
 def temporary_directory(scratch: str | Path | None) -> Iterator[Path]:
+    """Yield a temporary directory in ``scratch``; ``InputError`` if it cannot be created."""
     try:
         directory = TemporaryDirectory(prefix="streaming-jsmf-", dir=scratch)
     except OSError as error:
         raise InputError(
-            f"scratch is {str(scratch)!r}, where nothing can be written ({error.strerror}); give another directory"
+            f"scratch is {str(scratch)!r}, which is not writable ({error.strerror}); give another directory"
         ) from error
     with directory as name:
         yield Path(name)

@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.curation import Curation, Selection, WordTable, match_words, select_words
+from streaming_jsmf.config import Curation
+from streaming_jsmf.corpus.curation import Selection, WordTable, match_words, select_words
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.pieces import KEY, read_table, within, write_table

@@ -14,12 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.curation import Curation, WordTable, concatenate, least_documents, may_stay
+from streaming_jsmf.config import Curation, OnBadRecord
+from streaming_jsmf.corpus.curation import WordTable, concatenate, least_documents, may_stay
 from streaming_jsmf.ingestion.choose import found_word_counts, settled_curation, sorted_counts
 from streaming_jsmf.ingestion.pieces import write_table
 from streaming_jsmf.ingestion.plan import Ingest, IngestFolder, group_units
 from streaming_jsmf.jobs.records import FILES, Record
-from streaming_jsmf.sources.base import BadRecords, OnBadRecord, SourceBatch, Unit
+from streaming_jsmf.sources.base import BadRecords, SourceBatch, Unit
 from streaming_jsmf.storage.paths import file_hashes
 from streaming_jsmf.tokens.lists import TokenLists, with_ngrams
 from streaming_jsmf.tokens.stop_words import load_stop_words

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.curation import Curation
+from streaming_jsmf.config import Curation, OnBadRecord
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.display import location
@@ -22,7 +22,7 @@ from streaming_jsmf.jobs.folder import Commit, WorkFolder
 from streaming_jsmf.jobs.records import Record, read_json
 from streaming_jsmf.jobs.run import run_job
 from streaming_jsmf.jobs.tasks import TaskJob
-from streaming_jsmf.sources.base import OnBadRecord, Unit
+from streaming_jsmf.sources.base import Unit
 from streaming_jsmf.sources.listing import list_files
 from streaming_jsmf.storage.paths import file_size, is_url, write_json
 from streaming_jsmf.tokens.stop_words import is_path, load_stop_words

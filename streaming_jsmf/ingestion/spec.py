@@ -9,14 +9,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError
 
-from streaming_jsmf.corpus.curation import CURATION_KEYS, Curation
+from streaming_jsmf.config import Curation, ReaderName
+from streaming_jsmf.corpus.curation import CURATION_KEYS
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.sources import limits
 from streaming_jsmf.sources.fetch import RemoteFile
-from streaming_jsmf.sources.registry import PATH_OPTIONS, ReaderName, check_options, default_curation
+from streaming_jsmf.sources.registry import PATH_OPTIONS, check_options, default_curation
 from streaming_jsmf.storage.paths import AnyPath, file_inside, normalise
 from streaming_jsmf.tokens.stop_words import is_path
 from streaming_jsmf.validation import RelativeName, Sha256, Strict, explain, stays_inside

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.curation import Curation
+from streaming_jsmf.config import Curation
 from streaming_jsmf.corpus.manifest import ShardEntry
 from streaming_jsmf.corpus.records import Documents
 from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter, renumber_shard

@@ -12,7 +12,6 @@ from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolEx
 from concurrent.futures import Executor as Pool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,6 +19,7 @@ import dask
 from dask.delayed import Delayed
 from dask.utils import format_bytes
 
+from streaming_jsmf.config import ExecutionOptions
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.jobs.cluster import losses_in_one_line, running_scheduler, worker_threads
 from streaming_jsmf.jobs.events import Listener, silent
@@ -60,43 +60,17 @@ class Executor:
 
 
 @dataclass(frozen=True)
-class Execution:
-    """How a job runs.
-
-    Parameters
-    ----------
-    scheduler
-        ``threads``, ``processes``, ``synchronous``, ``cluster`` (a LocalCluster of worker processes that ends
-        with the job) or the address of a running Dask scheduler, such as ``tcp://host:8786``.
-    workers
-        Threads or processes; None: one for each core. A running scheduler has its own; if more are to join them,
-        so many tasks are made ready.
-    memory
-        Bytes that all workers together may use; None: not checked.
-    performance_report
-        HTML file of Dask's plots of the job, written when it ends, also with an error; replaced if it exists. Only
-        for a cluster or a running scheduler, and it needs bokeh there.
-
-    Raises
-    ------
-    InputError
-        If the scheduler is unknown, ``workers`` is below 1, or there can be no report.
-    """
-
-    scheduler: str = "threads"
-    workers: int | None = None
-    memory: int | None = None
-    performance_report: Path | None = None
+class Execution(ExecutionOptions):
+    """How a job runs; see ``ExecutionOptions``."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         known = (*LOCAL_SCHEDULERS, "cluster")
         if self.scheduler not in known and not _is_address(self.scheduler):
             raise InputError(
                 f"scheduler is {self.scheduler!r}; give one of {', '.join(known)}, or an address such as "
                 "tcp://HOST:8786"
             )
-        if self.workers is not None and self.workers < 1:
-            raise InputError(f"workers is {self.workers}; give a whole number of at least 1")
         if self.performance_report is not None:
             require_report(self.performance_report, self.scheduler)
 

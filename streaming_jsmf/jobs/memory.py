@@ -6,9 +6,6 @@ import resource
 import sys
 
 import pyarrow as pa
-from dask.utils import parse_bytes
-
-from streaming_jsmf.errors import InputError
 
 #: Interpreter, libraries and compiled kernels of a process, before it holds any data.
 PROCESS_BYTES = 330 * 2**20
@@ -31,15 +28,3 @@ def machine_memory() -> int | None:
 def release_unused_memory() -> None:
     """Give back what Arrow has freed but kept: it keeps a little more with each partition that is read."""
     pa.default_memory_pool().release_unused()
-
-
-def parse_memory(text: str) -> int:
-    """Return the bytes of a size such as ``4GB`` or ``500 MiB``; raise ``InputError`` if it is none."""
-    try:
-        # Dask reads a lone unit as one of it.
-        size = int(parse_bytes(text)) if any(character.isdigit() for character in text) else 0
-    except (ValueError, OverflowError):
-        size = 0
-    if size <= 0:
-        raise InputError(f"memory is {text!r}; give a size such as 4GB or 500MiB")
-    return size

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
+from streaming_jsmf.config import OnBadRecord
 from streaming_jsmf.corpus.records import Counts
 from streaming_jsmf.errors import InputError
-
-OnBadRecord = Literal["fail", "quarantine"]
 
 
 @dataclass(frozen=True)

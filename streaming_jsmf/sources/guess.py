@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from streaming_jsmf.config import ReaderName
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.sources.columns import (
@@ -31,7 +32,7 @@ from streaming_jsmf.sources.columns import (
 from streaming_jsmf.sources.listing import list_files
 from streaming_jsmf.sources.parquet import is_parquet
 from streaming_jsmf.sources.records import listed
-from streaming_jsmf.sources.registry import READERS, ReaderName
+from streaming_jsmf.sources.registry import READERS
 from streaming_jsmf.sources.streams import UnreadableError, bare_suffix, open_parquet_source
 from streaming_jsmf.sources.tables.ratings import names_path
 from streaming_jsmf.sources.text.folder import is_archive

@@ -5,11 +5,12 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from streaming_jsmf.corpus.curation import TEXT_CURATION, Curation
+from streaming_jsmf.config import Curation, Preset, ReaderName
+from streaming_jsmf.corpus.curation import TEXT_CURATION
 from streaming_jsmf.corpus.format import PARQUET_SUFFIXES
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.errors import InputError
@@ -33,24 +34,7 @@ from streaming_jsmf.tokens.stop_words import ENGLISH, NONE
 from streaming_jsmf.tokens.tokenizer import Tokenizer
 from streaming_jsmf.validation import Strict, explain
 
-ReaderName = Literal[
-    "text",
-    "text-files",
-    "lines",
-    "docword",
-    "triples",
-    "ratings",
-    "baskets",
-    "npz",
-    "matrix-market",
-    "h5ad",
-    "bag-of-words-parquet",
-]
-
-#: Where the settings of texts start: made for topics that can be read, or as in the papers.
-Preset = Literal["text", "papers"]
-
-#: Options that name a file; the settings of a corpus do not keep them.
+#: Options that name a file; the settings of a corpus do not include them.
 PATH_OPTIONS = ("vocabulary", "names")
 
 

@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from streaming_jsmf.config import InferSettings, PolishSettings, ScanSettings
+from streaming_jsmf.config import InferSettings, PolishSettings, ScanSettings, settings_of, takes
 from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.errors import InputError, TooFewFactorsError
 from streaming_jsmf.evaluation.choice import Choice, Measures, choose, fields_of
@@ -72,6 +73,7 @@ class _Material:
     without_corpus: str = ""
 
 
+@takes(Execution)
 def choose_k(
     source: str | Path | Corpus,
     topics: Sequence[int],
@@ -82,6 +84,7 @@ def choose_k(
     replicas: int = DEFAULT_REPLICAS,
     execution: Execution | None = None,
     listener: Listener = silent,
+    **options: Any,
 ) -> Comparison:
     """Fit a model for each of several K from one scan, measure them all the same way, and suggest one.
 
@@ -115,7 +118,7 @@ def choose_k(
         raise InputError(f"replicas is {replicas}; give a whole number of at least 0")
     numbers, place = sorted(set(topics)), store_path(source, "a corpus or a moments store")
     target = place.with_name(place.name + SUFFIX) if out is None else store_path(out, "a directory of models")
-    execution = execution or Execution()
+    execution = settings_of("execution", Execution, execution, options) or Execution()
     if node_exists(place) and read_attributes(place).get("kind") == MOMENTS_KIND:
         material = _of_moments(open_moments(place), corpus, numbers[-1])
     else:

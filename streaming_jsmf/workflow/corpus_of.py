@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus.format import damage_of_corpus, read_manifest, require_no_store
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME
 from streaming_jsmf.corpus.vocabulary import TEXT_NAMES, VOCABULARY_NAME
@@ -19,7 +20,7 @@ from streaming_jsmf.jobs.lock import settle
 from streaming_jsmf.sources.listing import find_files
 from streaming_jsmf.sources.parquet import is_parquet
 from streaming_jsmf.storage.paths import exists, file_size, is_file, join, normalise, read_bytes
-from streaming_jsmf.workflow.ingest import IngestRequest, ingest
+from streaming_jsmf.workflow.ingest import ingest
 
 logger = logging.getLogger(__name__)
 

@@ -95,6 +95,37 @@ def shares_table(model: AnyModel, shares: str | Path) -> pd.DataFrame:
     return pd.concat(parts)
 
 
+def query(
+    model: AnyModel,
+    shares: str | Path,
+    *,
+    topic: int | None = None,
+    by: str | None = None,
+    similar: str | None = None,
+    number: int | None = None,
+) -> Any:
+    """Answer a question as an Arrow table: ``similar_documents``, ``documents_of_topic``, or else ``shares_by``.
+
+    Raises
+    ------
+    InputError
+        If the arguments exclude each other, and as these functions.
+    StoreError
+        If the model or the shares are damaged.
+    """
+    if similar is not None and (by is not None or topic is not None):
+        raise InputError("--similar excludes --topic and --by; give one")
+    if similar is None and (topic is None or by is not None):
+        if number is not None:
+            raise InputError("--number requires --similar, or --topic without --by; leave it out")
+        return by_group(model, shares, by, topic)
+    count = DEFAULT_NUMBER if number is None else number
+    if similar is not None:
+        return queries.similar(open_shares_of(model, shares), similar, count)
+    assert topic is not None
+    return largest(model, shares, topic, count)
+
+
 def largest(model: AnyModel | Model, shares: str | Path, topic: int, number: int) -> Any:
     """``documents_of_topic`` as an Arrow table."""
     found, edits = open_shares_of(model, shares), _edits_of(model)

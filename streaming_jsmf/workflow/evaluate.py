@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import require_kind
+from streaming_jsmf.config import EvaluationRequest, settings_of, takes
 from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.display import location
-from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.inputs import RowSketch, SelectedCounts
 from streaming_jsmf.evaluation.perplexity import Completion
 from streaming_jsmf.evaluation.summary import evaluate_topics
@@ -46,9 +44,6 @@ FORMAT_VERSION = 1
 #: Words of each topic in the document, unless told otherwise.
 LISTED_WORDS = 10
 
-#: Models of resampled moments, unless told otherwise.
-DEFAULT_REPLICAS = 5
-
 #: What each metric, or each part of one, needs beside ``word_topic``: arrays of the model and inputs. Others need none.
 NEEDS: Mapping[str, tuple[str, ...]] = {
     "recovery": ("cooccurrence",),
@@ -77,55 +72,19 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
 Value = TypeVar("Value")
 
 
-@dataclass(frozen=True)
-class EvaluationRequest:
-    """What to evaluate a model with; None: what the model itself leads to, or nothing.
-
-    Attributes
-    ----------
-    corpus
-        Path or URL of the training corpus or of another, for counts of words and perplexity.
-    moments
-        Path or URL of the moments store that the model was made of.
-    truth
-        Path of a simulated corpus, for the recovery error.
-    replicas, seed
-        Models of resampled moments for the stability, and the seed of the draws and of estimated norms.
-    words
-        Words of each topic that are listed.
-
-    Raises
-    ------
-    InputError
-        If a number is out of range.
-    """
-
-    corpus: str | Path | Corpus | None = None
-    moments: str | StorePath | None = None
-    truth: str | Path | None = None
-    replicas: int = DEFAULT_REPLICAS
-    seed: int = 0
-    words: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.replicas < 0:
-            raise InputError(f"replicas is {self.replicas}; give a whole number of at least 0")
-        if not 0 <= self.seed < 2**63:
-            raise InputError(f"seed is {self.seed}; give a whole number from 0 to 2^63 - 1")
-        if self.words is not None and self.words < 1:
-            raise InputError(f"words is {self.words}; give a whole number of at least 1")
-
-
+@takes(EvaluationRequest, Execution)
 def evaluate(
     model: AnyModel,
     request: EvaluationRequest | str | Path | Corpus | None = None,
     execution: Execution | None = None,
     listener: Listener = silent,
+    **options: Any,
 ) -> dict[str, Any]:
     """Evaluate a model of any engine. Two passes over a corpus that was not read for this model before, else none.
 
     Counts and perplexity are stored below the model, so that later calls need no scan; without a corpus those of the
-    training corpus are used. Instead of a request its corpus can be given. The result does not depend on ``execution``.
+    training corpus are used. Instead of a request its corpus can be given, or its fields and those of ``Execution`` as
+    keyword arguments. The result does not depend on ``execution``.
 
     Returns
     -------
@@ -143,10 +102,9 @@ def evaluate(
     """
     if isinstance(request, str | Path | Corpus):
         request = EvaluationRequest(request)
-    require_kind("request", request, EvaluationRequest)
-    require_kind("execution", execution, Execution)
-    path, request = model_path(model), request or EvaluationRequest()
-    execution = execution or Execution()
+    path = model_path(model)
+    request = settings_of("request", EvaluationRequest, request, options) or EvaluationRequest()
+    execution = settings_of("execution", Execution, execution, options) or Execution()
     found = read_topics(path)
     inputs = _Inputs(path, found, request, execution, listener)
     with single_blas_thread():

@@ -8,7 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from streaming_jsmf.config import InferSettings, PolishSettings, ScanSettings, StodSettings, require_kind
+from streaming_jsmf.config import (
+    InferSettings,
+    IngestRequest,
+    PolishSettings,
+    ScanSettings,
+    StodSettings,
+    require_kind,
+)
 from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.events import Listener, silent
@@ -22,7 +29,6 @@ from streaming_jsmf.workflow.commit_model import commit_model, is_done
 from streaming_jsmf.workflow.corpus_of import corpus_of, is_corpus
 from streaming_jsmf.workflow.in_memory import at_hand
 from streaming_jsmf.workflow.infer import fit_moments, model_fingerprint
-from streaming_jsmf.workflow.ingest import IngestRequest
 from streaming_jsmf.workflow.polish import polish_model, polished_fingerprint
 from streaming_jsmf.workflow.rectify import announce_cost
 from streaming_jsmf.workflow.scan import scan

@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from streaming_jsmf.config import Curation, IngestRequest, TextReading, request_of, settings_of, takes
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError, StreamingJSMFError
 from streaming_jsmf.ingestion.plan import IngestFolder
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.storage.paths import exists, local_path, normalise, sha256_of
-from streaming_jsmf.workflow.ingest import IngestRequest
 from streaming_jsmf.workflow.ingest import ingest as ingest_path
 
 #: Texts or rows of a batch; one is in memory at a time.
@@ -65,6 +65,7 @@ def at_hand(
             raise
 
 
+@takes(IngestRequest, Curation, TextReading, Execution)
 def ingest(
     source: Any,
     corpus: str | Path,
@@ -74,6 +75,7 @@ def ingest(
     *,
     overwrite: bool = False,
     progress: bool = False,
+    **options: Any,
 ) -> Corpus:
     """Make a corpus of a source: what lies on a disk, or what a notebook has at hand.
 
@@ -87,7 +89,8 @@ def ingest(
     corpus
         Local path of the corpus.
     request
-        What is asked beyond the defaults, such as ``IngestRequest(read={"text": "body"})``.
+        What is asked beyond the defaults, such as ``IngestRequest(read={"text": "body"})``. Its fields, those of its
+        ``curation`` and of ``Execution`` are also keyword arguments, such as ``min_df=5``.
 
     Raises
     ------
@@ -103,6 +106,8 @@ def ingest(
     --------
     >>> ingest(["the cat sat", "the dog ran"], "corpus")  # doctest: +SKIP
     """
+    request = request_of(request, options)
+    execution = settings_of("execution", Execution, execution, options)
     with at_hand(source, local_path(normalise(corpus, "a corpus"), "a corpus")) as (place, _):
         return ingest_path(
             place, corpus, request, execution, listener, overwrite=overwrite, progress=progress

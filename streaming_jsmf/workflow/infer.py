@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from streaming_jsmf.config import InferSettings, StodSettings, fingerprint, require_kind
+from streaming_jsmf.config import InferSettings, StodSettings, engine_settings_of, fingerprint, takes
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, TooFewFactorsError
 from streaming_jsmf.inference.anchors import Anchors, DegenerateAnchorsError
@@ -49,6 +49,7 @@ class _Stopwatch:
         self._last = now
 
 
+@takes(engine=True)
 def infer(
     moments: str | Path | StorePath | Moments,
     model: str | Path | StorePath,
@@ -58,11 +59,13 @@ def infer(
     threads: int | None = None,
     overwrite: bool = False,
     listener: Listener = silent,
+    **options: Any,
 ) -> Model:
     """Fit one model from a moments store and write it. No pass over the corpus.
 
     Eigenpairs, rectification, LAW (LR-JSMF, Algorithm 6 without its scan); with ``StodSettings`` the tensor engine
-    instead (``fit_tensor_topics``). ``settings`` may be the number of topics alone. The result does not depend on
+    instead (``fit_tensor_topics``). ``settings`` may be the number of topics alone; the fields of
+    the engine's settings are also keyword arguments, and ``engine`` chooses it. The result does not depend on
     ``threads`` (None: one for each core). With ``partitions`` only those whose label it names (``select_partitions``).
 
     Raises
@@ -73,8 +76,9 @@ def infer(
         If the moments store is incomplete or damaged.
     """
     if isinstance(settings, int):
-        settings = InferSettings(settings)
-    require_kind("settings", settings, InferSettings, StodSettings)
+        settings = engine_settings_of(settings, None, options)
+    else:
+        settings = engine_settings_of(0, settings, options)
     target = store_path(model, "a model")
     require_free_model(target, overwrite)
     opened = moments if isinstance(moments, Moments) else open_moments(store_path(moments, "a moments store"))

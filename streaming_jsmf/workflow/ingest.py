@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from streaming_jsmf.config import require_kind
-from streaming_jsmf.corpus.curation import Curation
+from streaming_jsmf.config import Curation, IngestRequest, ReaderName, request_of, require_kind
 from streaming_jsmf.corpus.format import Corpus, read_manifest
 from streaming_jsmf.corpus.losses import losses_table
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
@@ -19,13 +16,10 @@ from streaming_jsmf.ingestion import IngestSettings, ingest_source, load_spec
 from streaming_jsmf.ingestion.spec import CorpusSpec
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.sources.base import OnBadRecord
 from streaming_jsmf.sources.fetch import fetch_files
 from streaming_jsmf.sources.guess import guess_source
 from streaming_jsmf.sources.registry import (
     OpenedSource,
-    Preset,
-    ReaderName,
     check_options,
     default_curation,
     open_source,
@@ -38,52 +32,6 @@ from streaming_jsmf.validation import Strict
 from streaming_jsmf.workflow.given_words import given_phrases, given_words
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class IngestRequest:
-    """What a user asks of an ingest, beyond what a spec says; None keeps the spec's value, or the default.
-
-    Attributes
-    ----------
-    reader
-        Guessed from the source when None; not with a spec.
-    read
-        Options of the reader by key, as values or as text; not with a spec. ``path`` names one file of a zip archive.
-    curation
-        Fields of ``Curation`` by name.
-    preset
-        Of texts: "text" starts from ``TEXT_CURATION`` and without boilerplate, "papers" from neither. Not with a spec.
-    vocabulary
-        Exactly these words, in this order: a list, or the path of one (a line or a row of ``word`` each), of a corpus
-        or of a model.
-    tokenizer
-        A callable of the user's own as MODULE:FUNCTION.
-    phrases
-        Which neighbouring words of texts are one word: those with so high an NPMI, a number from 0 to 1; or a list, or
-        the path of one as for ``vocabulary``, from which they are taken by default. "none": none.
-    tokens_per_shard
-        A shard ends with the document that brings it to this many tokens.
-    on_bad_record
-        "fail" or "quarantine".
-    files
-        With a spec: directory of its files, where those that are missing are fetched to; by default one of the
-        user's cache.
-    made_for
-        A hash that the manifest keeps, by which a verb knows the corpus that it made.
-    """
-
-    reader: ReaderName | None = None
-    read: Mapping[str, Any] = field(default_factory=dict)
-    curation: Mapping[str, Any] = field(default_factory=dict)
-    preset: Preset | None = None
-    vocabulary: str | Path | Sequence[str] | None = None
-    tokenizer: str | None = None
-    phrases: float | str | Path | Sequence[str] | None = None
-    tokens_per_shard: int | None = None
-    on_bad_record: OnBadRecord = "fail"
-    files: str | Path | None = None
-    made_for: str | None = None
 
 
 def ingest(
@@ -108,14 +56,8 @@ def ingest(
     InputError
         For a bad spec or source, files that cannot be had, bad records, and all that ``ingest_source`` refuses.
     """
-    require_kind(
-        "request",
-        request,
-        IngestRequest,
-        advice="IngestRequest(...), such as IngestRequest(read={'text': 'body'})",
-    )
+    request = request_of(request, {}) or IngestRequest()
     require_kind("execution", execution, Execution)
-    request = request or IngestRequest()
     _require_outside(
         free_target(corpus, overwrite=overwrite, resumed=True),
         request.files if request.files is not None else source,

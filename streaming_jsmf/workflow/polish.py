@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.config import PolishSettings, fingerprint, require_kind
+from streaming_jsmf.config import PolishSettings, fingerprint, settings_of, takes
 from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.display import location
 from streaming_jsmf.documents.polish import PolishedTopics, PolishRequest, Watch, polish_topics
@@ -31,6 +31,7 @@ from streaming_jsmf.workflow.commit_model import commit_model, has_fingerprint, 
 from streaming_jsmf.workflow.given_topics import given_topics
 
 
+@takes(PolishSettings, Execution)
 def polish(
     model: AnyModel,
     corpus: str | Path | Corpus,
@@ -40,6 +41,7 @@ def polish(
     execution: Execution | None = None,
     overwrite: bool = False,
     listener: Listener = silent,
+    **options: Any,
 ) -> Model:
     """Finish the topics of a model, of any engine, by a few passes over the documents, and write them to ``out``.
 
@@ -60,7 +62,7 @@ def polish(
     out
         Path or URL of the result; not ``model`` itself unless with ``overwrite``.
     settings
-        None: the defaults of ``PolishSettings``.
+        None: the defaults of ``PolishSettings``. Its fields, and those of ``Execution``, are also keyword arguments.
 
     Raises
     ------
@@ -73,11 +75,11 @@ def polish(
     --------
     >>> polish("model", "corpus", "polished", PolishSettings(steps=40, rounds=10))  # doctest: +SKIP
     """
-    require_kind("settings", settings, PolishSettings)
-    require_kind("execution", execution, Execution)
+    settings = settings_of("settings", PolishSettings, settings, options) or PolishSettings()
+    execution = settings_of("execution", Execution, execution, options)
     target = store_path(out, "a model")
     require_free_model(target, overwrite)
-    place, settings = model_path(model), settings or PolishSettings()
+    place = model_path(model)
     opened = corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
     with sole_writer(target) as committed:
         start = read_model(place)

@@ -7,17 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from streaming_jsmf.config import IngestRequest, OnBadRecord, ReaderName
 from streaming_jsmf.corpus.format import Corpus, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import PHRASES, Json
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.sources.base import OnBadRecord
 from streaming_jsmf.sources.guess import guess_source
-from streaming_jsmf.sources.registry import ReaderName, reads_texts
+from streaming_jsmf.sources.registry import reads_texts
 from streaming_jsmf.tokens.tokenizer import BUILT_IN
 from streaming_jsmf.workflow.corpus_of import corpus_of
-from streaming_jsmf.workflow.ingest import IngestRequest
 
 
 @dataclass(frozen=True)

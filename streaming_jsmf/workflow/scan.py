@@ -6,9 +6,9 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from streaming_jsmf.config import ScanSettings, require_kind
+from streaming_jsmf.config import ScanSettings, fields_given, settings_of, takes
 from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.corpus.format import corpus_root
 from streaming_jsmf.errors import InputError, SettingsMismatchError
@@ -93,6 +93,7 @@ class Step:
     other: str
 
 
+@takes(ScanSettings, Execution)
 def scan(
     corpus: str | Path | Corpus,
     moments: str | StorePath,
@@ -103,13 +104,15 @@ def scan(
     keep_partitions: bool = False,
     changes: Changes | None = None,
     repair: bool = False,
+    **options: Any,
 ) -> Moments:
     """Scan a corpus into the moments store at ``moments``, or finish an interrupted scan. Both are paths or URLs.
 
     ``settings.scans`` passes over the data; none if the store is complete. One that carries more topics than are asked
     for serves, with its own width. A store that is there is changed as it stands: of the settings its own hold, and
     ``corpus`` must be one of its corpora or one to be removed. With ``repair`` what is damaged is made again first. A
-    corpus that is open already can be given as it is.
+    corpus that is open already can be given as it is. The fields of ``ScanSettings`` and ``Execution`` are also keyword
+    arguments.
 
     An interrupted change is finished by the same call.
 
@@ -118,9 +121,9 @@ def scan(
     InputError, StoreError
         See ``open_corpus``, ``scan_corpus``, ``repair_store``, ``change_store`` and ``merge_stores``.
     """
-    require_kind("settings", settings, ScanSettings)
-    require_kind("execution", execution, Execution)
     store, changes = store_path(moments, "a moments store"), changes or Changes()
+    changes, settings = _wanted(store, changes, settings, options, repair)
+    execution = settings_of("execution", Execution, execution, options)
     if settings is not None and settings.third_moment:
         changes = replace(changes, third_moment=changes.any)
     if not node_exists(store):
@@ -157,6 +160,19 @@ def scan(
         else:
             add_third_moment(store, execution, listener, mark=step.mark)
     return open_moments(store)
+
+
+def _wanted(
+    store: StorePath, changes: Changes, settings: ScanSettings | None, options: dict[str, Any], repair: bool
+) -> tuple[Changes, ScanSettings | None]:
+    """The changes and the settings that are asked for; None: those of an existing store that is changed."""
+    if changes.any and settings is None and {*fields_given(ScanSettings, options)} == {"third_moment"}:
+        # Not a setting that must equal the store's, but a change of its own.
+        changes = replace(changes, third_moment=bool(options.pop("third_moment")))
+    settings = settings_of("settings", ScanSettings, settings, options)
+    if settings is None and not ((changes.any or repair) and node_exists(store)):
+        settings = ScanSettings(third_moment=changes.third_moment)
+    return changes, settings
 
 
 def _place(corpus: str | Path | Corpus) -> str:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from streaming_jsmf.config import settings_of, takes
 from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.simulation import simulate_lda
 
 
+@takes(Execution)
 def simulate(
     corpus: str | Path,
     *,
@@ -26,6 +29,7 @@ def simulate(
     documents_per_shard: int | None = None,
     execution: Execution | None = None,
     listener: Listener = silent,
+    **options: Any,
 ) -> Corpus:
     """Draw ``documents`` documents over ``vocabulary_size`` words from ``topics`` topics into the path ``corpus``.
 
@@ -48,6 +52,6 @@ def simulate(
         zipf=zipf,
         seed=seed,
         documents_per_shard=documents_per_shard,
-        execution=execution,
+        execution=settings_of("execution", Execution, execution, options),
         listener=listener,
     )

@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from streaming_jsmf.config import InferSettings, PolishSettings, ScanSettings, StodSettings
+from streaming_jsmf.config import (
+    Curation,
+    InferSettings,
+    IngestRequest,
+    PolishSettings,
+    ScanSettings,
+    StodSettings,
+    TextReading,
+    engine_settings_of,
+    request_of,
+    settings_of,
+    takes,
+)
 from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.display import location, printable
 from streaming_jsmf.errors import InputError
@@ -26,7 +38,6 @@ from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.workflow import documents
 from streaming_jsmf.workflow import fit as fitting
 from streaming_jsmf.workflow.fit import Fitted, corpus_beside
-from streaming_jsmf.workflow.ingest import IngestRequest
 from streaming_jsmf.workflow.topics import by_share, frame_of, read_topics
 from streaming_jsmf.workflow.transform import transform
 from streaming_jsmf.workflow.view import ShownReport, show
@@ -37,6 +48,9 @@ if TYPE_CHECKING:
 
 #: K unless told otherwise.
 DEFAULT_TOPICS = 20
+
+#: Settings of the scan that ``fit`` derives from the others.
+_DERIVED = ("max_topics", "third_moment")
 
 #: Topics that a representation shows, the largest ones.
 SHOWN = 10
@@ -237,7 +251,17 @@ def fit(
 def fit(source: Any, path: str | Path, n_topics: Sequence[int], **options: Any) -> Fitted: ...
 
 
-def fit(  # type: ignore[misc]
+@takes(
+    IngestRequest,
+    Curation,
+    TextReading,
+    ScanSettings,
+    PolishSettings,
+    Execution,
+    engine=True,
+    without=_DERIVED,
+)
+def fit(
     source: Any,
     path: str | Path | None = None,
     n_topics: int | Sequence[int] | None = None,
@@ -251,6 +275,7 @@ def fit(  # type: ignore[misc]
     threads: int | None = None,
     overwrite: bool = False,
     listener: Listener = silent,
+    **options: Any,
 ) -> TopicModel | Fitted:
     """Find the topics of a corpus, or of anything that ``ingest`` reads: a scan, the inference, polish.
 
@@ -281,6 +306,9 @@ def fit(  # type: ignore[misc]
         topics and with the same other settings is used as it is.
     execution, threads
         How the scan and the inference run; they change no bit.
+    **options
+        The fields of all these settings, such as ``min_df=5``, ``seed=3`` or ``workers=4``, and ``engine``. A ``seed``
+        is that of the scan, the engine and polish.
     overwrite
         Replace models that exist.
 
@@ -307,6 +335,7 @@ def fit(  # type: ignore[misc]
         raise InputError(f"the second argument is where the model goes; write n_topics={path!r}")
     several = not isinstance(n_topics, int | np.integer | None)
     numbers = _numbers(n_topics, infer_settings)
+    engine = engine_settings_of(numbers[0], infer_settings, options, shared=("seed",))
     with ExitStack() as stack:
         if path is None:
             if several:
@@ -318,13 +347,13 @@ def fit(  # type: ignore[misc]
             source,
             path,
             numbers,
-            ingest_request=ingest_request,
-            scan_settings=scan_settings,
-            infer_settings=infer_settings,
-            polish=polish,
+            ingest_request=request_of(ingest_request, options),
+            scan_settings=settings_of("scan_settings", ScanSettings, scan_settings, options),
+            infer_settings=engine,
+            polish=_polish(polish, engine, options),
             moments=moments,
-            execution=execution,
-            threads=threads,
+            execution=settings_of("execution", Execution, execution, options),
+            threads=options.get("workers") if threads is None else threads,
             overwrite=overwrite,
             listener=listener,
         )
@@ -334,6 +363,16 @@ def fit(  # type: ignore[misc]
         model._corpus = found.corpus
         weakref.finalize(model, stack.pop_all().close)
     return model
+
+
+def _polish(
+    asked: bool | PolishSettings | None, engine: InferSettings | StodSettings, options: Mapping[str, Any]
+) -> PolishSettings | bool:
+    """How to polish; False: not at all. Options of polish do not turn it on where it is off."""
+    if asked is False or (asked is None and isinstance(engine, StodSettings)):
+        return False
+    given = None if asked is None or asked is True else asked
+    return settings_of("polish", PolishSettings, given, options) or True
 
 
 def _numbers(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from streaming_jsmf.config import require_kind
+from streaming_jsmf.config import settings_of, takes
 from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.documents.open_shares import open_shares
 from streaming_jsmf.documents.shares import SharesFile
@@ -26,6 +26,7 @@ from streaming_jsmf.workflow.in_memory import at_hand
 from streaming_jsmf.workflow.raw_documents import Reading, raw_documents
 
 
+@takes(Execution)
 def transform(
     model: AnyModel | Model,
     corpus: Any,
@@ -37,6 +38,7 @@ def transform(
     execution: Execution | None = None,
     overwrite: bool = False,
     listener: Listener = silent,
+    **options: Any,
 ) -> SharesFile:
     """Write the topic shares of every document of a corpus to ``out``, given the topics of a model.
 
@@ -80,7 +82,7 @@ def transform(
     --------
     >>> shares = transform("model", "corpus", "shares.parquet")  # doctest: +SKIP
     """
-    require_kind("execution", execution, Execution)
+    execution = settings_of("execution", Execution, execution, options)
     target = local_path(normalise(out, "a file of topic shares"), "a file of topic shares")
     if overwrite or not is_left(target):
         require_free_shares(target, overwrite)

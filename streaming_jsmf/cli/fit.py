@@ -1,0 +1,56 @@
+"""The verb ``fit``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import click
+
+from streaming_jsmf.cli.ingest import allow_local_tokenizers
+from streaming_jsmf.cli.options import (
+    engine_options,
+    execution_options,
+    ingest_options,
+    overwrite_option,
+    quiet_option,
+    topic_numbers,
+    topics_option,
+)
+from streaming_jsmf.cli.tables import print_topics
+from streaming_jsmf.cli.verb import option, options_of, path, verb
+from streaming_jsmf.config import PolishSettings, ScanSettings
+from streaming_jsmf.config.inference import POLISH
+from streaming_jsmf.config.scan import SCAN
+
+
+@verb(
+    "streaming-jsmf fit news.csv MODEL --topics 20",
+    "streaming-jsmf fit CORPUS MODELS --topics 10,20,50 --workers 4",
+)
+@click.argument("source")
+@path("model")
+@topics_option
+@option("--moments", group=SCAN, rare=True, type=click.Path(), default=None,
+        help="Path of the moments store, which is created if it does not exist.  [default: MODEL.moments]")  # fmt: skip
+@ingest_options(common=("stop_words", "read"))
+@options_of(ScanSettings, without=("max_topics", "third_moment"))
+@engine_options
+@option("--polish/--no-polish", group=POLISH, default=None,
+        help="Whether topics are polished by passes over the documents.  [default: with engine lr-jsmf]")  # fmt: skip
+@options_of(PolishSettings, without=("seed",))
+@overwrite_option
+@quiet_option(rare=True)
+@execution_options
+def fit(source: str, model: str, topics: str, **options: Any) -> Callable[[], None]:
+    """Fit MODEL to SOURCE, which is a corpus or anything that ingest reads.
+
+    The corpus made from texts or tables is kept as MODEL.corpus, and the scan as MODEL.moments; both are reused by
+    later runs. Several K are written to MODEL/k=5, MODEL/k=10, ...
+    """
+    from streaming_jsmf.workflow.topic_model import fit as run
+
+    allow_local_tokenizers(options)
+    fitted = run(source, model, topic_numbers(topics), **options)
+    return partial(print_topics, *map(str, fitted.models))

@@ -1,0 +1,51 @@
+"""The verb ``infer``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from streaming_jsmf.cli.options import (
+    engine_options,
+    log_option,
+    overwrite_option,
+    topic_numbers,
+    topics_option,
+)
+from streaming_jsmf.cli.tables import print_topics
+from streaming_jsmf.cli.verb import option, options_of, path, verb
+from streaming_jsmf.config import StodSettings, engine_settings_of
+from streaming_jsmf.config.execution import EXECUTION
+
+
+@verb(
+    "streaming-jsmf infer MOMENTS MODEL --topics 20",
+    "streaming-jsmf infer MOMENTS MODELS --topics 10,20,50",
+)
+@path("moments")
+@path("model")
+@topics_option
+@engine_options
+@options_of(StodSettings, only=("seed",))
+@option("--partitions", default=None, metavar="LABELS",
+        help="Use only the partitions with these labels, such as 1990..1999 or a,b, of a store scanned with "
+             "--partition-by and --keep-partitions.  [default: all]")  # fmt: skip
+@overwrite_option
+@option("--workers", group=EXECUTION, type=int, default=None,
+        help="Number of threads.  [default: one for each core]")  # fmt: skip
+@log_option
+def infer(
+    moments: str, model: str, topics: str, workers: int | None = None, *, listener: Any, **options: Any
+) -> Callable[[], None]:
+    """Fit a model of K topics from MOMENTS into MODEL, without reading the corpus.
+
+    Several K are written to MODEL/k=5, MODEL/k=10, ...
+    """
+    from streaming_jsmf.workflow.several import infer_each
+
+    numbers = topic_numbers(topics)
+    own = {name: options.pop(name) for name in ("partitions", "overwrite") if name in options}
+    settings = engine_settings_of(numbers[0], None, options)
+    made = infer_each(moments, model, numbers, settings, threads=workers, listener=listener, **own)
+    return partial(print_topics, *map(str, made))

@@ -1,0 +1,56 @@
+"""The verb ``scan``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from streaming_jsmf.cli.options import execution_options
+from streaming_jsmf.cli.verb import option, options_of, path, verb
+from streaming_jsmf.config import ScanSettings
+from streaming_jsmf.display import location
+
+CHANGES = "Changing an existing store"
+
+
+@verb(
+    "streaming-jsmf scan CORPUS MOMENTS --max-topics 100",
+    "streaming-jsmf scan CORPUS MOMENTS --add MORE --keep-partitions",
+)
+@click.argument("corpus")
+@path("moments")
+@options_of(ScanSettings)
+@option("--keep-partitions", group=CHANGES, is_flag=True,
+        help="Keep the results of each partition, so that some can be removed or selected later; takes 4 bytes x words "
+             "x width each.")  # fmt: skip
+@option("--remove", group=CHANGES, multiple=True, metavar="SHARD_OR_CORPUS",
+        help="Remove documents from a store that keeps its partitions (may be repeated).")  # fmt: skip
+@option("--add", group=CHANGES, multiple=True, metavar="CORPUS2",
+        help="Add a corpus with the same words (may be repeated).")  # fmt: skip
+@option("--merge", group=CHANGES, multiple=True, type=click.Path(), metavar="MOMENTS2",
+        help="Merge another store; words are matched by name (may be repeated).")  # fmt: skip
+@option("--rebase", group=CHANGES, is_flag=True,
+        help="After --add to a store with a sample: draw a sample of all documents, and scan again.")  # fmt: skip
+@option(
+    "--repair", group=CHANGES, is_flag=True, help="Recompute the damaged parts of MOMENTS, and complete it."
+)
+@execution_options
+def scan(
+    corpus: str,
+    moments: str,
+    remove: tuple[str, ...] = (),
+    add: tuple[str, ...] = (),
+    merge: tuple[str, ...] = (),
+    rebase: bool = False,
+    **options: Any,
+) -> str:
+    """Scan CORPUS into the moments store MOMENTS, or complete an interrupted scan.
+
+    --remove, --add, --merge, --rebase and --repair change an existing store; CORPUS is one of its corpora.
+    """
+    from streaming_jsmf.workflow.scan import Changes
+    from streaming_jsmf.workflow.scan import scan as run
+
+    run(corpus, moments, changes=Changes(remove, add, merge, rebase=rebase), **options)
+    return f"moments: {location(moments)}"

@@ -1,0 +1,32 @@
+"""Fingerprints of settings, and how two sets of settings differ."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+#: Longest value that a message about settings shows; digests are longer.
+LONGEST_VALUE = 60
+
+
+def fingerprint(values: Mapping[str, Any]) -> str:
+    """Return the sha256 (hex) of the canonical JSON of ``values``."""
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """Name the fields that differ, with both values where these are short; empty if none does."""
+    missing = object()
+    return "; ".join(
+        _difference(key, stored.get(key), wanted.get(key))
+        for key in sorted({*stored, *wanted})
+        if stored.get(key, missing) != wanted.get(key, missing)
+    )
+
+
+def _difference(key: str, stored: Any, wanted: Any) -> str:
+    short = max(len(repr(stored)), len(repr(wanted))) <= LONGEST_VALUE
+    return f"{key}: stored {stored!r}, asked {wanted!r}" if short else key

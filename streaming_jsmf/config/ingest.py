@@ -1,0 +1,251 @@
+"""What a user chooses when a corpus is made: how the source is read, and which words and documents are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from streaming_jsmf.config.fields import Settings, setting
+from streaming_jsmf.config.keywords import fields_given, require_kind
+from streaming_jsmf.errors import InputError
+
+ReaderName = Literal[
+    "text",
+    "text-files",
+    "lines",
+    "docword",
+    "triples",
+    "ratings",
+    "baskets",
+    "npz",
+    "matrix-market",
+    "h5ad",
+    "bag-of-words-parquet",
+]
+#: Starting point of the curation of texts: readable topics, or the papers.
+Preset = Literal["text", "papers"]
+OnBadRecord = Literal["fail", "quarantine"]
+KeepOrDrop = Literal["keep", "drop"]
+
+#: A document frequency above any number of documents: no limit.
+ALL_DOCUMENTS = 2**53
+
+CURATION, READING, TEXTS = "Words and documents to keep", "Reading the source", "Texts"
+
+_curation = partial(setting, group=CURATION)
+_reading = partial(setting, group=READING)
+_texts = partial(setting, group=TEXTS, rare=True)
+
+
+def _converted(name: str, convert: Callable[[str], Any], wanted: str) -> Callable[[Any], Any]:
+    """A parser that passes integers and None on, and names the option if the text cannot be converted."""
+
+    def parse(given: Any) -> Any:
+        if given is None or (isinstance(given, int) and not isinstance(given, bool)):
+            return given
+        try:
+            return convert(str(given).strip())
+        except ValueError:
+            raise InputError(f"{name} is {given!r}; give {wanted}") from None
+
+    return parse
+
+
+def _limit(text: str) -> float:
+    number = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    # As in scikit-learn, 1 is one document and 1.0 are all of them.
+    return ALL_DOCUMENTS if number == 1 and text != "1" else number
+
+
+def _longest_run(text: str) -> int:
+    numbers = [int(part) for part in text.strip(" ()[]").split(",")]
+    if len(numbers) > 2 or not 1 <= numbers[-1] <= 3 or (len(numbers) == 2 and numbers[0] != 1):
+        raise ValueError
+    return numbers[-1]
+
+
+def _pairs(given: Any) -> Any:
+    """KEY=VALUE pairs as a dictionary; a dictionary is returned unchanged."""
+    if isinstance(given, Mapping):
+        return given
+    pairs = [pair.partition("=") for pair in given]
+    for key, equals, value in pairs:
+        if not (key and equals):
+            raise InputError(f"--read is {key + value!r}; give KEY=VALUE, such as text=body")
+    return {key: value for key, _, value in pairs}
+
+
+_SHARE = "a number of documents, or a share of them such as 0.3 or 30%"
+
+
+@dataclass(frozen=True)
+class Curation(Settings):
+    """Which words and documents of a source are kept. The defaults are those of the papers.
+
+    Texts start from ``corpus.curation.TEXT_CURATION`` instead.
+
+    Parameters
+    ----------
+    stop_words
+        Stop words to remove: auto (those of the detected language), languages such as german,french, a FILE of words,
+        or none.
+    numbers
+        Whether words without a letter are kept.
+    min_word_length
+        Minimum number of characters of a word.
+    min_document_frequency
+        Minimum document frequency of a word.
+    max_document_frequency
+        Maximum document frequency of a word. 100% removes the limit.
+    vocabulary_size
+        Number of words to keep, by tf-idf.
+    duplicates
+        Whether documents with the same words as an earlier document are kept.
+    min_distinct_words
+        Minimum number of distinct words of a document. 0 disables the rule.
+    min_tokens
+        Minimum number of tokens of a document, counting kept words only. 0 disables the rule.
+    """
+
+    stop_words: str = _curation(
+        "english",
+        absent="auto for texts, english for docword, none for items",
+        metavar="auto|LANGUAGES|FILE|none",
+    )
+    numbers: KeepOrDrop = _curation("keep", absent="keep; for texts drop", rare=True)
+    min_word_length: int | Literal["auto"] = _curation(
+        1, absent="1; for texts 3, or 2 in Han, Kana and Hangul", ge=1, rare=True
+    )
+    min_document_frequency: float | Literal["auto"] = _curation(
+        1,
+        absent="1; for texts 5, or more in large corpora",
+        flags=("--min-document-frequency", "--min-df"),
+        metavar="NUMBER|SHARE",
+        parse=_converted("--min-df", _limit, _SHARE),
+        gt=0,
+    )
+    max_document_frequency: float | None = _curation(
+        None,
+        absent="no limit; for texts 20%",
+        flags=("--max-document-frequency", "--max-df"),
+        metavar="NUMBER|SHARE",
+        parse=_converted("--max-df", _limit, _SHARE),
+        gt=0,
+    )
+    vocabulary_size: int | None = _curation(
+        None, absent="all", flags=("--vocabulary-size", "--max-features"), ge=1
+    )
+    duplicates: KeepOrDrop = _curation("keep", absent="keep; for texts drop", rare=True)
+    min_distinct_words: int = _curation(3, ge=0, rare=True)
+    min_tokens: int = _curation(5, ge=0, rare=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("min_document_frequency", "max_document_frequency"):
+            value = getattr(self, name)
+            if not (value is None or isinstance(value, str) or value < 1 or float(value).is_integer()):
+                raise InputError(f"{name} is {value}; give a whole number of documents, or a share below 1")
+
+
+@dataclass(frozen=True)
+class TextReading(Settings):
+    """Options of the readers of texts; None leaves the reader's default.
+
+    Parameters
+    ----------
+    encoding
+        Encoding of the texts, such as cp1252, or several that are tried in turn: utf-8,cp1252.
+    ngrams
+        Length of the longest n-grams that are counted as words.
+    stemmer
+        Language of the Snowball stemmer, such as english.
+    boilerplate
+        Whether mail headers, quoted lines, signatures, tags and addresses are kept.
+    """
+
+    encoding: str | None = _reading(
+        None, absent="utf-8, or according to the byte order mark", metavar="NAME,NAME", rare=True
+    )
+    ngrams: int | None = _texts(
+        None,
+        absent="1",
+        flags=("--ngrams", "--ngram-range"),
+        metavar="1|2|3|1,2|1,3",
+        parse=_converted("--ngrams", _longest_run, "1, 2 or 3, or a range that starts at 1, such as 1,2"),
+    )
+    stemmer: str | None = _texts(None, absent="none", metavar="LANGUAGE")
+    boilerplate: KeepOrDrop | None = _texts(None, absent="drop")
+
+
+@dataclass(frozen=True)
+class IngestRequest(Settings):
+    """How a source becomes a corpus. None keeps the value of the spec, or the default.
+
+    Parameters
+    ----------
+    reader
+        Reader: text, text-files, lines, docword, triples, ratings, baskets, npz, matrix-market, h5ad or
+        bag-of-words-parquet.
+    read
+        Option of the reader, such as text=body, id=url or metadata=year,country (may be repeated).
+    curation
+        Fields of ``Curation`` by name.
+    preset
+        Starting point for texts. text: the defaults listed here. papers: only stop words are removed.
+    vocabulary
+        Keep exactly these words, to match a store or model.
+    tokenizer
+        Tokenizer of texts: arrow, sklearn, chinese, japanese, or your own callable as MODULE:FUNCTION.
+    phrases
+        Neighbouring words to join into one word, such as new york: those whose NPMI is at least this number
+        between 0 and 1 (0.5 finds names, 0.3 finds more), or those listed.
+    tokens_per_shard
+        Number of tokens per shard, a file of the corpus.
+    on_bad_record
+        fail: stop at the first bad record. quarantine: write bad records to quarantine.parquet and continue.
+    files
+        Directory of the files of a spec. Missing files are downloaded to it.
+    made_for
+        Hash by which a function recognizes the corpus that it made.
+    """
+
+    reader: ReaderName | None = _reading(None, absent="by file names and columns", metavar="NAME")
+    read: Mapping[str, Any] = _reading(factory=dict, metavar="KEY=VALUE", multiple=True, parse=_pairs)
+    curation: Mapping[str, Any] = setting(factory=dict, option=False)
+    preset: Preset | None = _curation(None, absent="text", rare=True)
+    vocabulary: str | Path | Sequence[str] | None = _curation(
+        None, absent="words are chosen", metavar="FILE|CORPUS|MODEL"
+    )
+    tokenizer: str | None = _texts(None, absent="arrow", metavar="NAME")
+    phrases: float | str | Path | Sequence[str] | None = _texts(
+        None, absent="none, or those of the vocabulary", metavar="NPMI|FILE|CORPUS|MODEL|none"
+    )
+    tokens_per_shard: int | None = _texts(None, absent="20 M", ge=1)
+    on_bad_record: OnBadRecord = _reading("fail")
+    files: str | Path | None = _reading(None, absent="the user's cache", metavar="PATH", rare=True)
+    made_for: str | None = setting(None, option=False)
+
+
+def request_of(request: IngestRequest | None, options: Mapping[str, Any]) -> IngestRequest | None:
+    """Return ``request`` with the fields of ``IngestRequest``, ``Curation`` and ``TextReading`` that ``options`` has.
+
+    None if there is neither.
+    """
+    require_kind(
+        "request",
+        request,
+        IngestRequest,
+        advice="IngestRequest(...), such as IngestRequest(read={'text': 'body'})",
+    )
+    own, curation, texts = (fields_given(kind, options) for kind in (IngestRequest, Curation, TextReading))
+    if not (own or curation or texts):
+        return request
+    base = request or IngestRequest()
+    tokenizer = own.get("tokenizer")
+    if tokenizer is not None and ":" not in tokenizer:
+        texts["tokenizer"] = own.pop("tokenizer")
+    read = {**base.read, **own.pop("read", {}), **texts}
+    return replace(base, **own, read=read, curation={**base.curation, **curation})

@@ -1,0 +1,133 @@
+"""Settings as keyword arguments: the public functions take settings objects, or their fields one by one."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from difflib import get_close_matches
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+from streaming_jsmf.config.fields import Settings, declared
+from streaming_jsmf.config.fingerprint import LONGEST_VALUE
+from streaming_jsmf.config.inference import InferSettings, StodSettings
+from streaming_jsmf.errors import InputError
+
+S = TypeVar("S", bound=Settings)
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+#: Settings of each engine.
+ENGINES: Mapping[str, type[InferSettings] | type[StodSettings]] = {
+    kind.engine: kind for kind in (InferSettings, StodSettings)
+}
+
+
+def require_kind(name: str, value: object, *kinds: type, advice: str = "") -> None:
+    """Raise ``InputError`` if an argument is not an instance of one of these classes; None stands for a default."""
+    if value is not None and not isinstance(value, kinds):
+        wanted = advice or " or ".join(f"{kind.__name__}(...)" for kind in kinds)
+        raise InputError(f"{name} is {str(value)[:LONGEST_VALUE]!r} ({type(value).__name__}); give {wanted}")
+
+
+def takes(
+    *kinds: type[Settings], engine: bool = False, without: Collection[str] = ()
+) -> Callable[[Function], Function]:
+    """A decorator: a function with ``**options`` takes the fields of these settings as keyword arguments.
+
+    It refuses other keywords and shows the fields in its signature; the function reads them with ``settings_of``.
+    With ``engine`` the settings of both engines are among them, and ``engine`` chooses one.
+    """
+    kinds = (*kinds, *(ENGINES.values() if engine else ()))
+    fields = {
+        name: field
+        for kind in kinds
+        for name, field in declared(kind).items()
+        if field.about.option and name not in without
+    }
+
+    def apply(function: Function) -> Function:
+        signature = inspect.signature(function)
+        own = {
+            name: value for name, value in signature.parameters.items() if value.kind is not value.VAR_KEYWORD
+        }
+        defaults = {name: field.default for name, field in fields.items()}
+        defaults |= {"engine": InferSettings.engine} if engine else {}
+        known = {*own, *defaults, *(name for field in fields.values() for name in field.names)}
+
+        @wraps(function)
+        def checked(*arguments: Any, **options: Any) -> Any:
+            for name in options.keys() - known:
+                near = get_close_matches(name, known, 1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}{hint}")
+            return function(*arguments, **options)
+
+        keywords = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
+            for name, default in defaults.items()
+            if name not in own
+        ]
+        checked.__signature__ = signature.replace(parameters=[*own.values(), *keywords])  # type: ignore[attr-defined]
+        return cast(Function, checked)
+
+    return apply
+
+
+def settings_of(name: str, kind: type[S], settings: S | None, options: Mapping[str, Any]) -> S | None:
+    """Return the argument ``settings`` of a function with the fields that ``options`` has; None if it has none either.
+
+    Raises
+    ------
+    InputError
+        If ``settings`` is not of this kind, with the ``name`` of the argument; or if a field is out of range.
+    """
+    require_kind(name, settings, kind)
+    own = fields_given(kind, options)
+    if not own:
+        return settings
+    return kind(**own) if settings is None else replace(settings, **own)  # type: ignore[type-var]
+
+
+def fields_given(kind: type[Settings], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of ``kind`` that are in ``options``, with text converted to values."""
+    return {
+        name: options[key] if field.about.parse is None else field.about.parse(options[key])
+        for name, field in declared(kind).items()
+        for key in field.names
+        if key in options and field.about.option
+    }
+
+
+def engine_settings_of(
+    n_topics: int,
+    settings: InferSettings | StodSettings | None,
+    options: Mapping[str, Any],
+    *,
+    shared: Collection[str] = (),
+) -> InferSettings | StodSettings:
+    """Return the settings of the engine that ``settings`` or ``options`` name, with the fields that ``options`` has.
+
+    Parameters
+    ----------
+    shared
+        Options that are fields of other settings, too, so that any engine accepts them.
+
+    Raises
+    ------
+    InputError
+        If the engine is unknown, for an option of the other engine, or if a field is out of range.
+    """
+    require_kind("settings", settings, *ENGINES.values())
+    engine = options.get("engine", InferSettings.engine if settings is None else settings.engine)
+    if engine not in ENGINES or (settings is not None and engine != settings.engine):
+        wanted = ", ".join(ENGINES) if settings is None else settings.engine
+        raise InputError(f"engine is {engine!r}; give {wanted}")
+    for other in ENGINES.keys() - {engine}:
+        foreign = sorted(fields_given(ENGINES[other], options).keys() - {*shared})
+        if foreign:
+            raise InputError(
+                f"{', '.join(foreign)} belongs to engine {other}; leave it out, or choose that engine"
+            )
+    base: Any = ENGINES[engine](n_topics) if settings is None else settings
+    return settings_of("settings", ENGINES[engine], base, options) or base

@@ -1,0 +1,247 @@
+"""Settings are declared once: what the declarations say holds in Python, on the command line and in the estimators."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, fields
+from typing import Any
+
+import click
+import numpy as np
+import pytest
+
+import streaming_jsmf as sj
+from streaming_jsmf.cli.main import cli
+from streaming_jsmf.config import (
+    Curation,
+    EvaluationRequest,
+    ExecutionOptions,
+    InferSettings,
+    IngestRequest,
+    PolishSettings,
+    ScanSettings,
+    Settings,
+    StodSettings,
+    TextReading,
+    declared,
+    engine_settings_of,
+    fingerprint,
+    parse_memory,
+    request_of,
+    settings_of,
+)
+from streaming_jsmf.config.fields import Field
+from streaming_jsmf.corpus.curation import TEXT_CURATION
+from streaming_jsmf.errors import InputError
+
+#: The verbs that have the options of each settings class.
+KINDS: dict[type[Settings], tuple[str, ...]] = {
+    InferSettings: ("infer", "fit"),
+    StodSettings: ("infer", "fit"),
+    ScanSettings: ("scan", "fit"),
+    PolishSettings: ("polish", "fit"),
+    Curation: ("ingest", "fit"),
+    TextReading: ("ingest", "fit"),
+    IngestRequest: ("ingest", "fit"),
+    EvaluationRequest: ("evaluate",),
+    ExecutionOptions: ("ingest", "simulate", "scan", "fit", "choose-k", "polish", "transform", "evaluate"),
+}
+#: Fields that are allowed only with other values.
+WITH: dict[str, dict[str, Any]] = {
+    "sample_share": {"range_finder": "sample"},
+    "cliques": {"anchors": "soft-clique"},
+    "clique": {"anchors": "soft-clique", "cliques": 3},
+}
+FIELDS = [(kind, field) for kind in KINDS for field in declared(kind).values()]
+named = pytest.mark.parametrize(("kind", "field"), FIELDS, ids=lambda part: getattr(part, "name", None))
+
+
+def outside(field: Field) -> Iterator[Any]:
+    """Values that the declaration excludes."""
+    about, step = field.about, 1 if field.number is int else 1e-9
+    if field.flag:
+        yield from (1, "yes")
+    if field.choices or field.number:
+        yield from ("no such choice", b"", [], math.nan)
+    if field.number:
+        yield from (math.inf, True)
+        yield from (2.5,) if field.number is int else ()
+        yield from (bound for bound in (about.gt, about.lt) if bound is not None)
+        yield from (about.ge - step,) if about.ge is not None else ()
+        yield from (about.le + step,) if about.le is not None and about.le < 2**60 else ()
+        yield from (2**63,) if about.le is not None and about.le > 2**60 else ()
+    if (field.choices or field.number or field.flag) and not field.optional:
+        yield None
+
+
+def made(kind: type[Settings], field: Field, value: Any) -> Any:
+    required = {"n_topics": 4} if "n_topics" in declared(kind) else {}
+    return kind(**{**required, **WITH.get(field.name, {}), field.name: value})
+
+
+def inside(field: Field) -> Iterator[Any]:
+    """Values at the ends of what the declaration allows."""
+    yield from field.choices
+    yield from (bound for bound in (field.about.ge, field.about.le) if bound is not None)
+    if field.flag:
+        yield from (False, True)
+
+
+@named
+def test_what_a_declaration_excludes_is_refused_with_name_and_value(
+    kind: type[Settings], field: Field
+) -> None:
+    for value in outside(field):
+        with pytest.raises(InputError) as caught:
+            made(kind, field, value)
+        assert str(caught.value).startswith(f"{field.name} is {value!r}; give ")
+        assert "\n" not in str(caught.value)
+        for bound in (field.about.ge, field.about.gt, field.about.lt):
+            assert bound is None or f"{bound:g}" in str(caught.value)
+        assert all(choice in str(caught.value) for choice in field.choices)
+
+
+@named
+def test_what_a_declaration_allows_is_kept_as_plain_values(kind: type[Settings], field: Field) -> None:
+    for value in inside(field):
+        given = np.array(value)[()] if isinstance(value, int | float) else value
+        kept = getattr(made(kind, field, given), field.name)
+        assert kept == value
+        assert type(kept).__module__ == "builtins"
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "said"),
+    [
+        (InferSettings, {"n_topics": 3, "clique": 2}, "clique is 2"),
+        (InferSettings, {"n_topics": 3, "cliques": 2}, "soft-clique"),
+        (InferSettings, {"n_topics": 3, "anchor_words": "cat"}, "'cat'"),
+        (InferSettings, {"n_topics": 3, "anchor_words": ["cat", "cat"]}, "'cat' twice"),
+        (InferSettings, {"n_topics": 1, "anchor_words": ["cat", "dog"]}, "2 entries"),
+        (InferSettings, {"n_topics": 1, "anchor_words": [[]]}, "without words"),
+        (InferSettings, {"n_topics": 3, "anchor_words": ["a"], "anchors": "soft-clique"}, "pivoted-qr"),
+        (ScanSettings, {"range_finder": "sample", "exact": True}, "factors"),
+        (ScanSettings, {"sample_share": 0.5}, "range_finder sample"),
+        (Curation, {"max_document_frequency": 1.5}, "max_document_frequency is 1.5"),
+    ],
+)
+def test_fields_that_exclude_each_other(kind: type[Settings], values: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        kind(**values)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (InferSettings(20), "ed795060e4932aa4"),
+        (InferSettings(5, "palm", 30, 1e-3, 5, anchor_words=["a", ("b", "c")]), "85a597f986a1caac"),
+        (InferSettings(4, anchors="soft-clique", cliques=9, clique=2), "b280956218c4f8d1"),
+        (StodSettings(20), "a11749c0db95ab69"),
+        (StodSettings(3, 1, restarts=5, refine="als", seed=2), "fcc4f8f9ab3df41e"),
+        (ScanSettings(), "083c5a632e8ef9b7"),
+        (ScanSettings(4, 1, "factors", "uniform", 4000, 2, 7), "d766fe15738c2e5b"),
+        (ScanSettings(exact=True, third_moment=True), "7a00940055ace020"),
+        (ScanSettings(range_finder="sample", sample_share=0.25, partition_by="year"), "0c246b55c2b55d30"),
+        (PolishSettings(), "0424640d358ffd77"),
+        (PolishSettings(40, 9, 0, 3), "b4b11cca5cbcd6da"),
+    ],
+)
+def test_fingerprints_of_existing_stores_hold(settings: Settings, expected: str) -> None:
+    assert fingerprint(settings.fields())[:16] == expected
+
+
+def test_fingerprints_of_existing_corpora_hold() -> None:
+    found = [fingerprint(asdict(curation))[:16] for curation in (Curation(), TEXT_CURATION)]
+    assert found == ["3c237a375a094104", "3520c525dd65fec0"]
+
+
+@named
+def test_every_field_is_an_option_of_its_verbs(kind: type[Settings], field: Field) -> None:
+    assert len(field.help.split()) >= 3
+    derived = {"fit": ("max_topics", "third_moment"), "polish": ()}
+    for verb in KINDS[kind] if field.about.option else ():
+        if field.name in derived.get(verb, ()):
+            continue
+        [option] = [each for each in cli.commands[verb].params if each.name == field.name]
+        assert isinstance(option, click.Option)
+        assert option.opts[0] == (field.about.flags or [f"--{field.name.replace('_', '-')}"])[0]
+        assert isinstance(option.type, click.Choice) == bool(field.choices and not field.number)
+        if isinstance(option.type, click.Choice):
+            assert tuple(option.type.choices) == field.choices
+        if not field.about.absent and not field.about.multiple:
+            assert option.default == field.default
+
+
+@pytest.mark.parametrize("engine", [sj.LRJSMF, sj.STOD])
+def test_estimators_have_the_parameters_of_their_engine(engine: Any) -> None:
+    own = {name: value.default for name, value in inspect.signature(engine).parameters.items()}
+    kind = InferSettings if engine is sj.LRJSMF else StodSettings
+    for field in fields(kind):
+        if field.name not in ("n_topics", "seed"):
+            assert own[field.name] == field.default, field.name
+    for name in own:
+        assert f"    {name} : " in engine.__doc__
+    assert "Attributes\n" in engine.__doc__
+
+
+@pytest.mark.parametrize("verb", [sj.fit, sj.scan, sj.infer, sj.ingest, sj.polish, sj.transform, sj.evaluate])
+def test_an_unknown_keyword_is_refused_with_the_nearest_name(verb: Any) -> None:
+    known = [name for name in inspect.signature(verb).parameters if len(name) > 6]
+    for name in known[-3:]:
+        with pytest.raises(TypeError, match=rf"'{name}x'; did you mean '{name}'"):
+            verb("nowhere", "out", "more", **{f"{name}x": 1})
+
+
+def test_fields_are_keyword_arguments() -> None:
+    options = {"scans": 1, "range": "factors", "workers": 3, "memory": "4GB"}
+    assert settings_of("settings", ScanSettings, None, options) == ScanSettings(
+        scans=1, range_finder="factors"
+    )
+    assert settings_of("settings", ScanSettings, ScanSettings(9), {"workers": 3}) == ScanSettings(9)
+    assert settings_of("settings", ScanSettings, None, {"workers": 3}) is None
+    execution = settings_of("execution", ExecutionOptions, None, options)
+    assert execution == ExecutionOptions(workers=3, memory=4_000_000_000)
+    with pytest.raises(InputError, match="settings is '5'"):
+        settings_of("settings", ScanSettings, 5, options)  # type: ignore[type-var]
+
+
+def test_an_engine_is_chosen_by_name_or_by_its_settings() -> None:
+    assert engine_settings_of(3, None, {"tolerance": 0.1}) == InferSettings(3, tolerance=0.1)
+    assert engine_settings_of(3, None, {"engine": "stod", "alpha0": "2"}) == StodSettings(3, 2)
+    assert engine_settings_of(3, StodSettings(5), {"restarts": 2}) == StodSettings(5, restarts=2)
+    assert engine_settings_of(3, None, {"seed": 1}, shared=("seed",)) == InferSettings(3)
+    for settings, options, said in (
+        (None, {"engine": "lda"}, "'lda'"),
+        (StodSettings(3), {"engine": "lr-jsmf"}, "stod"),
+        (None, {"seed": 1}, "seed belongs to engine stod"),
+        (None, {"engine": "stod", "rectify": "none"}, "rectify belongs to engine lr-jsmf"),
+    ):
+        with pytest.raises(InputError, match=said):
+            engine_settings_of(3, settings, options)  # type: ignore[arg-type]
+
+
+def test_options_of_ingest_are_those_of_scikit_learn_too() -> None:
+    flat = {"min_df": "30%", "max_df": 1.0, "max_features": 99, "ngram_range": (1, 2), "encoding": "cp1252"}
+    request = request_of(IngestRequest(curation={"min_tokens": 1}), {**flat, "read": ["text=body"]})
+    assert request is not None
+    assert request.curation == {
+        "min_tokens": 1,
+        "min_document_frequency": 0.3,
+        "max_document_frequency": 2**53,
+        "vocabulary_size": 99,
+    }
+    assert request.read == {"text": "body", "ngrams": 2, "encoding": "cp1252"}
+    assert request_of(None, {"tokenizer": "sklearn"}) == IngestRequest(read={"tokenizer": "sklearn"})
+    assert request_of(None, {"tokenizer": "mine:split"}) == IngestRequest(tokenizer="mine:split")
+    assert request_of(None, {"workers": 2}) is None
+    for name, value in (("min_df", "few"), ("ngrams", "2,3"), ("ngrams", "4"), ("read", ["text"])):
+        with pytest.raises(InputError, match=name.replace("_", "-")):
+            request_of(None, {name: value})
+
+
+@pytest.mark.parametrize("size", ["lots", "-1GB", "0", "1e400GB", " ", "GB"])
+def test_sizes_that_are_none(size: str) -> None:
+    with pytest.raises(InputError, match=f"memory is '{size}'"):
+        parse_memory(size)
