@@ -25,10 +25,8 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from functools import cache
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +37,7 @@ import zarr
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_info
 
-from streaming_jsmf.cli.main import run
+from tests.outcomes import printed
 from tests.readers import FORMATS, Document, Format, documents
 
 RECORDED = Path(__file__).with_name("golden.json")
@@ -76,13 +74,8 @@ def platform() -> dict[str, Any]:
 
 def command(*arguments: object, scheduler: str = "synchronous") -> str:
     """Run a command that must succeed; returns what it prints."""
-    verb, *rest = map(str, arguments)
-    places = [] if verb in ("infer", "info") else ["--scheduler", scheduler, "--workers", "2"]
-    out, err = StringIO(), StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        code = run([verb, *rest, *places])
-    assert code == 0, f"{verb} {rest} ended with {code}: {err.getvalue()}"
-    return out.getvalue()
+    places = () if arguments[0] in ("infer", "info") else ("--scheduler", scheduler, "--workers", 2)
+    return printed(*arguments, *places)
 
 
 def sha256(data: bytes) -> str:
