@@ -1,62 +1,61 @@
-"""What the program computes from fixed inputs, in one table: ``python -m tests.golden --record`` writes golden.json.
+"""What the program computes from fixed inputs, in one table, recorded in golden.json.
 
-Each case makes stores through the command line in a scratch directory, opens them as any other program would, and
-gives observations by name. They are of four kinds:
+    python -m tests.golden                                prints what differs from golden.json
+    python -m tests.golden --record                       writes golden.json
+    python -m tests.golden --record polish transform      writes the cases whose names begin so, and keeps the others
+    python -m tests.golden --file OLD.json [--record]     the same with another file
 
-- ``exact``: integers, words, keys and cuts, which are the same with any library and on any processor;
-- ``array``: floating-point arrays; their bits depend on the libraries and on the processor's kernels, so that beside
-  the sha256 a short summary is kept: the norm and, of A with one row a word, |A' x| for fixed x, which neither signs
-  nor a rotation of the columns change;
-- ``numbers``: floating-point numbers as they are;
-- ``bits``: sha256 of what depends on such arrays, or of files that another version of pyarrow writes in other bytes.
+Bits are compared only on the recorded platform. To compare two versions to the bit on any machine, let the old one
+write a file (``--file OLD.json --record``), and compare the new one with it (``--file OLD.json``).
 
-On the recorded platform all must be equal to the bit. Elsewhere ``exact`` must still be equal, arrays and numbers
-within 1e-4, and ``bits`` are not compared.
+Each case makes stores through the command line in a scratch directory; ``observations`` has what is compared.
 """
 
 from __future__ import annotations
 
-import hashlib
+import argparse
 import importlib.metadata
 import json
-import math
-import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import zarr
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_info
 
-from streaming_jsmf.cli.main import run
+import streaming_jsmf as sj
+from tests.observations import (
+    Observed,
+    arrays_of,
+    bits,
+    corpus_contents,
+    differences,
+    exact,
+    model_contents,
+    moments_contents,
+    numbers,
+    shares_contents,
+)
+from tests.outcomes import printed
 from tests.readers import FORMATS, Document, Format, documents
 
 RECORDED = Path(__file__).with_name("golden.json")
 DATA = Path(__file__).with_name("data") / "golden"
-#: Agreement of floating-point numbers where bits cannot be compared.
-RELATIVE = 1e-4
 FIRST, SECOND = DATA / "first", DATA / "second"
 SCAN = ("--max-topics", "5", "--partition-nonzeros", "1000")
 KEPT = (*SCAN, "--keep-partitions", "--third-moment")
+SAMPLED = (*SCAN, "--range", "sample", "--sample-share", "0.5")
 CURATION = (
     "--preset",
     "papers",
     *("--stop-words", "none", "--min-document-frequency", "3", "--vocabulary-size", "18"),
     *("--duplicates", "drop", "--min-distinct-words", "3", "--min-tokens", "4", "--tokens-per-shard", "70"),
 )
-
-Observed = dict[str, dict[str, Any]]
 
 
 def platform() -> dict[str, Any]:
@@ -76,91 +75,11 @@ def platform() -> dict[str, Any]:
 
 def command(*arguments: object, scheduler: str = "synchronous") -> str:
     """Run a command that must succeed; returns what it prints."""
-    verb, *rest = map(str, arguments)
-    places = [] if verb in ("infer", "info") else ["--scheduler", scheduler, "--workers", "2"]
-    out, err = StringIO(), StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        code = run([verb, *rest, *places])
-    assert code == 0, f"{verb} {rest} ended with {code}: {err.getvalue()}"
-    return out.getvalue()
-
-
-def sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def exact(value: Any) -> dict[str, Any]:
-    """What is the same everywhere; long values by their sha256."""
-    text = json.dumps(value, ensure_ascii=False, sort_keys=True)
-    return {"exact": value if len(text) <= 400 else sha256(text.encode())}
-
-
-def bits(value: Any) -> dict[str, Any]:
-    return {"bits": sha256(json.dumps(value, sort_keys=True).encode())}
-
-
-def array(values: NDArray[Any]) -> dict[str, Any]:
-    """An array: exactly, if it holds integers or words; with a summary, if it holds floating-point numbers."""
-    kind = {"shape": list(values.shape), "dtype": str(values.dtype)}
-    if values.dtype.kind not in "f":
-        content = json.dumps(values.tolist(), ensure_ascii=False).encode()
-        return {"exact": {**kind, "sha256": sha256(content)}}
-    data = np.ascontiguousarray(values)
-    return {"array": {**kind, "sha256": sha256(data.tobytes()), "about": summary(data.astype(np.float64))}}
-
-
-def summary(values: NDArray[np.float64]) -> list[float]:
-    """Norm; and for a matrix |A' x| for three fixed x."""
-    found = [np.linalg.norm(values)]
-    if values.ndim == 2:
-        places = np.arange(values.shape[0])
-        found += [np.linalg.norm(values.T @ np.cos(0.7 * (k + 1) * places + k)) for k in range(3)]
-    return [float(f"{number:.8g}") for number in found]
-
-
-def together(arrays: Observed) -> dict[str, Any]:
-    """Several arrays as one observation: a store has many parts with the same few arrays in each."""
-    about = {n: a["array"]["about"][0] if "array" in a else a["exact"]["shape"][0] for n, a in arrays.items()}
-    content = json.dumps({name: {**a, "about": None} for name, a in arrays.items()}, sort_keys=True)
-    shapes = {name: next(iter(a.values()))["shape"] for name, a in arrays.items()}
-    return {"array": {"shape": shapes, "sha256": sha256(content.encode()), "about": [*about.values()]}}
+    places = () if arguments[0] in ("infer", "info") else ("--scheduler", scheduler, "--workers", 2)
+    return printed(*arguments, *places)
 
 
 # Corpora
-
-
-def corpus_contents(corpus: Path) -> Observed:
-    """Words, documents, cuts and manifest of a corpus."""
-    manifest = json.loads((corpus / "manifest.json").read_text())
-    shards = [corpus / shard["name"] for shard in manifest["shards"]]
-    tables = [pq.read_table(shard) for shard in shards]
-    cuts = [
-        [pq.ParquetFile(shard).metadata.row_group(g).num_rows for g in _groups(shard)] for shard in shards
-    ]
-    whole = pa.concat_tables(tables)
-    sizes = [[shard[key] for key in ("name", "rows", "nonzeros", "tokens")] for shard in manifest["shards"]]
-    found = {
-        "vocabulary": exact(_columns(pq.read_table(corpus / "vocabulary.parquet"))),
-        "schema": exact([f"{field.name}: {field.type}" for field in whole.schema]),
-        **{f"column {name}": exact(values) for name, values in _columns(whole).items()},
-        "shards": exact(sizes),
-        "row groups": exact(cuts),
-        **{key: exact(manifest[key]) for key in ("totals", "dropped", "settings", "source", "attribution")},
-        "files": bits([[shard["sha256"], shard["bytes"]] for shard in manifest["shards"]]),
-        "vocabulary file": bits(manifest["vocabulary"]),
-    }
-    if (corpus / "quarantine.parquet").exists():
-        bad = pq.read_table(corpus / "quarantine.parquet").to_pylist()
-        found["quarantine"] = exact([[Path(b["file"]).name, b["row"], b["reason"]] for b in bad])
-    return found
-
-
-def _groups(shard: Path) -> range:
-    return range(pq.ParquetFile(shard).metadata.num_row_groups)
-
-
-def _columns(table: pa.Table) -> dict[str, list[Any]]:
-    return {name: table.column(name).to_pylist() for name in table.schema.names}
 
 
 def ingested(kind: Format, codec: str, root: Path) -> Observed:
@@ -177,6 +96,32 @@ def _quarantined(root: Path) -> Observed:
     return corpus_contents(root / "out")
 
 
+TEXTS = {
+    "by default": (),
+    "with phrases": ("--phrases", 0.2, "--max-df", "100%"),
+    "in another way": ("--tokenizer", "sklearn", "--ngrams", 2, "--stemmer", "english", "--min-df", 20),
+    "of given words": ("--stop-words", "none", "--vocabulary"),
+}
+
+
+def _of_texts(root: Path, options: Sequence[object]) -> Observed:
+    """The corpus of the texts that the counts of ``FIRST`` spell; every other text begins with the head of a mail."""
+    counts, words = sj.corpus_to_matrix(FIRST)
+    names = [f"{word[-2:]}{word}s".translate(str.maketrans("0123456789", "abcdefghij")) for word in words]
+    lines = []
+    for number, row in enumerate(counts):
+        text = " ".join(
+            names[i] for i, count in zip(row.indices, row.data, strict=True) for _ in range(int(count))
+        )
+        head = "From: nobody@example.org\nSubject: words\n\n" * (number % 2)
+        lines.append(json.dumps({"text": head + text, "id": f"t{number}"}))
+    (root / "texts.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (root / "words.txt").write_text("\n".join(names[::2]) + "\n", encoding="utf-8")
+    given = [root / "words.txt"] if "--vocabulary" in options else []
+    command("ingest", root / "texts.jsonl", root / "out", *options, *given)
+    return corpus_contents(root / "out")
+
+
 def _simulated(root: Path) -> Observed:
     options = ("--documents", 300, "--vocabulary-size", 90, "--topics", 3, "--documents-per-shard", 110)
     command("simulate", root / "out", *options, "--mean-length", 30, "--separable", "--zipf", "0.8")
@@ -187,55 +132,6 @@ def _simulated(root: Path) -> Observed:
 
 
 # Stores
-
-
-def arrays_of(group: zarr.Group) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The arrays right in a group, with their dimensions."""
-    for name, stored in sorted(group.arrays()):
-        observed = array(np.asarray(stored[...]))
-        [content] = observed.values()
-        content["dimensions"] = list(stored.metadata.dimension_names or ())
-        yield name, observed
-
-
-def moments_contents(store: Path) -> Observed:
-    """Settings, partitions, record keys and every array of a moments store, kept parts and folds included."""
-    root = zarr.open_group(store, mode="r")
-    manifest: dict[str, Any] = dict(root.attrs["manifest"])
-    del manifest["probes"]["numpy"]
-    manifest.pop("change", None)  # of the request, with the paths in it
-    for corpus in manifest["corpora"]:
-        corpus["path"] = Path(corpus["path"]).name
-    found = {f"manifest/{key}": exact(value) for key, value in manifest.items()}
-    found |= dict(arrays_of(root))
-    records = dict(root["records"].groups())
-    found["records"] = exact(sorted(records))
-    for name, record in records.items():
-        steps = [[step.get("content"), step.get("rows")] for step in record.attrs.get("history", [])]
-        found[f"records/{name}"] = exact({"scalars": record.attrs["scalars"], "history": steps})
-        if "covers" in record.attrs:
-            # The stages after the basis cover what the bits of the basis are.
-            kind = bits if name in ("projection", "third_moment") else exact
-            found[f"records/{name} covers"] = kind(record.attrs["covers"])
-    for name, part in root["partials"].groups():
-        # What is committed has its record; its own name ends with a number drawn for the attempt.
-        key = re.sub(r"-[0-9a-f]{32}$", "", name)
-        assert key in records
-        found[f"partials/{key}"] = together(dict(arrays_of(part)))
-    return found
-
-
-def model_contents(model: Path) -> Observed:
-    """Arrays, settings and provenance of a model."""
-    root = zarr.open_group(model, mode="r")
-    provenance: dict[str, Any] = dict(root.attrs["provenance"])
-    same = ("engine", "corpus_fingerprints", "scan_settings", "settings_fingerprint", "partitions")
-    return {
-        **dict(arrays_of(root)),
-        "settings": exact(root.attrs["settings"]),
-        "provenance": exact({key: provenance[key] for key in same}),
-        "fingerprint of the moments": bits(provenance["fingerprint"]),
-    }
 
 
 class Stores:
@@ -260,11 +156,14 @@ class Stores:
     def exact(self) -> Path:
         return self.scanned("exact", *SCAN, "--exact", "--third-moment")
 
-    def changed(self, name: str, *options: object) -> Path:
-        """A copy of the kept store after a change."""
+    def changed(self, name: str, *options: object, of: Path | None = None) -> Path:
+        """A copy of a store, the kept one by default, after a change."""
         if name not in self._made:
-            shutil.copytree(self.kept(), self.root / name)
+            shutil.copytree(of or self.kept(), self.root / name)
         return self.scanned(name, *options)
+
+    def sample(self) -> Path:
+        return self.scanned("sample", *SAMPLED, "--third-moment")
 
     def merged(self) -> Path:
         """The kept store with one of a corpus whose words differ in part and in order."""
@@ -279,6 +178,12 @@ class Stores:
     def model(self, name: str, store: Path, *options: object) -> Path:
         if name not in self._made:
             command("infer", store, self.root / name, "--topics", 4, *options)
+            self._made.add(name)
+        return self.root / name
+
+    def polished(self, name: str, model: Path, *options: object) -> Path:
+        if name not in self._made:
+            command("polish", model, FIRST, self.root / name, *options)
             self._made.add(name)
         return self.root / name
 
@@ -307,6 +212,18 @@ SCANS: dict[str, Callable[[Stores], Path]] = {
     "added": lambda made: made.changed("added", "--add", SECOND),
     "removed": lambda made: made.changed("removed", "--remove", "part-00001.parquet"),
     "merged": Stores.merged,
+    "one power step": lambda made: made.scanned("one-step", *SCAN, "--power-steps", 1),
+    "exact, added": lambda made: made.changed("exact-added", "--add", SECOND, of=made.exact()),
+    "halko, added": lambda made: made.changed("halko-added", "--add", SECOND, of=SCANS["halko"](made)),
+    "one scan, added": lambda made: made.changed("one-added", "--add", SECOND, of=SCANS["one scan"](made)),
+    "sample": Stores.sample,
+    "sample, added": lambda made: made.changed("sample-added", "--add", SECOND, of=made.sample()),
+    "sample, rebased": lambda made: made.changed("rebased", "--add", SECOND, "--rebase", of=made.sample()),
+    "sample, removed": lambda made: made.changed(
+        "sample-removed",
+        *("--remove", "part-00001.parquet"),
+        of=made.scanned("sample-kept", *SAMPLED, "--keep-partitions"),
+    ),
 }
 
 
@@ -320,32 +237,71 @@ MODELS: dict[str, Callable[[Stores], Path]] = {
     "of some years": lambda made: made.model("years", _by_year(made), "--partitions", "1990..1991"),
     "stod": lambda made: made.model("stod", made.kept(), "--engine", "stod"),
     "stod, alpha0 given, als": lambda made: made.model(
-        "als", made.kept(), "--engine", "stod", "--alpha0", "1.2", "--refine", "als"
+        "als", made.kept(), "--engine", "stod", "--stod-alpha0", "1.2", "--stod-refine", "als"
     ),
+    "palm, refined": lambda made: made.model(
+        "palm", made.kept(), "--rectify", "palm", "--correlations", "refined"
+    ),
+    "ipalm, exponentiated gradient": lambda made: made.model(
+        "ipalm", made.kept(), "--rectify", "ipalm", "--simplex", "exponentiated-gradient"
+    ),
+    "not rectified, no guards": lambda made: made.model(
+        *("none", made.kept(), "--rectify", "none", "--anchor-min-df", 0),
+        *("--anchor-shrinkage", 0, "--anchor-row-sum", 0),
+    ),
+    "enn of the paper": lambda made: made.model(
+        *("paper", made.kept(), "--acceleration", "none", "--missing-mass", "marginals", "--left-out", 0.01),
+    ),
+    "dykstra": lambda made: made.model("dykstra", made.exact(), "--rectify", "dykstra"),
+    "diagonal completion": lambda made: made.model("dc", made.exact(), "--rectify", "dc"),
+    "given anchors": lambda made: made.model("given", made.kept(), "--anchor-words", "word0010,word0030"),
+    "of a sample": lambda made: made.model("sampled", made.sample()),
+    "stod of a sample, shares": lambda made: made.model(
+        *("shares", made.sample(), "--engine", "stod", "--stod-alpha0", "shares", "--stod-threshold", 0),
+        *("--stod-restarts", 5, "--stod-iterations", 10, "--seed", 2),
+    ),
+    "stod, exact": lambda made: made.model("stod-exact", made.exact(), "--engine", "stod"),
 }
 
 
-def evaluated(made: Stores, model: str) -> Observed:
+POLISHED: dict[str, Callable[[Stores], Path]] = {
+    "lr-jsmf": lambda made: made.polished("polished", MODELS["lr-jsmf"](made), "--steps", 8),
+    "stod": lambda made: made.polished(
+        *("polished-stod", MODELS["stod"](made), "--steps", 7),
+        *("--rounds", 2, "--held-out", 0, "--seed", 5),
+    ),
+}
+
+#: Options of ``transform``, by the name of the result.
+SHARES: dict[str, tuple[object, ...]] = {
+    "map.parquet": (),
+    "map.zarr": (),
+    "cvb0.parquet": ("--method", "cvb0"),
+    "cvb0.zarr": ("--method", "cvb0"),
+    "directory": ("--top", 2),
+    "top.zarr": ("--top", 2),
+}
+
+
+def transformed(made: Stores, name: str) -> Observed:
+    """Shares of other documents than those of the model, which is not polished."""
+    out = made.root / name
+    command("transform", MODELS["lr-jsmf"](made), SECOND, out, *SHARES[name])
+    return shares_contents(out)
+
+
+def evaluated(path: Path) -> Observed:
     """Counts that ``evaluate`` keeps of a corpus, and the metrics it prints."""
-    path = MODELS[model](made)
     printed = json.loads(command("evaluate", path, "--corpus", FIRST, "--json", "--replicas", 2))
+    certificates = printed.pop("certificates", None)
+    certificates.get("polish", {}).pop("start", None)  # a path
     # A residual is a difference of nearly equal numbers, and has few digits in common elsewhere.
-    found: Observed = {"certificates": bits(printed.pop("certificates", None))}
-    found["metrics"] = {"numbers": _numbers(printed)}
+    found: Observed = {"certificates": bits(certificates)}
+    found["metrics"] = {"numbers": numbers(printed)}
     for name, counts in zarr.open_group(path / "evaluation", mode="r").groups():
         found |= {f"counts/{array_name}": value for array_name, value in arrays_of(counts)}
         found["name of the counts"] = exact(name)
     return found
-
-
-def _numbers(value: Any, path: str = "") -> dict[str, float]:
-    """The numbers of nested JSON by their paths."""
-    if isinstance(value, Mapping):
-        return {k: v for key, inner in value.items() for k, v in _numbers(inner, f"{path}/{key}").items()}
-    if isinstance(value, list):
-        return {k: v for i, inner in enumerate(value) for k, v in _numbers(inner, f"{path}/{i}").items()}
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return {path: float(value)} if is_number else {}
 
 
 # The table
@@ -362,80 +318,43 @@ class Case:
 def cases() -> list[Case]:
     made = [Case(f"ingest {f.name}", lambda root, _, f=f: ingested(f, "", root)) for f in FORMATS]
     made.append(Case("ingest with a quarantine", lambda root, _: _quarantined(root)))
+    for name, options in TEXTS.items():
+        made.append(Case(f"ingest texts {name}", lambda root, _, o=options: _of_texts(root, o)))
     made.append(Case("simulate", lambda root, _: _simulated(root)))
     for name, make in SCANS.items():
         made.append(Case(f"scan {name}", lambda _, s, make=make: moments_contents(make(s))))
     for name, fit in MODELS.items():
         made.append(Case(f"infer {name}", lambda _, s, fit=fit: model_contents(fit(s))))
     for model in ("lr-jsmf", "stod"):
-        made.append(Case(f"evaluate {model}", lambda _, s, m=model: evaluated(s, m)))
+        made.append(Case(f"evaluate {model}", lambda _, s, m=model: evaluated(MODELS[m](s))))
+    for name, polish in POLISHED.items():
+        made.append(Case(f"polish {name}", lambda _, s, polish=polish: model_contents(polish(s))))
+    made.append(Case("polish lr-jsmf, evaluated", lambda _, s: evaluated(POLISHED["lr-jsmf"](s))))
+    for name in SHARES:
+        made.append(Case(f"transform {name}", lambda _, s, n=name: transformed(s, n)))
     return made
 
 
 @cache
-def recorded() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(RECORDED.read_text(encoding="utf-8"))
+def recorded(file: Path = RECORDED) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return found
 
 
-def differences(expected: Observed, found: Observed, same_platform: bool) -> list[str]:
-    """What is not as it was, one line each."""
-    missing = [f"{name}: {'gone' if name in expected else 'new'}" for name in expected.keys() ^ found.keys()]
-    both = expected.keys() & found.keys()
-    return sorted(
-        missing + [n for name in both for n in _unlike(name, expected[name], found[name], same_platform)]
-    )
-
-
-def _unlike(name: str, expected: dict[str, Any], found: dict[str, Any], same_platform: bool) -> list[str]:
-    found = json.loads(json.dumps(found))
-    if _bits_of(expected) == _bits_of(found) or (
-        not same_platform and "bits" in expected.keys() & found.keys()
-    ):
-        return []
-    if not same_platform and _alike(expected, found):
-        return []
-    if "numbers" in expected.keys() & found.keys():
-        then, now = expected["numbers"], found["numbers"]
-        unlike = {key for key in then.keys() | now.keys() if then.get(key) != now.get(key)}
-        return [f"{name}{key}: was {then.get(key)}, is {now.get(key)}" for key in sorted(unlike)]
-    return [f"{name}: was {expected}, is {found}"]
-
-
-def _bits_of(observed: dict[str, Any]) -> dict[str, Any]:
-    """Without the summary: it is for other platforms."""
-    if "array" not in observed:
-        return observed
-    return {"array": {key: value for key, value in observed["array"].items() if key != "about"}}
-
-
-def _alike(expected: dict[str, Any], found: dict[str, Any]) -> bool:
-    if expected.keys() != found.keys():
-        return False
-    if "numbers" in expected:
-        then, now = expected["numbers"], found["numbers"]
-        return then.keys() == now.keys() and all(_near(then[key], now[key]) for key in then)
-    if "array" in expected:
-        then, now = dict(expected["array"]), dict(found["array"])
-        pairs = zip(then.pop("about"), now.pop("about"), strict=True)
-        then.pop("sha256"), now.pop("sha256")
-        return then == now and all(_near(a, b) for a, b in pairs)
-    return False
-
-
-def _near(a: float, b: float) -> bool:
-    return math.isclose(a, b, rel_tol=RELATIVE, abs_tol=1e-9)
-
-
-def record() -> None:
-    """Observe all cases and write them down with the platform."""
+def observations(chosen: Callable[[str], bool]) -> dict[str, Observed]:
+    """Those of the cases whose names are chosen."""
     with tempfile.TemporaryDirectory() as scratch:
         stores = Stores(Path(scratch))
         found = {}
-        for number, case in enumerate(cases()):
+        for number, case in enumerate(case for case in cases() if chosen(case.name)):
             root = Path(scratch) / f"case-{number}"
             root.mkdir()
             found[case.name] = case.observe(root, stores)
+    return found
+
+
+def write(file: Path, found: Mapping[str, Observed]) -> None:
+    """Write observations with the platform, an observation a line."""
     lines = [f'{{"platform": {json.dumps(platform())},', '"cases": {']
     for name, observed in found.items():
         inside = (
@@ -444,10 +363,32 @@ def record() -> None:
         lines.append(
             f"{json.dumps(name)}: {{\n" + ",\n".join(inside) + "\n}" + "," * (name != list(found)[-1])
         )
-    RECORDED.write_text("\n".join([*lines, "}}"]) + "\n", encoding="utf-8")
+    file.write_text("\n".join([*lines, "}}"]) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    """Record or compare, see above."""
+    parser = argparse.ArgumentParser(prog="python -m tests.golden")
+    parser.add_argument("cases", nargs="*", default=[""], help="how the names of the cases begin")
+    parser.add_argument("--record", action="store_true")
+    parser.add_argument("--file", type=Path, default=RECORDED)
+    given = parser.parse_args()
+    found = observations(lambda name: name.startswith(tuple(given.cases)))
+    then = recorded(given.file) if given.file.exists() else {"platform": platform(), "cases": {}}
+    same = then["platform"] == platform()
+    if not given.record:
+        lines = [
+            f"{name}: {line}"
+            for name in found
+            for line in differences(then["cases"].get(name, {}), found[name], same)
+        ]
+        sys.exit("\n".join(lines) or None)
+    if given.cases != [""] and not same:
+        sys.exit(f"{given.file} is of another platform; record all cases, or none")
+    kept = {} if given.cases == [""] else then["cases"]
+    names = [case.name for case in cases() if case.name in kept | found]
+    write(given.file, {name: found.get(name, kept.get(name)) for name in names})
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] != ["--record"]:
-        sys.exit("python -m tests.golden --record writes tests/golden.json")
-    record()
+    main()

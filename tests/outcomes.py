@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
-from streaming_jsmf.cli.main import run
+from streaming_jsmf.__main__ import main
 
 PROGRESS = re.compile(r"^[\w-]+: ((part|partition|sample) \d+ committed|finished in|step) .*\n", re.MULTILINE)
 
@@ -27,6 +32,35 @@ class Outcome:
 
 
 Command = Callable[..., Outcome]
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run ``python -m streaming_jsmf`` in this process, and return its exit code."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with patch.object(sys, "argv", ["streaming-jsmf", *arguments]):
+            main()
+    except SystemExit as end:
+        return int(end.code or 0)
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    raise AssertionError("the program returned instead of exiting")
+
+
+def called(*arguments: object) -> Outcome:
+    """Run a command line in this process, and catch what it prints."""
+    out, err = StringIO(), StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = run([*map(str, arguments)])
+    return Outcome(code, out.getvalue(), err.getvalue())
+
+
+def printed(*arguments: object) -> str:
+    """Run a command line that must succeed, and return what it prints."""
+    outcome = called(*arguments)
+    assert outcome.code == 0, f"{' '.join(map(str, arguments))} ended with {outcome.code}: {outcome.err}"
+    return outcome.out
 
 
 def described(place: object, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:

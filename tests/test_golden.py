@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests import golden
+from tests.observations import Observed, array, bits, differences, moments_contents
 
 CASES = {case.name: case for case in golden.cases()}
 
@@ -23,8 +24,8 @@ def same_platform() -> bool:
     return golden.recorded()["platform"] == golden.platform()
 
 
-def check(name: str, found: golden.Observed, same_platform: bool) -> None:
-    wrong = golden.differences(golden.recorded()["cases"][name], found, same_platform)
+def check(name: str, found: Observed, same_platform: bool) -> None:
+    wrong = differences(golden.recorded()["cases"][name], found, same_platform)
     assert not wrong, f"{len(wrong)} observations of '{name}' are not as recorded:\n" + "\n".join(wrong[:20])
 
 
@@ -41,34 +42,34 @@ def test_each_recorded_case_is_looked_at() -> None:
 
 def test_differences_are_seen_on_this_platform_and_on_others() -> None:
     values = np.random.default_rng(0).normal(size=(50, 4))
-    then: golden.Observed = {
-        "a": golden.array(values),
+    then: Observed = {
+        "a": array(values),
         "n": {"numbers": {"/x": 1.0}},
-        "b": golden.bits(1),
-        "i": golden.array(np.arange(3)),
+        "b": bits(1),
+        "i": array(np.arange(3)),
     }
 
     def unlike(name: str, now: dict[str, object], same_platform: bool) -> bool:
-        return bool(golden.differences(then, {**then, name: now}, same_platform))
+        return bool(differences(then, {**then, name: now}, same_platform))
 
-    assert not golden.differences(then, then, same_platform=True)
+    assert not differences(then, then, same_platform=True)
     turned = values @ np.linalg.qr(np.random.default_rng(1).normal(size=(4, 4)))[0]
     for name, now, here, elsewhere in (
-        ("a", golden.array(-values), True, False),
-        ("a", golden.array(turned), True, False),
-        ("a", golden.array(values[::-1]), True, True),
-        ("a", golden.array(values.astype(np.float32)), True, True),
+        ("a", array(-values), True, False),
+        ("a", array(turned), True, False),
+        ("a", array(values[::-1]), True, True),
+        ("a", array(values.astype(np.float32)), True, True),
         ("n", {"numbers": {"/x": 1.00001}}, True, False),
         ("n", {"numbers": {"/x": 1.001}}, True, True),
         ("n", {"numbers": {"/y": 1.0}}, True, True),
-        ("b", golden.bits(2), True, False),
-        ("i", golden.array(np.arange(3)[::-1]), True, True),
+        ("b", bits(2), True, False),
+        ("i", array(np.arange(3)[::-1]), True, True),
     ):
         assert (unlike(name, now, True), unlike(name, now, False)) == (here, elsewhere), (name, now)
-    assert golden.differences(then, {}, same_platform=False) == ["a: gone", "b: gone", "i: gone", "n: gone"]
+    assert differences(then, {}, same_platform=False) == ["a: gone", "b: gone", "i: gone", "n: gone"]
 
 
 @pytest.mark.slow
 def test_a_scan_in_processes_is_as_recorded(stores: golden.Stores, same_platform: bool) -> None:
     store = stores.scanned("in-processes", *golden.KEPT, scheduler="processes")
-    check("scan kept", golden.moments_contents(store), same_platform)
+    check("scan kept", moments_contents(store), same_platform)

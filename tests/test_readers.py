@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from streaming_jsmf.sources import limits
-from tests.golden import corpus_contents
+from tests.observations import corpus_contents
 from tests.outcomes import Command, Outcome, refused
 from tests.readers import BAD, FORMATS, MOST, NOT_UTF8, Document, Format, documents, pack
 

@@ -1,0 +1,246 @@
+"""What is observed of corpora, stores, models and shares, as any other program would open them.
+
+Observations are of four kinds:
+
+- ``exact``: integers, words, keys and cuts, which are the same with any library and on any processor;
+- ``array``: floating-point arrays; their bits depend on the libraries and on the processor's kernels, so that beside
+  the sha256 a short summary is kept: the norm and, of A with one row a word, |A' x| for fixed x, which neither signs
+  nor a rotation of the columns change;
+- ``numbers``: floating-point numbers as they are;
+- ``bits``: sha256 of what depends on such arrays, or of files that another version of pyarrow writes in other bytes.
+
+On the recorded platform all must be equal to the bit. Elsewhere ``exact`` must still be equal, arrays and numbers
+within 1e-4 (or 1e-7, for differences of nearly equal numbers), and ``bits`` are not compared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import zarr
+from numpy.typing import NDArray
+
+Observed = dict[str, dict[str, Any]]
+
+#: Agreement of floating-point numbers where bits cannot be compared.
+RELATIVE, ABSOLUTE = 1e-4, 1e-7
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def exact(value: Any) -> dict[str, Any]:
+    """What is the same everywhere; long values by their sha256."""
+    text = json.dumps(value, ensure_ascii=False, sort_keys=True)
+    return {"exact": value if len(text) <= 400 else sha256(text.encode())}
+
+
+def bits(value: Any) -> dict[str, Any]:
+    return {"bits": sha256(json.dumps(value, sort_keys=True).encode())}
+
+
+def array(values: NDArray[Any]) -> dict[str, Any]:
+    """An array: exactly, if it holds integers or words; with a summary, if it holds floating-point numbers."""
+    kind = {"shape": list(values.shape), "dtype": str(values.dtype)}
+    if values.dtype.kind not in "f":
+        content = json.dumps(values.tolist(), ensure_ascii=False).encode()
+        return {"exact": {**kind, "sha256": sha256(content)}}
+    data = np.ascontiguousarray(values)
+    return {"array": {**kind, "sha256": sha256(data.tobytes()), "about": summary(data.astype(np.float64))}}
+
+
+def summary(values: NDArray[np.float64]) -> list[float]:
+    """Norm; and for a matrix |A' x| for three fixed x."""
+    found = [np.linalg.norm(values)]
+    if values.ndim == 2:
+        places = np.arange(values.shape[0])
+        found += [np.linalg.norm(values.T @ np.cos(0.7 * (k + 1) * places + k)) for k in range(3)]
+    return [float(f"{number:.8g}") for number in found]
+
+
+def together(arrays: Observed) -> dict[str, Any]:
+    """Several arrays as one observation: a store has many parts with the same few arrays in each."""
+    about = {n: a["array"]["about"][0] if "array" in a else a["exact"]["shape"][0] for n, a in arrays.items()}
+    content = json.dumps({name: {**a, "about": None} for name, a in arrays.items()}, sort_keys=True)
+    shapes = {name: next(iter(a.values()))["shape"] for name, a in arrays.items()}
+    return {"array": {"shape": shapes, "sha256": sha256(content.encode()), "about": [*about.values()]}}
+
+
+# Corpora
+
+
+def corpus_contents(corpus: Path) -> Observed:
+    """Words, documents, cuts and manifest of a corpus."""
+    manifest = json.loads((corpus / "manifest.json").read_text())
+    shards = [corpus / shard["name"] for shard in manifest["shards"]]
+    tables = [pq.read_table(shard) for shard in shards]
+    cuts = [
+        [pq.ParquetFile(shard).metadata.row_group(g).num_rows for g in _groups(shard)] for shard in shards
+    ]
+    whole = pa.concat_tables(tables)
+    sizes = [[shard[key] for key in ("name", "rows", "nonzeros", "tokens")] for shard in manifest["shards"]]
+    found = {
+        "vocabulary": exact(_columns(pq.read_table(corpus / "vocabulary.parquet"))),
+        "schema": exact([f"{field.name}: {field.type}" for field in whole.schema]),
+        **{f"column {name}": exact(values) for name, values in _columns(whole).items()},
+        "shards": exact(sizes),
+        "row groups": exact(cuts),
+        **{key: exact(manifest[key]) for key in ("totals", "dropped", "settings", "source", "attribution")},
+        "files": bits([[shard["sha256"], shard["bytes"]] for shard in manifest["shards"]]),
+        "vocabulary file": bits(manifest["vocabulary"]),
+    }
+    if (corpus / "quarantine.parquet").exists():
+        bad = pq.read_table(corpus / "quarantine.parquet").to_pylist()
+        found["quarantine"] = exact([[Path(b["file"]).name, b["row"], b["reason"]] for b in bad])
+    return found
+
+
+def _groups(shard: Path) -> range:
+    return range(pq.ParquetFile(shard).metadata.num_row_groups)
+
+
+def _columns(table: pa.Table) -> dict[str, list[Any]]:
+    return {name: table.column(name).to_pylist() for name in table.schema.names}
+
+
+# Stores
+
+
+def arrays_of(group: zarr.Group) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The arrays right in a group, with their dimensions."""
+    for name, stored in sorted(group.arrays()):
+        observed = array(np.asarray(stored[...]))
+        [content] = observed.values()
+        content["dimensions"] = list(stored.metadata.dimension_names or ())
+        yield name, observed
+
+
+def moments_contents(store: Path) -> Observed:
+    """Settings, partitions, record keys and every array of a moments store, kept parts and folds included."""
+    root = zarr.open_group(store, mode="r")
+    manifest: dict[str, Any] = dict(root.attrs["manifest"])
+    del manifest["probes"]["numpy"]
+    manifest.pop("change", None)  # of the request, with the paths in it
+    for corpus in manifest["corpora"]:
+        corpus["path"] = Path(corpus["path"]).name
+    found = {f"manifest/{key}": exact(value) for key, value in manifest.items()}
+    found |= dict(arrays_of(root))
+    records = dict(root["records"].groups())
+    found["records"] = exact(sorted(records))
+    for name, record in records.items():
+        steps = [[step.get("content"), step.get("rows")] for step in record.attrs.get("history", [])]
+        found[f"records/{name}"] = exact({"scalars": record.attrs["scalars"], "history": steps})
+        if "covers" in record.attrs:
+            # The stages after the basis cover what the bits of the basis are.
+            kind = bits if name in ("projection", "third_moment") else exact
+            found[f"records/{name} covers"] = kind(record.attrs["covers"])
+    for name, part in root["partials"].groups():
+        # What is committed has its record; its own name ends with a number drawn for the attempt.
+        key = re.sub(r"-[0-9a-f]{32}$", "", name)
+        assert key in records
+        found[f"partials/{key}"] = together(dict(arrays_of(part)))
+    return found
+
+
+def model_contents(model: Path) -> Observed:
+    """Arrays, settings and provenance of a model."""
+    root = zarr.open_group(model, mode="r")
+    provenance: dict[str, Any] = dict(root.attrs["provenance"])
+    same = ("engine", "corpus_fingerprints", "scan_settings", "settings_fingerprint", "partitions")
+    polish = dict(root.attrs["metrics"]).get("polish")
+    return {
+        **dict(arrays_of(root)),
+        **({} if polish is None else {"polish": {"numbers": numbers(polish)}}),
+        "settings": exact(root.attrs["settings"]),
+        "provenance": exact({key: provenance[key] for key in same}),
+        "fingerprint of the moments": bits(provenance["fingerprint"]),
+    }
+
+
+def shares_contents(shares: Path) -> Observed:
+    """Columns of shares in Parquet, or arrays of shares in Zarr."""
+    if (shares / "zarr.json").exists():
+        return dict(arrays_of(zarr.open_group(shares, mode="r")))
+    files = sorted(shares.glob("*.parquet")) if shares.is_dir() else [shares]
+    whole = pa.concat_tables([pq.read_table(file) for file in files])
+    found = {"schema": exact([f"{field.name}: {field.type}" for field in whole.schema])}
+    found["rows"] = exact([pq.ParquetFile(file).metadata.num_rows for file in files])
+    for name, column in zip(whole.schema.names, whole.columns, strict=True):
+        values = column.combine_chunks()
+        is_list = pa.types.is_list(values.type)
+        found[f"column {name}"] = (
+            array(np.stack(values.to_numpy(zero_copy_only=False))) if is_list else exact(values.to_pylist())
+        )
+    return found
+
+
+def numbers(value: Any, path: str = "") -> dict[str, float]:
+    """The numbers of nested JSON by their paths."""
+    if isinstance(value, Mapping):
+        return {k: v for key, inner in value.items() for k, v in numbers(inner, f"{path}/{key}").items()}
+    if isinstance(value, list):
+        return {k: v for i, inner in enumerate(value) for k, v in numbers(inner, f"{path}/{i}").items()}
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return {path: float(value)} if is_number else {}
+
+
+# Comparison
+
+
+def differences(expected: Observed, found: Observed, same_platform: bool) -> list[str]:
+    """What is not as it was, one line each."""
+    missing = [f"{name}: {'gone' if name in expected else 'new'}" for name in expected.keys() ^ found.keys()]
+    both = expected.keys() & found.keys()
+    return sorted(
+        missing + [n for name in both for n in _unlike(name, expected[name], found[name], same_platform)]
+    )
+
+
+def _unlike(name: str, expected: dict[str, Any], found: dict[str, Any], same_platform: bool) -> list[str]:
+    found = json.loads(json.dumps(found))
+    if _bits_of(expected) == _bits_of(found) or (
+        not same_platform and "bits" in expected.keys() & found.keys()
+    ):
+        return []
+    if not same_platform and _alike(expected, found):
+        return []
+    if "numbers" in expected.keys() & found.keys():
+        then, now = expected["numbers"], found["numbers"]
+        unlike = {key for key in then.keys() | now.keys() if then.get(key) != now.get(key)}
+        return [f"{name}{key}: was {then.get(key)}, is {now.get(key)}" for key in sorted(unlike)]
+    return [f"{name}: was {expected}, is {found}"]
+
+
+def _bits_of(observed: dict[str, Any]) -> dict[str, Any]:
+    """Without the summary: it is for other platforms."""
+    if "array" not in observed:
+        return observed
+    return {"array": {key: value for key, value in observed["array"].items() if key != "about"}}
+
+
+def _alike(expected: dict[str, Any], found: dict[str, Any]) -> bool:
+    if expected.keys() != found.keys():
+        return False
+    if "numbers" in expected:
+        then, now = expected["numbers"], found["numbers"]
+        return then.keys() == now.keys() and all(_near(then[key], now[key]) for key in then)
+    if "array" in expected:
+        then, now = dict(expected["array"]), dict(found["array"])
+        pairs = zip(then.pop("about"), now.pop("about"), strict=True)
+        then.pop("sha256"), now.pop("sha256")
+        return then == now and all(_near(a, b) for a, b in pairs)
+    return False
+
+
+def _near(a: float, b: float) -> bool:
+    return math.isclose(a, b, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
