@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from types import FrameType
 
 from streaming_jsmf.process_limits import reserve_less, shortage
@@ -28,7 +29,11 @@ def main() -> None:
 
     if ours:
         signal.signal(signal.SIGINT, _interrupt)
+    # Where no thread can be started, Zarr leaves a coroutine behind, and joins the thread when the interpreter ends.
+    warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
     code = run()
+    if code:
+        sys.unraisablehook = _say_nothing
     if ours:  # what the command says is said; a late Ctrl-C would only be a traceback of the interpreter's own cleaning
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(code)
@@ -50,7 +55,9 @@ def _require_address_space() -> None:
     reserve_less()
     short = shortage()
     if short is not None:
-        sys.stderr.write(f"error: the command needs {short}; raise the limit and run the same command again\n")
+        sys.stderr.write(
+            f"error: the command needs {short}; raise the limit and run the same command again\n"
+        )
         sys.exit(INVALID)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sys
-import warnings
 from collections.abc import Sequence
 
 import click
@@ -13,7 +12,6 @@ from streaming_jsmf.cli.commands import COMMANDS
 from streaming_jsmf.cli.outcome import outcome_of
 from streaming_jsmf.cli.terminal import OneLine, escaped_streams
 from streaming_jsmf.display import location, printable
-from streaming_jsmf.errors import is_of_machine
 
 
 @click.group(
@@ -52,10 +50,6 @@ def _run(arguments: Sequence[str] | None) -> int:
         outcome = outcome_of(error)
         if outcome is None:
             raise
-        if is_of_machine(error):
-            # Libraries complain when they are left with threads that never started.
-            warnings.simplefilter("ignore")
-            sys.unraisablehook = lambda _: None
     else:
         return 0
     if outcome.name == "interrupted":

@@ -49,9 +49,7 @@ _BLOCKS = 15
 _OPERATIONS = 1e10
 
 
-def announce_cost(
-    n_words: int, settings: InferSettings | StodSettings, threads: int | None = None
-) -> None:
+def announce_cost(n_words: int, settings: InferSettings | StodSettings, threads: int | None = None) -> None:
     """Say, before anything is scanned, what a rectification takes that takes long: many words, or very many topics.
 
     The seconds are those of one core of a common machine, known to a factor of two or so.
