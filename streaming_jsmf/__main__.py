@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 
 from streaming_jsmf.cli import interrupts
 from streaming_jsmf.process_limits import reserve_less, shortage
@@ -21,10 +22,15 @@ def main() -> None:
     _require_address_space()
     from streaming_jsmf.cli.main import run, say_how_it_ended
 
+    # Where no thread can be started, Zarr leaves a coroutine behind, and joins the thread when the interpreter ends.
+    warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
     try:
         interrupts.end_in_order()
-        interrupts.end(run())
-    except KeyboardInterrupt as late:  # while the command was saying how it ended
+        code = run()
+        if code:
+            sys.unraisablehook = lambda _: None
+        interrupts.end(code)
+    except KeyboardInterrupt as late:  # a signal arrived while the command reported its outcome
         interrupts.end(say_how_it_ended(late))
 
 

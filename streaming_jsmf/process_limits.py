@@ -33,18 +33,16 @@ def is_limited() -> bool:
 
 
 def reserve_less() -> None:
-    """Under a limit, keep libraries from reserving address space that they do not use; the results do not change.
+    """Keep libraries from reserving threads and address space that they do not use; the results do not change.
 
-    By default Arrow reserves 1 GiB, glibc 64 MiB for each thread, and OpenBLAS 40 MiB for each core.
+    By default OpenBLAS starts a thread and reserves 40 MiB for each core, of which no command makes use. Under a limit,
+    the 1 GiB that Arrow reserves and the 64 MiB of glibc for each thread matter as well.
     """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if not is_limited():
         return
-    for name, value in (
-        ("ARROW_DEFAULT_MEMORY_POOL", "system"),
-        ("OPENBLAS_NUM_THREADS", "1"),
-        ("MALLOC_ARENA_MAX", "1"),
-    ):
-        os.environ.setdefault(name, value)
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    os.environ.setdefault("MALLOC_ARENA_MAX", "1")
     # glibc reads the variable when a process starts: it is for the worker processes. Other C libraries have no arenas.
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sys
-import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -27,7 +26,6 @@ from streaming_jsmf.cli.terminal import OneLine, escaped_streams
 from streaming_jsmf.cli.topics import topics
 from streaming_jsmf.cli.transform import transform
 from streaming_jsmf.display import location, printable
-from streaming_jsmf.errors import is_of_machine
 
 COMMANDS = (
     ingest,
@@ -90,10 +88,6 @@ def say_how_it_ended(error: BaseException) -> int:
     outcome = outcome_of(error)
     if outcome is None:
         raise error
-    if is_of_machine(error):
-        # Libraries complain when they are left with threads that never started.
-        warnings.simplefilter("ignore")
-        sys.unraisablehook = lambda _: None
     with suppress(OSError):
         prefix = "" if outcome.name == "interrupted" else "error: "
         click.echo(f"{prefix}{printable(location(outcome.line))}", err=True)
