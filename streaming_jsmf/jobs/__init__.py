@@ -28,18 +28,16 @@ Numbered tasks, then one commit::
 
     def write_part(shares: Shares, index: int) -> Record:       # over what its first run left, if it was killed
         ...
-        return {"rows": rows}
+        return {"rows": rows, FILES: file_hashes(shares.folder, paths)}
 
     work = WorkFolder.beside(target, "transform")
-    with work.held(arguments) as lacking:                       # JSON values that decide the bytes of the result
-        if not lacking:                                         # a run was killed when the result was in place
+    with work.held(arguments) as commit:                        # JSON values that decide the bytes of the result
+        if commit is None:                                      # a run was killed when the result was in place
             return
         with execution.executor(listener, on_bad_input=work.remove) as executor:
             job = TaskJob("transform", write_part, shares, sizes, work.records(), "documents")
             run_job(job, executor)
-        work.announce_commit()                                  # so that a run after a kill knows the result
-        commit(job.result())                                    # rename onto the target
-        work.remove()
+        commit(assembled(job.result()))                         # rename a file or directory to the target
 
 A sequence of sums, each over all parts, from what the one before gave::
 

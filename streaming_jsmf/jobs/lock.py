@@ -4,7 +4,8 @@ The file lies beside the store and not within, so that it is there before the st
 deleted or swapped for another. It is made before anything is changed, and deleted when all is cleared up: one that
 nobody holds is of a process that was killed at work (``is_left``), and who takes the lock next clears what that process
 has left of the way from one state to the next. What is written in the file names its owner to others, and says which
-result was about to be put in place (``announce_commit``): so the same command, run again, knows its own work.
+result was about to be put in place (``announce_commit``): so the same command, run again, knows its own work. Reading
+(``left_behind``) changes nothing.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def is_done(target: StorePath, committed: str, fingerprint: str, *, overwrite: b
         require_free_path(target, overwrite)
         return False
     read_model(target, remedy="make the model again with --overwrite")
-    logger.info("%s: complete and sound, made by an earlier run with the same settings", target)
+    logger.info("%s: complete, made by an earlier run with the same settings, and sound", target)
     return True
 
 

@@ -44,12 +44,13 @@ def describe(path: str | Path | StorePath, *, verify: bool = False) -> dict[str,
         If a complete store is damaged; the message names the array, chunk or shard.
     """
     place = store_path(path)
-    found = left_behind(place)
-    if found and isinstance(place, Path) and not place.exists():
+    if isinstance(place, Path) and not place.exists() and left_behind(place):
         described: dict[str, Any] = {"kind": "nothing yet", "complete": False}
     else:
         # As it was given: a login in a URL is not in the place.
         described = _describe(place, str(path), verify)
+    # Only now: of a directory that is not ours all would be listed.
+    found = left_behind(place)
     unfinished = [each for each in found if each.suffix == ".partial" and each.is_dir()]
     leftovers = [*described.pop("leftovers", ()), *(each for each in found if each not in unfinished)]
     told = {"unfinished": unfinished, "leftovers": leftovers}
