@@ -49,7 +49,8 @@ DATA = Path(__file__).with_name("data") / "golden"
 FIRST, SECOND = DATA / "first", DATA / "second"
 SCAN = ("--max-topics", "5", "--partition-nonzeros", "1000")
 KEPT = (*SCAN, "--keep-partitions", "--third-moment")
-SAMPLED = (*SCAN, "--range", "sample", "--sample-share", "0.5")
+LARGER = ("--max-topics", "5", "--partition-nonzeros", "3000")
+SAMPLED = (*LARGER, "--range", "sample", "--sample-share", "0.5")
 CURATION = (
     "--preset",
     "papers",
@@ -212,7 +213,7 @@ SCANS: dict[str, Callable[[Stores], Path]] = {
     "added": lambda made: made.changed("added", "--add", SECOND),
     "removed": lambda made: made.changed("removed", "--remove", "part-00001.parquet"),
     "merged": Stores.merged,
-    "one power step": lambda made: made.scanned("one-step", *SCAN, "--power-steps", 1),
+    "one power step": lambda made: made.scanned("one-step", *LARGER, "--power-steps", 1),
     "exact, added": lambda made: made.changed("exact-added", "--add", SECOND, of=made.exact()),
     "halko, added": lambda made: made.changed("halko-added", "--add", SECOND, of=SCANS["halko"](made)),
     "one scan, added": lambda made: made.changed("one-added", "--add", SECOND, of=SCANS["one scan"](made)),
