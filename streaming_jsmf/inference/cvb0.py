@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.linalg.compiled import compiled
+from streaming_jsmf.linalg.lanes import add, fill, load, maximum, multiply, multiply_add, store, total
 
 Single = NDArray[np.float32]
 
@@ -34,40 +35,45 @@ FLOOR = np.float32(1e-6)
 _ZERO, _ONE = np.float32(0), np.float32(1)
 
 
-@compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"})
+@compiled(nogil=True)
 def first_shares(ids: NDArray[Any], topics: Single, weights: Single, shares: Single, scales: Single) -> None:
     """Shares of the words' tokens before any is known, and one over their sums."""
     for j in range(ids.size):
-        row, share, total = topics[ids[j]], shares[j], _ZERO
-        for k in range(weights.size):
-            value = row[k] * weights[k]
-            share[k] = value
-            total += value
-        scales[j] = total
-    for j in range(ids.size):
-        scales[j] = _ONE / scales[j] if scales[j] > _ZERO else _ZERO
+        row, share, sums = topics[ids[j]], shares[j], fill(_ZERO)
+        for k in range(0, weights.size, LANE):
+            values = multiply(load(row, k), load(weights, k))
+            store(share, k, values)
+            sums = add(sums, values)
+        scales[j] = total(sums)
+    invert(scales[: ids.size])
 
 
-@compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"})
+@compiled(nogil=True)
 def next_shares(
     ids: NDArray[Any], counts: Single, topics: Single, weights: Single, shares: Single, scales: Single
 ) -> None:
     """Shares of the words' tokens from those of the round before, and one over their sums."""
+    least = fill(FLOOR)
     for j in range(ids.size):
-        row, share, total = topics[ids[j]], shares[j], _ZERO
-        own = scales[j] * min(counts[j], _ONE)
-        for k in range(weights.size):
-            others = weights[k] - own * share[k]
-            value = row[k] * (others if others > FLOOR else FLOOR)
-            share[k] = value
-            total += value
-        scales[j] = total
-    # Apart, so that no sum waits for a division.
-    for j in range(ids.size):
+        row, share, sums = topics[ids[j]], shares[j], fill(_ZERO)
+        own = fill(-scales[j] * min(counts[j], _ONE))
+        for k in range(0, weights.size, LANE):
+            others = multiply_add(own, load(share, k), load(weights, k))
+            values = multiply(load(row, k), maximum(others, least))
+            store(share, k, values)
+            sums = add(sums, values)
+        scales[j] = total(sums)
+    invert(scales[: ids.size])
+
+
+@compiled(nogil=True)
+def invert(scales: Single) -> None:
+    """Apart from the sums, so that none waits for a division."""
+    for j in range(scales.size):
         scales[j] = _ONE / scales[j] if scales[j] > _ZERO else _ZERO
 
 
-@compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"})
+@compiled(nogil=True)
 def weigh_topics(
     counts: NDArray[Any], shares: Single, scales: Single, prior: Single, weights: Single
 ) -> None:
@@ -87,7 +93,7 @@ def weigh_topics(
             weights[k] += a * p[k]
 
 
-@compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"})
+@compiled(nogil=True)
 def _add_tokens(
     ids: NDArray[Any], counts: Single, weight: np.float32, shares: Single, scales: Single, tokens: Single
 ) -> None:
@@ -101,12 +107,12 @@ def _add_tokens(
 @compiled(nogil=True)
 def _log_likelihood(counts: Single, scales: Single, mass: float) -> float:
     """sum_w c_w log(1 / (scale_w (mass - own_w))) over words that a topic has."""
-    total = 0.0
+    likelihood = 0.0
     for j in range(counts.size):
         if scales[j] > _ZERO:
             count = np.float64(counts[j])
-            total -= count * math.log(scales[j] * (mass - min(count, 1.0)))
-    return total
+            likelihood -= count * math.log(scales[j] * (mass - min(count, 1.0)))
+    return likelihood
 
 
 @compiled(nogil=True)
