@@ -92,6 +92,12 @@ def _total(_: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     return builder.extract_element(vector, _I32(0))
 
 
+@_instruction(lambda context, builder, signature, arguments: context.get_constant(types.intp, Lanes(signature.args[0].dtype).count))
+def width(_: Any, array: Any) -> Any:
+    """Numbers of an array that lanes hold."""
+    return types.intp(array)
+
+
 @_instruction(_load)
 def load(_: Any, array: Any, place: Any) -> Any:
     """The numbers of an array from a place on."""
@@ -122,6 +128,12 @@ def multiply(_: Any, x: Any, y: Any) -> Any:
     return x(x, y)
 
 
+@_instruction(lambda _, builder, signature, arguments: builder.fdiv(*arguments))
+def divide(_: Any, x: Any, y: Any) -> Any:
+    """x / y."""
+    return x(x, y)
+
+
 @_instruction(_multiply_add)
 def multiply_add(_: Any, x: Any, y: Any, z: Any) -> Any:
     """x y + z, rounded once on processors that can."""
@@ -140,15 +152,27 @@ def total(_: Any, lanes: Any) -> Any:
     return lanes.dtype(lanes)
 
 
-@compiled(nogil=True)
+@compiled(nogil=True, forceinline=True)
 def dot(x: Any, y: Any, size: int) -> Any:
     """Inner product of the first ``size`` entries of two arrays of one type."""
-    width = BYTES // x.itemsize
-    whole = size // width * width
+    whole = size // width(x) * width(x)
     sums = fill(x.dtype.type(0))
-    for i in range(0, whole, width):
+    for i in range(0, whole, width(x)):
         sums = multiply_add(load(x, i), load(y, i), sums)
     product = total(sums)
     for i in range(whole, size):
         product += x[i] * y[i]
     return product
+
+
+@compiled(nogil=True, forceinline=True)
+def sum_of(x: Any, size: int) -> Any:
+    """Sum of the first ``size`` entries."""
+    whole = size // width(x) * width(x)
+    sums = fill(x.dtype.type(0))
+    for i in range(0, whole, width(x)):
+        sums = add(sums, load(x, i))
+    found = total(sums)
+    for i in range(whole, size):
+        found += x[i]
+    return found
