@@ -108,13 +108,14 @@ def test_first_steps_are_those_of_the_oracle() -> None:
     case = Case(3)
     for row in case.counts[2:5]:
         words = np.flatnonzero(row)
-        rows = np.zeros((8, len(words)))
-        rows[:5] = case.word_topic[words].T
-        rows[:, case.word_topic[words].sum(axis=1) == 0] = 1
-        counts = np.where(case.word_topic[words].sum(axis=1) > 0, row[words], 0.0)
+        known = words[case.word_topic[words].sum(axis=1) > 0]
+        size = -(-len(words) // share_kernel.WORD_STEP) * share_kernel.WORD_STEP
+        rows, counts = np.zeros((8, size)), np.zeros(size)
+        rows[:5, : len(known)], counts[: len(known)] = case.word_topic[known].T, row[known]
+        rows[:, len(known) :] = 1
         shares = np.zeros(8)
         shares[:5] = case.prior / case.prior.sum()
-        words_work = np.zeros((share_kernel.WORD_WORK, len(words)))
+        words_work = np.zeros((share_kernel.WORD_WORK, size))
         share_kernel.climb(
             rows, counts, case.prior, counts.sum() + case.prior.sum(), shares, words_work,
             np.zeros((share_kernel.TOPIC_WORK, 8)), 3, 3, 1e-9, 0.0,

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.linalg.compiled import compiled
+from streaming_jsmf.linalg.lanes import add, fill, load, maximum, multiply, multiply_add, store, total
 
 Single = NDArray[np.float32]
 
@@ -33,41 +34,48 @@ FLOOR = np.float32(1e-6)
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
 
+inlined = compiled(nogil=True, forceinline=True)
 
-@compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"})
+
+@inlined
 def first_shares(ids: NDArray[Any], topics: Single, weights: Single, shares: Single, scales: Single) -> None:
     """Shares of the words' tokens before any is known, and one over their sums."""
     for j in range(ids.size):
-        row, share, total = topics[ids[j]], shares[j], _ZERO
-        for k in range(weights.size):
-            value = row[k] * weights[k]
-            share[k] = value
-            total += value
-        scales[j] = total
-    for j in range(ids.size):
-        scales[j] = _ONE / scales[j] if scales[j] > _ZERO else _ZERO
+        row, share, sums = topics[ids[j]], shares[j], fill(_ZERO)
+        for k in range(0, weights.size, LANE):
+            values = multiply(load(row, k), load(weights, k))
+            store(share, k, values)
+            sums = add(sums, values)
+        scales[j] = total(sums)
+    invert(scales[: ids.size])
 
 
-@compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"})
+@inlined
 def next_shares(
     ids: NDArray[Any], counts: Single, topics: Single, weights: Single, shares: Single, scales: Single
 ) -> None:
     """Shares of the words' tokens from those of the round before, and one over their sums."""
+    least = fill(FLOOR)
     for j in range(ids.size):
-        row, share, total = topics[ids[j]], shares[j], _ZERO
-        own = scales[j] * min(counts[j], _ONE)
-        for k in range(weights.size):
-            others = weights[k] - own * share[k]
-            value = row[k] * (others if others > FLOOR else FLOOR)
-            share[k] = value
-            total += value
-        scales[j] = total
-    # Apart, so that no sum waits for a division.
-    for j in range(ids.size):
+        row, share, sums = topics[ids[j]], shares[j], fill(_ZERO)
+        own = fill(-scales[j] * min(counts[j], _ONE))
+        for k in range(0, weights.size, LANE):
+            others = multiply_add(own, load(share, k), load(weights, k))
+            values = multiply(load(row, k), maximum(others, least))
+            store(share, k, values)
+            sums = add(sums, values)
+        scales[j] = total(sums)
+    invert(scales[: ids.size])
+
+
+@inlined
+def invert(scales: Single) -> None:
+    """Apart from the sums, so that none waits for a division."""
+    for j in range(scales.size):
         scales[j] = _ONE / scales[j] if scales[j] > _ZERO else _ZERO
 
 
-@compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"})
+@inlined
 def weigh_topics(
     counts: NDArray[Any], shares: Single, scales: Single, prior: Single, weights: Single
 ) -> None:
@@ -76,37 +84,38 @@ def weigh_topics(
         weights[k] = prior[k]
     fours = counts.size // 4 * 4
     for j in range(0, fours, 4):
-        a, b = counts[j] * scales[j], counts[j + 1] * scales[j + 1]
-        c, d = counts[j + 2] * scales[j + 2], counts[j + 3] * scales[j + 3]
+        a, b = fill(counts[j] * scales[j]), fill(counts[j + 1] * scales[j + 1])
+        c, d = fill(counts[j + 2] * scales[j + 2]), fill(counts[j + 3] * scales[j + 3])
         p, q, r, s = shares[j], shares[j + 1], shares[j + 2], shares[j + 3]
-        for k in range(prior.size):
-            weights[k] += (a * p[k] + b * q[k]) + (c * r[k] + d * s[k])
+        for k in range(0, prior.size, LANE):
+            sums = multiply_add(b, load(q, k), multiply_add(a, load(p, k), load(weights, k)))
+            store(weights, k, multiply_add(d, load(s, k), multiply_add(c, load(r, k), sums)))
     for j in range(fours, counts.size):
-        a, p = counts[j] * scales[j], shares[j]
-        for k in range(prior.size):
-            weights[k] += a * p[k]
+        a, p = fill(counts[j] * scales[j]), shares[j]
+        for k in range(0, prior.size, LANE):
+            store(weights, k, multiply_add(a, load(p, k), load(weights, k)))
 
 
-@compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"})
+@inlined
 def _add_tokens(
     ids: NDArray[Any], counts: Single, weight: np.float32, shares: Single, scales: Single, tokens: Single
 ) -> None:
     """Add the document's expected tokens, times its weight, to the rows of its words."""
     for j in range(ids.size):
-        sums, share, part = tokens[ids[j]], shares[j], weight * (counts[j] * scales[j])
-        for k in range(sums.size):
-            sums[k] += part * share[k]
+        sums, share, part = tokens[ids[j]], shares[j], fill(weight * (counts[j] * scales[j]))
+        for k in range(0, sums.size, LANE):
+            store(sums, k, multiply_add(part, load(share, k), load(sums, k)))
 
 
 @compiled(nogil=True)
 def _log_likelihood(counts: Single, scales: Single, mass: float) -> float:
     """sum_w c_w log(1 / (scale_w (mass - own_w))) over words that a topic has."""
-    total = 0.0
+    likelihood = 0.0
     for j in range(counts.size):
         if scales[j] > _ZERO:
             count = np.float64(counts[j])
-            total -= count * math.log(scales[j] * (mass - min(count, 1.0)))
-    return total
+            likelihood -= count * math.log(scales[j] * (mass - min(count, 1.0)))
+    return likelihood
 
 
 @compiled(nogil=True)

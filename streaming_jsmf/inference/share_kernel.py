@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.linalg.compiled import compiled
+from streaming_jsmf.linalg.lanes import divide, dot, fill, load, multiply_add, store, sum_of, total, width
 
 Floats = NDArray[np.float64]
 #: Of single or double precision.
@@ -52,11 +53,12 @@ SINGLE_DONE = 1e-3
 NOTHING = 1e-15
 
 #: Rows of the two work arrays.
-WORD_WORK, TOPIC_WORK = 5, 8
-_FAST = {"reassoc", "contract", "nsz"}
+WORD_WORK, TOPIC_WORK = 5, 9
+
+inlined = compiled(nogil=True, error_model="numpy", forceinline=True)
 
 
-@compiled(nogil=True, fastmath=_FAST, error_model="numpy")
+@inlined
 def gather(words: Integers, first: int, last: int, topics: Floats, rows: Numbers) -> None:
     """rows[k, w] = B of the document's words, zero where padded; four words at a time for whole stores."""
     width, size = topics.shape[1], last - first
@@ -82,41 +84,42 @@ def gather(words: Integers, first: int, last: int, topics: Floats, rows: Numbers
             rows[k, w] = 0.0
 
 
-@compiled(nogil=True, fastmath=_FAST, error_model="numpy")
+@inlined
 def mix(rows: Numbers, weights: Numbers, out: Numbers) -> None:
     """out[w] = sum_k weights[k] rows[k, w]."""
-    size = rows.shape[1]
-    for w in range(size):
-        out[w] = 0.0
+    step = width(out)
+    for w in range(0, out.size, step):
+        store(out, w, fill(out.dtype.type(0)))
     for k in range(0, rows.shape[0], 4):
-        a, b, c, d = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
-        for w in range(size):
-            out[w] += a * rows[k, w] + b * rows[k + 1, w] + c * rows[k + 2, w] + d * rows[k + 3, w]
+        a, b, c, d = fill(weights[k]), fill(weights[k + 1]), fill(weights[k + 2]), fill(weights[k + 3])
+        p, q, r, s = rows[k], rows[k + 1], rows[k + 2], rows[k + 3]
+        for w in range(0, out.size, step):
+            sums = multiply_add(b, load(q, w), multiply_add(a, load(p, w), load(out, w)))
+            store(out, w, multiply_add(d, load(s, w), multiply_add(c, load(r, w), sums)))
 
 
-@compiled(nogil=True, fastmath=_FAST, error_model="numpy")
+@inlined
 def collect(rows: Numbers, weights: Numbers, out: Numbers) -> None:
     """out[k] = sum_w rows[k, w] weights[w]."""
-    size = rows.shape[1]
+    zero = fill(rows.dtype.type(0))
     for k in range(0, rows.shape[0], 4):
-        a = rows.dtype.type(0)
-        b, c, d = a, a, a
-        for w in range(size):
-            weight = weights[w]
-            a += rows[k, w] * weight
-            b += rows[k + 1, w] * weight
-            c += rows[k + 2, w] * weight
-            d += rows[k + 3, w] * weight
-        out[k], out[k + 1], out[k + 2], out[k + 3] = a, b, c, d
+        p, q, r, s = rows[k], rows[k + 1], rows[k + 2], rows[k + 3]
+        a = b = c = d = zero
+        for w in range(0, weights.size, width(weights)):
+            weight = load(weights, w)
+            a = multiply_add(load(p, w), weight, a)
+            b = multiply_add(load(q, w), weight, b)
+            c = multiply_add(load(r, w), weight, c)
+            d = multiply_add(load(s, w), weight, d)
+        out[k], out[k + 1], out[k + 2], out[k + 3] = total(a), total(b), total(c), total(d)
 
 
-@compiled(nogil=True, fastmath=_FAST, error_model="numpy")
+@inlined
 def scale_rows(rows: Floats, counts: Floats, sums: Floats, single: NDArray[np.float32]) -> float:
     """Let each word's probabilities sum to one, which shares do not feel, and copy them; the tokens of known words.
 
     Words that no topic has get a count of 0 and the same probability in all topics, like the padding.
     """
-    tokens = 0.0
     for w in range(sums.size):
         sums[w] = 0.0
     for k in range(rows.shape[0]):
@@ -125,33 +128,34 @@ def scale_rows(rows: Floats, counts: Floats, sums: Floats, single: NDArray[np.fl
     for w in range(sums.size):
         known = sums[w] > 0.0
         counts[w] = counts[w] if known else 0.0
-        tokens += counts[w]
         sums[w] = 1.0 / sums[w] if known else 0.0
     for k in range(rows.shape[0]):
         for w in range(sums.size):
             scaled = rows[k, w] * sums[w] if sums[w] > 0.0 else 1.0
             rows[k, w] = scaled
             single[k, w] = scaled if scaled > NOTHING else 0.0
-    return tokens
+    return float(sum_of(counts, counts.size))
 
 
-@compiled(nogil=True, fastmath=_FAST, error_model="numpy")
-def error_bound(prior: Numbers, shares: Numbers, residual: Numbers) -> float:
-    """Largest possible sum of absolute differences between the shares and those of the maximum, from r alone.
+@inlined
+def error_bound(prior: Numbers, shares: Numbers, topics: Numbers) -> float:
+    """Largest possible sum of absolute differences between the shares and those of the maximum, after ``explain``.
 
     For theta and the optimum o, let m_k^2 = theta_k o_k. The gradients' difference, multiplied by theta - o, is at
     least sum_k alpha_k (theta_k - o_k)^2 / m_k^2, since the words' part is not negative; Cauchy-Schwarz, twice, then
     gives e = sum |theta - o| <= sqrt(sum m^2 / alpha) sqrt(sum (r m / theta)^2 / alpha). With o_k <= theta_k + e this
     is e^2 <= (a + b e) (c + d e), and e is at most the larger root; infinite if b d >= 1.
     """
-    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+    residual, part = topics[1], topics[2]
     for k in range(prior.size):
-        share, weight = np.float64(shares[k]), 1.0 / np.float64(prior[k])
-        square = np.float64(residual[k]) * np.float64(residual[k]) * weight
-        a += share * share * weight
-        b += share * weight
-        c += square
-        d += square / share
+        part[k] = shares[k] / prior[k]
+    a, b = np.float64(dot(shares, part, prior.size)), np.float64(sum_of(part, prior.size))
+    for k in range(prior.size):
+        part[k] = residual[k] / prior[k]
+    c = np.float64(dot(residual, part, prior.size))
+    for k in range(prior.size):
+        part[k] /= shares[k]
+    d = np.float64(dot(residual, part, prior.size))
     lead = 1.0 - b * d
     if not lead > 0.0:
         return np.inf
@@ -159,7 +163,7 @@ def error_bound(prior: Numbers, shares: Numbers, residual: Numbers) -> float:
     return float((half + np.sqrt(half * half + lead * a * c)) / lead)
 
 
-@compiled(nogil=True, fastmath=_FAST, error_model="numpy")
+@inlined
 def explain(
     rows: Numbers,
     counts: Numbers,
@@ -180,12 +184,11 @@ def explain(
         residual[k] = prior[k] + tokens[k] - weight * shares[k]
 
 
-@compiled(nogil=True, fastmath=_FAST, error_model="numpy")
+@inlined
 def start_solve(prior: Numbers, weight: float, shares: Numbers, words: Numbers, topics: Numbers) -> Any:
     """Curvature, barrier and first direction after ``explain``; the residual's size in the norm of ``front``."""
     tokens, residual, barrier, front = topics[0], topics[1], topics[2], topics[3]
     y, direction, moved = topics[4], topics[5], topics[7]
-    size = words.dtype.type(0)
     for w in range(words.shape[1]):
         words[1, w] /= words[0, w]
         words[3, w] = 0.0
@@ -195,11 +198,10 @@ def start_solve(prior: Numbers, weight: float, shares: Numbers, words: Numbers, 
         y[k] = 0.0
         direction[k] = residual[k] / front[k]
         moved[k] = shares[k] * direction[k]
-        size += residual[k] * direction[k]
-    return size
+    return dot(residual, direction, prior.size)
 
 
-@compiled(nogil=True, fastmath=_FAST, error_model="numpy")
+@inlined
 def newton(
     rows: Numbers, prior: Numbers, weight: float, shares: Numbers, words: Numbers, topics: Numbers
 ) -> None:
@@ -207,7 +209,7 @@ def newton(
     curvature, image, change, pulled = words[1], words[2], words[3], words[4]
     residual, barrier, front = topics[1], topics[2], topics[3]
     y, direction, product, moved = topics[4], topics[5], topics[6], topics[7]
-    zero = rows.dtype.type(0)
+    scaled, zero = topics[8], rows.dtype.type(0)
     size = start_solve(prior, weight, shares, words, topics)
     enough = rows.dtype.type(SOLVED * SOLVED) * size
     for _ in range(MOST_SOLVES):
@@ -215,26 +217,26 @@ def newton(
         for w in range(change.size):
             pulled[w] = curvature[w] * image[w]
         collect(rows, pulled, product)
-        along, left = zero, zero
         for k in range(prior.size):
             product[k] = shares[k] * product[k] + barrier[k] * direction[k]
-            along += product[k] * direction[k]
+        along = dot(product, direction, prior.size)
         step = size / along if along > zero else zero
         for w in range(change.size):
             change[w] += step * image[w]
         for k in range(prior.size):
             y[k] += step * direction[k]
             residual[k] -= step * product[k]
-            left += residual[k] * residual[k] / front[k]
+            scaled[k] = residual[k] / front[k]
+        left = dot(residual, scaled, prior.size)
         if left <= enough or step == zero:
             break
         ratio, size = left / size, left
         for k in range(prior.size):
-            direction[k] = residual[k] / front[k] + ratio * direction[k]
+            direction[k] = scaled[k] + ratio * direction[k]
             moved[k] = shares[k] * direction[k]
 
 
-@compiled(nogil=True, fastmath=_FAST, error_model="numpy")
+@inlined
 def slope(
     counts: Numbers,
     prior: Numbers,
@@ -245,17 +247,18 @@ def slope(
     step: float,
 ) -> Any:
     """Derivative of f along the Newton step, at ``step``."""
-    expected, change, y = words[0], words[3], topics[4]
+    expected, change, y, per_topic = words[0], words[3], topics[4], topics[6]
     one = counts.dtype.type(1)
-    rise = counts.dtype.type(0)
-    for w in range(counts.size):
-        rise += counts[w] * change[w] / (expected[w] + step * change[w])
+    pace, rise = fill(step), fill(counts.dtype.type(0))
+    for w in range(0, counts.size, width(counts)):
+        moved = load(change, w)
+        rise = multiply_add(load(counts, w), divide(moved, multiply_add(pace, moved, load(expected, w))), rise)
     for k in range(prior.size):
-        rise += prior[k] * y[k] / (one + step * y[k]) - weight * shares[k] * y[k]
-    return -rise
+        per_topic[k] = prior[k] / (one + step * y[k]) - weight * shares[k]
+    return -(total(rise) + dot(per_topic, y, prior.size))
 
 
-@compiled(nogil=True, fastmath=_FAST, error_model="numpy")
+@inlined
 def step_length(
     counts: Numbers, prior: Numbers, weight: float, shares: Numbers, words: Numbers, topics: Numbers
 ) -> Any:
@@ -283,7 +286,7 @@ def step_length(
     return low
 
 
-@compiled(nogil=True, fastmath=_FAST, error_model="numpy")
+@inlined
 def climb(
     rows: Numbers,
     counts: Numbers,
@@ -310,7 +313,7 @@ def climb(
             for k in range(prior.size):
                 shares[k] += topics[1, k] / weight
             continue
-        bound = error_bound(prior, shares, topics[1])
+        bound = error_bound(prior, shares, topics)
         if bound <= tolerance or number == most:
             return number, bound
         newton(rows, prior, weight, shares, words, topics)
@@ -320,12 +323,11 @@ def climb(
         step = one
         if largest > NEAR:
             step = rows.dtype.type(step_length(counts, prior, weight, shares, words, topics))
-        total = rows.dtype.type(0)
         for k in range(prior.size):
             shares[k] *= one + step * y[k]
-            total += shares[k]
+        mass = sum_of(shares, prior.size)
         for k in range(prior.size):
-            shares[k] /= total
+            shares[k] /= mass
         if largest <= smallest:
             return number + 1, bound
     return most, bound

@@ -19,11 +19,17 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     numba keeps what it has compiled beside the source, or else in the user's cache, and refuses if it can do neither:
     an installation that is read only, and a user without a home. Then each process compiles what it needs anew.
 
-    A function with ``fastmath`` becomes part of every compiled function that calls it. Otherwise a process that has
-    just compiled both would call the one made by itself, and a process that reads both from the cache the one that was
-    made within its caller, where sums may be in another order: other bits.
+    ``fastmath`` is refused. With it the order of a sum depends on the compiler's choices, and some of those on the
+    addresses of arrays: the same call then gives other bits in the next process. Without it the arithmetic is that of
+    the source, however it is vectorized; ``lanes`` has fast sums.
+
+    Raises
+    ------
+    ValueError
+        If ``fastmath`` is among the options.
     """
-    options.setdefault("forceinline", "fastmath" in options)
+    if "fastmath" in options:
+        raise ValueError("fastmath makes bits depend on where arrays lie in memory; use linalg.lanes for fast sums")
 
     def decorate(function: Callable[..., Any]) -> Any:
         try:

@@ -52,7 +52,7 @@ def sort_by_word(
             ends[words[k]] = place + 1
 
 
-@compiled(nogil=True, fastmath={"contract"})
+@compiled(nogil=True, forceinline=True)
 def _add_documents(
     documents: NDArray[np.int32],
     values: FloatArray,
@@ -82,7 +82,7 @@ def _add_documents(
             pair[i] += two * row[i]
 
 
-@compiled(nogil=True, fastmath={"contract"})
+@compiled(nogil=True)
 def add_back(
     ends: NDArray[np.int64],
     documents: NDArray[np.int32],

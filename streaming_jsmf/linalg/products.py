@@ -15,7 +15,7 @@ from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.linalg.typing import FloatArray
 
 
-@compiled(nogil=True, fastmath={"contract"})
+@compiled(nogil=True)
 def multiply_rows(
     indptr: NDArray[Any],
     words: NDArray[Any],
@@ -45,7 +45,7 @@ def multiply_rows(
                 total[column] += value * vector[column]
 
 
-@compiled(nogil=True, fastmath={"contract"})
+@compiled(nogil=True)
 def add_transposed(
     indptr: NDArray[Any],
     words: NDArray[Any],

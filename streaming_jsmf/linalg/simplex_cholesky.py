@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.linalg.compiled import compiled
+from streaming_jsmf.linalg.lanes import dot
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -24,14 +25,11 @@ Integers = NDArray[np.int64]
 SINGULAR = 1e-12
 
 
-@compiled(nogil=True, fastmath={"reassoc"})
+@compiled(nogil=True, forceinline=True)
 def multiply(inverse: Floats, size: int, right: Floats, out: Floats) -> None:
     """out = W right."""
     for i in range(size):
-        total = 0.0
-        for j in range(i + 1):
-            total += inverse[i, j] * right[j]
-        out[i] = total
+        out[i] = dot(inverse[i], right, i + 1)
 
 
 @compiled(nogil=True)
@@ -44,7 +42,7 @@ def multiply_transposed(inverse: Floats, size: int, right: Floats, out: Floats) 
         out[i] = value * inverse[i, i]
 
 
-@compiled(nogil=True, fastmath={"reassoc"})
+@compiled(nogil=True, forceinline=True)
 def append_vertex(
     shifted: Floats, inverse: Floats, order: Integers, size: int, vertex: int, column: Floats, work: Floats
 ) -> bool:
@@ -56,9 +54,7 @@ def append_vertex(
     for i in range(size):
         work[i] = shifted[vertex, order[i]]
     multiply(inverse, size, work, column)
-    total = shifted[vertex, vertex]
-    for i in range(size):
-        total -= column[i] * column[i]
+    total = shifted[vertex, vertex] - dot(column, column, size)
     if not total > SINGULAR * shifted[vertex, vertex]:
         return False
     scale = 1.0 / np.sqrt(total)

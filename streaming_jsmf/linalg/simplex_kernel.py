@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.linalg.compiled import compiled
+from streaming_jsmf.linalg.lanes import dot
 from streaming_jsmf.linalg.simplex_cholesky import (
     add_last,
     append_vertex,
@@ -91,15 +92,6 @@ def _swap(
     return True
 
 
-@compiled(nogil=True, fastmath={"reassoc"})
-def _level(gradient: Floats, weights: Floats) -> float:
-    """b' gradient: what every passive vertex has at the minimum over the passive set."""
-    level = 0.0
-    for k in range(gradient.shape[0]):
-        level += weights[k] * gradient[k]
-    return level
-
-
 @compiled(nogil=True)
 def _refresh(
     gram: Floats, linear: Floats, order: Integers, size: int, weights: Floats, gradient: Floats
@@ -116,7 +108,7 @@ def _refresh(
         row = gram[vertex]
         for k in range(gram.shape[0]):
             gradient[k] += weights[vertex] * row[k]
-    level: float = _level(gradient, weights)
+    level: float = dot(weights, gradient, gradient.size)
     return level
 
 
@@ -245,7 +237,7 @@ def _search(
         if admitted == 0:
             continue
         size = admitted
-        level = _level(gradient, weights)
+        level = dot(weights, gradient, gradient.size)
         fresh = False
         if weights[entering] > 0.0:
             closed[:] = False
@@ -281,7 +273,7 @@ def _solve_row(
 @compiled(nogil=True)
 def _gap(gradient: Floats, weights: Floats) -> float:
     """2 (b'g - min g): ||x - V'b||^2 is at most this far above its minimum (Frank and Wolfe 1956)."""
-    return float(max(0.0, 2.0 * (_level(gradient, weights) - gradient.min())))
+    return float(max(0.0, 2.0 * (dot(weights, gradient, gradient.size) - gradient.min())))
 
 
 @compiled(nogil=True)

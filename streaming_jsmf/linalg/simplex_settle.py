@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.linalg.compiled import compiled
+from streaming_jsmf.linalg.lanes import sum_of
 from streaming_jsmf.linalg.simplex_cholesky import multiply, multiply_transposed, remove_vertex
 
 Floats = NDArray[np.float64]
@@ -32,14 +33,6 @@ def _add_columns(gram: Floats, vertices: Integers, count: int, change: Floats, g
         a, w = vertices[i], change[i]
         for k in range(n_vertices):
             gradient[k] += w * gram[a, k]
-
-
-@compiled(nogil=True, fastmath={"reassoc"})
-def _total(values: Floats, size: int) -> float:
-    total = 0.0
-    for i in range(size):
-        total += values[i]
-    return total
 
 
 @compiled(nogil=True)
@@ -69,7 +62,7 @@ def settle(
         multiply(inverse, size, step, other)
         multiply_transposed(inverse, size, other, step)
         # To the minimum over the affine hull: the step sums to zero.
-        share = _total(step, size) / _total(sums, size)
+        share = sum_of(step, size) / sum_of(sums, size)
         for i in range(size):
             step[i] = share * sums[i] - step[i]
         length, blocking = _blocked(order, size, step, weights)
@@ -111,7 +104,7 @@ def settle_entered(
         pace = slope * inverse[size - 1, size - 1]
         for i in range(size):
             step[i] = pace * inverse[size - 1, i]
-        share = _total(step, size) / _total(sums, size)
+        share = sum_of(step, size) / sum_of(sums, size)
         for i in range(size):
             step[i] = share * sums[i] - step[i]
         length, blocking = _blocked(order, size, step, weights)

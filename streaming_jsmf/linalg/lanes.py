@@ -1,0 +1,178 @@
+"""Vectors of 64 bytes in compiled functions, so that a sum has one order, that of the source.
+
+The compiler vectorizes a sum only if it may reorder it, and then picks the order: by the processor, by the code around
+the loop and, if the loop stores too, by the addresses of the arrays. Here lane i adds up the terms i, i + n, i + 2n, ...
+(n = 16 of float32, 8 of float64), and ``total`` adds the lanes pairwise. Arrays are one-dimensional and contiguous;
+bounds are not checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic, models, register_model
+
+from streaming_jsmf.linalg.compiled import compiled
+
+BYTES = 64
+_I32 = ir.IntType(32)
+
+
+class Lanes(types.Type):  # type: ignore[misc]
+    """Numba's type of such a vector."""
+
+    def __init__(self, dtype: Any) -> None:
+        self.dtype, self.count = dtype, 8 * BYTES // dtype.bitwidth
+        super().__init__(f"Lanes({dtype})")
+
+
+@register_model(Lanes)
+class _Model(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, manager: Any, lanes: Lanes) -> None:
+        super().__init__(manager, lanes, ir.VectorType(manager[lanes.dtype].get_value_type(), lanes.count))
+
+
+def _instruction(emit: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
+    """Let compiled functions call what has this signature: ``emit(context, builder, signature, arguments)`` writes it."""
+
+    def decorate(signature: Callable[..., Any]) -> Any:
+        @wraps(signature)
+        def typed(*given: Any) -> Any:
+            return signature(*given), emit
+
+        return intrinsic(typed)
+
+    return decorate
+
+
+def _place(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    array = context.make_array(signature.args[0])(context, builder, arguments[0])
+    vector = context.get_value_type(Lanes(signature.args[0].dtype))
+    return builder.bitcast(builder.gep(array.data, [arguments[1]]), vector.as_pointer())
+
+
+def _load(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    place = _place(context, builder, signature, arguments)
+    return builder.load(place, align=signature.args[0].dtype.bitwidth // 8)
+
+
+def _store(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    place = _place(context, builder, signature, arguments)
+    builder.store(arguments[2], place, align=signature.args[0].dtype.bitwidth // 8)
+
+
+def _shuffled(builder: Any, vector: Any, places: Any) -> Any:
+    return builder.shuffle_vector(vector, vector, ir.Constant(ir.VectorType(_I32, len(places)), list(places)))
+
+
+def _fill(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    vector = ir.Constant(context.get_value_type(signature.return_type), ir.Undefined)
+    return _shuffled(builder, builder.insert_element(vector, arguments[0], _I32(0)), [0] * vector.type.count)
+
+
+def _multiply_add(_: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    vector, bits = arguments[0].type, signature.return_type.dtype.bitwidth
+    function = ir.FunctionType(vector, [vector] * 3)
+    name = f"llvm.fmuladd.v{vector.count}f{bits}"
+    return builder.call(cgutils.get_or_insert_function(builder.module, function, name), arguments)
+
+
+def _maximum(_: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    return builder.select(builder.fcmp_ordered(">", *arguments), *arguments)
+
+
+def _total(_: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    [vector] = arguments
+    while (half := vector.type.count // 2) > 0:
+        vector = builder.fadd(*(_shuffled(builder, vector, range(i, i + half)) for i in (0, half)))
+    return builder.extract_element(vector, _I32(0))
+
+
+@_instruction(lambda context, builder, signature, arguments: context.get_constant(types.intp, Lanes(signature.args[0].dtype).count))
+def width(_: Any, array: Any) -> Any:
+    """Numbers of an array that lanes hold."""
+    return types.intp(array)
+
+
+@_instruction(_load)
+def load(_: Any, array: Any, place: Any) -> Any:
+    """The numbers of an array from a place on."""
+    return Lanes(array.dtype)(array, types.intp)
+
+
+@_instruction(_store)
+def store(_: Any, array: Any, place: Any, lanes: Any) -> Any:
+    """Write the numbers into an array from a place on."""
+    return types.void(array, types.intp, lanes)
+
+
+@_instruction(_fill)
+def fill(_: Any, number: Any) -> Any:
+    """The same number in each lane."""
+    return Lanes(number)(number)
+
+
+@_instruction(lambda _, builder, signature, arguments: builder.fadd(*arguments))
+def add(_: Any, x: Any, y: Any) -> Any:
+    """x + y."""
+    return x(x, y)
+
+
+@_instruction(lambda _, builder, signature, arguments: builder.fmul(*arguments))
+def multiply(_: Any, x: Any, y: Any) -> Any:
+    """x y."""
+    return x(x, y)
+
+
+@_instruction(lambda _, builder, signature, arguments: builder.fdiv(*arguments))
+def divide(_: Any, x: Any, y: Any) -> Any:
+    """x / y."""
+    return x(x, y)
+
+
+@_instruction(_multiply_add)
+def multiply_add(_: Any, x: Any, y: Any, z: Any) -> Any:
+    """x y + z, rounded once on processors that can."""
+    return x(x, y, z)
+
+
+@_instruction(_maximum)
+def maximum(_: Any, x: Any, y: Any) -> Any:
+    """The larger of x and y."""
+    return x(x, y)
+
+
+@_instruction(_total)
+def total(_: Any, lanes: Any) -> Any:
+    """Sum of the lanes, pairwise: a scalar."""
+    return lanes.dtype(lanes)
+
+
+@compiled(nogil=True, forceinline=True)
+def dot(x: Any, y: Any, size: int) -> Any:
+    """Inner product of the first ``size`` entries of two arrays of one type."""
+    whole = size // width(x) * width(x)
+    sums = fill(x.dtype.type(0))
+    for i in range(0, whole, width(x)):
+        sums = multiply_add(load(x, i), load(y, i), sums)
+    product = total(sums)
+    for i in range(whole, size):
+        product += x[i] * y[i]
+    return product
+
+
+@compiled(nogil=True, forceinline=True)
+def sum_of(x: Any, size: int) -> Any:
+    """Sum of the first ``size`` entries."""
+    whole = size // width(x) * width(x)
+    sums = fill(x.dtype.type(0))
+    for i in range(0, whole, width(x)):
+        sums = add(sums, load(x, i))
+    found = total(sums)
+    for i in range(whole, size):
+        found += x[i]
+    return found
