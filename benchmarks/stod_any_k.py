@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from benchmarks.peers.scores import Split
 from pipelines.common.bags import read_counts, write_corpus
+from pipelines.common.held_out import Split
 from streaming_jsmf import Execution, InferSettings, ScanSettings, StodSettings, scan
 from streaming_jsmf.evaluation.matching import recovery_error
 from streaming_jsmf.evaluation.perplexity import Completer, Completion

@@ -23,10 +23,10 @@ from typing import Literal
 import click
 import numpy as np
 
-from benchmarks.peers.scores import Split, coherence_of
 from pipelines.common import options, peers, pictures
 from pipelines.common.bags import read_counts, write_corpus
 from pipelines.common.data import NIPS, prepared
+from pipelines.common.held_out import Split, coherence_of
 from pipelines.common.results import Arrays, CellMissing, Results, Row, publish
 from pipelines.common.tables import markdown, number
 from pipelines.common.tod import DocumentMoments, tod

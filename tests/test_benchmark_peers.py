@@ -13,9 +13,10 @@ from scipy import sparse
 from benchmarks.peers.__main__ import main
 from benchmarks.peers.apart import FitError, fit_apart
 from benchmarks.peers.methods import METHODS, Arrays, diagonal_of, scaled
-from benchmarks.peers.scores import LISTED, Split, reference_basis, topic_scores
+from benchmarks.peers.scores import LISTED, reference_basis, topic_scores
 from benchmarks.peers.tables import medians
 from pipelines.common.bags import write_corpus
+from pipelines.common.held_out import Split
 from streaming_jsmf.evaluation.matching import match_topics, yy_error
 from tests import reference
 from tests.corpora import Planted, planted

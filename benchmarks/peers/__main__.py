@@ -29,10 +29,11 @@ from scipy import sparse
 from benchmarks.peers.apart import FitError, fit_apart
 from benchmarks.peers.bounds import bounds
 from benchmarks.peers.methods import METHODS, Arrays
-from benchmarks.peers.scores import Split, basis_scores, reference_basis, topic_scores
+from benchmarks.peers.scores import basis_scores, reference_basis, topic_scores
 from benchmarks.peers.tables import write_pictures, write_tables
 from pipelines.common import options
 from pipelines.common.bags import read_counts, write_corpus
+from pipelines.common.held_out import Split
 from pipelines.common.results import CellMissing, Results, Row
 
 

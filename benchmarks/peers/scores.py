@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from benchmarks.peers.methods import Arrays, diagonal_of, scaled
-from streaming_jsmf.evaluation.coherence import cooccurrence_counts, distinct_share, npmi
+from pipelines.common.held_out import Split, coherence_of
+from streaming_jsmf.evaluation.coherence import distinct_share
 from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.evaluation.perplexity import Completer
 from streaming_jsmf.inference.words import prominent_words
@@ -21,25 +20,8 @@ Floats = NDArray[np.float64]
 #: Words of a topic that are scored.
 LISTED = 10
 
-#: One document in so many is held out.
-HELD_OUT = 5
-
 #: The reference is there when a step moves Y Y' by less; or after so many steps.
 REFERENCE_CHANGE, REFERENCE_STEPS = 1e-3, 30
-
-
-@dataclass(frozen=True)
-class Split:
-    """Counts (documents x words, CSR, int32) of the documents that are fitted and of those held out."""
-
-    fitted: sparse.csr_array
-    held_out: sparse.csr_array
-
-    @classmethod
-    def of(cls, counts: sparse.csr_array) -> Split:
-        """Hold out every fifth document."""
-        held_out = np.arange(counts.shape[0]) % HELD_OUT == HELD_OUT - 1
-        return cls(counts[~held_out], counts[held_out])
 
 
 def topic_scores(found: Arrays, documents: Split) -> dict[str, float]:
@@ -53,13 +35,6 @@ def topic_scores(found: Arrays, documents: Split) -> dict[str, float]:
         "distinct": distinct_share(top),
         "perplexity": completer.complete(documents.held_out, method="cvb0").perplexity,
     }
-
-
-def coherence_of(counts: sparse.csr_array, words: NDArray[np.int64]) -> float:
-    """Mean NPMI of topics' words (K, n) among documents."""
-    chosen, places = np.unique(words, return_inverse=True)
-    pairs = cooccurrence_counts([counts], chosen)
-    return float(npmi(np.diag(pairs), pairs, counts.shape[0], places.reshape(words.shape)).mean())
 
 
 def basis_scores(found: Arrays, reference: Arrays) -> dict[str, float]:
