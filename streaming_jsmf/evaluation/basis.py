@@ -1,8 +1,7 @@
-"""Measures that the authors' own code prints beside those of their papers: is A a distribution, do B and A agree, and
-how good a basis are the anchors.
+"""Metrics printed by the authors' code in addition to those of their papers (github.com/moontae/JSMF).
 
-Definitions follow that code (github.com/moontae/JSMF), in its units: bits for divergences, natural logarithms for
-ranks. Its name for the entropy is "normalised", and it prints recovery and others besides, which are elsewhere here.
+They measure whether A is a distribution, whether B and A agree, and how well anchors represent their topics. As in
+that code, divergences are in bits and ranks in natural logarithms.
 """
 
 from __future__ import annotations
@@ -16,20 +15,20 @@ from streaming_jsmf.evaluation.factorization import topic_given_word
 from streaming_jsmf.evaluation.inputs import Floats, TopicArrays
 from streaming_jsmf.linalg.panels import panels
 
-#: What a probability of 0 is taken for in the second place of a divergence.
+#: Replaces probabilities of 0 in the second argument of a divergence.
 FLOOR = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A measure by ranks, and the same by probabilities; None where a probability of 0 makes it infinite."""
+    """A metric computed from ranks, and from probabilities; None if a probability of 0 makes the latter infinite."""
 
     hard: float
     soft: float | None
 
 
 def legality(topic_topic: Floats) -> float:
-    """Sum of A (K, K): 1 if it is a joint distribution.
+    """Sum of A, (K, K); 1 if A is a joint distribution.
 
     Examples
     --------
@@ -40,10 +39,10 @@ def legality(topic_topic: Floats) -> float:
 
 
 def validity(topic_topic: Floats, topic_probability: Floats) -> float:
-    """Symmetric divergence in bits of the row sums of A (K, K) and p(topic) (K,) from B: 0 if they agree.
+    """Symmetric divergence in bits between the row sums of A, (K, K), and p(topic), (K,); 0 if they agree.
 
-    (D(a || p) + D(p || a)) / 2, where the second distribution of each D is divided by its sum and the first is not, so
-    that a sum of A away from 1 shows here, too.
+    (D(a || p) + D(p || a)) / 2, where only the second distribution of each D is normalized, so that a sum of A other
+    than 1 increases the result.
 
     Examples
     --------
@@ -57,11 +56,11 @@ def validity(topic_topic: Floats, topic_probability: Floats) -> float:
 
 
 def word_entropy(topics: TopicArrays) -> float:
-    """Mean over words that a topic has of the entropy of p(topic | word), over log K: 0 sure, 1 no idea. 0 for K = 1.
+    """Mean entropy of p(topic | word) over words with a topic, over log K: 0 if certain, 1 if uniform. 0 for K = 1.
 
     Examples
     --------
-    Two topics as frequent; the first word is of one alone, the second of both alike.
+    Two topics with equal shares; the first word belongs to one topic, the second to both.
 
     >>> B = np.array([[0.5, 0.0], [0.5, 0.5], [0.0, 0.5]])
     >>> print(f"{word_entropy(TopicArrays(B, np.array([[0], [1]]), np.full(3, 1 / 3))):.4f}")
@@ -79,7 +78,7 @@ def word_entropy(topics: TopicArrays) -> float:
 def basis_rank(topics: TopicArrays) -> Pair:
     """Mean rank (from 1) of the anchors in their own topics; mean log(largest probability / that of the anchor).
 
-    Without anchors the most probable words stand for them, whose rank is 1.
+    Engines without anchors use the most probable words, whose rank is 1.
 
     Examples
     --------
@@ -120,7 +119,7 @@ def basis_quality(topics: TopicArrays) -> Pair | None:
 
 
 def anchor_ranks(topics: TopicArrays) -> Floats:
-    """(K, K) rank, from 1, of anchor k among the words of topic l; of words as probable the lower id comes first.
+    """Rank, from 1, of anchor k among the words of topic l, (K, K); ties are ordered by word id.
 
     Examples
     --------
@@ -140,6 +139,6 @@ def anchor_ranks(topics: TopicArrays) -> Floats:
 
 
 def _bits(p: Floats, q: Floats) -> float:
-    """D(p || q / sum q) with zeros of q lifted."""
+    """D(p || q / sum q) in bits, with zeros of q replaced by FLOOR."""
     lifted = np.maximum(q, FLOOR)
     return float((xlogy(p, p) - xlogy(p, lifted / lifted.sum())).sum() / np.log(2))

@@ -1,4 +1,4 @@
-"""Which of several numbers of topics to take: what each loses against the best, added up, with a reason in words."""
+"""Choice of the number of topics: the losses of each candidate relative to the best, and a reason."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Measures:
-    """How good the topics of one K are; None for what could not be measured.
+    """Quality of the topics of one K; None for what could not be measured.
 
     Attributes
     ----------
     n_topics
         K.
     perplexity
-        Of documents that the last steps did not see.
+        Perplexity of documents held out by polish.
     npmi, distinct_share
-        Of the top 10 words of the topics.
+        Coherence and share of distinct words of the top 10 words.
     stability
         Agreement with topics of resampled documents, from 0 to 1.
     eigengap
-        (lambda_K - lambda_K+1) / lambda_K. Large where the corpus has K factors that stand out; shown only.
+        (lambda_K - lambda_K+1) / lambda_K; large if K factors stand out. Informative only.
     """
 
     n_topics: int
@@ -41,11 +41,11 @@ class Measure:
     Attributes
     ----------
     name, title
-        In ``Measures``, and for people.
+        Field of ``Measures``, and column heading.
     lower
         Whether low values are good.
     unit
-        A loss that people notice: a part of the value where it is a ratio, else a difference.
+        A noticeable loss: relative if ``ratio``, otherwise absolute.
     ratio
         Whether losses are ratios of values.
     """
@@ -57,12 +57,12 @@ class Measure:
     ratio: bool = False
 
     def loss(self, value: float, best: float) -> float:
-        """How far a value is behind the best, in units; at least 0."""
+        """Distance of a value from the best one in units; at least 0."""
         behind = math.log(value / best) if self.ratio else value - best
         return (behind if self.lower else -behind) / self.unit
 
 
-#: What is added up. The units say when a difference counts: a tenth more perplexity weighs as .05 less NPMI.
+#: Measures that are added up. Units define equal losses: 10 % perplexity counts as much as .05 NPMI.
 MEASURES = (
     Measure("perplexity", "perplexity", lower=True, ratio=True),
     Measure("npmi", "NPMI", unit=0.05),
@@ -75,18 +75,18 @@ EIGENGAP = Measure("eigengap", "eigengap")
 
 @dataclass(frozen=True)
 class Choice:
-    """The suggestion.
+    """The suggested number of topics.
 
     Attributes
     ----------
     rows
-        By rising K.
+        Measures by ascending K.
     losses
-        Of each row: units behind the best of every column, added up.
+        Sum of the losses of each row.
     suggested
-        K of the smallest loss; of equal ones the smaller.
+        K with the smallest loss; the smallest K if there are several.
     reason
-        A sentence or two.
+        One or two sentences.
     """
 
     rows: tuple[Measures, ...]
@@ -96,10 +96,7 @@ class Choice:
 
 
 def choose(rows: Sequence[Measures]) -> Choice:
-    """Suggest one of several K.
-
-    The suggestion is as good as its units: it weighs predicting documents, coherent words, words of their own and
-    topics that other documents would give too. Who needs few topics, or fine ones, takes others.
+    """Suggest one of several K: the one with the smallest sum of losses.
 
     Raises
     ------
@@ -123,7 +120,7 @@ def choose(rows: Sequence[Measures]) -> Choice:
 
 def _best(rows: Sequence[Measures], measure: Measure) -> float | None:
     values: list[float] = [value for row in rows if (value := getattr(row, measure.name)) is not None]
-    # What some K lacks would make the others worse than it.
+    # A measure that some K lacks would penalize only the others.
     if len(values) < len(rows):
         return None
     return min(values) if measure.lower else max(values)
@@ -150,7 +147,7 @@ def _reason(rows: Sequence[Measures], place: int, best: Mapping[str, float | Non
 
 
 def _against(chosen: Measures, other: Measures, compared: Sequence[Measure]) -> str:
-    """Where another row is much worse, and where it is better."""
+    """Where another row is much worse than the chosen one."""
     differences = [
         (measure.loss(getattr(other, measure.name), getattr(chosen, measure.name)), measure)
         for measure in compared
@@ -166,14 +163,14 @@ def _text(measure: Measure, row: Measures) -> str:
 
 
 def number_text(measure: Measure, value: float | None) -> str:
-    """A value of a column as people read it."""
+    """Format a value for people."""
     if value is None:
         return "-"
     return f"{value:,.0f}" if measure.ratio else f"{value:.3f}"
 
 
 def fields_of(choice: Choice, missing: Mapping[str, str]) -> dict[str, Any]:
-    """A comparison as JSON values; ``missing``: column -> why it is empty."""
+    """A comparison as JSON values; ``missing`` maps columns to the reason why they are empty."""
     rows = zip(choice.rows, choice.losses, strict=True)
     return {
         "format_version": 1,
@@ -185,12 +182,12 @@ def fields_of(choice: Choice, missing: Mapping[str, str]) -> dict[str, Any]:
 
 
 def choice_of(fields: Mapping[str, Any]) -> tuple[Choice, dict[str, str]]:
-    """What ``fields_of`` was given; losses and suggestion follow from the rows.
+    """Restore the comparison from ``fields_of``; losses and suggestion are computed from the rows.
 
     Raises
     ------
     ValueError
-        If the values are no comparison, or of another version of the format.
+        If the values are not a comparison, or have an unknown format version.
 
     Examples
     --------

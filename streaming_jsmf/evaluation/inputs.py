@@ -1,4 +1,4 @@
-"""What the metrics are computed from: plain arrays, the same for every engine, and where each may be missing."""
+"""Inputs of the metrics: plain arrays, the same for every engine."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from streaming_jsmf.linalg.typing import FloatArray
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-#: Probes of a sketch: standard errors of some per cent, in 8 N s bytes.
+#: Default number of probes: standard errors of a few percent for 8 N s bytes.
 SKETCH_PROBES = 64
 
-#: Label of these probes, which makes them independent of all others.
+#: Makes these probes independent of all others.
 SKETCH_LABEL = "evaluation"
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value that random numbers took part in, and its standard error."""
+    """A Monte Carlo estimate and its standard error."""
 
     value: float
     standard_error: float
@@ -30,29 +30,29 @@ class Estimate:
 
 @dataclass(frozen=True)
 class TopicArrays:
-    """A model, as the metrics see it. N words, K topics; None where an engine has no such array.
+    """A model with N words and K topics; arrays that an engine lacks are None.
 
     Attributes
     ----------
     word_topic
         B, (N, K), p(word | topic); columns sum to 1.
     top_words
-        (K, n) ids of the most probable words of each topic, best first; n >= 10 where there are as many words.
+        (K, n) ids of the most probable words of each topic in descending order; n >= 10 if N >= 10.
     word_probability
-        (N,) share of each word in the tokens of the training corpus; sums to 1.
+        (N,) unigram distribution of the training corpus.
     topic_topic
-        A, (K, K), joint topic probabilities as recovered (their sum need not be 1).
+        A, (K, K), joint topic probabilities as recovered (the sum may differ from 1).
     topic_probability
-        (K,) p(topic); sums to 1.
+        (K,) p(topic).
     anchors
-        S, (K,) word ids, anchor k for topic k.
+        S, (K,) word id of the anchor of each topic.
     rectified
         Y, (N, K), with C* ~ Y Y'.
 
     Raises
     ------
     ValueError
-        If a shape does not fit ``word_topic``.
+        If a shape does not match ``word_topic``.
     """
 
     word_topic: Floats
@@ -78,13 +78,13 @@ class TopicArrays:
 
     @property
     def representatives(self) -> Integers:
-        """(K,) one word id a topic: its anchor, or its most probable word where the engine has no anchors."""
+        """Word id of each topic, (K,): its anchor, or its most probable word for engines without anchors."""
         return self.top_words[:, 0] if self.anchors is None else self.anchors
 
 
 @dataclass(frozen=True)
 class Cooccurrence:
-    """C of a corpus (LR-JSMF, Eq. 1, with document weights) through what a moments store holds; never N x N.
+    """C of a corpus (LR-JSMF, Eq. 1, with document weights) as stored in a moments store, never N x N.
 
     Attributes
     ----------
@@ -114,14 +114,12 @@ class Cooccurrence:
 
 @dataclass(frozen=True)
 class RowSketch:
-    """C G for random probes G, from the scan that counts: what a factor lost of C can be estimated from it.
-
-    Additive over partitions like the second scan of a moments store, with G in the place of its basis.
+    """C G for random probes G, used to estimate what the factor of a moments store lost of C. Additive over partitions.
 
     Attributes
     ----------
     products
-        C G, (N, s), divided by the total weight; s >= 2, and ``SKETCH_PROBES`` by custom.
+        C G, (N, s), divided by the total weight; s >= 2.
     row_sum
         u = C e of the same documents, (N,).
     seed
@@ -144,40 +142,37 @@ class RowSketch:
 
     @property
     def probes(self) -> NDArray[np.float32]:
-        """G, (N, s), drawn again."""
+        """G, (N, s), generated again."""
         n_words, width = self.products.shape
         return sketch_probes(n_words, width, self.seed)
 
 
 def sketch_probes(n_words: int, width: int = SKETCH_PROBES, seed: int = 0) -> NDArray[np.float32]:
-    """The standard normal probes G of ``RowSketch``, (n_words, width); a pure function of its arguments."""
+    """Standard normal probes G of ``RowSketch``, (n_words, width), a pure function of the arguments."""
     return gaussian_probes(n_words, width, seed, SKETCH_LABEL)
 
 
 @dataclass(frozen=True)
 class SelectedCounts:
-    """What one scan of a corpus, training or held out, counts of P selected words.
-
-    ``words``, ``pairs`` and ``n_documents`` of parts of a corpus add up to those of the whole.
+    """Counts of P selected words in one scan of a training or held-out corpus; additive over documents.
 
     Attributes
     ----------
     words
-        (P,) ids, rising: at least the top words and the representatives of the model. MST-Incoherence on documents
-        chooses its characteristic words among these, so those of the model belong here too.
+        (P,) ascending word ids, with the top words, representatives and characteristic words of the model.
     pairs
-        (P, P) documents that hold both words; the diagonal is the document frequency.
+        (P, P) number of documents that contain both words; the diagonal is the document frequency.
     n_documents
-        Documents counted.
+        Number of documents.
     anchor_rows
-        (K, N) exact rows of C, divided by the total weight, of ``TopicArrays.representatives``.
+        (K, N) exact rows of C of ``TopicArrays.representatives``, divided by the total weight.
     sketch
-        Of C; with it Recovery and Approximation are those of the documents, and not of the factor.
+        Sketch of C. If given, Recovery and Approximation refer to the documents and not to the factor.
 
     Raises
     ------
     ValueError
-        If ``words`` does not rise, ``pairs`` does not fit it, or there are no documents.
+        If ``words`` is not ascending, ``pairs`` does not match it, or there are no documents.
     """
 
     words: Integers
@@ -194,7 +189,7 @@ class SelectedCounts:
             raise ValueError("counts of selected words need at least one document")
 
     def places(self, ids: Integers) -> Integers:
-        """Places in ``words`` of word ids, in an array of the same shape; -1 for an id that was not counted."""
+        """Positions of word ids in ``words``, in an array of the same shape; -1 for ids that were not counted."""
         if self.words.size == 0:
             return np.full(ids.shape, -1, dtype=np.int64)
         found = np.minimum(np.searchsorted(self.words, ids), self.words.size - 1)

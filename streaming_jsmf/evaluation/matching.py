@@ -1,4 +1,4 @@
-"""Comparing topics and rectified factors with a truth, a reference, or models of other samples."""
+"""Comparison of topics and rectified factors with a truth, a reference, or models of other samples."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from streaming_jsmf.linalg.gram import triangle
 
 @dataclass(frozen=True)
 class TopicMatching:
-    """Topics of one model assigned to those of another, one to one.
+    """One-to-one assignment of the topics of two models.
 
     Attributes
     ----------
     permutation
-        (K,) topic k of the first goes with topic ``permutation[k]`` of the second.
+        (K,) topic k of the first model matches topic ``permutation[k]`` of the second.
     l1
-        (K,) sum over words of absolute differences, between 0 and 2.
+        (K,) L1 distances, between 0 and 2.
     mean_l1
         Their mean.
     """
@@ -40,11 +40,11 @@ class Stability:
     Attributes
     ----------
     value
-        Mean over replicas, between 0 (no word in common) and 1 (the same topics).
+        Mean over replicas, between 0 (no common word) and 1 (equal topics).
     standard_error
-        Of that mean; None for a single replica.
+        Standard error of the mean; None for a single replica.
     per_replica
-        The value of each.
+        Value of each replica.
     """
 
     value: float
@@ -53,12 +53,12 @@ class Stability:
 
 
 def match_topics(B1: ArrayLike, B2: ArrayLike) -> TopicMatching:
-    """The assignment of topics with the smallest total L1 distance.
+    """Assign the topics of two models to each other with the smallest total L1 distance.
 
     Parameters
     ----------
     B1, B2
-        Topics, N x K, columns sum to one.
+        Topics, (N, K); columns sum to 1.
 
     Raises
     ------
@@ -67,7 +67,7 @@ def match_topics(B1: ArrayLike, B2: ArrayLike) -> TopicMatching:
 
     Examples
     --------
-    Straight the distances are 1.5 and 1, crossed 1 and 0.5.
+    The distances are 1.5 and 1 in order, and 1 and 0.5 in reverse order.
 
     >>> match_topics([[1.0, 0.0], [0.0, 1.0]], [[0.25, 0.5], [0.75, 0.5]]).l1.tolist()
     [1.0, 0.5]
@@ -84,13 +84,13 @@ def match_topics(B1: ArrayLike, B2: ArrayLike) -> TopicMatching:
 def recovery_error(word_topic: Floats, truth: Floats) -> float:
     """Mean L1 distance to the true topics under the best assignment (STOD paper, section 6.1); between 0 and 2.
 
-    With K topics and K* true ones the best min(K, K*) pairs are taken; what is left over costs nothing, so compare
-    errors only at equal K.
+    For K topics and K* true topics, the best min(K, K*) pairs count and the others are ignored, so compare errors only
+    for equal K.
 
     Parameters
     ----------
     word_topic, truth
-        (N, K) and (N, K*), columns sum to 1, the same words in the same order.
+        (N, K) and (N, K*) over the same words; columns sum to 1.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def recovery_error(word_topic: Floats, truth: Floats) -> float:
 
     Examples
     --------
-    The second topic is the true one, half of it moved: |0.5 - 1| + |0.5 - 0|.
+    Half of the mass of the best topic is on the wrong word: |0.5 - 1| + |0.5 - 0|.
 
     >>> recovery_error(np.array([[0.0, 0.5], [1.0, 0.5]]), np.array([[1.0], [0.0]]))
     1.0
@@ -112,15 +112,14 @@ def recovery_error(word_topic: Floats, truth: Floats) -> float:
 
 
 def stability(word_topic: Floats, replicas: Sequence[Floats]) -> Stability:
-    """Mean over replicas of 1 - L1 / 2 under the best assignment: the share of probability they agree on.
+    """Mean over replicas of 1 - L1 / 2 under the best assignment, the probability mass on which topics agree.
 
     Parameters
     ----------
     word_topic
         (N, K).
     replicas
-        One or more of (N, K'), topics of models fitted on bootstrap samples of the corpus' partitions. If K' differs
-        from K, the best min(K, K') pairs count.
+        (N, K') topics of models of resampled partitions. If K' differs from K, the best min(K, K') pairs count.
 
     Raises
     ------
@@ -129,7 +128,7 @@ def stability(word_topic: Floats, replicas: Sequence[Floats]) -> Stability:
 
     Examples
     --------
-    One replica is the model with its topics exchanged, the other has lost a quarter of one topic: (1 + 0.75) / 2.
+    One replica has the topics in reverse order; the other lost a quarter of one topic: (1 + 0.75) / 2.
 
     >>> B = np.eye(2)
     >>> stability(B, [B[:, ::-1], np.array([[1.0, 0.25], [0.0, 0.75]])]).per_replica
@@ -145,13 +144,13 @@ def stability(word_topic: Floats, replicas: Sequence[Floats]) -> Stability:
 def yy_error(Y: ArrayLike, Y_ref: ArrayLike) -> float:
     """||Y Y' - Y* Y*'||_F / ||Y* Y*'||_F without N x N matrices.
 
-    The difference is [Y, Y*] diag(I, -I) [Y, Y*]', whose norm is that of R diag(I, -I) R' with R from a QR:
-    exact to rounding even where Y and Y* are close, which the sum of three squared norms is not.
+    The difference is [Y, Y*] diag(I, -I) [Y, Y*]'. Its norm is that of R diag(I, -I) R' with R from a QR decomposition,
+    which is accurate even if Y and Y* are close.
 
     Parameters
     ----------
     Y, Y_ref
-        The factors Y and Y*, N x K; their widths may differ.
+        Y and Y*, with N rows each; their widths may differ.
 
     Raises
     ------
@@ -177,5 +176,5 @@ def yy_error(Y: ArrayLike, Y_ref: ArrayLike) -> float:
 
 
 def _distances(first: Floats, second: Floats) -> Floats:
-    """L1 distances of all columns, (K, K'); temporaries of N x K."""
+    """L1 distances between all columns, (K, K')."""
     return np.asarray(cdist(first.T, second.T, metric="cityblock"))

@@ -1,8 +1,7 @@
-"""Recovery and Approximation of the documents' own C, from a sketch C G that a scan leaves.
+"""Recovery and Approximation with respect to the C of the documents, estimated from products C G with random probes.
 
-For standard normal g, C g holds sums over whole rows of C, also over what a factor of L columns has lost:
-E |r'g| = sqrt(2 / pi) ||r|| for every row r, and E |X g|^2 = ||X||_F^2 for every matrix X. The same norms of F F' - D'
-are known exactly and vary with the same probes, which takes most of the error away.
+For standard normal g, E |r'g| = sqrt(2 / pi) ||r|| for every row r, and E |X g|^2 = ||X||_F^2 for every matrix X. The
+same norms of F F' - D' are known exactly and vary with the same probes, so they serve as control variates.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from streaming_jsmf.linalg.panels import panels
 
 @dataclass(frozen=True)
 class EstimatedErrors:
-    """The errors of ``FactorizationErrors`` against C of the sketch's documents; None without A."""
+    """Estimates of ``FactorizationErrors`` with respect to C of the sketched documents; None without A."""
 
     recovery: Estimate
     relative_recovery: Estimate
@@ -33,26 +32,26 @@ class EstimatedErrors:
 
 
 def estimated_errors(topics: TopicArrays, cooccurrence: Cooccurrence, sketch: RowSketch) -> EstimatedErrors:
-    """Recovery and Approximation, absolute and relative, each with its standard error (jackknife over probes).
+    """Recovery and Approximation, absolute and relative, with standard errors (jackknife over probes).
 
     Parameters
     ----------
     topics
         The model.
     cooccurrence
-        Such as that of the training corpus: the nearer its C to that of the sketch, the smaller the errors.
+        C of the training corpus; the closer it is to C of the sketch, the smaller the standard errors.
     sketch
-        Of the documents to compare with, training or held out. Words that they lack are left out of Recovery.
+        Sketch of training or held-out documents. Words that they lack are omitted from Recovery.
 
     Raises
     ------
     ValueError
-        If the three are not over the same words.
+        If the vocabularies differ.
 
     Examples
     --------
-    "a a" and "b b" as documents, C = diag(1/2, 1/2), and a factor that has lost it all. One topic (1/2, 1/2) with the
-    anchor a: Approximation is 1/2 and Recovery sqrt(2) / 2, as in ``factorization_errors``.
+    Documents "a a" and "b b", C = diag(1/2, 1/2), and a factor of zeros. One topic (1/2, 1/2) with the anchor a:
+    Approximation is 1/2 and Recovery sqrt(2) / 2, as in ``factorization_errors``.
 
     >>> from streaming_jsmf.evaluation.inputs import sketch_probes
     >>> half = np.array([0.5, 0.5])
@@ -69,7 +68,7 @@ def estimated_errors(topics: TopicArrays, cooccurrence: Cooccurrence, sketch: Ro
         raise ValueError(f"{len(sketch.products)} words in the sketch, {len(topics.word_topic)} in the model")
     samples = _samples(topics, cooccurrence, sketch)
     width = samples.shape[1]
-    # Column j: the means over all probes but the j-th.
+    # Column j: means over all probes except the j-th.
     without = (samples.sum(axis=1, keepdims=True) - samples) / (width - 1)
     values, spread = _errors(samples.mean(axis=1)), _errors(without)
     centred = spread - spread.mean(axis=1, keepdims=True)
@@ -81,7 +80,7 @@ def estimated_errors(topics: TopicArrays, cooccurrence: Cooccurrence, sketch: Ro
 
 
 def _samples(topics: TopicArrays, cooccurrence: Cooccurrence, sketch: RowSketch) -> Floats:
-    """Per probe (4, s), each with the right mean: Recovery, ||C-bar||_F^2, ||C||_F^2 and ||C - B A B'||_F^2."""
+    """Unbiased samples per probe, (4, s): Recovery, ||C-bar||_F^2, ||C||_F^2 and ||C - B A B'||_F^2."""
     recovery, exact, near = _products(topics, cooccurrence, sketch)
     known = factorization_errors(topics, cooccurrence)
     squares = np.array([known.row_norm, known.norm, known.approximation or 0.0]) ** 2
@@ -89,10 +88,9 @@ def _samples(topics: TopicArrays, cooccurrence: Cooccurrence, sketch: RowSketch)
 
 
 def _steadied(exact: Floats, near: Floats, known: float) -> Floats:
-    """Samples less what they share with those of the factor, (s,), whose mean ``known`` has no error.
+    """Samples with those of the factor as control variate, (s,); ``known`` is the exact mean of the latter.
 
-    A control variate with the regression's coefficient: 1 for a factor near to C, 0 for one that has nothing to do
-    with it, so that a held-out corpus is no worse off for the factor of another.
+    The regression coefficient is 1 for a factor close to C and 0 for an unrelated one.
     """
     centred = near - near.mean()
     variance = float(centred @ centred)
@@ -103,10 +101,9 @@ def _steadied(exact: Floats, near: Floats, known: float) -> Floats:
 def _products(
     topics: TopicArrays, cooccurrence: Cooccurrence, sketch: RowSketch
 ) -> tuple[Floats, Floats, Floats]:
-    """Per probe g: Recovery (s,), and |X g|^2 (3, s) for X = C-bar, C and C - B A B' of the documents and the factor.
+    """Per probe g: Recovery (s,), and |X g|^2 (3, s) for X = C-bar, C and C - B A B', of documents and factor.
 
-    One pass over the rows. Rows of the factor are normalised by their own sums, as those of the documents are by
-    theirs: normalised rows of two corpora are alike even where a word is rare in one of them.
+    One pass over the rows. Rows of the factor are normalized by their own sums.
     """
     probes, words = sketch.probes, topics.representatives
     scale, near_scale = _inverse(sketch.row_sum), _inverse(cooccurrence.row_sum)
@@ -152,6 +149,6 @@ def _errors(means: Floats) -> Floats:
 
 
 def _over(value: Floats, size: Floats) -> Floats:
-    """The ratio; 0 where C itself is 0."""
+    """The ratio; 0 if C is 0."""
     ratio: Floats = np.divide(value, size, out=np.zeros_like(value), where=size > 0)
     return ratio

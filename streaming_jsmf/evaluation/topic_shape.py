@@ -1,4 +1,4 @@
-"""What can be said of topics from B, A and p(topic) alone: how specific, how different, how even, how sparse."""
+"""Metrics of B, A and p(topic) alone: specificity, dissimilarity, dominancy, evenness and sparsity."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from scipy.special import xlogy
 from streaming_jsmf.evaluation.inputs import Floats, Integers
 from streaming_jsmf.linalg.panels import panels
 
-#: Words of a topic that Dissimilarity compares (both papers).
+#: Number of top words that Dissimilarity compares (both papers).
 DISSIMILARITY_WORDS = 20
 
 
 def dominancy(topic_topic: Floats) -> float:
-    """Mean of p(z2 = k | z1 = k) = A_kk / sum_l A_kl (JSMF 2015): 1 where no two topics go together.
+    """Mean of p(z2 = k | z1 = k) = A_kk / sum_l A_kl (JSMF 2015); 1 if no two topics occur together.
 
-    A topic whose row of A (K, K) is 0 counts 0.
+    A topic whose row of A (K, K) is 0 counts as 0.
 
     Examples
     --------
@@ -29,7 +29,7 @@ def dominancy(topic_topic: Floats) -> float:
 
 
 def relative_dominancy(topic_topic: Floats) -> float:
-    """(1 / K) sum_k A_kk / ||A||_F (LR-JSMF 2021, section 5); at most 1 / sqrt(K). 0 for A = 0.
+    """(1 / K) sum_k A_kk / ||A||_F (LR-JSMF 2021, section 5); at most 1 / sqrt(K), and 0 for A = 0.
 
     Examples
     --------
@@ -43,22 +43,18 @@ def relative_dominancy(topic_topic: Floats) -> float:
 
 
 def specificity(word_topic: Floats, word_probability: Floats) -> float:
-    """Mean over topics of KL(B_k || p), in nats: how far topics are from the words of the whole corpus.
+    """Mean over topics of KL(B_k || p) in nats; the authors' code uses bits (divide by log 2 to compare).
 
-    The authors' code counts in bits: divide by log 2 = 0.693 to compare with figures from there.
-
-    Both papers write KL(. || .); p is the unigram distribution of the corpus in JSMF 2015 and the row sum u of C in
-    LR-JSMF 2021, where documents count by their weight and not by their length.
-
-    Words that the corpus lacks (p = 0) are left out, and what remains of a topic is normalised again: the divergence
-    would be infinite. A topic with no other words counts 0.
+    p is the unigram distribution of the corpus in JSMF 2015 and the row sum u of C in LR-JSMF 2021, which weights
+    documents instead of tokens. Words with p = 0 are omitted, since they make the divergence infinite, and the rest of
+    a topic is normalized. A topic without other words counts as 0.
 
     Parameters
     ----------
     word_topic
         B, (N, K).
     word_probability
-        p, (N,), of any positive sum.
+        p, (N,), with any positive sum.
 
     Examples
     --------
@@ -76,25 +72,23 @@ def specificity(word_topic: Floats, word_probability: Floats) -> float:
         mass += b.sum(axis=0)
         total += xlogy(b, b).sum(axis=0) - log_p[rows][present[rows]] @ b
     shift = np.log(word_probability.sum()) if present.any() else 0.0
-    # With m the mass of the words that are there: KL(b / m || p / sum p).
+    # With m the mass of the remaining words: KL(b / m || p / sum p).
     divergence = np.divide(total, mass, out=np.zeros_like(total), where=mass > 0)
     divergence += np.where(mass > 0, shift - np.log(np.where(mass > 0, mass, 1.0)), 0.0)
     return float(np.maximum(divergence, 0.0).mean())
 
 
 def dissimilarity(top_words: Integers, count: int = DISSIMILARITY_WORDS) -> float:
-    """Mean number of a topic's first ``count`` words (as many as are listed) that no other topic has among its own.
-
-    JSMF 2015 gives it as a number of words, LR-JSMF 2021 in words only, with the same 20 words; so it is one metric.
+    """Mean number of the first ``count`` words of a topic that no other topic lists (both papers).
 
     Parameters
     ----------
     top_words
-        (K, n) word ids, best first.
+        (K, n) word ids in descending order of probability.
 
     Examples
     --------
-    Of (1, 2) and (2, 3) one word each is its own; of (4, 5) both are.
+    Of (1, 2) and (2, 3) one word each is unique; of (4, 5) both are.
 
     >>> print(f"{dissimilarity(np.array([[1, 2], [2, 3], [4, 5]])):.4f}")
     1.3333
@@ -105,7 +99,7 @@ def dissimilarity(top_words: Integers, count: int = DISSIMILARITY_WORDS) -> floa
 
 
 def effective_topics(topic_probability: Floats) -> float:
-    """exp of the entropy of p(topic), (K,): K where all topics are as frequent, near 1 where one has all.
+    """Exponential of the entropy of p(topic), (K,): K for equal shares, near 1 if one topic dominates.
 
     Examples
     --------
@@ -124,9 +118,9 @@ def effective_topics(topic_probability: Floats) -> float:
 
 
 def hoyer_sparsity(word_topic: Floats) -> float:
-    """Mean over topics of (sqrt(N) - |b|_1 / |b|_2) / (sqrt(N) - 1) (Hoyer 2004), between 0 (even) and 1 (one word).
+    """Mean over topics of (sqrt(N) - |b|_1 / |b|_2) / (sqrt(N) - 1) (Hoyer 2004): 0 if even, 1 for a single word.
 
-    B is (N, K). A topic of zeros counts 0; with a vocabulary of one word every topic is that word, and counts 1.
+    B is (N, K). A topic of zeros counts as 0. With a vocabulary of one word, every nonzero topic counts as 1.
 
     Examples
     --------

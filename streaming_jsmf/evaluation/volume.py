@@ -1,8 +1,8 @@
-"""LogRelativeVolume (LR-JSMF 2021, section 5): the anchors' convex hull beside random ones.
+"""LogRelativeVolume (LR-JSMF 2021, section 5): volume of the anchors' convex hull relative to random hulls.
 
-The hull is that of the anchors' rows of C-bar, measured in X = diag(d)^-1 Y R' (Lemma 2: an orthonormal change of
-coordinates, so volumes are kept). The random hulls have vertices drawn evenly from the simplex of all words and chosen
-by the same greedy pivoting.
+The hull of the anchors' rows of C-bar is measured in X = diag(d)^-1 Y R', an orthonormal change of coordinates that
+preserves volumes (Lemma 2). Vertices of random hulls are selected by the same greedy pivoting from points drawn
+uniformly from the simplex of all words.
 """
 
 from __future__ import annotations
@@ -16,39 +16,38 @@ from streaming_jsmf.evaluation.factorization import cooccurrence_rows
 from streaming_jsmf.evaluation.inputs import Cooccurrence, Estimate, Floats, Integers, TopicArrays
 from streaming_jsmf.linalg.gram import triangle
 
-#: Random hulls that are averaged.
+#: Number of random hulls.
 HULLS = 16
 
-#: Numbers drawn for one random hull, where that gives at least two candidates for each vertex.
+#: Random numbers per hull, provided that there are at least two candidates per vertex.
 DRAWS = 2**22
 
-#: Columns of the random rows that are in memory at a time.
+#: Columns of the random rows in memory at a time.
 COLUMNS = 4096
 
 
 def log_relative_volume(
     points: Floats, n_words: int, *, hulls: int = HULLS, seed: int = 0
 ) -> Estimate | None:
-    """Log of the volume of the hull of K points over the mean volume of random hulls of K rows of C-bar.
+    """Log of the volume of the hull of K points, relative to the mean volume of random hulls of K rows of C-bar.
 
-    The paper draws a random row for every word and picks K of them. Here they are picked from a sample of
-    max(2 K, 2^22 / N) rows (N at most): all random rows are nearly of one length, so more of them add little.
+    The paper draws a random row per word and selects K of them. Here K are selected from max(2 K, 2^22 / N) rows (at
+    most N): random rows have almost equal lengths, so more rows hardly change the result.
 
     Parameters
     ----------
     points
         (K, any) vertices, see ``anchor_points``.
     n_words
-        N, the dimension of the simplex that random rows are drawn from.
+        N, the dimension of the simplex.
     hulls
-        Random hulls, at least 2.
+        Number of random hulls, at least 2.
     seed
-        Of the random rows; equal arguments give equal bits.
+        Seed of the random rows.
 
     Returns
     -------
-    None for a hull without volume: repeated points, or more than N of them. For K = 1 every hull is a point of
-    volume 1, and the value is 0.
+    None if the hull has no volume (repeated points, or K > N). For K = 1 the value is 0.
 
     Raises
     ------
@@ -57,7 +56,7 @@ def log_relative_volume(
 
     Examples
     --------
-    With two words and K = 2 the simplex is the segment from (1, 0) to (0, 1), and the whole of it is the largest hull.
+    With two words and K = 2 the simplex is the segment from (1, 0) to (0, 1), which is also the largest hull.
 
     >>> log_relative_volume(np.eye(2), 2).value > 0
     True
@@ -73,7 +72,7 @@ def log_relative_volume(
     if volume is None or n_topics > n_words:
         return None
     logs = np.array([_random_log_volume(n_words, n_topics, seed, hull) for hull in range(hulls)])
-    # Volumes of many dimensions leave the range of floats: only their ratios to the largest are formed.
+    # Volumes in many dimensions exceed the range of floats; compute only ratios to the largest.
     ratios = np.exp(logs - logs.max())
     mean = ratios.mean()
     error = float(ratios.std(ddof=1) / np.sqrt(hulls) / mean)
@@ -93,7 +92,7 @@ def log_volume(points: Floats) -> float | None:
     edges = points[1:] - points[0]
     if len(edges) > points.shape[1]:
         return None
-    # Edges that differ in scale do not make a hull flat: rows of QR are compared with their own edge.
+    # Compare each pivot with its own edge, since edges may differ in scale.
     diagonal = np.abs(np.diag(np.linalg.qr(edges.T).R)) if len(edges) else np.ones(0)
     if (diagonal <= 1e-12 * np.linalg.norm(edges, axis=1)).any():
         return None
@@ -103,18 +102,18 @@ def log_volume(points: Floats) -> float | None:
 def anchor_points(
     topics: TopicArrays, cooccurrence: Cooccurrence | None = None, anchor_rows: Floats | None = None
 ) -> Floats | None:
-    """Rows of C-bar of the representatives in coordinates that keep distances, (K, any).
+    """Rows of C-bar of the representatives in coordinates that preserve distances, (K, any).
 
-    From Y where the engine has it: X_S, the rectified space in which LAW chose the anchors. Otherwise the exact
-    ``anchor_rows`` (K, N) of C, or those of F F' - D', each over its sum.
+    They are rows X_S of the rectified space in which LAW selected the anchors if Y is known, otherwise the exact
+    ``anchor_rows`` (K, N) of C, otherwise rows of F F' - D', each divided by its sum.
 
     Returns
     -------
-    None where there is none of the three, or a representative's row has no positive sum.
+    None without these inputs, or if the row of a representative has no positive sum.
 
     Examples
     --------
-    Y = diag(1/2, 1/2)^(1/2): C* = diag(1/2, 1/2), whose normalised rows are the unit vectors, sqrt(2) apart.
+    Y = diag(1/2, 1/2)^(1/2): C* = diag(1/2, 1/2), whose normalized rows are the unit vectors, sqrt(2) apart.
 
     >>> half = np.array([0.5, 0.5])
     >>> two = TopicArrays(np.eye(2), np.array([[0, 1], [1, 0]]), half, rectified=np.diag(half**0.5))
@@ -137,7 +136,7 @@ def anchor_points(
 
 
 def _random_log_volume(n_words: int, n_topics: int, seed: int, hull: int) -> float:
-    """Log-volume of one random hull: K of a sample of rows, by pivoting on their Gram matrix."""
+    """Log-volume of one random hull, selected by pivoting on the Gram matrix of a sample of rows."""
     inner = _random_gram(n_words, min(n_words, max(2 * n_topics, DRAWS // n_words)), seed, hull)
     chosen = _pivots(inner, n_topics)
     inner = inner[np.ix_(chosen, chosen)]
@@ -146,10 +145,9 @@ def _random_log_volume(n_words: int, n_topics: int, seed: int, hull: int) -> flo
 
 
 def _random_gram(n_words: int, rows: int, seed: int, hull: int) -> Floats:
-    """Inner products (rows, rows) of rows drawn evenly from the simplex of ``n_words`` corners, block by block.
+    """Inner products of random points of the simplex, (rows, rows): exponential variables divided by their sums.
 
-    Exponential variables over their sum are even on the simplex. The key of the generator is a hash of the seed and
-    the hull's number, so that hulls can be drawn in any order.
+    The generator is keyed by seed and hull, so that hulls are independent of their order.
     """
     digest = hashlib.sha256(f"{seed}:random hull:{hull}".encode()).digest()
     generator = np.random.Generator(np.random.Philox(key=np.frombuffer(digest[:16], dtype=np.uint64)))
@@ -162,7 +160,7 @@ def _random_gram(n_words: int, rows: int, seed: int, hull: int) -> Floats:
 
 
 def _pivots(inner: Floats, count: int) -> Integers:
-    """Rows that greedy pivoting takes, (count,), from inner products (n, n): a pivoted Cholesky decomposition."""
+    """Rows selected by a pivoted Cholesky decomposition of inner products (n, n), (count,)."""
     residual = np.diag(inner).copy()
     columns = np.zeros((len(inner), count))
     chosen: list[int] = []
