@@ -1,7 +1,6 @@
-"""How well the top words of a topic go together, and how much the topics repeat each other.
+"""Coherence of the top words of topics, with documents as windows, and how much topics repeat each other.
 
-All of it from documents as windows. Coherence and NPMI rise when topics repeat each other's words: always show the
-distinct share beside them.
+Coherence and NPMI rise when topics repeat each other's words, so always report the distinct share with them.
 """
 
 from __future__ import annotations
@@ -16,23 +15,23 @@ from scipy import sparse
 
 from streaming_jsmf.evaluation.inputs import Floats, Integers
 
-#: What gensim adds to the share of documents that hold both words, in ``u_mass`` and in ``c_npmi``.
+#: gensim adds this to the share of documents with both words, in ``u_mass`` and in ``c_npmi``.
 GENSIM_SMOOTHING = 1e-12
 
 
 def cooccurrence_counts(blocks: Iterable[Any], word_ids: ArrayLike) -> Integers:
-    """In how many documents two words occur together, additive over blocks.
+    """Count the documents that contain both words of each pair; additive over blocks.
 
     Parameters
     ----------
     blocks
-        CSR matrices or arrays, documents x words, any values (a stored zero counts as absent).
+        CSR matrices or arrays, documents x words; stored zeros count as absent.
     word_ids
         Distinct word ids.
 
     Returns
     -------
-    ``len(word_ids) x len(word_ids)`` int64; the diagonal holds the document frequencies.
+    ``len(word_ids) x len(word_ids)`` int64; the diagonal is the document frequency.
 
     Raises
     ------
@@ -41,7 +40,7 @@ def cooccurrence_counts(blocks: Iterable[Any], word_ids: ArrayLike) -> Integers:
 
     Examples
     --------
-    Words 0 and 2 of three documents; they meet in the first.
+    Words 0 and 2 in three documents; both occur in the first.
 
     >>> documents = sparse.csr_array(np.array([[2, 1, 1], [0, 1, 0], [0, 0, 4]]))
     >>> cooccurrence_counts([documents], [0, 2]).tolist()
@@ -71,12 +70,11 @@ def npmi(
     *,
     smoothing: float = 0.0,
 ) -> Floats:
-    """Normalised pointwise mutual information of the top words, a value in [-1, 1] per topic.
+    """Normalized pointwise mutual information of the top words of each topic, (K,), between -1 and 1.
 
-    For a pair of words with p = share of documents: log(p_ij / (p_i p_j)) / -log p_ij (Bouma 2009; with
-    documents as windows Lau, Newman and Baldwin 2014, OC-Auto-NPMI), -1 where they never meet, 1 where both are in
-    every document; the mean over the pairs of a topic. Equation 17 of the STOD paper names this metric and prints it
-    without its division by -log p_ij.
+    The mean over pairs of log(p_ij / (p_i p_j)) / -log p_ij, with p the share of documents (Bouma 2009; Lau, Newman and
+    Baldwin 2014): -1 for words that never occur together, 1 for words that occur in every document. Equation 17 of the
+    STOD paper omits the division by -log p_ij.
 
     Parameters
     ----------
@@ -85,30 +83,26 @@ def npmi(
     pair_counts
         (P, P) number of documents with both words.
     n_documents
-        Number of documents counted.
+        Number of documents.
     top_words
-        (K, n) *places* in those arrays, not word ids of a vocabulary.
+        (K, n) *positions* in these arrays, not word ids.
     smoothing
-        Added to every p_ij. With ``GENSIM_SMOOTHING`` this is gensim's ``c_npmi`` over whole documents, where a pair
-        that never meets comes out above -1. (gensim gives -1 to a pair that is in every document; here it is 1.)
-
-    Returns
-    -------
-    (K,) float64.
+        Added to every p_ij. ``GENSIM_SMOOTHING`` gives gensim's ``c_npmi`` over whole documents, in which a pair that
+        never co-occurs is above -1 (and a pair in every document is -1 instead of 1).
 
     Raises
     ------
     ValueError
-        With fewer than two words a topic or with no documents.
+        With fewer than two words per topic or without documents.
 
     Examples
     --------
-    Of eight documents four hold word 0, two word 1, one both: log((1/8) / (1/2 1/4)) = 0.
+    Of eight documents four contain word 0, two word 1, one both: log((1/8) / (1/2 1/4)) = 0.
 
     >>> npmi([4, 2], [[4, 1], [1, 2]], 8, [[0, 1]]).tolist()
     [0.0]
 
-    If both documents with word 1 hold word 0: log(2) / log(4).
+    If both documents with word 1 contain word 0: log(2) / log(4).
 
     >>> print(npmi([4, 2], [[4, 2], [2, 2]], 8, [[0, 1]]).round(4).tolist())
     [0.5]
@@ -119,9 +113,9 @@ def npmi(
 
 
 def pair_npmi(together: Floats, apart: Floats, smoothing: float = 0.0) -> Floats:
-    """NPMI of pairs from p_ij and p_i p_j (arrays of one shape), held within [-1, 1]; see ``npmi``.
+    """NPMI from p_ij and p_i p_j (arrays of one shape), clipped to [-1, 1]; see ``npmi``.
 
-    -1 where p_ij or p_i p_j is not positive (with ``smoothing``: p_i p_j alone), 1 where p_ij is 1.
+    -1 where p_ij or p_i p_j is not positive (with ``smoothing`` only p_i p_j), 1 where p_ij is 1.
 
     Examples
     --------
@@ -139,31 +133,27 @@ def pair_npmi(together: Floats, apart: Floats, smoothing: float = 0.0) -> Floats
 def coherence(
     document_frequency: ArrayLike, pair_counts: ArrayLike, top_words: ArrayLike, *, epsilon: float = 1.0
 ) -> Floats:
-    """Sum over pairs of top words of log((D(i, j) + epsilon) / D(j)), j the more probable one (Mimno et al. 2011).
+    """Sum over pairs of top words of log((D(i, j) + epsilon) / D(j)), (K,) (Mimno et al. 2011).
+
+    Word j is the more probable one.
+
+    Words without documents, which held-out corpora may have, are treated as if they had one.
 
     Parameters
     ----------
     document_frequency, pair_counts, top_words
-        As for ``npmi``; the words of a topic best first.
+        As for ``npmi``; words in descending order of probability.
     epsilon
-        In documents. 1 in Mimno et al. (2011), 0.01 in JSMF 2015, 1e-8 in SoftClique (its Eq. 5).
-
-    Returns
-    -------
-    (K,) float64, one sum for each topic; at most about 0.
+        Number of documents: 1 in Mimno et al. (2011), 0.01 in JSMF 2015, 1e-8 in SoftClique (Eq. 5).
 
     Raises
     ------
     ValueError
-        With fewer than two words a topic.
-
-    Notes
-    -----
-    A word of no document, as held-out documents may lack it, is treated as if it had one: log epsilon.
+        With fewer than two words per topic.
 
     Examples
     --------
-    Words 0 and 1 are in four and two documents, in one together: log((1 + 1) / 4).
+    Words 0 and 1 occur in four and two documents, together in one: log((1 + 1) / 4).
 
     >>> print(coherence([4, 2], [[4, 1], [1, 2]], [[0, 1]]).round(4).tolist())
     [-0.6931]
@@ -181,29 +171,25 @@ def u_mass(
     *,
     smoothing: float = GENSIM_SMOOTHING,
 ) -> Floats:
-    """The coherence of Mimno et al. as gensim has it: the mean over pairs of log((p_ij + smoothing) / p_j).
+    """Coherence as defined by gensim: the mean over pairs of log((p_ij + smoothing) / p_j), (K,).
 
-    Pairs whose more probable word j is in no document count 0, as there.
+    As in gensim, pairs whose more probable word j occurs in no document count as 0.
 
     Parameters
     ----------
     document_frequency, pair_counts, n_documents, top_words
-        As for ``npmi``; the words of a topic best first.
+        As for ``npmi``; words in descending order of probability.
     smoothing
         Added to p_ij, a share of documents.
-
-    Returns
-    -------
-    (K,) float64.
 
     Raises
     ------
     ValueError
-        With fewer than two words a topic or with no documents.
+        With fewer than two words per topic or without documents.
 
     Examples
     --------
-    Words 0 and 1 are in four and two documents, in one together: log(1 / 4).
+    Words 0 and 1 occur in four and two documents, together in one: log(1 / 4).
 
     >>> print(u_mass([4, 2], [[4, 1], [1, 2]], 8, [[0, 1]]).round(4).tolist())
     [-1.3863]
@@ -216,7 +202,7 @@ def u_mass(
 
 
 def distinct_share(top_words: ArrayLike) -> float:
-    """Share of distinct words among all top words (K x n ids): 1 where no topic repeats another's.
+    """Share of distinct words among all top words (K x n ids); 1 if no topic repeats a word of another.
 
     Raises
     ------
@@ -236,7 +222,7 @@ def distinct_share(top_words: ArrayLike) -> float:
 
 @dataclass(frozen=True)
 class _Pairs:
-    """Pairs of top words, K x pairs: documents with the more probable word, with the other, and with both."""
+    """Documents with the more probable word of each pair, with the other word, and with both, each (K, pairs)."""
 
     first: Floats
     second: Floats
@@ -246,7 +232,7 @@ class _Pairs:
 def _pairs(
     document_frequency: ArrayLike, pair_counts: ArrayLike, top_words: ArrayLike, n_documents: int = 1
 ) -> _Pairs:
-    """The pairs of each topic, in shares of ``n_documents``."""
+    """Pairs of top words of each topic, as shares of ``n_documents``."""
     words = np.asarray(top_words, dtype=np.int64)
     if words.ndim != 2 or words.shape[1] < 2:
         raise ValueError(f"top_words must be topics x at least two words, not of shape {words.shape}")

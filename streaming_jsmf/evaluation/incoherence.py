@@ -1,7 +1,7 @@
-"""MST-Incoherence (LR-JSMF 2021, section 5): is there a path through the words that describe a topic?
+"""MST-Incoherence (LR-JSMF 2021, section 5): weight of the minimum spanning tree through the words of a topic.
 
-The nodes of a topic are its 7 prominent words and the 7 characteristic ones of its anchor; an edge weighs
-(1 - NPMI) / 2, and the incoherence is the weight of the minimum spanning tree.
+Nodes are the 7 prominent words of a topic and the 7 characteristic words of its anchor; an edge weighs
+(1 - NPMI) / 2.
 """
 
 from __future__ import annotations
@@ -13,30 +13,29 @@ from streaming_jsmf.evaluation.factorization import cooccurrence_rows, kept_diag
 from streaming_jsmf.evaluation.inputs import Cooccurrence, Floats, Integers, SelectedCounts, TopicArrays
 from streaming_jsmf.inference.words import characteristic_words
 
-#: Prominent and characteristic words of a topic that become nodes (the paper's 7 and 7).
+#: Number of prominent and of characteristic words per topic.
 NODES = 7
 
 
 def incoherence_in_cooccurrence(
     topics: TopicArrays, cooccurrence: Cooccurrence, anchor_rows: Floats | None = None
 ) -> Floats:
-    """MST-Incoherence, (K,), with p(i, j) = C_ij and p(i) = u_i, the paper's form; between 0 and 13.
+    """MST-Incoherence of each topic, (K,), with p(i, j) = C_ij and p(i) = u_i, as in the paper; between 0 and 13.
 
-    The paper writes the row-normalised C in the denominator of NPMI, which would not keep it within [-1, 1]; this is
-    the joint probability C_ij of the source it cites. C_ij comes from F F' - D', whose truncation blurs rare pairs: a
-    pair that never meets may come out a little above 0. C_ij <= 0 gives NPMI -1 and an edge of 1.
+    C_ij is computed from F F' - D', whose truncation blurs rare pairs: pairs that never co-occur may be slightly above
+    0. C_ij <= 0 gives an NPMI of -1 and an edge of weight 1.
 
     Parameters
     ----------
     topics, cooccurrence
-        Over the same words. Without anchors the most probable word of a topic stands for its anchor.
+        Over the same words. Engines without anchors use the most probable words.
     anchor_rows
-        (K, N) exact rows of C, for the choice of characteristic words; None: rows of F F' - D'.
+        (K, N) exact rows of C that select characteristic words; None uses rows of F F' - D'.
 
     Examples
     --------
-    "a a" and "b b" as documents, C = diag(1/2, 1/2): one topic of both words. They never meet, and the tree is the
-    edge of weight 1.
+    Documents "a a" and "b b", C = diag(1/2, 1/2), and one topic with both words. They never co-occur, so the tree is
+    the edge of weight 1.
 
     >>> half = np.array([0.5, 0.5])
     >>> C = Cooccurrence(np.eye(2, dtype=np.float32), half, half)
@@ -53,16 +52,15 @@ def incoherence_in_cooccurrence(
 
 
 def incoherence_in_documents(topics: TopicArrays, counts: SelectedCounts, anchor_rows: Floats) -> Floats:
-    """MST-Incoherence, (K,), with shares of documents for p(i, j) and p(i): exact, and good for held-out documents.
-
-    The characteristic words are the first 7 of an anchor's row among the counted words.
+    """MST-Incoherence of each topic, (K,), with shares of documents for p(i, j) and p(i); also for held-out documents.
 
     Parameters
     ----------
     topics, counts
-        ``counts.words`` holds the top words of all topics.
+        ``counts.words`` includes the top words of all topics.
     anchor_rows
-        (K, N) rows of C of ``topics.representatives``, exact or from the factor.
+        (K, N) rows of C of ``topics.representatives``, exact or from the factor. The 7 largest entries among the
+        counted words are characteristic.
 
     Raises
     ------
@@ -71,7 +69,7 @@ def incoherence_in_documents(topics: TopicArrays, counts: SelectedCounts, anchor
 
     Examples
     --------
-    Four documents: words 0 and 1 are in two each, in one together. p_ij = p_i p_j, so NPMI is 0 and the edge 1/2.
+    Four documents: words 0 and 1 occur in two each, in one together. p_ij = p_i p_j, so NPMI is 0 and the edge 1/2.
 
     >>> topics = TopicArrays(np.full((2, 1), 0.5), np.array([[0, 1]]), np.full(2, 0.5))
     >>> counts = SelectedCounts(np.array([0, 1]), np.array([[2, 1], [1, 2]]), 4)
@@ -91,9 +89,9 @@ def incoherence_in_documents(topics: TopicArrays, counts: SelectedCounts, anchor
 
 
 def spanning_tree_weight(weights: Floats) -> float:
-    """Weight of the minimum spanning tree of a complete graph, (n, n) symmetric; 0 for fewer than two nodes.
+    """Weight of the minimum spanning tree of a complete graph, (n, n) symmetric, by Prim's algorithm; 0 for n < 2.
 
-    Prim's algorithm. An edge of weight 0 is an edge, which sparse graph libraries take for none.
+    Unlike in sparse graph libraries, a weight of 0 is an edge.
 
     Examples
     --------
@@ -117,10 +115,7 @@ def spanning_tree_weight(weights: Floats) -> float:
 
 
 def _nodes(prominent: Integers, rows: Floats) -> list[Integers]:
-    """Per topic the union of prominent and characteristic words, as places in the columns of ``rows``.
-
-    Only words that do co-occur with the anchor are characteristic: an anchor that a corpus lacks has none.
-    """
+    """Prominent words, and characteristic words that co-occur with the anchor, of each topic as columns of ``rows``."""
     characteristic = characteristic_words(rows, NODES)
     unions = []
     for topic, places in enumerate(characteristic):
