@@ -1,10 +1,8 @@
-"""How well B, A and the anchors explain C: Recovery and Approximation, without any N x N array.
+"""Recovery and Approximation: how well B, A and the anchors explain C, without any N x N array.
 
-C is read as F F' - D' with D' = min(D, |F_i|^2). A factor that was cut to L columns has lost some of its diagonal,
-and F F' - D would then be negative there, which no co-occurrence is; a whole factor has |F_i|^2 >= D and D' = D. What
-the factor lost off the diagonal is the only other approximation: everything else is exact up to rounding, and nothing
-is sampled. That loss is the noise of rare words, which Recovery counts as much as any: values come out too small. A
-sketch of C from the documents gives what is missing (``estimated_errors``).
+C is represented as F F' - D' with D' = min(D, |F_i|^2), because truncating the factor to L columns would otherwise
+make the diagonal negative. Truncation also loses noise of rare words off the diagonal, so Recovery is too small;
+``sketch.estimated_errors`` corrects this with products of C itself. Everything else is exact up to rounding.
 """
 
 from __future__ import annotations
@@ -21,19 +19,19 @@ from streaming_jsmf.linalg.panels import panels
 
 @dataclass(frozen=True)
 class FactorizationErrors:
-    """Errors of one model against one C.
+    """Errors of a model with respect to C.
 
     Attributes
     ----------
     recovery
-        Mean over the words that occur of ||C-bar_i - sum_k p(k | i) C-bar_{s_k}||_2 (JSMF 2015); C-bar has the rows
-        of C divided by their sums.
+        Mean over occurring words of ||C-bar_i - sum_k p(k | i) C-bar_{s_k}||_2 (JSMF 2015). Rows of C-bar are rows of C
+        divided by their sums.
     relative_recovery
-        The same over ||C-bar||_F (LR-JSMF 2021, section 5).
+        Recovery divided by ||C-bar||_F (LR-JSMF 2021, section 5).
     approximation
         ||C - B A B'||_F (JSMF 2015); None without A.
     relative_approximation
-        The same over ||C||_F (LR-JSMF 2021, section 5); None without A.
+        Approximation divided by ||C||_F (LR-JSMF 2021, section 5); None without A.
     norm, row_norm
         ||C||_F and ||C-bar||_F.
     """
@@ -49,19 +47,19 @@ class FactorizationErrors:
 def factorization_errors(topics: TopicArrays, cooccurrence: Cooccurrence) -> FactorizationErrors:
     """Recovery and Approximation, absolute and relative, in O(N L^2) and row blocks; no pass over documents.
 
-    p(topic | word) follows from B and p(topic) by Bayes' rule, which undoes how B was made; the anchors are
-    ``topics.representatives``. Words that never occur (u = 0) have no row in C-bar and are left out.
+    p(topic | word) follows from B and p(topic) by Bayes' rule; anchors are ``topics.representatives``. Words that never
+    occur (u = 0) are omitted.
 
     Raises
     ------
     ValueError
-        If the two are not over the same words.
+        If the vocabularies differ.
 
     Examples
     --------
-    Two documents, "a a" and "b b": C = D = diag(1/2, 1/2), C-bar = I and F = I. One topic (1/2, 1/2) with the anchor
-    a: row a is recovered, row b is off by |(1, -1)|, so Recovery is sqrt(2) / 2, and ||C-bar||_F = sqrt(2). B A B'
-    holds 1/4 everywhere: Approximation is sqrt(4 / 16), and ||C||_F = sqrt(1/2).
+    Documents "a a" and "b b": C = D = diag(1/2, 1/2), C-bar = I and F = I. One topic (1/2, 1/2) with the anchor a: row
+    a is recovered and row b is off by |(1, -1)|, so Recovery is sqrt(2) / 2, and ||C-bar||_F = sqrt(2). B A B' is 1/4
+    everywhere: Approximation is sqrt(4 / 16), and ||C||_F = sqrt(1/2).
 
     >>> half = np.array([0.5, 0.5])
     >>> C = Cooccurrence(np.eye(2, dtype=np.float32), diagonal=half, row_sum=half)
@@ -89,12 +87,12 @@ def factorization_errors(topics: TopicArrays, cooccurrence: Cooccurrence) -> Fac
 
 
 def kept_diagonal(factor: Floats, diagonal: Floats) -> Floats:
-    """D' = min(D, |F_i|^2) for rows of F (n, L) and D (n,): what may be taken off without a negative diagonal."""
+    """D' = min(D, |F_i|^2), (n,), for rows of F (n, L) and D (n,), so that C keeps a non-negative diagonal."""
     return np.asarray(np.minimum(diagonal, np.einsum("ij,ij->i", factor, factor)))
 
 
 def cooccurrence_rows(cooccurrence: Cooccurrence, words: Integers) -> Floats:
-    """Rows of C = F F' - D' for word ids (n,), as (n, N) float64; entries below 0 are left as the factor has them."""
+    """Rows of C = F F' - D' for word ids (n,), as (n, N) float64; truncation can make entries negative."""
     chosen = cooccurrence.factor[words].astype(np.float64)
     rows = np.empty((len(words), len(cooccurrence.factor)))
     for panel in panels(len(cooccurrence.factor)):
@@ -104,9 +102,9 @@ def cooccurrence_rows(cooccurrence: Cooccurrence, words: Integers) -> Floats:
 
 
 def topic_given_word(topics: TopicArrays, rows: slice) -> Floats:
-    """p(topic | word), (n, K), of a block of words by Bayes' rule; rows of words in no topic are 0.
+    """p(topic | word), (n, K), of a block of words by Bayes' rule; rows of words without a topic are 0.
 
-    p(topic) is ``topic_probability``, else the row sums of A, else uniform.
+    p(topic) is ``topic_probability``, or the row sums of A, or uniform.
     """
     prior = topics.topic_probability
     if prior is None and topics.topic_topic is not None:
@@ -119,7 +117,7 @@ def topic_given_word(topics: TopicArrays, rows: slice) -> Floats:
 
 @dataclass
 class _Recovered:
-    """Sums over words: ||C_i||^2, ||C-bar_i||^2, the distances of rows from what is recovered, and their number."""
+    """Sums over words: ||C_i||^2, ||C-bar_i||^2, distances of rows from their reconstruction; number of words."""
 
     squared_norm: float = 0.0
     squared_row_norm: float = 0.0
@@ -129,12 +127,12 @@ class _Recovered:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows of C-bar in the coordinates of F: C-bar_i = F row_i - diagonal_i e_i; all 0 for a word with u = 0.
+    """Rows of C-bar in the coordinates of F: C-bar_i = F row_i - diagonal_i e_i; all 0 for words with u = 0.
 
     Attributes
     ----------
     row, image, pull
-        (n, L): F_i / u_i, F'F F_i / u_i and F' of the diagonal's part, D'_i F_i / u_i.
+        (n, L): F_i / u_i, F'F F_i / u_i and D'_i F_i / u_i.
     diagonal
         (n,) D'_i / u_i.
     squares
@@ -149,7 +147,7 @@ class _Rows:
 
 
 def _rows(cooccurrence: Cooccurrence, words: slice | Integers, inner: Floats) -> _Rows:
-    """Rows of the words; ``inner`` is F'F (L, L)."""
+    """Rows of C-bar of the words; ``inner`` is F'F (L, L)."""
     f = cooccurrence.factor[words].astype(np.float64)
     d, u = kept_diagonal(f, cooccurrence.diagonal[words]), cooccurrence.row_sum[words]
     scale = np.divide(1.0, u, out=np.zeros_like(u), where=u > 0)
@@ -160,11 +158,11 @@ def _rows(cooccurrence: Cooccurrence, words: slice | Integers, inner: Floats) ->
 
 
 def _recovery(topics: TopicArrays, cooccurrence: Cooccurrence, inner: Floats) -> _Recovered:
-    """One pass over the rows of F."""
+    """Sums of ``_Recovered`` in one pass over the rows of F."""
     total = _Recovered()
     words = topics.representatives
     anchors = _rows(cooccurrence, words, inner)
-    # Two topics may share a representative; its diagonal is then one place of a row, not two.
+    # Two topics may share a representative, whose diagonal must be subtracted once.
     same = (words[:, None] == words).astype(np.float64)
     for panel in panels(len(cooccurrence.factor)):
         u = cooccurrence.row_sum[panel]
@@ -183,8 +181,8 @@ def _recovery(topics: TopicArrays, cooccurrence: Cooccurrence, inner: Floats) ->
 def _squared_distances(
     rows: _Rows, anchors: _Rows, shares: Floats, own: NDArray[np.bool_], same: Floats
 ) -> Floats:
-    """||C-bar_i - shares_i C-bar_S||^2, (n,); ``own`` (n, K): word i is anchor k; ``same`` (K, K): one anchor."""
-    # The difference is F g - delta: delta lives on the diagonals of the word and of the anchors alone.
+    """||C-bar_i - shares_i C-bar_S||^2, (n,); ``own`` (n, K): word i is anchor k; ``same`` (K, K): equal anchors."""
+    # The difference is F g - delta, where delta is nonzero only for the word and the anchors.
     g = rows.row - shares @ anchors.row
     image = rows.image - shares @ anchors.image
     pull = rows.pull - shares @ anchors.pull
@@ -214,5 +212,5 @@ def _rows_dot(left: Floats, right: Floats) -> Floats:
 
 
 def _ratio(value: float, squared: float) -> float:
-    """Over the root of ``squared``; 0 where C itself is 0."""
+    """``value`` divided by the root of ``squared``; 0 if C is 0."""
     return float(value / np.sqrt(squared)) if squared > 0 else 0.0
