@@ -252,7 +252,9 @@ def slope(
     pace, rise = fill(step), fill(counts.dtype.type(0))
     for w in range(0, counts.size, width(counts)):
         moved = load(change, w)
-        rise = multiply_add(load(counts, w), divide(moved, multiply_add(pace, moved, load(expected, w))), rise)
+        rise = multiply_add(
+            load(counts, w), divide(moved, multiply_add(pace, moved, load(expected, w))), rise
+        )
     for k in range(prior.size):
         per_topic[k] = prior[k] / (one + step * y[k]) - weight * shares[k]
     return -(total(rise) + dot(per_topic, y, prior.size))

@@ -16,12 +16,11 @@ logger = logging.getLogger(__name__)
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """``numba.njit(cache=True, **options)``; without the cache where none can be written.
 
-    numba keeps what it has compiled beside the source, or else in the user's cache, and refuses if it can do neither:
-    an installation that is read only, and a user without a home. Then each process compiles what it needs anew.
+    Numba caches compiled functions beside the source or in the user's cache directory, and raises if it can write to
+    neither, as in a read-only installation of a user without a home directory. Then every process compiles anew.
 
-    ``fastmath`` is refused. With it the order of a sum depends on the compiler's choices, and some of those on the
-    addresses of arrays: the same call then gives other bits in the next process. Without it the arithmetic is that of
-    the source, however it is vectorized; ``lanes`` has fast sums.
+    ``fastmath`` is refused: it lets the order of a sum depend on the compiler and on the addresses of arrays, so that
+    the same call gives different bits in different processes. ``linalg.lanes`` has fast sums in a fixed order.
 
     Raises
     ------
@@ -29,7 +28,7 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
         If ``fastmath`` is among the options.
     """
     if "fastmath" in options:
-        raise ValueError("fastmath makes bits depend on where arrays lie in memory; use linalg.lanes for fast sums")
+        raise ValueError("with fastmath, results depend on memory addresses; use linalg.lanes for fast sums")
 
     def decorate(function: Callable[..., Any]) -> Any:
         try:

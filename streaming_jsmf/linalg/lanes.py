@@ -1,10 +1,11 @@
-"""Vectors of 64 bytes in compiled functions, so that a sum has one order, that of the source.
+"""SIMD vectors of 64 bytes for compiled functions, with sums in an order that is fixed by the source.
 
-The compiler vectorizes a sum only if it may reorder it, and then picks the order: by the processor, by the code around
-the loop and, if the loop stores too, by the addresses of the arrays. Here lane i adds up the terms i, i + n, i + 2n, ...
-(n = 16 of float32, 8 of float64), and ``total`` adds the lanes pairwise. Arrays are one-dimensional and contiguous;
-bounds are not checked.
+A compiler vectorizes a sum only if it may reorder it (``fastmath``), and then the order depends on the processor, on
+the surrounding code and, if the loop also stores, on the addresses of the arrays. Here lane i adds the terms i, i + n,
+i + 2n, ... (n = 16 for float32, 8 for float64), and ``total`` adds the lanes pairwise. Arrays must be one-dimensional
+and contiguous; bounds are not checked.
 """
+# ruff: noqa: ARG001, ARG005  (Numba passes all arguments to the code generators)
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ _I32 = ir.IntType(32)
 
 
 class Lanes(types.Type):  # type: ignore[misc]
-    """Numba's type of such a vector."""
+    """Numba type of a vector."""
 
     def __init__(self, dtype: Any) -> None:
         self.dtype, self.count = dtype, 8 * BYTES // dtype.bitwidth
@@ -37,7 +38,7 @@ class _Model(models.PrimitiveModel):  # type: ignore[misc]
 
 
 def _instruction(emit: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
-    """Let compiled functions call what has this signature: ``emit(context, builder, signature, arguments)`` writes it."""
+    """Declare an intrinsic by its typing function; ``emit(context, builder, signature, arguments)`` generates code."""
 
     def decorate(signature: Callable[..., Any]) -> Any:
         @wraps(signature)
@@ -92,27 +93,31 @@ def _total(_: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     return builder.extract_element(vector, _I32(0))
 
 
-@_instruction(lambda context, builder, signature, arguments: context.get_constant(types.intp, Lanes(signature.args[0].dtype).count))
+def _width(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    return context.get_constant(types.intp, Lanes(signature.args[0].dtype).count)
+
+
+@_instruction(_width)
 def width(_: Any, array: Any) -> Any:
-    """Numbers of an array that lanes hold."""
+    """Number of lanes for the dtype of an array."""
     return types.intp(array)
 
 
 @_instruction(_load)
 def load(_: Any, array: Any, place: Any) -> Any:
-    """The numbers of an array from a place on."""
+    """Load a vector from an array, starting at ``place``."""
     return Lanes(array.dtype)(array, types.intp)
 
 
 @_instruction(_store)
 def store(_: Any, array: Any, place: Any, lanes: Any) -> Any:
-    """Write the numbers into an array from a place on."""
+    """Store a vector in an array, starting at ``place``."""
     return types.void(array, types.intp, lanes)
 
 
 @_instruction(_fill)
 def fill(_: Any, number: Any) -> Any:
-    """The same number in each lane."""
+    """A vector with the same number in every lane."""
     return Lanes(number)(number)
 
 
@@ -136,7 +141,7 @@ def divide(_: Any, x: Any, y: Any) -> Any:
 
 @_instruction(_multiply_add)
 def multiply_add(_: Any, x: Any, y: Any, z: Any) -> Any:
-    """x y + z, rounded once on processors that can."""
+    """x y + z, rounded once on processors with fused multiply-add."""
     return x(x, y, z)
 
 
@@ -148,13 +153,13 @@ def maximum(_: Any, x: Any, y: Any) -> Any:
 
 @_instruction(_total)
 def total(_: Any, lanes: Any) -> Any:
-    """Sum of the lanes, pairwise: a scalar."""
+    """Pairwise sum of the lanes, a scalar."""
     return lanes.dtype(lanes)
 
 
 @compiled(nogil=True, forceinline=True)
 def dot(x: Any, y: Any, size: int) -> Any:
-    """Inner product of the first ``size`` entries of two arrays of one type."""
+    """Inner product of the first ``size`` entries of two arrays of the same dtype."""
     whole = size // width(x) * width(x)
     sums = fill(x.dtype.type(0))
     for i in range(0, whole, width(x)):

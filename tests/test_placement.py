@@ -1,0 +1,380 @@
+"""Where arrays lie in memory changes no bit: of a compiled function, of a library's, of a whole fit."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+from numba.core.dispatcher import Dispatcher
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from streaming_jsmf.evaluation import perplexity
+from streaming_jsmf.inference import cvb0, cvb0_shares, map_shares, share_kernel
+from streaming_jsmf.linalg import bags, document_kernel, lanes, products, simplex_kernel, tensor_kernel
+from streaming_jsmf.linalg.compiled import compiled
+from streaming_jsmf.rectification import enn_kernel
+from streaming_jsmf.tokens import lists, split
+from tests.corpora import planted, write_corpus
+from tests.processes import SOURCE, ended
+
+Array = NDArray[Any]
+Call = tuple[Callable[..., Any], tuple[Any, ...]]
+
+PLACEMENTS = 64
+N_DOCUMENTS, N_WORDS = 40, 90
+
+
+def moved(arguments: Iterable[Any], placement: int) -> tuple[Any, ...]:
+    """The same arguments, with the arrays in another order and at other alignments of one piece of memory.
+
+    The first array begins at another multiple of 4 bytes each time. Between two there is nothing, or some numbers, or
+    some of a page.
+    """
+    given = list(arguments)
+    random = np.random.default_rng(placement)
+    places = [i for i, each in enumerate(given) if isinstance(each, np.ndarray)]
+    memory = np.empty(sum(given[i].nbytes + 2**13 for i in places), np.uint8)
+    end = 4 * placement
+    for i in random.permutation(places):
+        array = given[i]
+        end += -(memory.ctypes.data + end) % array.itemsize + array.itemsize * int(
+            random.integers((1, 64, 500)[placement % 3])
+        )
+        there = np.ndarray(array.shape, array.dtype, memory, end)
+        there[...] = array
+        there.flags.writeable = array.flags.writeable
+        given[i], end = there, end + array.nbytes
+    return tuple(given)
+
+
+def bits(values: Any) -> bytes:
+    if isinstance(values, tuple):
+        return b"".join(map(bits, values))
+    return b"" if values is None else np.ascontiguousarray(values).tobytes()
+
+
+def outcomes(function: Callable[..., Any], arguments: tuple[Any, ...], placements: int) -> set[bytes]:
+    """What the function returns and leaves in its arguments, for each placement of these."""
+    found = set()
+    for placement in range(placements):
+        given = moved(arguments, placement)
+        returned = function(*given)
+        found.add(bits(returned) + bits(tuple(each for each in given if isinstance(each, np.ndarray))))
+    return found
+
+
+# Arguments of each kernel for n topics, of the types with which the package calls it
+
+
+def _single(*shape: int) -> Array:
+    return np.random.default_rng(5).random(shape, np.float32)
+
+
+def _double(*shape: int) -> Array:
+    return np.random.default_rng(6).random(shape)
+
+
+def _counts(dtype: Any = np.float32) -> tuple[Array, Array, Array]:
+    """CSR buffers of documents x words."""
+    counts = csr_array(planted(N_DOCUMENTS, N_WORDS, 5, seed=3).counts)
+    return counts.indptr, counts.indices, counts.data.astype(dtype)
+
+
+def _by_word() -> tuple[Array, Array, Array]:
+    """The same as ``document_kernel.sort_by_word`` leaves them."""
+    counts = csr_array(planted(N_DOCUMENTS, N_WORDS, 5, seed=3).counts).tocsc()
+    return counts.indptr[1:].astype(np.int64), counts.indices, counts.data.astype(np.float32)
+
+
+def _read_only(*arrays: Array) -> tuple[Array, ...]:
+    for array in arrays:
+        array.flags.writeable = False
+    return arrays
+
+
+def _zeros(*shapes: Any, dtype: Any = np.float64) -> tuple[Array, ...]:
+    return tuple(np.zeros(shape, dtype) for shape in shapes)
+
+
+def _padded(n: int) -> tuple[Array, Array]:
+    """Topics and prior of whole cache lines."""
+    topics, prior = _zeros((N_WORDS, -(-n // 16) * 16), -(-n // 16) * 16, dtype=np.float32)
+    topics[:, :n], prior[:n] = _single(N_WORDS, n), 0.1
+    return topics, prior
+
+
+def _polished(n: int) -> tuple[Any, ...]:
+    starts, words, numbers = _counts()
+    topics, prior = _padded(n)
+    sums = _zeros((N_WORDS, prior.size), (N_DOCUMENTS, prior.size), dtype=np.float32)
+    return (*_read_only(starts.astype(np.int64), words, numbers), topics, prior, 5, 30.0, *sums)
+
+
+def _of_a_document(n: int) -> tuple[Any, ...]:
+    topics, prior = _padded(n)
+    ids, counts = _read_only(np.arange(300, dtype=np.int32) % N_WORDS, _single(300) * 3)
+    return ids, counts, topics, prior + _single(prior.size), _single(300, prior.size), _single(300)
+
+
+def _weighed(n: int) -> tuple[Any, ...]:
+    _, counts, _, weights, shares, scales = _of_a_document(n)
+    return counts, shares, scales, _padded(n)[1], weights
+
+
+def _shares(n: int, dtype: Any) -> tuple[Any, ...]:
+    starts, words, numbers = _counts(dtype)
+    known = (_double(N_WORDS, n), np.full(n, 0.1)) if dtype is np.float64 else _padded(n)
+    results = (np.zeros((N_DOCUMENTS, n)), np.zeros(N_DOCUMENTS, np.int64), np.zeros(N_DOCUMENTS))
+    return (starts.astype(np.int64), words.astype(np.int64), numbers, *known, 1e-3, 40, *results)
+
+
+def _climbed(n: int, dtype: Any) -> tuple[Any, ...]:
+    size, width = 48, -(-n // 4) * 4
+    rows, shares = _double(width, size).astype(dtype), np.zeros(width, dtype)
+    rows[n:], shares[:n] = 0, 1 / n
+    work = _zeros((share_kernel.WORD_WORK, size), (share_kernel.TOPIC_WORK, width), dtype=dtype)
+    weight = np.float32(size + 0.1 * n) if dtype is np.float32 else size + 0.1 * n
+    return (rows, np.ones(size, dtype), np.full(n, 0.1, dtype), weight, shares, *work, 2, 20, 1e-6, 0.0)
+
+
+def _least_squares(n: int) -> tuple[Any, ...]:
+    random = np.random.default_rng(7)
+    vertices = random.dirichlet(np.full(60, 0.2), n)
+    rows = random.dirichlet(np.full(n, 0.3), 30) @ vertices + 0.01 * _double(30, 60)
+    results = np.zeros((30, n)), np.zeros(30), np.zeros(30, np.int64)
+    return (rows, np.ascontiguousarray(vertices.T), vertices @ vertices.T, 1.0, *results)
+
+
+def _one_row(n: int) -> tuple[Any, ...]:
+    rows, columns, gram, shift, *_ = _least_squares(n)
+    known = (gram, gram + shift, np.sqrt(np.diag(gram)).copy(), rows[0] @ columns, float(rows[0] @ rows[0]))
+    places, closed = np.zeros((2, n), np.int64), np.zeros(n, np.bool_)
+    return (*known, *_zeros(n, (n, n), (5, n)), places, closed)
+
+
+def _negatives(n: int) -> tuple[Any, ...]:
+    block = _single(20, n) - np.float32(0.2)
+    found = np.zeros(21, np.int64), np.zeros(21 * n, np.int32), np.zeros(21 * n, np.float32)
+    return (block, block.view(np.int32), *found)
+
+
+def _halved(_: int) -> tuple[Any, ...]:
+    starts, words, numbers = _counts(np.int64)
+    return (starts.astype(np.int64), words.astype(np.uint64), numbers, np.uint64(7), np.zeros(words.size))
+
+
+def _scored(n: int) -> tuple[Any, ...]:
+    starts, words, numbers = _counts(np.float64)
+    known = _double(N_WORDS, n), _double(N_DOCUMENTS, n), _double(N_WORDS)
+    return (starts.astype(np.int64), words.astype(np.int64), numbers, *known)
+
+
+def _pieces(_: int) -> tuple[Any, ...]:
+    pieces, lengths, size = np.arange(N_WORDS), np.full(N_WORDS, 2), 2 * N_WORDS
+    return np.arange(0, N_WORDS + 1, 10), pieces, 2 * pieces, lengths, np.arange(size, dtype=np.int32), size
+
+
+#: What the package calls; and what is called in those and has work arrays of its caller.
+KERNELS: dict[str, tuple[Dispatcher, Callable[[int], tuple[Any, ...]]]] = {
+    "polish": (cvb0.add_documents, _polished),
+    "first shares": (cvb0.first_shares, lambda n: (_of_a_document(n)[0], *_of_a_document(n)[2:])),
+    "next shares": (cvb0.next_shares, _of_a_document),
+    "shares by cvb0": (cvb0_shares.settle, lambda n: _shares(n, np.float32)),
+    "shares by map": (map_shares.most_probable, lambda n: _shares(n, np.float64)),
+    "climb, double": (share_kernel.climb, lambda n: _climbed(n, np.float64)),
+    "simplex": (simplex_kernel.solve_block, _least_squares),
+    "dot, single": (lanes.dot, lambda n: (_single(n), _single(n), n)),
+    "dot, double": (lanes.dot, lambda n: (_double(n), _double(n), n)),
+    "sum, double": (lanes.sum_of, lambda n: (_double(n), n)),
+    "rows times dense": (
+        products.multiply_rows,
+        lambda n: (*_counts(), _single(N_WORDS, n), *_zeros((N_DOCUMENTS, n), dtype=np.float32)),
+    ),
+    "columns times dense": (
+        products.add_transposed,
+        lambda n: (*_counts(), _single(N_DOCUMENTS, n), *_zeros((N_WORDS, n), dtype=np.float32)),
+    ),
+    "pairs of columns": (
+        tensor_kernel.pair_products,
+        lambda n: (
+            _single(20, n),
+            _single(20, n),
+            0,
+            0,
+            n,
+            *_zeros((20, n * (n + 1) // 2), dtype=np.float32),
+        ),
+    ),
+    "sort by word": (
+        document_kernel.sort_by_word,
+        lambda _: (*_counts(), np.zeros(N_WORDS, np.int64), _counts(np.int32)[2], _counts()[2]),
+    ),
+    "back to words": (
+        document_kernel.add_back,
+        lambda n: (
+            *_by_word(),
+            _single(N_DOCUMENTS, n),
+            _single(N_DOCUMENTS, 2),
+            *_zeros(*2 * [(N_WORDS, n)]),
+        ),
+    ),
+    "counts to words": (
+        document_kernel.add_counts,
+        lambda _: (*_by_word(), _double(N_DOCUMENTS, 3), *_zeros((N_WORDS, 3))),
+    ),
+    "row totals": (bags.row_totals, lambda _: _counts()[::2]),
+    "given back": (bags.given_back, lambda _: (_single(999),)),
+    "pair totals": (bags.pair_totals, lambda _: (_counts()[0], _counts()[2] * np.float32(0.7))),
+    "scale rows": (
+        bags.scale_rows,
+        lambda _: (*_counts()[::2], _double(N_DOCUMENTS), np.zeros_like(_counts()[2])),
+    ),
+    "word sums": (
+        bags.add_word_sums,
+        lambda _: (*_counts(), _double(N_DOCUMENTS, 3), np.zeros((N_WORDS, 3)), np.zeros(N_WORDS, np.int64)),
+    ),
+    "negative entries": (enn_kernel.negative_entries, _negatives),
+    "half of the tokens": (perplexity._draw_half, _halved),
+    "score": (perplexity._score, _scored),
+    "words of pieces": (split._replace, _pieces),
+    "count codes": (lists._count, lambda _: (_counts()[0].astype(np.int64), _counts()[1], N_WORDS)),
+}
+
+#: Compiled for these tests alone, which takes a while.
+SLOW = {
+    "topics of a document": (cvb0.weigh_topics, _weighed),
+    "climb, single": (share_kernel.climb, lambda n: _climbed(n, np.float32)),
+    "simplex, one row": (simplex_kernel._solve_row, _one_row),
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_no_placement_of_its_arguments_changes_the_bits_of_a_kernel(name: str) -> None:
+    kernel, arguments = KERNELS[name]
+    assert len(outcomes(kernel, arguments(5), PLACEMENTS)) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_topics", [3, 16, 21, 40, 64, 100])
+@pytest.mark.parametrize("name", [*KERNELS, *SLOW])
+def test_nor_do_many_placements_with_other_numbers_of_topics(name: str, n_topics: int) -> None:
+    kernel, arguments = (KERNELS | SLOW)[name]
+    assert len(outcomes(kernel, arguments(n_topics), 10 * PLACEMENTS)) == 1
+
+
+def compiled_functions() -> dict[str, Dispatcher]:
+    """All of the package, by module and name."""
+    found = {}
+    for path in sorted(Path(SOURCE, "streaming_jsmf").rglob("*.py")):
+        if "compiled import compiled" in path.read_text():
+            module = importlib.import_module(".".join(path.relative_to(SOURCE).with_suffix("").parts))
+            found |= {
+                f"{module.__name__}.{name}": value
+                for name, value in vars(module).items()
+                if isinstance(value, Dispatcher) and value.__module__ == module.__name__
+            }
+    return found
+
+
+def with_callees(function: Dispatcher) -> Iterator[Dispatcher]:
+    yield function
+    for name in function.py_func.__code__.co_names:
+        called = function.py_func.__globals__.get(name)
+        if isinstance(called, Dispatcher):
+            yield from with_callees(called)
+
+
+def test_every_compiled_function_is_placed() -> None:
+    placed = {each for kernel, _ in KERNELS.values() for each in with_callees(kernel)}
+    found = compiled_functions()
+    assert len(found) > 50
+    assert not [name for name, function in found.items() if function not in placed]
+
+
+def test_fastmath_is_refused() -> None:
+    with pytest.raises(ValueError, match="where arrays lie in memory"):
+        compiled(nogil=True, fastmath={"reassoc"})
+
+
+#: Of libraries, what a fit calls.
+LIBRARY: dict[str, Callable[[], Call]] = {
+    "product": lambda: (np.matmul, (_double(300, 61), _double(61, 60))),
+    "product, single": lambda: (np.matmul, (_single(300, 61), _single(61, 60))),
+    "Gram matrix": lambda: (lambda a: a.T @ a, (_double(300, 61),)),
+    "Gram matrix, single": lambda: (lambda a: a.T @ a, (_single(300, 61),)),
+    "product of another's transpose": lambda: (lambda a, b: a @ b.T, (_single(37, 61), _single(300, 61))),
+    "matrix and vector": lambda: (np.matmul, (_double(61, 37), _double(37))),
+    "vector and matrix": lambda: (np.matmul, (_double(61), _double(61, 37))),
+    "inner product": lambda: (np.matmul, (_double(61), _double(61))),
+    "sums of rows": lambda: (lambda a: a.sum(axis=1), (_double(61, 37),)),
+    "sums of columns": lambda: (lambda a: a.sum(axis=0), (_single(61, 37),)),
+    "sum": lambda: (np.sum, (_single(999),)),
+    "squares of rows": lambda: (lambda a: np.einsum("ij,ij->i", a, a), (_double(61, 37),)),
+    "eigenvectors": lambda: (lambda a: tuple(np.linalg.eigh(a.T @ a)), (_double(61, 37),)),
+    "QR": lambda: (lambda a: tuple(np.linalg.qr(a)), (_double(300, 37),)),
+    "R": lambda: (lambda a: scipy.linalg.qr(a, mode="r")[0], (_double(300, 37),)),
+    "SVD": lambda: (lambda a: tuple(np.linalg.svd(a, full_matrices=False)), (_double(300, 37),)),
+    "exp and log": lambda: (lambda a: np.log(np.exp(a) + a), (_double(61),)),
+    "sparse product": lambda: (
+        lambda starts, words, values, dense: (
+            csr_array((values, words, starts), (N_DOCUMENTS, N_WORDS)) @ dense
+        ),
+        (*_counts(np.float64), _double(N_WORDS, 29)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_no_placement_changes_what_a_library_computes(name: str) -> None:
+    function, arguments = LIBRARY[name]()
+    assert len(outcomes(function, arguments, PLACEMENTS)) == 1
+
+
+# Whole fits
+
+N_FITS = 10
+
+#: As many fits as asked for, each after other allocations, on one thread and on two; prints the digests of the models.
+FITS = """
+import contextlib, hashlib, io, sys
+from pathlib import Path
+import numpy as np
+import zarr
+from streaming_jsmf.cli.main import run
+
+corpus, folder, first, number = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+for fit in range(first, first + number):
+    random = np.random.default_rng(fit)
+    held = [np.empty(int(random.integers(1, 2**16)), np.uint8) for _ in range(400)]
+    del held[:: int(random.integers(2, 5))]
+    model = folder / str(fit)
+    options = ("--topics", "3,5", "--partition-nonzeros", "3000", "--seed", "1", "--workers", str(1 + fit % 2))
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        assert run(["fit", corpus, str(model), *options]) == 0
+    for k in ("k=3", "k=5"):
+        arrays = dict(zarr.open_group(model / k, mode="r").arrays())
+        content = b"".join(name.encode() + np.asarray(arrays[name][...]).tobytes() for name in sorted(arrays))
+        print(k, len(arrays), hashlib.sha256(content).hexdigest())
+"""
+
+
+@pytest.mark.slow
+def test_forty_fits_have_one_digest(tmp_path: Path) -> None:
+    """Kernels compiled on the spot, twice, and read from either cache; one thread and two."""
+    corpus = write_corpus(tmp_path / "corpus", planted(600, 120, 5, seed=1).counts)
+    found = []
+    for turn in range(4):
+        cache = tmp_path / f"cache{turn % 2}"
+        line = (sys.executable, "-c", FITS, str(corpus), str(tmp_path), str(N_FITS * turn), str(N_FITS))
+        ran = ended(line, NUMBA_CACHE_DIR=str(cache))
+        assert ran.code == 0, ran.err
+        found += ran.out.split("\n")[:-1]
+    assert len(found) == 4 * N_FITS * 2
+    assert len(set(found)) == 2, "a digest for each number of topics"
