@@ -17,7 +17,7 @@ from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.evaluation.matching import match_topics, yy_error
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.simplex import simplex_least_squares
-from streaming_jsmf.model.store import read_model, write_model
+from streaming_jsmf.model.store import model_names, read_model, write_model
 from streaming_jsmf.model.variables import MODEL_VARIABLES
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.workflow.several import infer_each
@@ -132,7 +132,9 @@ def test_several_topics_come_from_one_scan_and_only_the_missing_are_made_again(
     fitted = fit(corpus_path, tmp_path / "out", [3, 5], execution=SYNCHRONOUS)
     assert [path.name for path in fitted.models] == ["k=3", "k=5"]
     made = (fitted.models[0] / "zarr.json").stat().st_mtime_ns
-    shutil.rmtree(fitted.models[1])
+    work = fitted.models[1].rename(tmp_path / "out" / "k=5.partial")
+    assert model_names(tmp_path / "out") == ["k=3"], "unfinished work is not a model"
+    shutil.rmtree(work)
     fit(corpus_path, tmp_path / "out", [3, 5], execution=SYNCHRONOUS)
     assert (fitted.models[0] / "zarr.json").stat().st_mtime_ns == made
     assert read_model(fitted.models[1]).arrays["anchors"].size == 5

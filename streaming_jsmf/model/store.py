@@ -168,8 +168,11 @@ def _write(
 
 
 def model_names(path: StorePath) -> list[str]:
-    """Names (``k=5``, ...) of the models that ``fit`` wrote below ``path`` for several numbers of topics."""
-    names = [name for name in child_names(path, "k=") if node_exists(path / name)]
+    """Names (``k=5``, ...) of the models that ``fit`` wrote below ``path`` for several numbers of topics.
+
+    Unfinished work for one of them (``k=5.partial``) is not a model.
+    """
+    names = [name for name in child_names(path, "k=") if name[2:].isdigit() and node_exists(path / name)]
     return sorted(names, key=lambda name: (len(name), name))
 
 
