@@ -237,7 +237,8 @@ def test_more_topics_than_directions_stay_finite_and_empty() -> None:
         result = epsilon_nonnegative(start, K + 3, ENNOptions(max_iterations=20, tolerance=0.0))
         assert result.rectified.shape == (len(c), K + 3)
         assert np.isfinite(result.rectified).all()
-        assert yy_error(result.rectified, reference.positive_factor(c, K)) < 1e-6
+        # An eigenvalue of rounding size, 1e-10, is a column of 1e-5 in Y; how large it is depends on the processor.
+        assert yy_error(result.rectified, reference.positive_factor(c, K)) < 2e-5
 
 
 @pytest.mark.parametrize("by_word", [False, True])

@@ -160,7 +160,7 @@ def test_what_is_wrong_is_said_in_one_line(refused: Callable[..., None], tmp_pat
 def test_too_little_memory_is_refused_with_both_numbers(refused: Callable[..., None]) -> None:
     budget = ("--memory", "100MB", "--workers", "2", "--scheduler", "threads")
     says = (
-        "the ingest needs about 650.00 MiB and --memory allows 95.37 MiB; lower --workers or raise --memory"
+        "the ingest needs about 650.00 MiB and --memory allows 95.37 MiB; lower --workers, or raise --memory"
     )
     refused(("in", "out", *budget), says)
 

@@ -64,7 +64,7 @@ def end_at_once() -> None:
     _ours[:] = [number for number, default in _DEFAULTS.items() if signal.getsignal(number) == default]
     _handle(lambda number, _frame: _leave(number))
     # Called last: the interpreter then forgets its handlers, and a late signal would kill a command that is done.
-    atexit.register(_handle, signal.SIG_IGN)
+    atexit.register(_ignore_late_signals)
 
 
 def end_in_order() -> None:
@@ -85,6 +85,11 @@ def end(code: int) -> NoReturn:
         sys.exit(code)
     _clean()
     os._exit(code)
+
+
+def _ignore_late_signals() -> None:
+    if threading.current_thread() is threading.main_thread():  # the watching thread runs exit functions, too
+        _handle(signal.SIG_IGN)
 
 
 def _handle(handler: Callable[[int, FrameType | None], Any] | signal.Handlers) -> None:

@@ -224,13 +224,7 @@ def require_no_store(root: str) -> None:
 
 
 def read_manifest(path: AnyPath) -> Manifest:
-    """The checked manifest of a corpus directory.
-
-    Raises
-    ------
-    InputError
-        If there is none.
-    """
+    """The checked manifest of a corpus directory; ``InputError`` if it is missing."""
     where = join(normalise(path), MANIFEST_NAME)
     if not exists(where):
         raise InputError(f"there is no {where}; the directory was not written by this package")
@@ -238,17 +232,7 @@ def read_manifest(path: AnyPath) -> Manifest:
 
 
 def damage_of_corpus(path: AnyPath) -> StoreError | None:
-    """What is wrong with the vocabulary and the shards of a corpus with a manifest, if anything.
-
-    One pass over the bytes of the corpus.
-
-    Raises
-    ------
-    InputError
-        If there is no manifest.
-    StoreError
-        If the manifest is damaged, or there is a shard that it does not name.
-    """
+    """The first damage of the vocabulary and the shards, if any; errors as ``read_manifest``. One pass over all bytes."""
     root, manifest = normalise(path), read_manifest(path)
     _check_unknown_files(root, {entry.name for entry in manifest.shards})
     hashes = {VOCABULARY_NAME: manifest.vocabulary.sha256}

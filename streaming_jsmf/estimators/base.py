@@ -215,10 +215,8 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
 
         Raises
         ------
-        NotFittedError
-            Before ``fit``.
-        InputError
-            If the words are not those of the fit; it is also a ``ValueError``.
+        NotFittedError, InputError
+            Before ``fit``; if the words are not those of the fit (also a ``ValueError``).
         """
         check_is_fitted(self, "components_")
         with as_value_errors():
@@ -271,15 +269,11 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         ----------
         X
             As in ``fit``, over the same words, with integer counts. A Dask array is computed block by block.
-        y
-            Ignored.
 
         Raises
         ------
-        NotFittedError
-            Before ``fit``.
-        InputError
-            If the words are not those of the fit, or no document has two tokens; it is also a ``ValueError``.
+        NotFittedError, InputError
+            Before ``fit``; if the words differ, or no document has two tokens (also a ``ValueError``).
         """
         del y
         check_is_fitted(self, "components_")
@@ -297,10 +291,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
     def topics(self, words: int = DEFAULT_WORDS) -> Any:
         """Return the topics as a pandas ``DataFrame`` by decreasing share: ``topic``, ``share``, ``label``, ``words``.
 
-        Parameters
-        ----------
-        words
-            Number of words per topic, the most probable ones.
+        ``words`` is the number of words per topic.
         """
         check_is_fitted(self, "components_")
         return topic_frame(self._model, words)

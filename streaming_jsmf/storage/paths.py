@@ -1,10 +1,7 @@
-"""Local files and objects behind URLs: how they are named, opened, listed, read and written.
+"""Local files and objects behind URLs: names, opening, listing, reading and writing.
 
-What is read only, a source or a corpus, is named by a string (``normalise``): an absolute local path or any URL that
-fsspec knows, also a chain such as ``zip://a.csv::b.zip``; so it stands in manifests, messages and tasks. A store, which
-is written, too, is a ``StorePath`` (``store_path``), which knows ``/``. All that reads takes both.
-
-A reader of a store sees all of a write or nothing, and what does not answer is an error. Of a source it is not there.
+Sources and corpora are strings (``normalise``): absolute local paths or fsspec URLs, including chains. Stores are
+``StorePath`` objects (``store_path``). Functions that read accept both. Writes to a store are atomic.
 """
 
 from __future__ import annotations
@@ -34,8 +31,7 @@ from streaming_jsmf.validation import stays_inside
 #: How a user names a file or directory: a local path, or a URL as a string.
 AnyPath: TypeAlias = str | os.PathLike[str]
 
-#: Where a store is: a local directory, or what a URL stands for. One that is not a ``Path`` has no directories and
-#: no rename; its files go through the functions here.
+#: A store: a local directory, or a URL, which has neither directories nor rename.
 StorePath: TypeAlias = Path | UPath
 
 _LOCAL_SCHEMES = ("file://", "local://")
@@ -69,13 +65,7 @@ def join(root: str, name: str) -> str:
 
 
 def inside(root: Place, name: str) -> Place:
-    """``root / name`` for a name that is read from a file.
-
-    Raises
-    ------
-    InputError
-        If the name could lead out of ``root``.
-    """
+    """``root / name`` for a name read from a file; ``InputError`` if it could lead out of ``root``."""
     if not stays_inside(name):
         raise InputError(
             f"{root}: {name!r} leaves this directory; only relative names without '..' are allowed"
@@ -327,10 +317,7 @@ def json_bytes(value: Any) -> bytes:
 
 
 def write_bytes(path: StorePath, data: bytes) -> None:
-    """Write a file in one step: beside, fsync, rename; behind a URL one write of an object.
-
-    What lies at ``path`` is replaced, and stays as it was on an error.
-    """
+    """Write or replace a file atomically: temporary file, fsync, rename; for a URL a single write of an object."""
     if not isinstance(path, Path):
         object_store.put(path, data)
         return
