@@ -232,7 +232,7 @@ def read_manifest(path: AnyPath) -> Manifest:
 
 
 def damage_of_corpus(path: AnyPath) -> StoreError | None:
-    """The first damage of the vocabulary and the shards, if any; errors as ``read_manifest``. One pass over all bytes."""
+    """The first damage of vocabulary and shards, if any; errors as ``read_manifest``. One pass over all bytes."""
     root, manifest = normalise(path), read_manifest(path)
     _check_unknown_files(root, {entry.name for entry in manifest.shards})
     hashes = {VOCABULARY_NAME: manifest.vocabulary.sha256}
