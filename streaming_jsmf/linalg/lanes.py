@@ -23,7 +23,7 @@ BYTES = 64
 _I32 = ir.IntType(32)
 
 
-class Lanes(types.Type):  # type: ignore[misc]
+class Lanes(types.Type):
     """Numba type of a vector."""
 
     def __init__(self, dtype: Any) -> None:
