@@ -51,8 +51,11 @@ def takes(
         own = {
             name: value for name, value in signature.parameters.items() if value.kind is not value.VAR_KEYWORD
         }
-        defaults = {name: field.default for name, field in fields.items()}
-        defaults |= {"engine": InferSettings.engine} if engine else {}
+        # None where the default depends on the source, or on other settings.
+        defaults = {
+            name: None if field.about.absent or field.about.multiple else field.default
+            for name, field in fields.items()
+        } | ({"engine": InferSettings.engine} if engine else {})
         known = {*own, *defaults, *(name for field in fields.values() for name in field.names)}
 
         @wraps(function)
@@ -104,12 +107,15 @@ def engine_settings_of(
     settings: InferSettings | StodSettings | None,
     options: Mapping[str, Any],
     *,
+    name: str = "settings",
     shared: Collection[str] = (),
 ) -> InferSettings | StodSettings:
     """Return the settings of the engine that ``settings`` or ``options`` name, with the fields that ``options`` has.
 
     Parameters
     ----------
+    name
+        Of the argument ``settings``.
     shared
         Options that are fields of other settings, too, so that any engine accepts them.
 
@@ -118,7 +124,7 @@ def engine_settings_of(
     InputError
         If the engine is unknown, for an option of the other engine, or if a field is out of range.
     """
-    require_kind("settings", settings, *ENGINES.values())
+    require_kind(name, settings, *ENGINES.values())
     engine = options.get("engine", InferSettings.engine if settings is None else settings.engine)
     if engine not in ENGINES or (settings is not None and engine != settings.engine):
         wanted = ", ".join(ENGINES) if settings is None else settings.engine
@@ -130,4 +136,4 @@ def engine_settings_of(
                 f"{', '.join(foreign)} belongs to engine {other}; leave it out, or choose that engine"
             )
     base: Any = ENGINES[engine](n_topics) if settings is None else settings
-    return settings_of("settings", ENGINES[engine], base, options) or base
+    return settings_of(name, ENGINES[engine], base, options) or base

@@ -335,7 +335,7 @@ def fit(
         raise InputError(f"the second argument is where the model goes; write n_topics={path!r}")
     several = not isinstance(n_topics, int | np.integer | None)
     numbers = _numbers(n_topics, infer_settings)
-    engine = engine_settings_of(numbers[0], infer_settings, options, shared=("seed",))
+    engine = engine_settings_of(numbers[0], infer_settings, options, name="infer_settings", shared=("seed",))
     with ExitStack() as stack:
         if path is None:
             if several:
