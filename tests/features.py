@@ -67,7 +67,7 @@ def command_line(_folder: Path) -> Found:
 def _options(owner: click.Command, context: click.Context, *verb: str) -> Iterator[tuple[str, str]]:
     short, full = (called(*verb, flag).out for flag in ("--help", "--help-all"))
     for option in owner.get_params(context):
-        if option.name == "help":
+        if "--help" in option.opts:
             continue  # click makes it for the first context of a process, and its names depend on that
         words = ["required"] * option.required
         if not isinstance(option, click.Option):
