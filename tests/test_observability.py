@@ -546,7 +546,8 @@ def test_the_report_of_a_cluster(corpus: Path, tmp_path: Path, capsys: pytest.Ca
     capsys.readouterr()
     assert run([*scan, *options]) == 0
     again = capsys.readouterr().err
-    assert again == f"{report}: not written, since nothing was left to run on the cluster\n"
+    assert again.startswith(f"{report}: not written")
+    assert again.count("\n") == 1
 
 
 def test_a_step_of_its_own_has_a_report_of_its_own(tmp_path: Path) -> None:

@@ -63,10 +63,11 @@ def _describe(place: StorePath, path: str, verify: bool) -> dict[str, Any]:
         return {"kind": folder.kind, "complete": False, "steps_done": folder.steps_done}
     if not node_exists(place):
         children = [place / name for name in model_names(place)]
-        if children:
+        # choose-k keeps its scan among its models, and may have been stopped during it.
+        if children or node_exists(place / "moments") or left_behind(place / "moments"):
             return {
                 "kind": "models",
-                "complete": True,
+                "complete": bool(children),
                 "models": [
                     {"path": location(child), **_describe(child, str(child), verify)} for child in children
                 ],

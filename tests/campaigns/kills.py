@@ -127,7 +127,7 @@ CASES = (
         (OF_A, MODEL, ("transform", "model", "a", "shares.parquet", *QUIET)),
         ("documents", "model", "shares.parquet", "--topic", "1", "--out", "answer.parquet"),
     ),
-    Case("choose-k", (), ("choose-k", "a", "chosen", "--topics", "2,3", "--replicas", "1", *QUIET)),
+    Case("choose-k", (), ("choose-k", "a", "--out", "chosen", "--topics", "2,3", "--replicas", "1", *QUIET)),
     Case(
         "ingest-overwrite",
         (("ingest", "texts.jsonl", "corpus", *QUIET),),
