@@ -1,0 +1,121 @@
+"""Mutants are what they should be, and a suite that checks more kills more of them."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.campaigns import mutations
+from tests.campaigns.mutants import draw, mutants_of
+
+SOURCE = b'''"""Docs 1."""
+import logging
+from typing import TYPE_CHECKING
+if TYPE_CHECKING:
+    from numpy import ndarray as limit
+__all__ = ["f"]
+logger = logging.getLogger(__name__)
+LIMIT: int = 3
+
+def f(x: "list[1]", y=True):
+    """Docs 2."""
+    if x and y:
+        logger.info("%d", 4)
+        return f"{x + 5}"
+    total = x - y
+    total += 1.5
+    x.send(total)
+    return total if x <= y else None
+'''
+
+
+def test_each_kind_of_change_and_what_stays() -> None:
+    found = mutants_of("m.py", SOURCE)
+    assert {(m.line, m.kind, m.after) for m in found} == {
+        (8, "constant", "4"),
+        (10, "constant", "False"),
+        (12, "negation", "(not (x and y))"),
+        (12, "and/or", "(x or y)"),
+        (14, "deletion", "pass"),
+        (15, "+/-", "(x + y)"),
+        (16, "constant", "3.0"),
+        (16, "deletion", "pass"),
+        (17, "deletion", "pass"),
+        (18, "comparison", "(x < y)"),
+        (18, "negation", "(not (x <= y))"),
+    }
+    assert {m.function for m in found if m.line < 11} == {None}
+    for mutant in found:
+        changed = mutant.applied(SOURCE)
+        assert changed != SOURCE
+        ast.parse(changed)
+
+
+def test_functions_that_are_compiled_are_known() -> None:
+    source = b"@compiled(nogil=True)\ndef f(x):\n    return x < 1\n\ndef g(x):\n    return x < 1\n"
+    assert {m.function: m.compiled for m in mutants_of("m.py", source)} == {"f": True, "g": False}
+
+
+def test_mutants_are_spread_by_lines_of_code_and_depend_on_the_seed_alone(tmp_path: Path) -> None:
+    for package, functions in (("small", 10), ("large", 30)):
+        (tmp_path / "streaming_jsmf" / package).mkdir(parents=True)
+        code = "".join(f"def f{number}(x):\n    return x < {number}\n\n" for number in range(functions))
+        (tmp_path / "streaming_jsmf" / package / "code.py").write_text(code, encoding="utf-8")
+    drawn = draw(tmp_path, seed=1, number=8)
+    assert [Path(mutant.file).parts[1] for mutant in drawn] == ["large"] * 6 + ["small"] * 2
+    assert drawn == draw(tmp_path, seed=1, number=8) != draw(tmp_path, seed=2, number=8)
+
+
+def test_the_fastest_tests_are_chosen_file_by_file() -> None:
+    reached = [("b::1", 0.1), ("a::1", 0.2), ("b::2", 0.3), ("a::2", 0.4), ("c::1", 9.0)]
+    assert mutations.chosen_of(reached, 1.0) == ["b::1", "b::2", "a::1", "a::2"]
+
+
+CODE = """
+def larger(a, b):
+    if a > b:
+        return True
+    return False
+"""
+
+TEST = """
+from streaming_jsmf.code import larger
+
+def test_here():
+    assert {check}
+"""
+
+PROCESS = """
+import subprocess, sys
+
+def test_in_a_process():
+    subprocess.run([sys.executable, "-c", "import streaming_jsmf.code as c; c.larger(1, 2)"], check=True)
+"""
+
+
+def _tried(tree: Path, check: str) -> dict[str, Any]:
+    """Record and run a tree of one function with two tests, one mutant a line."""
+    files = {"streaming_jsmf/__init__.py": "", "streaming_jsmf/code.py": CODE}
+    files |= {"test_here.py": TEST.format(check=check), "test_process.py": PROCESS}
+    for name, content in files.items():
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text(content, encoding="utf-8")
+    contexts, out = tree.with_suffix(".gz"), tree.with_suffix(".json")
+    mutations.record(tree, contexts, workers=1)
+    mutations.run(tree, contexts, out, {"seed": 0, "number": 3, "seconds": 60}, jobs=1)
+    found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
+    return found
+
+
+@pytest.mark.slow
+def test_a_suite_that_checks_more_kills_more(tmp_path: Path) -> None:
+    pytest.importorskip("coverage")
+    weak = _tried(tmp_path / "weak", "larger(2, 1)")
+    strong = _tried(tmp_path / "strong", "(larger(2, 1), larger(1, 1), larger(1, 2)) == (1, 0, 0)")
+    reached = {found["mutant"]["line"]: found["reached"] for found in weak["mutants"].values()}
+    assert reached == {3: 2, 4: 1, 5: 1}, "the last line is reached in a process that a test starts"
+    assert weak["shares"]["killed or timeout"] < strong["shares"]["killed or timeout"] == 1
