@@ -16,8 +16,8 @@ import numpy as np
 from streaming_jsmf.evaluation.inputs import Cooccurrence, SelectedCounts, TopicArrays
 from streaming_jsmf.evaluation.summary import evaluate_topics
 from streaming_jsmf.inference.words import prominent_words
+from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.memory import peak_memory
-from streaming_jsmf.linalg.blas import single_blas_thread
 
 #: Listed words of a topic, and documents of the corpus.
 LISTED, DOCUMENTS = 20, 1_000_000

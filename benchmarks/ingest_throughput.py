@@ -28,9 +28,9 @@ import pyarrow.parquet as pq
 
 from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import open_corpus
+from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.memory import peak_memory
-from streaming_jsmf.workflow.ingest import ingest
 
 SAMPLE = 200  # documents counted again by hand
 

@@ -27,11 +27,11 @@ from streaming_jsmf.config import InferSettings
 from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.inference.anchors import DegenerateAnchorsError
 from streaming_jsmf.inference.law import AnchorRules, low_rank_anchor_words
+from streaming_jsmf.ingestion.simulation.documents import make_sampler, n_batches, simulate_batch
+from streaming_jsmf.ingestion.simulation.law import Law, make_law
+from streaming_jsmf.ingestion.simulation.truth import truth_of
 from streaming_jsmf.linalg.eigen import with_fixed_signs
 from streaming_jsmf.rectification.enn import epsilon_nonnegative
-from streaming_jsmf.simulation.documents import make_sampler, n_batches, simulate_batch
-from streaming_jsmf.simulation.law import Law, make_law
-from streaming_jsmf.simulation.truth import truth_of
 
 Floats = NDArray[np.float64]
 N_WORDS, N_TOPICS = 2_000, 20

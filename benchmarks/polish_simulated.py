@@ -28,9 +28,9 @@ from streaming_jsmf import (
     scan,
 )
 from streaming_jsmf.evaluation.matching import match_topics
-from streaming_jsmf.model.store import Model
-from streaming_jsmf.simulation import read_truth
-from streaming_jsmf.workflow.simulate import simulate
+from streaming_jsmf.ingestion.simulate import simulate
+from streaming_jsmf.ingestion.simulation import read_truth
+from streaming_jsmf.topics.store import Model
 
 WORDS, TOPICS, LENGTH = 10_000, 50, 100
 

@@ -41,13 +41,13 @@ from dask.order import order as dask_order
 from benchmarks.replay import Costs, Load, Machine, Replay, Replayed, Task
 from benchmarks.scan_throughput import simulate_zipf
 from streaming_jsmf import Execution, ScanSettings, open_corpus, open_moments, scan
-from streaming_jsmf.blocks.units import list_units, plan_partitions
 from streaming_jsmf.config.scan import SAMPLED_DOCUMENTS
+from streaming_jsmf.corpus.units import list_units, plan_partitions
+from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.fold import FoldJob, Part, Reduction
 from streaming_jsmf.jobs.graph import TaskGraph
 from streaming_jsmf.jobs.ledger import Ledger, Partial
 from streaming_jsmf.jobs.order import FAN_IN, FoldOrder, Step
-from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.moments.stages.projection import ProjectionReduction
 from streaming_jsmf.moments.stages.range import RangeReduction
 from streaming_jsmf.moments.stages.sample import BYTES_PER_NONZERO as SAMPLED_BYTES

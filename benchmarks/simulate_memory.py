@@ -21,9 +21,9 @@ import click
 from dask.utils import format_bytes
 
 from streaming_jsmf.corpus.format import read_manifest
+from streaming_jsmf.ingestion.simulation.law import make_law
+from streaming_jsmf.ingestion.simulation.run import simulation_memory
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.simulation.law import make_law
-from streaming_jsmf.simulation.run import simulation_memory
 
 SAMPLE_SECONDS = 0.1
 

@@ -30,21 +30,21 @@ from numpy.typing import NDArray
 
 from pipelines.common.bags import read_counts
 from pipelines.common.tod import DocumentMoments, seconds_a_pass
-from streaming_jsmf.blocks.units import list_units, plan_partitions
 from streaming_jsmf.config import ScanSettings, StodSettings
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.format import Corpus
+from streaming_jsmf.corpus.units import list_units, plan_partitions
 from streaming_jsmf.inference.stod.engine import tensor_topics
+from streaming_jsmf.ingestion.simulation import simulate_lda
+from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Event, StageFinished, StageStarted
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.linalg.document_tensor import Documents, tensor_sums, tensor_weights
 from streaming_jsmf.linalg.tensor import packed_size
 from streaming_jsmf.moments.partition import iter_shares
 from streaming_jsmf.moments.reader import Moments
-from streaming_jsmf.simulation import simulate_lda
+from streaming_jsmf.moments.scan_verb import scan
 from streaming_jsmf.timing import stopwatch
-from streaming_jsmf.workflow.scan import scan
 
 REPEATS = 5
 ROUNDS = 5

@@ -29,11 +29,11 @@ from pipelines.common.bags import read_counts
 from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.evaluation.coherence import cooccurrence_counts, distinct_share, npmi
-from streaming_jsmf.evaluation.perplexity import Completer
+from streaming_jsmf.inference.perplexity import Completer
+from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.storage.paths import store_path
-from streaming_jsmf.workflow.fit import fit
-from streaming_jsmf.workflow.given_topics import GivenTopics, read_given_topics
-from streaming_jsmf.workflow.ingest import ingest
+from streaming_jsmf.topics.fit import fit
+from streaming_jsmf.topics.given_topics import GivenTopics, read_given_topics
 
 HELD_OUT = 5
 TOP = 10

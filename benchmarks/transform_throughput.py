@@ -25,8 +25,8 @@ import numpy as np
 from dask.utils import format_bytes
 
 from streaming_jsmf.corpus import open_corpus
-from streaming_jsmf.model.store import Model, write_model
-from streaming_jsmf.simulation import read_truth, simulate_lda
+from streaming_jsmf.ingestion.simulation import read_truth, simulate_lda
+from streaming_jsmf.topics.store import Model, write_model
 
 VOCABULARY = 20_000
 

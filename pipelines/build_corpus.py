@@ -10,7 +10,7 @@ import click
 from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.errors import StreamingJSMFError
-from streaming_jsmf.workflow.ingest import ingest
+from streaming_jsmf.ingestion.ingest import ingest
 
 
 @click.command()

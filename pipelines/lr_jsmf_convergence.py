@@ -25,8 +25,8 @@ from pipelines.common.scores import distances
 from pipelines.common.tables import markdown, number
 from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.inference.law import low_rank_anchor_words
-from streaming_jsmf.linalg.blas import single_blas_thread
-from streaming_jsmf.workflow.anchored_topics import anchor_rules
+from streaming_jsmf.jobs.blas import single_blas_thread
+from streaming_jsmf.topics.anchored_topics import anchor_rules
 
 
 def with_anchors(setup: Setup, found: Arrays, anchors: Arrays) -> Arrays:

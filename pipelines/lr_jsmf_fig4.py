@@ -36,7 +36,7 @@ from streaming_jsmf.evaluation.inputs import Cooccurrence, RowSketch, TopicArray
 from streaming_jsmf.evaluation.sketch import estimated_errors
 from streaming_jsmf.evaluation.volume import anchor_points, log_volume
 from streaming_jsmf.inference.words import characteristic_words, prominent_words
-from streaming_jsmf.linalg.blas import single_blas_thread
+from streaming_jsmf.jobs.blas import single_blas_thread
 
 DRAWN = ("volume", "incoherence", "relative_recovery", "cpu_seconds")
 

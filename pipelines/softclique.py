@@ -41,8 +41,8 @@ from streaming_jsmf.inference.anchors import pivoted_anchors
 from streaming_jsmf.inference.law import OF_THE_PAPERS, AnchorRules, anchor_words
 from streaming_jsmf.inference.soft_clique import Clique, dense_similarity, soft_cliques
 from streaming_jsmf.inference.words import prominent_words
-from streaming_jsmf.linalg.blas import single_blas_thread
-from streaming_jsmf.workflow.ingest import ingest
+from streaming_jsmf.ingestion.ingest import ingest
+from streaming_jsmf.jobs.blas import single_blas_thread
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -37,8 +37,8 @@ from streaming_jsmf import ScanSettings, StodSettings, infer, open_corpus, open_
 from streaming_jsmf.config import AUTO
 from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.evaluation.matching import match_topics
-from streaming_jsmf.linalg.blas import single_blas_thread
-from streaming_jsmf.simulation import read_truth, simulate_lda
+from streaming_jsmf.ingestion.simulation import read_truth, simulate_lda
+from streaming_jsmf.jobs.blas import single_blas_thread
 
 Floats = NDArray[np.float64]
 

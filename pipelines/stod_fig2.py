@@ -35,7 +35,7 @@ from streaming_jsmf.config import AUTO
 from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.evaluation.coherence import distinct_share
 from streaming_jsmf.inference.words import prominent_words
-from streaming_jsmf.linalg.blas import single_blas_thread
+from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.moments.reader import Moments
 
 METHODS = ("STOD", "STOD, alpha0 found", "STOD polished", "TOD")

@@ -35,7 +35,7 @@ from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.inference.stod.power import decompose
 from streaming_jsmf.inference.stod.recovery import recover
 from streaming_jsmf.inference.stod.whitening import core_moments, whiten, whitened_product, whitened_tensor
-from streaming_jsmf.linalg.blas import single_blas_thread
+from streaming_jsmf.jobs.blas import single_blas_thread
 
 #: Of the paper: sum of the prior, sweeps of Gibbs sampling; and how many of them are run here.
 ALPHA0, SWEEPS, SWEEPS_RUN = 1.0, 1500, 30

@@ -23,40 +23,39 @@ _EXPORTS = {
     "StodSettings": "streaming_jsmf.config",
     "StoreError": "streaming_jsmf.errors",
     "StreamingJSMFError": "streaming_jsmf.errors",
-    "TopicModel": "streaming_jsmf.workflow.topic_model",
-    "choose_k": "streaming_jsmf.workflow.choose_k",
-    "corpus_from_gensim": "streaming_jsmf.workflow.interop",
-    "corpus_from_matrix": "streaming_jsmf.workflow.interop",
-    "corpus_to_matrix": "streaming_jsmf.workflow.interop",
-    "documents_of_topic": "streaming_jsmf.workflow.documents",
-    "evaluate": "streaming_jsmf.workflow.evaluate",
-    "fit": "streaming_jsmf.workflow.topic_model",
-    "infer": "streaming_jsmf.workflow.infer",
-    "ingest": "streaming_jsmf.workflow.in_memory",
-    "model_to_gensim": "streaming_jsmf.workflow.interop",
-    "model_to_pyldavis": "streaming_jsmf.workflow.interop",
+    "TopicModel": "streaming_jsmf.report.topic_model",
+    "choose_k": "streaming_jsmf.report.choose_k",
+    "corpus_from_gensim": "streaming_jsmf.documents.interop",
+    "corpus_from_matrix": "streaming_jsmf.documents.interop",
+    "corpus_to_matrix": "streaming_jsmf.documents.interop",
+    "documents_of_topic": "streaming_jsmf.documents.answers",
+    "evaluate": "streaming_jsmf.evaluation.evaluate",
+    "fit": "streaming_jsmf.report.topic_model",
+    "infer": "streaming_jsmf.topics.infer",
+    "ingest": "streaming_jsmf.ingestion.spool",
+    "model_to_gensim": "streaming_jsmf.documents.interop",
+    "model_to_pyldavis": "streaming_jsmf.documents.interop",
     "open_corpus": "streaming_jsmf.corpus",
-    "open_model": "streaming_jsmf.model.store",
+    "open_model": "streaming_jsmf.topics.store",
     "open_moments": "streaming_jsmf.moments.reader",
-    "plot_correlations": "streaming_jsmf.workflow.figures",
-    "plot_map": "streaming_jsmf.workflow.figures",
-    "plot_over_time": "streaming_jsmf.workflow.figures",
-    "plot_topics": "streaming_jsmf.workflow.figures",
-    "polish": "streaming_jsmf.workflow.polish",
-    "report": "streaming_jsmf.workflow.report",
-    "scan": "streaming_jsmf.workflow.scan",
-    "show": "streaming_jsmf.workflow.view",
-    "shares_by": "streaming_jsmf.workflow.documents",
-    "similar_documents": "streaming_jsmf.workflow.documents",
-    "to_dask_array": "streaming_jsmf.blocks.dask_array",
-    "transform": "streaming_jsmf.workflow.transform",
-    "view": "streaming_jsmf.workflow.view",
+    "plot_correlations": "streaming_jsmf.report.plots",
+    "plot_map": "streaming_jsmf.report.plots",
+    "plot_over_time": "streaming_jsmf.report.plots",
+    "plot_topics": "streaming_jsmf.report.plots",
+    "polish": "streaming_jsmf.topics.polish",
+    "report": "streaming_jsmf.report.report",
+    "scan": "streaming_jsmf.moments.scan_verb",
+    "show": "streaming_jsmf.report.view",
+    "shares_by": "streaming_jsmf.documents.answers",
+    "similar_documents": "streaming_jsmf.documents.answers",
+    "to_dask_array": "streaming_jsmf.corpus.dask_array",
+    "transform": "streaming_jsmf.documents.transform_verb",
+    "view": "streaming_jsmf.report.view",
 }
 
 __all__ = ["__version__", *sorted(_EXPORTS)]
 
 if TYPE_CHECKING:
-    from streaming_jsmf.blocks.dask_array import to_dask_array as to_dask_array
     from streaming_jsmf.config import EvaluationRequest as EvaluationRequest
     from streaming_jsmf.config import InferSettings as InferSettings
     from streaming_jsmf.config import IngestRequest as IngestRequest
@@ -64,38 +63,39 @@ if TYPE_CHECKING:
     from streaming_jsmf.config import ScanSettings as ScanSettings
     from streaming_jsmf.config import StodSettings as StodSettings
     from streaming_jsmf.corpus import open_corpus as open_corpus
+    from streaming_jsmf.corpus.dask_array import to_dask_array as to_dask_array
+    from streaming_jsmf.documents.answers import documents_of_topic as documents_of_topic
+    from streaming_jsmf.documents.answers import shares_by as shares_by
+    from streaming_jsmf.documents.answers import similar_documents as similar_documents
+    from streaming_jsmf.documents.interop import corpus_from_gensim as corpus_from_gensim
+    from streaming_jsmf.documents.interop import corpus_from_matrix as corpus_from_matrix
+    from streaming_jsmf.documents.interop import corpus_to_matrix as corpus_to_matrix
+    from streaming_jsmf.documents.interop import model_to_gensim as model_to_gensim
+    from streaming_jsmf.documents.interop import model_to_pyldavis as model_to_pyldavis
+    from streaming_jsmf.documents.transform_verb import transform as transform
     from streaming_jsmf.errors import InputError as InputError
     from streaming_jsmf.errors import StoreError as StoreError
     from streaming_jsmf.errors import StreamingJSMFError as StreamingJSMFError
     from streaming_jsmf.estimators import LRJSMF as LRJSMF
     from streaming_jsmf.estimators import STOD as STOD
+    from streaming_jsmf.evaluation.evaluate import evaluate as evaluate
+    from streaming_jsmf.ingestion.spool import ingest as ingest
     from streaming_jsmf.jobs.execution import Execution as Execution
-    from streaming_jsmf.model.store import open_model as open_model
     from streaming_jsmf.moments.reader import open_moments as open_moments
-    from streaming_jsmf.workflow.choose_k import choose_k as choose_k
-    from streaming_jsmf.workflow.documents import documents_of_topic as documents_of_topic
-    from streaming_jsmf.workflow.documents import shares_by as shares_by
-    from streaming_jsmf.workflow.documents import similar_documents as similar_documents
-    from streaming_jsmf.workflow.evaluate import evaluate as evaluate
-    from streaming_jsmf.workflow.figures import plot_correlations as plot_correlations
-    from streaming_jsmf.workflow.figures import plot_map as plot_map
-    from streaming_jsmf.workflow.figures import plot_over_time as plot_over_time
-    from streaming_jsmf.workflow.figures import plot_topics as plot_topics
-    from streaming_jsmf.workflow.in_memory import ingest as ingest
-    from streaming_jsmf.workflow.infer import infer as infer
-    from streaming_jsmf.workflow.interop import corpus_from_gensim as corpus_from_gensim
-    from streaming_jsmf.workflow.interop import corpus_from_matrix as corpus_from_matrix
-    from streaming_jsmf.workflow.interop import corpus_to_matrix as corpus_to_matrix
-    from streaming_jsmf.workflow.interop import model_to_gensim as model_to_gensim
-    from streaming_jsmf.workflow.interop import model_to_pyldavis as model_to_pyldavis
-    from streaming_jsmf.workflow.polish import polish as polish
-    from streaming_jsmf.workflow.report import report as report
-    from streaming_jsmf.workflow.scan import scan as scan
-    from streaming_jsmf.workflow.topic_model import TopicModel as TopicModel
-    from streaming_jsmf.workflow.topic_model import fit as fit
-    from streaming_jsmf.workflow.transform import transform as transform
-    from streaming_jsmf.workflow.view import show as show
-    from streaming_jsmf.workflow.view import view as view
+    from streaming_jsmf.moments.scan_verb import scan as scan
+    from streaming_jsmf.report.choose_k import choose_k as choose_k
+    from streaming_jsmf.report.plots import plot_correlations as plot_correlations
+    from streaming_jsmf.report.plots import plot_map as plot_map
+    from streaming_jsmf.report.plots import plot_over_time as plot_over_time
+    from streaming_jsmf.report.plots import plot_topics as plot_topics
+    from streaming_jsmf.report.report import report as report
+    from streaming_jsmf.report.topic_model import TopicModel as TopicModel
+    from streaming_jsmf.report.topic_model import fit as fit
+    from streaming_jsmf.report.view import show as show
+    from streaming_jsmf.report.view import view as view
+    from streaming_jsmf.topics.infer import infer as infer
+    from streaming_jsmf.topics.polish import polish as polish
+    from streaming_jsmf.topics.store import open_model as open_model
 
 
 def __getattr__(name: str) -> Any:

@@ -26,8 +26,8 @@ import streaming_jsmf.__main__
 from streaming_jsmf.cli import interrupts
 from streaming_jsmf.cli.main import cli
 from streaming_jsmf.cli.observation import observed
-from streaming_jsmf.jobs.lock import sole_writer
-from streaming_jsmf.linalg.blas import single_blas_thread
+from streaming_jsmf.jobs.blas import single_blas_thread
+from streaming_jsmf.storage.lock import sole_writer
 from tests.processes import PATIENCE
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)

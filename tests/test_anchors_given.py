@@ -13,11 +13,11 @@ from streaming_jsmf.cli.main import run
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.inference.anchors import DegenerateAnchorsError, RejectedAnchorError
 from streaming_jsmf.inference.law import AnchorRules, anchor_words, low_rank_anchor_words
+from streaming_jsmf.ingestion.simulation import simulate_lda
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.model.store import read_model
 from streaming_jsmf.moments.reader import Moments
-from streaming_jsmf.simulation import simulate_lda
-from streaming_jsmf.workflow.infer import fit_moments
+from streaming_jsmf.topics.infer import fit_moments
+from streaming_jsmf.topics.store import read_model
 from tests import reference_anchors as oracle
 from tests.reference import row_normalised
 from tests.test_anchors_rows import EVERYWHERE, factor
@@ -141,7 +141,7 @@ def test_fit_finds_a_wrong_word_before_the_scan(known: bool, tmp_path: Path) -> 
 def test_a_wrong_word_is_found_before_the_rectification(
     words: list[str], floor: float | None, line: str, moments: Moments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streaming_jsmf.workflow.infer.rectify", lambda *_: pytest.fail("rectified"))
+    monkeypatch.setattr("streaming_jsmf.topics.infer.rectify", lambda *_: pytest.fail("rectified"))
     with pytest.raises(InputError, match=line):
         fit_moments(moments, InferSettings(3, anchor_words=words, anchor_min_df=floor))
 

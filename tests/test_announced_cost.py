@@ -8,8 +8,8 @@ import pytest
 
 from streaming_jsmf import InputError
 from streaming_jsmf.config import InferSettings
-from streaming_jsmf.workflow import fit as fitting
-from streaming_jsmf.workflow import rectify
+from streaming_jsmf.topics import fit as fitting
+from streaming_jsmf.topics import rectify
 from tests.outcomes import Command
 
 

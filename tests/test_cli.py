@@ -24,14 +24,14 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
-from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.cli.main import run
+from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs import fold
 from streaming_jsmf.jobs.ledger import Ledger, Partial
-from streaming_jsmf.model.store import read_model
 from streaming_jsmf.moments.stages.range import RangeReduction
 from streaming_jsmf.moments.store import read_store
+from streaming_jsmf.topics.store import read_model
 from tests.cases import each_once
 from tests.corpora import as_lists, planted, words, write_corpus, write_lists
 from tests.damage import SOME, Damage

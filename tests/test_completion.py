@@ -15,28 +15,28 @@ import pytest
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.config import InferSettings, ScanSettings, StodSettings
 from streaming_jsmf.corpus import open_corpus
-from streaming_jsmf.documents.completion import (
+from streaming_jsmf.corpus.units import Partition
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.evaluation.completion import (
     Completed,
     CompletionReduction,
     CompletionRequest,
     complete_documents,
 )
-from streaming_jsmf.documents.topics import GivenTopics
-from streaming_jsmf.errors import InputError
-from streaming_jsmf.evaluation.perplexity import SMOOTHING, observed_half
+from streaming_jsmf.evaluation.evaluate import EvaluationRequest, evaluate
+from streaming_jsmf.inference.perplexity import SMOOTHING, observed_half
+from streaming_jsmf.ingestion.readers.hashing import hash_values
 from streaming_jsmf.jobs.events import Event, StageStarted
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.ledger import Partial
-from streaming_jsmf.model.store import read_model, write_model
-from streaming_jsmf.sources.hashing import hash_values
-from streaming_jsmf.workflow.evaluate import EvaluationRequest, evaluate
-from streaming_jsmf.workflow.given_topics import given_topics
-from streaming_jsmf.workflow.infer import infer
-from streaming_jsmf.workflow.report import report
-from streaming_jsmf.workflow.scan import scan
+from streaming_jsmf.moments.scan_verb import scan
+from streaming_jsmf.report.report import report
+from streaming_jsmf.topics.given_topics import given_topics
+from streaming_jsmf.topics.infer import infer
+from streaming_jsmf.topics.parameters import GivenTopics
+from streaming_jsmf.topics.store import read_model, write_model
 from tests.corpora import planted, words, write_corpus
 from tests.damage import rewritten
 from tests.reference_transform import shares_by_rounds

@@ -13,10 +13,10 @@ import pytest
 
 from streaming_jsmf import InputError, documents_of_topic, ingest
 from streaming_jsmf.documents.shares import ABOUT_NAME
+from streaming_jsmf.ingestion.ingest import IngestRequest
 from streaming_jsmf.jobs.ledger import Ledger, Partial
 from streaming_jsmf.jobs.records import read_record, write_record
 from streaming_jsmf.storage.arrays import read_array, write_array
-from streaming_jsmf.workflow.ingest import IngestRequest
 
 SPEC = """
 name = "t"
@@ -97,7 +97,7 @@ def test_what_a_spec_names_does_not_leave_its_directory(
 ) -> None:
     home, name = folder / ("spec" if named == "stop_words" else "files"), NAMED[named]
     monkeypatch.setenv("HOME", str(folder / "elsewhere"))
-    monkeypatch.setattr("streaming_jsmf.sources.limits.LARGEST_NAMES", 100)
+    monkeypatch.setattr("streaming_jsmf.ingestion.readers.limits.LARGEST_NAMES", 100)
     place, path = name, home / name
     if way == "parent":
         place = f"../elsewhere/{name}"

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming_jsmf.blocks.csr import iter_blocks
-from streaming_jsmf.blocks.units import list_units
 from streaming_jsmf.corpus import Corpus, CorpusWriter, open_corpus
+from streaming_jsmf.corpus.csr import iter_blocks
 from streaming_jsmf.corpus.format import read_manifest, verify_corpus
 from streaming_jsmf.corpus.records import Documents
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
+from streaming_jsmf.corpus.units import list_units
 from streaming_jsmf.errors import InputError, StoreError
 from tests.corpora import iter_documents
 

@@ -13,12 +13,12 @@ import xarray as xr
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.format import read_manifest, verify_corpus
 from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.ingestion.simulation import documents as drawing
+from streaming_jsmf.ingestion.simulation import read_truth, simulate_lda, simulate_truth
+from streaming_jsmf.ingestion.simulation import run as simulating
+from streaming_jsmf.ingestion.simulation.law import ANCHOR_PROBABILITY, Law, make_law
 from streaming_jsmf.jobs.events import PartitionCommitted, StageFinished, StageStarted
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.simulation import documents as drawing
-from streaming_jsmf.simulation import read_truth, simulate_lda, simulate_truth
-from streaming_jsmf.simulation import run as simulating
-from streaming_jsmf.simulation.law import ANCHOR_PROBABILITY, Law, make_law
 from tests.corpora import iter_documents
 
 SIZES = {"n_words": 300, "n_topics": 4, "seed": 7}

@@ -22,23 +22,23 @@ from streaming_jsmf.cli.main import run
 from streaming_jsmf.config import InferSettings, ScanSettings
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.evaluation.count_words import counts_of
 from streaming_jsmf.evaluation.inputs import sketch_probes
-from streaming_jsmf.jobs.events import Event, StageStarted
-from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.ledger import Partial
-from streaming_jsmf.model.counts import (
+from streaming_jsmf.evaluation.stored_counts import (
     StoredCounts,
     counts_path,
     read_counts,
     read_training_counts,
     stored_corpora,
 )
-from streaming_jsmf.model.store import Model, open_model, read_model, write_model
+from streaming_jsmf.jobs.events import Event, StageStarted
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.ledger import Partial
+from streaming_jsmf.moments.scan_verb import scan
 from streaming_jsmf.moments.stages.word_counts import CountReduction, SketchProbes, WordSelection, WordTally
 from streaming_jsmf.storage.paths import store_path
-from streaming_jsmf.workflow.count_words import counts_of
-from streaming_jsmf.workflow.infer import infer
-from streaming_jsmf.workflow.scan import scan
+from streaming_jsmf.topics.infer import infer
+from streaming_jsmf.topics.store import Model, open_model, read_model, write_model
 from tests import reference
 from tests.corpora import Planted, words, write_corpus, write_lists
 from tests.damage import rewritten

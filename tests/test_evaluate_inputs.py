@@ -10,14 +10,14 @@ import pytest
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.evaluation.evaluate import NEEDS
+from streaming_jsmf.evaluation.gather import cooccurrence_of, topic_arrays, truth_of
 from streaming_jsmf.evaluation.summary import evaluate_topics
+from streaming_jsmf.ingestion.simulate import simulate
+from streaming_jsmf.ingestion.simulation.truth import read_truth, read_truth_words
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.model.store import Model
-from streaming_jsmf.simulation.truth import read_truth, read_truth_words
-from streaming_jsmf.workflow.evaluate import NEEDS
-from streaming_jsmf.workflow.evaluation_inputs import cooccurrence_of, topic_arrays, truth_of
-from streaming_jsmf.workflow.scan import scan
-from streaming_jsmf.workflow.simulate import simulate
+from streaming_jsmf.moments.scan_verb import scan
+from streaming_jsmf.topics.store import Model
 
 WORD_TOPIC = np.array([[0.6, 0.0], [0.4, 0.1], [0.0, 0.9]])
 NEEDED: dict[str, Any] = {

@@ -24,8 +24,8 @@ from streaming_jsmf.evaluation import (
     volume,
 )
 from streaming_jsmf.evaluation.inputs import Cooccurrence, SelectedCounts, TopicArrays
-from streaming_jsmf.evaluation.perplexity import Completion
 from streaming_jsmf.evaluation.summary import evaluate_topics
+from streaming_jsmf.inference.perplexity import Completion
 from tests import reference_metrics
 from tests.metric_models import cases, make_case, reordered
 

@@ -15,9 +15,9 @@ from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg import dense as dense_module
 from streaming_jsmf.moments.reader import open_moments
+from streaming_jsmf.moments.scan_verb import scan
 from streaming_jsmf.moments.select import select_partitions
 from streaming_jsmf.moments.stages import cooccurrence as stage_module
-from streaming_jsmf.workflow.scan import scan
 from tests import reference
 from tests.corpora import Planted, planted, words, write_corpus
 from tests.processes import command, finished, killed

@@ -280,7 +280,7 @@ def _failing_after(parts: int) -> Callable[..., Partial]:
 def test_a_damaged_group_is_told_and_made_again(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from streaming_jsmf.workflow.scan import scan
+    from streaming_jsmf.moments.scan_verb import scan
 
     store = tmp_path / "m"
     with monkeypatch.context() as patch:

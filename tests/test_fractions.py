@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import InferSettings, ScanSettings
 from streaming_jsmf.corpus import open_corpus
+from streaming_jsmf.evaluation.count_words import counts_of, representatives
 from streaming_jsmf.evaluation.matching import match_topics
-from streaming_jsmf.model.store import read_model
 from streaming_jsmf.moments.reader import Moments
-from streaming_jsmf.workflow.count_words import counts_of, representatives
-from streaming_jsmf.workflow.infer import infer
+from streaming_jsmf.topics.infer import infer
+from streaming_jsmf.topics.store import read_model
 from tests import reference
 from tests.corpora import Planted, words
 from tests.stores import SYNCHRONOUS, scanned

@@ -27,9 +27,9 @@ from streaming_jsmf.corpus import Corpus, Curation, curation, open_corpus
 from streaming_jsmf.corpus.format import read_manifest, verify_corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion import choose, plan, read
+from streaming_jsmf.ingestion.ingest import ingest
+from streaming_jsmf.ingestion.tokens.stop_words import load_stop_words
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.tokens.stop_words import load_stop_words
-from streaming_jsmf.workflow.ingest import ingest
 
 #: Keeps all that can be kept.
 LOOSE: Mapping[str, Any] = {"stop_words": "none", "min_distinct_words": 0, "min_tokens": 0}
@@ -381,7 +381,7 @@ def test_small_tasks_change_no_document(tmp_path: Path, monkeypatch: pytest.Monk
     plain = make(source, tmp_path / "out", rules)
     monkeypatch.setattr(plan, "GROUP_BYTES", (1, 1))
     monkeypatch.setattr(read, "TOKENS_PER_SHARD", 50)
-    monkeypatch.setattr("streaming_jsmf.sources.limits.BATCH_BYTES", 1000)
+    monkeypatch.setattr("streaming_jsmf.ingestion.readers.limits.BATCH_BYTES", 1000)
     pieces = make(source, tmp_path / "pieces", rules, tokens_per_shard=50)
     assert len(pieces.shards) > 20
     assert rows_of(pieces) == rows_of(plain)
@@ -610,7 +610,7 @@ def test_a_repeated_id_is_put_aside_with_its_words(tmp_path: Path) -> None:
 def test_rows_of_the_quarantine_count_from_the_start_of_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streaming_jsmf.sources.limits.UNIT_BYTES", 100)
+    monkeypatch.setattr("streaming_jsmf.ingestion.readers.limits.UNIT_BYTES", 100)
     (tmp_path / "in").mkdir()
     lines = [json.dumps({"id": f"a{i}", "text": f"word{i} is here"}) for i in range(40)]
     bad = (0, 13, 14, 39)
@@ -641,7 +641,7 @@ def test_rows_of_the_quarantine_count_from_the_start_of_the_file(
 def test_documents_without_ids_are_numbered_over_all_units(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streaming_jsmf.sources.limits.UNIT_BYTES", 100)
+    monkeypatch.setattr("streaming_jsmf.ingestion.readers.limits.UNIT_BYTES", 100)
     (tmp_path / "in").mkdir()
     for name in "ab":
         lines = [json.dumps({"text": f"word{i} is here"}) for i in range(20)]

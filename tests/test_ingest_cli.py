@@ -18,8 +18,8 @@ from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion import plan
+from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.workflow.ingest import ingest
 from tests.outcomes import Command
 from tests.processes import finished
 
@@ -374,7 +374,7 @@ def test_a_batch_of_bad_bags_does_not_take_forever(tmp_path: Path, monkeypatch: 
     source = write_bags(tmp_path / "in", [([0, 9], [1.0, 1.0])] * 512 + [GOOD], files=1)
     table = pq.read_table(source / "0.parquet")
     pq.write_table(table, source / "0.parquet")
-    from streaming_jsmf.sources.counts import bags
+    from streaming_jsmf.ingestion.readers.counts import bags
 
     calls = []
     looked = bags.checked_bags

@@ -15,7 +15,7 @@ from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.workflow.ingest import ingest
+from streaming_jsmf.ingestion.ingest import ingest
 from tests.corpora import iter_documents
 
 ROOT = Path(__file__).parent.parent

@@ -22,6 +22,7 @@ from streaming_jsmf.cli.main import run
 from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.ingestion import plan
+from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.jobs.events import (
     Event,
     Listener,
@@ -31,7 +32,6 @@ from streaming_jsmf.jobs.events import (
     silent,
 )
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.workflow.ingest import ingest
 from tests.damage import SOME, Damage, truncated
 from tests.outcomes import refused
 from tests.processes import PATIENCE, ended, finished, killed, started, wait_for

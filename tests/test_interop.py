@@ -10,7 +10,7 @@ import pytest
 from scipy.sparse import coo_matrix, csr_array, csr_matrix
 
 import streaming_jsmf as sj
-from streaming_jsmf.workflow import interop
+from streaming_jsmf.documents import interop
 from tests.corpora import planted, words
 
 K, N = 3, 40

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.inference.words import label_words
-from streaming_jsmf.model.store import read_model
+from streaming_jsmf.topics.store import read_model
 from tests.damage import rewritten
 
 

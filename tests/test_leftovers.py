@@ -18,10 +18,10 @@ from streaming_jsmf.config import fingerprint
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.folder import WorkFolder
-from streaming_jsmf.jobs.lock import announce_commit, is_left, lock_path, settle, sole_writer, work_place
-from streaming_jsmf.model.store import read_model
 from streaming_jsmf.moments.store import read_store
+from streaming_jsmf.storage.lock import announce_commit, is_left, lock_path, settle, sole_writer, work_place
 from streaming_jsmf.storage.replace import directory_written_beside, put_in_place
+from streaming_jsmf.topics.store import read_model
 from tests.campaigns.kills import states
 from tests.corpora import planted, write_corpus
 from tests.outcomes import Command, refused
@@ -405,7 +405,7 @@ def test_an_interrupt_at_work_is_one_line(made: Path, tmp_path: Path) -> None:
 
 FORK = """
 import os
-from streaming_jsmf.linalg.blas import single_blas_thread
+from streaming_jsmf.jobs.blas import single_blas_thread
 
 with single_blas_thread():
     pass

@@ -20,7 +20,7 @@ import pytest
 
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.jobs.lock import lock_path, read_owner, sole_writer
+from streaming_jsmf.storage.lock import lock_path, read_owner, sole_writer
 from tests.corpora import planted, write_corpus
 from tests.processes import PATIENCE, command, started, wait_for, wait_until
 
@@ -189,7 +189,7 @@ def test_a_directory_in_the_place_of_a_lock_is_named(tmp_path: Path) -> None:
 HOLD = """
 import subprocess, sys, time
 from pathlib import Path
-from streaming_jsmf.jobs.lock import sole_writer
+from streaming_jsmf.storage.lock import sole_writer
 with sole_writer(Path(sys.argv[1])):
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     print(child.pid, flush=True)

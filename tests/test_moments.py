@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from streaming_jsmf.blocks.units import Partition, list_units, plan_partitions
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import open_corpus
+from streaming_jsmf.corpus.units import Partition, list_units, plan_partitions
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError, TooFewFactorsError
 from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.jobs.events import Event, PartitionCommitted
@@ -25,8 +25,8 @@ from streaming_jsmf.moments.memory import scan_memory
 from streaming_jsmf.moments.partition import load_partition
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.scan import scan_corpus
+from streaming_jsmf.moments.scan_verb import scan
 from streaming_jsmf.moments.stages.range import RangeReduction
-from streaming_jsmf.workflow.scan import scan
 from tests import reference
 from tests.corpora import Planted, planted, write_corpus
 

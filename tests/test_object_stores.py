@@ -20,9 +20,9 @@ from upath import UPath
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.ledger import Ledger
-from streaming_jsmf.model.store import open_model, read_model
 from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.storage.paths import child_names, store_path
+from streaming_jsmf.topics.store import open_model, read_model
 from tests.corpora import Planted, planted, words, write_corpus
 from tests.outcomes import described
 from tests.processes import command, finished, started, wait_for

@@ -27,6 +27,7 @@ from streaming_jsmf.cli.main import run
 from streaming_jsmf.cli.progress import Lines, Meter
 from streaming_jsmf.config import IngestRequest, fingerprint
 from streaming_jsmf.errors import InputError, LogError, StoreError
+from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.jobs.events import (
     Cost,
     Event,
@@ -41,7 +42,6 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.performance import reported
 from streaming_jsmf.jobs.run import watched
 from streaming_jsmf.storage.provenance import package_versions
-from streaming_jsmf.workflow.ingest import ingest
 from tests.corpora import planted, write_corpus
 from tests.outcomes import Command
 from tests.processes import PATIENCE, command, finished, killed, started, wait_for

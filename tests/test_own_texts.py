@@ -17,14 +17,14 @@ from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.curation import automatic_minimum
 from streaming_jsmf.corpus.format import read_manifest
+from streaming_jsmf.documents.raw_documents import Reading
+from streaming_jsmf.ingestion.ingest import ingest
+from streaming_jsmf.ingestion.tokens.boilerplate import without_boilerplate
+from streaming_jsmf.ingestion.tokens.stop_words import guess_language
+from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.model.store import Model, read_model
 from streaming_jsmf.storage.paths import store_path
-from streaming_jsmf.tokens.boilerplate import without_boilerplate
-from streaming_jsmf.tokens.stop_words import guess_language
-from streaming_jsmf.tokens.tokenizer import Tokenizer
-from streaming_jsmf.workflow.ingest import ingest
-from streaming_jsmf.workflow.raw_documents import Reading
+from streaming_jsmf.topics.store import Model, read_model
 from tests.damage import SOME
 from tests.outcomes import Command, refused
 

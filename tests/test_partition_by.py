@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
-from streaming_jsmf.blocks.units import list_units, plan_partitions
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.config import InferSettings
 from streaming_jsmf.corpus import open_corpus
+from streaming_jsmf.corpus.units import list_units, plan_partitions
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.jobs.execution import Execution
@@ -24,7 +24,7 @@ from streaming_jsmf.moments.partition import load_partition
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.select import Labels, select_partitions
 from streaming_jsmf.moments.store import read_store
-from streaming_jsmf.workflow.infer import infer
+from streaming_jsmf.topics.infer import infer
 from tests.corpora import as_lists, planted, words
 from tests.stores import SMALL, changed, digests, half, scanned
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.evaluation.perplexity import SMOOTHING, Completer, Completion, observed_half
+from streaming_jsmf.inference.perplexity import SMOOTHING, Completer, Completion, observed_half
 from tests.reference_transform import best_shares
 
 Floats = NDArray[np.float64]

@@ -20,13 +20,13 @@ from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.ingestion import phrases as found
 from streaming_jsmf.ingestion import plan, run
+from streaming_jsmf.ingestion.ingest import ingest
+from streaming_jsmf.ingestion.tokens.lists import TokenLists
+from streaming_jsmf.ingestion.tokens.phrases import with_phrases
+from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.model.store import read_model
 from streaming_jsmf.storage.paths import store_path
-from streaming_jsmf.tokens.lists import TokenLists
-from streaming_jsmf.tokens.phrases import with_phrases
-from streaming_jsmf.tokens.tokenizer import Tokenizer
-from streaming_jsmf.workflow.ingest import ingest
+from streaming_jsmf.topics.store import read_model
 from tests.outcomes import Command, refused
 from tests.test_ingest_resume import same_files
 

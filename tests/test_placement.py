@@ -15,12 +15,11 @@ from numba.core.dispatcher import Dispatcher
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.evaluation import perplexity
-from streaming_jsmf.inference import cvb0, cvb0_shares, map_shares, share_kernel
+from streaming_jsmf.inference import cvb0, cvb0_shares, map_shares, perplexity, share_kernel
+from streaming_jsmf.ingestion.tokens import lists, split
 from streaming_jsmf.linalg import bags, document_kernel, lanes, products, simplex_kernel, tensor_kernel
 from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.rectification import enn_kernel
-from streaming_jsmf.tokens import lists, split
 from tests.corpora import planted, write_corpus
 from tests.processes import SOURCE, ended
 

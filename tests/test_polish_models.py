@@ -10,22 +10,22 @@ from click.testing import CliRunner
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csr_array
 
-from streaming_jsmf.blocks.csr import read_block
-from streaming_jsmf.blocks.units import list_units
 from streaming_jsmf.cli.main import cli
 from streaming_jsmf.config import InferSettings, PolishSettings, ScanSettings, StodSettings
 from streaming_jsmf.corpus import open_corpus
+from streaming_jsmf.corpus.csr import read_block
+from streaming_jsmf.corpus.units import list_units
 from streaming_jsmf.errors import InputError, SettingsMismatchError
-from streaming_jsmf.evaluation.perplexity import Completer
+from streaming_jsmf.inference.perplexity import Completer
 from streaming_jsmf.inference.polish import schedule
 from streaming_jsmf.inference.polish.schedule import drawn_documents
 from streaming_jsmf.inference.polish.step import first_topics, next_topics, step_sums
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.model.store import Model, read_model
-from streaming_jsmf.workflow.given_topics import given_topics
-from streaming_jsmf.workflow.infer import infer
-from streaming_jsmf.workflow.polish import polish
-from streaming_jsmf.workflow.scan import scan
+from streaming_jsmf.moments.scan_verb import scan
+from streaming_jsmf.topics.given_topics import given_topics
+from streaming_jsmf.topics.infer import infer
+from streaming_jsmf.topics.polish import polish
+from streaming_jsmf.topics.store import Model, read_model
 from tests.corpora import Planted, write_corpus
 
 SYNCHRONOUS = Execution("synchronous")
@@ -180,7 +180,7 @@ def test_an_interrupted_run_goes_on(tmp_path, monkeypatch, starts, corpus, fails
             raise KeyboardInterrupt
         return read(unit, n_words)
 
-    monkeypatch.setattr("streaming_jsmf.documents.polish_steps.read_block", failing)
+    monkeypatch.setattr("streaming_jsmf.topics.polish_steps.read_block", failing)
     with pytest.raises(KeyboardInterrupt):
         polish(starts["lr-jsmf"], corpus, tmp_path / "out", settings, execution=SYNCHRONOUS)
     with pytest.raises(SettingsMismatchError, match="unfinished polish that differs in"):

@@ -34,8 +34,8 @@ from streaming_jsmf import (
     ingest,
     open_corpus,
 )
-from streaming_jsmf.sources.counts import h5ad
-from streaming_jsmf.workflow.ingest import IngestRequest
+from streaming_jsmf.ingestion.ingest import IngestRequest
+from streaming_jsmf.ingestion.readers.counts import h5ad
 
 M, N = 8, 6
 #: Of two topics: words 0..2 are frequent in odd documents, the others in even ones.

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streaming_jsmf.sources import limits
+from streaming_jsmf.ingestion.readers import limits
 from tests.observations import corpus_contents
 from tests.outcomes import Command, Outcome, refused
 from tests.readers import BAD, FORMATS, MOST, NOT_UTF8, Document, Format, documents, pack

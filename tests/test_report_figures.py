@@ -19,10 +19,10 @@ from streaming_jsmf import (
     shares_by,
     show,
 )
-from streaming_jsmf.model.store import Model, read_model, write_model
-from streaming_jsmf.reporting.correlations import times_chance
-from streaming_jsmf.reporting.figures import COLOURS
-from streaming_jsmf.workflow.topic_model import TopicModel
+from streaming_jsmf.report.correlations import times_chance
+from streaming_jsmf.report.figures import COLOURS
+from streaming_jsmf.report.topic_model import TopicModel
+from streaming_jsmf.topics.store import Model, read_model, write_model
 from tests.corpora import planted
 from tests.outcomes import Command, refused
 from tests.test_report_values import saved, shares_beside

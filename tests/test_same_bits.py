@@ -11,7 +11,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from streaming_jsmf.cli.main import run
-from streaming_jsmf.linalg.blas import single_blas_thread
+from streaming_jsmf.jobs.blas import single_blas_thread
 from tests.corpora import planted, write_corpus
 from tests.outcomes import described
 from tests.processes import PATIENCE, command, ended, finished

@@ -16,15 +16,15 @@ from click.testing import CliRunner
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.blocks.units import list_units, plan_partitions
 from streaming_jsmf.cli.main import cli
 from streaming_jsmf.config import ScanSettings, fingerprint
 from streaming_jsmf.config.scan import SAMPLED_DOCUMENTS, SAMPLED_NONZEROS
 from streaming_jsmf.corpus import open_corpus
+from streaming_jsmf.corpus.units import list_units, plan_partitions
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.evaluation.matching import yy_error
+from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.linalg.eigen import Eigenpairs, nystrom_eigenpairs
 from streaming_jsmf.linalg.panels import each, panel_threads
 from streaming_jsmf.linalg.probes import drawn_rows, uniform_probes
@@ -36,13 +36,13 @@ from streaming_jsmf.linalg.sampled import (
     sample_eigenpairs,
 )
 from streaming_jsmf.moments.reader import open_moments
+from streaming_jsmf.moments.scan_verb import Changes, scan
 from streaming_jsmf.moments.soundness import require_sound
 from streaming_jsmf.moments.stages import eigenpairs
 from streaming_jsmf.moments.stages.projection import ProjectionReduction
 from streaming_jsmf.moments.stages.third_moment import ThirdMomentReduction
 from streaming_jsmf.moments.store import read_store, replace_manifest
-from streaming_jsmf.workflow.info import describe
-from streaming_jsmf.workflow.scan import Changes, scan
+from streaming_jsmf.report.info import describe
 from tests import reference
 from tests.campaigns.kills import states
 from tests.corpora import as_lists, planted, words, write_corpus, write_lists

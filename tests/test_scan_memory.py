@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from streaming_jsmf import Execution, ScanSettings, open_corpus, scan
-from streaming_jsmf.blocks.units import WorkUnit, list_units, plan_partitions
 from streaming_jsmf.corpus import footer as footer_module
 from streaming_jsmf.corpus import format as format_module
 from streaming_jsmf.corpus import hashes as hashes_module
+from streaming_jsmf.corpus.units import WorkUnit, list_units, plan_partitions
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.moments import memory as planning
 from streaming_jsmf.moments.memory import fitting_settings, scan_memory

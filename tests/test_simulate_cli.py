@@ -12,13 +12,13 @@ from streaming_jsmf.cli.main import run
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
+from streaming_jsmf.ingestion.simulation import documents as drawing
+from streaming_jsmf.ingestion.simulation import read_truth, simulate_lda
+from streaming_jsmf.ingestion.simulation import run as simulating
 from streaming_jsmf.jobs.events import Event, PartitionCommitted
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.lock import sole_writer
 from streaming_jsmf.jobs.records import Record
-from streaming_jsmf.simulation import documents as drawing
-from streaming_jsmf.simulation import read_truth, simulate_lda
-from streaming_jsmf.simulation import run as simulating
+from streaming_jsmf.storage.lock import sole_writer
 from tests.damage import SOME, Damage
 from tests.processes import command, killed
 

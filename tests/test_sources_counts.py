@@ -21,14 +21,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming_jsmf.errors import InputError, StreamingJSMFError
-from streaming_jsmf.sources import limits
-from streaming_jsmf.sources.base import BadRecords, Unit
-from streaming_jsmf.sources.counts import entries, matrix_rows
-from streaming_jsmf.sources.counts.docword import DocwordOptions, DocwordSource
-from streaming_jsmf.sources.counts.h5ad import H5adOptions, H5adSource
-from streaming_jsmf.sources.counts.matrix_market import MatrixMarketOptions, MatrixMarketSource
-from streaming_jsmf.sources.counts.npz import NpzOptions, NpzSource
-from streaming_jsmf.sources.counts.number_lines import NumberLines
+from streaming_jsmf.ingestion.readers import limits
+from streaming_jsmf.ingestion.readers.base import BadRecords, Unit
+from streaming_jsmf.ingestion.readers.counts import entries, matrix_rows
+from streaming_jsmf.ingestion.readers.counts.docword import DocwordOptions, DocwordSource
+from streaming_jsmf.ingestion.readers.counts.h5ad import H5adOptions, H5adSource
+from streaming_jsmf.ingestion.readers.counts.matrix_market import MatrixMarketOptions, MatrixMarketSource
+from streaming_jsmf.ingestion.readers.counts.npz import NpzOptions, NpzSource
+from streaming_jsmf.ingestion.readers.counts.number_lines import NumberLines
 
 WORDS = ("ant", "bee", "cat", "dog", "eel")
 # Three documents, the second one empty; the lines after the header are 4 to 8.

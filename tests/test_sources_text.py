@@ -23,18 +23,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.sources import limits
-from streaming_jsmf.sources.base import BadRecords
-from streaming_jsmf.sources.guess import guess_reader
-from streaming_jsmf.sources.listing import find_files, list_files
-from streaming_jsmf.sources.registry import check_options
-from streaming_jsmf.sources.streams import bare_suffix
-from streaming_jsmf.sources.tables.baskets import BasketOptions, BasketSource
-from streaming_jsmf.sources.text import folder, json_texts
-from streaming_jsmf.sources.text.folder import TextFilesOptions, TextFilesSource
-from streaming_jsmf.sources.text.options import TextOptions
-from streaming_jsmf.sources.text.reader import TextSource
-from streaming_jsmf.tokens.tokenizer import Tokenizer
+from streaming_jsmf.ingestion.readers import limits
+from streaming_jsmf.ingestion.readers.base import BadRecords
+from streaming_jsmf.ingestion.readers.guess import guess_reader
+from streaming_jsmf.ingestion.readers.listing import find_files, list_files
+from streaming_jsmf.ingestion.readers.registry import check_options
+from streaming_jsmf.ingestion.readers.streams import bare_suffix
+from streaming_jsmf.ingestion.readers.tables.baskets import BasketOptions, BasketSource
+from streaming_jsmf.ingestion.readers.text import folder, json_texts
+from streaming_jsmf.ingestion.readers.text.folder import TextFilesOptions, TextFilesSource
+from streaming_jsmf.ingestion.readers.text.options import TextOptions
+from streaming_jsmf.ingestion.readers.text.reader import TextSource
+from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 
 ACTION = (
     "mend",

@@ -20,14 +20,14 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.sources import limits
-from streaming_jsmf.sources.base import BadRecords, Unit
-from streaming_jsmf.sources.hashing import hash_values
-from streaming_jsmf.sources.tables import rows as table_rows
-from streaming_jsmf.sources.tables import shuffle
-from streaming_jsmf.sources.tables.ratings import RatingsOptions, RatingsSource
-from streaming_jsmf.sources.tables.shuffle import n_buckets_for
-from streaming_jsmf.sources.tables.triples import TriplesOptions, TriplesSource
+from streaming_jsmf.ingestion.readers import limits
+from streaming_jsmf.ingestion.readers.base import BadRecords, Unit
+from streaming_jsmf.ingestion.readers.hashing import hash_values
+from streaming_jsmf.ingestion.readers.tables import rows as table_rows
+from streaming_jsmf.ingestion.readers.tables import shuffle
+from streaming_jsmf.ingestion.readers.tables.ratings import RatingsOptions, RatingsSource
+from streaming_jsmf.ingestion.readers.tables.shuffle import n_buckets_for
+from streaming_jsmf.ingestion.readers.tables.triples import TriplesOptions, TriplesSource
 
 LARGEST = 2**31 - 1
 BUCKET = Unit("the bucket")
@@ -491,7 +491,7 @@ def test_buckets_grow_with_the_rows(tmp_path, monkeypatch):
 
 
 def test_row_groups_are_units_and_their_rows_have_places(tmp_path, monkeypatch):
-    monkeypatch.setattr("streaming_jsmf.sources.limits.UNIT_BYTES", 1)
+    monkeypatch.setattr("streaming_jsmf.ingestion.readers.limits.UNIT_BYTES", 1)
     table = pa.table({**ROWS, "count": [1, 2, 0]})
     source = parquet_source(tmp_path, table, row_group_size=1)
     units = source.units()

@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from streaming_jsmf.blocks.units import Partition, list_units, plan_partitions
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import open_corpus
+from streaming_jsmf.corpus.units import Partition, list_units, plan_partitions
 from streaming_jsmf.errors import StoreError
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.ledger import Partial
 from streaming_jsmf.moments.memory import scan_memory
 from streaming_jsmf.moments.partition import iter_counts
+from streaming_jsmf.moments.scan_verb import scan
 from streaming_jsmf.moments.soundness import require_sound
 from streaming_jsmf.moments.stages import registry
 from streaming_jsmf.moments.stages.base import Store, SumStage, Variable
-from streaming_jsmf.workflow.scan import scan
 from tests.corpora import planted, words, write_corpus
 from tests.stores import SMALL, SYNCHRONOUS, changed, digests, rename_words, scanned
 

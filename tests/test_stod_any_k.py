@@ -13,12 +13,12 @@ from scipy.sparse import csr_array
 from streaming_jsmf import LRJSMF, STOD, InferSettings, ScanSettings, StodSettings
 from streaming_jsmf.errors import TooFewFactorsError
 from streaming_jsmf.evaluation.matching import recovery_error
-from streaming_jsmf.evaluation.perplexity import Completer, Completion
+from streaming_jsmf.inference.perplexity import Completer, Completion
 from streaming_jsmf.inference.prior import dirichlet_prior, prior_sum
-from streaming_jsmf.model.certificates import warnings_of
-from streaming_jsmf.model.store import Model, read_model, write_model
 from streaming_jsmf.moments.reader import Moments
-from streaming_jsmf.workflow.infer import fit_moments
+from streaming_jsmf.topics.certificates import warnings_of
+from streaming_jsmf.topics.infer import fit_moments
+from streaming_jsmf.topics.store import Model, read_model, write_model
 from tests.corpora import write_corpus
 from tests.stores import scanned
 from tests.test_stod_models import K, Law

@@ -12,12 +12,12 @@ import pytest
 
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.config import InferSettings, ScanSettings, StodSettings
+from streaming_jsmf.evaluation.evaluate import evaluate
 from streaming_jsmf.evaluation.matching import match_topics
-from streaming_jsmf.model.store import read_model
-from streaming_jsmf.simulation.truth import read_truth
-from streaming_jsmf.workflow.evaluate import evaluate
-from streaming_jsmf.workflow.infer import infer
-from streaming_jsmf.workflow.simulate import simulate
+from streaming_jsmf.ingestion.simulate import simulate
+from streaming_jsmf.ingestion.simulation.truth import read_truth
+from streaming_jsmf.topics.infer import infer
+from streaming_jsmf.topics.store import read_model
 from tests.stores import scanned
 
 SCHEMA = json.loads(

@@ -18,7 +18,7 @@ from streaming_jsmf.moments.memory import scan_memory
 from streaming_jsmf.moments.partition import load_partitions
 from streaming_jsmf.moments.reader import open_moments
 from streaming_jsmf.moments.store import read_store
-from streaming_jsmf.workflow.infer import fit_moments
+from streaming_jsmf.topics.infer import fit_moments
 from tests.corpora import write_corpus
 from tests.stores import SMALL, changed, digests, scanned
 from tests.test_stod_stage import COUNTS, require_moments

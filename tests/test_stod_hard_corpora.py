@@ -12,7 +12,7 @@ from scipy.sparse import csr_array, save_npz
 from streaming_jsmf import LRJSMF, STOD
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.evaluation.matching import match_topics
-from streaming_jsmf.model.store import read_model
+from streaming_jsmf.topics.store import read_model
 from tests.corpora import words, write_corpus
 from tests.test_stod_models import N_WORDS, K, Law
 

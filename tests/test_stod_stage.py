@@ -21,7 +21,7 @@ from streaming_jsmf.moments.memory import scan_memory
 from streaming_jsmf.moments.partition import load_partitions
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.store import read_store
-from streaming_jsmf.workflow.infer import model_fingerprint
+from streaming_jsmf.topics.infer import model_fingerprint
 from tests import reference_stod
 from tests.cases import each_once
 from tests.corpora import planted, words, write_corpus

@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import CountVectorizer
 
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.tokens import tokenizer as tokenizer_module
-from streaming_jsmf.tokens.lists import TokenLists, count_codes, with_ngrams
-from streaming_jsmf.tokens.split import split_words
-from streaming_jsmf.tokens.stop_words import load_stop_words
-from streaming_jsmf.tokens.tokenizer import Tokenizer
+from streaming_jsmf.ingestion.tokens import tokenizer as tokenizer_module
+from streaming_jsmf.ingestion.tokens.lists import TokenLists, count_codes, with_ngrams
+from streaming_jsmf.ingestion.tokens.split import split_words
+from streaming_jsmf.ingestion.tokens.stop_words import load_stop_words
+from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 
 # Letters whose case or normal form depends on what is around them, marks, digits of all kinds, separators beyond ASCII.
 AWKWARD = (

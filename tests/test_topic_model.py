@@ -18,8 +18,8 @@ import pytest
 import xarray as xr
 
 import streaming_jsmf as sj
-from streaming_jsmf.model.edits import TopicEdits, edit_topics, read_edits
-from streaming_jsmf.model.store import read_model
+from streaming_jsmf.topics.edits import TopicEdits, edit_topics, read_edits
+from streaming_jsmf.topics.store import read_model
 from tests.corpora import planted, words
 from tests.html_pages import parse, values_of
 from tests.outcomes import Command, refused

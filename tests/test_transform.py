@@ -19,11 +19,11 @@ from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.documents import transform_part
 from streaming_jsmf.documents.open_shares import open_shares
 from streaming_jsmf.documents.shares import dense, share_columns
-from streaming_jsmf.documents.topics import GivenTopics
 from streaming_jsmf.documents.transform import TransformRequest, transform_documents, work_folder
 from streaming_jsmf.errors import SettingsMismatchError
 from streaming_jsmf.inference.document_topics import document_topics
-from streaming_jsmf.model.store import Model, write_model
+from streaming_jsmf.topics.parameters import GivenTopics
+from streaming_jsmf.topics.store import Model, write_model
 from tests.corpora import Planted, as_lists, planted, words
 
 SYNCHRONOUS = Execution("synchronous")

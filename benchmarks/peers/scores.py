@@ -10,7 +10,7 @@ from benchmarks.peers.methods import Arrays, diagonal_of, scaled
 from pipelines.common.held_out import Split, coherence_of
 from streaming_jsmf.evaluation.coherence import distinct_share
 from streaming_jsmf.evaluation.matching import yy_error
-from streaming_jsmf.evaluation.perplexity import Completer
+from streaming_jsmf.inference.perplexity import Completer
 from streaming_jsmf.inference.words import prominent_words
 from streaming_jsmf.linalg.eigen import Eigenpairs
 from streaming_jsmf.rectification.result import positive_half

@@ -23,11 +23,11 @@ from streaming_jsmf import InferSettings, PolishSettings, ScanSettings, infer, p
 from streaming_jsmf.config import AnchorMethod, Rectifier
 from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.inference.law import AnchorWordTopics, anchor_words, low_rank_anchor_words
+from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import silent
-from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.moments.reader import Moments
-from streaming_jsmf.workflow.anchored_topics import anchor_rules
-from streaming_jsmf.workflow.rectify import rectify
+from streaming_jsmf.topics.anchored_topics import anchor_rules
+from streaming_jsmf.topics.rectify import rectify
 
 Floats = NDArray[np.float64]
 

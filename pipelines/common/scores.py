@@ -18,7 +18,7 @@ from streaming_jsmf.evaluation.inputs import Cooccurrence, TopicArrays
 from streaming_jsmf.evaluation.matching import match_topics, yy_error
 from streaming_jsmf.evaluation.volume import anchor_points, log_relative_volume, log_volume
 from streaming_jsmf.inference.words import prominent_words
-from streaming_jsmf.linalg.blas import single_blas_thread
+from streaming_jsmf.jobs.blas import single_blas_thread
 
 Floats = NDArray[np.float64]
 

@@ -49,7 +49,7 @@ def documents(
     Without --topic, --by and --similar: the mean share of each topic over all documents.
     """
     del listener
-    from streaming_jsmf.workflow.documents import query
+    from streaming_jsmf.documents.answers import query
 
     if as_csv + as_json + (out is not None) > 1:
         raise InputError("--csv, --json and --out exclude each other; give one")
@@ -61,7 +61,7 @@ def documents(
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        from streaming_jsmf.jobs.lock import write_alone
+        from streaming_jsmf.storage.lock import write_alone
 
         sink = pa.BufferOutputStream()
         pq.write_table(table, sink, compression="zstd")
@@ -76,7 +76,7 @@ def documents(
 
 
 def _require_place(path: Path) -> None:
-    from streaming_jsmf.jobs.lock import is_left
+    from streaming_jsmf.storage.lock import is_left
 
     if path.suffix != ".parquet" or not path.parent.is_dir():
         raise _taken(path)

@@ -29,8 +29,8 @@ def evaluate(model: str, as_json: bool = False, **options: Any) -> Callable[[], 
     MODEL records its moments store. Metrics of documents require --corpus once. An interrupted count is completed by
     running the command again. docs/evaluation.md explains the metrics.
     """
-    from streaming_jsmf.workflow.evaluate import evaluate as run
-    from streaming_jsmf.workflow.several import models_at
+    from streaming_jsmf.evaluation.evaluate import evaluate as run
+    from streaming_jsmf.topics.multi_k import models_at
 
     documents = [run(path, **options) for path in models_at(model)]
     return partial(_print, documents, as_json, listed="words" in options)

@@ -26,7 +26,7 @@ def polish(model: str, corpus: str, out: str, **options: Any) -> Callable[[], No
 
     Polished topics are more coherent and predict documents better. An interrupted run is completed by running it again.
     """
-    from streaming_jsmf.workflow.polish import polish as run
+    from streaming_jsmf.topics.polish import polish as run
 
     run(model, corpus, out, **options)
     return partial(print_topics, out)

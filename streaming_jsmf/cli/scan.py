@@ -49,8 +49,8 @@ def scan(
 
     --remove, --add, --merge, --rebase and --repair change an existing store; CORPUS is one of its corpora.
     """
-    from streaming_jsmf.workflow.scan import Changes
-    from streaming_jsmf.workflow.scan import scan as run
+    from streaming_jsmf.moments.scan_verb import Changes
+    from streaming_jsmf.moments.scan_verb import scan as run
 
     run(corpus, moments, changes=Changes(remove, add, merge, rebase=rebase), **options)
     return f"moments: {location(moments)}"

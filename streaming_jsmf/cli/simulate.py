@@ -41,7 +41,7 @@ def simulate(corpus: str, **options: Any) -> str:
     The same options give the same bytes with any scheduler and number of workers. An interrupted simulation is
     completed by running it again.
     """
-    from streaming_jsmf.workflow.simulate import simulate as run
+    from streaming_jsmf.ingestion.simulate import simulate as run
 
     made = run(corpus, **options)
     return (

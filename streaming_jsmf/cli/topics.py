@@ -23,7 +23,7 @@ from streaming_jsmf.cli.verb import option, path, verb
 from streaming_jsmf.errors import InputError
 
 if TYPE_CHECKING:
-    from streaming_jsmf.model.edits import TopicEdits
+    from streaming_jsmf.topics.edits import TopicEdits
 
 EDITS = "Editing topics (stored beside the model's arrays)"
 
@@ -67,15 +67,17 @@ def topics(
     Labels, merged and hidden topics are stored with MODEL and used by documents and reports, too; its arrays do not
     change.
     """
-    from streaming_jsmf.workflow.several import models_at
-    from streaming_jsmf.workflow.topic_model import TopicModel
-    from streaming_jsmf.workflow.topics import read_topics
+    from streaming_jsmf.report.topics import read_topics
+    from streaming_jsmf.topics.edits import edit_topics
+    from streaming_jsmf.topics.multi_k import models_at
+    from streaming_jsmf.topics.store import model_path, read_model
 
     if as_csv and as_json:
         raise InputError("--csv and --json exclude each other; give one")
     require_csv(as_csv, raw)
     if changes:
-        TopicModel(model).edit(_edit(**changes))
+        place = model_path(model)
+        edit_topics(place, read_model(place, ("topic_probability",)), _edit(**changes))
     if as_json:
         found = {str(path): topic_rows(str(path), words, order or "topic") for path in models_at(model)}
         several = [{"model": path, "topics": rows} for path, rows in found.items()]

@@ -30,7 +30,7 @@ from streaming_jsmf.corpus.records import BATCH_NONZEROS, Documents, documents_f
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD, ShardLimits, ShardWriter
 from streaming_jsmf.corpus.vocabulary import VOCABULARY_NAME, make_vocabulary, write_vocabulary
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.jobs.lock import is_left
+from streaming_jsmf.storage.lock import is_left
 from streaming_jsmf.storage.paths import AnyPath, is_url, normalise, sha256_of, write_bytes
 from streaming_jsmf.storage.replace import put_in_place, require_outside
 

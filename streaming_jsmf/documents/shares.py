@@ -25,11 +25,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import fingerprint
-from streaming_jsmf.documents.topics import GivenTopics
 from streaming_jsmf.errors import InputError, StoreError, first_line, pass_on_machine
 from streaming_jsmf.inference.document_topics import ShareMethod
 from streaming_jsmf.storage.arrays import digest
 from streaming_jsmf.storage.paths import inside
+from streaming_jsmf.topics.parameters import GivenTopics
 
 KIND, FORMAT_VERSION = "streaming_jsmf.shares", 1
 

@@ -19,10 +19,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streaming_jsmf.blocks.units import Partition, list_units, plan_partitions, shard_name
 from streaming_jsmf.config import fingerprint
 from streaming_jsmf.corpus.footer import open_parquet
 from streaming_jsmf.corpus.format import Corpus
+from streaming_jsmf.corpus.units import Partition, list_units, plan_partitions, shard_name
 from streaming_jsmf.documents.open_shares import open_shares
 from streaming_jsmf.documents.shares import (
     ABOUT_NAME,
@@ -37,7 +37,6 @@ from streaming_jsmf.documents.shares import (
     topics_fingerprint,
 )
 from streaming_jsmf.documents.shares_zarr import RESERVED, write_zarr
-from streaming_jsmf.documents.topics import BYTES_PER_NONZERO_READ, GivenTopics, require_known_words
 from streaming_jsmf.documents.transform_part import (
     GIVEN,
     PARTS,
@@ -60,6 +59,7 @@ from streaming_jsmf.jobs.tasks import TaskJob
 from streaming_jsmf.storage.arrays import create_group, write_array
 from streaming_jsmf.storage.paths import node_exists, write_json
 from streaming_jsmf.storage.replace import remove_store
+from streaming_jsmf.topics.parameters import BYTES_PER_NONZERO_READ, GivenTopics, require_known_words
 
 logger = logging.getLogger(__name__)
 

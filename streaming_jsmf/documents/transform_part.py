@@ -12,10 +12,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.blocks.csr import read_block
-from streaming_jsmf.blocks.units import WorkUnit
+from streaming_jsmf.corpus.csr import read_block
 from streaming_jsmf.corpus.footer import open_parquet
 from streaming_jsmf.corpus.records import ID_COLUMNS, Place, document_ids
+from streaming_jsmf.corpus.units import WorkUnit
 from streaming_jsmf.documents.shares import (
     DOCUMENT_ID,
     SHARES,
@@ -25,12 +25,12 @@ from streaming_jsmf.documents.shares import (
     Totals,
     lists_of,
 )
-from streaming_jsmf.documents.topics import over_model_words
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.inference.document_topics import document_topics
 from streaming_jsmf.jobs.records import FILES, Record
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array
 from streaming_jsmf.storage.paths import join, sha256_of
+from streaming_jsmf.topics.parameters import over_model_words
 
 #: In the working directory: arrays of the model, what each task does, and the parts.
 GIVEN, PLAN, PARTS = "given", "plan", "parts"

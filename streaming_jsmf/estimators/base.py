@@ -33,16 +33,16 @@ from streaming_jsmf.estimators.support import (
     seed_of,
     temporary_directory,
 )
-from streaming_jsmf.evaluation.perplexity import Completer, Completion
 from streaming_jsmf.inference.document_topics import MAX_ITERATIONS, TOLERANCE
+from streaming_jsmf.inference.perplexity import Completer, Completion
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.lock import sole_writer
-from streaming_jsmf.model.store import Model, dataset_of, read_model, write_model
-from streaming_jsmf.model.word_lists import DEFAULT_WORDS
+from streaming_jsmf.moments.scan_verb import scan
+from streaming_jsmf.report.topics import topic_frame
+from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import store_path
-from streaming_jsmf.workflow.infer import fit_moments
-from streaming_jsmf.workflow.scan import scan
-from streaming_jsmf.workflow.topics import topic_frame
+from streaming_jsmf.topics.infer import fit_moments
+from streaming_jsmf.topics.store import Model, dataset_of, read_model, write_model
+from streaming_jsmf.topics.word_lists import DEFAULT_WORDS
 
 Estimator = TypeVar("Estimator", bound="TopicEstimator")
 

@@ -17,10 +17,10 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_array, validate_data
 
-from streaming_jsmf.blocks.csr import iter_blocks
-from streaming_jsmf.blocks.units import list_units
 from streaming_jsmf.corpus import Corpus, open_corpus
+from streaming_jsmf.corpus.csr import iter_blocks
 from streaming_jsmf.corpus.matrices import column_words, matrix_blocks, tidy_rows, write_corpus
+from streaming_jsmf.corpus.units import list_units
 from streaming_jsmf.errors import InputError
 
 #: What scikit-learn checks of a matrix.

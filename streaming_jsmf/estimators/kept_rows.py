@@ -14,9 +14,9 @@ from streaming_jsmf.errors import InputError, StreamingJSMFError
 from streaming_jsmf.estimators.support import temporary_directory
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.reader import Moments
+from streaming_jsmf.moments.scan_verb import Changes, scan
 from streaming_jsmf.storage.paths import StorePath, is_free, local_path, normalise
 from streaming_jsmf.storage.replace import remove_store
-from streaming_jsmf.workflow.scan import Changes, scan
 
 
 @dataclass(frozen=True)

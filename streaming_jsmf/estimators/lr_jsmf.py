@@ -19,7 +19,7 @@ from streaming_jsmf.config import (
 from streaming_jsmf.config.fields import setting
 from streaming_jsmf.estimators.base import TopicEstimator, with_parameters
 from streaming_jsmf.inference.prior import dirichlet_prior, prior_sum
-from streaming_jsmf.model.store import Model
+from streaming_jsmf.topics.store import Model
 
 
 @with_parameters

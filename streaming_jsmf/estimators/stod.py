@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from streaming_jsmf.config import Refinement, StodSettings
 from streaming_jsmf.estimators.base import TopicEstimator, with_parameters
-from streaming_jsmf.model.store import Model
+from streaming_jsmf.topics.store import Model
 
 
 @with_parameters

@@ -59,9 +59,9 @@ from streaming_jsmf.evaluation.inputs import (
     TopicArrays,
 )
 from streaming_jsmf.evaluation.matching import Stability, recovery_error, stability
-from streaming_jsmf.evaluation.perplexity import Completion
 from streaming_jsmf.evaluation.sketch import estimated_errors
 from streaming_jsmf.evaluation.volume import anchor_points, log_relative_volume
+from streaming_jsmf.inference.perplexity import Completion
 
 #: Top words of a topic in NPMI, UMass and the distinct share.
 TOP_WORDS = 10

@@ -22,7 +22,7 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.pieces import KEY, read_table, within, write_table
 from streaming_jsmf.ingestion.plan import Ingest, IngestSettings, Piece
 from streaming_jsmf.ingestion.read import QUARANTINE_SCHEMA, piece_batches
-from streaming_jsmf.tokens.stop_words import AUTO, NONE, guess_language, load_stop_words
+from streaming_jsmf.ingestion.tokens.stop_words import AUTO, NONE, guess_language, load_stop_words
 
 logger = logging.getLogger(__name__)
 

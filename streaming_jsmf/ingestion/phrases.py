@@ -19,12 +19,12 @@ from streaming_jsmf.corpus.curation import WordTable, concatenate, least_documen
 from streaming_jsmf.ingestion.choose import found_word_counts, settled_curation, sorted_counts
 from streaming_jsmf.ingestion.pieces import write_table
 from streaming_jsmf.ingestion.plan import Ingest, IngestFolder, group_units
+from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch, Unit
+from streaming_jsmf.ingestion.tokens.lists import TokenLists, with_ngrams
+from streaming_jsmf.ingestion.tokens.stop_words import load_stop_words
+from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.jobs.records import FILES, Record
-from streaming_jsmf.sources.base import BadRecords, SourceBatch, Unit
 from streaming_jsmf.storage.paths import file_hashes
-from streaming_jsmf.tokens.lists import TokenLists, with_ngrams
-from streaming_jsmf.tokens.stop_words import load_stop_words
-from streaming_jsmf.tokens.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streaming_jsmf.errors import StoreError, pass_on_machine
-from streaming_jsmf.sources.base import SourceBatch
-from streaming_jsmf.sources.hashing import hash_bags, hash_values
+from streaming_jsmf.ingestion.readers.base import SourceBatch
+from streaming_jsmf.ingestion.readers.hashing import hash_bags, hash_values
 
 #: One entry of a file of keys: 128 bits of hash, what decides between equal ones, and which document it is: its number
 #: in the piece, its unit, its row there.

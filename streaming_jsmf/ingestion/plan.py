@@ -17,15 +17,15 @@ from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.ingestion.readers.base import Unit
+from streaming_jsmf.ingestion.readers.listing import list_files
+from streaming_jsmf.ingestion.tokens.stop_words import is_path, load_stop_words
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.folder import Commit, WorkFolder
 from streaming_jsmf.jobs.records import Record, read_json
 from streaming_jsmf.jobs.run import run_job
 from streaming_jsmf.jobs.tasks import TaskJob
-from streaming_jsmf.sources.base import Unit
-from streaming_jsmf.sources.listing import list_files
 from streaming_jsmf.storage.paths import file_size, is_url, write_json
-from streaming_jsmf.tokens.stop_words import is_path, load_stop_words
 
 #: Bytes of the units that one task reads, and about how many tasks there are between these bounds.
 GROUP_BYTES = (16 << 20, 128 << 20)

@@ -34,14 +34,14 @@ from streaming_jsmf.ingestion.plan import (
     safe_names,
 )
 from streaming_jsmf.ingestion.read import QUARANTINE_SCHEMA, read_source
+from streaming_jsmf.ingestion.readers import limits
+from streaming_jsmf.ingestion.readers.base import Source, Unit
+from streaming_jsmf.ingestion.readers.tables.shuffle import ShuffledSource
 from streaming_jsmf.ingestion.write import STEPS, renumber_shards, sum_counts, write_shards
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.memory import PROCESS_BYTES
 from streaming_jsmf.jobs.records import Record
-from streaming_jsmf.sources import limits
-from streaming_jsmf.sources.base import Source, Unit
-from streaming_jsmf.sources.tables.shuffle import ShuffledSource
 from streaming_jsmf.storage.paths import AnyPath
 
 

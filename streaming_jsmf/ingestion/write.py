@@ -21,8 +21,8 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.pieces import damaged, read_table, within
 from streaming_jsmf.ingestion.plan import Ingest, IngestFolder, Piece
 from streaming_jsmf.ingestion.read import piece_batches, rereads
+from streaming_jsmf.ingestion.readers.base import Source, SourceBatch
 from streaming_jsmf.jobs.records import FILES, Record
-from streaming_jsmf.sources.base import Source, SourceBatch
 from streaming_jsmf.storage.paths import file_hashes
 
 #: Why documents are left out, in the order in which they are asked; 0 is for those that stay.

@@ -17,12 +17,12 @@ from typing import Any, Protocol
 from dask.delayed import Delayed
 
 from streaming_jsmf.errors import StoreError
+from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Cost, StageStarted
 from streaming_jsmf.jobs.graph import Key, TaskGraph
 from streaming_jsmf.jobs.ledger import Ledger, Partial
 from streaming_jsmf.jobs.memory import peak_memory, release_unused_memory
 from streaming_jsmf.jobs.order import FoldOrder, Step
-from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.timing import span
 
 #: Parts for each worker that may be computed before one that takes long is folded. With two, such a one holds up

@@ -20,9 +20,9 @@ from streaming_jsmf.errors import InputError, SettingsMismatchError, StreamingJS
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.ledger import Ledger
-from streaming_jsmf.jobs.lock import announce_commit, sole_writer, work_place
 from streaming_jsmf.jobs.records import PARTIALS, RECORDS, NumberedRecords, read_json
 from streaming_jsmf.storage.arrays import ArrayDigest, create_group, digest, read_attributes, write_array
+from streaming_jsmf.storage.lock import announce_commit, sole_writer, work_place
 from streaming_jsmf.storage.paths import (
     StorePath,
     file_hashes,

@@ -12,13 +12,13 @@ from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
-from streaming_jsmf.jobs.lock import sole_writer
 from streaming_jsmf.moments.manifest import Manifest, with_corpus, with_third_moment, without
 from streaming_jsmf.moments.memory import require_scan_memory
 from streaming_jsmf.moments.partition import load_partitions
 from streaming_jsmf.moments.run import run_missing_stages
 from streaming_jsmf.moments.soundness import require_sound
 from streaming_jsmf.moments.store import MomentsStore, read_store, replace_manifest
+from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import StorePath
 
 

@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-from streaming_jsmf.blocks.parts import distinct, fold_partitions
-from streaming_jsmf.blocks.units import Partition, list_units, plan_partitions
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.format import Corpus
+from streaming_jsmf.corpus.parts import distinct, fold_partitions
+from streaming_jsmf.corpus.units import Partition, list_units, plan_partitions
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.folder import WorkStore

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from streaming_jsmf.blocks.units import Partition, WorkUnit
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.format import Corpus
+from streaming_jsmf.corpus.units import Partition, WorkUnit
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.memory import PROCESS_BYTES
 from streaming_jsmf.linalg.document_tensor import NONZERO_BLOCK

@@ -14,7 +14,6 @@ from streaming_jsmf.config import differences
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.lock import sole_writer
 from streaming_jsmf.moments.manifest import Manifest, MergePlan, merged_manifest
 from streaming_jsmf.moments.memory import require_scan_memory
 from streaming_jsmf.moments.partition import load_partitions
@@ -29,6 +28,7 @@ from streaming_jsmf.moments.store import (
     write_empty_store,
 )
 from streaming_jsmf.moments.word_ids import describe_word_ids, read_word_ids, write_word_ids
+from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.storage.replace import store_written
 

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.blocks.csr import iter_blocks
-from streaming_jsmf.blocks.units import ColumnMap, Partition, WorkUnit, list_units, shard_name, split_by_value
 from streaming_jsmf.config import DocumentWeights
 from streaming_jsmf.corpus import open_corpus
+from streaming_jsmf.corpus.csr import iter_blocks
 from streaming_jsmf.corpus.format import Corpus
+from streaming_jsmf.corpus.units import ColumnMap, Partition, WorkUnit, list_units, shard_name, split_by_value
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.linalg.bags import add_word_sums, pair_totals, row_totals, scale_rows
 from streaming_jsmf.linalg.weights import document_weights, pair_scales

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import InputError, StoreError, TooFewFactorsError
-from streaming_jsmf.linalg.blas import single_blas_thread
+from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.linalg.eigen import Eigenpairs, nystrom_eigenpairs
 from streaming_jsmf.moments.stages.sample import VARIABLES, factor_of, sample_block
 from streaming_jsmf.moments.stages.third_moment import TensorMoments, read_tensor_moments

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
 
-from streaming_jsmf.blocks.parts import partition_part
 from streaming_jsmf.corpus.format import Corpus
+from streaming_jsmf.corpus.parts import partition_part
+from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.fold import FoldJob, Part
 from streaming_jsmf.jobs.ledger import Ledger
 from streaming_jsmf.jobs.run import run_job
-from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.linalg.panels import panel_threads
 from streaming_jsmf.moments.manifest import Manifest
 from streaming_jsmf.moments.partition import Partitions, partitions_of

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from streaming_jsmf.blocks.units import list_units
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.format import Corpus
+from streaming_jsmf.corpus.units import list_units
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.lock import sole_writer
 from streaming_jsmf.moments.manifest import Manifest, moved, new_manifest, with_third_moment
 from streaming_jsmf.moments.memory import fitting_settings, require_scan_memory
 from streaming_jsmf.moments.partition import load_partitions
@@ -27,6 +26,7 @@ from streaming_jsmf.moments.store import (
     resume_store,
     words_digest,
 )
+from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import StorePath, node_exists
 
 logger = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.ledger import Partial
-from streaming_jsmf.linalg.blas import single_blas_thread
 from streaming_jsmf.linalg.eigen import Eigenpairs, factor_eigenpairs
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.stages.range import RangeReduction, normalised, repeated

@@ -14,14 +14,13 @@ from itertools import compress
 
 import numpy as np
 
-from streaming_jsmf.blocks.parts import partition_parts
 from streaming_jsmf.corpus import open_corpus
+from streaming_jsmf.corpus.parts import partition_parts
 from streaming_jsmf.errors import StoreError, finding
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.fold import FoldJob
 from streaming_jsmf.jobs.ledger import Ledger
-from streaming_jsmf.jobs.lock import sole_writer
 from streaming_jsmf.jobs.records import PARTIALS, RECORDS, forget_record
 from streaming_jsmf.moments.memory import require_scan_memory
 from streaming_jsmf.moments.partition import load_partitions, partitions_of
@@ -31,6 +30,7 @@ from streaming_jsmf.moments.stages.base import Scan, Stage
 from streaming_jsmf.moments.store import WORDS, MomentsStore, read_store, words_digest
 from streaming_jsmf.moments.word_ids import read_word_ids, write_word_ids
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array, read_attributes
+from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import StorePath, write_json
 
 logger = logging.getLogger(__name__)

@@ -24,7 +24,6 @@ from pydantic import ValidationError
 from streaming_jsmf.config import ScanSettings, differences, fingerprint
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.jobs.ledger import Ledger, key_of
-from streaming_jsmf.jobs.lock import is_left
 from streaming_jsmf.jobs.records import PARTIALS, RECORDS, forget_record, read_record, write_record
 from streaming_jsmf.moments.manifest import FORMAT_VERSION, Manifest
 from streaming_jsmf.moments.remedy import repair_remedy
@@ -38,6 +37,7 @@ from streaming_jsmf.storage.arrays import (
     read_attributes,
     write_array,
 )
+from streaming_jsmf.storage.lock import is_left
 from streaming_jsmf.storage.paths import (
     StorePath,
     child_names,

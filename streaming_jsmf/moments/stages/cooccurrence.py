@@ -13,8 +13,8 @@ from typing import ClassVar
 import numpy as np
 from dask.utils import format_bytes
 
-from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.config import ScanSettings
+from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.ledger import Partial

@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.config import ScanSettings
+from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.jobs.ledger import Partial
 from streaming_jsmf.linalg.factor import apply_gram
 from streaming_jsmf.moments.partition import load_block

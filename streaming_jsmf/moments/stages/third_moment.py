@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.config import ScanSettings
+from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.ledger import Partial, add_scalars
 from streaming_jsmf.linalg.document_tensor import (

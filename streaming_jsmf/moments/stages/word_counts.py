@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.blocks.csr import iter_blocks
-from streaming_jsmf.blocks.units import Partition
 from streaming_jsmf.config import DocumentWeights
+from streaming_jsmf.corpus.csr import iter_blocks
+from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.jobs.ledger import Partial, added
 from streaming_jsmf.linalg.bags import given_back, pair_totals
 from streaming_jsmf.linalg.factor import apply_gram

@@ -1,0 +1,174 @@
+"""How well topics predict the documents of a corpus: sums for ``evaluation.perplexity``, gathered in one pass.
+
+Each document is completed on its own, and which half of it is observed is drawn from its contents, so that the sums of
+a corpus are those of its parts. They are added partition by partition, committed, and resumed like a scan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from scipy.sparse import csr_array
+
+from streaming_jsmf.corpus.csr import iter_blocks
+from streaming_jsmf.corpus.format import Corpus
+from streaming_jsmf.corpus.parts import distinct, fold_partitions
+from streaming_jsmf.corpus.units import Partition, list_units, plan_partitions
+from streaming_jsmf.inference.perplexity import Completer, Completion
+from streaming_jsmf.ingestion.readers.hashing import hash_values
+from streaming_jsmf.jobs.events import Listener, silent
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.folder import WorkStore
+from streaming_jsmf.jobs.ledger import Partial, added, key_of
+from streaming_jsmf.jobs.memory import PROCESS_BYTES
+from streaming_jsmf.storage.arrays import ArrayDigest, read_arrays
+from streaming_jsmf.storage.paths import StorePath
+from streaming_jsmf.topics.parameters import (
+    BYTES_PER_NONZERO_READ,
+    GivenTopics,
+    over_model_words,
+    require_known_words,
+)
+
+KIND = "streaming_jsmf.completion.unfinished"
+
+#: Changes when the same request would give other bits.
+ALGORITHM_VERSION = 2
+
+#: Of the draw: fixed, as who compares two models wants both to see the same halves.
+SEED = 0
+
+#: Arrays of N x K float64 that a worker holds at once: topics as given, smoothed, and as the shares' kernel wants them.
+TALL_ARRAYS = 3
+
+#: Bytes of a topic share while the shares of a row group are found and scored.
+BYTES_PER_SHARE = 24
+
+
+@dataclass(frozen=True)
+class Completed:
+    """What a pass adds up: sums over the documents whose counts are whole numbers, and how many have others."""
+
+    sums: Completion
+    fractional: int = 0
+
+    def fields(self) -> dict[str, float]:
+        """Plain JSON values."""
+        return {**asdict(self.sums), "fractional": self.fractional}
+
+    @classmethod
+    def from_fields(cls, values: Mapping[str, float]) -> Completed:
+        """As ``fields`` made them."""
+        sums = {field.name: values[field.name] for field in fields(Completion)}
+        return cls(Completion(**sums), int(values["fractional"]))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class CompletionRequest:
+    """Which documents are completed by which topics; ``budget``: nonzeros of a partition."""
+
+    topics: GivenTopics
+    corpus: Corpus
+    budget: int
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What tells it from any request with another result: JSON values."""
+        return {
+            "algorithm": ALGORITHM_VERSION,
+            "topics": self.topics.fingerprint,
+            "corpus": self.corpus.fingerprint,
+            "partition_budget": self.budget,
+            "seed": SEED,
+        }
+
+
+def complete_documents(
+    request: CompletionRequest,
+    work: StorePath,
+    execution: Execution | None = None,
+    listener: Listener = silent,
+) -> Completed:
+    """Predict half of the tokens of each document from the other half: one pass over what is not committed in ``work``.
+
+    The same request gives the same bits on every scheduler and number of workers. ``work`` stays; it is the caller's
+    to remove once the sums are kept elsewhere. Words that the model lacks are left out of a document beforehand.
+
+    Raises
+    ------
+    InputError
+        If the corpus has none of the model's words or holds a bad record, in which case ``work`` is removed, or the
+        memory budget is too small.
+    StoreError
+        If a shard or ``work`` is damaged.
+    """
+    topics, places = request.topics, require_known_words(request.topics, request.corpus)
+    partitions = plan_partitions(list_units(request.corpus), request.budget)
+    keys = [key_of(name) for name in distinct([partition.content for partition in partitions])]
+    store = WorkStore(work, KIND, "completion of documents", request.arguments)
+    with store.at_work(partial(completion_memory, request, partitions), execution, listener) as executor:
+        arrays = {
+            "places": places,
+            "word_topic": topics.word_topic,
+            "prior": topics.prior,
+            "term_count": topics.term_count,
+            # Hashes of the words: the draw is the same for any numbering of them.
+            "keys": hash_values(pa.array(topics.words))[:, 0].copy(),
+        }
+        digests = store.start(arrays, replace=True)
+        threads = max(1, executor.tasks_at_once // len(partitions))
+        reduction = CompletionReduction(work, digests, store.remedy, threads)
+        ledger = store.ledger(reduction.name)
+        sums = fold_partitions(ledger, reduction, keys, partitions, store.request, executor)
+        return Completed.from_fields(sums.scalars)
+
+
+def completion_memory(request: CompletionRequest, partitions: Sequence[Partition], workers: int) -> int:
+    """Projected peak memory in bytes: for each worker the topics, a row group, and the shares of its documents."""
+    units = [unit for partition in partitions for unit in partition.units]
+    each = (
+        TALL_ARRAYS * request.topics.word_topic.nbytes
+        + max(unit.nonzeros for unit in units) * BYTES_PER_NONZERO_READ
+        + max(unit.rows for unit in units) * request.topics.prior.size * BYTES_PER_SHARE
+    )
+    return PROCESS_BYTES + each * min(workers, len(partitions))
+
+
+@dataclass(frozen=True)
+class CompletionReduction:
+    """One pass: ``Completed`` of each partition, added in manifest order. The work store has what a worker reads."""
+
+    store: StorePath
+    digests: Mapping[str, ArrayDigest]
+    remedy: str
+    threads: int
+    name: str = "completion"
+
+    def compute(self, partition: Partition) -> Partial:
+        """One pass over the partition's data, a row group in memory at a time."""
+        arrays = read_arrays(self.store, self.digests, remedy=self.remedy)
+        completer = Completer.of(arrays["word_topic"], arrays["prior"], arrays["term_count"], arrays["keys"])
+        places, total = arrays["places"], Completed(Completion())
+        for block in iter_blocks(partition.units, places.size):
+            found = completed(completer, over_model_words(block, places, len(completer.topics)), self.threads)
+            total = Completed(total.sums.merge(found.sums), total.fractional + found.fractional)
+        return Partial({}, total.fields())
+
+    def fold(self, folded: Partial | None, partial: Partial) -> Partial:
+        """Add: whole numbers exactly, the others in float64."""
+        return added(folded, partial)
+
+
+def completed(completer: Completer, block: csr_array[Any], threads: int | None = None) -> Completed:
+    """The documents of a block (documents x N): those of whole numbers completed, the others counted."""
+    broken = block.data != np.rint(block.data)
+    before = np.concatenate([[0], np.cumsum(broken)])
+    fractional = before[block.indptr[1:]] > before[block.indptr[:-1]]
+    whole = block[np.flatnonzero(~fractional)] if fractional.any() else block
+    sums = completer.complete(whole, seed=SEED, method="cvb0", threads=threads)
+    return Completed(sums, int(np.count_nonzero(fractional)))

@@ -1,0 +1,255 @@
+"""Perplexity of documents that are completed: one half of a document's tokens is predicted from the other.
+
+The topics are smoothed with the unigram distribution p of the training corpus, B~ = (1 - s) B + s p, so that no word
+of it is impossible. The observed half gives the shares theta of the document, and the other half scores
+sum log (B~ theta)_w. Perplexity is exp(- score / tokens): of how many equally likely words one would be as unsure.
+Beside it stands that of p alone, which a model of any use undercuts, and the share of scored tokens whose words no
+topic has: their probability is the smoothing's. All of it is sums over documents.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from streaming_jsmf.inference.document_topics import ShareMethod, document_topics
+from streaming_jsmf.linalg.compiled import compiled
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Keys = NDArray[np.uint64]
+
+#: s, the part of a topic that is the unigram distribution.
+SMOOTHING = 0.01
+
+
+@dataclass(frozen=True)
+class Completion:
+    """Additive sums over documents. ``merge`` in a fixed order gives the same bits.
+
+    Attributes
+    ----------
+    documents
+        Documents of which tokens were scored.
+    too_short
+        Documents of fewer than two tokens, which have no halves.
+    tokens
+        Tokens scored.
+    unseen
+        Tokens of the halves to predict whose word has probability 0 in the training corpus; they are not scored.
+    without_mass
+        Tokens scored whose word no topic has.
+    log_likelihood, unigram_log_likelihood
+        Sums of natural logarithms of the probabilities of the tokens scored.
+    unconverged
+        Documents whose shares are not known to be as near to the best as was asked for.
+    """
+
+    documents: int = 0
+    too_short: int = 0
+    tokens: int = 0
+    unseen: int = 0
+    without_mass: int = 0
+    log_likelihood: float = 0.0
+    unigram_log_likelihood: float = 0.0
+    unconverged: int = 0
+
+    def merge(self, other: Completion) -> Self:
+        """The sums over both, as if the documents of ``other`` came after these."""
+        sums = {name: getattr(self, name) + getattr(other, name) for name in (f.name for f in fields(self))}
+        return type(self)(**sums)
+
+    @property
+    def perplexity(self) -> float:
+        """exp of minus the mean log probability of a token scored; NaN without tokens."""
+        return math.exp(-self.log_likelihood / self.tokens) if self.tokens else math.nan
+
+    @property
+    def unigram_perplexity(self) -> float:
+        """The perplexity of the unigram distribution on the same tokens; NaN without tokens."""
+        return math.exp(-self.unigram_log_likelihood / self.tokens) if self.tokens else math.nan
+
+    @property
+    def tokens_without_mass(self) -> float:
+        """Share of the tokens scored whose word no topic has; NaN without tokens."""
+        return self.without_mass / self.tokens if self.tokens else math.nan
+
+
+@dataclass(frozen=True)
+class Completer:
+    """A model that completes documents: smoothed topics, and what shares and scores need.
+
+    Attributes
+    ----------
+    topics
+        B~, (N, K), columns sum to 1.
+    prior
+        alpha, (K,).
+    unigram
+        p, (N,), sums to 1.
+    has_mass
+        (N,) whether any topic has the word, before smoothing.
+    keys
+        (N,) what the draw knows words by. Hashes of the words make it the same for any numbering of them.
+    """
+
+    topics: Floats
+    prior: Floats
+    unigram: Floats
+    has_mass: NDArray[np.bool_]
+    keys: Keys
+
+    @classmethod
+    def of(
+        cls,
+        word_topic: Floats,
+        prior: Floats,
+        word_probability: Floats,
+        keys: Keys | None = None,
+        smoothing: float = SMOOTHING,
+    ) -> Self:
+        """Smooth B (N, K) with the shares p (N,) of words in the tokens of the training corpus, of any positive sum.
+
+        Raises
+        ------
+        ValueError
+            If shapes do not fit, p is negative or all 0, or ``smoothing`` is not between 0 and 1.
+        """
+        n_words, n_topics = word_topic.shape
+        if word_probability.shape != (n_words,) or prior.shape != (n_topics,):
+            raise ValueError(
+                f"word_topic {word_topic.shape}, prior {prior.shape} and word_probability "
+                f"{word_probability.shape} do not fit together"
+            )
+        if word_probability.min() < 0 or not word_probability.sum() > 0:
+            raise ValueError("word_probability must not be negative, and not 0 throughout")
+        if not 0 < smoothing < 1:
+            raise ValueError(f"smoothing must be between 0 and 1, not {smoothing}")
+        unigram = word_probability / word_probability.sum()
+        topics = (1 - smoothing) * word_topic + smoothing * unigram[:, None]
+        numbered = np.arange(n_words, dtype=np.uint64) if keys is None else keys
+        return cls(topics, prior, unigram, word_topic.max(axis=1) > 0, numbered)
+
+    def complete(
+        self,
+        counts: csr_array[Any],
+        *,
+        seed: int = 0,
+        method: ShareMethod = "map",
+        threads: int | None = None,
+    ) -> Completion:
+        """Score one half of the tokens of each document, given the other half; one pass over ``counts``.
+
+        Parameters
+        ----------
+        counts
+            Documents x N, whole numbers.
+        seed
+            Of the draw, see ``observed_half``.
+        method, threads
+            How the shares of the observed halves are found, see ``document_topics``.
+
+        Raises
+        ------
+        ValueError
+            If counts are negative or no whole numbers, or have another number of words.
+        """
+        if counts.shape[1] != len(self.topics):
+            raise ValueError(f"the counts have {counts.shape[1]} words, the topics {len(self.topics)}")
+        halves = observed_half(counts, self.keys, seed)
+        starts, words = halves.indptr, halves.indices
+        lengths = counts.sum(axis=1)
+        found = document_topics(halves, self.topics, self.prior, method=method, threads=threads)
+        usable = lengths >= 2
+        wanted = np.where(np.repeat(usable, np.diff(starts)), counts.data - halves.data, 0.0)
+        unseen = self.unigram[words] == 0
+        scored = np.where(unseen, 0.0, wanted)
+        ours, alone = _score(starts, words, scored, self.topics, found.shares, self.unigram)
+        has_scored = csr_array((scored, words, starts), shape=counts.shape).sum(axis=1) > 0
+        return Completion(
+            documents=int(has_scored.sum()),
+            too_short=int((~usable).sum()),
+            tokens=int(scored.sum()),
+            unseen=int(wanted[unseen].sum()),
+            without_mass=int(scored[~self.has_mass[words]].sum()),
+            log_likelihood=float(ours.sum()),
+            unigram_log_likelihood=float(alone.sum()),
+            unconverged=int((usable & ~(found.remaining <= found.tolerance)).sum()),
+        )
+
+
+def observed_half(counts: csr_array[Any], keys: Keys, seed: int) -> csr_array[np.float64]:
+    """Counts of the tokens that are observed: a random half of each document, one token fewer where they are odd.
+
+    Which tokens these are is drawn from a counter of the seed and of the document's words, by their ``keys`` (N,), and
+    counts alone: neither its place among the documents nor the order of its words plays a part. A word's observed count
+    is hypergeometric. Zeros are kept, so that the result has the words of ``counts``.
+
+    Raises
+    ------
+    ValueError
+        If counts are negative or no whole numbers: fractions have no tokens that could be drawn.
+    """
+    numbers = np.asarray(counts.data, np.float64)
+    if (numbers < 0).any() or (numbers != np.rint(numbers)).any():
+        raise ValueError("documents are completed token by token: counts must be whole numbers, not negative")
+    starts, words = np.array(counts.indptr, np.int64), np.array(counts.indices, np.int64)
+    observed = np.zeros(len(numbers))
+    _draw_half(starts, keys[words], numbers.astype(np.int64), np.uint64(seed), observed)
+    return csr_array((observed, words, starts), shape=counts.shape)
+
+
+@compiled(nogil=True)
+def _mixed(bits: np.uint64) -> np.uint64:
+    """The finaliser of splitmix64 (Steele, Lea and Flood 2014) on 64 unsigned bits."""
+    bits += np.uint64(0x9E3779B97F4A7C15)
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))
+
+
+@compiled(nogil=True)
+def _draw_half(starts: Integers, keys: Keys, counts: Integers, seed: np.uint64, observed: Floats) -> None:
+    """Each token has a random number of seed, content, word and occurrence; the lower half is observed."""
+    for document in range(starts.size - 1):
+        content, length = np.uint64(0), 0
+        for place in range(starts[document], starts[document + 1]):
+            if counts[place] > 0:
+                length += counts[place]
+                content += _mixed(_mixed(keys[place]) ^ np.uint64(counts[place]))
+        if length < 2:
+            continue
+        stream = _mixed(_mixed(content) ^ _mixed(seed))
+        drawn, token = np.empty(length, np.uint64), 0
+        for place in range(starts[document], starts[document + 1]):
+            of_word = _mixed(stream ^ keys[place])
+            for number in range(counts[place]):
+                drawn[token] = _mixed(of_word + np.uint64(number))
+                token += 1
+        last, token = np.sort(drawn)[length // 2 - 1], 0
+        for place in range(starts[document], starts[document + 1]):
+            for _ in range(counts[place]):
+                observed[place] += drawn[token] <= last
+                token += 1
+
+
+@compiled(nogil=True)
+def _score(
+    starts: Integers, words: Integers, scored: Floats, topics: Floats, shares: Floats, unigram: Floats
+) -> tuple[Floats, Floats]:
+    """Log-likelihood of the scored tokens of each document, by the topics and by the unigram distribution."""
+    ours, alone = np.zeros(starts.size - 1), np.zeros(starts.size - 1)
+    for document in range(starts.size - 1):
+        for place in range(starts[document], starts[document + 1]):
+            if scored[place] > 0.0:
+                word, expected = words[place], 0.0
+                for k in range(shares.shape[1]):
+                    expected += topics[word, k] * shares[document, k]
+                ours[document] += scored[place] * np.log(expected)
+                alone[document] += scored[place] * np.log(unigram[word])
+    return ours, alone

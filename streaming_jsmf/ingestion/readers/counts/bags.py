@@ -1,0 +1,274 @@
+"""Bags of words that are bags already: an existing corpus, or Parquet files with list columns beside a word list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from streaming_jsmf.corpus.footer import check_columns, leaf_columns
+from streaming_jsmf.corpus.format import find_shards, find_vocabulary, open_corpus
+from streaming_jsmf.corpus.manifest import MANIFEST_NAME
+from streaming_jsmf.corpus.records import (
+    BATCH_NONZEROS,
+    ID_COLUMNS,
+    Bags,
+    Place,
+    RecordError,
+    checked_bags,
+    document_ids,
+    narrow_counts,
+)
+from streaming_jsmf.corpus.vocabulary import read_vocabulary
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch, Unit
+from streaming_jsmf.ingestion.readers.parquet import parquet_first_row, parquet_place
+from streaming_jsmf.ingestion.readers.records import as_json
+from streaming_jsmf.ingestion.readers.streams import UnreadableError, open_parquet_source, size_of
+from streaming_jsmf.storage.paths import exists, join, normalise
+from streaming_jsmf.validation import Strict
+
+#: (document, word) pairs of a unit: enough that a task is worth it, few enough that many can share the work.
+UNIT_NONZEROS = 16_000_000
+
+
+class BagOptions(Strict):
+    """``id``: column of document ids; ``vocabulary``: the word list, beside the shards when not given."""
+
+    id: str | None = None
+    vocabulary: str | None = None
+
+
+@dataclass(frozen=True)
+class BagColumns:
+    """The columns of all files of a source.
+
+    Attributes
+    ----------
+    id, id_kind
+        Name of the document ids and "integers" or "strings"; None for none.
+    counts
+        "integers" or "floats".
+    metadata
+        Name and type of each column kept, in order.
+    """
+
+    id: str | None
+    id_kind: str | None
+    counts: str
+    metadata: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of(cls, schema: Any, wanted: str | None) -> BagColumns:
+        """Those of a file; its ids are the column ``wanted``, else found by the usual names.
+
+        Raises
+        ------
+        UnreadableError
+            If one is missing or mistyped.
+        """
+        try:
+            check_columns(schema, "it")
+        except InputError as error:
+            raise UnreadableError(str(error).replace("it: column", "its column", 1)) from error
+        if wanted is not None and wanted not in schema.names:
+            has = ", ".join(schema.names)
+            raise UnreadableError(f"it has no column {wanted!r} for document ids; it has {has}")
+        found = wanted or next((name for name in ID_COLUMNS if name in schema.names), None)
+        id_kind = None if found is None else _id_kind(found, schema.field(found).type)
+        real = pa.types.is_floating(schema.field("counts").type.value_type)
+        rest = [field for field in schema if field.name not in ("ids", "counts", found)]
+        kinds = tuple((field.name, str(field.type)) for field in rest)
+        return cls(found, id_kind, "floats" if real else "integers", kinds)
+
+    def __str__(self) -> str:
+        ids = [] if self.id is None else [(self.id, self.id_kind)]
+        return ", ".join(f"{name}: {kind}" for name, kind in [("counts", self.counts), *ids, *self.metadata])
+
+    def agrees_with(self, other: BagColumns) -> bool:
+        """Whether shards of both can stand in one corpus; the order of columns does not matter."""
+        plain = [(c.id, c.id_kind, c.counts, dict(c.metadata)) for c in (self, other)]
+        return plain[0] == plain[1]
+
+
+@dataclass(frozen=True)
+class BagSource:
+    """Documents as list columns ``ids`` and ``counts`` over a vocabulary.
+
+    Attributes
+    ----------
+    files
+        Local paths or URLs of the shards.
+    vocabulary_path
+        Of the word list.
+    columns
+        Those of the first file that can be read; all others must agree.
+    fingerprint
+        Of a corpus with a manifest, else None.
+    """
+
+    files: tuple[str, ...]
+    vocabulary_path: str
+    columns: BagColumns
+    fingerprint: str | None = None
+    reader: str = "bag-of-words-parquet"
+    rereads: bool = True
+
+    @classmethod
+    def open(cls, root: str, options: BagOptions, only: tuple[str, ...] = ()) -> BagSource:
+        """Find shards and words; of files without a manifest those in ``only``, if it names any.
+
+        A corpus with a manifest is checked against it.
+
+        Raises
+        ------
+        InputError
+            If there are none, or no shard has the columns.
+        StoreError
+            If a corpus with a manifest is damaged.
+        """
+        root = normalise(root)
+        if exists(join(root, MANIFEST_NAME)):
+            corpus = open_corpus(root)
+            shards = tuple(corpus.shard_path(shard) for shard in corpus.shards)
+            return cls(shards, corpus.vocabulary_path, _columns(shards, options.id), corpus.fingerprint)
+        if not exists(root):
+            raise InputError(f"there is nothing at {root}; check the path")
+        words = join(root, options.vocabulary) if options.vocabulary else find_vocabulary(root)
+        files = tuple(join(root, name) for name in find_shards(root, words))
+        files = tuple(path for path in files if not only or path in only)
+        return cls(files, words, _columns(files, options.id))
+
+    @property
+    def vocabulary(self) -> Sequence[str]:
+        """The words; reads the list."""
+        return read_vocabulary(self.vocabulary_path)[0].words
+
+    def units(self) -> Sequence[Unit]:
+        """Runs of row groups of about 16 M pairs."""
+        return [unit for path in self.files for unit in _units(path)]
+
+    def first_row(self, unit: Unit) -> int:
+        """Rows of the file before the unit."""
+        return parquet_first_row(unit)
+
+    def place(self, unit: Unit, row: int) -> str:
+        """File, row group and row."""
+        return parquet_place(unit, row)
+
+    def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
+        """One pass over the unit in batches of about a million pairs."""
+        n_words = len(self.vocabulary)
+        row = 0
+        try:
+            with open_parquet_source(unit.path) as file:
+                found = BagColumns.of(file.schema_arrow, self.columns.id)
+                if not found.agrees_with(self.columns):
+                    raise UnreadableError(f"its columns are {found}, those of the first file {self.columns}")
+                for g in range(unit.start, unit.stop):
+                    for batch in _batches(file, g):
+                        yield from _checked(batch, n_words, self.columns, row, bad)
+                        row += batch.num_rows
+        except UnreadableError as error:
+            bad.refuse(None, str(error))
+
+
+def _units(path: str) -> list[Unit]:
+    try:
+        with open_parquet_source(path) as file:
+            metadata = file.metadata
+            leaf = leaf_columns(metadata).get("ids", 0)
+            pairs = [metadata.row_group(g).column(leaf).num_values for g in range(metadata.num_row_groups)]
+            size = size_of(path)
+    except UnreadableError:
+        return [Unit(path)]
+    units, start = [], 0
+    for g in range(len(pairs)):
+        held = sum(pairs[start : g + 1])
+        if held >= UNIT_NONZEROS or g == len(pairs) - 1:
+            units.append(Unit(path, start, g + 1, int(size * held / max(sum(pairs), 1))))
+            start = g + 1
+    return units or [Unit(path)]
+
+
+def _batches(file: Any, g: int) -> Iterator[Any]:
+    group = file.metadata.row_group(g)
+    values = max(group.column(i).num_values for i in range(group.num_columns))
+    rows = max(1, int(BATCH_NONZEROS * group.num_rows / max(values, 1)))
+    for batch in file.iter_batches(rows, row_groups=[g], use_threads=False):
+        if batch.num_rows:
+            yield batch
+
+
+def _checked(
+    batch: Any, n_words: int, columns: BagColumns, first: int, bad: BadRecords
+) -> Iterator[SourceBatch]:
+    """The good records of a batch, each bad one refused."""
+    rows = np.arange(first, first + batch.num_rows)
+    reasons = dict(_bad_rows(batch, n_words, columns, 0))
+    for row, reason in reasons.items():
+        bad.refuse(
+            first + row, reason, as_json({name: batch.column(name) for name in batch.schema.names}, row)
+        )
+    if reasons:
+        keep = np.ones(batch.num_rows, bool)
+        keep[list(reasons)] = False
+        batch, rows = batch.filter(pa.array(keep)), rows[keep]
+    yield _convert(batch, n_words, columns, rows)
+
+
+def _bad_rows(batch: Any, n_words: int, columns: BagColumns, start: int) -> Iterator[tuple[int, str]]:
+    """Row and reason of each bad record, found by halves: most batches have none, and a look at each is dear."""
+    try:
+        _convert(batch, n_words, columns, np.arange(batch.num_rows))
+    except RecordError as error:
+        if batch.num_rows == 1:
+            yield start, error.reason
+            return
+        half = batch.num_rows // 2
+        yield from _bad_rows(batch.slice(0, half), n_words, columns, start)
+        yield from _bad_rows(batch.slice(half), n_words, columns, start + half)
+
+
+def _convert(batch: Any, n_words: int, columns: BagColumns, rows: NDArray[np.int64]) -> SourceBatch:
+    where = Place("", 0)
+    bags: Bags = checked_bags(batch.column("ids"), batch.column("counts"), n_words, where)
+    return SourceBatch(
+        bags.indptr,
+        bags.ids.astype(np.int32, copy=False),
+        narrow_counts(bags.counts),
+        rows,
+        None if columns.id is None else _ids(batch.column(columns.id), columns.id, where),
+        {name: batch.column(name) for name, _ in columns.metadata},
+    )
+
+
+def _ids(column: Any, name: str, where: Place) -> Any:
+    try:
+        return document_ids(column, name, where)
+    except pa.ArrowInvalid as error:
+        raise where.refuse(0, f"{name} is no integer of 64 bits with a sign") from error
+
+
+def _columns(files: Sequence[str], wanted: str | None) -> BagColumns:
+    """Of the first file that can be read; reading tells of the others."""
+    first: str | None = None
+    for path in files:
+        try:
+            with open_parquet_source(path) as file:
+                return BagColumns.of(file.schema_arrow, wanted)
+        except UnreadableError as error:
+            first = first or f"{path}: {error}"
+    raise InputError(first or "there are no Parquet files in the source; check the names")
+
+
+def _id_kind(name: str, kind: Any) -> str:
+    if pa.types.is_integer(kind):
+        return "integers"
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return "strings"
+    raise UnreadableError(f"its column {name!r} is {kind}; document ids are strings or integers")

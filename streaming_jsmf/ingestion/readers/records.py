@@ -1,0 +1,167 @@
+"""What a record may hold: bytes that are characters, columns that are there; and how one is kept aside as JSON."""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from streaming_jsmf.ingestion.readers.streams import UnreadableError
+
+_MOST_NAMES = 20
+
+
+class BadValue(Exception):
+    """A record that cannot be taken; the text is the reason."""
+
+
+def decode(data: bytes, encoding: str, what: str = "line") -> str:
+    """The text of bytes in the first encoding of a list (with commas) in which they have one.
+
+    Raises BadValue, which names the first byte that is of no character in the first encoding.
+    """
+    first: UnicodeDecodeError | None = None
+    for codec in encoding.split(","):
+        try:
+            return data.decode(codec)
+        except UnicodeDecodeError as error:
+            first = first or error
+    assert first is not None
+    raise BadValue(f"byte {first.start} of the {what} is not {said(encoding)}") from first
+
+
+def decode_file(data: bytes, encoding: str) -> str:
+    """The text of a whole file; a byte order mark tells its encoding. Raises as ``decode``."""
+    return decode(data, marked(data) or encoding, "file")
+
+
+def marked(data: bytes) -> str | None:
+    """The encoding that a byte order mark at the start of a file tells; None if there is none."""
+    return next((codec for mark, codec in _MARKS if data.startswith(mark)), None)
+
+
+def is_binary(data: bytes) -> bool:
+    """Whether a file is plainly no text: PDF, or with zero bytes at its start, as archives and office files have."""
+    return data.startswith(b"%PDF-") or (b"\0" in data[:_HEAD] and marked(data) is None)
+
+
+def said(encoding: str) -> str:
+    """A list of encodings for a message."""
+    return " or ".join(encoding.upper().split(","))
+
+
+#: The longer ones first: that of UTF-32 starts as that of UTF-16 does.
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+
+#: Bytes of a file in which what is no text shows it.
+_HEAD = 1000
+
+#: What to do about bytes that are not UTF-8.
+NAME_ENCODING = "name its encoding, such as --encoding cp1252, or utf-8,cp1252 where files differ"
+
+
+def is_utf8(text: str) -> bool:
+    """Whether a string is free of halves of surrogate pairs, which stand for what could not be decoded."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def is_text(kind: Any) -> bool:
+    """Whether an Arrow type holds strings, or bytes that may be strings."""
+    types = pa.types
+    is_string = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+    return bool(is_string or types.is_binary(kind) or types.is_large_binary(kind))
+
+
+def value_type(kind: Any) -> Any:
+    """The type of the values of a dictionary array, else the type itself."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def as_bytes(texts: Any) -> Any:
+    """An Arrow array of text as bytes, not yet known to be UTF-8."""
+    return (texts.cast(pa.string()) if pa.types.is_string_view(texts.type) else texts).cast(pa.large_binary())
+
+
+def unsound_rows(values: Any) -> list[int]:
+    """Rows of an Arrow array of any type with bytes that are not UTF-8; Arrow does not look when it reads Parquet."""
+    if is_sound(values):
+        return []
+    if is_text(values.type):
+        raw = enumerate(as_bytes(values).to_pylist())
+        return [i for i, data in raw if data is not None and data.decode("utf-8", "replace").encode() != data]
+    return [i for i in range(len(values)) if not is_sound(values.take([i]))]
+
+
+def is_sound(values: Any) -> bool:
+    """Whether all text in an Arrow array is UTF-8."""
+    try:
+        if is_text(values.type):
+            as_bytes(values).cast(pa.large_string())
+        else:
+            values.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names for a message, on one line: the first twenty, with what cannot be printed spelled out."""
+    names = list(names)
+    shown = [name if name.isprintable() else repr(name) for name in names[:_MOST_NAMES]]
+    more = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+def require(wanted: Sequence[str], names: Sequence[str]) -> None:
+    """Check that each column that is wanted is there once.
+
+    Raises
+    ------
+    UnreadableError
+        Otherwise; says what is there.
+    """
+    for name in wanted:
+        if name not in names:
+            raise UnreadableError(f"there is no column {name!r}; it has {listed(names)}")
+        if list(names).count(name) > 1:
+            raise UnreadableError(f"it has {list(names).count(name)} columns {name!r}; rename all but one")
+
+
+def as_json(columns: Mapping[str, Any], row: int) -> bytes:
+    """A row of Arrow arrays for the quarantine; bytes that are not UTF-8 stay as they are."""
+    return to_json({name: _python(array.slice(row, 1))[0] for name, array in columns.items()})
+
+
+def list_as_json(held: Any) -> bytes | None:
+    """The one list of an Arrow array, for the quarantine; None for a null."""
+    return None if held.null_count else to_json(_python(held.flatten()))
+
+
+def to_json(value: Any) -> bytes:
+    """A value for the quarantine."""
+    return json.dumps(value, ensure_ascii=False, default=str).encode("utf-8", "surrogateescape")
+
+
+def _python(values: Any) -> list[Any]:
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if is_text(values.type):
+        raw = as_bytes(values).to_pylist()
+        return [None if value is None else value.decode("utf-8", "surrogateescape") for value in raw]
+    try:
+        return list(values.to_pylist())
+    except UnicodeDecodeError:
+        return ["not UTF-8"] * len(values)

@@ -1,0 +1,117 @@
+"""Lists of words that carry grammar rather than a subject, and the language that word counts speak for."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import stopwordsiso
+from numpy.typing import NDArray
+
+from streaming_jsmf.errors import InputError
+
+ENGLISH = "english"
+NONE = "none"
+AUTO = "auto"
+_ENGLISH_FILE = "stop_words_english.txt"
+
+#: Names of the languages that have a list, and the codes of ISO 639-1 that the lists go by.
+_CODES = """
+afrikaans=af arabic=ar armenian=hy basque=eu bengali=bn breton=br bulgarian=bg catalan=ca chinese=zh croatian=hr
+czech=cs danish=da dutch=nl english=en esperanto=eo estonian=et finnish=fi french=fr galician=gl german=de greek=el
+gujarati=gu hausa=ha hebrew=he hindi=hi hungarian=hu indonesian=id irish=ga italian=it japanese=ja korean=ko kurdish=ku
+latin=la latvian=lv lithuanian=lt malay=ms marathi=mr norwegian=no persian=fa polish=pl portuguese=pt romanian=ro
+russian=ru slovak=sk slovenian=sl somali=so sotho=st spanish=es swahili=sw swedish=sv tagalog=tl thai=th turkish=tr
+ukrainian=uk urdu=ur vietnamese=vi yoruba=yo zulu=zu
+"""
+LANGUAGES: Mapping[str, str] = dict(pair.split("=") for pair in _CODES.split())
+
+#: A language is guessed where so large a share of the tokens are its stop words; less is names and numbers.
+_LEAST_SHARE = 0.1
+
+
+def is_path(choice: str) -> bool:
+    """Whether a choice is the path of a list rather than names of what is built in."""
+    return choice not in (NONE, AUTO) and not all(part in LANGUAGES for part in _parts(choice))
+
+
+def load_stop_words(choice: str) -> frozenset[str]:
+    """The set named by a setting: languages such as "english" or "german,french", "none", or the path of a list.
+
+    English is the list of this package, other languages are those of stopwords-iso. A file is UTF-8 text, one word a
+    line; blank lines and lines that start with # are passed over. Words are lower-cased here, and so must be what is
+    looked up. "auto" has none of its own: see ``guess_language``.
+
+    Raises
+    ------
+    InputError
+        For a list that cannot be read.
+    """
+    if choice in (NONE, AUTO):
+        return frozenset()
+    if not is_path(choice):
+        return frozenset().union(*(_of_language(part) for part in _parts(choice)))
+    try:
+        return _parse(Path(choice).expanduser().read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"cannot read the stop words {choice!r} ({type(error).__name__}); give auto, none, languages such as "
+            "english or german,french, or the path of a UTF-8 text file with one word a line"
+        ) from error
+
+
+def guess_language(tables: Iterable[tuple[Any, NDArray[np.float64]]]) -> str | None:
+    """The language whose stop words take most of the tokens; None if none takes a tenth of them.
+
+    A word that several languages share counts for each as one part of so many. One pass over the counts.
+
+    Parameters
+    ----------
+    tables
+        Words (Arrow strings) and how often each occurs, a table at a time.
+    """
+    owners = _owners()
+    listed = pa.array(list(owners), pa.string())
+    held, total = np.zeros(len(LANGUAGES)), 0.0
+    for words, counts in tables:
+        total += float(counts.sum())
+        found = pc.index_in(words, value_set=listed)
+        for row in np.flatnonzero(np.asarray(found.is_valid())).tolist():
+            languages = owners[words[row].as_py()]
+            held[languages] += counts[row] / len(languages)
+    best = int(np.argmax(held))
+    return list(LANGUAGES)[best] if held[best] > _LEAST_SHARE * total else None
+
+
+@cache
+def _owners() -> dict[str, list[int]]:
+    """The places in ``LANGUAGES`` of those that have a word in their lists."""
+    owners: dict[str, list[int]] = {}
+    for place, language in enumerate(LANGUAGES):
+        for word in _of_language(language):
+            owners.setdefault(word, []).append(place)
+    return dict(sorted(owners.items()))
+
+
+def _parts(choice: str) -> list[str]:
+    return [part.strip().lower() for part in choice.split(",")]
+
+
+@cache
+def _of_language(language: str) -> frozenset[str]:
+    if language != ENGLISH:
+        return _parse("\n".join(stopwordsiso.stopwords(LANGUAGES[language])))
+    package = files("streaming_jsmf.ingestion.tokens")
+    return _parse(package.joinpath(_ENGLISH_FILE).read_text(encoding="utf-8"))
+
+
+def _parse(text: str) -> frozenset[str]:
+    lines = (line.strip().lower() for line in unicodedata.normalize("NFC", text).splitlines())
+    return frozenset(line for line in lines if line and not line.startswith("#"))

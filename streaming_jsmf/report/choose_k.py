@@ -1,0 +1,268 @@
+"""Corpus or moments -> models of several K from one scan, compared, with a suggestion."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from streaming_jsmf.config import InferSettings, PolishSettings, ScanSettings, settings_of, takes
+from streaming_jsmf.corpus import Corpus, open_corpus
+from streaming_jsmf.errors import InputError, TooFewFactorsError
+from streaming_jsmf.evaluation.choice import Choice, Measures, choose, fields_of
+from streaming_jsmf.evaluation.count_words import counts_of
+from streaming_jsmf.evaluation.gather import Unavailable
+from streaming_jsmf.evaluation.matching import stability
+from streaming_jsmf.evaluation.measures import NEEDED, OPTIONAL, distinct_share_of, npmi_of, perplexity_of
+from streaming_jsmf.jobs.blas import single_blas_thread
+from streaming_jsmf.jobs.events import Listener, silent
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.moments.reader import Moments, open_moments
+from streaming_jsmf.moments.scan_verb import scan
+from streaming_jsmf.moments.select import require_parts, resampled
+from streaming_jsmf.moments.store import KIND as MOMENTS_KIND
+from streaming_jsmf.report.page import render_comparison
+from streaming_jsmf.storage.arrays import read_attributes
+from streaming_jsmf.storage.lock import write_alone
+from streaming_jsmf.storage.paths import StorePath, json_bytes, node_exists, store_path
+from streaming_jsmf.topics.fit import fit
+from streaming_jsmf.topics.infer import fit_moments
+from streaming_jsmf.topics.multi_k import COMPARISON, infer_each
+from streaming_jsmf.topics.store import read_model
+
+#: Appended to the source, where nothing else is said.
+SUFFIX = ".choose-k"
+
+#: Partitions of a scan of our own: so many that some can be drawn again for the stability.
+PARTITIONS = 16
+
+#: Models of resampled partitions for each K, unless told otherwise.
+DEFAULT_REPLICAS = 3
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What ``choose_k`` found and left.
+
+    Attributes
+    ----------
+    choice
+        The table and the suggestion.
+    missing
+        Column -> why it is empty.
+    models
+        Where the models are, by rising K.
+    page
+        The table and its picture as a page of HTML; ``choice.json`` beside it is for programs.
+    """
+
+    choice: Choice
+    missing: dict[str, str]
+    models: tuple[StorePath, ...]
+    page: StorePath
+
+
+@dataclass(frozen=True)
+class _Material:
+    """What models of any K are made of; without ``corpus`` neither polish nor counts."""
+
+    moments: Moments
+    corpus: Corpus | None
+    without_corpus: str = ""
+
+
+@takes(Execution)
+def choose_k(
+    source: str | Path | Corpus,
+    topics: Sequence[int],
+    out: str | Path | None = None,
+    *,
+    corpus: str | Path | None = None,
+    seed: int = 0,
+    replicas: int = DEFAULT_REPLICAS,
+    execution: Execution | None = None,
+    listener: Listener = silent,
+    **options: Any,
+) -> Comparison:
+    """Fit a model for each of several K from one scan, measure them all the same way, and suggest one.
+
+    The scan is for the largest K. Then for each K: the inference, the passes of polish, one pass that counts the top
+    words, and ``replicas`` more inferences without a pass. What is there from an earlier run is used.
+
+    Parameters
+    ----------
+    source
+        Path or URL of a corpus, or of a moments store that was made of one.
+    topics
+        Numbers of topics, two or more different ones.
+    out
+        Directory for the models (``k=5``, ...), the page and, of a corpus, the moments store, which keeps its
+        partitions. None: ``source`` with ``.choose-k`` appended.
+    corpus
+        With a moments store: where its corpus is now. None: where it was then. Without it neither perplexity nor NPMI.
+    replicas
+        Models of resampled partitions that tell the stability; 0: none, and a scan that keeps no partitions.
+
+    Raises
+    ------
+    InputError
+        If there are fewer than two K, or the source cannot carry the largest; and as ``fit``.
+    StoreError
+        If a store is damaged.
+    """
+    if isinstance(topics, int) or len(set(topics)) < 2:
+        raise InputError("--topics has one number; give several to compare, such as 5,10,20,50")
+    if replicas < 0:
+        raise InputError(f"replicas is {replicas}; give a whole number of at least 0")
+    numbers, place = sorted(set(topics)), store_path(source, "a corpus or a moments store")
+    target = place.with_name(place.name + SUFFIX) if out is None else store_path(out, "a directory of models")
+    execution = settings_of("execution", Execution, execution, options) or Execution()
+    if node_exists(place) and read_attributes(place).get("kind") == MOMENTS_KIND:
+        material = _of_moments(open_moments(place), corpus, numbers[-1])
+    else:
+        material = _scanned(
+            open_corpus(source), target / "moments", numbers[-1], seed, replicas, execution, listener
+        )
+    models = _fitted(material, target, numbers, seed, execution, listener)
+    missing: dict[str, str] = {}
+    rows = [_measured(path, material, (replicas, seed), missing, execution, listener) for path in models]
+    choice = choose(rows)
+    page = target / "choose-k.html"
+    write_alone(page, render_comparison(choice, missing).encode())
+    write_alone(target / COMPARISON, json_bytes(fields_of(choice, missing)))
+    return Comparison(choice, missing, models, page)
+
+
+def _of_moments(moments: Moments, corpus: str | Path | None, largest: int) -> _Material:
+    # An error is to come before the work.
+    moments.eigenpairs(largest)
+    paths = moments.store.manifest.paths
+    if corpus is None and len(paths) != 1:
+        return _Material(moments, None, f"{moments.path} is of {len(paths)} corpora")
+    try:
+        return _Material(moments, open_corpus(paths[0] if corpus is None else corpus))
+    except InputError as error:
+        if corpus is not None:
+            raise
+        return _Material(moments, None, f"{error}; name it with --corpus")
+
+
+def _scanned(
+    corpus: Corpus,
+    place: StorePath,
+    largest: int,
+    seed: int,
+    replicas: int,
+    execution: Execution,
+    listener: Listener,
+) -> _Material:
+    most = min(corpus.n_documents, corpus.n_words)
+    if largest > most:
+        raise TooFewFactorsError(
+            f"{corpus.root}: {corpus.n_documents:,} documents and {corpus.n_words:,} words carry {most:,} topics at "
+            f"most, {largest:,} were asked for; lower --topics"
+        )
+    settings = ScanSettings(max_topics=largest, seed=seed)
+    if replicas:
+        usual = settings.partition_budget(corpus.nonzeros, corpus.n_words)
+        settings = replace(
+            settings, partition_nonzeros=max(1, min(usual, math.ceil(corpus.nonzeros / PARTITIONS)))
+        )
+    return _Material(scan(corpus, place, settings, execution, listener, keep_partitions=replicas > 0), corpus)
+
+
+def _fitted(
+    material: _Material,
+    target: StorePath,
+    topics: Sequence[int],
+    seed: int,
+    execution: Execution,
+    listener: Listener,
+) -> tuple[StorePath, ...]:
+    base, moments = InferSettings(topics[0]), material.moments
+    if material.corpus is None:
+        return infer_each(moments, target, topics, base, threads=execution.workers, listener=listener)
+    return fit(
+        material.corpus.root,
+        str(target),
+        topics,
+        scan_settings=moments.settings,
+        infer_settings=base,
+        polish=PolishSettings(seed=seed),
+        moments=str(moments.path),
+        execution=execution,
+        threads=execution.workers,
+        listener=listener,
+    ).models
+
+
+def _measured(
+    path: StorePath,
+    material: _Material,
+    wanted: tuple[int, int],
+    missing: dict[str, str],
+    execution: Execution,
+    listener: Listener,
+) -> Measures:
+    """One row; what cannot be had is None, and ``missing`` gets the reason. ``wanted``: replicas and their seed."""
+    model = read_model(path, (*NEEDED, "topic_probability"), OPTIONAL)
+    n_topics = int(model.arrays["topic_probability"].size)
+
+    def value(name: str, find: Callable[[], float]) -> float | None:
+        try:
+            return find()
+        except Unavailable as reason:
+            missing.setdefault(name, str(reason))
+            return None
+
+    def perplexity() -> float:
+        _corpus_of(material)
+        found = perplexity_of(model)
+        if found is None:
+            raise Unavailable(
+                "the corpus has too few documents to keep some out of polish, or counts are fractions"
+            )
+        return found
+
+    def npmi() -> float:
+        return npmi_of(model, counts_of(path, model, _corpus_of(material), execution, listener))
+
+    def stable() -> float:
+        return _stability(n_topics, material.moments, *wanted, execution.workers, listener)
+
+    with single_blas_thread():
+        return Measures(
+            n_topics,
+            value("perplexity", perplexity),
+            value("npmi", npmi),
+            distinct_share_of(model),
+            value("stability", stable),
+            model.metrics.get("eigenvalue_gap"),
+        )
+
+
+def _corpus_of(material: _Material) -> Corpus:
+    if material.corpus is None:
+        raise Unavailable(material.without_corpus)
+    return material.corpus
+
+
+def _stability(
+    n_topics: int, moments: Moments, replicas: int, seed: int, threads: int | None, listener: Listener
+) -> float:
+    """Of the topics before polish: those of resampled partitions are not polished either."""
+    if not replicas:
+        raise Unavailable("no replicas were asked for (--replicas)")
+    try:
+        require_parts(moments)
+    except InputError as error:
+        raise Unavailable(str(error)) from error
+    drawn = (resampled(moments, seed, number) for number in range(replicas))
+    settings = InferSettings(n_topics)
+    own, *others = (
+        fit_moments(made_of, settings, threads=threads, listener=listener).arrays["word_topic"]
+        for made_of in (moments, *drawn)
+    )
+    return stability(own, others).value

@@ -1,0 +1,166 @@
+"""What is at a path: a corpus, finished or not, a moments store or a model; is it complete, and what made it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from streaming_jsmf.corpus import open_corpus
+from streaming_jsmf.corpus.format import verify_corpus
+from streaming_jsmf.display import location
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.evaluation.stored_counts import read_counts, stored_corpora
+from streaming_jsmf.ingestion.plan import IngestFolder
+from streaming_jsmf.moments.provenance import describe_making
+from streaming_jsmf.moments.soundness import require_sound
+from streaming_jsmf.moments.stages.eigenpairs import EigenpairsStage, hardly_seen
+from streaming_jsmf.moments.stages.sample import LENGTHS
+from streaming_jsmf.moments.store import KIND as MOMENTS_KIND
+from streaming_jsmf.moments.store import MomentsStore, read_store
+from streaming_jsmf.storage.arrays import read_attributes
+from streaming_jsmf.storage.lock import left_behind
+from streaming_jsmf.storage.paths import StorePath, node_exists, store_path
+from streaming_jsmf.topics.edits import read_edits
+from streaming_jsmf.topics.store import KIND as MODEL_KIND
+from streaming_jsmf.topics.store import model_names, read_model
+
+#: Words that a sample hardly saw which are named.
+SHOWN_WORDS = 10
+
+
+def describe(path: str | Path | StorePath, *, verify: bool = False) -> dict[str, Any]:
+    """Describe what lies at ``path``, a local path or a URL, as JSON values; ``complete`` says whether it can be used.
+
+    Committed arrays are read and compared with their digests. Of a corpus the footers are read, with ``verify`` all of
+    it, and compared with its hashes. Nothing is written. ``unfinished`` names work that the same command goes on with;
+    ``leftovers`` names locks and temporary files, which belong to a process at work, or which the next command that
+    writes here removes.
+
+    Raises
+    ------
+    InputError
+        If nothing there is ours.
+    StoreError
+        If a complete store is damaged; the message names the array, chunk or shard.
+    """
+    place = store_path(path)
+    if isinstance(place, Path) and not place.exists() and left_behind(place):
+        described: dict[str, Any] = {"kind": "nothing yet", "complete": False}
+    else:
+        # As it was given: a login in a URL is not in the place.
+        described = _describe(place, str(path), verify)
+    # Only now: of a directory that is not ours all would be listed.
+    found = left_behind(place)
+    unfinished = [each for each in found if each.suffix == ".partial" and each.is_dir()]
+    leftovers = [*described.pop("leftovers", ()), *(each for each in found if each not in unfinished)]
+    told = {"unfinished": unfinished, "leftovers": leftovers}
+    return {**described, **{name: list(map(str, paths)) for name, paths in told.items() if paths}}
+
+
+def _describe(place: StorePath, path: str, verify: bool) -> dict[str, Any]:
+    # Corpora are ingested on a local disk only.
+    if isinstance(place, Path) and (folder := IngestFolder(place)).is_there():
+        return {"kind": folder.kind, "complete": False, "steps_done": folder.steps_done}
+    if not node_exists(place):
+        children = [place / name for name in model_names(place)]
+        # choose-k keeps its scan among its models, and may have been stopped during it.
+        if children or node_exists(place / "moments") or left_behind(place / "moments"):
+            return {
+                "kind": "models",
+                "complete": bool(children),
+                "models": [
+                    {"path": location(child), **_describe(child, str(child), verify)} for child in children
+                ],
+            }
+        # As it was given: a login in a URL is not in the place.
+        return _describe_corpus(str(path), verify)
+    kind = read_attributes(place).get("kind")
+    if kind == MODEL_KIND:
+        return _describe_model(place)
+    if kind == MOMENTS_KIND:
+        return _describe_moments(read_store(place))
+    raise InputError(f"{place}: a Zarr group of kind {kind!r}, not one of ours")
+
+
+def _describe_corpus(path: str, verify: bool) -> dict[str, Any]:
+    corpus = open_corpus(path)
+    if verify:
+        verify_corpus(corpus)
+    return {
+        "kind": "corpus",
+        "complete": True,
+        "documents": corpus.n_documents,
+        "words": corpus.n_words,
+        "nonzeros": corpus.nonzeros,
+        "shards": len(corpus.shards),
+        "fingerprint": corpus.fingerprint,
+    }
+
+
+def _describe_moments(store: MomentsStore) -> dict[str, Any]:
+    # First: what is described is in records, and of these some may be lost.
+    require_sound(store)
+    missing = store.missing_stages
+    partitions = len(store.manifest.partitions)
+    described = {
+        "kind": "moments",
+        "complete": not missing,
+        "missing": list(missing),
+        "partitions": partitions,
+        "words": store.n_words,
+        "corpora": [
+            {"path": entry.path, "fingerprint": entry.fingerprint, "shards": len(entry.shards)}
+            for entry in store.manifest.corpora
+        ],
+        "keeps_partitions": store.manifest.keep_partitions,
+        **_sample_of(store),
+        "settings": store.manifest.settings,
+        "settings_fingerprint": store.manifest.settings_fingerprint,
+        "digests": store.digests(),
+        "provenance": describe_making(store),
+    }
+    if not missing:
+        described["leftovers"] = store.rests()
+    for stage in missing:
+        ledger = store.ledger(stage)
+        held = store.manifest.order.held(ledger.folds()) if stage == "range" else ()
+        described[f"{stage}_partitions_done"] = max(len(ledger.parts()), len(held))
+    return described
+
+
+def _sample_of(store: MomentsStore) -> dict[str, Any]:
+    """How far the sample of a store can be trusted; nothing of one without, or on its way."""
+    stage = EigenpairsStage.name
+    if stage in store.missing_stages or stage not in store.record_names:
+        return {}
+    words, few = store.read("word"), hardly_seen(store)
+    return {
+        "sample": {
+            "share_of_documents": store.manifest.sample_share,
+            "documents": int(store.array_digest(LENGTHS).shape[0]),
+            "basis_of_all_documents": store.manifest.base is None,
+            **store.scalars(stage),
+            "words": [str(word) for word in words[few[:SHOWN_WORDS]]],
+        }
+    }
+
+
+def _describe_model(path: StorePath) -> dict[str, Any]:
+    model = read_model(path)
+    edits = read_edits(path, model)
+    counted = stored_corpora(path)
+    for corpus in counted:
+        # Reading compares the counts with their digests.
+        read_counts(path, model, str(corpus["fingerprint"]))
+    return {
+        "kind": "model",
+        "complete": True,
+        "engine": model.engine,
+        "topics": int(model.arrays["topic_probability"].size),
+        "words": int(model.arrays["word"].size),
+        "settings": dict(model.settings),
+        "metrics": dict(model.metrics),
+        "counted_corpora": counted,
+        "topic_edits": edits.fields(),
+        "provenance": dict(model.provenance),
+    }

@@ -1,0 +1,139 @@
+"""What a report needs of the words of a model, from one reading of ``word_topic``, chunk by chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streaming_jsmf.linalg.gram import gram
+from streaming_jsmf.report.contents import Floats, Integers, WordLists
+
+#: The most probable words of each topic that a page has at hand.
+MOST_WORDS = 1000
+
+#: Of each topic the first words by relevance at these lambdas are there too (lambda 1 is the order by probability).
+LAMBDAS, BY_RELEVANCE = (0.0, 0.2, 0.4, 0.6, 0.8), 30
+
+#: Bytes that the lists may take on the page; fewer words are kept where they would take more.
+BUDGET = 2_000_000
+
+#: Bytes of a listed word: its number and its probability, four bytes written as base64.
+LISTED_BYTES = 6
+
+
+@dataclass(frozen=True)
+class WordTopic:
+    """From one reading of ``word_topic``.
+
+    Attributes
+    ----------
+    listed
+        p(word | topic) of the listed words, (K, n).
+    affinity
+        (K, K): sum over words of sqrt(p(word | i) p(word | j)).
+    lists
+        Many words of each topic.
+    """
+
+    listed: Floats
+    affinity: Floats
+    lists: WordLists
+
+
+def read_word_topic(
+    panels: Iterable[Floats], listed: NDArray[np.int64], shares: Floats, words: NDArray[np.object_]
+) -> WordTopic:
+    """Read the probabilities of ``listed`` words, (K, n) ids, the affinity of the topics, and their first words.
+
+    Parameters
+    ----------
+    panels
+        p(word | topic), N x K, a panel of words after the other.
+    shares
+        (K,), p(topic).
+    words
+        (N,), the vocabulary.
+    """
+    n_topics = len(listed)
+    probabilities, affinity = np.zeros(listed.shape), np.zeros((n_topics, n_topics))
+    leading = [_Leading(n_topics, MOST_WORDS, 1.0)]
+    leading += [_Leading(n_topics, BY_RELEVANCE, weight) for weight in LAMBDAS]
+    of_words: list[Floats] = []
+    start = 0
+    for panel in panels:
+        # Rounding may leave a probability a little below 0.
+        known = np.maximum(panel, 0.0)
+        affinity += gram(np.sqrt(known))
+        topics, ranks = np.nonzero((listed >= start) & (listed < start + len(panel)))
+        probabilities[topics, ranks] = panel[listed[topics, ranks] - start, topics]
+        of_words.append(known @ shares)
+        for first in leading:
+            first.see(start, known, of_words[-1])
+        start += len(panel)
+    return WordTopic(probabilities, affinity, _lists(leading, np.concatenate(of_words), words))
+
+
+class _Leading:
+    """For each topic the first words by relevance, the lower id first of equals; what a panel cannot add it passes by.
+
+    Relevance is log p(w | t) - (1 - lambda) log p(w), up to a constant (Sievert and Shirley 2014).
+    """
+
+    def __init__(self, n_topics: int, count: int, weight: float) -> None:
+        self._count, self._weight = count, weight
+        self._ids: list[Integers] = [np.zeros(0, np.int64)] * n_topics
+        self._scores: list[Floats] = [np.zeros(0)] * n_topics
+        self._probabilities: list[Floats] = [np.zeros(0)] * n_topics
+
+    def see(self, start: int, panel: Floats, of_words: Floats) -> None:
+        """Words from ``start`` on: p(word | topic) and p(word)."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            scores = np.log(panel) - (1 - self._weight) * np.log(of_words)[:, None]
+        for topic in range(panel.shape[1]):
+            full = len(self._ids[topic]) == self._count
+            least = self._scores[topic][-1] if full else -np.inf
+            rows = np.flatnonzero((panel[:, topic] > 0) & (scores[:, topic] > least))
+            if rows.size:
+                self._add(topic, start + rows, scores[rows, topic], panel[rows, topic])
+
+    def _add(self, topic: int, ids: Integers, scores: Floats, probabilities: Floats) -> None:
+        scores = np.concatenate([self._scores[topic], scores])
+        first = np.argsort(-scores, kind="stable")[: self._count]
+        self._scores[topic] = scores[first]
+        self._ids[topic] = np.concatenate([self._ids[topic], ids])[first]
+        self._probabilities[topic] = np.concatenate([self._probabilities[topic], probabilities])[first]
+
+    def of(self, topic: int, count: int) -> dict[int, float]:
+        """The first words and their probabilities."""
+        ids, probabilities = self._ids[topic][:count], self._probabilities[topic][:count]
+        return dict(zip(ids.tolist(), probabilities.tolist(), strict=True))
+
+
+def _lists(leading: list[_Leading], of_words: Floats, words: NDArray[np.object_]) -> WordLists:
+    """As many words as the budget has room for."""
+    n_topics, count = len(leading[0]._ids), MOST_WORDS
+    while True:
+        chosen = [_joined(leading, topic, count) for topic in range(n_topics)]
+        held = sorted(set().union(*chosen))
+        size = sum(map(len, chosen)) * LISTED_BYTES + sum(len(str(words[word]).encode()) + 3 for word in held)
+        if size <= BUDGET or count <= BY_RELEVANCE:
+            break
+        count = count * 3 // 4
+    places = {word: place for place, word in enumerate(held)}
+    return WordLists(
+        tuple(str(words[word]) for word in held),
+        of_words[held],
+        tuple(np.array([places[word] for word in topic], dtype=np.int64) for topic in chosen),
+        tuple(np.array(list(topic.values())) for topic in chosen),
+    )
+
+
+def _joined(leading: list[_Leading], topic: int, count: int) -> dict[int, float]:
+    """Words of a topic that are first by any relevance, the most probable first."""
+    found: dict[int, float] = {}
+    for first in leading:
+        found.update(first.of(topic, count))
+    return dict(sorted(found.items(), key=lambda word: (-word[1], word[0])))

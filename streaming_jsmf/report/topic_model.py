@@ -1,0 +1,386 @@
+"""A model as a notebook holds it: it prints as its topics, which can be named, merged and hidden."""
+
+from __future__ import annotations
+
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+
+from streaming_jsmf.config import (
+    Curation,
+    InferSettings,
+    IngestRequest,
+    PolishSettings,
+    ScanSettings,
+    StodSettings,
+    TextReading,
+    engine_settings_of,
+    request_of,
+    settings_of,
+    takes,
+)
+from streaming_jsmf.corpus.format import Corpus, open_corpus
+from streaming_jsmf.display import location, printable
+from streaming_jsmf.documents import answers as documents
+from streaming_jsmf.documents.transform_verb import transform
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.jobs.events import Listener, silent
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.report.topic_table import topic_html, topic_text
+from streaming_jsmf.report.topics import by_share, frame_of, read_topics
+from streaming_jsmf.report.view import ShownReport, show
+from streaming_jsmf.storage.lock import sole_writer
+from streaming_jsmf.storage.paths import StorePath, store_path
+from streaming_jsmf.topics import fit as fitting
+from streaming_jsmf.topics.edits import TopicEdits, edit_topics, read_edits
+from streaming_jsmf.topics.fit import Fitted, corpus_beside
+from streaming_jsmf.topics.store import AnyModel, Model, model_path, open_model, read_model, write_model
+from streaming_jsmf.topics.word_lists import DEFAULT_WORDS
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
+#: K unless told otherwise.
+DEFAULT_TOPICS = 20
+
+#: Settings of the scan that ``fit`` derives from the others.
+_DERIVED = ("max_topics", "third_moment")
+
+#: Topics that a representation shows, the largest ones.
+SHOWN = 10
+
+
+class TopicModel:
+    """A fitted model that is on a disk or behind a URL; ``fit`` returns one.
+
+    It can stand wherever the path of a model can: ``evaluate(model)``, ``report(model, "topics.html")``. What is said
+    of the topics, their names and which are merged or hidden, is kept below the model, beside its arrays and never in
+    them, and read by ``topics``, ``documents`` and reports here and on the command line. Each change is written at
+    once and can be taken back; the topics that the engine found stay as they are.
+
+    Parameters
+    ----------
+    path
+        Path or URL of a model of any engine, or what ``open_model`` made of it.
+
+    Raises
+    ------
+    InputError
+        If there is no model.
+
+    Examples
+    --------
+    >>> model = TopicModel("model")  # doctest: +SKIP
+    >>> model.label(3, "elections").merge([5, 8]).hide(0)  # doctest: +SKIP
+    """
+
+    def __init__(self, path: AnyModel) -> None:
+        self.path: StorePath = model_path(path)
+        self._corpus: str | None = None
+        self._read()
+
+    def __fspath__(self) -> str:
+        """Where it is."""
+        return str(self.path)
+
+    @property
+    def n_topics(self) -> int:
+        """K, merged and hidden topics among them."""
+        return int(self._read().arrays["topic_probability"].size)
+
+    @property
+    def engine(self) -> str:
+        """``lr-jsmf`` or ``stod``."""
+        return self._read().engine
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What was asked for."""
+        return self._read().settings
+
+    @property
+    def metrics(self) -> Mapping[str, Any]:
+        """Certificates of the result; ``evaluate`` has the metrics of the papers."""
+        return self._read().metrics
+
+    @property
+    def dataset(self) -> xr.Dataset:
+        """Its arrays as ``open_model`` shows them."""
+        return open_model(self.path)
+
+    @property
+    def corpus(self) -> Corpus | None:
+        """The corpus that ``fit`` made or took; None if the model does not know of any that is there."""
+        beside = corpus_beside(self.path)
+        place = self._corpus or (str(beside) if isinstance(beside, Path) and beside.is_dir() else None)
+        return None if place is None else open_corpus(place)
+
+    @property
+    def edits(self) -> TopicEdits:
+        """What was said of the topics."""
+        return read_edits(self.path, self._read())
+
+    def topics(self, words: int = DEFAULT_WORDS) -> pd.DataFrame:
+        """The topics that are shown, by falling share: ``topic``, ``share``, ``label``, ``words``.
+
+        ``label`` is the name that was given, or else words; ``words`` are pairs of a word and p(word | topic), the most
+        probable first. The share of a merged topic is the sum of the shares of its parts, and p(word | topic) their
+        mean, weighted by these shares. What is hidden keeps its share.
+
+        Raises
+        ------
+        InputError
+            If ``words`` is below 1.
+        StoreError
+            If the model is damaged.
+        """
+        return frame_of(read_topics(self.path, words))
+
+    def label(self, topic: int, name: str | None) -> TopicModel:
+        """Give a topic a name; None takes it away.
+
+        Raises
+        ------
+        InputError
+            If there is no such topic, or it is a part of another; as for every change.
+        """
+        return self.edit(lambda edits: edits.label(topic, name))
+
+    def merge(self, topics: Iterable[int]) -> TopicModel:
+        """Show topics as one, under the number and the name of the first."""
+        return self.edit(lambda edits: edits.merge(topics))
+
+    def unmerge(self, topic: int) -> TopicModel:
+        """Show all topics that were merged into this one by themselves again."""
+        return self.edit(lambda edits: edits.unmerge(topic))
+
+    def hide(self, *topics: int) -> TopicModel:
+        """Show these topics no more."""
+        return self.edit(lambda edits: edits.hide(*topics))
+
+    def unhide(self, *topics: int) -> TopicModel:
+        """Show these topics again; without any: all."""
+        return self.edit(lambda edits: edits.unhide(*topics))
+
+    def documents(
+        self, shares: str | Path, topic: int | None = None, *, by: str | None = None, number: int = 10
+    ) -> pd.DataFrame:
+        """The documents of a topic, or with ``by``, or without ``topic``, mean shares by the values of a column.
+
+        See ``documents_of_topic`` and ``shares_by``; ``shares`` is what ``transform`` wrote with this model.
+        """
+        if topic is not None and by is None:
+            return documents.documents_of_topic(self, shares, topic, number)
+        return documents.shares_by(self, shares, by, topic)
+
+    def transform(self, source: Any) -> pd.DataFrame:
+        """The shares of the topics that are shown in documents: a row for each, a column for each topic's number.
+
+        All rows in memory; for more use the function ``transform``, whose source and errors are the same.
+        """
+        with tempfile.TemporaryDirectory(prefix="streaming-jsmf-") as folder:
+            path = Path(folder) / "shares.parquet"
+            transform(self, source, path)
+            return documents.shares_table(self, path)
+
+    def show(
+        self,
+        *,
+        words: int | None = None,
+        shares: str | Path | None = None,
+        by: str | None = None,
+        height: int = 800,
+    ) -> ShownReport:
+        """The report, for a notebook: the last value of a cell. Arguments and errors as the function ``show``."""
+        return show(self, words=words, shares=shares, by=by, height=height)
+
+    def save(self, path: str | Path | StorePath, *, overwrite: bool = False) -> TopicModel:
+        """Write the model, and what was said of its topics, to another path; returns the one there.
+
+        Its corpus and moments stay where they are.
+
+        Raises
+        ------
+        InputError
+            If something is at ``path``, unless it is a model that may be overwritten.
+        """
+        target, edits = store_path(path, "a model"), self.edits
+        with sole_writer(target):
+            write_model(target, read_model(self.path), overwrite=overwrite)
+        saved = TopicModel(target)
+        return saved if edits == TopicEdits(edits.n_topics) else saved.edit(lambda _: edits)
+
+    def __repr__(self) -> str:
+        shown = by_share(read_topics(self.path, probabilities=False))
+        rest = f"\n... and {len(shown) - SHOWN} more: topics()" if len(shown) > SHOWN else ""
+        return f"{printable(self._caption(len(shown)))}\n{topic_text(shown[:SHOWN])}{rest}"
+
+    def _repr_html_(self) -> str:
+        shown = by_share(read_topics(self.path, probabilities=False))
+        return topic_html(shown, self._caption(len(shown)))
+
+    def _caption(self, shown: int) -> str:
+        model = self._read()
+        merged_or_hidden = f", {shown} shown" if shown < self.n_topics else ""
+        return (
+            f"TopicModel of {self.n_topics} topics{merged_or_hidden} ({model.engine}): {location(self.path)}"
+        )
+
+    def edit(self, change: Callable[[TopicEdits], TopicEdits]) -> TopicModel:
+        """Several changes at once: ``model.edit(lambda edits: edits.merge([3, 7]).hide(5))``; all of them or none."""
+        edit_topics(self.path, self._read(), change)
+        return self
+
+    def _read(self) -> Model:
+        return read_model(self.path, ("topic_probability",))
+
+
+@overload
+def fit(
+    source: Any, path: str | Path | None = ..., n_topics: int | None = ..., **options: Any
+) -> TopicModel: ...
+
+
+@overload
+def fit(source: Any, path: str | Path, n_topics: Sequence[int], **options: Any) -> Fitted: ...
+
+
+@takes(
+    IngestRequest,
+    Curation,
+    TextReading,
+    ScanSettings,
+    PolishSettings,
+    Execution,
+    engine=True,
+    without=_DERIVED,
+)
+def fit(
+    source: Any,
+    path: str | Path | None = None,
+    n_topics: int | Sequence[int] | None = None,
+    *,
+    ingest_request: IngestRequest | None = None,
+    scan_settings: ScanSettings | None = None,
+    infer_settings: InferSettings | StodSettings | None = None,
+    polish: bool | PolishSettings | None = None,
+    moments: str | Path | None = None,
+    execution: Execution | None = None,
+    threads: int | None = None,
+    overwrite: bool = False,
+    listener: Listener = silent,
+    **options: Any,
+) -> TopicModel | Fitted:
+    """Find the topics of a corpus, or of anything that ``ingest`` reads: a scan, the inference, polish.
+
+    One number of topics writes ``path`` itself; several write ``path/k=5``, ``path/k=10``, ... from one scan. An
+    interrupted run is finished by the same call: the scan resumes, and of several models those that are there with the
+    same fingerprint are kept. As ``streaming-jsmf fit``, to the bit.
+
+    Parameters
+    ----------
+    source
+        Path or URL of a corpus, or an open one; or whatever ``ingest`` reads: texts, tables, files. Of that a corpus is
+        made at ``path`` with ``.corpus`` appended, and one that an earlier run made there of the same is used as it is.
+    path
+        Where to write: a path or URL. None: a temporary directory, which goes with the model that is returned; its
+        ``save`` keeps it.
+    n_topics
+        K, or several of them. None: that of ``infer_settings``, or 20.
+    ingest_request
+        How a source becomes a corpus; not for a corpus.
+    scan_settings, infer_settings
+        Everything but the numbers of topics. With ``StodSettings`` the tensor engine, for which the scan gets the third
+        moment.
+    polish
+        Whether, or how, the topics are finished by passes over the documents. None: those of LR-JSMF are, those of the
+        tensor engine are not, which steps over the documents do not always make better.
+    moments
+        Where the moments store is or goes; None: ``path`` with ``.moments`` appended. A store that was made for more
+        topics and with the same other settings is used as it is.
+    execution, threads
+        How the scan and the inference run; they change no bit.
+    **options
+        The fields of all these settings, such as ``min_df=5``, ``seed=3`` or ``workers=4``, and ``engine``. A ``seed``
+        is that of the scan, the engine and polish.
+    overwrite
+        Replace models that exist.
+
+    Returns
+    -------
+    The model. Of several K, also of a list of one, where the store and the models are: ``Fitted``.
+
+    Raises
+    ------
+    InputError, StoreError
+        See ``ingest``, ``scan`` and ``infer``; before any work if a model exists or ``n_topics`` is no number.
+
+    Warns
+    -----
+    UserWarning
+        If the source is a list of texts and each of them is the path of an existing file.
+
+    Examples
+    --------
+    >>> model = fit(["the cat sat on the mat", ...], n_topics=20)  # doctest: +SKIP
+    >>> model = fit("news.csv", "news", 20)  # doctest: +SKIP
+    """
+    if isinstance(path, int | Sequence) and not isinstance(path, str):
+        raise InputError(f"the second argument is where the model goes; write n_topics={path!r}")
+    several = not isinstance(n_topics, int | np.integer | None)
+    numbers = _numbers(n_topics, infer_settings)
+    engine = engine_settings_of(numbers[0], infer_settings, options, name="infer_settings", shared=("seed",))
+    with ExitStack() as stack:
+        if path is None:
+            if several:
+                raise InputError(
+                    "models of several numbers of topics need a path, below which they are written"
+                )
+            path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="streaming-jsmf-"))) / "model"
+        found = fitting.fit(
+            source,
+            path,
+            numbers,
+            ingest_request=request_of(ingest_request, options),
+            scan_settings=settings_of("scan_settings", ScanSettings, scan_settings, options),
+            infer_settings=engine,
+            polish=_polish(polish, engine, options),
+            moments=moments,
+            execution=settings_of("execution", Execution, execution, options),
+            threads=options.get("workers") if threads is None else threads,
+            overwrite=overwrite,
+            listener=listener,
+        )
+        if several:
+            return found
+        model = TopicModel(found.models[0])
+        model._corpus = found.corpus
+        weakref.finalize(model, stack.pop_all().close)
+    return model
+
+
+def _polish(
+    asked: bool | PolishSettings | None, engine: InferSettings | StodSettings, options: Mapping[str, Any]
+) -> PolishSettings | bool:
+    """How to polish; False: not at all. Options of polish do not turn it on where it is off."""
+    if asked is False or (asked is None and isinstance(engine, StodSettings)):
+        return False
+    given = None if asked is None or asked is True else asked
+    return settings_of("polish", PolishSettings, given, options) or True
+
+
+def _numbers(
+    given: int | Sequence[int] | None, settings: InferSettings | StodSettings | None
+) -> tuple[int, ...]:
+    if given is None:
+        return (DEFAULT_TOPICS if settings is None else settings.n_topics,)
+    found = np.atleast_1d(np.asarray(given))
+    if found.ndim > 1 or not np.issubdtype(found.dtype, np.integer):
+        raise InputError(f"n_topics is {given!r}; give a whole number, or several")
+    return tuple(found.tolist())
