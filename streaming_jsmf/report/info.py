@@ -63,8 +63,8 @@ def _describe(place: StorePath, path: str, verify: bool) -> dict[str, Any]:
         return {"kind": folder.kind, "complete": False, "steps_done": folder.steps_done}
     if not node_exists(place):
         children = [place / name for name in model_names(place)]
-        # choose-k keeps its scan among its models, and may have been stopped during it.
-        if children or node_exists(place / "moments") or left_behind(place / "moments"):
+        # choose-k, or a fit of several K, may have been stopped before its first model was complete.
+        if children or _has_unfinished_models(place):
             return {
                 "kind": "models",
                 "complete": bool(children),
@@ -80,6 +80,12 @@ def _describe(place: StorePath, path: str, verify: bool) -> dict[str, Any]:
     if kind == MOMENTS_KIND:
         return _describe_moments(read_store(place))
     raise InputError(f"{place}: a Zarr group of kind {kind!r}, not one of ours")
+
+
+def _has_unfinished_models(place: StorePath) -> bool:
+    return isinstance(place, Path) and any(
+        any(place.glob(each)) for each in ("k=*", ".k=*", "moments", ".moments.*")
+    )
 
 
 def _describe_corpus(path: str, verify: bool) -> dict[str, Any]:
