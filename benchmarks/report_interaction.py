@@ -17,7 +17,7 @@ from typing import Any
 
 from playwright.sync_api import sync_playwright
 
-from streaming_jsmf.report.page import render
+from streaming_jsmf.reporting.page import render
 from tests.report_pages import full_contents
 
 #: Runs in the page: an event, then two frames, after which its picture has been made.

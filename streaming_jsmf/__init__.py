@@ -23,14 +23,14 @@ _EXPORTS = {
     "StodSettings": "streaming_jsmf.config",
     "StoreError": "streaming_jsmf.errors",
     "StreamingJSMFError": "streaming_jsmf.errors",
-    "TopicModel": "streaming_jsmf.report.topic_model",
-    "choose_k": "streaming_jsmf.report.choose_k",
+    "TopicModel": "streaming_jsmf.reporting.topic_model",
+    "choose_k": "streaming_jsmf.reporting.choose_k",
     "corpus_from_gensim": "streaming_jsmf.documents.interop",
     "corpus_from_matrix": "streaming_jsmf.documents.interop",
     "corpus_to_matrix": "streaming_jsmf.documents.interop",
     "documents_of_topic": "streaming_jsmf.documents.answers",
     "evaluate": "streaming_jsmf.evaluation.evaluate",
-    "fit": "streaming_jsmf.report.topic_model",
+    "fit": "streaming_jsmf.reporting.topic_model",
     "infer": "streaming_jsmf.topics.infer",
     "ingest": "streaming_jsmf.ingestion.spool",
     "model_to_gensim": "streaming_jsmf.documents.interop",
@@ -38,19 +38,19 @@ _EXPORTS = {
     "open_corpus": "streaming_jsmf.corpus",
     "open_model": "streaming_jsmf.topics.store",
     "open_moments": "streaming_jsmf.moments.reader",
-    "plot_correlations": "streaming_jsmf.report.plots",
-    "plot_map": "streaming_jsmf.report.plots",
-    "plot_over_time": "streaming_jsmf.report.plots",
-    "plot_topics": "streaming_jsmf.report.plots",
+    "plot_correlations": "streaming_jsmf.reporting.plots",
+    "plot_map": "streaming_jsmf.reporting.plots",
+    "plot_over_time": "streaming_jsmf.reporting.plots",
+    "plot_topics": "streaming_jsmf.reporting.plots",
     "polish": "streaming_jsmf.topics.polish",
-    "report": "streaming_jsmf.report.report",
+    "report": "streaming_jsmf.reporting.report",
     "scan": "streaming_jsmf.moments.scan_verb",
-    "show": "streaming_jsmf.report.view",
+    "show": "streaming_jsmf.reporting.view",
     "shares_by": "streaming_jsmf.documents.answers",
     "similar_documents": "streaming_jsmf.documents.answers",
     "to_dask_array": "streaming_jsmf.corpus.dask_array",
     "transform": "streaming_jsmf.documents.transform_verb",
-    "view": "streaming_jsmf.report.view",
+    "view": "streaming_jsmf.reporting.view",
 }
 
 __all__ = ["__version__", *sorted(_EXPORTS)]
@@ -83,16 +83,16 @@ if TYPE_CHECKING:
     from streaming_jsmf.jobs.execution import Execution as Execution
     from streaming_jsmf.moments.reader import open_moments as open_moments
     from streaming_jsmf.moments.scan_verb import scan as scan
-    from streaming_jsmf.report.choose_k import choose_k as choose_k
-    from streaming_jsmf.report.plots import plot_correlations as plot_correlations
-    from streaming_jsmf.report.plots import plot_map as plot_map
-    from streaming_jsmf.report.plots import plot_over_time as plot_over_time
-    from streaming_jsmf.report.plots import plot_topics as plot_topics
-    from streaming_jsmf.report.report import report as report
-    from streaming_jsmf.report.topic_model import TopicModel as TopicModel
-    from streaming_jsmf.report.topic_model import fit as fit
-    from streaming_jsmf.report.view import show as show
-    from streaming_jsmf.report.view import view as view
+    from streaming_jsmf.reporting.choose_k import choose_k as choose_k
+    from streaming_jsmf.reporting.plots import plot_correlations as plot_correlations
+    from streaming_jsmf.reporting.plots import plot_map as plot_map
+    from streaming_jsmf.reporting.plots import plot_over_time as plot_over_time
+    from streaming_jsmf.reporting.plots import plot_topics as plot_topics
+    from streaming_jsmf.reporting.report import report as report
+    from streaming_jsmf.reporting.topic_model import TopicModel as TopicModel
+    from streaming_jsmf.reporting.topic_model import fit as fit
+    from streaming_jsmf.reporting.view import show as show
+    from streaming_jsmf.reporting.view import view as view
     from streaming_jsmf.topics.infer import infer as infer
     from streaming_jsmf.topics.polish import polish as polish
     from streaming_jsmf.topics.store import open_model as open_model

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.report.contents import (
+from streaming_jsmf.reporting.contents import (
     Check,
     Contents,
     Document,

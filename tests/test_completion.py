@@ -32,7 +32,7 @@ from streaming_jsmf.jobs.events import Event, StageStarted
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.ledger import Partial
 from streaming_jsmf.moments.scan_verb import scan
-from streaming_jsmf.report.report import report
+from streaming_jsmf.reporting.report import report
 from streaming_jsmf.topics.given_topics import given_topics
 from streaming_jsmf.topics.infer import infer
 from streaming_jsmf.topics.parameters import GivenTopics

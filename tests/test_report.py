@@ -17,8 +17,8 @@ from streaming_jsmf import InferSettings, ScanSettings, StodSettings, infer, rep
 from streaming_jsmf.cli.tables import topic_rows
 from streaming_jsmf.evaluation.glossary import LINES
 from streaming_jsmf.evaluation.topic_shape import dominancy
-from streaming_jsmf.report.page import FIRST_LINES
-from streaming_jsmf.report.read_contents import read_contents
+from streaming_jsmf.reporting.page import FIRST_LINES
+from streaming_jsmf.reporting.read_contents import read_contents
 from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.topics.store import Model, read_model, write_model
 from tests.corpora import planted, write_corpus

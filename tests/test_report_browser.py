@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from streaming_jsmf.report.page import render
-from streaming_jsmf.report.view import ShownReport
+from streaming_jsmf.reporting.page import render
+from streaming_jsmf.reporting.view import ShownReport
 from tests.processes import PATIENCE
 from tests.report_pages import full_contents
 from tests.test_report_page import HOSTILE

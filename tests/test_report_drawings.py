@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from streaming_jsmf.report import correlations, doubts, payload, topic_map, tree, wording
-from streaming_jsmf.report.contents import Contents, Topic, Word
-from streaming_jsmf.report.correlations import conditional, times_chance
-from streaming_jsmf.report.doubts import Suspect, doubts_of
-from streaming_jsmf.report.topic_map import (
+from streaming_jsmf.reporting import correlations, doubts, payload, topic_map, tree, wording
+from streaming_jsmf.reporting.contents import Contents, Topic, Word
+from streaming_jsmf.reporting.correlations import conditional, times_chance
+from streaming_jsmf.reporting.doubts import Suspect, doubts_of
+from streaming_jsmf.reporting.topic_map import (
     classical_scaling,
     draw_map,
     hellinger_distances,
     neighbours_kept,
 )
-from streaming_jsmf.report.tree import topic_tree
+from streaming_jsmf.reporting.tree import topic_tree
 
 
 def drawn(n_topics: int, seed: int = 0, n_words: int = 50) -> NDArray[np.float64]:

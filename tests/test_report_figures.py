@@ -19,9 +19,9 @@ from streaming_jsmf import (
     shares_by,
     show,
 )
-from streaming_jsmf.report.correlations import times_chance
-from streaming_jsmf.report.figures import COLOURS
-from streaming_jsmf.report.topic_model import TopicModel
+from streaming_jsmf.reporting.correlations import times_chance
+from streaming_jsmf.reporting.figures import COLOURS
+from streaming_jsmf.reporting.topic_model import TopicModel
 from streaming_jsmf.topics.store import Model, read_model, write_model
 from tests.corpora import planted
 from tests.outcomes import Command, refused

@@ -11,8 +11,8 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
-from streaming_jsmf.report.contents import Contents, Fact, Metric, Section, Stage, Topic, Word
-from streaming_jsmf.report.page import D3, FIRST_LINES, SCRIPTS, STYLES, render
+from streaming_jsmf.reporting.contents import Contents, Fact, Metric, Section, Stage, Topic, Word
+from streaming_jsmf.reporting.page import D3, FIRST_LINES, SCRIPTS, STYLES, render
 from tests.html_pages import Element, parse, probabilities_of, values_of
 
 #: Words that would be markup or code if they were not taken for text.
@@ -166,7 +166,7 @@ def test_the_same_contents_give_the_same_text(contents: Contents) -> None:
 
 
 def test_all_that_a_page_is_made_of_is_in_the_package_with_its_licence() -> None:
-    folder = files("streaming_jsmf.report")
+    folder = files("streaming_jsmf.reporting")
     templates = {"page.html.j2", "topics.html.j2", "trust.html.j2"}
     assert {part.name for part in (folder / "templates").iterdir()} >= templates | set(SCRIPTS) | set(STYLES)
     modules = {f"d3-{name}.min.js" for name in D3}

@@ -17,15 +17,15 @@ from streaming_jsmf.documents import shares as share_files
 from streaming_jsmf.documents.answers import open_shares_of
 from streaming_jsmf.evaluation import choice as evaluation_choice
 from streaming_jsmf.evaluation.choice import Measures, choose, fields_of
-from streaming_jsmf.report import checks as report_checks
-from streaming_jsmf.report import read_documents as report_documents
-from streaming_jsmf.report import read_words as report_words
-from streaming_jsmf.report.checks import checks_of
-from streaming_jsmf.report.contents import Level, WordLists
-from streaming_jsmf.report.payload import packed_probabilities
-from streaming_jsmf.report.read_documents import documents_of, groups_of
-from streaming_jsmf.report.read_levels import flow, levels_of
-from streaming_jsmf.report.read_words import BY_RELEVANCE, LAMBDAS, read_word_topic
+from streaming_jsmf.reporting import checks as report_checks
+from streaming_jsmf.reporting import read_documents as report_documents
+from streaming_jsmf.reporting import read_words as report_words
+from streaming_jsmf.reporting.checks import checks_of
+from streaming_jsmf.reporting.contents import Level, WordLists
+from streaming_jsmf.reporting.payload import packed_probabilities
+from streaming_jsmf.reporting.read_documents import documents_of, groups_of
+from streaming_jsmf.reporting.read_levels import flow, levels_of
+from streaming_jsmf.reporting.read_words import BY_RELEVANCE, LAMBDAS, read_word_topic
 from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.topics.certificates import warnings_of
 from streaming_jsmf.topics.store import Model, read_model, read_model_panels, write_model

@@ -42,7 +42,7 @@ from streaming_jsmf.moments.stages import eigenpairs
 from streaming_jsmf.moments.stages.projection import ProjectionReduction
 from streaming_jsmf.moments.stages.third_moment import ThirdMomentReduction
 from streaming_jsmf.moments.store import read_store, replace_manifest
-from streaming_jsmf.report.info import describe
+from streaming_jsmf.reporting.info import describe
 from tests import reference
 from tests.campaigns.kills import states
 from tests.corpora import as_lists, planted, words, write_corpus, write_lists

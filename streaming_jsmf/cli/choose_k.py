@@ -11,7 +11,7 @@ from streaming_jsmf.cli.options import execution_options, json_option, topic_num
 from streaming_jsmf.cli.verb import option, verb
 
 if TYPE_CHECKING:
-    from streaming_jsmf.report.choose_k import Comparison
+    from streaming_jsmf.reporting.choose_k import Comparison
 
 
 @verb(
@@ -40,7 +40,7 @@ def choose_k(source: str, topics: str, as_json: bool = False, **options: Any) ->
     agreement with models of resampled documents; the loss sums how far a K is behind the best of each column.
     """
     from streaming_jsmf.evaluation.choice import fields_of
-    from streaming_jsmf.report.choose_k import choose_k as run
+    from streaming_jsmf.reporting.choose_k import choose_k as run
 
     found = run(source, topic_numbers(topics), **options)
     if as_json:
@@ -49,7 +49,7 @@ def choose_k(source: str, topics: str, as_json: bool = False, **options: Any) ->
 
 
 def _table(found: Comparison) -> str:
-    from streaming_jsmf.report.comparison import comparison_table
+    from streaming_jsmf.reporting.comparison import comparison_table
 
     heading, rows = comparison_table(found.choice)
     suggested = [False, *(row.n_topics == found.choice.suggested for row in found.choice.rows)]

@@ -40,7 +40,7 @@ _OMITTED = (
 )
 def info(path: str, as_json: bool = False, verify: bool = False) -> str:
     """Describe the corpus, moments store or model at PATH: whether it is complete and intact, and how it was made."""
-    from streaming_jsmf.report.info import describe
+    from streaming_jsmf.reporting.info import describe
 
     described = describe(path, verify=verify)
     return json.dumps(described, ensure_ascii=False, indent=1) if as_json else page(path, described)
@@ -108,13 +108,13 @@ def _text(value: Any) -> str:
 
 
 def _listed(fields: Mapping[str, Any]) -> str:
-    from streaming_jsmf.report.wording import facts_of
+    from streaming_jsmf.reporting.wording import facts_of
 
     return ", ".join(f"{fact.name} {fact.value}" for fact in facts_of(fields) if fact.value != "-")
 
 
 def _cost(seconds: float, memory: float) -> str:
-    from streaming_jsmf.report.wording import memory_text
+    from streaming_jsmf.reporting.wording import memory_text
 
     return f"{seconds:,.1f} s in all tasks, at most {memory_text(int(memory))} of memory"
 

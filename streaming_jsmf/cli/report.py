@@ -35,7 +35,7 @@ def report(model: str, out: str, **options: Any) -> str:
     warnings, and how the model was made. Run evaluate --corpus first to include NPMI and coherence. For a directory
     that fit --topics 5,10,20 wrote, it also shows how topics split as K grows.
     """
-    from streaming_jsmf.report.report import report as run
+    from streaming_jsmf.reporting.report import report as run
 
     return f"report: {location(run(model, out, **options))}"
 
@@ -48,7 +48,7 @@ def view(model: str, **options: Any) -> str:
 
     The page is written to the directory for temporary files.
     """
-    from streaming_jsmf.report.view import view as run
+    from streaming_jsmf.reporting.view import view as run
 
     place, opened = run(model, **options)
     if not opened:

@@ -14,7 +14,7 @@ from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
 
 if TYPE_CHECKING:
-    from streaming_jsmf.report.contents import Topic
+    from streaming_jsmf.reporting.contents import Topic
 
 Order = Literal["share", "topic"]
 
@@ -29,7 +29,7 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 def topic_rows(path: str, words: int | None = None, order: Order = "topic") -> list[dict[str, Any]]:
     """The topics of a model as JSON values, with ``words`` words each (None: 10); errors as ``read_topics``."""
-    from streaming_jsmf.report.topics import read_topics
+    from streaming_jsmf.reporting.topics import read_topics
 
     return [_row(topic) for topic in in_order(read_topics(path, words), order)]
 
@@ -115,8 +115,8 @@ def print_topics(
     *models: str, words: int | None = None, order: Order = "share", characteristic: bool = False
 ) -> None:
     """Print the topics of the models at these paths, and warnings about them on standard error."""
-    from streaming_jsmf.report.topic_table import topic_text
-    from streaming_jsmf.report.topics import read_topics
+    from streaming_jsmf.reporting.topic_table import topic_text
+    from streaming_jsmf.reporting.topics import read_topics
     from streaming_jsmf.topics.certificates import warnings_of
     from streaming_jsmf.topics.multi_k import models_at
     from streaming_jsmf.topics.store import read_model

@@ -67,7 +67,7 @@ def topics(
     Labels, merged and hidden topics are stored with MODEL and used by documents and reports, too; its arrays do not
     change.
     """
-    from streaming_jsmf.report.topics import read_topics
+    from streaming_jsmf.reporting.topics import read_topics
     from streaming_jsmf.topics.edits import edit_topics
     from streaming_jsmf.topics.multi_k import models_at
     from streaming_jsmf.topics.store import model_path, read_model

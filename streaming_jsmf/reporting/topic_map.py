@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from streaming_jsmf.jobs.blas import single_blas_thread
-from streaming_jsmf.report.contents import Floats, Integers
+from streaming_jsmf.reporting.contents import Floats, Integers
 
 #: Topics from which t-SNE is worth it; fewer lie well in the plane of classical scaling.
 FEWEST_TOPICS = 5

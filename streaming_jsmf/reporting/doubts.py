@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from streaming_jsmf.report.contents import Floats
+from streaming_jsmf.reporting.contents import Floats
 
 #: Words that are looked at.
 WORDS = 10

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.linalg.gram import gram
-from streaming_jsmf.report.contents import Floats, Integers, WordLists
+from streaming_jsmf.reporting.contents import Floats, Integers, WordLists
 
 #: The most probable words of each topic that a page has at hand.
 MOST_WORDS = 1000

@@ -23,7 +23,7 @@ from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.scan_verb import scan
 from streaming_jsmf.moments.select import require_parts, resampled
 from streaming_jsmf.moments.store import KIND as MOMENTS_KIND
-from streaming_jsmf.report.page import render_comparison
+from streaming_jsmf.reporting.page import render_comparison
 from streaming_jsmf.storage.arrays import read_attributes
 from streaming_jsmf.storage.lock import write_alone
 from streaming_jsmf.storage.paths import StorePath, json_bytes, node_exists, store_path

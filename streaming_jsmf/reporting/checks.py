@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from streaming_jsmf.evaluation.glossary import lookup
-from streaming_jsmf.report.contents import Check
+from streaming_jsmf.reporting.contents import Check
 from streaming_jsmf.topics import certificates as limits
 
 #: By the path of a certificate: question, largest value that is good, and how a value is said.

@@ -19,16 +19,16 @@ from markupsafe import Markup
 
 from streaming_jsmf.display import printable
 from streaming_jsmf.evaluation.choice import Choice
-from streaming_jsmf.report.comparison import compared
-from streaming_jsmf.report.contents import Contents
-from streaming_jsmf.report.payload import page_data
-from streaming_jsmf.report.topic_map import draw_map
-from streaming_jsmf.report.wording import exact, memory_text, percent
+from streaming_jsmf.reporting.comparison import compared
+from streaming_jsmf.reporting.contents import Contents
+from streaming_jsmf.reporting.payload import page_data
+from streaming_jsmf.reporting.topic_map import draw_map
+from streaming_jsmf.reporting.wording import exact, memory_text, percent
 
 #: The first bytes of every page, by which one of ours is known.
 FIRST_LINES = "<!doctype html>\n<!-- streaming-jsmf report -->\n"
 
-_PACKAGE, _FOLDER = "streaming_jsmf.report", "templates"
+_PACKAGE, _FOLDER = "streaming_jsmf.reporting", "templates"
 
 #: Modules of D3, each after those that it needs.
 D3 = (

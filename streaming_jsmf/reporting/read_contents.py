@@ -17,12 +17,12 @@ from streaming_jsmf.evaluation.stored_counts import StoredCounts, read_training_
 from streaming_jsmf.evaluation.summary import TOP_WORDS, document_metrics, perplexity_metric
 from streaming_jsmf.inference.perplexity import Completion
 from streaming_jsmf.jobs.blas import single_blas_thread
-from streaming_jsmf.report.checks import checks_of
-from streaming_jsmf.report.contents import Contents, Fact, Level, Metric, Section, Stage, Topic
-from streaming_jsmf.report.doubts import Suspect, doubts_of
-from streaming_jsmf.report.read_words import WordTopic, read_word_topic
-from streaming_jsmf.report.topics import NEEDED, OPTIONAL, shown_topics, topics_of
-from streaming_jsmf.report.wording import facts_of
+from streaming_jsmf.reporting.checks import checks_of
+from streaming_jsmf.reporting.contents import Contents, Fact, Level, Metric, Section, Stage, Topic
+from streaming_jsmf.reporting.doubts import Suspect, doubts_of
+from streaming_jsmf.reporting.read_words import WordTopic, read_word_topic
+from streaming_jsmf.reporting.topics import NEEDED, OPTIONAL, shown_topics, topics_of
+from streaming_jsmf.reporting.wording import facts_of
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.topics.certificates import warnings_of
 from streaming_jsmf.topics.edits import read_edits

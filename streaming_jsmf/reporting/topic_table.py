@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from jinja2 import Environment
 
 from streaming_jsmf.display import printable
-from streaming_jsmf.report.contents import Topic
+from streaming_jsmf.reporting.contents import Topic
 
 #: Columns of a terminal that the table fits.
 WIDTH = 80

@@ -8,7 +8,7 @@ import webbrowser
 from dataclasses import dataclass
 from pathlib import Path
 
-from streaming_jsmf.report.report import report_page
+from streaming_jsmf.reporting.report import report_page
 from streaming_jsmf.topics.store import AnyModel, model_path
 
 

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.display import printable
-from streaming_jsmf.report.contents import Contents, Documents, Floats, Groups, Levels, Topic, WordLists
-from streaming_jsmf.report.correlations import conditional, times_chance
-from streaming_jsmf.report.topic_map import TopicMap
-from streaming_jsmf.report.tree import topic_tree
+from streaming_jsmf.reporting.contents import Contents, Documents, Floats, Groups, Levels, Topic, WordLists
+from streaming_jsmf.reporting.correlations import conditional, times_chance
+from streaming_jsmf.reporting.topic_map import TopicMap
+from streaming_jsmf.reporting.tree import topic_tree
 
 #: Steps to a factor of two, and what stands for a probability of 0.
 STEPS, ZERO = 1024.0, 2**16 - 1

@@ -10,10 +10,10 @@ import numpy as np
 
 from streaming_jsmf.documents.answers import shown_shares_of
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.report import figures
-from streaming_jsmf.report.contents import Contents, Floats
-from streaming_jsmf.report.read_contents import read_contents
-from streaming_jsmf.report.read_documents import groups_of
+from streaming_jsmf.reporting import figures
+from streaming_jsmf.reporting.contents import Contents, Floats
+from streaming_jsmf.reporting.read_contents import read_contents
+from streaming_jsmf.reporting.read_documents import groups_of
 from streaming_jsmf.topics.store import AnyModel, model_path
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from streaming_jsmf.documents import queries
 from streaming_jsmf.documents.shares import DOCUMENT_ID, SharesFile
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.report.contents import Document, Documents, Groups
+from streaming_jsmf.reporting.contents import Document, Documents, Groups
 
 #: Documents of each topic.
 NUMBER = 10

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streaming_jsmf.report.contents import Floats
+from streaming_jsmf.reporting.contents import Floats
 
 
 def conditional(topic_topic: Floats) -> Floats:

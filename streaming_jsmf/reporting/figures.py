@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streaming_jsmf.report.contents import Contents, Groups, Topic
-from streaming_jsmf.report.correlations import times_chance
-from streaming_jsmf.report.topic_map import TopicMap, draw_map
-from streaming_jsmf.report.tree import topic_tree
+from streaming_jsmf.reporting.contents import Contents, Groups, Topic
+from streaming_jsmf.reporting.correlations import times_chance
+from streaming_jsmf.reporting.topic_map import TopicMap, draw_map
+from streaming_jsmf.reporting.tree import topic_tree
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -175,7 +175,7 @@ def _figure(width: float, height: float) -> tuple[Figure, Axes]:
 
 def _grid(rows: int, columns: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
     """A figure that belongs to no window: notebooks show it, and nothing has to be closed."""
-    from streaming_jsmf.report.shown_figure import ShownFigure
+    from streaming_jsmf.reporting.shown_figure import ShownFigure
 
     figure = ShownFigure(figsize=(width, height), layout="constrained")
     return figure, list(figure.subplots(rows, columns, squeeze=False).ravel())

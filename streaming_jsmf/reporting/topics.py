@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.evaluation.stored_counts import StoredCounts, read_training_counts
 from streaming_jsmf.inference.words import longer_lists
-from streaming_jsmf.report.contents import Topic, Word
+from streaming_jsmf.reporting.contents import Topic, Word
 from streaming_jsmf.topics.shown import ShownTopics, read_shown
 from streaming_jsmf.topics.store import AnyModel, Model, model_path
 from streaming_jsmf.topics.word_lists import (

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from streaming_jsmf.documents.answers import shown_shares_of
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.report.contents import Contents
-from streaming_jsmf.report.page import FIRST_LINES, render
-from streaming_jsmf.report.read_contents import level_of, read_contents
-from streaming_jsmf.report.read_documents import documents_of, groups_of
-from streaming_jsmf.report.read_levels import choice_at, levels_of
+from streaming_jsmf.reporting.contents import Contents
+from streaming_jsmf.reporting.page import FIRST_LINES, render
+from streaming_jsmf.reporting.read_contents import level_of, read_contents
+from streaming_jsmf.reporting.read_documents import documents_of, groups_of
+from streaming_jsmf.reporting.read_levels import choice_at, levels_of
 from streaming_jsmf.storage.lock import is_left, write_alone
 from streaming_jsmf.storage.paths import (
     StorePath,

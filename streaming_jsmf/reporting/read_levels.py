@@ -14,7 +14,7 @@ from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.evaluation.choice import Choice, choice_of
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.linalg.simplex import simplex_least_squares
-from streaming_jsmf.report.contents import Floats, Level, Levels
+from streaming_jsmf.reporting.contents import Floats, Level, Levels
 from streaming_jsmf.storage.paths import StorePath, read_text
 from streaming_jsmf.topics.multi_k import COMPARISON
 from streaming_jsmf.topics.store import read_model, read_model_panels

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from streaming_jsmf.report.contents import Fact
+from streaming_jsmf.reporting.contents import Fact
 
 _MEBIBYTE = 2**20
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from streaming_jsmf.report.contents import Floats, Integers
-from streaming_jsmf.report.topic_map import hellinger_distances
+from streaming_jsmf.reporting.contents import Floats, Integers
+from streaming_jsmf.reporting.topic_map import hellinger_distances
 
 
 @dataclass(frozen=True)
