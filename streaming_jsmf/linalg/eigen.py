@@ -159,15 +159,20 @@ class RitzBlock:
         found = min(count, self.values.size)
         return with_fixed_signs(self.values[:found], _refined(self.vectors[:, :found]))
 
+    def residuals(self) -> NDArray[np.float32]:
+        """C x - lambda x of the Ritz pairs, N x k, in columns that the next correction overwrites."""
+        k = self.values.size
+        columns = self.vectors[:, k : 2 * k]
+        np.multiply(self.vectors[:, :k], -self.values.astype(np.float32), out=columns)
+        columns += self.product[:, :k]
+        return columns
+
     def correct(self, count: int) -> bool:
         """Widen the span by unit columns (lambda_j + D)^-1 r_j of the residuals r_j, and take the Ritz pairs again.
 
         Nothing, and False, if the residuals of the first ``count`` pairs are small or have stopped falling.
         """
-        k = self.values.size
-        corrections = self.vectors[:, k : 2 * k]
-        np.multiply(self.vectors[:, :k], -self.values.astype(np.float32), out=corrections)
-        corrections += self.product[:, :k]
+        k, corrections = self.values.size, self.residuals()
         worst = float(_lengths(corrections)[:count].max(initial=0.0))
         if (
             worst < RESIDUAL_TOLERANCE * self.values[0]

@@ -55,12 +55,15 @@ class EigenpairsStage(Stage):
     def final(self, store: Store, folded: Iterator[Partial]) -> Partial:
         """As many pairs as the largest number of topics asks for, and ten beyond; how far they can be trusted."""
         del folded
+        share = store.manifest.sample_share
+        assert share is not None, "a sampled store"
         parts = SampleParts.of(read_sample(store))
         diagonal, basis, product = each(store.read, ("diagonal", "basis", "projection"))
         most, seen = store.settings.max_topics, words_seen(store)
         with span("basis"):
-            pairs = corrected_eigenpairs(parts.fitted, diagonal, basis, product, most + GUARD_VECTORS)
-            certificate = certify(parts, basis, pairs.leading(most))
+            corrected = corrected_eigenpairs(parts.fitted, diagonal, basis, product, most + GUARD_VECTORS)
+            certificate = certify(parts, share, basis, product, corrected, most)
+        pairs, _ = corrected
         if certificate.estimated_error > LARGEST_ERROR:
             logger.warning("%s", _advice(store, certificate.estimated_error))
         return Partial(
