@@ -1,12 +1,12 @@
-"""The error that a sampled scan estimates for its eigenpairs, beside their distance to those of all documents.
+"""Compare the error that a sampled scan estimates for its eigenpairs with their distance to those of all documents.
 
     python -m benchmarks.sample_error [--topics 20,50] [--share 0.2] [--seeds 3]
     python -m benchmarks.sample_error CORPUS [CORPUS ...] [--topics 20,50,100] [--share 0.13]
 
-Without corpora the first simulates some: latent Dirichlet allocation, and documents of authors who have a topic of
-their own. Each corpus is scanned as it is, which is in order of its authors, and shuffled. Prints a Markdown table and
-in how many cases the estimate is an upper bound. The error is ||Y Y' - Y* Y*'||_F / ||Y* Y*'||_F with Y = V_+ D_+^(1/2)
-of the K leading eigenpairs; Y* is of block Davidson with all documents in memory, to convergence.
+Without arguments it simulates corpora: latent Dirichlet allocation, and documents by authors who have topics of their
+own. Each corpus is scanned sorted by author and shuffled. Prints a Markdown table and the number of cases in which the
+estimate is an upper bound. The error is ||Y Y' - Y* Y*'||_F / ||Y* Y*'||_F with Y = V_+ D_+^(1/2) from the K leading
+eigenpairs; Y* comes from block Davidson with all documents in memory, run to convergence.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from streaming_jsmf.rectification.result import positive_half
 
 Floats = NDArray[np.float64]
 
-#: The reference has converged when a step moves Y Y' by less; most steps.
+#: The reference has converged when a step changes Y Y' by less; maximum number of steps.
 REFERENCE_CHANGE, REFERENCE_STEPS = 5e-5, 60
 
 
 @dataclass(frozen=True)
 class Law:
-    """What documents are simulated by.
+    """Distribution of simulated documents.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class Law:
     length: int = 60
 
     def documents(self, number: int, n_words: int, rng: np.random.Generator) -> sparse.csr_array:
-        """Counts (documents x words) in order of the authors; words that none has are left out."""
+        """Counts (documents x words) sorted by author, without words that never occur."""
         base = 1 / np.arange(1, n_words + 1) ** self.zipf
         base /= base.sum()
         topics = rng.dirichlet(base * self.mass + 1e-6, size=self.topics)
@@ -106,7 +106,7 @@ LAWS = {
 
 
 def reference(counts: sparse.csr_array, n_topics: int) -> Eigenpairs:
-    """Leading eigenpairs of C by block Davidson with all documents; ``n_topics`` of them have converged."""
+    """Leading eigenpairs of C by block Davidson with all documents; ``n_topics`` of them converged."""
     rows, diagonal = scaled(counts), diagonal_of(counts)
     n_words = counts.shape[1]
 
@@ -118,7 +118,7 @@ def reference(counts: sparse.csr_array, n_topics: int) -> Eigenpairs:
     block = RitzBlock(times, diagonal, apply_gram(rows, uniform_probes(n_words, width, 0, "start")), width)
     half = np.zeros((n_words, n_topics))
     for _ in range(REFERENCE_STEPS):
-        # The block would stop where a factor in float32 has nothing more to tell.
+        # Otherwise the block stops at the accuracy of a float32 factor.
         block.residual = np.inf
         block.correct(n_topics)
         before, half = half, positive_half(block.leading(n_topics, 0), n_topics)
@@ -129,7 +129,7 @@ def reference(counts: sparse.csr_array, n_topics: int) -> Eigenpairs:
 
 @dataclass(frozen=True)
 class Case:
-    """A scan: settings, the error of its eigenpairs and what it says of that."""
+    """A scan: its settings, the error of its eigenpairs and the estimate of that error."""
 
     settings: ScanSettings
     error: float
@@ -137,7 +137,7 @@ class Case:
 
     @classmethod
     def of(cls, corpus: Path, store: Path, settings: ScanSettings, exact: Eigenpairs) -> Case:
-        """Scan a corpus, whose eigenpairs of all documents are ``exact``."""
+        """Scan a corpus whose eigenpairs, from all documents, are ``exact``."""
         moments, n_topics = scan(corpus, store, settings, ONE_THREAD), settings.max_topics
         found, best = (
             positive_half(pairs, n_topics) for pairs in (moments.eigenpairs(n_topics, extra=0), exact)
@@ -148,10 +148,10 @@ class Case:
 def cases(
     counts: sparse.csr_array, topics: list[int], share: float | None, seeds: int, name: str
 ) -> Iterator[Case]:
-    """Scan documents as they are ordered and shuffled, and print each case."""
+    """Scan documents in the given order and shuffled, and print each case."""
     exact = reference(counts, max(topics))
     order = np.random.default_rng(0).permutation(counts.shape[0])
-    for label, ordered in (("as it is", counts), ("shuffled", sparse.csr_array(counts[order]))):
+    for label, ordered in (("sorted", counts), ("shuffled", sparse.csr_array(counts[order]))):
         with tempfile.TemporaryDirectory() as folder:
             write_corpus(Path(folder) / "corpus", ordered)
             for number, (n_topics, seed) in enumerate((k, seed) for k in topics for seed in range(seeds)):
@@ -169,18 +169,16 @@ def cases(
 @click.command(help=__doc__)
 @click.argument("corpora", nargs=-1, type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--topics", type=Several(int), default="20,50", show_default=True)
-@click.option("--share", type=float, help="Of the documents in the sample.  [default: simulated .2, else the scan's]")
-@click.option("--seeds", default=1, show_default=True, help="Of the samples, and of the simulated documents.")
-@click.option("--documents", default=16_000, show_default=True, help="Simulated.")
-@click.option("--words", default=2_000, show_default=True, help="Simulated.")
+@click.option("--share", type=float, help="Fraction of documents in the sample.  [default: .2 if simulated]")
+@click.option("--seeds", default=1, show_default=True, help="Number of seeds.")
+@click.option("--documents", default=16_000, show_default=True, help="Size of simulated corpora.")
+@click.option("--words", default=2_000, show_default=True, help="Size of simulated corpora.")
 def main(
     corpora: tuple[Path, ...], topics: list[int], share: float | None, seeds: int, documents: int, words: int
 ) -> None:
     click.echo("| corpus | order | documents | N | K | seed | error | estimate | estimate / error |")
     click.echo("|---|---|---:|---:|---:|---:|---:|---:|---:|")
-    found = [
-        case for path in corpora for case in cases(read_counts(path), topics, share, seeds, path.name)
-    ]
+    found = [case for path in corpora for case in cases(read_counts(path), topics, share, seeds, path.name)]
     for name, law in {} if corpora else LAWS.items():
         for seed in range(seeds):
             counts = law.documents(documents, words, np.random.default_rng(seed))

@@ -199,7 +199,9 @@ def test_stop_words(tmp_path):
     } <= english
     assert all(word == word.lower().strip() and word[0] != "#" for word in english)
     assert not english & {"cell", "neuron", "model", "data", "network", "game", "result", "president"}
-    lines = (ROOT / "streaming_jsmf" / "ingestion" / "tokens" / "stop_words_english.txt").read_text().splitlines()
+    lines = (
+        (ROOT / "streaming_jsmf" / "ingestion" / "tokens" / "stop_words_english.txt").read_text().splitlines()
+    )
     body = [line for line in lines if not line.startswith("#")]
     assert lines[0].startswith("#")
     assert body == sorted(set(body))

@@ -23,7 +23,7 @@ from streaming_jsmf.timing import span
 logger = logging.getLogger(__name__)
 
 #: An estimated error above this is told of, with what would lower it.
-LARGEST_ERROR = 0.05
+LARGEST_ERROR = 0.1
 
 #: Of a word in fewer documents of the sample its row is noise.
 FEW_DOCUMENTS = 5
@@ -53,7 +53,7 @@ class EigenpairsStage(Stage):
         return ()
 
     def final(self, store: Store, folded: Iterator[Partial]) -> Partial:
-        """As many pairs as the largest number of topics asks for, and ten beyond; how far they can be trusted."""
+        """Eigenpairs for the largest number of topics and ten more, with an estimate of their error."""
         del folded
         share = store.manifest.sample_share
         assert share is not None, "a sampled store"
