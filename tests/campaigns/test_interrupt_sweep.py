@@ -69,6 +69,7 @@ SWEEPS = [
 FEW, MANY = 2, {"threads": 23, "processes": 10, "cluster": 10}
 
 ADVICE = "run the same command again to go on from what is committed"
+REPEATED = re.compile(r" exists|already|is not in the store")
 COMPLAINTS = re.compile(r"Traceback|Exception|Warning|leaked|never")
 
 
@@ -172,8 +173,8 @@ def fault_of_info(case: Case, served: Server) -> str:
 def fault_of_rerun(case: Case, clean: Undisturbed, served: Server) -> str:
     """What is wrong after the same command once more."""
     code, said = served.run(case.command), served.log.read_text(encoding="utf-8")
-    # A command that is interrupted when all is in place is done, and refused like any that is given twice.
-    if code and not (code == 2 and " exists" in said):
+    # A command that is interrupted after its last commit is complete, and is rejected like any that is given twice.
+    if code and not (code == 2 and REPEATED.search(said)):
         return f"exit code {code}: {said[-2000:]}"
     return ", ".join(difference(clean.contents, contents(served.folder)))
 
@@ -201,7 +202,11 @@ def test_an_interrupted_command_ends_and_is_finished_by_itself(
         end = ended(line, served, interrupt)
         codes[end.code] += 1
         locks = [path.name for path in served.folder.glob(".*.lock.json")]
-        fault = end.fault(interrupt) or fault_of_info(case, served) or fault_of_rerun(case, clean, served)
+        fault = end.fault(interrupt)
+        if end.code:
+            fault = fault or fault_of_info(case, served) or fault_of_rerun(case, clean, served)
+        else:
+            fault = fault or ", ".join(difference(clean.contents, contents(served.folder)))
         print(f"{interrupt}: {end.code} after {end.seconds:.2f} s", *locks, fault)
         faults += [f"{interrupt}: {fault}"] * bool(fault)
     print(f"{case} on {scheduler}, {whole.seconds:.1f} s: {dict(codes)}")
