@@ -339,4 +339,4 @@ def _lost(
     gaps = full[:count, None] - full[None, count:]
     couplings = np.sqrt(missing[:count, None] * missing[None, count:])
     mixed = (1 - gaps / np.maximum(np.hypot(gaps, 2 * couplings), np.finfo(float).tiny)) / 2
-    return np.minimum((lengths / distances)[:count] ** 2 + mixed.sum(axis=1), 1.0)
+    return np.asarray(np.minimum((lengths / distances)[:count] ** 2 + mixed.sum(axis=1), 1.0))
