@@ -12,6 +12,7 @@ from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolEx
 from concurrent.futures import Executor as Pool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from multiprocessing import resource_tracker
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -239,11 +240,13 @@ def _ended(pool: Pool) -> Iterator[Pool]:
 def _interrupts_blocked() -> Iterator[None]:
     """Let threads and processes that this thread starts inside the block leave Ctrl-C to the main thread.
 
-    Ctrl-C reaches the whole process group, from the first moment on: a worker would end with a traceback.
+    Ctrl-C reaches the whole process group, and a worker that handles it prints a traceback.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
+    # multiprocessing starts its resource tracker with the first process and then unblocks SIGINT.
+    resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

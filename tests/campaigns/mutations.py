@@ -76,11 +76,13 @@ def tests_of(
     copy: Path, arguments: Sequence[str], seconds: float | None, **environment: str
 ) -> tuple[int | None, str]:
     """Run pytest in a copy; exit code (None: not within the seconds) and output."""
+    # The campaign may itself run in a worker of pytest-xdist, which tells its processes that they are workers too.
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
     with tempfile.TemporaryDirectory(prefix="mutant-", dir=_scratch()) as scratch:
         process = subprocess.Popen(
             [sys.executable, "-m", "pytest", "-q", "--color=no", "--tb=line", *arguments],
             cwd=copy,
-            env={**os.environ, "PYTHONPATH": str(copy), "PYTEST_DEBUG_TEMPROOT": scratch, **environment},
+            env={**inherited, "PYTHONPATH": str(copy), "PYTEST_DEBUG_TEMPROOT": scratch, **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
