@@ -19,7 +19,7 @@ from streaming_jsmf.ingestion.readers.listing import find_files
 from streaming_jsmf.ingestion.readers.parquet import is_parquet
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.storage.lock import settle
+from streaming_jsmf.storage.lock import recover
 from streaming_jsmf.storage.paths import exists, file_size, is_file, join, normalise, read_bytes
 
 logger = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ def corpus_of(
         return source
     asked = request or IngestRequest()
     mark = _mark(source, asked)
-    settle(beside)
+    recover(beside)
     overwrite = replacing is not None
     if beside.exists():
         if read_manifest(beside).settings.get("made_for") == mark:

@@ -86,7 +86,7 @@ def ingest_source(
     execution.require_memory(ingest_memory(execution), "the ingest", "lower --workers")
     units = source.units()
     folder = replace(IngestFolder.beside(path), opened_as=safe_names(units))
-    with folder.held(arguments_of(source, units, settings), replace=overwrite) as commit:
+    with folder.acquire(arguments_of(source, units, settings), replace=overwrite) as commit:
         if commit is not None:
             with execution.executor(listener, on_bad_input=folder.remove) as executor:
                 ingest = Ingest(source, settings, folder, executor, commit)
