@@ -49,10 +49,12 @@ def write_buckets(pieces: Iterable[Any], target: Path, n_buckets: int) -> None:
     beside = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     writer: Any = None
     try:
-        for rows, ends in _sorted_by_bucket(pieces, n_buckets):
+        for batches in filter(None, _batched(pieces)):
+            rows, ends = _sort_by_bucket(batches, n_buckets)
             writer = writer or _open_writer(beside, rows.schema, n_buckets)
             for start, stop in zip([0, *ends], ends, strict=False):
                 writer.write_batch(rows.slice(start, stop - start))
+            del rows
         writer = writer or _open_writer(beside, pa.schema([]), n_buckets)
         writer.close()
         beside.replace(target)
@@ -66,37 +68,37 @@ def _open_writer(path: Path, schema: Any, n_buckets: int) -> Any:
     return pa.ipc.new_file(str(path), schema.with_metadata({_KEY: str(n_buckets).encode()}))
 
 
-def _sorted_by_bucket(pieces: Iterable[Any], n_buckets: int) -> Iterator[tuple[Any, list[int]]]:
-    """Record batches sorted by bucket, without dictionaries, and where each bucket ends."""
-    for table in _tables(pieces):
-        documents, words = (table.column(name).combine_chunks() for name in ("document", "word"))
-        codes = np.asarray(documents.indices)
-        # Numbers of 16 bits are sorted by radix.
-        buckets = (hash_values(documents.dictionary)[:, 0] % np.uint64(n_buckets)).astype(np.uint16)[codes]
-        order = np.argsort(buckets, kind="stable")
-        columns = {
-            "document": documents.dictionary.take(pa.array(codes[order])),
-            "word": words.dictionary.take(pa.array(np.asarray(words.indices)[order])),
-            "count": pa.array(np.asarray(table.column("count"))[order]),
-        }
-        yield pa.record_batch(columns), np.cumsum(np.bincount(buckets, minlength=n_buckets)).tolist()
-
-
-def _tables(pieces: Iterable[Any]) -> Iterator[Any]:
-    """Tables of about ``BATCH_VALUES`` rows and at most ``_FLUSH_BYTES`` of words."""
+def _batched(pieces: Iterable[Any]) -> Iterator[list[Any]]:
+    """Lists of record batches of about ``BATCH_VALUES`` rows and at most ``_FLUSH_BYTES`` of words."""
     batches: list[Any] = []
     n_rows = n_bytes = 0
     for piece in pieces:
         for batch, size in _bounded(piece):
             if n_rows + batch.num_rows > limits.BATCH_VALUES or n_bytes + size > _FLUSH_BYTES:
-                if batches:
-                    yield pa.Table.from_batches(batches)
+                yield batches
                 batches, n_rows, n_bytes = [], 0, 0
             batches.append(batch)
             n_rows += batch.num_rows
             n_bytes += size
-    if batches:
-        yield pa.Table.from_batches(batches)
+    yield batches
+
+
+def _sort_by_bucket(batches: list[Any], n_buckets: int) -> tuple[Any, list[int]]:
+    """One record batch without dictionaries, sorted by bucket, and where each bucket ends. Empties the list."""
+    table = pa.Table.from_batches(batches)
+    batches.clear()
+    documents, words, counts = (column.combine_chunks() for column in table.columns)
+    del table
+    codes = np.asarray(documents.indices)
+    # Numbers of 16 bits are sorted by radix.
+    buckets = (hash_values(documents.dictionary)[:, 0] % np.uint64(n_buckets)).astype(np.uint16)[codes]
+    order = np.argsort(buckets, kind="stable")
+    columns = {
+        "document": documents.dictionary.take(pa.array(codes[order])),
+        "word": words.dictionary.take(pa.array(np.asarray(words.indices)[order])),
+        "count": pa.array(np.asarray(counts)[order]),
+    }
+    return pa.record_batch(columns), np.cumsum(np.bincount(buckets, minlength=n_buckets)).tolist()
 
 
 def _bounded(batch: Any) -> Iterator[tuple[Any, int]]:

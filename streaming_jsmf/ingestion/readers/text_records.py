@@ -173,25 +173,28 @@ Record = tuple[int, str, Any, Sequence[Any]]
 
 def batch_records(records: Iterable[Record], columns: TextColumns) -> Iterator[TextRecords]:
     """Gather single records into batches of about ``BATCH_BYTES`` of text."""
-    batch: list[Record] = []
+    # Values by column, since a list of many records slows the garbage collector.
+    held: list[list[Any]] = [[] for _ in range(3 + len(columns.metadata))]
     size = 0
-    for record in records:
-        batch.append(record)
-        kept = sum(len(value) for value in record[3] if isinstance(value, str))
-        size += len(record[1]) + kept + _RECORD_BYTES
+    for row, text, identity, metadata in records:
+        for values, value in zip(held, (row, text, identity, *metadata), strict=True):
+            values.append(value)
+        size += len(text) + sum(len(value) for value in metadata if isinstance(value, str)) + _RECORD_BYTES
         if size >= limits.BATCH_BYTES:
-            yield _as_arrays(batch, columns)
-            batch, size = [], 0
-    if batch:
-        yield _as_arrays(batch, columns)
+            yield _as_arrays(held, columns)
+            held, size = [[] for _ in held], 0
+    if size:
+        yield _as_arrays(held, columns)
 
 
-def _as_arrays(batch: Sequence[Record], columns: TextColumns) -> TextRecords:
-    rows, texts, ids, metadata = zip(*batch, strict=True)
-    kept = zip(columns.metadata.items(), zip(*metadata, strict=True), strict=True)
+def _as_arrays(held: Sequence[list[Any]], columns: TextColumns) -> TextRecords:
+    rows, texts, ids, *metadata = held
     return TextRecords(
         pa.array(texts, pa.string()),
         pa.array(ids, columns.id_type) if columns.id else None,
-        {name: pa.array(values, kind) for (name, kind), values in kept},
+        {
+            name: pa.array(values, kind)
+            for (name, kind), values in zip(columns.metadata.items(), metadata, strict=True)
+        },
         np.array(rows, np.int64),
     )

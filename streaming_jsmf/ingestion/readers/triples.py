@@ -169,7 +169,6 @@ class TableSource(RecordFiles, ABC):
         return ids, self.count_kind(schema.field(count).type if count else None)
 
     def _checked_rows(self, unit: Unit, bad: BadRecords) -> Iterator[Any]:
-        """Record batches of the good rows (see ``write_buckets``); the others go to ``bad`` in their order."""
         document, word, count = self.roles
         parse_ids = self.options.integer_ids and not is_parquet(unit.path)
         rename = self.rename_words(unit.path)
@@ -178,18 +177,7 @@ class TableSource(RecordFiles, ABC):
             for batch in read_table(unit, names, self.options, bad):
                 documents = document_keys(batch.columns[document], document, parse_ids)
                 words = rename(word_keys(batch.columns[word], word))
-                counts = self.counts(batch)
-                good = documents.good() & words.good() & counts.good
-                for i in np.flatnonzero(~good).tolist():
-                    reason = documents.explain(i) or words.explain(i) or counts.explain(i)
-                    bad.refuse(int(batch.rows[i]), reason, batch.record(i))
-                kept = slice(None) if good.all() else good
-                columns = [
-                    pa.DictionaryArray.from_arrays(k.codes[kept], k.values) for k in (documents, words)
-                ]
-                yield pa.record_batch(
-                    [*columns, pa.array(counts.values[kept])], names=["document", "word", "count"]
-                )
+                yield _good_rows(batch, documents, words, self.counts(batch), bad)
         except UnreadableError as error:
             bad.refuse(None, str(error))
 
@@ -260,6 +248,19 @@ class TriplesSource(TableSource):
 
         values = np.where(good, numbers, 0).astype(np.int32 if whole else np.float32)
         return CheckedCounts(values, good, explain)
+
+
+def _good_rows(
+    batch: TableBatch, documents: Keys, words: Keys, counts: CheckedCounts, bad: BadRecords
+) -> Any:
+    """A record batch of the good rows (see ``write_buckets``); the others go to ``bad`` in their order."""
+    good = documents.good() & words.good() & counts.good
+    for i in np.flatnonzero(~good).tolist():
+        reason = documents.explain(i) or words.explain(i) or counts.explain(i)
+        bad.refuse(int(batch.rows[i]), reason, batch.record(i))
+    kept = slice(None) if good.all() else good
+    columns = [pa.DictionaryArray.from_arrays(keys.codes[kept], keys.values) for keys in (documents, words)]
+    return pa.record_batch([*columns, pa.array(counts.values[kept])], names=["document", "word", "count"])
 
 
 def document_keys(column: Any, name: str, parse: bool) -> Keys:
