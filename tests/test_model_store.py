@@ -18,7 +18,7 @@ from streaming_jsmf.evaluation.matching import match_topics, yy_error
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.simplex import simplex_least_squares
 from streaming_jsmf.moments.reader import Moments
-from streaming_jsmf.topics.multi_k import infer_each
+from streaming_jsmf.topics.infer import infer_each
 from streaming_jsmf.topics.store import model_names, read_model, write_model
 from streaming_jsmf.topics.variables import MODEL_VARIABLES
 from tests import reference, reference_anchors
