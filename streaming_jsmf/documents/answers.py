@@ -156,10 +156,6 @@ def open_shares_of(model: AnyModel | Model, shares: str | Path) -> SharesFile:
     found = open_shares(local_path(normalise(shares, "a file of topic shares"), "a file of topic shares"))
     read = model if isinstance(model, Model) else read_model(model_path(model), NEEDED, OPTIONAL)
     given = TopicParameters.of(read)
-        TopicParameters.of(model)
-        if isinstance(model, Model)
-        else TopicParameters.of(read_model(model_path(model), NEEDED, OPTIONAL))
-    )
     if found.about.model != given.topics_fingerprint:
         whose = "this model" if isinstance(model, Model) else str(model_path(model))
         raise InputError(
