@@ -134,7 +134,7 @@ _WARNINGS: tuple[tuple[Callable[[Metrics], Any], Callable[[Any], bool], str], ..
     (
         _missing_rank,
         _always,
-        "the second moment supports {} topics, {topics_asked} were requested; use fewer, or a larger corpus",
+        "the second moment carries {} topics, {topics_asked} were asked for; use fewer, or a larger corpus",
     ),
     (
         _components,

@@ -127,7 +127,7 @@ class TopicEdits:
         try:
             known = operator.index(topic)
         except TypeError:
-            raise InputError(f"{topic!r} is not a topic; give its number, 0 to {self.n_topics - 1}") from None
+            raise InputError(f"{topic!r} is no topic; give its number, 0 to {self.n_topics - 1}") from None
         if not 0 <= known < self.n_topics:
             raise InputError(f"there is no topic {known}; the model has topics 0 to {self.n_topics - 1}")
         for group in self.merged:

@@ -263,8 +263,8 @@ def write_model(path: StorePath, model: Model, *, overwrite: bool = False) -> No
 def _read_attributes(path: StorePath) -> dict[str, Any]:
     if not node_exists(path):
         children = model_names(path)
-        hint = f"it holds models {', '.join(children)}" if children else "make one with fit or infer"
-        raise InputError(f"{path}: there is no model; {hint}")
+        hint = f"it holds models {', '.join(children)}" if children else "fit and infer make one"
+        raise InputError(f"{path}: no model is here; {hint}")
     attributes = read_attributes(path)
     if attributes.get("kind") != KIND:
         raise InputError(f"{path}: this is not a model; give a path that infer or fit wrote")

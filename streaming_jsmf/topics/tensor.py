@@ -48,7 +48,7 @@ def fit_tensor(
     width = moments.tensor_moments().basis.shape[1]
     if settings.n_topics > width:
         raise TooFewFactorsError(
-            f"{moments.path}: the basis of this scan has {width} columns, {settings.n_topics} topics were requested; "
+            f"{moments.path}: the basis of this scan has {width} columns, {settings.n_topics} topics were asked for; "
             f"use --topics {width} or fewer, or scan into another store with --max-topics {settings.n_topics}"
         )
     alpha0 = _alpha0(moments, settings, threads, listener)
