@@ -14,8 +14,7 @@ from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.linalg.eigen import Eigenpairs
 from streaming_jsmf.rectification import enn, enn_operator
 from streaming_jsmf.rectification.enn import ENNOptions, epsilon_nonnegative
-from streaming_jsmf.rectification.enn_kernel import negative_entries
-from streaming_jsmf.rectification.enn_operator import Checked, Corrections
+from streaming_jsmf.rectification.enn_operator import Checked, Corrections, negative_entries
 from streaming_jsmf.rectification.result import change_by_step, relative_change, unrectified
 from tests import reference
 from tests.spectra import SPECTRA, K, exact_low_rank, pairs_of

@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.linalg import eigen as eigen_module
 from streaming_jsmf.linalg import factor as factor_module
+from streaming_jsmf.linalg.csr import document_weights
 from streaming_jsmf.linalg.eigen import factor_eigenpairs, nystrom_eigenpairs, single_view_eigenpairs
 from streaming_jsmf.linalg.factor import apply_gram, merge_factors, partition_factor
 from streaming_jsmf.linalg.gram import (
@@ -22,7 +23,6 @@ from streaming_jsmf.linalg.gram import (
     triangle,
 )
 from streaming_jsmf.linalg.probes import ROWS_PER_COUNTER, gaussian_probes, uniform_probes
-from streaming_jsmf.linalg.weights import document_weights
 from tests import reference
 from tests.corpora import planted
 

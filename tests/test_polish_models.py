@@ -17,9 +17,7 @@ from streaming_jsmf.corpus.csr import read_block
 from streaming_jsmf.corpus.units import list_units
 from streaming_jsmf.errors import InputError, SettingsMismatchError
 from streaming_jsmf.inference.perplexity import Completer
-from streaming_jsmf.inference.polish import schedule
-from streaming_jsmf.inference.polish.schedule import drawn_documents
-from streaming_jsmf.inference.polish.step import first_topics, next_topics, step_sums
+from streaming_jsmf.inference.polish import drawn_documents, first_topics, next_topics, schedule, step_sums
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.scan_verb import scan
 from streaming_jsmf.topics.given_topics import given_topics

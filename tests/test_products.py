@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.linalg.document_kernel import add_back, add_counts, sort_by_word
-from streaming_jsmf.linalg.products import add_transposed, multiply_rows
+from streaming_jsmf.linalg.csr import add_transposed, multiply_rows
+from streaming_jsmf.linalg.document_tensor import add_back, add_counts, sort_by_word
 
 N_WORDS = 23
 

@@ -17,8 +17,14 @@ from streaming_jsmf.corpus.csr import iter_blocks
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.units import ColumnMap, Partition, WorkUnit, list_units, shard_name, split_by_value
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.linalg.bags import add_word_sums, pair_totals, row_totals, scale_rows
-from streaming_jsmf.linalg.weights import document_weights, pair_scales
+from streaming_jsmf.linalg.csr import (
+    add_word_sums,
+    document_weights,
+    pair_scales,
+    pair_totals,
+    row_totals,
+    scale_rows,
+)
 from streaming_jsmf.moments.manifest import CorpusEntry, Manifest
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array
 from streaming_jsmf.storage.paths import StorePath, store_path

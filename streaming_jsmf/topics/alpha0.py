@@ -5,7 +5,7 @@ from __future__ import annotations
 from streaming_jsmf.config import InferSettings
 from streaming_jsmf.errors import TooFewFactorsError
 from streaming_jsmf.inference.anchors import DegenerateAnchorsError
-from streaming_jsmf.inference.prior import prior_sum
+from streaming_jsmf.inference.correlations import prior_sum
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.topics.anchored_topics import anchored_topics

@@ -11,7 +11,6 @@ from streaming_jsmf.config import InferSettings
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.inference.anchors import RejectedAnchorError, require_frequent
 from streaming_jsmf.inference.law import AnchorRules, AnchorWordTopics, low_rank_anchor_words
-from streaming_jsmf.linalg.simplex import HAVE_NUMBA
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.rectification.result import Rectification
 
@@ -26,7 +25,7 @@ def anchored_topics(
     DegenerateAnchorsError
         If there are not so many anchor words; who asked knows what else to try.
     InputError
-        If an anchor word that was given cannot be one, or numba is asked for and not there.
+        If an anchor word that was given cannot be one.
     """
     try:
         return low_rank_anchor_words(
@@ -48,10 +47,8 @@ def anchor_rules(moments: Moments, settings: InferSettings) -> AnchorRules:
     Raises
     ------
     InputError
-        If a word that was given is not there or too rare, or numba is asked for and not there.
+        If a word that was given is not there or too rare.
     """
-    if settings.simplex == "active-set" and not HAVE_NUMBA:
-        raise InputError("simplex is 'active-set', which needs numba; install it, or give auto or fista")
     return AnchorRules(
         settings.anchors,
         settings.anchor_floor(moments.n_documents),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.inference.prior import dirichlet_prior, prior_sum
+from streaming_jsmf.inference.correlations import dirichlet_prior, prior_sum
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.topics.parameters import GivenTopics
 from streaming_jsmf.topics.store import Model, read_model

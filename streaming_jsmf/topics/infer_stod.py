@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import AUTO, SHARES, StodSettings
 from streaming_jsmf.errors import TooFewFactorsError
-from streaming_jsmf.inference.prior import HIGHEST_SUM, LOWEST_SUM
+from streaming_jsmf.inference.correlations import HIGHEST_SUM, LOWEST_SUM
 from streaming_jsmf.inference.stod.engine import (
     MOST_EVALUATIONS,
     NoTopicsError,
     TensorTopics,
+    core_moments,
     find_alpha0,
     tensor_topics,
 )
-from streaming_jsmf.inference.stod.whitening import core_moments
 from streaming_jsmf.jobs.events import Iteration, Listener
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.stages.third_moment import TensorMoments

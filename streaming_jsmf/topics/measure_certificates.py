@@ -11,8 +11,7 @@ from streaming_jsmf.linalg.eigen import Eigenpairs
 from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.select import SelectedMoments
-from streaming_jsmf.rectification.omitted import omitted_mass
-from streaming_jsmf.rectification.result import Rectification, change_of_grams
+from streaming_jsmf.rectification.result import Rectification, change_of_grams, omitted_mass
 
 
 def spectral_certificates(moments: Moments, pairs: Eigenpairs, n_topics: int) -> dict[str, Any]:

@@ -27,9 +27,7 @@ from streaming_jsmf.config import PolishSettings, ScanSettings
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.parts import distinct, fold_partitions
 from streaming_jsmf.corpus.units import Partition, list_units, plan_partitions
-from streaming_jsmf.inference.polish import schedule
-from streaming_jsmf.inference.polish.schedule import Step, plan_steps
-from streaming_jsmf.inference.polish.step import first_topics, next_topics
+from streaming_jsmf.inference.polish import Step, first_topics, next_topics, plan_steps, schedule
 from streaming_jsmf.jobs.events import Iteration, Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.fold import FoldJob, Part
