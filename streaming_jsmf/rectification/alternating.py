@@ -1,6 +1,6 @@
 """Alternating projections on the complete C (LR-JSMF, Algorithm 2), and Dykstra's variant of them.
 
-The three sets are: positive semidefinite of rank K, sum 1, non-negative. Each iteration recomputes C from Y alone, panel
+The sets are: positive semidefinite of rank K, sum 1, non-negative. Each iteration recomputes C from Y alone, panel
 by panel and in place, so that one N x N matrix is in memory (two for Dykstra's).
 """
 
@@ -157,7 +157,7 @@ def _replace_both(signed: Floats, restored: Floats, y: Floats, shift: float) -> 
 
 
 def _relative_change(panel: Callable[[slice], tuple[float, float]], n: int) -> float:
-    """Relative change of a matrix; ``panel`` replaces some rows and returns the squared norms of change and old rows."""
+    """Relative change of a matrix; ``panel`` replaces rows and returns squared norms of their change and old values."""
     moved = norm = 0.0
     for part, old in each(panel, panels(n, PANEL_ROWS)):
         moved += part

@@ -142,7 +142,7 @@ class Corrections:
         return Correction(product, total, uniform)
 
     def between(self, x: FloatArray, uniform_mass: float) -> Floats:
-        """X'(E + r w w')X, c x c. E is symmetric, so its entries in rows I and other columns are counted twice instead."""
+        """X'(E + r w w')X, c x c. E is symmetric: entries in rows I and other columns are counted twice instead."""
         right, total = -x[self.checked], np.zeros((x.shape[1], x.shape[1]))
 
         def group(start: int) -> FloatArray:
