@@ -27,7 +27,8 @@ from streaming_jsmf.config import PolishSettings, ScanSettings
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.parts import distinct, fold_partitions
 from streaming_jsmf.corpus.units import Partition, list_units, plan_partitions
-from streaming_jsmf.inference.polish import Step, first_topics, next_topics, plan_steps, schedule
+from streaming_jsmf.inference import polish as polish_step
+from streaming_jsmf.inference.polish import Step, first_topics, next_topics, plan_steps
 from streaming_jsmf.jobs.events import Iteration, Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.fold import FoldJob, Part
@@ -186,7 +187,7 @@ def polish_memory(request: PolishRequest, partitions: Sequence[Partition], worke
     n_words, n_topics = (int(n) for n in request.topics.word_topic.shape)
     row_group = max(unit.nonzeros for partition in partitions for unit in partition.units)
     each = TALL_ARRAYS * 8 * n_words * n_topics + row_group * BYTES_PER_NONZERO_READ
-    sample = 2 * BYTES_PER_SAMPLED * min(schedule.SAMPLE_NONZEROS, request.corpus.nonzeros)
+    sample = 2 * BYTES_PER_SAMPLED * min(polish_step.SAMPLE_NONZEROS, request.corpus.nonzeros)
     return PROCESS_BYTES + each * min(workers, len(partitions)) + sample
 
 
@@ -248,7 +249,9 @@ class _Run:
         """The steps on the sample: all, where the corpus is no larger."""
         steps, nonzeros = self.request.steps, self.request.corpus.nonzeros
         return (
-            steps if nonzeros <= schedule.SAMPLE_NONZEROS else tuple(step for step in steps if step.share < 1)
+            steps
+            if nonzeros <= polish_step.SAMPLE_NONZEROS
+            else tuple(step for step in steps if step.share < 1)
         )
 
     def _after(self, before: Partial, found: Partial, held_out: csr_array[Any]) -> Partial:
