@@ -16,6 +16,7 @@ from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.csr import read_block
 from streaming_jsmf.corpus.units import list_units
 from streaming_jsmf.errors import InputError, SettingsMismatchError
+from streaming_jsmf.inference import polish as polish_step
 from streaming_jsmf.inference.perplexity import Completer
 from streaming_jsmf.inference.polish import drawn_documents, first_topics, next_topics, step_sums
 from streaming_jsmf.jobs.execution import Execution

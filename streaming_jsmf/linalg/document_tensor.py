@@ -119,9 +119,10 @@ def tensor_sums(batches: Iterable[Documents], basis: FloatArray) -> TensorSums:
                 block = _csr_rows(batch.shares, rows)
                 projected = np.empty((len(block[0]) - 1, -(-width // COLUMN_STEP) * COLUMN_STEP), basis.dtype)
                 multiply_rows(*block, basis, projected)
-                by_word = _sorted_by_word(*block, n_words)
-                add_products(*by_word, projected, product_scales[rows], triples, pairs)
-                add_counts(*by_word, count_scales[rows], counts)
+                # A call of its own, which frees the sorted nonzeros.
+                _add_word_sums(
+                    block, projected, product_scales[rows], count_scales[rows], triples, pairs, counts
+                )
             with span("cubes"):
                 cubes.add_cubes(projected[:, :width], cube_scales[rows])
     triple_counts, pair_counts, mean = (np.ascontiguousarray(column) for column in counts.T)
@@ -136,13 +137,21 @@ def _csr_rows(shares: csr_array[Any], rows: slice) -> tuple[NDArray[Any], NDArra
     return indptr - indptr[0], shares.indices[values], shares.data[values]
 
 
-def _sorted_by_word(
-    indptr: NDArray[Any], words: NDArray[Any], values: FloatArray, n_words: int
-) -> tuple[Integers, NDArray[np.int32], FloatArray]:
-    """``ends``, ``documents`` and ``sorted_values`` of ``sort_by_word``."""
-    found = np.empty(n_words, np.int64), np.empty(words.size, np.int32), np.empty_like(values)
-    sort_by_word(indptr, words, values, *found)
-    return found
+def _add_word_sums(
+    block: tuple[NDArray[Any], NDArray[Any], FloatArray],
+    projected: FloatArray,
+    product_scales: FloatArray,
+    count_scales: Floats,
+    triples: Floats,
+    pairs: Floats,
+    counts: Floats,
+) -> None:
+    """Add the documents of a block, given as CSR buffers, to the sums of their words."""
+    _, words, values = block
+    by_word = np.empty(len(counts), np.int64), np.empty(words.size, np.int32), np.empty_like(values)
+    sort_by_word(*block, *by_word)
+    add_products(*by_word, projected, product_scales, triples, pairs)
+    add_counts(*by_word, count_scales, counts)
 
 
 def _blocks(indptr: NDArray[Any]) -> Iterator[slice]:
