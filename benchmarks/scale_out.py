@@ -44,9 +44,9 @@ from streaming_jsmf import Execution, ScanSettings, open_corpus, open_moments, s
 from streaming_jsmf.config.scan import SAMPLED_DOCUMENTS
 from streaming_jsmf.corpus.units import list_units, plan_partitions
 from streaming_jsmf.jobs.blas import single_blas_thread
+from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
 from streaming_jsmf.jobs.fold import FoldJob, Part, Reduction
 from streaming_jsmf.jobs.graph import TaskGraph
-from streaming_jsmf.jobs.ledger import Ledger, Partial
 from streaming_jsmf.jobs.order import FAN_IN, FoldOrder, Step
 from streaming_jsmf.moments.stages.projection import ProjectionReduction
 from streaming_jsmf.moments.stages.range import RangeReduction
@@ -68,7 +68,7 @@ SAMPLED_SHARE = 0.1
 
 
 class NothingDone:
-    """A ledger of a scan that has not begun, for building its graph."""
+    """A checkpoints of a scan that has not begun, for building its graph."""
 
     def parts(self) -> frozenset[str]:
         """None."""
@@ -84,11 +84,11 @@ class NamedStage:
 
     name = "replayed"
 
-    def compute(self, source: Any, /) -> Partial:
+    def compute(self, source: Any, /) -> PartialResult:
         """Never called."""
         raise NotImplementedError
 
-    def fold(self, folded: Partial | None, partial: Partial, /) -> Partial:
+    def fold(self, folded: PartialResult | None, partial: PartialResult, /) -> PartialResult:
         """Never called."""
         raise NotImplementedError
 
@@ -173,13 +173,13 @@ def measure_stage(
     return Costs(name, n_words, computed / nonzeros, fold_seconds, each_byte, *sizes, sampled)
 
 
-def seconds_per_byte(partial: Partial, folder: Path) -> float:
+def seconds_per_byte(partial: PartialResult, folder: Path) -> float:
     """Processor seconds of a byte that is committed, or read back: the mean of both."""
     create_group(folder, {})
-    ledger = Ledger(folder, "measured", "measure again")
+    checkpoints = Checkpoints(folder, "measured", "measure again")
     started = time.process_time()
-    ledger.commit_fold("fold", partial)
-    ledger.read_fold("fold")
+    checkpoints.commit_fold("fold", partial)
+    checkpoints.read_fold("fold")
     return (time.process_time() - started) / 2 / sum(array.nbytes for array in partial.arrays.values())
 
 

@@ -28,7 +28,7 @@ from streaming_jsmf.cli.main import run
 from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs import fold
-from streaming_jsmf.jobs.ledger import Ledger, Partial
+from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
 from streaming_jsmf.moments.stages.range import RangeReduction
 from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.topics.store import read_model
@@ -512,7 +512,7 @@ def test_a_bad_record_while_other_threads_still_commit(
     failed, ended = threading.Event(), threading.Event()
     commit, compute = fold.commit_part, RangeReduction.compute
 
-    def slow_if_good(stage: RangeReduction, partition: Partition) -> Partial:
+    def slow_if_good(stage: RangeReduction, partition: Partition) -> PartialResult:
         try:
             partial = compute(stage, partition)
         except InputError:
@@ -524,9 +524,11 @@ def test_a_bad_record_while_other_threads_still_commit(
             time.sleep(0.3)
         return partial
 
-    def told(ledger: Ledger, stage: fold.Reduction, part: fold.Part, link: fold.Link, *after: str) -> str:
+    def told(
+        checkpoints: Checkpoints, stage: fold.Reduction, part: fold.Part, link: fold.Link, *after: str
+    ) -> str:
         try:
-            return commit(ledger, stage, part, link, *after)
+            return commit(checkpoints, stage, part, link, *after)
         finally:
             if part.source is not None and part.source.index == 0:
                 ended.set()

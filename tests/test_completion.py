@@ -28,9 +28,9 @@ from streaming_jsmf.evaluation.completion import (
 from streaming_jsmf.evaluation.evaluate import EvaluationRequest, evaluate
 from streaming_jsmf.inference.perplexity import SMOOTHING, observed_half
 from streaming_jsmf.ingestion.readers.hashing import hash_values
+from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.events import Event, StageStarted
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.ledger import Partial
 from streaming_jsmf.moments.scan_verb import scan
 from streaming_jsmf.reporting.report import report
 from streaming_jsmf.topics.given_topics import given_topics
@@ -160,7 +160,7 @@ def test_a_pass_goes_on_from_what_is_committed(
     expected = completed(topics, corpus, tmp_path / "undisturbed", budget=40)
     compute, read = CompletionReduction.compute, []
 
-    def breaking(self: CompletionReduction, partition: Partition) -> Partial:
+    def breaking(self: CompletionReduction, partition: Partition) -> PartialResult:
         if len(read) == 4:
             raise RuntimeError("cut off")
         read.append(partition.index)

@@ -14,7 +14,7 @@ import pytest
 from streaming_jsmf import InputError, documents_of_topic, ingest
 from streaming_jsmf.documents.shares import ABOUT_NAME
 from streaming_jsmf.ingestion.ingest import IngestRequest
-from streaming_jsmf.jobs.ledger import Ledger, Partial
+from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
 from streaming_jsmf.jobs.records import read_record, write_record
 from streaming_jsmf.storage.arrays import read_array, write_array
 
@@ -145,16 +145,18 @@ def test_a_record_removes_nothing_outside_of_its_store(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "zarr.json").write_text("{}")
     (tmp_path / "mine").mkdir()
-    ledger = Ledger(tmp_path / "store", "range", "make it again")
-    ledger.commit_fold("a", Partial({"sum": np.ones(3)}))
-    record = read_record(ledger.store, "range-fold-a", "") or {}
-    write_record(ledger.store, "range-fold-a", {**record, "attempt": "../../mine"})
+    checkpoints = Checkpoints(tmp_path / "store", "range", "make it again")
+    checkpoints.commit_fold("a", PartialResult({"sum": np.ones(3)}))
+    record = read_record(checkpoints.store, "range-fold-a", "") or {}
+    write_record(checkpoints.store, "range-fold-a", {**record, "attempt": "../../mine"})
     with pytest.raises(InputError, match=r"'\.\./\.\./mine' leaves this directory"):
-        ledger.commit_fold("b", Partial({"sum": np.ones(3)}), folds=["a"])
+        checkpoints.commit_fold("b", PartialResult({"sum": np.ones(3)}), folds=["a"])
     assert (tmp_path / "mine").is_dir()
-    write_record(ledger.store, "range-fold-b", {**record, "note": {"part": "/../../../mine", "note": {}}})
+    write_record(
+        checkpoints.store, "range-fold-b", {**record, "note": {"part": "/../../../mine", "note": {}}}
+    )
     with pytest.raises(InputError, match="leaves this directory"):
-        ledger.commit_fold("c", Partial({"sum": np.ones(3)}), folds=["b"])
+        checkpoints.commit_fold("c", PartialResult({"sum": np.ones(3)}), folds=["b"])
     assert list((tmp_path / "mine").iterdir()) == []
 
 

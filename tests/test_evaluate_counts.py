@@ -31,9 +31,9 @@ from streaming_jsmf.evaluation.stored_counts import (
     read_training_counts,
     stored_corpora,
 )
+from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.events import Event, StageStarted
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.ledger import Partial
 from streaming_jsmf.moments.scan_verb import scan
 from streaming_jsmf.moments.stages.word_counts import CountReduction, SketchProbes, WordSelection, WordTally
 from streaming_jsmf.storage.paths import store_path
@@ -143,7 +143,7 @@ def test_counts_do_not_depend_on_how_documents_are_split(seed: int, cuts: list[i
     columns = rng.permutation(np.concatenate([np.arange(9), [-1, -1, -1]]))
     selection = WordSelection(np.array([0, 2, 3, 8]), np.array([2, 7]), columns, 9)
 
-    def tally(parts: Sequence[NDArray[np.int64]]) -> Partial:
+    def tally(parts: Sequence[NDArray[np.int64]]) -> PartialResult:
         probes = SketchProbes(3, 0, "test")
         stage = CountReduction(Path("unused"), {}, 9, "capped", probes, "")
         folded = None

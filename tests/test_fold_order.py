@@ -14,9 +14,9 @@ import pytest
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import StoreError
+from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, fold_keys
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.fold import WINDOW_PER_WORKER, FoldJob, Part
-from streaming_jsmf.jobs.ledger import Ledger, Partial, fold_keys
 from streaming_jsmf.jobs.order import FAN_IN, FoldOrder
 from streaming_jsmf.jobs.run import run_job
 from streaming_jsmf.moments import manifest
@@ -115,7 +115,7 @@ def test_what_a_fold_holds_is_not_folded_again() -> None:
     order = FoldOrder(letters(10), "", fan_in=3)
     by_parts = {(step.first, step.last): step.fold for step in order.steps}
     known = {by_parts[0, 5], by_parts[6, 7]}
-    assert order.held([*known, "of another"]) == set(range(8))
+    assert order.covered([*known, "of another"]) == set(range(8))
     assert [(step.first, step.last) for step in order.lacking(known)] == [(6, 8), (0, 8), (0, 9)]
     assert order.lacking({order.total}) == []
 
@@ -129,14 +129,14 @@ class Brackets:
 
     name: str = "brackets"
 
-    def compute(self, number: int) -> Partial:
-        return Partial({"trace": np.array([number])}, {"parts": 1})
+    def compute(self, number: int) -> PartialResult:
+        return PartialResult({"trace": np.array([number])}, {"parts": 1})
 
-    def fold(self, folded: Partial | None, partial: Partial) -> Partial:
+    def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
         if folded is None:
             return partial
         traces = ([-1], folded.arrays["trace"], partial.arrays["trace"], [-2])
-        return Partial(
+        return PartialResult(
             {"trace": np.concatenate(traces)}, {"parts": folded.scalars["parts"] + partial.scalars["parts"]}
         )
 
@@ -149,9 +149,11 @@ def brackets(sections: Sequence[int], fan_in: int) -> list[int]:
 def job_in(folder: Path, sections: tuple[int, ...], fan_in: int, *, keep: bool = False) -> FoldJob:
     if not folder.exists():
         create_group(folder, {})
-    ledger = Ledger(folder, "brackets", "make it again", keep)
+    checkpoints = Checkpoints(folder, "brackets", "make it again", keep)
     parts = [Part(f"{number:02d}", 1, number, {"number": number}) for number in range(sum(sections))]
-    return FoldJob(ledger, Brackets(), parts, FoldOrder(tuple(p.key for p in parts), "", sections, fan_in))
+    return FoldJob(
+        checkpoints, Brackets(), parts, FoldOrder(tuple(p.key for p in parts), "", sections, fan_in)
+    )
 
 
 def run_in_some_order(
@@ -173,13 +175,13 @@ def test_no_order_of_tasks_and_no_kill_changes_a_fold(keep: bool, tmp_path: Path
     sections, rng = (4, 11), np.random.default_rng(0)
     for turn in range(3):
         job = job_in(tmp_path / str(turn), sections, 3, keep=keep)
-        while job.order.total not in job.ledger.folds():
+        while job.order.total not in job.checkpoints.folds():
             # Killed, and gone on with by another number of workers.
             run_in_some_order(job, int(rng.integers(1, 4)), rng, stop_after=int(rng.integers(1, 12)))
         assert job.result().arrays["trace"].tolist() == brackets(sections, 3)
-        assert job.ledger.folds() == {job.order.total}
+        assert job.checkpoints.folds() == {job.order.total}
         assert job.committed() == set(range(15))
-        assert [note["number"] for note in job.ledger.history(job.order.keys)] == list(range(15))
+        assert [note["number"] for note in job.checkpoints.history(job.order.keys)] == list(range(15))
         lying = [path.name for path in (tmp_path / str(turn) / "partials").iterdir() if path.is_dir()]
         assert sum("part-" in name for name in lying) == (15 if keep else 0)
 
@@ -265,10 +267,10 @@ def test_a_store_of_before_goes_on_part_by_part(
     assert after.total == fold_keys(after.manifest.part_keys, after.manifest.order.salt)[-1]
 
 
-def _failing_after(parts: int) -> Callable[..., Partial]:
+def _failing_after(parts: int) -> Callable[..., PartialResult]:
     compute, done = RangeReduction.compute, list[int]()
 
-    def failing(reduction: RangeReduction, partition: Any) -> Partial:
+    def failing(reduction: RangeReduction, partition: Any) -> PartialResult:
         done.append(partition.index)
         if len(done) > parts:
             raise OSError("no space left")

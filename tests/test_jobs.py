@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from streaming_jsmf.errors import InputError, SettingsMismatchError
+from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, added, key_of
 from streaming_jsmf.jobs.events import Event, PartitionCommitted
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.fold import FoldJob, Part, commit_fold, commit_part
 from streaming_jsmf.jobs.folder import WorkFolder, WorkStore
-from streaming_jsmf.jobs.ledger import Ledger, Partial, added, key_of
 from streaming_jsmf.jobs.order import FoldOrder
 from streaming_jsmf.jobs.records import FILES, Record
 from streaming_jsmf.jobs.run import run_job, run_steps
@@ -53,7 +53,7 @@ def run_squares(work: WorkFolder, bad: int = -1, then: BaseException | None = No
     events: list[Event] = []
     job = TaskJob("squares", write_square, Squares(work.root, bad), [1] * 4, work.records(), "documents")
     with (
-        work.held({"power": 2}),
+        work.acquire({"power": 2}),
         ALONE.executor(events.append, on_bad_input=work.remove) as executor,
     ):
         run_job(job, executor)
@@ -98,18 +98,18 @@ def test_a_bad_input_takes_the_work_with_it_and_an_interruption_does_not(
 
 
 def test_a_folder_in_which_nothing_is_committed_goes(tmp_path: Path) -> None:
-    with WorkFolder.beside(tmp_path / "out", "test").held({"power": 2}):
+    with WorkFolder.beside(tmp_path / "out", "test").acquire({"power": 2}):
         assert (tmp_path / "out.partial").is_dir()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_unfinished_tasks_of_other_arguments_are_refused(tmp_path: Path) -> None:
     work = WorkFolder.beside(tmp_path / "out", "test")
-    with work.held({"power": 2, "words": "a" * 64}), ALONE.executor() as executor:
+    with work.acquire({"power": 2, "words": "a" * 64}), ALONE.executor() as executor:
         run_job(TaskJob("squares", write_square, Squares(work.root), [1], work.records("first")), executor)
     with (
         pytest.raises(SettingsMismatchError, match=r"unfinished test .* power: stored 2, asked 3; words; "),
-        work.held({"power": 3, "words": "b" * 64}),
+        work.acquire({"power": 3, "words": "b" * 64}),
     ):
         pass
     assert work.steps_done == {"first": 1}
@@ -119,7 +119,7 @@ def test_what_a_kill_left_before_the_first_commit_is_cleared(tmp_path: Path) -> 
     work = WorkFolder.beside(tmp_path / "out", "test")
     (work.root / "half").mkdir(parents=True)
     (work.root / "test.json").write_text('{"arguments": {"power": 2}}')
-    with work.held({"power": 3}):
+    with work.acquire({"power": 3}):
         assert not (work.root / "half").exists()
         assert work.arguments() == {"power": 3}
 
@@ -131,17 +131,19 @@ def test_what_a_kill_left_before_the_first_commit_is_cleared(tmp_path: Path) -> 
 class Scaled:
     """Each part contributes its number times the result before; it is said in a file that it was computed."""
 
-    results: Ledger
+    results: Checkpoints
     before: str
     said: Path
     name: str = "scaled"
 
-    def compute(self, number: int) -> Partial:
+    def compute(self, number: int) -> PartialResult:
         with self.said.open("a") as file:
             file.write(f"{self.before} {number}\n")
-        return Partial({"total": number * self.results.read_fold(self.before).arrays["total"]}, {"parts": 1})
+        return PartialResult(
+            {"total": number * self.results.read_fold(self.before).arrays["total"]}, {"parts": 1}
+        )
 
-    def fold(self, folded: Partial | None, partial: Partial) -> Partial:
+    def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
         return added(folded, partial)
 
 
@@ -150,9 +152,9 @@ def multiply(path: Path, *, interrupted: bool = False, seed: float = 1.0) -> lis
     store = WorkStore(path / "w", KIND, "test", {"seed": seed})
     with ALONE.executor(on_bad_input=store.remove) as executor:
         store.start({})
-        results, sums = store.ledger("results"), store.ledger("scaled")
+        results, sums = store.checkpoints("results"), store.checkpoints("scaled")
 
-        def step(number: int, key: str, before: Partial) -> Partial:
+        def step(number: int, key: str, before: PartialResult) -> PartialResult:
             assert before.arrays["total"].tolist() == [seed * 3**number]
             keys = [key_of(str(i), key) for i in range(3)]
             parts = [Part(part, 1, i) for i, part in enumerate(keys)]
@@ -165,7 +167,7 @@ def multiply(path: Path, *, interrupted: bool = False, seed: float = 1.0) -> lis
             sums.clear()
             return total
 
-        total = run_steps(results, Partial({"total": np.array([seed])}), 3, step).arrays["total"]
+        total = run_steps(results, PartialResult({"total": np.array([seed])}), 3, step).arrays["total"]
     assert len(results.folds()) == 1
     return [float(value) for value in total]
 
@@ -185,9 +187,12 @@ def test_folds_that_a_dead_worker_had_made_are_not_asked_of_what_they_dropped(tm
     store = WorkStore(tmp_path / "w", KIND, "test", {"seed": 1})
     with ALONE.executor(on_bad_input=store.remove):
         store.start({})
-        results, sums = store.ledger("results"), store.ledger("scaled")
+        results, sums = store.checkpoints("results"), store.checkpoints("scaled")
         run_steps(
-            results, Partial({"total": np.array([2.0])}), 0, lambda *_: pytest.fail("no step was asked for")
+            results,
+            PartialResult({"total": np.array([2.0])}),
+            0,
+            lambda *_: pytest.fail("no step was asked for"),
         )
         [before] = results.folds()
         stage, keys = Scaled(results, before, tmp_path / "said"), ["a", "b", "c"]
@@ -206,7 +211,7 @@ def test_unfinished_sums_of_other_arguments_are_refused(tmp_path: Path) -> None:
         multiply(tmp_path, seed=5.0)
     other = WorkStore(tmp_path / "w", KIND, "test", {"seed": 5.0})
     other.start({}, replace=True)
-    assert not other.ledger("results").folds()
+    assert not other.checkpoints("results").folds()
 
 
 def test_what_is_somebody_elses_is_left_alone(tmp_path: Path) -> None:
@@ -217,7 +222,7 @@ def test_what_is_somebody_elses_is_left_alone(tmp_path: Path) -> None:
         store.start({})
     with (
         pytest.raises(InputError, match="holds something else"),
-        WorkFolder.beside(tmp_path / "out", "test").held({}),
+        WorkFolder.beside(tmp_path / "out", "test").acquire({}),
     ):
         pass
     assert [path.name for path in (tmp_path / "out.partial").iterdir()] == ["thesis.txt"]

@@ -19,7 +19,7 @@ from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.folder import WorkFolder
 from streaming_jsmf.moments.store import read_store
-from streaming_jsmf.storage.lock import announce_commit, is_left, lock_path, settle, sole_writer, work_place
+from streaming_jsmf.storage.lock import announce_commit, is_left, lock_path, recover, sole_writer, work_place
 from streaming_jsmf.storage.replace import directory_written_beside, put_in_place
 from streaming_jsmf.topics.store import read_model
 from tests.campaigns.kills import states
@@ -63,7 +63,7 @@ def test_a_target_between_two_renames_comes_back(tmp_path: Path) -> None:
     (tmp_path / ".t.old").mkdir()
     (tmp_path / ".t.old" / "mine").touch()
     (tmp_path / ".t.new").mkdir()
-    settle(tmp_path / "t")
+    recover(tmp_path / "t")
     assert names(tmp_path) == {"t"}
     assert names(tmp_path / "t") == {"mine"}
 
@@ -80,7 +80,7 @@ def test_rests_go_and_what_is_named_otherwise_stays(tmp_path: Path) -> None:
     for name in (".t.new", ".t.old", "t.partial", ".t.other"):
         (tmp_path / name).mkdir()
     leave_lock(target)
-    settle(target)
+    recover(target)
     assert names(tmp_path) == {"t", "t.partial", ".t.other"}
     assert names(target) == {"a", *kept}
     assert names(target / "a") == set()
@@ -89,7 +89,7 @@ def test_rests_go_and_what_is_named_otherwise_stays(tmp_path: Path) -> None:
 def test_what_a_living_process_writes_is_left_alone(tmp_path: Path) -> None:
     target = tmp_path / "t"
     with sole_writer(target), directory_written_beside(target) as beside:
-        settle(target)
+        recover(target)
         assert beside.exists()
     assert names(tmp_path) == {"t"}
     assert not is_left(target)
@@ -104,7 +104,7 @@ def test_a_replacement_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
 
 def test_the_work_for_a_result_goes_only_when_the_result_is_there(tmp_path: Path) -> None:
     work = WorkFolder.beside(tmp_path / "t", "simulation")
-    with work.held({"a": 1}):
+    with work.acquire({"a": 1}):
         (work.root / "records").mkdir()
         (work.root / "records" / "00000.json").write_text("{}")
         announce_commit(tmp_path / "t", "of-t", work=True)
@@ -113,7 +113,7 @@ def test_the_work_for_a_result_goes_only_when_the_result_is_there(tmp_path: Path
         if there:
             (tmp_path / "t").mkdir()
         lock_path(tmp_path / "t").write_text(announced)
-        settle(tmp_path / "t")
+        recover(tmp_path / "t")
         assert work.root.exists() is not there
 
 
@@ -121,10 +121,10 @@ def test_a_result_is_known_by_the_command_that_was_killed_and_by_no_other(tmp_pa
     work = WorkFolder.beside(tmp_path / "t", "simulation")
     (tmp_path / "t").mkdir()
     leave_lock(tmp_path / "t", commits=f"{fingerprint({'a': 1})} {fingerprint({})}")
-    with pytest.raises(InputError, match="t exists; remove it"), work.held({"a": 2}):
+    with pytest.raises(InputError, match="t exists; remove it"), work.acquire({"a": 2}):
         pass
     assert names(tmp_path) == {"t", ".t.lock.json"}, "the other command has come to nothing"
-    with work.held({"a": 1}) as commit:
+    with work.acquire({"a": 1}) as commit:
         assert commit is None
     assert names(tmp_path) == {"t"}
 
@@ -136,7 +136,7 @@ def test_a_result_that_is_damaged_is_replaced_once_it_is_made_again(tmp_path: Pa
     leave_lock(tmp_path / "t", commits=f"{fingerprint({'a': 1})} {fingerprint({'part': '0' * 64})}")
 
     def make_again() -> None:
-        with work.held({"a": 1}) as commit:
+        with work.acquire({"a": 1}) as commit:
             assert commit is not None
             assert (tmp_path / "t" / "part").read_text() == "damaged"
             (work.root / "made").mkdir()
@@ -155,7 +155,7 @@ def test_a_result_that_is_damaged_is_replaced_once_it_is_made_again(tmp_path: Pa
 
 def test_what_appears_meanwhile_is_not_replaced(tmp_path: Path) -> None:
     work = WorkFolder.beside(tmp_path / "t", "simulation")
-    with work.held({"a": 1}) as commit:
+    with work.acquire({"a": 1}) as commit:
         assert commit is not None
         (tmp_path / "t").write_text("mine")
         with pytest.raises(InputError, match="t is not of the simulation; move it away"):

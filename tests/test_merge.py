@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.evaluation.matching import yy_error
-from streaming_jsmf.jobs import ledger
+from streaming_jsmf.jobs import checkpoints
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.fold import WINDOW_PER_WORKER
 from streaming_jsmf.moments.reader import Moments
@@ -214,14 +214,14 @@ def test_few_factors_lie_on_the_disk_while_a_scan_runs(
     workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corpus = write_corpus(tmp_path / "c", ALL, row_group_rows=20)
-    store, seen, write = tmp_path / "m", [0], ledger.write_record
+    store, seen, write = tmp_path / "m", [0], checkpoints.write_record
 
     def watched(*arguments: Any) -> None:
         # What is about to be committed lies there, and so does what it replaces.
         seen.append(len(partial_names(store)))
         write(*arguments)
 
-    monkeypatch.setattr(ledger, "write_record", watched)
+    monkeypatch.setattr(checkpoints, "write_record", watched)
     settings = replace(SMALL, partition_nonzeros=500, scans=1)
     scanned(corpus, store, settings, keep=False, execution=Execution("threads", workers))
     assert len(read_store(store).manifest.partitions) > 20

@@ -251,13 +251,13 @@ def test_damage_to_a_final_array_is_named(fault: str, corpus_path: Path, tmp_pat
 
 def test_a_partial_that_was_damaged_before_its_fold_is_named(corpus_path: Path, tmp_path: Path) -> None:
     store = scan_corpus(open_corpus(corpus_path), tmp_path / "m", replace(SMALL, scans=1), SYNCHRONOUS)
-    ledger = store.ledger("range")
+    checkpoints = store.checkpoints("range")
     partial = RangeReduction(120, SMALL).compute(
         plan_partitions(list_units(open_corpus(corpus_path)), 3000)[0]
     )
     key = store.manifest.part_keys[0]
-    ledger.commit_part(key, partial, {})
+    checkpoints.commit_part(key, partial, {})
     [attempt] = (tmp_path / "m" / "partials").glob(f"range-part-{key}-*")
     (attempt / "factor" / "c" / "0" / "0").unlink()
     with pytest.raises(StoreError, match="factor: values differ"):
-        ledger.read_part(key)
+        checkpoints.read_part(key)

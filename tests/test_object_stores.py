@@ -19,7 +19,7 @@ from upath import UPath
 
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.jobs.ledger import Ledger
+from streaming_jsmf.jobs.checkpoints import Checkpoints
 from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.storage.paths import child_names, store_path
 from streaming_jsmf.topics.store import open_model, read_model
@@ -165,16 +165,16 @@ def test_a_listing_is_never_a_cached_one(s3: str) -> None:
     other.pipe_file("bucket/seen/records/range-part-a/zarr.json", b"{}")
     store = store_path(f"{s3}/seen")
     assert isinstance(store, UPath)
-    ledger = Ledger(store, "range", "make it again")
-    assert (ledger.parts(), ledger.is_committed("b")) == ({"a"}, False)
+    checkpoints = Checkpoints(store, "range", "make it again")
+    assert (checkpoints.parts(), checkpoints.is_committed("b")) == ({"a"}, False)
     other.pipe_file("bucket/seen/records/range-part-b/zarr.json", b"{}")
-    assert (ledger.parts(), ledger.is_committed("b")) == ({"a", "b"}, True)
+    assert (checkpoints.parts(), checkpoints.is_committed("b")) == ({"a", "b"}, True)
     assert child_names(store / "records") == ["range-part-a", "range-part-b"]
     other.rm_file("bucket/seen/records/range-part-a/zarr.json")
     assert child_names(store / "records") == ["range-part-b"]
-    assert (ledger.parts(), ledger.is_committed("a")) == ({"b"}, False)
+    assert (checkpoints.parts(), checkpoints.is_committed("a")) == ({"b"}, False)
     # A path of the user's own that caches, too.
-    assert Ledger(store_path(UPath(f"{s3}/seen")), "range", "make it again").parts() == {"b"}
+    assert Checkpoints(store_path(UPath(f"{s3}/seen")), "range", "make it again").parts() == {"b"}
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.units import Partition, list_units, plan_partitions
 from streaming_jsmf.errors import StoreError
+from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.ledger import Partial
 from streaming_jsmf.moments.memory import scan_memory
 from streaming_jsmf.moments.partition import iter_counts
 from streaming_jsmf.moments.scan_verb import scan
@@ -37,16 +37,16 @@ class LengthReduction:
     n_words: int
     name: str = "length"
 
-    def compute(self, partition: Partition) -> Partial:
+    def compute(self, partition: Partition) -> PartialResult:
         counts = np.zeros((self.n_words, CLASSES), dtype=np.int64)
         for block in iter_counts(partition, self.n_words):
             documents = np.repeat(length_class(block.sum(axis=1)), np.diff(block.indptr))
             np.add.at(counts, (block.indices, documents), block.data.astype(np.int64))
-        return Partial({"length_count": counts})
+        return PartialResult({"length_count": counts})
 
-    def fold(self, folded: Partial | None, partial: Partial) -> Partial:
+    def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
         before = 0 if folded is None else folded.arrays["length_count"]
-        return Partial({"length_count": before + partial.arrays["length_count"]})
+        return PartialResult({"length_count": before + partial.arrays["length_count"]})
 
 
 class LengthStage(SumStage):
@@ -54,15 +54,15 @@ class LengthStage(SumStage):
 
     name = "length"
     variables: ClassVar = {"length_count": Variable(("word", "length"), "tokens by length of the document")}
-    remedy = "documents are counted by their length again"
+    hint = "documents are counted by their length again"
 
     def reduction(self, store: Store) -> LengthReduction:
         return LengthReduction(store.n_words)
 
-    def final(self, store: Store, folded: Iterator[Partial]) -> Partial:
+    def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
         del store
         (total,) = folded
-        return Partial(total.arrays)
+        return PartialResult(total.arrays)
 
     def task_memory(self, n_words: int, settings: ScanSettings) -> int:
         del settings
@@ -97,7 +97,7 @@ def test_it_is_scanned_described_and_goes_on_where_it_was_cut_off(
 ) -> None:
     compute, seen = LengthReduction.compute, []
 
-    def failing(reduction: LengthReduction, partition: Partition) -> Partial:
+    def failing(reduction: LengthReduction, partition: Partition) -> PartialResult:
         seen.append(partition.index)
         if len(seen) == 3:
             raise KeyboardInterrupt
@@ -134,7 +134,7 @@ def test_it_is_checked_and_mended(corpus: Path, tmp_path: Path, caplog: pytest.L
     with pytest.raises(StoreError, match="length_count"):
         require_sound(store)
     scan(corpus, tmp_path / "m", SETTINGS, SYNCHRONOUS, repair=True)
-    assert LengthStage.remedy in caplog.text
+    assert LengthStage.hint in caplog.text
     assert digests(tmp_path / "m") == before
     require_sound(store)
 

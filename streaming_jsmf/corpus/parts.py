@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from streaming_jsmf.corpus.units import Partition
+from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.fold import FoldJob, Part, Reduction
-from streaming_jsmf.jobs.ledger import Ledger, Partial
 from streaming_jsmf.jobs.order import FoldOrder
 from streaming_jsmf.jobs.run import run_job
 
@@ -35,19 +35,19 @@ def partition_parts(keys: Iterable[str], partitions: Iterable[Partition]) -> tup
 
 
 def fold_partitions(
-    ledger: Ledger,
+    checkpoints: Checkpoints,
     reduction: Reduction,
     keys: Sequence[str],
     partitions: Sequence[Partition],
     salt: str,
     executor: Executor,
-) -> Partial:
+) -> PartialResult:
     """What a reduction makes of all partitions, folded in their order. One pass over those that are not committed.
 
     Parameters
     ----------
     keys
-        Of the partitions in the ledger, all different: they change with whatever changes a partition's result.
+        Of the partitions in the checkpoints, all different: they change with whatever changes a partition's result.
     salt
         Changes with whatever else changes a fold, see ``FoldOrder``.
 
@@ -57,6 +57,6 @@ def fold_partitions(
         What a task met in the corpus or the store.
     """
     parts = partition_parts(keys, partitions)
-    job = FoldJob(ledger, reduction, parts, FoldOrder(tuple(keys), salt))
+    job = FoldJob(checkpoints, reduction, parts, FoldOrder(tuple(keys), salt))
     run_job(job, executor)
     return job.result()

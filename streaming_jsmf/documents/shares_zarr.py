@@ -118,7 +118,7 @@ class ZarrShares:
 
     def tables(self, columns: Sequence[str]) -> Iterator[Any]:
         """Arrow tables of some columns, a chunk of rows each; ``StoreError`` for damage."""
-        panels = [read_panels(self.path, name, self.digests[name], remedy=_REMEDY) for name in columns]
+        panels = [read_panels(self.path, name, self.digests[name], hint=_REMEDY) for name in columns]
         for parts in zip(*panels, strict=True):
             arrays = [lists_of(values) if values.ndim == 2 else pa.array(values) for _, values in parts]
             yield pa.table(dict(zip(columns, arrays, strict=True)))

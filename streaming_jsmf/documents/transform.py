@@ -194,7 +194,7 @@ def transform_documents(
     places = _known_places(request)
     schema = _schema_of(request.corpus, request.about)
     work = work_folder(target)
-    with work.held(request.arguments, replace=overwrite) as commit:
+    with work.acquire(request.arguments, replace=overwrite) as commit:
         if commit is None:
             totals = open_shares(target).about.totals or Totals()
         else:

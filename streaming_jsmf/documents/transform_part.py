@@ -65,8 +65,8 @@ class PartContext:
 
     def given(self, name: str) -> NDArray[Any]:
         """An array of the model."""
-        remedy = f"remove {self.root} and run the same command again"
-        return read_array(self.root / GIVEN, name, self.digests[name], remedy=remedy)
+        hint = f"remove {self.root} and run the same command again"
+        return read_array(self.root / GIVEN, name, self.digests[name], hint=hint)
 
     def units(self, index: int) -> list[tuple[int, WorkUnit]]:
         """The row groups of a task, each with the number of its first document in the corpus."""

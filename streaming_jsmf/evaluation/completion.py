@@ -21,10 +21,10 @@ from streaming_jsmf.corpus.parts import distinct, fold_partitions
 from streaming_jsmf.corpus.units import Partition, list_units, plan_partitions
 from streaming_jsmf.inference.perplexity import Completer, Completion
 from streaming_jsmf.ingestion.readers.hashing import hash_values
+from streaming_jsmf.jobs.checkpoints import PartialResult, added, key_of
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.folder import WorkStore
-from streaming_jsmf.jobs.ledger import Partial, added, key_of
 from streaming_jsmf.jobs.memory import PROCESS_BYTES
 from streaming_jsmf.storage.arrays import ArrayDigest, read_arrays
 from streaming_jsmf.storage.paths import StorePath
@@ -122,9 +122,9 @@ def complete_documents(
         }
         digests = store.start(arrays, replace=True)
         threads = max(1, executor.tasks_at_once // len(partitions))
-        reduction = CompletionReduction(work, digests, store.remedy, threads)
-        ledger = store.ledger(reduction.name)
-        sums = fold_partitions(ledger, reduction, keys, partitions, store.request, executor)
+        reduction = CompletionReduction(work, digests, store.hint, threads)
+        checkpoints = store.checkpoints(reduction.name)
+        sums = fold_partitions(checkpoints, reduction, keys, partitions, store.request, executor)
         return Completed.from_fields(sums.scalars)
 
 
@@ -145,21 +145,21 @@ class CompletionReduction:
 
     store: StorePath
     digests: Mapping[str, ArrayDigest]
-    remedy: str
+    hint: str
     threads: int
     name: str = "completion"
 
-    def compute(self, partition: Partition) -> Partial:
+    def compute(self, partition: Partition) -> PartialResult:
         """One pass over the partition's data, a row group in memory at a time."""
-        arrays = read_arrays(self.store, self.digests, remedy=self.remedy)
+        arrays = read_arrays(self.store, self.digests, hint=self.hint)
         completer = Completer.of(arrays["word_topic"], arrays["prior"], arrays["term_count"], arrays["keys"])
         places, total = arrays["places"], Completed(Completion())
         for block in iter_blocks(partition.units, places.size):
             found = completed(completer, over_model_words(block, places, len(completer.topics)), self.threads)
             total = Completed(total.sums.merge(found.sums), total.fractional + found.fractional)
-        return Partial({}, total.fields())
+        return PartialResult({}, total.fields())
 
-    def fold(self, folded: Partial | None, partial: Partial) -> Partial:
+    def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
         """Add: whole numbers exactly, the others in float64."""
         return added(folded, partial)
 

@@ -20,12 +20,12 @@ from streaming_jsmf.evaluation.stored_counts import (
     write_counts,
 )
 from streaming_jsmf.inference.words import characteristic_words
+from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.ledger import Partial
 from streaming_jsmf.moments.count_scan import CountRequest, count_words
 from streaming_jsmf.moments.stages.word_counts import SketchProbes, WordSelection
-from streaming_jsmf.storage.lock import announce_commit, settle, sole_writer, work_place
+from streaming_jsmf.storage.lock import announce_commit, recover, sole_writer, work_place
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.storage.replace import remove_store
 from streaming_jsmf.topics.given_topics import given_topics, lacks_topics
@@ -67,7 +67,7 @@ def counts_of(
     """
     target = counts_path(path, corpus.fingerprint)
     if (stored := _complete(path, model, corpus)) is not None:
-        settle(target)
+        recover(target)
         return stored
     request = CountRequest(corpus, _selection(model, corpus), PROBES, _scan_settings(model))
     make_evaluation_group(path)
@@ -122,7 +122,7 @@ def _scan_settings(model: Model) -> ScanSettings:
     return ScanSettings(**kept)
 
 
-def _stored(model: Model, request: CountRequest, total: Partial) -> StoredCounts:
+def _stored(model: Model, request: CountRequest, total: PartialResult) -> StoredCounts:
     corpus, selection = request.corpus, request.selection
     if not total.scalars["total_weight"] > 0:
         raise InputError(

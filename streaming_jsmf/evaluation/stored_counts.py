@@ -170,7 +170,7 @@ def read_counts(
     digests = attributes["digests"]
     wanted = [name for name in digests if names is None or name in names]
     arrays = {
-        name: read_array(path, name, ArrayDigest.from_fields(digests[name]), remedy=_remedy(path))
+        name: read_array(path, name, ArrayDigest.from_fields(digests[name]), hint=_remedy(path))
         for name in wanted
     }
     empty = np.zeros(0, dtype=np.int64)

@@ -15,11 +15,11 @@ from streaming_jsmf.corpus.manifest import MANIFEST_NAME
 from streaming_jsmf.corpus.vocabulary import TEXT_NAMES, VOCABULARY_NAME
 from streaming_jsmf.errors import InputError, finding
 from streaming_jsmf.ingestion.ingest import ingest
-from streaming_jsmf.ingestion.readers.listing import find_files
-from streaming_jsmf.ingestion.readers.parquet import is_parquet
+from streaming_jsmf.ingestion.readers.files import find_files
+from streaming_jsmf.ingestion.readers.units import is_parquet
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.storage.lock import settle
+from streaming_jsmf.storage.lock import recover
 from streaming_jsmf.storage.paths import exists, file_size, is_file, join, normalise, read_bytes
 
 logger = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ def corpus_of(
         return source
     asked = request or IngestRequest()
     mark = _mark(source, asked)
-    settle(beside)
+    recover(beside)
     overwrite = replacing is not None
     if beside.exists():
         if read_manifest(beside).settings.get("made_for") == mark:

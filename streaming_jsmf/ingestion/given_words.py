@@ -74,5 +74,5 @@ def given_words(vocabulary: str | Path | Sequence[str]) -> tuple[str, ...]:
     place = store_path(vocabulary, "a model")
     if not exists(join(root, MANIFEST_NAME)) and node_exists(place):
         expected = ArrayDigest.from_fields(_model_attributes(place)["digests"]["word"])
-        return tuple(map(str, read_array(place, "word", expected, remedy="run infer again")))
+        return tuple(map(str, read_array(place, "word", expected, hint="run infer again")))
     return open_corpus(root).vocabulary().words

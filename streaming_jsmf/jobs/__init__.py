@@ -10,7 +10,7 @@ Start reading at ``run``, which is the skeleton: started, done, watched, compute
     numbered tasks that do not need each other; each writes files and commits a JSON record (``records``)
 ``fold.FoldJob``
     parts and a tree of folds: each part is computed to arrays, and these are folded into one result in the fixed shape
-    of ``order``, with a bound on what lies unfolded on the disk; commits are those of a ``ledger.Ledger`` in a store
+    of ``order``, with a bound on what lies unfolded on the disk; commits are ``checkpoints.Checkpoints`` in a store
 
 Around them: ``folder`` (where a job works until its result is committed, and the refusal of unfinished work that
 differs), ``execution`` (``Execution``: which scheduler, how many workers; ``Executor``: one at work), ``cluster``,
@@ -31,7 +31,7 @@ Numbered tasks, then one commit::
         return {"rows": rows, FILES: file_hashes(shares.folder, paths)}
 
     work = WorkFolder.beside(target, "transform")
-    with work.held(arguments) as commit:                        # JSON values that decide the bytes of the result
+    with work.acquire(arguments) as commit:                        # JSON values that decide the bytes of the result
         if commit is None:                                      # a run was killed when the result was in place
             return
         with execution.executor(listener, on_bad_input=work.remove) as executor:
@@ -45,16 +45,16 @@ A sequence of sums, each over all parts, from what the one before gave::
     store.require_same()                                        # work of other arguments is refused, and stays
     with execution.executor(listener, on_bad_input=store.remove) as executor:
         store.start({})
-        topics, sums = store.ledger("topics"), store.ledger("polish")
+        topics, sums = store.checkpoints("topics"), store.checkpoints("polish")
 
-        def step(number: int, key: str, before: Partial) -> Partial:
+        def step(number: int, key: str, before: PartialResult) -> PartialResult:
             reduction = Polish(topics, key)                     # compute: topics.read_fold(key), then a partition
             keys = [key_of(content, key) for content in contents]
             total = fold_partitions(sums, reduction, keys, partitions, "", executor)
-            sums.clear()                                        # fold: ledger.added
+            sums.clear()                                        # fold: checkpoints.added
             return normalised(total)
 
-        result = run_steps(topics, Partial({"word_topic": start}), steps, step)
+        result = run_steps(topics, PartialResult({"word_topic": start}), steps, step)
     write(result)                                               # the result itself, then
     store.remove()
 

@@ -89,14 +89,14 @@ class Execution(ExecutionOptions):
             return 1
         return self.workers or os.cpu_count() or 1
 
-    def require_memory(self, needed: int, what: str, remedy: str) -> None:
+    def require_memory(self, needed: int, what: str, hint: str) -> None:
         """Refuse a stage before it starts if its projected memory exceeds the budget, or a limit of the process.
 
         Parameters
         ----------
         needed
             Peak bytes of all workers together.
-        what, remedy
+        what, hint
             What the stage is, and how it needs less.
 
         Raises
@@ -106,14 +106,14 @@ class Execution(ExecutionOptions):
         """
         if self.memory is not None and needed > self.memory:
             raise InputError(
-                f"{what} needs about {format_bytes(needed)} and --memory allows {format_bytes(self.memory)}; {remedy}, "
+                f"{what} needs about {format_bytes(needed)} and --memory allows {format_bytes(self.memory)}; {hint}, "
                 "or raise --memory"
             )
         # A limit holds for each process. What the workers of a running scheduler are allowed is not known here.
         processes = 1 if self.scheduler in ("threads", "synchronous") else self.concurrency
         short = shortage(max(0, needed // processes - PROCESS_BYTES), self.concurrency // processes)
         if short is not None and not _is_address(self.scheduler):
-            raise InputError(f"{what} needs {short}; {remedy}, or raise the limit")
+            raise InputError(f"{what} needs {short}; {hint}, or raise the limit")
 
     @contextmanager
     def executor(

@@ -18,9 +18,9 @@ from dask.delayed import Delayed
 
 from streaming_jsmf.errors import StoreError
 from streaming_jsmf.jobs.blas import single_blas_thread
+from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
 from streaming_jsmf.jobs.events import Cost, StageStarted
 from streaming_jsmf.jobs.graph import Key, TaskGraph
-from streaming_jsmf.jobs.ledger import Ledger, Partial
 from streaming_jsmf.jobs.memory import peak_memory, release_unused_memory
 from streaming_jsmf.jobs.order import FoldOrder, Step
 from streaming_jsmf.timing import span
@@ -37,10 +37,10 @@ class Reduction(Protocol):
     def name(self) -> str:
         """Of the stage in records and messages."""
 
-    def compute(self, source: Any, /) -> Partial:
+    def compute(self, source: Any, /) -> PartialResult:
         """Read what a part is made of and return its contribution. Runs in a worker, with one BLAS thread."""
 
-    def fold(self, folded: Partial | None, partial: Partial, /) -> Partial:
+    def fold(self, folded: PartialResult | None, partial: PartialResult, /) -> PartialResult:
         """Return the contributions of some parts (None at first) and of those behind them together.
 
         ``partial`` is what was computed of one part, or the fold of several.
@@ -54,13 +54,13 @@ class Part:
     Attributes
     ----------
     key
-        In the ledger.
+        In the checkpoints.
     size
         Its weight, for progress.
     source
         What ``Reduction.compute`` reads, such as a partition; None where the result is committed before the job runs.
     note
-        What the ledger keeps of the part besides what it took: JSON values.
+        What the checkpoints keeps of the part besides what it took: JSON values.
     """
 
     key: str
@@ -75,7 +75,7 @@ class FoldJob:
 
     Attributes
     ----------
-    ledger, stage
+    checkpoints, stage
         Where tasks commit, and what they compute.
     parts
         Those of the order, in it.
@@ -85,7 +85,7 @@ class FoldJob:
         What sizes of parts count, and what a part is, for progress.
     """
 
-    ledger: Ledger
+    checkpoints: Checkpoints
     stage: Reduction
     parts: Sequence[Part]
     order: FoldOrder
@@ -103,71 +103,77 @@ class FoldJob:
 
     def committed(self) -> frozenset[int]:
         """Numbers of the parts that are committed or folded."""
-        known, held = self.ledger.parts(), self.order.held(self.ledger.folds())
+        known, held = self.checkpoints.parts(), self.order.covered(self.checkpoints.folds())
         return held.union(i for i, part in enumerate(self.parts) if part.key in known)
 
     def cost(self, index: int) -> Cost | None:
-        """What a committed part took, if the ledger tells."""
-        return Cost.from_fields(self.ledger.note(self.parts[index].key))
+        """What a committed part took, if the checkpoints tells."""
+        return Cost.from_fields(self.checkpoints.note(self.parts[index].key))
 
     def graph(self, done: frozenset[int], at_once: int) -> Delayed | None:
-        """The folds that the ledger lacks, and the parts that they need."""
+        """The folds that the checkpoints lacks, and the parts that they need."""
         del done
-        committed, window = self.ledger.parts(), WINDOW_PER_WORKER * at_once
+        committed, window = self.checkpoints.parts(), WINDOW_PER_WORKER * at_once
         graph = TaskGraph()
         # Folds that no later one has taken up yet, which together hold all parts so far; and those after each part.
         open_folds: dict[str, Key] = {}
         were_open: list[tuple[Key, ...]] = []
-        for step in self.order.lacking(self.ledger.folds()):
+        for step in self.order.lacking(self.checkpoints.folds()):
             inputs = [open_folds.pop(fold) for fold in step.folds if fold in open_folds]
             if step.of_part and step.taken not in committed:
                 after = were_open[-window] if len(were_open) >= window else ()
                 if step.before is not None:
                     after = after[-1:]
                 part = self.parts[step.last]
-                inputs.append(graph.add(commit_part, self.ledger, self.stage, part, step, after=after))
-            open_folds[step.fold] = graph.add(commit_fold, self.ledger, self.stage, step, after=inputs)
+                inputs.append(graph.add(commit_part, self.checkpoints, self.stage, part, step, after=after))
+            open_folds[step.fold] = graph.add(commit_fold, self.checkpoints, self.stage, step, after=inputs)
             if step.of_part:
                 were_open.append(tuple(open_folds.values()))
         return graph.delayed([open_folds[self.order.total]]) if open_folds else None
 
     def unfolded(self) -> Delayed:
-        """Instead of ``graph``: the parts alone, for a ledger that keeps them and has their folds."""
+        """Instead of ``graph``: the parts alone, for a checkpoints that keeps them and has their folds."""
         graph = TaskGraph()
         return graph.delayed(
-            [graph.add(commit_part, self.ledger, self.stage, part, None) for part in self.parts]
+            [graph.add(commit_part, self.checkpoints, self.stage, part, None) for part in self.parts]
         )
 
-    def result(self) -> Partial:
+    def result(self) -> PartialResult:
         """The last fold, read back and verified; ``StoreError`` if it is damaged."""
-        return self.ledger.read_fold(self.order.total)
+        return self.checkpoints.read_fold(self.order.total)
 
 
-def commit_part(ledger: Ledger, stage: Reduction, part: Part, step: Step | None, *after: str) -> str:
+def commit_part(
+    checkpoints: Checkpoints, stage: Reduction, part: Part, step: Step | None, *after: str
+) -> str:
     """Task: compute one part and commit it, nothing if it is committed; folded at once where its turn has come.
 
     ``step`` is what takes it, if it is to be folded; ``after`` only orders tasks.
     """
     del after
     token = f"{stage.name}-part-{part.key}"
-    if ledger.is_committed(part.key) or (step is not None and ledger.has_fold(step.fold)):
+    if checkpoints.is_committed(part.key) or (step is not None and checkpoints.has_fold(step.fold)):
         return token
-    partial, note = _computed(ledger, stage, part)
-    if step is not None and not ledger.keep and (step.before is None or ledger.has_fold(step.before)):
+    partial, note = _computed(checkpoints, stage, part)
+    if (
+        step is not None
+        and not checkpoints.keep
+        and (step.before is None or checkpoints.has_fold(step.before))
+    ):
         # A factor weighs more than its Parquet: one that need not wait is neither written nor read again.
         with suppress(StoreError, OSError):
-            _fold(ledger, stage, step, partial, note)
+            _fold(checkpoints, stage, step, partial, note)
             return token
         # What was computed is kept; the fold is tried again in its own task, and fails there.
     with span("commit"):
-        ledger.commit_part(part.key, partial, note)
+        checkpoints.commit_part(part.key, partial, note)
     return token
 
 
-def _computed(ledger: Ledger, stage: Reduction, part: Part) -> tuple[Partial, dict[str, Any]]:
-    """What a part contributes, and what the ledger keeps of how it was made."""
+def _computed(checkpoints: Checkpoints, stage: Reduction, part: Part) -> tuple[PartialResult, dict[str, Any]]:
+    """What a part contributes, and what the checkpoints keeps of how it was made."""
     if part.source is None:
-        raise StoreError(f"{ledger.store}: the part {part.key} is missing; {ledger.remedy}")
+        raise StoreError(f"{checkpoints.store}: the part {part.key} is missing; {checkpoints.hint}")
     started = time.perf_counter()
     with single_blas_thread():
         partial = stage.compute(part.source)
@@ -176,36 +182,42 @@ def _computed(ledger: Ledger, stage: Reduction, part: Part) -> tuple[Partial, di
     return partial, {**part.note, **cost.fields()}
 
 
-def commit_fold(ledger: Ledger, stage: Reduction, step: Step, *after: str) -> str:
+def commit_fold(checkpoints: Checkpoints, stage: Reduction, step: Step, *after: str) -> str:
     """Task: take one step and commit; nothing if that is done."""
     del after
-    if not _is_done(ledger, step):
+    if not _is_done(checkpoints, step):
         try:
             with span("commit"):
-                partial = ledger.read_part(step.taken) if step.of_part else ledger.read_fold(step.taken)
-            _fold(ledger, stage, step, partial)
+                partial = (
+                    checkpoints.read_part(step.taken) if step.of_part else checkpoints.read_fold(step.taken)
+                )
+            _fold(checkpoints, stage, step, partial)
         except StoreError:
             # A worker that was given up for lost may have folded the same, and dropped what it was made from.
-            if not _is_done(ledger, step):
+            if not _is_done(checkpoints, step):
                 raise
     return f"{stage.name}-fold-{step.fold}"
 
 
-def _is_done(ledger: Ledger, step: Step) -> bool:
+def _is_done(checkpoints: Checkpoints, step: Step) -> bool:
     """Whether a step is taken. Its fold may be in a later one by now: Dask asks again for what a dead worker held."""
-    if ledger.has_fold(step.fold):
+    if checkpoints.has_fold(step.fold):
         return True
-    taken_up = not all(ledger.has_fold(fold) for fold in step.folds)
-    return taken_up or (step.of_part and ledger.was_folded(step.taken))
+    taken_up = not all(checkpoints.has_fold(fold) for fold in step.folds)
+    return taken_up or (step.of_part and checkpoints.was_folded(step.taken))
 
 
 def _fold(
-    ledger: Ledger, stage: Reduction, step: Step, partial: Partial, note: Mapping[str, Any] | None = None
+    checkpoints: Checkpoints,
+    stage: Reduction,
+    step: Step,
+    partial: PartialResult,
+    note: Mapping[str, Any] | None = None,
 ) -> None:
     """``note`` is that of a part which was not committed by itself."""
     with single_blas_thread():
         with span("commit"):
-            folded = None if step.before is None else ledger.read_fold(step.before)
+            folded = None if step.before is None else checkpoints.read_fold(step.before)
         result = stage.fold(folded, partial)
         with span("commit"):
-            ledger.commit_fold(step.fold, result, step.folds, step.taken if step.of_part else None, note)
+            checkpoints.commit_fold(step.fold, result, step.folds, step.taken if step.of_part else None, note)

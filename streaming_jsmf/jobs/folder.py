@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import differences, fingerprint
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StreamingJSMFError
+from streaming_jsmf.jobs.checkpoints import Checkpoints
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
-from streaming_jsmf.jobs.ledger import Ledger
 from streaming_jsmf.jobs.records import PARTIALS, RECORDS, NumberedRecords, read_json
 from streaming_jsmf.storage.arrays import ArrayDigest, create_group, digest, read_attributes, write_array
 from streaming_jsmf.storage.lock import announce_commit, sole_writer, work_place
@@ -127,7 +127,7 @@ class WorkFolder:
         return dict(read_json(self._record, dict, self.root).get("arguments", {}))
 
     @contextmanager
-    def held(self, arguments: Mapping[str, Any], *, replace: bool = False) -> Iterator[Commit | None]:
+    def acquire(self, arguments: Mapping[str, Any], *, replace: bool = False) -> Iterator[Commit | None]:
         """Begin the work, or take over an interrupted one of the same arguments (JSON values), for the block.
 
         If no task is committed when the block ends, the directory goes.
@@ -255,7 +255,7 @@ class WorkStore:
         return fingerprint(self.arguments)
 
     @property
-    def remedy(self) -> str:
+    def hint(self) -> str:
         """The end of a message about damage."""
         return f"remove {self.path} and run the same command again"
 
@@ -311,9 +311,9 @@ class WorkStore:
             self.require_same()
         return {name: digest(values) for name, values in arrays.items()}
 
-    def ledger(self, stage: str) -> Ledger:
+    def checkpoints(self, stage: str) -> Checkpoints:
         """Where the tasks of a stage commit."""
-        return Ledger(self.path, stage, self.remedy)
+        return Checkpoints(self.path, stage, self.hint)
 
     def remove(self) -> None:
         """Remove it, once its results are kept elsewhere."""

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
 
-from streaming_jsmf.jobs.ledger import fold_keys
+from streaming_jsmf.jobs.checkpoints import fold_keys
 
 #: Neighbours that are folded one after the other. Part of the bits: a store keeps the number that it was made with.
 FAN_IN = 8
@@ -111,7 +111,7 @@ class FoldOrder:
         """Key of the last fold, which holds all parts."""
         return self.steps[-1].fold
 
-    def held(self, folds: Iterable[str]) -> frozenset[int]:
+    def covered(self, folds: Iterable[str]) -> frozenset[int]:
         """Numbers of the parts that these folds hold."""
         steps = (self._by_fold[key] for key in folds if key in self._by_fold)
         return frozenset(number for step in steps for number in range(step.first, step.last + 1))

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 #: What a task says of what it made: JSON values.
 Record: TypeAlias = dict[str, Any]
 
-#: Groups of a store that a ledger writes: results on their way into a fold, and the records that make them count.
+#: Groups of a store that a checkpoints writes: results on their way into a fold, and the records that make them count.
 PARTIALS, RECORDS = "partials", "records"
 
 #: Key under which a record has the sha256 of the files that its task wrote, by their path in the working directory.
@@ -137,10 +137,10 @@ def write_record(store: StorePath, name: str, attributes: Mapping[str, Any]) -> 
     write_json(directory / "zarr.json", {"zarr_format": 3, "node_type": "group", "attributes": record})
 
 
-def read_record(store: StorePath, name: str, remedy: str) -> dict[str, Any] | None:
+def read_record(store: StorePath, name: str, hint: str) -> dict[str, Any] | None:
     """Return the attributes of a record of a Zarr store, or None if it was never committed.
 
-    ``remedy`` ends the message about damage.
+    ``hint`` ends the message about damage.
 
     Raises
     ------
@@ -158,7 +158,7 @@ def read_record(store: StorePath, name: str, remedy: str) -> dict[str, Any] | No
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"{path}: record is damaged ({error}); {remedy}") from error
+        raise StoreError(f"{path}: record is damaged ({error}); {hint}") from error
 
 
 def has_record(store: StorePath, name: str) -> bool:

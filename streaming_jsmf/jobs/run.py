@@ -11,9 +11,9 @@ from typing import Protocol
 
 from dask.delayed import Delayed
 
+from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, fold_keys
 from streaming_jsmf.jobs.events import Cost, Listener, PartitionCommitted, StageFinished, StageStarted
 from streaming_jsmf.jobs.execution import Executor
-from streaming_jsmf.jobs.ledger import Ledger, Partial, fold_keys
 from streaming_jsmf.storage.paths import in_threads
 
 logger = logging.getLogger(__name__)
@@ -134,11 +134,14 @@ class _Watch:
 
 
 def run_steps(
-    ledger: Ledger, start: Partial, steps: int, step: Callable[[int, str, Partial], Partial]
-) -> Partial:
+    checkpoints: Checkpoints,
+    start: PartialResult,
+    steps: int,
+    step: Callable[[int, str, PartialResult], PartialResult],
+) -> PartialResult:
     """Take steps of which each needs the result of the one before; go on from the last that is committed.
 
-    Of the results only the last stays in ``ledger``.
+    Of the results only the last stays in ``checkpoints``.
 
     Parameters
     ----------
@@ -147,17 +150,17 @@ def run_steps(
     steps
         How many there are.
     step
-        Called with the number of the step, from 0, the key under which ``ledger.read_fold`` gives its tasks the
+        Called with the number of the step, from 0, the key under which ``checkpoints.read_fold`` gives its tasks the
         result before (the same in every run, so it may also salt the keys of parts), and this result.
     """
     chain = fold_keys([str(number) for number in range(steps + 1)], "")
-    done = ledger.folded(chain)
+    done = checkpoints.folded(chain)
     if done:
-        result = ledger.read_fold(chain[done - 1])
+        result = checkpoints.read_fold(chain[done - 1])
     else:
         result, done = start, 1
-        ledger.commit_fold(chain[0], start)
+        checkpoints.commit_fold(chain[0], start)
     for number in range(done - 1, steps):
         result = step(number, chain[number], result)
-        ledger.commit_fold(chain[number + 1], result, [chain[number]])
+        checkpoints.commit_fold(chain[number + 1], result, [chain[number]])
     return result

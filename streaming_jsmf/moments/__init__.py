@@ -5,6 +5,6 @@ walks the stages that a store lacks; ``scan`` does so for a new corpus, ``change
 manifest, ``soundness`` checks and mends. ``memory`` is planned before. ``reader`` and ``select`` are what inference
 sees. Start with ``scan.scan_corpus``, then ``run``, then ``stages``.
 
-May import ``blocks``, ``corpus``, ``jobs``, ``storage`` and ``linalg``; within: ledger, manifest, partition, stages,
-store, run, and then the others.
+May import ``blocks``, ``corpus``, ``jobs``, ``storage`` and ``linalg``; within: manifest, partition, stages, store,
+run, and then the others.
 """

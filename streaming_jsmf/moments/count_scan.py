@@ -10,10 +10,10 @@ from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.parts import distinct, fold_partitions
 from streaming_jsmf.corpus.units import Partition, list_units, plan_partitions
+from streaming_jsmf.jobs.checkpoints import PartialResult, key_of
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.folder import WorkStore
-from streaming_jsmf.jobs.ledger import Partial, key_of
 from streaming_jsmf.jobs.memory import PROCESS_BYTES
 from streaming_jsmf.moments.memory import BYTES_PER_NONZERO_READ
 from streaming_jsmf.moments.stages.word_counts import CountReduction, SketchProbes, WordSelection
@@ -63,7 +63,7 @@ def count_words(
     work: StorePath,
     execution: Execution | None = None,
     listener: Listener = silent,
-) -> Partial:
+) -> PartialResult:
     """Count the selected words of a corpus: one pass over what an interrupted run has not committed in ``work``.
 
     The same request gives the same bits on every scheduler and number of workers. ``work`` stays; it is the
@@ -71,7 +71,7 @@ def count_words(
 
     Returns
     -------
-    Partial
+    PartialResult
         ``pairs`` (P, P) int64, documents with both words, on the diagonal with the one; float64 ``rows`` (R, N) of C,
         ``sketch`` (N, s), C G, and ``row_sum`` (N,), each times ``total_weight``; scalars ``n_documents``,
         ``total_weight``.
@@ -90,9 +90,9 @@ def count_words(
         # What another request has left here is of no use: the model's counts of a corpus are those of this one.
         digests = store.start(request.selection.arrays(), replace=True)
         n_words, weights = request.selection.n_words, request.settings.document_weights
-        reduction = CountReduction(work, digests, n_words, weights, request.probes, store.remedy)
-        ledger = store.ledger(reduction.name)
-        return fold_partitions(ledger, reduction, keys, partitions, store.request, executor)
+        reduction = CountReduction(work, digests, n_words, weights, request.probes, store.hint)
+        checkpoints = store.checkpoints(reduction.name)
+        return fold_partitions(checkpoints, reduction, keys, partitions, store.request, executor)
 
 
 def count_memory(request: CountRequest, partitions: tuple[Partition, ...], workers: int) -> int:

@@ -21,7 +21,7 @@ from streaming_jsmf.corpus.parts import distinct
 from streaming_jsmf.corpus.units import Partition, list_units, plan_partitions, shard_name
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.jobs.ledger import key_of
+from streaming_jsmf.jobs.checkpoints import key_of
 from streaming_jsmf.jobs.order import FAN_IN, FoldOrder
 from streaming_jsmf.storage.paths import join, normalise
 from streaming_jsmf.validation import Strict

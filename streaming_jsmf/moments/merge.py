@@ -200,7 +200,7 @@ def _extended(
 
 def _copy_parts(store: MomentsStore, second: MomentsStore, manifest: Manifest, *, in_parts: bool) -> None:
     """Commit the second store's parts in the first; without a manifest that names them they are not looked at."""
-    ours, theirs = store.ledger("range"), second.ledger("range")
+    ours, theirs = store.checkpoints("range"), second.checkpoints("range")
     keys = manifest.part_keys[len(store.manifest.parts) :]
     if not in_parts:
         ours.commit_part(keys[0], theirs.read_fold(second.total), {"merged": str(second.path)})
@@ -222,11 +222,11 @@ def _rebuilt(
         made = write_empty_store(beside, manifest, union.words)
         own_ids = (read_word_ids(store, entry) for entry in store.manifest.corpora)
         write_word_ids(beside, [*own_ids, *word_ids])
-        ledger, keys = made.ledger("range"), manifest.part_keys
+        checkpoints, keys = made.checkpoints("range"), manifest.part_keys
         own = np.arange(store.n_words)
         for key, source, rows in ((keys[0], store, own), (keys[1], second, union.word_ids)):
-            fold = source.ledger("range").read_fold(source.total)
-            ledger.commit_part(key, spread(fold, rows, len(union.words)), {"merged": str(source.path)})
+            fold = source.checkpoints("range").read_fold(source.total)
+            checkpoints.commit_part(key, spread(fold, rows, len(union.words)), {"merged": str(source.path)})
     return read_store(store.path)
 
 

@@ -23,8 +23,8 @@ def describe_making(store: MomentsStore) -> dict[str, Any]:
     records = [record for name in store.record_names if (record := store.outcome(name))]
     notes = [note for record in records for note in record.get("history", ())]
     for stage in store.missing_stages:
-        ledger = store.ledger(stage)
-        notes += ledger.history(sorted(ledger.parts()))
+        checkpoints = store.checkpoints(stage)
+        notes += checkpoints.history(sorted(checkpoints.parts()))
     costs = [cost for cost in map(Cost.from_fields, notes) if cost is not None]
     made = [record["made"] for record in records if "made" in record]
     found: dict[str, Any] = {}

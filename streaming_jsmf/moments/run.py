@@ -9,9 +9,9 @@ from itertools import accumulate, pairwise
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.parts import partition_part
 from streaming_jsmf.jobs.blas import single_blas_thread
+from streaming_jsmf.jobs.checkpoints import Checkpoints
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.fold import FoldJob, Part
-from streaming_jsmf.jobs.ledger import Ledger
 from streaming_jsmf.jobs.run import run_job
 from streaming_jsmf.linalg.panels import panel_threads
 from streaming_jsmf.moments.manifest import Manifest
@@ -53,25 +53,25 @@ def run_stage_of(store: MomentsStore, stage: Stage, executor: Executor, load: Pa
     if store.outcome(stage.name) is not None:
         return
     with span("finish"):
-        ledger, scans = store.ledger(stage.name), stage.scans(store)
+        checkpoints, scans = store.checkpoints(stage.name), stage.scans(store)
         if stage.name == "range":
-            ledger = replace(ledger, protected=store.covered_fold)
+            checkpoints = replace(checkpoints, protected=store.covered_fold)
         for scan in scans:
-            parts = _parts(store.manifest, scan, ledger, load)
-            run_job(FoldJob(ledger, scan.reduction, parts, scan.order), executor)
+            parts = _parts(store.manifest, scan, checkpoints, load)
+            run_job(FoldJob(checkpoints, scan.reduction, parts, scan.order), executor)
         with single_blas_thread(), panel_threads(executor.threads_here):
-            final = stage.final(store, (ledger.read_fold(scan.order.total) for scan in scans))
-        history = [note for scan in scans for note in ledger.history(scan.keys)]
+            final = stage.final(store, (checkpoints.read_fold(scan.order.total) for scan in scans))
+        history = [note for scan in scans for note in checkpoints.history(scan.keys)]
         store.commit_stage(stage.name, final.arrays, final.scalars, history)
         if not stage.keeps_fold(store.settings):
-            ledger.clear()
+            checkpoints.clear()
 
 
-def _parts(manifest: Manifest, scan: Scan, ledger: Ledger, load: Partitions) -> tuple[Part, ...]:
+def _parts(manifest: Manifest, scan: Scan, checkpoints: Checkpoints, load: Partitions) -> tuple[Part, ...]:
     """Parts of a scan; their partitions are looked up if some have to be read."""
     starts = list(accumulate(scan.counts, initial=0))
     sizes = [sum(p.nonzeros for p in manifest.partitions[a:b]) for a, b in pairwise(starts)]
-    known, held = ledger.parts(), scan.order.held(ledger.folds())
+    known, held = checkpoints.parts(), scan.order.covered(checkpoints.folds())
     if all(key in known or i in held for i, key in enumerate(scan.keys)):
         return tuple(map(Part, scan.keys, sizes))
     partitions = load()

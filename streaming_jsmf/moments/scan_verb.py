@@ -12,16 +12,16 @@ from streaming_jsmf.config import ScanSettings, fields_given, settings_of, takes
 from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.corpus.format import corpus_root
 from streaming_jsmf.errors import InputError, SettingsMismatchError
+from streaming_jsmf.jobs.checkpoints import key_of
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.ledger import key_of
 from streaming_jsmf.moments.changes import add_third_moment, change_store, is_part
 from streaming_jsmf.moments.merge import merge_stores
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.scan import finish_store, scan_corpus
 from streaming_jsmf.moments.soundness import repair_store
 from streaming_jsmf.moments.store import read_store
-from streaming_jsmf.storage.lock import settle
+from streaming_jsmf.storage.lock import recover
 from streaming_jsmf.storage.paths import StorePath, node_exists, normalise, store_path
 
 logger = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ def scan(
     if settings is not None and settings.third_moment:
         changes = replace(changes, third_moment=changes.any)
     if not node_exists(store):
-        settle(store)
+        recover(store)
     settings = _serving(store, settings)
     steps = changes.steps(_place(corpus))
     if repair:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.jobs.blas import single_blas_thread
-from streaming_jsmf.jobs.ledger import Partial
+from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.linalg.eigen import Eigenpairs, factor_eigenpairs
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.stages.range import RangeReduction, normalised, repeated
@@ -75,7 +75,7 @@ class SelectedMoments(Moments):
     """
 
     partitions: str
-    folded: Partial
+    folded: PartialResult
 
     @property
     def _scalars(self) -> Mapping[str, float]:
@@ -144,15 +144,15 @@ def select_partitions(moments: Moments, expression: str) -> SelectedMoments:
     return SelectedMoments(store, expression, _fold(store, chosen))
 
 
-def _fold(store: MomentsStore, keys: Sequence[str]) -> Partial:
-    ledger = store.ledger("range")
-    folded = _fold_parts(store, (ledger.read_part(key) for key in keys))
+def _fold(store: MomentsStore, keys: Sequence[str]) -> PartialResult:
+    checkpoints = store.checkpoints("range")
+    folded = _fold_parts(store, (checkpoints.read_part(key) for key in keys))
     if folded is None or not folded.scalars["total_weight"] > 0:
         raise StoreError(f"{store.path}: the selected partitions hold no document of two tokens; select more")
     return folded
 
 
-def _fold_parts(store: MomentsStore, parts: Iterable[Partial]) -> Partial | None:
+def _fold_parts(store: MomentsStore, parts: Iterable[PartialResult]) -> PartialResult | None:
     """Fold what parts of scan 1 left, in their order and in memory; None of none."""
     reduction, folded = RangeReduction(store.n_words, store.settings), None
     with single_blas_thread():
@@ -213,9 +213,9 @@ def resampled(moments: Moments, seed: int, replica: int) -> SelectedMoments:
     require_parts(moments)
     store = moments.store
     times = drawn_parts(len(store.manifest.part_keys), seed, replica)
-    ledger = store.ledger("range")
+    checkpoints = store.checkpoints("range")
     drawn = (
-        repeated(ledger.read_part(key), int(n))
+        repeated(checkpoints.read_part(key), int(n))
         for key, n in zip(store.manifest.part_keys, times, strict=True)
         if n
     )

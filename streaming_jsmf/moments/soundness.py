@@ -17,10 +17,10 @@ import numpy as np
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.parts import partition_parts
 from streaming_jsmf.errors import StoreError, finding
+from streaming_jsmf.jobs.checkpoints import Checkpoints
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.fold import FoldJob
-from streaming_jsmf.jobs.ledger import Ledger
 from streaming_jsmf.jobs.records import PARTIALS, RECORDS, forget_record
 from streaming_jsmf.moments.memory import require_scan_memory
 from streaming_jsmf.moments.partition import load_partitions, partitions_of
@@ -67,9 +67,9 @@ def damage_of_outcome(store: MomentsStore, stage: str) -> OutcomeDamage | None:
         record = store.outcome(stage)
     except StoreError as error:
         return OutcomeDamage(error, in_record=True)
-    remedy = repair_remedy(store.path)
+    hint = repair_remedy(store.path)
     for name, fields in record["arrays"].items() if record else ():
-        read = partial(read_array, store.path, name, ArrayDigest.from_fields(fields), remedy=remedy)
+        read = partial(read_array, store.path, name, ArrayDigest.from_fields(fields), hint=hint)
         damage = _raised(read)
         if damage is not None:
             return OutcomeDamage(damage, in_record=False)
@@ -101,32 +101,32 @@ def damage_of_groups(store: MomentsStore) -> Mapping[StorePath, StoreError]:
         place: _raised(partial(read_attributes, place))
         for place in (store.path / PARTIALS, store.path / RECORDS)
     }
-    remedy = repair_remedy(store.path)
+    hint = repair_remedy(store.path)
     return {
-        place: StoreError(f"{place}/zarr.json: metadata are damaged; {remedy}")
+        place: StoreError(f"{place}/zarr.json: metadata are damaged; {hint}")
         for place, error in errors.items()
         if error is not None
     }
 
 
-def damage_of_scan(ledger: Ledger, scan: Scan, *, finished: bool) -> LedgerDamage:
+def damage_of_scan(checkpoints: Checkpoints, scan: Scan, *, finished: bool) -> LedgerDamage:
     """What is wrong with parts and folds of a scan. Reads all their arrays, one result at a time.
 
     ``finished``: whether the stage is committed, so that the last fold must be there.
     """
-    keys, there = scan.keys, ledger.folds()
-    bad_folds = _damages(ledger, "fold", there)
+    keys, there = scan.keys, checkpoints.folds()
+    bad_folds = _damages(checkpoints, "fold", there)
     if finished and scan.order.total not in there:
-        bad_folds[scan.order.total] = _missing(ledger, "the last fold")
+        bad_folds[scan.order.total] = _missing(checkpoints, "the last fold")
     sound = there - bad_folds.keys()
-    folded = {keys[number] for number in scan.order.held(sound)}
-    parts, done = ledger.parts(), set() if ledger.keep else folded
+    folded = {keys[number] for number in scan.order.covered(sound)}
+    parts, done = checkpoints.parts(), set() if checkpoints.keep else folded
     # Of a part that is folded and not kept the record alone is left; so it is with parts of an earlier state.
-    bad_parts = _damages(ledger, "part", parts & (set(keys) - done))
-    bad_parts |= _damages(ledger, "part", parts - (set(keys) - done), arrays=False)
-    if ledger.keep:
+    bad_parts = _damages(checkpoints, "part", parts & (set(keys) - done))
+    bad_parts |= _damages(checkpoints, "part", parts - (set(keys) - done), arrays=False)
+    if checkpoints.keep:
         for key in sorted(folded - parts):
-            bad_parts[key] = _missing(ledger, f"the kept part {key}")
+            bad_parts[key] = _missing(checkpoints, f"the kept part {key}")
     return LedgerDamage(bad_folds, bad_parts, sound)
 
 
@@ -158,21 +158,23 @@ def _errors(store: MomentsStore, folded: bool) -> Iterator[StoreError | None]:
     if folded and not store.missing_stages:
         for stage in (stage for stage in store.stages if stage.keeps_fold(store.settings)):
             for scan in stage.scans(store):
-                kept = damage_of_scan(store.ledger(stage.name), scan, finished=True)
+                kept = damage_of_scan(store.checkpoints(stage.name), scan, finished=True)
                 yield from (*kept.folds.values(), *kept.parts.values())
 
 
 def _damages(
-    ledger: Ledger, kind: str, keys: frozenset[str] | set[str], *, arrays: bool = True
+    checkpoints: Checkpoints, kind: str, keys: frozenset[str] | set[str], *, arrays: bool = True
 ) -> dict[str, StoreError]:
-    found = {key: ledger.damage(kind, key, arrays=arrays) for key in sorted(keys)}
+    found = {key: checkpoints.damage(kind, key, arrays=arrays) for key in sorted(keys)}
     # A worker of an earlier run may still fold: what it takes away is not damaged.
-    still = ledger.parts() if kind == "part" else ledger.folds()
+    still = checkpoints.parts() if kind == "part" else checkpoints.folds()
     return {key: error for key, error in found.items() if error is not None and key in still}
 
 
-def _missing(ledger: Ledger, what: str) -> StoreError:
-    return StoreError(f"{ledger.store}: the record of {what} is missing; {repair_remedy(ledger.store)}")
+def _missing(checkpoints: Checkpoints, what: str) -> StoreError:
+    return StoreError(
+        f"{checkpoints.store}: the record of {what} is missing; {repair_remedy(checkpoints.store)}"
+    )
 
 
 def _raised(read: Callable[[], object]) -> StoreError | None:
@@ -262,38 +264,38 @@ def _take_back(store: MomentsStore, stage: Stage) -> None:
         return
     found = damage_of_outcome(store, stage.name)
     if found is not None:
-        _tell(found.error, stage.remedy)
+        _tell(found.error, stage.hint)
         forget_record(store.path, stage.name)
     if store.outcome(stage.name) is None:
         for scan in stage.scans(store):
-            ledger = store.ledger(stage.name)
-            _drop(ledger, damage_of_scan(ledger, scan, finished=False))
+            checkpoints = store.checkpoints(stage.name)
+            _drop(checkpoints, damage_of_scan(checkpoints, scan, finished=False))
 
 
 def _take_back_kept(store: MomentsStore, stage: Stage) -> None:
     """Of a stage whose last fold stays: its final arrays come from that, and the fold from parts if they are kept."""
-    ledger, final, (scan,) = (
-        store.ledger(stage.name),
+    checkpoints, final, (scan,) = (
+        store.checkpoints(stage.name),
         damage_of_outcome(store, stage.name),
         stage.scans(store),
     )
     record = None if final is not None and final.in_record else store.outcome(stage.name)
-    found = damage_of_scan(ledger, scan, finished=record is not None)
-    _refuse_lost_merges(store, scan, ledger.parts() - found.parts.keys(), found.sound)
-    _drop(ledger, found)
+    found = damage_of_scan(checkpoints, scan, finished=record is not None)
+    _refuse_lost_merges(store, scan, checkpoints.parts() - found.parts.keys(), found.sound)
+    _drop(checkpoints, found)
     folded = scan.order.total in found.sound
     if record is not None and not folded:
-        parts = "scan 1 is repeated for all partitions" if stage.keeps_parts else stage.remedy
-        if ledger.keep:
+        parts = "scan 1 is repeated for all partitions" if stage.keeps_parts else stage.hint
+        if checkpoints.keep:
             parts = "the kept parts are folded again"
         logger.warning("repair: %s: the last fold of %s is lost; %s", store.path, stage.name, parts)
     elif final is not None:
-        _tell(final.error, stage.remedy)
+        _tell(final.error, stage.hint)
     else:
         return
     if record is not None and folded:
         # The record would come again without the history of its parts, which are gone.
-        made = stage.final(store, iter([ledger.read_fold(scan.order.total)]))
+        made = stage.final(store, iter([checkpoints.read_fold(scan.order.total)]))
         store.commit_stage(stage.name, made.arrays, made.scalars, record["history"])
     else:
         forget_record(store.path, stage.name)
@@ -303,7 +305,7 @@ def _refuse_lost_merges(
     store: MomentsStore, scan: Scan, parts: frozenset[str], folds: frozenset[str]
 ) -> None:
     """A part that was another store's factor is in no corpus. Nothing has been taken back yet."""
-    held = scan.order.held(folds)
+    held = scan.order.covered(folds)
     for number, (key, count) in enumerate(zip(scan.keys, scan.counts, strict=True)):
         if count > 1 and number not in held and key not in parts:
             raise StoreError(
@@ -312,19 +314,19 @@ def _refuse_lost_merges(
             )
 
 
-def _drop(ledger: Ledger, found: LedgerDamage) -> None:
+def _drop(checkpoints: Checkpoints, found: LedgerDamage) -> None:
     for key, error in found.folds.items():
         _tell(error, "the fold is taken back")
-        ledger.drop("fold", key)
+        checkpoints.drop("fold", key)
     for key, error in found.parts.items():
         _tell(error, "the part is taken back")
-        ledger.drop("part", key)
+        checkpoints.drop("part", key)
 
 
 def _mend_kept_parts(store: MomentsStore, stage: Stage, executor: Executor) -> None:
     """Parts that are folded, and so missed by no stage, but were to be kept. One pass over these partitions."""
-    ledger, (scan,) = store.ledger(stage.name), stage.scans(store)
-    known = ledger.parts()
+    checkpoints, (scan,) = store.checkpoints(stage.name), stage.scans(store)
+    known = checkpoints.parts()
     missing = [key not in known for key in scan.keys]
     if not any(missing):
         return
@@ -333,7 +335,7 @@ def _mend_kept_parts(store: MomentsStore, stage: Stage, executor: Executor) -> N
     )
     partitions = compress(load_partitions(store.manifest, str(store.path)), missing)
     parts = partition_parts(compress(scan.keys, missing), partitions)
-    executor.compute(FoldJob(ledger, scan.reduction, parts, scan.order).unfolded())
+    executor.compute(FoldJob(checkpoints, scan.reduction, parts, scan.order).unfolded())
 
 
 def _tell(error: StoreError, what: str) -> None:

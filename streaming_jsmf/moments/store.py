@@ -23,7 +23,7 @@ from pydantic import ValidationError
 
 from streaming_jsmf.config import ScanSettings, differences, fingerprint
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
-from streaming_jsmf.jobs.ledger import Ledger, key_of
+from streaming_jsmf.jobs.checkpoints import Checkpoints, key_of
 from streaming_jsmf.jobs.records import PARTIALS, RECORDS, forget_record, read_record, write_record
 from streaming_jsmf.moments.manifest import FORMAT_VERSION, Manifest
 from streaming_jsmf.moments.remedy import repair_remedy
@@ -110,11 +110,11 @@ class MomentsStore:
         """Names of the stages that are not committed yet."""
         return tuple(stage.name for stage in self.stages if self.outcome(stage.name) is None)
 
-    def ledger(self, stage: str) -> Ledger:
-        """The ledger of a stage that runs over partitions."""
+    def checkpoints(self, stage: str) -> Checkpoints:
+        """The checkpoints of a stage that runs over partitions."""
         made = stage_named(stage)
         keep = self.manifest.keep_partitions and made.keeps_parts
-        return Ledger(self.path, stage, repair_remedy(self.path), keep, made.part_axes)
+        return Checkpoints(self.path, stage, repair_remedy(self.path), keep, made.part_axes)
 
     def rests(self) -> list[StorePath]:
         """What lies in a complete store but is not a part of it: results on their way, and of earlier states.
@@ -125,7 +125,7 @@ class MomentsStore:
         kept: dict[str, str] = {}
         for stage in self.stages:
             for scan in stage.scans(self) if stage.keeps_fold(self.settings) else ():
-                kept |= self.ledger(stage.name).kept(scan.order.total, scan.keys)
+                kept |= self.checkpoints(stage.name).kept(scan.order.total, scan.keys)
         ids = {entry.word_ids.name for entry in self.manifest.corpora if entry.word_ids is not None}
         made = tuple(f"{stage.name}-{kind}-" for stage in self.stages for kind in ("part", "fold"))
         staying: tuple[tuple[StorePath, tuple[str, ...], Collection[str]], ...] = (
@@ -238,7 +238,7 @@ class MomentsStore:
 
     def read(self, name: str) -> NDArray[Any]:
         """Read a final array, verified against its digest; ``StoreError`` names what is damaged."""
-        return read_array(self.path, name, self.array_digest(name), remedy=repair_remedy(self.path))
+        return read_array(self.path, name, self.array_digest(name), hint=repair_remedy(self.path))
 
     def digests(self, *, without: Sequence[str] = ()) -> dict[str, str]:
         """sha256 of every committed array, by name, but for the arrays of some stages."""

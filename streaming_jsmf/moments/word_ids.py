@@ -26,9 +26,7 @@ def read_word_ids(store: MomentsStore, entry: CorpusEntry) -> NDArray[np.int64] 
     if described is None:
         return None
     expected = ArrayDigest(described.sha256, (described.n_words,), "int64")
-    ids: NDArray[np.int64] = read_array(
-        store.path, described.name, expected, remedy=repair_remedy(store.path)
-    )
+    ids: NDArray[np.int64] = read_array(store.path, described.name, expected, hint=repair_remedy(store.path))
     return ids
 
 

@@ -128,9 +128,9 @@ def _describe_moments(store: MomentsStore) -> dict[str, Any]:
     if not missing:
         described["leftovers"] = store.rests()
     for stage in missing:
-        ledger = store.ledger(stage)
-        held = store.manifest.order.held(ledger.folds()) if stage == "range" else ()
-        described[f"{stage}_partitions_done"] = max(len(ledger.parts()), len(held))
+        checkpoints = store.checkpoints(stage)
+        held = store.manifest.order.covered(checkpoints.folds()) if stage == "range" else ()
+        described[f"{stage}_partitions_done"] = max(len(checkpoints.parts()), len(held))
     return described
 
 

@@ -214,11 +214,11 @@ def _make_array(
 
 
 def read_array(
-    group: StorePath, name: str, expected: ArrayDigest | None, *, remedy: str = "make the store again"
+    group: StorePath, name: str, expected: ArrayDigest | None, *, hint: str = "make the store again"
 ) -> NDArray[Any]:
     """Read array ``name`` of the group at ``group`` and compare it with its digest.
 
-    ``remedy`` ends the message about damage.
+    ``hint`` ends the message about damage.
 
     Raises
     ------
@@ -226,24 +226,24 @@ def read_array(
         If it is missing, truncated or altered; the message names the array, and the chunk where that can be told.
         Also if an object store fails.
     """
-    array = _open_array(inside(group, name), expected, remedy)
+    array = _open_array(inside(group, name), expected, hint)
     values = np.empty(array.shape, dtype=object if array.dtype.kind in "OUT" else array.dtype)
-    for panel, part in _chunk_panels(array, group / name, remedy):
+    for panel, part in _chunk_panels(array, group / name, hint):
         values[panel] = part
     if expected is not None and digest(values) != expected:
-        raise _altered(group / name, remedy)
+        raise _altered(group / name, hint)
     return values
 
 
 def read_arrays(
-    group: StorePath, expected: Mapping[str, ArrayDigest], *, remedy: str = "make the store again"
+    group: StorePath, expected: Mapping[str, ArrayDigest], *, hint: str = "make the store again"
 ) -> dict[str, NDArray[Any]]:
     """The arrays that ``expected`` names, each as ``read_array`` reads it."""
-    return {name: read_array(group, name, known, remedy=remedy) for name, known in expected.items()}
+    return {name: read_array(group, name, known, hint=hint) for name, known in expected.items()}
 
 
 def read_panels(
-    group: StorePath, name: str, expected: ArrayDigest, *, remedy: str = "make the store again"
+    group: StorePath, name: str, expected: ArrayDigest, *, hint: str = "make the store again"
 ) -> Iterator[tuple[slice, NDArray[Any]]]:
     """As ``read_array``, a chunk of rows at a time: the rows, and their values.
 
@@ -254,16 +254,16 @@ def read_panels(
     StoreError
         As ``read_array``; for altered values after the last panel.
     """
-    array = _open_array(inside(group, name), expected, remedy)
+    array = _open_array(inside(group, name), expected, hint)
     total = _Digest(array.dtype)
-    for panel, part in _chunk_panels(array, group / name, remedy):
+    for panel, part in _chunk_panels(array, group / name, hint):
         total.add(part)
         yield panel, part
     if total.of(array.shape) != expected:
-        raise _altered(group / name, remedy)
+        raise _altered(group / name, hint)
 
 
-def _open_array(place: StorePath, expected: ArrayDigest | None, remedy: str) -> zarr.Array[Any]:
+def _open_array(place: StorePath, expected: ArrayDigest | None, hint: str) -> zarr.Array[Any]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=zarr.errors.UnstableSpecificationWarning)
         try:
@@ -273,15 +273,15 @@ def _open_array(place: StorePath, expected: ArrayDigest | None, remedy: str) -> 
             # Damaged metadata may say anything, and zarr raises what it likes of it.
             reason = " ".join(str(error).split())
             raise StoreError(
-                f"{place}: array is missing or its metadata is damaged ({reason}); {remedy}"
+                f"{place}: array is missing or its metadata is damaged ({reason}); {hint}"
             ) from error
     if expected is not None and tuple(array.shape) != expected.shape:
-        raise StoreError(f"{place}: has shape {array.shape}, {expected.shape} was committed; {remedy}")
+        raise StoreError(f"{place}: has shape {array.shape}, {expected.shape} was committed; {hint}")
     return array
 
 
 def _chunk_panels(
-    array: zarr.Array[Any], place: StorePath, remedy: str
+    array: zarr.Array[Any], place: StorePath, hint: str
 ) -> Iterator[tuple[slice, NDArray[Any]]]:
     step = int(array.chunks[0]) if array.ndim else 1
     for number, start in enumerate(range(0, array.shape[0], step)):
@@ -294,13 +294,13 @@ def _chunk_panels(
             pass_on_machine(error)
             # Each codec raises what it likes on a short buffer; every one of them means damage here.
             chunk = "/".join(["c", str(number), *["0"] * (array.ndim - 1)])
-            raise StoreError(f"{place}/{chunk}: chunk is truncated or damaged; {remedy}") from error
+            raise StoreError(f"{place}/{chunk}: chunk is truncated or damaged; {hint}") from error
         yield panel, part
 
 
-def _altered(place: StorePath, remedy: str) -> StoreError:
+def _altered(place: StorePath, hint: str) -> StoreError:
     return StoreError(
-        f"{place}: values differ from the committed digest (a chunk is missing or altered); {remedy}"
+        f"{place}: values differ from the committed digest (a chunk is missing or altered); {hint}"
     )
 
 

@@ -30,7 +30,7 @@ from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.storage.paths import Place, StorePath, is_free, read_bytes, write_bytes
-from streaming_jsmf.storage.replace import clear_rests, has_rests, real_path, remove_store
+from streaming_jsmf.storage.replace import clear_leftovers, has_leftovers, real_path, remove_store
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ def work_place(store: Place) -> Place:
 
 def is_left(store: StorePath) -> bool:
     """Whether a process writes a store, or one that did was killed before it had cleared up."""
-    return isinstance(store, Path) and (os.path.lexists(lock_path(store)) or has_rests(store))
+    return isinstance(store, Path) and (os.path.lexists(lock_path(store)) or has_leftovers(store))
 
 
 def left_behind(store: StorePath) -> list[Path]:
@@ -117,7 +117,7 @@ def left_behind(store: StorePath) -> list[Path]:
     return sorted(found)
 
 
-def settle(store: StorePath) -> None:
+def recover(store: StorePath) -> None:
     """Clear what a killed process has left of its writing of a store; what one that lives does is its own."""
     if is_left(store):
         # Nobody else's work depends on it: on a medium that is read only it stays.
@@ -202,7 +202,7 @@ def sole_writer(store: StorePath) -> Iterator[str]:
         logger.warning("%s: no locks on this file system; let no other process write there", store)
     committed, failed = file.left.commits if file.left else "", True
     try:
-        if file.was_left or has_rests(store) or has_rests(work_place(store)):
+        if file.was_left or has_leftovers(store) or has_leftovers(work_place(store)):
             _clear(store, file.left)
         yield committed
         failed = False
@@ -216,7 +216,7 @@ def sole_writer(store: StorePath) -> Iterator[str]:
 def _clear(store: Path, left: Owner | None) -> None:
     """Finish for a killed process, or undo, what lies between two states of a store."""
     work = work_place(store)
-    rests = [*clear_rests(store), *clear_rests(work)]
+    rests = [*clear_leftovers(store), *clear_leftovers(work)]
     if left is not None and left.commits and left.work and store.exists() and work.exists():
         remove_store(work)
         rests.append(work)

@@ -2,7 +2,7 @@
 
 While a target ``NAME`` is written, its successor lies in ``.NAME.new`` beside it, and for the moment between two
 renames the one before in ``.NAME.old``. Who writes a target holds its lock (``jobs.lock``), so there is one of each at
-most, and whatever is there when the lock is taken is of nobody (``clear_rests``). A target that is a link is written
+most, and what is there when the lock is taken is left over (``clear_leftovers``). A target that is a link is written
 where it points to.
 """
 
@@ -37,7 +37,7 @@ def _old(target: Path) -> Path:
     return target.with_name(f".{target.name}.old")
 
 
-def has_rests(target: Path) -> bool:
+def has_leftovers(target: Path) -> bool:
     """Whether something lies beside a target that is there only while it is written."""
     return bool(_beside(real_path(target)))
 
@@ -48,7 +48,7 @@ def _beside(place: Path) -> list[Path]:
     return found + [path for path in written if _TEMPORARY.search(path.name)]
 
 
-def clear_rests(target: Path) -> list[Path]:
+def clear_leftovers(target: Path) -> list[Path]:
     """Put back what was to be replaced by a target that is not there; remove all else that was on its way.
 
     To be called by the holder of the lock. Returns what was removed.

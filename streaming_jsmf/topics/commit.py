@@ -48,7 +48,7 @@ def is_done(target: StorePath, committed: str, fingerprint: str, *, overwrite: b
     if (overwrite and committed != fingerprint) or not has_fingerprint(target, fingerprint):
         require_free_path(target, overwrite)
         return False
-    read_model(target, remedy="make the model again with --overwrite")
+    read_model(target, hint="make the model again with --overwrite")
     logger.info("%s: complete, made by an earlier run with the same settings, and sound", target)
     return True
 

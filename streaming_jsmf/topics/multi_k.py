@@ -11,7 +11,7 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.select import select_partitions
-from streaming_jsmf.storage.lock import settle
+from streaming_jsmf.storage.lock import recover
 from streaming_jsmf.storage.paths import StorePath, node_exists, store_path
 from streaming_jsmf.topics.commit import is_done, require_free_model
 from streaming_jsmf.topics.infer import infer, model_fingerprint
@@ -73,7 +73,7 @@ def infer_each(
     for k, path in targets.items():
         wanted = replace(settings, n_topics=k)
         if len(topics) > 1 and is_done(path, "", model_fingerprint(opened, wanted), overwrite=overwrite):
-            settle(path)
+            recover(path)
             continue
         infer(opened, path, wanted, threads=threads, overwrite=overwrite, listener=listener)
     return tuple(targets.values())

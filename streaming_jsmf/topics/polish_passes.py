@@ -29,11 +29,11 @@ from streaming_jsmf.corpus.parts import distinct, fold_partitions
 from streaming_jsmf.corpus.units import Partition, list_units, plan_partitions
 from streaming_jsmf.inference import polish as polish_step
 from streaming_jsmf.inference.polish import Step, first_topics, next_topics, plan_steps
+from streaming_jsmf.jobs.checkpoints import PartialResult, key_of
 from streaming_jsmf.jobs.events import Iteration, Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.fold import FoldJob, Part
 from streaming_jsmf.jobs.folder import WorkStore
-from streaming_jsmf.jobs.ledger import Partial, key_of
 from streaming_jsmf.jobs.memory import PROCESS_BYTES
 from streaming_jsmf.jobs.order import FoldOrder
 from streaming_jsmf.jobs.run import run_job, run_steps
@@ -176,7 +176,7 @@ def polish_topics(
             len(request.topics.words),
             request.held_out,
             request.settings.seed,
-            store.remedy,
+            store.hint,
         )
         run = _Run(request, store, partitions, executor, counts, digests["prior"], watch or _unwatched)
         return run.polished()
@@ -217,11 +217,11 @@ class _Run:
         held_out, longest = block_of(met, "held_out", self.counts.n_words), longest_of(met)
         given = self.request.topics
         start = first_topics(given.word_topic, given.term_count / given.term_count.sum())
-        state = self.store.ledger("topics")
+        state = self.store.checkpoints("topics")
         # The sampled steps, if there are any, are one move; then each full step is one.
         moves = [in_memory] * bool(in_memory) + [(step,) for step in steps[len(in_memory) :]]
 
-        def move(number: int, key: str, before: Partial) -> Partial:
+        def move(number: int, key: str, before: PartialResult) -> PartialResult:
             taken, before_it = moves[number], Committed(state, key)
             last = number + 1 == len(moves)
             if taken is in_memory:
@@ -233,7 +233,7 @@ class _Run:
 
         # The start is not looked at: it may have been made of the documents held out.
         end = run_steps(
-            state, Partial({"word_topic": start, "log_likelihood": np.zeros(0)}), len(moves), move
+            state, PartialResult({"word_topic": start, "log_likelihood": np.zeros(0)}), len(moves), move
         )
         n_documents = max(int(end.scalars["n_documents"]), 1)
         return PolishedTopics(
@@ -254,7 +254,7 @@ class _Run:
             else tuple(step for step in steps if step.share < 1)
         )
 
-    def _after(self, before: Partial, found: Partial, held_out: csr_array[Any]) -> Partial:
+    def _after(self, before: PartialResult, found: PartialResult, held_out: csr_array[Any]) -> PartialResult:
         """The topics after a move, with what was told on the way."""
         told = np.concatenate([before.arrays["log_likelihood"], found.arrays["log_likelihood"]])
         for number in range(before.arrays["log_likelihood"].size, told.size):
@@ -263,31 +263,40 @@ class _Run:
         row = np.array([[told.size, *self.watch(found.arrays["word_topic"], held_out)]])
         seen = before.arrays.get("watched")
         watched = row if seen is None else np.concatenate([seen, row])
-        return Partial({**found.arrays, "log_likelihood": told, "watched": watched}, found.scalars)
+        return PartialResult({**found.arrays, "log_likelihood": told, "watched": watched}, found.scalars)
 
     def _draw(self, share: float) -> Committed:
         reduction = DrawReduction(self.counts, share)
-        keys, ledger = self._keys(reduction.name), self.store.ledger(reduction.name)
-        fold_partitions(ledger, reduction, keys, self.partitions, self.store.request, self.executor)
-        return Committed(ledger, FoldOrder(tuple(keys), self.store.request).total)
+        keys, checkpoints = self._keys(reduction.name), self.store.checkpoints(reduction.name)
+        fold_partitions(checkpoints, reduction, keys, self.partitions, self.store.request, self.executor)
+        return Committed(checkpoints, FoldOrder(tuple(keys), self.store.request).total)
 
-    def _sampled(self, drawn: Committed, state: Committed, steps: tuple[Step, ...], *, last: bool) -> Partial:
+    def _sampled(
+        self, drawn: Committed, state: Committed, steps: tuple[Step, ...], *, last: bool
+    ) -> PartialResult:
         threads = self.executor.tasks_at_once
         reduction = SampledReduction(drawn, state, self.prior, self.counts, threads, last)
         nonzeros = sum(round(step.share * self.request.corpus.nonzeros) for step in steps)
         part = Part(key_of(reduction.name, state.fold), nonzeros, steps)
-        ledger, order = self.store.ledger(reduction.name), FoldOrder((part.key,), self.store.request)
-        job = FoldJob(ledger, reduction, (part,), order, part="sample")
+        checkpoints, order = (
+            self.store.checkpoints(reduction.name),
+            FoldOrder((part.key,), self.store.request),
+        )
+        job = FoldJob(checkpoints, reduction, (part,), order, part="sample")
         run_job(job, self.executor)
         return job.result()
 
-    def _full(self, number: int, state: Committed, step: Step, longest: float, *, last: bool) -> Partial:
+    def _full(
+        self, number: int, state: Committed, step: Step, longest: float, *, last: bool
+    ) -> PartialResult:
         threads = max(1, self.executor.tasks_at_once // len(self.partitions))
         reduction = StepReduction(
             f"step-{number}", state, self.prior, self.counts, step, longest, last, threads
         )
-        ledger, keys = self.store.ledger(reduction.name), self._keys(state.fold)
-        sums = fold_partitions(ledger, reduction, keys, self.partitions, self.store.request, self.executor)
+        checkpoints, keys = self.store.checkpoints(reduction.name), self._keys(state.fold)
+        sums = fold_partitions(
+            checkpoints, reduction, keys, self.partitions, self.store.request, self.executor
+        )
         told = sums.scalars["log_likelihood"] / max(sums.scalars["n_tokens"], 1.0)
         arrays = {
             "word_topic": next_topics(sums.arrays["tokens"], last=last),
@@ -295,8 +304,8 @@ class _Run:
             "pairs": sums.arrays["pairs"],
             "log_likelihood": np.array([told]),
         }
-        ledger.clear()
-        return Partial(arrays, {"n_documents": sums.scalars["n_documents"]})
+        checkpoints.clear()
+        return PartialResult(arrays, {"n_documents": sums.scalars["n_documents"]})
 
     def _keys(self, salt: str) -> list[str]:
         contents = distinct([partition.content for partition in self.partitions])

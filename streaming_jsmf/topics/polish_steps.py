@@ -21,7 +21,7 @@ from streaming_jsmf.inference.polish import (
     next_topics,
     step_sums,
 )
-from streaming_jsmf.jobs.ledger import Ledger, Partial, add_scalars, added
+from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, add_scalars, added
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.topics.parameters import over_model_words
@@ -51,11 +51,11 @@ class ModelCounts:
     n_words: int
     held_out: float
     seed: int
-    remedy: str
+    hint: str
 
     def blocks(self, partition: Partition) -> Iterator[tuple[str, csr_array[Any], NDArray[np.bool_]]]:
         """Content, counts (documents x N) and which documents are held out, of each row group."""
-        places = read_array(self.store, "places", self.places, remedy=self.remedy)
+        places = read_array(self.store, "places", self.places, hint=self.hint)
         for unit in partition.units:
             block = over_model_words(read_block(unit, places.size), places, self.n_words)
             yield unit.content, block, self.drawn(unit.content, block.shape[0], HELD_OUT_DRAW, self.held_out)
@@ -76,7 +76,7 @@ class DrawReduction:
     share: float
     name: str = "draw"
 
-    def compute(self, partition: Partition) -> Partial:
+    def compute(self, partition: Partition) -> PartialResult:
         """One pass over the partition's data, a row group in memory at a time."""
         drawn = None
         for content, block, held in self.counts.blocks(partition):
@@ -84,15 +84,15 @@ class DrawReduction:
             sets = {"held_out": block[np.flatnonzero(held)], "sample": block[np.flatnonzero(sample)]}
             log_length, n_documents = log_lengths(block)
             scalars = {"log_length": log_length, "n_documents": n_documents}
-            drawn = self.fold(drawn, Partial(_arrays_of(sets), scalars))
+            drawn = self.fold(drawn, PartialResult(_arrays_of(sets), scalars))
         assert drawn is not None, "a partition has units"
         return drawn
 
-    def fold(self, folded: Partial | None, partial: Partial) -> Partial:
+    def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
         """One behind the other."""
         if folded is None:
             return partial
-        return Partial(
+        return PartialResult(
             {name: np.concatenate([folded.arrays[name], new]) for name, new in partial.arrays.items()},
             add_scalars(folded, partial),
         )
@@ -107,12 +107,12 @@ def _arrays_of(sets: Mapping[str, csr_array[Any]]) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def longest_of(drawn: Partial) -> float:
+def longest_of(drawn: PartialResult) -> float:
     """Tokens of a document that count in a step, by the lengths that the draw met."""
     return longest_document(drawn.scalars["log_length"], int(drawn.scalars["n_documents"]))
 
 
-def block_of(drawn: Partial, name: str, n_words: int) -> csr_array[Any]:
+def block_of(drawn: PartialResult, name: str, n_words: int) -> csr_array[Any]:
     """The documents of a set as counts, documents x N."""
     lengths = drawn.arrays[f"{name}_lengths"]
     indptr = np.concatenate([[0], np.cumsum(lengths)])
@@ -124,12 +124,12 @@ def block_of(drawn: Partial, name: str, n_words: int) -> csr_array[Any]:
 class Committed:
     """Where a result is that tasks read."""
 
-    ledger: Ledger
+    checkpoints: Checkpoints
     fold: str
 
-    def read(self) -> Partial:
+    def read(self) -> PartialResult:
         """The result; ``StoreError`` if it is damaged."""
-        return self.ledger.read_fold(self.fold)
+        return self.checkpoints.read_fold(self.fold)
 
 
 @dataclass(frozen=True)
@@ -144,10 +144,10 @@ class SampledReduction:
     last: bool
     name: str = "sampled"
 
-    def compute(self, steps: Sequence[Step]) -> Partial:
+    def compute(self, steps: Sequence[Step]) -> PartialResult:
         """No pass over the corpus: the sample is read."""
         topics = self.state.read().arrays["word_topic"]
-        prior = read_array(self.counts.store, "prior", self.prior, remedy=self.counts.remedy)
+        prior = read_array(self.counts.store, "prior", self.prior, hint=self.counts.hint)
         drawn = self.drawn.read()
         sample, longest = block_of(drawn, "sample", self.counts.n_words), longest_of(drawn)
         told = []
@@ -170,9 +170,9 @@ class SampledReduction:
             "pairs": sums.pairs,
             "log_likelihood": np.array(told),
         }
-        return Partial(arrays, {"n_documents": sums.n_documents})
+        return PartialResult(arrays, {"n_documents": sums.n_documents})
 
-    def fold(self, folded: Partial | None, partial: Partial) -> Partial:
+    def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
         """There is one part."""
         del folded
         return partial
@@ -191,10 +191,10 @@ class StepReduction:
     with_pairs: bool
     threads: int
 
-    def compute(self, partition: Partition) -> Partial:
+    def compute(self, partition: Partition) -> PartialResult:
         """One pass over the partition's data, a row group in memory at a time."""
         topics = self.state.read().arrays["word_topic"]
-        prior = read_array(self.counts.store, "prior", self.prior, remedy=self.counts.remedy)
+        prior = read_array(self.counts.store, "prior", self.prior, hint=self.counts.hint)
         total: StepSums | None = None
         for _, block, held in self.counts.blocks(partition):
             seen = block[np.flatnonzero(~held)] if held.any() else block
@@ -209,7 +209,7 @@ class StepReduction:
             )
             total = sums if total is None else total + sums
         assert total is not None, "a partition has units"
-        return Partial(
+        return PartialResult(
             {"tokens": total.tokens, "shares": total.shares, "pairs": total.pairs},
             {
                 "log_likelihood": total.log_likelihood,
@@ -218,6 +218,6 @@ class StepReduction:
             },
         )
 
-    def fold(self, folded: Partial | None, partial: Partial) -> Partial:
+    def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
         """Add in float64."""
         return added(folded, partial)

@@ -201,7 +201,7 @@ def read_model(
     names: tuple[str, ...] | None = None,
     optional: tuple[str, ...] = (),
     *,
-    remedy: str = "make the store again",
+    hint: str = "make the store again",
 ) -> Model:
     """Read a model into memory, each array verified against its digest.
 
@@ -213,7 +213,7 @@ def read_model(
         Arrays to read; None: all.
     optional
         Arrays to read besides if the model has them: not every engine makes all.
-    remedy
+    hint
         Ends the message about damage.
 
     Raises
@@ -229,7 +229,7 @@ def read_model(
     wanted = tuple(digests) if names is None else (*names, *(name for name in optional if name in digests))
     _require_arrays(path, digests, wanted)
     expected = {name: ArrayDigest.from_fields(digests[name]) for name in wanted}
-    arrays = read_arrays(path, expected, remedy=remedy)
+    arrays = read_arrays(path, expected, hint=hint)
     return Model(arrays, attributes["settings"], attributes["metrics"], attributes["provenance"])
 
 

@@ -1,4 +1,4 @@
-"""What every reader promises: units that can be read alone, batches of bags, and bad records that have a place."""
+"""What a reader provides: units that can be read independently, batches of bags, and the location of bad records."""
 
 from __future__ import annotations
 
@@ -13,18 +13,30 @@ from streaming_jsmf.corpus.records import Counts
 from streaming_jsmf.errors import InputError
 
 
+class UnreadableError(Exception):
+    """A source file that cannot be read; the text is the reason, without the path."""
+
+
+class DamagedError(UnreadableError):
+    """A file that cannot be opened or ends early; what was read before is valid."""
+
+
+class BadValue(Exception):
+    """A record that cannot be used; the text is the reason."""
+
+
 @dataclass(frozen=True)
 class Unit:
-    """What one task reads. The cut depends on the files alone, not on workers.
+    """What one task reads. It depends on the files alone, not on the number of workers.
 
     Attributes
     ----------
     path
         Local path or URL of the file.
     start, stop
-        The part of it: row groups, bytes or rows, as the reader says; 0 and 0 for a whole file.
+        Range of row groups, bytes or rows, depending on the reader; 0 and 0 for a whole file.
     size
-        Bytes, about; for progress.
+        Approximate bytes, for progress.
     """
 
     path: str
@@ -42,12 +54,12 @@ class SourceBatch:
     indptr
         (m + 1,) int64, starts at 0.
     codes
-        (nonzeros,) int32; places in ``dictionary``, or word ids of the source's vocabulary where that is None.
+        (nonzeros,) int32; indices into ``dictionary``, or word ids of the source's vocabulary where that is None.
         Each at most once in a document, in any order.
     counts
         (nonzeros,) int32 or float32; positive and finite.
     rows
-        (m,) int64; the record's number within its unit, from 0, bad records counted too.
+        (m,) int64; the record's number within its unit, from 0, bad records included.
     document_id
         Arrow array of m int64 or strings without nulls; None where the source has no ids.
     metadata
@@ -72,7 +84,7 @@ class SourceBatch:
 
 @dataclass(frozen=True)
 class BadRecord:
-    """A record left out: where it was, why, and what it held (None where it could not be read)."""
+    """A record that was left out: its location, the reason and its bytes (None where they could not be read)."""
 
     path: str
     row: int | None
@@ -81,16 +93,9 @@ class BadRecord:
 
 
 class BadRecords:
-    """What becomes of bad records: the first one ends the run, or all are kept aside.
+    """The policy for bad records of a unit: "fail" raises at the first one, "quarantine" collects them.
 
-    Parameters
-    ----------
-    policy
-        "fail" or "quarantine".
-    unit
-        What is being read.
-    place
-        Gives the words for a row of the unit, such as "FILE, row group 2, row 7 from 0"; called on failure only.
+    ``place`` describes the location of a row, such as "FILE, row group 2, row 7 from 0"; called on failure only.
     """
 
     def __init__(self, policy: OnBadRecord, unit: Unit, place: Callable[[Unit, int], str]) -> None:
@@ -100,7 +105,7 @@ class BadRecords:
         self._place = place
 
     def refuse(self, row: int | None, reason: str, record: bytes | str | None = None) -> None:
-        """Take note of a bad record: ``row`` within the unit from 0, or None when it is the file as a whole.
+        """Register a bad record: ``row`` within the unit from 0, or None for the file as a whole.
 
         Raises
         ------
@@ -124,7 +129,7 @@ class Source(Protocol):
 
     @property
     def vocabulary(self) -> Sequence[str] | None:
-        """The words, where the source says them; None where they are found while reading."""
+        """The words, where the source defines them; None where they are found while reading."""
 
     def units(self) -> Sequence[Unit]:
         """All units, in the order of the corpus. Raises InputError if there is nothing to read."""
@@ -133,7 +138,7 @@ class Source(Protocol):
         """Number, within its file and from 0, of the unit's first record. May read; called for messages only."""
 
     def place(self, unit: Unit, row: int) -> str:
-        """Where a record of a unit is, for messages."""
+        """The location of a record of a unit, for messages."""
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
         """Stream the documents of a unit in bounded memory; bad records go to ``bad``.

@@ -122,7 +122,7 @@ def simulate_lda(
         "the simulation",
         "lower the vocabulary size, the topics or --workers",
     )
-    with simulation.folder.held(simulation.arguments) as commit:
+    with simulation.folder.acquire(simulation.arguments) as commit:
         if commit is not None:
             try:
                 with execution.executor(listener) as executor:

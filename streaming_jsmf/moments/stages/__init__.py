@@ -5,9 +5,9 @@ which settings ask for it, its scans with the keys of their parts and folds, its
 memory that it needs and how it is mended. ``base`` says what each of these is; read ``projection`` first, the shortest.
 
 What runs, checks, mends or describes a store walks ``registry.STAGES`` and names none of them. So another stage is a
-module here and a line there. ``word_counts`` is no stage of a store: its ledger lies beside a model, and it has a
+module here and a line there. ``word_counts`` is no stage of a store: its checkpoints lies beside a model, and it has a
 reduction only.
 
 A stage sees its store through ``base.Store`` alone; it may import what lies below the moments, and of them
-``ledger``, ``manifest`` and ``partition``.
+``checkpoints``, ``manifest`` and ``partition``.
 """

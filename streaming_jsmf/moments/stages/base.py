@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import ScanSettings
+from streaming_jsmf.jobs.checkpoints import PartialResult, key_of
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.fold import Reduction
-from streaming_jsmf.jobs.ledger import Partial, key_of
 from streaming_jsmf.jobs.order import FoldOrder
 from streaming_jsmf.moments.manifest import Manifest
 from streaming_jsmf.moments.remedy import repair_remedy
@@ -73,7 +73,7 @@ class Scan:
     reduction
         What its tasks do.
     order
-        Keys of its parts and folds in the ledger: hashes of all that their bits hang on.
+        Keys of its parts and folds in the checkpoints: hashes of all that their bits hang on.
     counts
         How many partitions each part stands for: 1, or all of a store that was merged as one part.
     """
@@ -104,7 +104,7 @@ class Stage(ABC):
         In records and messages.
     variables
         Its final arrays.
-    remedy
+    hint
         What a repair says that it does if they are damaged.
     inputs
         Final arrays of earlier stages that its own hang on besides the partitions: others make its results stale.
@@ -120,7 +120,7 @@ class Stage(ABC):
 
     name: ClassVar[str]
     variables: ClassVar[Mapping[str, Variable]]
-    remedy: ClassVar[str]
+    hint: ClassVar[str]
     inputs: ClassVar[tuple[str, ...]] = ()
     part_axes: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     reads_corpora: ClassVar[bool] = True
@@ -142,7 +142,7 @@ class Stage(ABC):
         """Its scans over the partitions, in order; none if it is made of earlier stages alone."""
 
     @abstractmethod
-    def final(self, store: Store, folded: Iterator[Partial]) -> Partial:
+    def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
         """The final arrays by name, and scalars for the record, from the last fold of each scan.
 
         A fold is read when it is taken. One BLAS thread.
@@ -214,5 +214,5 @@ class BasisReduction:
     def read_basis(self) -> NDArray[np.float32]:
         """The basis as tasks multiply with it; ``StoreError`` if it is damaged."""
         with span("commit"):
-            basis = read_array(self.store, self.basis_name, self.basis, remedy=repair_remedy(self.store))
+            basis = read_array(self.store, self.basis_name, self.basis, hint=repair_remedy(self.store))
             return basis.astype(np.float32)

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from streaming_jsmf.config import ScanSettings
-from streaming_jsmf.jobs.ledger import Partial
+from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.linalg.dense import symmetric_eigenpairs
 from streaming_jsmf.linalg.eigen import (
     GUARD_VECTORS,
@@ -36,7 +36,7 @@ class BasisStage(Stage):
         "basis": Variable(("word", "component"), "leading algebraic eigenvectors after scan 1", "Q"),
         "basis_eigenvalues": Variable(("component",), "their eigenvalues"),
     }
-    remedy = "is computed again from the final arrays of scan 1"
+    hint = "is computed again from the final arrays of scan 1"
     reads_corpora = False
     of_base = True
 
@@ -45,12 +45,12 @@ class BasisStage(Stage):
         del store
         return ()
 
-    def final(self, store: Store, folded: Iterator[Partial]) -> Partial:
+    def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
         """Eigenvectors and eigenvalues."""
         del folded
         with span("basis"):
             pairs = _first_eigenpairs(store)
-        return Partial({"basis": pairs.vectors, "basis_eigenvalues": pairs.values})
+        return PartialResult({"basis": pairs.vectors, "basis_eigenvalues": pairs.values})
 
     def final_memory(self, n_words: int, settings: ScanSettings) -> int:
         """The factor, two blocks of Davidson's in float32, and the eigenvectors thrice in float64 while sorted.

@@ -1,7 +1,7 @@
 """Scan 2 of an exact store: the whole C, counted partition by partition in panels of rows.
 
-A panel bounds what a worker holds. Each panel has parts and folds of its own in one ledger, and is one pass over the
-partitions; vocabularies of up to 5,700 words have a single panel.
+A panel bounds what a worker holds. Each panel has parts and folds of its own, and is one pass over the partitions;
+vocabularies of up to 5,700 words have a single panel.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from dask.utils import format_bytes
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.ledger import Partial
 from streaming_jsmf.jobs.memory import PROCESS_BYTES, machine_memory
 from streaming_jsmf.linalg.dense import PAIRS_AT_ONCE, gram_rows
 from streaming_jsmf.linalg.panels import panels
@@ -53,20 +53,20 @@ class PanelReduction:
     last: int
     name: str = "cooccurrence"
 
-    def compute(self, partition: Partition) -> Partial:
+    def compute(self, partition: Partition) -> PartialResult:
         """One pass over the partition's data."""
         with span("read"):
             block = load_block(partition, self.n_words, self.settings.document_weights)
         with span("products"):
-            return Partial({"cooccurrence": gram_rows(block, slice(self.first, self.last))})
+            return PartialResult({"cooccurrence": gram_rows(block, slice(self.first, self.last))})
 
-    def fold(self, folded: Partial | None, partial: Partial) -> Partial:
+    def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
         """Add."""
         if folded is None:
             return partial
         total = folded.arrays["cooccurrence"]
         total += partial.arrays["cooccurrence"]
-        return Partial({"cooccurrence": total})
+        return PartialResult({"cooccurrence": total})
 
 
 def row_panels(n_words: int) -> Iterator[slice]:
@@ -83,7 +83,7 @@ class CooccurrenceStage(Stage):
             ("word", "word_"), "the whole matrix of Eq. 1, counted by scan 2 with --exact", "C"
         ),
     }
-    remedy = "scan 2 is repeated"
+    hint = "scan 2 is repeated"
 
     def wanted(self, settings: ScanSettings) -> bool:
         """Where the whole C is asked for."""
@@ -100,7 +100,7 @@ class CooccurrenceStage(Stage):
             for rows in row_panels(store.n_words)
         )
 
-    def final(self, store: Store, folded: Iterator[Partial]) -> Partial:
+    def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
         """C, N x N, from its panels.
 
         Symmetric to the bit and not negative. Entries carry the float32 rounding of the documents' scales, 1e-7.
@@ -111,7 +111,7 @@ class CooccurrenceStage(Stage):
         matrix /= store.scalars("range")["total_weight"]
         # Of a word that occurs once in each of its documents the two terms cancel, up to rounding.
         np.fill_diagonal(matrix, np.maximum(np.diagonal(matrix) - store.read("diagonal"), 0.0))
-        return Partial({"cooccurrence": matrix})
+        return PartialResult({"cooccurrence": matrix})
 
     def task_memory(self, n_words: int, settings: ScanSettings) -> int:
         """Two panels, and a chunk of documents multiplied."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.config.scan import LARGEST_SAMPLE
-from streaming_jsmf.jobs.ledger import Partial
+from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.linalg.eigen import GUARD_VECTORS, block_width
 from streaming_jsmf.linalg.panels import each
 from streaming_jsmf.linalg.sampled import SampleParts, certify, corrected_eigenpairs
@@ -39,7 +39,7 @@ class EigenpairsStage(Stage):
         ),
         "eigenvalues": Variable(("eigenpair",), "their eigenvalues"),
     }
-    remedy = "are computed again from the sample and scan 2"
+    hint = "are computed again from the sample and scan 2"
     inputs = ("basis", "projection")
     reads_corpora = False
 
@@ -52,7 +52,7 @@ class EigenpairsStage(Stage):
         del store
         return ()
 
-    def final(self, store: Store, folded: Iterator[Partial]) -> Partial:
+    def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
         """Eigenpairs for the largest number of topics and ten more, with an estimate of their error."""
         del folded
         share = store.manifest.sample_share
@@ -66,7 +66,7 @@ class EigenpairsStage(Stage):
         pairs, _ = corrected
         if certificate.estimated_error > LARGEST_ERROR:
             logger.warning("%s", _advice(store, certificate.estimated_error))
-        return Partial(
+        return PartialResult(
             {"eigenvectors": pairs.vectors, "eigenvalues": pairs.values},
             {**asdict(certificate), **asdict(seen)},
         )
@@ -115,5 +115,5 @@ def _advice(store: Store, error: float) -> str:
         return f"{told}, since documents were added; make the basis of all of them with scan --rebase"
     share = store.manifest.sample_share or 1.0
     wider = min(share * (error / LARGEST_ERROR) ** 2, 1.0)
-    remedy = "--range factors" if wider > LARGEST_SAMPLE else f"--sample-share {wider:.2g}"
-    return f"{told}; scan into another path with {remedy}"
+    hint = "--range factors" if wider > LARGEST_SAMPLE else f"--sample-share {wider:.2g}"
+    return f"{told}; scan into another path with {hint}"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.units import Partition
-from streaming_jsmf.jobs.ledger import Partial
+from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.linalg.factor import apply_gram
 from streaming_jsmf.moments.partition import load_block
 from streaming_jsmf.moments.stages.base import BasisReduction, Store, SumStage, Variable
@@ -24,20 +24,20 @@ class ProjectionReduction(BasisReduction):
 
     name: str = "projection"
 
-    def compute(self, partition: Partition) -> Partial:
+    def compute(self, partition: Partition) -> PartialResult:
         """One pass over the partition's data."""
         basis = self.read_basis()
         with span("read"):
             block = load_block(partition, self.n_words, self.settings.document_weights)
-        return Partial({"projection": apply_gram(block, basis)})
+        return PartialResult({"projection": apply_gram(block, basis)})
 
-    def fold(self, folded: Partial | None, partial: Partial) -> Partial:
+    def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
         """Add in float64."""
         # The sum of a group is in float64 already, and is added to where it is.
         product = partial.arrays["projection"].astype(np.float64, copy=False)
         if folded is not None:
             product += folded.arrays["projection"]
-        return Partial({"projection": product})
+        return PartialResult({"projection": product})
 
 
 class ProjectionStage(SumStage):
@@ -47,7 +47,7 @@ class ProjectionStage(SumStage):
     variables: ClassVar = {
         "projection": Variable(("word", "component"), "C times the basis, from scan 2", "C Q"),
     }
-    remedy = "scan 2 is repeated"
+    hint = "scan 2 is repeated"
     inputs = ("basis",)
 
     def wanted(self, settings: ScanSettings) -> bool:
@@ -58,17 +58,17 @@ class ProjectionStage(SumStage):
         """Given the basis of the store."""
         return ProjectionReduction.of(store)
 
-    def final(self, store: Store, folded: Iterator[Partial]) -> Partial:
+    def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
         """The sum divided by the total weight, and the diagonal taken off."""
         (total,) = folded
-        return Partial({"projection": product_with_basis(store, total, store.read("basis"))})
+        return PartialResult({"projection": product_with_basis(store, total, store.read("basis"))})
 
     def task_memory(self, n_words: int, settings: ScanSettings) -> int:
         """When folding a product in float32 and float64, and the sum."""
         return 20 * n_words * min(settings.basis_width, n_words)
 
 
-def product_with_basis(store: Store, total: Partial, basis: NDArray[np.float64]) -> NDArray[np.float64]:
+def product_with_basis(store: Store, total: PartialResult, basis: NDArray[np.float64]) -> NDArray[np.float64]:
     """C Q of Eq. 1 from the sums of ``ProjectionReduction`` over all partitions."""
     product = total.arrays["projection"] / store.scalars("range")["total_weight"]
     product -= store.read("diagonal")[:, None] * basis

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.jobs.ledger import Partial, add_scalars
+from streaming_jsmf.jobs.checkpoints import PartialResult, add_scalars
 from streaming_jsmf.linalg.factor import apply_gram, merge_factors
 from streaming_jsmf.linalg.probes import drawn_rows, gaussian_probes
 from streaming_jsmf.moments.partition import load_partition
@@ -61,7 +61,7 @@ class RangeReduction:
         """Columns of a factor: as the settings say, no more than N."""
         return min(self.settings.factor_width, self.n_words)
 
-    def compute(self, partition: Partition) -> Partial:
+    def compute(self, partition: Partition) -> PartialResult:
         """One pass over the partition's data; all power steps run on the copy in memory."""
         with span("read"):
             loaded = load_partition(
@@ -75,7 +75,9 @@ class RangeReduction:
         else:
             range_arrays = {"factor": sample.factor_of(loaded.block, self.settings, partition.content)}
         sums: dict[str, NDArray[Any]] = {name: getattr(loaded.sums, name) for name in SUM_ARRAYS}
-        return Partial({**sums, **range_arrays}, {name: getattr(loaded.sums, name) for name in SUM_SCALARS})
+        return PartialResult(
+            {**sums, **range_arrays}, {name: getattr(loaded.sums, name) for name in SUM_SCALARS}
+        )
 
     def _sample(self, partition: Partition) -> NDArray[np.bool_] | None:
         """The documents to keep; None: all are multiplied. Single ones: of neighbours, often alike, as many tell far
@@ -86,20 +88,20 @@ class RangeReduction:
             partition.rows, self.sample_share, self.settings.seed, f"sample {partition.content}"
         )
 
-    def fold(self, folded: Partial | None, partial: Partial) -> Partial:
+    def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
         """Add the sums; merge the factors, append the samples, or add the sketches in float64."""
         arrays = dict(partial.arrays)
         if "sketch" in arrays:
             arrays["sketch"] = arrays["sketch"].astype(np.float64)
         if folded is None:
-            return Partial(arrays, partial.scalars)
+            return PartialResult(arrays, partial.scalars)
         for name in arrays.keys() - {"factor"}:
             before, own = folded.arrays[name], arrays[name]
             arrays[name] = np.concatenate([before, own]) if name in sample.VARIABLES else before + own
         if "factor" in arrays:
             with span("merge"):
                 arrays["factor"] = merge_factors(folded.arrays["factor"], arrays["factor"], self.width)
-        return Partial(arrays, add_scalars(folded, partial))
+        return PartialResult(arrays, add_scalars(folded, partial))
 
 
 class RangeStage(Stage):
@@ -116,7 +118,7 @@ class RangeStage(Stage):
         **sample.VARIABLES,
     }
     part_axes: ClassVar = {name: variable.dimensions for name, variable in sample.VARIABLES.items()}
-    remedy = "is made again from the merged factor"
+    hint = "is made again from the merged factor"
     keeps_parts = True
 
     def keeps_fold(self, settings: ScanSettings) -> bool:
@@ -131,7 +133,7 @@ class RangeStage(Stage):
         reduction = RangeReduction(store.n_words, store.settings, 1.0 if share is None else share)
         return (Scan(reduction, store.manifest.order, counts),)
 
-    def final(self, store: Store, folded: Iterator[Partial]) -> Partial:
+    def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
         """Sums and factor divided by the total weight."""
         (total,) = folded
         if not total.scalars["total_weight"] > 0:
@@ -145,7 +147,7 @@ class RangeStage(Stage):
                 "whose counts sum to less than 2 are left out); scan counts of tokens if there are any",
                 f"{int(total.scalars['n_dropped']):,}",
             )
-        return Partial(normalised(total), total.scalars)
+        return PartialResult(normalised(total), total.scalars)
 
     def task_memory(self, n_words: int, settings: ScanSettings) -> int:
         """When folding both factors and the merged one; when multiplying X and its product. With a sample, sums."""
@@ -154,7 +156,7 @@ class RangeStage(Stage):
         return 3 * 4 * n_words * min(settings.factor_width, n_words)
 
 
-def normalised(folded: Partial) -> dict[str, NDArray[Any]]:
+def normalised(folded: PartialResult) -> dict[str, NDArray[Any]]:
     """The final arrays of the stage: a fold, whose sums and factor are divided by the total weight."""
     total, arrays = folded.scalars["total_weight"], dict(folded.arrays)
     for name in ("row_sum", "diagonal", "sketch"):
@@ -166,7 +168,7 @@ def normalised(folded: Partial) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def repeated(part: Partial, times: int) -> Partial:
+def repeated(part: PartialResult, times: int) -> PartialResult:
     """What ``times`` copies of the documents of a part would leave: sums as often, and H'H as much."""
     arrays: dict[str, NDArray[Any]] = dict(part.arrays)
     for name, values in part.arrays.items():
@@ -174,10 +176,10 @@ def repeated(part: Partial, times: int) -> Partial:
             arrays[name] = values * np.float32(np.sqrt(times))
         elif name not in sample.VARIABLES:
             arrays[name] = values * times
-    return Partial(arrays, {name: value * times for name, value in part.scalars.items()})
+    return PartialResult(arrays, {name: value * times for name, value in part.scalars.items()})
 
 
-def spread(partial: Partial, rows: NDArray[np.int64], n_words: int) -> Partial:
+def spread(partial: PartialResult, rows: NDArray[np.int64], n_words: int) -> PartialResult:
     """A result over more words: row i becomes row ``rows[i]``, the others are zero."""
     arrays = dict(partial.arrays)
     for name, values in partial.arrays.items():
@@ -186,4 +188,4 @@ def spread(partial: Partial, rows: NDArray[np.int64], n_words: int) -> Partial:
         elif name not in sample.VARIABLES:
             arrays[name] = np.zeros((n_words, *values.shape[1:]), values.dtype)
             arrays[name][rows] = values
-    return Partial(arrays, partial.scalars)
+    return PartialResult(arrays, partial.scalars)

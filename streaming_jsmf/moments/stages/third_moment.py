@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.jobs.ledger import Partial, add_scalars
+from streaming_jsmf.jobs.checkpoints import PartialResult, add_scalars
 from streaming_jsmf.linalg.document_tensor import (
     DOCUMENT_BLOCK,
     SHORTEST_DOCUMENT,
@@ -52,28 +52,28 @@ class ThirdMomentReduction(BasisReduction):
 
     name: str = "third_moment"
 
-    def compute(self, partition: Partition) -> Partial:
+    def compute(self, partition: Partition) -> PartialResult:
         """One pass over the partition's data, of which a row group at a time is in memory."""
         sums = tensor_sums(self._documents(partition), self.read_basis())
         arrays: dict[str, NDArray[Any]] = {name: getattr(sums, name) for name in ARRAYS}
         arrays |= {name: arrays[name].astype(np.float32) for name in WIDE_ARRAYS}
-        return Partial(arrays, {name: getattr(sums, name) for name in SCALARS})
+        return PartialResult(arrays, {name: getattr(sums, name) for name in SCALARS})
 
     def _documents(self, partition: Partition) -> Iterator[Documents]:
         for shares in iter_shares(partition, self.n_words):
             weights = tensor_weights(shares.lengths, self.settings.document_weights)
             yield Documents(shares.block, shares.lengths, weights)
 
-    def fold(self, folded: Partial | None, partial: Partial) -> Partial:
+    def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
         """Add in float64. The sums take the place of ``folded``, which are the largest arrays of the pass."""
         if folded is None:
-            return Partial(
+            return PartialResult(
                 {name: a.astype(np.float64) for name, a in partial.arrays.items()}, partial.scalars
             )
         for name, values in partial.arrays.items():
             total = folded.arrays[name]
             total += values
-        return Partial(folded.arrays, add_scalars(folded, partial))
+        return PartialResult(folded.arrays, add_scalars(folded, partial))
 
 
 class ThirdMomentStage(SumStage):
@@ -89,7 +89,7 @@ class ThirdMomentStage(SumStage):
             ("triple",), "of the symmetric tensor the entries i <= j <= k in order", "E3(Q, Q, Q)"
         ),
     }
-    remedy = "the pass for the third moment is repeated"
+    hint = "the pass for the third moment is repeated"
     inputs = ("basis",)
     part_axes: ClassVar = {"third": ("triple",)}
 
@@ -101,7 +101,7 @@ class ThirdMomentStage(SumStage):
         """Given the basis of the store."""
         return ThirdMomentReduction.of(store)
 
-    def final(self, store: Store, folded: Iterator[Partial]) -> Partial:
+    def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
         """The moments in the basis, from the sums over all partitions.
 
         All zero, with a warning, where no document is long enough: the store serves LR-JSMF all the same.
@@ -122,7 +122,7 @@ class ThirdMomentStage(SumStage):
             found = BasisMoments(sums.shares, sums.pairs, sums.third)
         names = ("word_mean", "pair_projection", "third_moment")
         arrays = dict(zip(names, (found.word_mean, found.pair_projection, found.third), strict=True))
-        return Partial(arrays, total.scalars)
+        return PartialResult(arrays, total.scalars)
 
     def task_memory(self, n_words: int, settings: ScanSettings) -> int:
         """See ``tensor_memory``."""

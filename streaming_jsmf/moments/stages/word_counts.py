@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from streaming_jsmf.config import DocumentWeights
 from streaming_jsmf.corpus.csr import iter_blocks
 from streaming_jsmf.corpus.units import Partition
-from streaming_jsmf.jobs.ledger import Partial, added
+from streaming_jsmf.jobs.checkpoints import PartialResult, added
 from streaming_jsmf.linalg.csr import diagonal_excess, document_weights, pair_scales, pair_totals
 from streaming_jsmf.linalg.factor import apply_gram
 from streaming_jsmf.linalg.probes import gaussian_probes
@@ -110,13 +110,13 @@ class WordTally:
         if back.any():
             self.sums[:, 0] += csr_array((back, counts.indices, counts.indptr), shape=counts.shape).T @ scale
 
-    def partial(self) -> Partial:
+    def partial(self) -> PartialResult:
         """The sums, without the division by ``total_weight``."""
         scalars = {"n_documents": self.n_documents, "total_weight": self.total_weight}
         sketch = self.products - self.sums[:, 1:] * self.probes
         row_sum = np.ascontiguousarray(self.sums[:, 0])
         arrays = {"pairs": self.pairs, "rows": self.rows, "sketch": sketch, "row_sum": row_sum}
-        return Partial(arrays, scalars)
+        return PartialResult(arrays, scalars)
 
     def _known_words(self, block: csr_array[Any]) -> csr_array[Any]:
         """The block in float64 over the words of the model."""
@@ -185,7 +185,7 @@ class CountReduction:
         Document weights of C.
     probes
         Of the sketch.
-    remedy
+    hint
         The end of a message about damage.
     """
 
@@ -194,18 +194,18 @@ class CountReduction:
     n_words: int
     scheme: DocumentWeights
     probes: SketchProbes
-    remedy: str
+    hint: str
     name: str = "counts"
 
-    def compute(self, partition: Partition) -> Partial:
+    def compute(self, partition: Partition) -> PartialResult:
         """One pass over the partition's data, a row group in memory at a time."""
-        arrays = read_arrays(self.store, self.digests, remedy=self.remedy)
+        arrays = read_arrays(self.store, self.digests, hint=self.hint)
         selection = WordSelection(arrays["words"], arrays["row_words"], arrays["columns"], self.n_words)
         tally = WordTally(selection, self.scheme, self.probes.draw(self.n_words))
         for block in iter_blocks(partition.units, selection.columns.size):
             tally.append(block)
         return tally.partial()
 
-    def fold(self, folded: Partial | None, partial: Partial) -> Partial:
+    def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
         """Add: whole numbers exactly, the others in float64."""
         return added(folded, partial)

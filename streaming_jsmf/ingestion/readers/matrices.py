@@ -1,7 +1,7 @@
-"""Sparse matrices of counts as SciPy saves them, read in pieces of rows.
+"""Sparse matrices of counts, documents in rows: splitting and checking rows, and the files of SciPy.
 
-Not by ``scipy.sparse.load_npz``, which needs the whole matrix in memory: a file may be larger than that. An ``.npz``
-is a zip archive of arrays, so Python's ``zipfile`` and NumPy's ``lib.format`` read it; nothing here knows their bytes.
+``scipy.sparse.load_npz`` would need the whole matrix in memory. An ``.npz`` is a zip archive of arrays, so ``zipfile``
+and ``numpy.lib.format`` read it in pieces.
 """
 
 from __future__ import annotations
@@ -17,53 +17,132 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from streaming_jsmf.corpus.records import LARGEST_COUNT, SMALLEST_COUNT, narrow_counts
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers import limits
-from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch, Unit
-from streaming_jsmf.ingestion.readers.counts.matrix_rows import (
-    Rows,
-    bags_of_rows,
-    row_cuts,
-    row_place,
-    row_units,
-)
-from streaming_jsmf.ingestion.readers.counts.word_lists import (
+from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch, Unit, UnreadableError
+from streaming_jsmf.ingestion.readers.counts import (
     WORD_LISTS,
     CountFiles,
+    Entries,
+    find_word_list,
+    merge_entries,
     read_words,
+    too_large,
     whole_file,
-    word_list,
 )
-from streaming_jsmf.ingestion.readers.streams import UnreadableError, open_raw, read_as
+from streaming_jsmf.ingestion.readers.files import open_raw, read_as
 from streaming_jsmf.validation import Strict
 
+#: Batches of values for one task.
+BATCHES_PER_UNIT = 8
 
-class NpzOptions(Strict):
-    """Keys of the reader.
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """m unchecked rows of a sparse matrix.
 
     Attributes
     ----------
-    vocabulary
-        Path or URL of the word list, relative to the file; by default, of ``X.npz``, ``X.vocab.txt``, ``vocab.txt``,
-        ``vocabulary.txt`` or ``vocabulary.parquet`` beside it.
+    first
+        Number of the first one within its unit.
+    indptr
+        (m + 1,) integers from 0.
+    words, counts
+        (nonzeros,).
+    """
+
+    first: int
+    indptr: NDArray[Any]
+    words: NDArray[Any]
+    counts: NDArray[Any]
+
+
+class MatrixFiles(CountFiles):
+    """Base of readers of matrices: units are rows, and a bad row is put aside as a whole."""
+
+    def place(self, unit: Unit, row: int) -> str:
+        """File and row, from 0, of a record."""
+        return f"{unit.path}, row {unit.start + row} from 0"
+
+
+def row_cuts(indptr: NDArray[Any], values: int) -> list[int]:
+    """Cuts 0 = a < b < ... = m into runs of rows of about ``values`` values, each row counted as one more."""
+    weight = np.arange(len(indptr))
+    weight += indptr
+    cuts = [0]
+    while cuts[-1] < len(indptr) - 1:
+        fitting = int(np.searchsorted(weight, weight[cuts[-1]] + values, side="right")) - 1
+        cuts.append(max(fitting, cuts[-1] + 1))
+    return cuts
+
+
+def row_units(path: str, indptr: NDArray[Any]) -> list[Unit]:
+    """Units of about ``BATCHES_PER_UNIT`` batches of the values of a matrix."""
+    size, cuts = whole_file(path).size, row_cuts(indptr, BATCHES_PER_UNIT * limits.BATCH_VALUES)
+    share = size / max(int(indptr[-1]) - int(indptr[0]), 1)
+    units = [Unit(path, a, b, int(share * int(indptr[b] - indptr[a]))) for a, b in pairwise(cuts)]
+    return units or [Unit(path, size=size)]
+
+
+def bags_of_rows(rows: Rows, n_words: int, bad: BadRecords) -> SourceBatch:
+    """The bags of rows; a row with a bad word or count is refused as a whole.
+
+    Zeros are dropped and counts of the same word added. Integer and boolean counts become int32, others float32.
+    """
+    m, whole = len(rows.indptr) - 1, rows.counts.dtype.kind in "iub"
+    document = np.repeat(np.arange(m), np.diff(rows.indptr))
+    counts = rows.counts.astype(np.float64) if rows.counts.dtype.kind == "f" else rows.counts
+    kept = np.ones(m, bool)
+
+    def refuse(documents: NDArray[Any], wrong: NDArray[np.bool_], explain: Callable[[int], str]) -> None:
+        positions = np.flatnonzero(wrong)
+        for row, i in zip(*np.unique(documents[positions], return_index=True), strict=True):
+            kept[row] = False
+            inside = slice(int(rows.indptr[row]), int(rows.indptr[row + 1]))
+            pairs = zip(rows.words[inside], rows.counts[inside], strict=True)
+            bad.refuse(
+                rows.first + int(row), explain(int(positions[i])), " ".join(f"{w}:{c}" for w, c in pairs)
+            )
+
+    def explain_entry(i: int) -> str:
+        if 0 <= rows.words[i] < n_words:
+            return f"count {rows.counts[i]} is not in (0, {LARGEST_COUNT}], as every count must be"
+        return f"word {rows.words[i]} (from 0) is not in the vocabulary of {n_words} words"
+
+    # Comparisons with NaN are false, so it is refused as well.
+    good = (counts == 0) | ((counts >= (1 if whole else SMALLEST_COUNT)) & (counts <= LARGEST_COUNT))
+    refuse(document, ~good | (rows.words < 0) | (rows.words >= n_words), explain_entry)
+    chosen = kept[document] & (counts != 0)
+    document, added = document[chosen], counts[chosen].astype(np.int64 if whole else np.float64)
+    sums = merge_entries(Entries(document, rows.words[chosen].astype(np.int64), added, document), n_words)
+    refuse(
+        sums.document,
+        sums.count > LARGEST_COUNT,
+        lambda i: too_large(sums.count[i], f"{sums.word[i]} (from 0)"),
+    )
+    sums = sums.take(kept[sums.document])
+    lengths = np.bincount(sums.document, minlength=m)[kept]
+    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return SourceBatch(
+        indptr, sums.word.astype(np.int32), narrow_counts(sums.count), rows.first + np.flatnonzero(kept)
+    )
+
+
+class NpzOptions(Strict):
+    """``vocabulary``: the word list, relative to the file.
+
+    By default, of ``X.npz``, ``X.vocab.txt``, ``vocab.txt``, ``vocabulary.txt`` or ``vocabulary.parquet`` beside it.
     """
 
     vocabulary: str | None = None
 
 
 @dataclass(frozen=True)
-class NpzSource(CountFiles):
-    """Files of ``scipy.sparse.save_npz`` with a CSR matrix, documents in rows.
+class NpzSource(MatrixFiles):
+    """Reader "npz": CSR matrices of ``scipy.sparse.save_npz``. Documents have no ids; all files have the same words.
 
-    Documents have no ids. A row with a bad word or count is put aside as a whole. Units are rows; a file that is
-    compressed is one unit, because it can only be read from its start. Each unit reads its part once.
-
-    Attributes
-    ----------
-    files
-        Absolute local paths or URLs; all with the same words.
-    options
-        The keys.
+    A compressed file is one unit, because it can only be read from its start.
     """
 
     reader: ClassVar[str] = "npz"
@@ -74,19 +153,15 @@ class NpzSource(CountFiles):
         return read_words(self._word_list(path))
 
     def units(self) -> list[Unit]:
-        """Rows of each file. Reads ``indptr`` where a file is cut: 16 bytes a document.
+        """Rows of each file. Reads ``indptr`` where a file can be split: 16 bytes a document.
 
         Raises
         ------
         InputError
-            For a missing file, a matrix that is no CSR matrix of numbers, and word lists that differ.
+            For a missing file, a matrix that is not a CSR matrix of numbers, and word lists that differ.
         """
         _ = self.vocabulary
         return [unit for path in self.files for unit in _units_of(path)]
-
-    def place(self, unit: Unit, row: int) -> str:
-        """File and row, from 0, of a record."""
-        return row_place(unit, row)
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
         """Stream the documents of a unit. Memory: a batch of values and the words.
@@ -101,11 +176,9 @@ class NpzSource(CountFiles):
         try:
             with _open_matrix(unit.path) as matrix:
                 if matrix.n_columns != n_words:
-                    sizes = (
+                    raise UnreadableError(
                         f"the matrix has {matrix.n_columns} columns, the word list {listed} {n_words} words"
                     )
-                    bad.refuse(None, sizes)
-                    return
                 for rows in matrix.rows(unit.start, unit.stop or matrix.n_rows):
                     batch = bags_of_rows(rows, n_words, bad)
                     if batch.n_documents:
@@ -115,7 +188,7 @@ class NpzSource(CountFiles):
 
     def _word_list(self, path: str) -> str:
         own = PurePosixPath(path).stem + ".vocab.txt"
-        return word_list(path, self.options.vocabulary, (own, *WORD_LISTS))
+        return find_word_list(path, self.options.vocabulary, (own, *WORD_LISTS))
 
 
 def _units_of(path: str) -> list[Unit]:
@@ -124,7 +197,7 @@ def _units_of(path: str) -> list[Unit]:
         with _open_matrix(path) as matrix:
             return row_units(path, matrix.indptr()) if matrix.stored else [whole]
     except UnreadableError:
-        return [whole]  # reading it tells
+        return [whole]  # reading reports the reason
 
 
 @contextmanager
@@ -171,13 +244,13 @@ class _Matrix:
 
     def indptr(self) -> NDArray[np.int64]:
         """All of indptr, (n_rows + 1,)."""
-        return self._checked(self._take("indptr", 0)(self.n_rows + 1))
+        return self._checked(self._reader("indptr", 0)(self.n_rows + 1))
 
     def rows(self, start: int, stop: int) -> Iterator[Rows]:
         """Rows start..stop-1 in pieces of about ``limits.BATCH_VALUES`` values."""
-        indptr = self._take("indptr", start)
+        indptr = self._reader("indptr", start)
         last = self._checked(indptr(1))
-        words, counts = self._take("indices", int(last[0])), self._take("data", int(last[0]))
+        words, counts = self._reader("indices", int(last[0])), self._reader("data", int(last[0]))
         for first in range(start, stop, limits.BATCH_VALUES):
             ends = self._checked(np.concatenate([last, indptr(min(limits.BATCH_VALUES, stop - first))]))
             last = ends[-1:]
@@ -193,11 +266,11 @@ class _Matrix:
             raise UnreadableError("its indptr falls or leaves the matrix; write the matrix again")
         return ends
 
-    def _take(self, name: str, first: int) -> Callable[[int], NDArray[Any]]:
-        """A function that reads the next n values of an array, the first time from ``first`` on."""
+    def _reader(self, name: str, first: int) -> Callable[[int], NDArray[Any]]:
+        """A function that reads the next n values of an array, starting at ``first``."""
         array = self._arrays[name]
         opened = self._stack.enter_context(self._archive.open(array.member))
-        # zipfile has just read the member's header and stands at its first byte; to seek, it would read all before.
+        # zipfile has just read the member's header and stands at its first byte; seeking would read all before.
         position = self._stream.tell() + array.start + first * array.dtype.itemsize
 
         def read_on(n: int, /) -> bytes:
@@ -236,14 +309,10 @@ class _Matrix:
             return np.asarray(np.lib.format.read_array(stream, allow_pickle=False))
 
     def _array(self, name: str) -> _Array:
-        member = self._member(name)
+        member, formats = self._member(name), np.lib.format
         with self._archive.open(member) as stream:
-            version = np.lib.format.read_magic(stream)
-            read = (
-                np.lib.format.read_array_header_1_0
-                if version == (1, 0)
-                else np.lib.format.read_array_header_2_0
-            )
+            first_version = formats.read_magic(stream) == (1, 0)
+            read = formats.read_array_header_1_0 if first_version else formats.read_array_header_2_0
             shape, _, dtype = read(stream)
             start = stream.tell()
         if dtype.kind not in ("iubf" if name == "data" else "iu"):

@@ -1,9 +1,8 @@
-"""A trial read of an HDF5 file, in a process of its own that may be ended: a script, which imports nothing of ours.
+"""A trial read of an HDF5 file in a process of its own, a script that imports nothing of this package.
 
-Texts of any length lie in heaps that point to each other. With a byte wrong the HDF5 library can follow them for ever,
-within one call, deaf to signals, or make room for a text of gigabytes. So what lies in heaps is first read here, with
-limits on memory and on the time of the processor (not by the clock: a slow disk is no damage). All other faults show to
-who reads the file.
+Strings of any length are stored in heaps that refer to each other. With a wrong byte the HDF5 library can follow them
+forever within one call, ignoring signals, or allocate gigabytes. So what is stored in heaps is read here first, with
+limits on memory and processor time (not wall time: a slow disk is no damage).
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-#: Seconds of the processor: a million names take one or two.
+#: Seconds of the processor; a million names take one or two.
 SECONDS = 5
 BYTES_A_SECOND = 10_000_000
-#: Bytes beside those of the file itself.
+#: Bytes beyond those of the file itself.
 MEMORY = 512 << 20
-#: Exit code of a file that says it holds more than that.
+#: Exit code for a file that needs more memory.
 TOO_LARGE = 3
 
 _ROWS = 100_000
@@ -44,7 +43,7 @@ def _limit(size: int) -> None:
 
 @contextmanager
 def _room() -> Iterator[None]:
-    """Pass over whatever is wrong, but that there is no room; who reads the file will be told in better words."""
+    """Ignore errors other than of memory; reading the file reports them."""
     try:
         yield
     except MemoryError:
@@ -55,7 +54,7 @@ def _room() -> Iterator[None]:
 
 
 def _read(node: Any, depth: int = 3) -> None:
-    """Attributes of a node and of those below it, and texts."""
+    """Read the attributes of a node and of those below it, and strings."""
     dict(node.attrs)
     if hasattr(node, "keys"):
         for child in node.values() if depth else ():
@@ -66,7 +65,7 @@ def _read(node: Any, depth: int = 3) -> None:
 
 
 def main() -> None:
-    """Read what the request on standard input names: a path, a matrix, and columns of ``obs``."""
+    """Read the matrix and columns of ``obs`` of the request on standard input."""
     import h5py
 
     asked = json.load(sys.stdin)

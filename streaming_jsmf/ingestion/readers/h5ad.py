@@ -24,17 +24,11 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.ingestion.readers import limits
-from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch, Unit
-from streaming_jsmf.ingestion.readers.counts.h5ad_trial import TOO_LARGE
-from streaming_jsmf.ingestion.readers.counts.matrix_rows import (
-    Rows,
-    bags_of_rows,
-    row_cuts,
-    row_place,
-    row_units,
-)
-from streaming_jsmf.ingestion.readers.counts.word_lists import CountFiles, whole_file
-from streaming_jsmf.ingestion.readers.streams import UnreadableError, open_raw, read_as
+from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch, Unit, UnreadableError
+from streaming_jsmf.ingestion.readers.counts import whole_file
+from streaming_jsmf.ingestion.readers.files import open_raw, read_as
+from streaming_jsmf.ingestion.readers.h5ad_trial import TOO_LARGE
+from streaming_jsmf.ingestion.readers.matrices import MatrixFiles, Rows, bags_of_rows, row_cuts, row_units
 from streaming_jsmf.storage.paths import is_url
 from streaming_jsmf.validation import Strict
 
@@ -63,18 +57,11 @@ class H5adOptions(Strict):
 
 
 @dataclass(frozen=True)
-class H5adSource(CountFiles):
-    """AnnData files with counts in X or a layer, CSR or dense; genes are the words and cells the documents.
+class H5adSource(MatrixFiles):
+    """Reader "h5ad": counts in X or a layer, CSR or dense; genes are the words and cells the documents.
 
-    ``document_id`` is the name of the cell. A cell with a bad count is put aside as a whole. Units are rows, read
-    once and in slices; of ``obs`` only the columns asked for are read.
-
-    Attributes
-    ----------
-    files
-        Absolute local paths or URLs; all with the same genes.
-    options
-        The keys.
+    ``document_id`` is the name of the cell. All files have the same genes. Of ``obs`` only the requested columns are
+    read.
     """
 
     reader: ClassVar[str] = "h5ad"
@@ -121,12 +108,8 @@ class H5adSource(CountFiles):
                 with _open_cells(path, self.options) as cells:
                     units += row_units(path, cells.indptr(0, cells.n_cells))
             except UnreadableError:
-                units.append(unit)  # reading it tells
+                units.append(unit)  # reading reports the reason
         return units
-
-    def place(self, unit: Unit, row: int) -> str:
-        """File and row, from 0, of a cell."""
-        return row_place(unit, row)
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
         """Stream the cells of a unit. Memory: a slice of the matrix, and the names and columns of the unit.
@@ -156,9 +139,9 @@ class H5adSource(CountFiles):
 def _open_cells(path: str, options: H5adOptions) -> Iterator[_Cells]:
     """The matrix and tables of a file. Raises UnreadableError, also while the caller reads."""
     try:
-        # Not at the top: only those who read such files need it.
-        sparse_dataset = import_module("anndata.io").sparse_dataset
-        hdf5 = import_module("h5py")
+        # Not at the top: an optional dependency.
+        import_module("anndata.io")
+        h5py = import_module("h5py")
     except ImportError as error:
         raise InputError("reading .h5ad needs anndata; pip install 'streaming-jsmf[anndata]'") from error
     try:
@@ -167,8 +150,7 @@ def _open_cells(path: str, options: H5adOptions) -> Iterator[_Cells]:
             stack.enter_context(read_as("HDF5"))
             if not is_url(path):
                 _require_end(path, os.stat(path).st_mtime_ns, options)  # noqa: PTH116
-            file = stack.enter_context(hdf5.File(source, "r"))
-            yield _Cells(path, file, options, _Packages(sparse_dataset, hdf5.check_string_dtype))
+            yield _Cells(path, stack.enter_context(h5py.File(source, "r")), options)
     except FileNotFoundError as error:
         raise InputError(f"{path} cannot be read ({first_line(error)}); check the path") from error
 
@@ -179,9 +161,9 @@ def _require_end(path: str, changed: int, options: H5adOptions) -> None:  # noqa
 
     Costs the start of a process, a fifth of a second, and one more read of the names.
     """
-    asked = {"path": path, "matrix": options.matrix, "columns": options.metadata}
+    request = {"path": path, "matrix": options.matrix, "columns": options.metadata}
     ended = subprocess.run(
-        [sys.executable, str(TRIAL)], input=json.dumps(asked).encode(), capture_output=True, check=False
+        [sys.executable, str(TRIAL)], input=json.dumps(request).encode(), capture_output=True, check=False
     )
     if ended.returncode == TOO_LARGE:
         raise UnreadableError(
@@ -192,19 +174,8 @@ def _require_end(path: str, changed: int, options: H5adOptions) -> None:  # noqa
         raise UnreadableError(f"reading it as HDF5 does not end well ({name}); it is damaged: fetch it again")
 
 
-@dataclass(frozen=True)
-class _Packages:
-    """Functions of anndata and h5py."""
-
-    sparse_dataset: Any
-    check_string_dtype: Any
-
-
 def _require_own(group: Any, name: str, depth: int = 3) -> None:
-    """Refuse what is in another place than in this file: HDF5 would read whatever file is named there.
-
-    That is links to files and paths, data kept in external files, and virtual data sets.
-    """
+    """Refuse links, external storage and virtual data sets, with which HDF5 would read any other file."""
     link = group.get(name, getlink=True) if name in group.keys() else None  # noqa: SIM118
     if link is None:
         return
@@ -227,8 +198,8 @@ def _require_own(group: Any, name: str, depth: int = 3) -> None:
 class _Cells:
     """An open AnnData file. The matrix stays on disk; anndata gives slices of it."""
 
-    def __init__(self, path: str, file: Any, options: H5adOptions, packages: _Packages) -> None:
-        self._path, self._file, self._options, self._packages = path, file, options, packages
+    def __init__(self, path: str, file: Any, options: H5adOptions) -> None:
+        self._path, self._file, self._options = path, file, options
         name = options.matrix
         for root in (name.partition("/")[0], "obs", "var"):
             _require_own(file, root)
@@ -258,7 +229,7 @@ class _Cells:
                 f"{self._path} has {name} as {kind}, which cannot be read by cells; write it again with "
                 f"{where} = {where}.tocsr()"
             )
-        return self._packages.sparse_dataset(self._stored)
+        return import_module("anndata.io").sparse_dataset(self._stored)
 
     def _require_sizes(self, name: str) -> None:
         """Refuse a file whose tables have another number of rows than the matrix has cells and genes."""
@@ -289,7 +260,7 @@ class _Cells:
         return ends
 
     def rows(self, start: int, stop: int) -> Iterator[Rows]:
-        """Cells start..stop-1 in slices of about ``BATCH_VALUES`` values, zeros of a dense matrix counted in."""
+        """Cells start..stop-1 in slices of about ``BATCH_VALUES`` values, including the zeros of a dense matrix."""
         for a, b in pairwise(row_cuts(self.indptr(start, stop), limits.BATCH_VALUES)):
             part = self._matrix[start + a : start + b]
             if self._dense:
@@ -318,7 +289,7 @@ class _Cells:
 
     def _values(self, element: Any, name: str, start: int, stop: int | None) -> Any:
         if not hasattr(element, "keys"):
-            if self._packages.check_string_dtype(element.dtype) is not None:
+            if import_module("h5py").check_string_dtype(element.dtype) is not None:
                 return pa.array(element.asstr()[start:stop], pa.string())
             if element.dtype.kind in "biuf":
                 return pa.array(element[start:stop])

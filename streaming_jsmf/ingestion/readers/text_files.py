@@ -11,26 +11,38 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import PurePosixPath
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import pyarrow as pa
 from pydantic import AfterValidator
 
 from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.ingestion.readers import limits
-from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch, Unit
-from streaming_jsmf.ingestion.readers.listing import SourceFile, find_files, is_marker
-from streaming_jsmf.ingestion.readers.records import NAME_ENCODING, BadValue, decode_file, is_binary
-from streaming_jsmf.ingestion.readers.streams import DamagedError, open_raw, open_stream, why
-from streaming_jsmf.ingestion.readers.text.batches import RESERVED_NAMES, RecordBuffer, TextColumns
-from streaming_jsmf.ingestion.readers.text.options import Encoding, TokenOptions
-from streaming_jsmf.ingestion.readers.text.reader import words_of
+from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, DamagedError, SourceBatch, Unit
+from streaming_jsmf.ingestion.readers.files import (
+    SourceFile,
+    describe,
+    find_files,
+    is_archive,
+    is_hidden,
+    open_raw,
+    open_stream,
+)
+from streaming_jsmf.ingestion.readers.text_records import (
+    RESERVED_NAMES,
+    Encoding,
+    Record,
+    TextColumns,
+    TokenOptions,
+    batch_records,
+)
+from streaming_jsmf.ingestion.readers.values import NAME_ENCODING, decode_file, is_binary
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 
 #: Files of a folder for one task.
 UNIT_FILES = 2000
 
-#: What a member of a zip archive raises; the others can be read all the same. RuntimeError: it needs a password.
+#: What a member of a zip archive raises; the others can still be read. RuntimeError: it needs a password.
 _MEMBER_ERRORS = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError, RuntimeError)
 
 
@@ -46,10 +58,10 @@ def _compiles(pattern: str) -> str:
 
 
 class TextFilesOptions(TokenOptions):
-    """Which files, how their bytes are read, and what their names tell.
+    """Which files are read, their encoding, and metadata from their names.
 
-    ``members`` is a glob on the path within the folder or archive; ``name_pattern`` a regular expression looked for in
-    it, whose named groups become metadata columns.
+    ``members`` is a glob on the path within the folder or archive; ``name_pattern`` a regular expression that is
+    searched in it, whose named groups become metadata columns.
     """
 
     encoding: Encoding = "utf-8"
@@ -59,7 +71,7 @@ class TextFilesOptions(TokenOptions):
 
 @dataclass(frozen=True)
 class _File:
-    """One document: its path within the source, and its bytes; None where they cannot be had."""
+    """A document: its path within the source, and its bytes, or None and the reason."""
 
     name: str
     data: bytes | None
@@ -68,9 +80,9 @@ class _File:
 
 @dataclass(frozen=True)
 class TextFilesSource:
-    """Documents that are files. Ids are paths within the source; ``label`` is the name of the folder a file is in.
+    """Reader "text-files". Ids are paths within the source; ``label`` is the name of the folder of a file.
 
-    Files and folders whose names start with ``.`` or ``_`` are passed over, in archives too.
+    Hidden files (``files.is_hidden``) are skipped, in archives too.
 
     Attributes
     ----------
@@ -85,17 +97,12 @@ class TextFilesSource:
     root: str
     options: TextFilesOptions
     tokenizer: Tokenizer
-    reader: str = "text-files"
-    vocabulary: None = None
+
+    reader: ClassVar[str] = "text-files"
+    vocabulary: ClassVar[None] = None
 
     def units(self) -> Sequence[Unit]:
-        """Two thousand files of a folder; an archive as a whole.
-
-        Raises
-        ------
-        InputError
-            If no file of the folder is among ``members``.
-        """
+        """Two thousand files of a folder; an archive as a whole. Raises InputError if no file matches ``members``."""
         if is_archive(self.root):
             return [Unit(self.root)]
         count = len(self._files())
@@ -113,7 +120,7 @@ class TextFilesSource:
         return unit.start
 
     def place(self, unit: Unit, row: int) -> str:
-        """Path of the file."""
+        """Path of the file, or its number in the archive."""
         if is_archive(self.root):
             return f"{self.root}, file {row + 1}"
         return self._files()[unit.start + row].path
@@ -122,8 +129,12 @@ class TextFilesSource:
         """One pass over the unit in batches of about 8 MB of text."""
         groups = list(re.compile(self.options.name_pattern or "").groupindex)
         metadata = dict.fromkeys(["label", *groups], pa.string())
-        buffer = RecordBuffer(TextColumns("text", "name", pa.string(), metadata))
-        row, broken = -1, False
+        records = self._records(unit, groups, bad)
+        for batch in batch_records(records, TextColumns("text", "name", pa.string(), metadata)):
+            yield batch.tokenized(self.tokenizer)
+
+    def _records(self, unit: Unit, groups: Sequence[str], bad: BadRecords) -> Iterator[Record]:
+        row = -1
         files = _archived(self.root) if is_archive(self.root) else self._plain(unit)
         try:
             for file in files:
@@ -131,40 +142,31 @@ class TextFilesSource:
                     continue
                 row += 1
                 text = self._text(file, row, bad)
-                if text is not None:
-                    buffer.add(row, text, file.name, self._metadata(file.name, groups))
-                if buffer.full:
-                    yield from (words_of(batch, self.tokenizer) for batch in buffer.flush())
+                if text is None:
+                    continue
+                label = PurePosixPath(file.name).parent.name
+                found = re.search(self.options.name_pattern or "", file.name)
+                yield row, text, file.name, [label, *(found[group] if found else None for group in groups)]
         except DamagedError as error:
-            broken = True
             bad.refuse(row + 1, str(error))
-        if row < 0 and not broken:
+            return
+        if row < 0:
             bad.refuse(None, f"no file in it matches {self.options.members!r}")
-        yield from (words_of(batch, self.tokenizer) for batch in buffer.flush())
 
     def _text(self, file: _File, row: int, bad: BadRecords) -> str | None:
-        if file.data is None:
-            bad.refuse(row, f"{file.name}: {file.reason}")
-            return None
-        if is_binary(file.data):
-            bad.refuse(
-                row, f"{file.name}: it is no plain text; export the text of PDF, Word and the like", file.data
-            )
-            return None
-        try:
-            return decode_file(file.data, self.options.encoding)
-        except BadValue as error:
-            bad.refuse(row, f"{file.name}: {error} ({NAME_ENCODING})", file.data)
-            return None
-
-    def _metadata(self, name: str, groups: Sequence[str]) -> list[str | None]:
-        label = PurePosixPath(name).parent.name
-        found = re.search(self.options.name_pattern, name) if self.options.name_pattern else None
-        return [label, *(found[group] if found else None for group in groups)]
+        reason = file.reason
+        if file.data is not None:
+            try:
+                if not is_binary(file.data):
+                    return decode_file(file.data, self.options.encoding)
+                reason = "it is no plain text; export the text of PDF, Word and the like"
+            except BadValue as error:
+                reason = f"{error} ({NAME_ENCODING})"
+        bad.refuse(row, f"{file.name}: {reason}", file.data)
+        return None
 
     def _files(self) -> tuple[SourceFile, ...]:
-        found = find_files(self.root)
-        return tuple(file for file in found if fnmatch(file.name, self.options.members))
+        return tuple(file for file in find_files(self.root) if fnmatch(file.name, self.options.members))
 
     def _plain(self, unit: Unit) -> Iterator[_File]:
         for file in self._files()[unit.start : unit.stop]:
@@ -174,72 +176,60 @@ class TextFilesSource:
             except DamagedError as error:
                 yield _File(file.name, None, str(error))
             else:
-                yield _whole(file.name, data)
-
-
-def is_archive(path: str) -> bool:
-    """Whether the name is that of a tar or zip archive."""
-    name = path.lower()
-    return name.endswith((".zip", ".tgz", ".tar")) or ".tar." in name.rsplit("/", 1)[-1]
+                yield _bounded(file.name, data)
 
 
 def _archived(path: str) -> Iterator[_File]:
     """The regular files of an archive in its order, one in memory at a time. Nothing is unpacked to disk.
 
-    Raises
-    ------
-    DamagedError
-        Where the archive breaks off, or goes on after its end mark.
+    Raises DamagedError where the archive breaks off, or goes on after its end mark.
     """
     if path.lower().endswith(".zip"):
         with open_raw(path) as stream, zipfile.ZipFile(stream) as archive:
             for member in archive.infolist():
-                if not (member.is_dir() or is_marker(_tidy(member.filename))):
+                if not (member.is_dir() or is_hidden(_printable(member.filename))):
                     yield _zipped(archive, member)
         return
-    # Packed by its name, or else (as tarfile sees) in spite of it.
+    # Decompressed by its name, or else by tarfile, which looks at the content.
     with open_stream(path) as stream:
         try:
             with tarfile.open(fileobj=stream, mode="r|*", tarinfo=_CheckedTarInfo) as tar:
                 for entry in tar:
-                    if entry.isfile() and not is_marker(_tidy(entry.name)):
+                    if entry.isfile() and not is_hidden(_printable(entry.name)):
                         opened: Any = tar.extractfile(entry)
-                        yield _whole(_tidy(entry.name), opened.read(limits.LARGEST_FILE + 1))
-                _require_nothing_more(tar.fileobj)
+                        yield _bounded(_printable(entry.name), opened.read(limits.LARGEST_FILE + 1))
+                # Padding follows the end mark: other data means that damage made a mark too early. Reading to the
+                # end also compares the checksum of the compression.
+                padding: Any = tar.fileobj
+                while rest := padding.read(1 << 20):
+                    if rest.strip(b"\0"):
+                        raise DamagedError("it goes on after its end mark")
         except tarfile.TarError as error:
-            raise DamagedError(why(error)) from error
-
-
-def _require_nothing_more(stream: Any) -> None:
-    """Behind the end mark is padding. A damaged archive has a mark too early; at the end a checksum is compared."""
-    while rest := stream.read(1 << 20):
-        if rest.strip(b"\0"):
-            raise DamagedError("it goes on after its end mark")
+            raise DamagedError(describe(error)) from error
 
 
 def _zipped(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> _File:
-    name = _tidy(member.filename)
+    name = _printable(member.filename)
     try:
         with archive.open(member) as content:
-            return _whole(name, content.read(limits.LARGEST_FILE + 1))
+            return _bounded(name, content.read(limits.LARGEST_FILE + 1))
     except _MEMBER_ERRORS as error:
         return _File(name, None, f"it cannot be unpacked ({first_line(error)})")
 
 
-_HEADER_TYPES = (
-    tarfile.XHDTYPE,
-    tarfile.XGLTYPE,
-    tarfile.SOLARIS_XHDTYPE,
-    tarfile.GNUTYPE_LONGNAME,
-    tarfile.GNUTYPE_LONGLINK,
-)
-
-
 class _CheckedTarInfo(tarfile.TarInfo):
-    """Headers of an archive that must end with its end mark: tarfile takes a cut or damaged header for the end.
+    """Headers of an archive that must end with its end mark: tarfile takes a damaged header for the end.
 
-    Headers that go on in blocks of their own, which tarfile reads whole, must not be as long as they say.
+    Headers with a content of their own (long names), which tarfile reads whole, are bounded.
     """
+
+    _WITH_CONTENT = (
+        tarfile.XHDTYPE,
+        tarfile.XGLTYPE,
+        tarfile.SOLARIS_XHDTYPE,
+        tarfile.GNUTYPE_LONGNAME,
+        tarfile.GNUTYPE_LONGLINK,
+    )
 
     @classmethod
     def fromtarfile(cls, archive: tarfile.TarFile) -> _CheckedTarInfo:
@@ -253,17 +243,17 @@ class _CheckedTarInfo(tarfile.TarInfo):
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _CheckedTarInfo:
         entry = super().frombuf(buf, encoding, errors)
-        if entry.type in _HEADER_TYPES and entry.size > limits.LARGEST_TAR_HEADER:
+        if entry.type in cls._WITH_CONTENT and entry.size > limits.LARGEST_TAR_HEADER:
             raise tarfile.ReadError(f"a header of {entry.size} bytes")
         return entry
 
 
-def _tidy(name: str) -> str:
-    """A member's name without ``./``; bytes that are not UTF-8 are spelled out."""
+def _printable(name: str) -> str:
+    """A member's name without ``./``; bytes that are not UTF-8 are escaped."""
     return name.removeprefix("./").encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def _whole(name: str, data: bytes) -> _File:
+def _bounded(name: str, data: bytes) -> _File:
     if len(data) > limits.LARGEST_FILE:
         return _File(name, None, f"larger than {limits.LARGEST_FILE >> 20} MB, no document")
     return _File(name, data)

@@ -1,10 +1,10 @@
-"""Bags of words that are bags already: an existing corpus, or Parquet files with list columns beside a word list."""
+"""Existing bags of words: a corpus, or Parquet files with list columns beside a word list."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,6 @@ from streaming_jsmf.corpus.manifest import MANIFEST_NAME
 from streaming_jsmf.corpus.records import (
     BATCH_NONZEROS,
     ID_COLUMNS,
-    Bags,
     Place,
     RecordError,
     checked_bags,
@@ -25,14 +24,14 @@ from streaming_jsmf.corpus.records import (
 )
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch, Unit
-from streaming_jsmf.ingestion.readers.parquet import parquet_first_row, parquet_place
-from streaming_jsmf.ingestion.readers.records import as_json
-from streaming_jsmf.ingestion.readers.streams import UnreadableError, open_parquet_source, size_of
+from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch, Unit, UnreadableError
+from streaming_jsmf.ingestion.readers.files import open_parquet_source, size_of
+from streaming_jsmf.ingestion.readers.units import group_units, parquet_first_row, parquet_place
+from streaming_jsmf.ingestion.readers.values import as_json
 from streaming_jsmf.storage.paths import exists, join, normalise
 from streaming_jsmf.validation import Strict
 
-#: (document, word) pairs of a unit: enough that a task is worth it, few enough that many can share the work.
+#: (document, word) pairs of a unit.
 UNIT_NONZEROS = 16_000_000
 
 
@@ -45,22 +44,13 @@ class BagOptions(Strict):
 
 @dataclass(frozen=True)
 class BagColumns:
-    """The columns of all files of a source.
+    """The columns of all files: the name of the ids (or None), and by name what each column holds.
 
-    Attributes
-    ----------
-    id, id_kind
-        Name of the document ids and "integers" or "strings"; None for none.
-    counts
-        "integers" or "floats".
-    metadata
-        Name and type of each column kept, in order.
+    Counts are "integers" or "floats", ids "integers" or "strings", metadata have their Arrow type.
     """
 
     id: str | None
-    id_kind: str | None
-    counts: str
-    metadata: tuple[tuple[str, str], ...]
+    kinds: Mapping[str, str]
 
     @classmethod
     def of(cls, schema: Any, wanted: str | None) -> BagColumns:
@@ -78,26 +68,30 @@ class BagColumns:
         if wanted is not None and wanted not in schema.names:
             has = ", ".join(schema.names)
             raise UnreadableError(f"it has no column {wanted!r} for document ids; it has {has}")
-        found = wanted or next((name for name in ID_COLUMNS if name in schema.names), None)
-        id_kind = None if found is None else _id_kind(found, schema.field(found).type)
-        real = pa.types.is_floating(schema.field("counts").type.value_type)
-        rest = [field for field in schema if field.name not in ("ids", "counts", found)]
-        kinds = tuple((field.name, str(field.type)) for field in rest)
-        return cls(found, id_kind, "floats" if real else "integers", kinds)
+        is_real = pa.types.is_floating(schema.field("counts").type.value_type)
+        kinds = {"counts": "floats" if is_real else "integers"}
+        ids = wanted or next((name for name in ID_COLUMNS if name in schema.names), None)
+        if ids is not None:
+            kind = schema.field(ids).type
+            is_string = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+            if not is_string and not pa.types.is_integer(kind):
+                raise UnreadableError(f"its column {ids!r} is {kind}; document ids are strings or integers")
+            kinds[ids] = "strings" if is_string else "integers"
+        more = {field.name: str(field.type) for field in schema if field.name not in ("ids", *kinds)}
+        return cls(ids, {**kinds, **more})
 
     def __str__(self) -> str:
-        ids = [] if self.id is None else [(self.id, self.id_kind)]
-        return ", ".join(f"{name}: {kind}" for name, kind in [("counts", self.counts), *ids, *self.metadata])
+        return ", ".join(f"{name}: {kind}" for name, kind in self.kinds.items())
 
-    def agrees_with(self, other: BagColumns) -> bool:
-        """Whether shards of both can stand in one corpus; the order of columns does not matter."""
-        plain = [(c.id, c.id_kind, c.counts, dict(c.metadata)) for c in (self, other)]
-        return plain[0] == plain[1]
+    @property
+    def metadata(self) -> list[str]:
+        """Names of the other columns, in order."""
+        return [name for name in self.kinds if name not in ("counts", self.id)]
 
 
 @dataclass(frozen=True)
 class BagSource:
-    """Documents as list columns ``ids`` and ``counts`` over a vocabulary.
+    """Reader "bag-of-words-parquet": list columns ``ids`` and ``counts`` over a vocabulary.
 
     Attributes
     ----------
@@ -115,8 +109,9 @@ class BagSource:
     vocabulary_path: str
     columns: BagColumns
     fingerprint: str | None = None
-    reader: str = "bag-of-words-parquet"
-    rereads: bool = True
+
+    reader: ClassVar[str] = "bag-of-words-parquet"
+    rereads: ClassVar[bool] = True
 
     @classmethod
     def open(cls, root: str, options: BagOptions, only: tuple[str, ...] = ()) -> BagSource:
@@ -139,8 +134,8 @@ class BagSource:
         if not exists(root):
             raise InputError(f"there is nothing at {root}; check the path")
         words = join(root, options.vocabulary) if options.vocabulary else find_vocabulary(root)
-        files = tuple(join(root, name) for name in find_shards(root, words))
-        files = tuple(path for path in files if not only or path in only)
+        found = (join(root, name) for name in find_shards(root, words))
+        files = tuple(path for path in found if not only or path in only)
         return cls(files, words, _columns(files, options.id))
 
     @property
@@ -167,14 +162,26 @@ class BagSource:
         try:
             with open_parquet_source(unit.path) as file:
                 found = BagColumns.of(file.schema_arrow, self.columns.id)
-                if not found.agrees_with(self.columns):
+                if found != self.columns:
                     raise UnreadableError(f"its columns are {found}, those of the first file {self.columns}")
                 for g in range(unit.start, unit.stop):
                     for batch in _batches(file, g):
-                        yield from _checked(batch, n_words, self.columns, row, bad)
+                        yield _checked(batch, n_words, self.columns, row, bad)
                         row += batch.num_rows
         except UnreadableError as error:
             bad.refuse(None, str(error))
+
+
+def _columns(files: Sequence[str], wanted: str | None) -> BagColumns:
+    """Of the first file that can be read; reading reports the others."""
+    first: str | None = None
+    for path in files:
+        try:
+            with open_parquet_source(path) as file:
+                return BagColumns.of(file.schema_arrow, wanted)
+        except UnreadableError as error:
+            first = first or f"{path}: {error}"
+    raise InputError(first or "there are no Parquet files in the source; check the names")
 
 
 def _units(path: str) -> list[Unit]:
@@ -183,16 +190,9 @@ def _units(path: str) -> list[Unit]:
             metadata = file.metadata
             leaf = leaf_columns(metadata).get("ids", 0)
             pairs = [metadata.row_group(g).column(leaf).num_values for g in range(metadata.num_row_groups)]
-            size = size_of(path)
+            return group_units(path, pairs, UNIT_NONZEROS, size_of(path))
     except UnreadableError:
         return [Unit(path)]
-    units, start = [], 0
-    for g in range(len(pairs)):
-        held = sum(pairs[start : g + 1])
-        if held >= UNIT_NONZEROS or g == len(pairs) - 1:
-            units.append(Unit(path, start, g + 1, int(size * held / max(sum(pairs), 1))))
-            start = g + 1
-    return units or [Unit(path)]
 
 
 def _batches(file: Any, g: int) -> Iterator[Any]:
@@ -204,25 +204,22 @@ def _batches(file: Any, g: int) -> Iterator[Any]:
             yield batch
 
 
-def _checked(
-    batch: Any, n_words: int, columns: BagColumns, first: int, bad: BadRecords
-) -> Iterator[SourceBatch]:
-    """The good records of a batch, each bad one refused."""
+def _checked(batch: Any, n_words: int, columns: BagColumns, first: int, bad: BadRecords) -> SourceBatch:
+    """The good records of a batch; the others go to ``bad``."""
     rows = np.arange(first, first + batch.num_rows)
     reasons = dict(_bad_rows(batch, n_words, columns, 0))
     for row, reason in reasons.items():
-        bad.refuse(
-            first + row, reason, as_json({name: batch.column(name) for name in batch.schema.names}, row)
-        )
+        record = as_json({name: batch.column(name) for name in batch.schema.names}, row)
+        bad.refuse(first + row, reason, record)
     if reasons:
         keep = np.ones(batch.num_rows, bool)
         keep[list(reasons)] = False
         batch, rows = batch.filter(pa.array(keep)), rows[keep]
-    yield _convert(batch, n_words, columns, rows)
+    return _convert(batch, n_words, columns, rows)
 
 
 def _bad_rows(batch: Any, n_words: int, columns: BagColumns, start: int) -> Iterator[tuple[int, str]]:
-    """Row and reason of each bad record, found by halves: most batches have none, and a look at each is dear."""
+    """Row and reason of each bad record, found by bisection: most batches have none."""
     try:
         _convert(batch, n_words, columns, np.arange(batch.num_rows))
     except RecordError as error:
@@ -236,39 +233,18 @@ def _bad_rows(batch: Any, n_words: int, columns: BagColumns, start: int) -> Iter
 
 def _convert(batch: Any, n_words: int, columns: BagColumns, rows: NDArray[np.int64]) -> SourceBatch:
     where = Place("", 0)
-    bags: Bags = checked_bags(batch.column("ids"), batch.column("counts"), n_words, where)
+    bags = checked_bags(batch.column("ids"), batch.column("counts"), n_words, where)
+    ids = None
+    if columns.id is not None:
+        try:
+            ids = document_ids(batch.column(columns.id), columns.id, where)
+        except pa.ArrowInvalid as error:
+            raise where.refuse(0, f"{columns.id} is no integer of 64 bits with a sign") from error
     return SourceBatch(
         bags.indptr,
         bags.ids.astype(np.int32, copy=False),
         narrow_counts(bags.counts),
         rows,
-        None if columns.id is None else _ids(batch.column(columns.id), columns.id, where),
-        {name: batch.column(name) for name, _ in columns.metadata},
+        ids,
+        {name: batch.column(name) for name in columns.metadata},
     )
-
-
-def _ids(column: Any, name: str, where: Place) -> Any:
-    try:
-        return document_ids(column, name, where)
-    except pa.ArrowInvalid as error:
-        raise where.refuse(0, f"{name} is no integer of 64 bits with a sign") from error
-
-
-def _columns(files: Sequence[str], wanted: str | None) -> BagColumns:
-    """Of the first file that can be read; reading tells of the others."""
-    first: str | None = None
-    for path in files:
-        try:
-            with open_parquet_source(path) as file:
-                return BagColumns.of(file.schema_arrow, wanted)
-        except UnreadableError as error:
-            first = first or f"{path}: {error}"
-    raise InputError(first or "there are no Parquet files in the source; check the names")
-
-
-def _id_kind(name: str, kind: Any) -> str:
-    if pa.types.is_integer(kind):
-        return "integers"
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return "strings"
-    raise UnreadableError(f"its column {name!r} is {kind}; document ids are strings or integers")

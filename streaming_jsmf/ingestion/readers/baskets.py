@@ -1,10 +1,10 @@
-"""Playlists, market baskets, click paths: one line of items a document, or one list of items in Parquet."""
+"""Baskets, playlists, click paths: a document is a line of items, or a list of items in Parquet."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -12,12 +12,11 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from streaming_jsmf.ingestion.readers import limits
-from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch, Unit
+from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch, Unit, UnreadableError
+from streaming_jsmf.ingestion.readers.files import open_parquet_source
 from streaming_jsmf.ingestion.readers.lines import read_lines, text_of
-from streaming_jsmf.ingestion.readers.parquet import is_parquet, parquet_batches
-from streaming_jsmf.ingestion.readers.record_files import RecordFiles
-from streaming_jsmf.ingestion.readers.records import is_sound, list_as_json, listed, require
-from streaming_jsmf.ingestion.readers.streams import UnreadableError, open_parquet_source
+from streaming_jsmf.ingestion.readers.units import RecordFiles, is_parquet, parquet_batches
+from streaming_jsmf.ingestion.readers.values import is_valid, list_as_json, listed, require_columns
 from streaming_jsmf.ingestion.tokens.lists import TokenLists, count_codes
 from streaming_jsmf.validation import Strict
 
@@ -25,7 +24,7 @@ _NAME_IT = "name the column with --read items=NAME"
 
 
 class BasketOptions(Strict):
-    """``separator`` between the items of a line (white space when not given); ``items``: list column of Parquet."""
+    """``separator`` of the items of a line (white space when not given); ``items``: list column of Parquet."""
 
     separator: Annotated[str, Field(min_length=1)] | None = None
     items: str = "items"
@@ -33,24 +32,21 @@ class BasketOptions(Strict):
 
 @dataclass(frozen=True)
 class BasketSource(RecordFiles):
-    """Documents of items: an item that is there twice counts 2. Items are taken as they stand.
+    """Reader "baskets": documents of items, counted as they are written.
 
     Attributes
     ----------
     files
         Local paths or URLs: Parquet by its suffix, any other is lines of UTF-8.
     options
-        How items are told apart.
+        How items are separated.
     """
 
     files: tuple[str, ...]
     options: BasketOptions
-    reader: str = "baskets"
-    vocabulary: None = None
 
-    def splittable(self, path: str) -> bool:  # noqa: ARG002
-        """Each line is a basket."""
-        return True
+    reader: ClassVar[str] = "baskets"
+    vocabulary: ClassVar[None] = None
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
         """One pass over the unit in batches of about 8 MB."""
@@ -78,7 +74,7 @@ def _of_lines(lines: list[str], rows: list[int], separator: str | None) -> Sourc
     texts = pa.array(lines, pa.string())
     lists = pc.utf8_split_whitespace(texts) if separator is None else pc.split_pattern(texts, separator)
     items = pc.utf8_trim_whitespace(lists.flatten())
-    return _bags(np.asarray(lists.offsets).astype(np.int64), items, np.array(rows, np.int64), {})
+    return _bags(np.asarray(lists.offsets).astype(np.int64), items, np.array(rows, np.int64))
 
 
 def _read_parquet(unit: Unit, column: str, bad: BadRecords) -> Iterator[SourceBatch]:
@@ -96,51 +92,45 @@ def _read_parquet(unit: Unit, column: str, bad: BadRecords) -> Iterator[SourceBa
 def _check_items(schema: Any, column: str) -> None:
     if column not in schema.names:
         raise UnreadableError(f"there is no column {column!r}; it has {listed(schema.names)}; {_NAME_IT}")
-    require([column], schema.names)
+    require_columns([column], schema.names)
     kind = schema.field(column).type
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
         raise UnreadableError(f"column {column!r} is {kind}; it must hold lists of items; {_NAME_IT}")
-    held = kind.value_type
-    if not (pa.types.is_string(held) or pa.types.is_large_string(held) or pa.types.is_integer(held)):
-        raise UnreadableError(f"column {column!r} holds {held}; items are strings or integers; {_NAME_IT}")
+    item = kind.value_type
+    if not (pa.types.is_string(item) or pa.types.is_large_string(item) or pa.types.is_integer(item)):
+        raise UnreadableError(f"column {column!r} holds {item}; items are strings or integers; {_NAME_IT}")
 
 
 def _of_lists(column: Any, first: int, bad: BadRecords) -> Iterator[SourceBatch]:
     good = np.ones(len(column), bool)
-    for i, why in _faults(column):
-        good[i] = False
-        bad.refuse(first + i, why, list_as_json(column.slice(i, 1)))
+    items = column.flatten()
+    if column.null_count or items.null_count or not is_valid(items):
+        for i in range(len(column)):
+            row = column.slice(i, 1)
+            reason = _fault(row)
+            if reason:
+                good[i] = False
+                bad.refuse(first + i, reason, list_as_json(row))
     if good.any():
         kept = column.filter(pa.array(good))
         offsets = np.asarray(kept.offsets).astype(np.int64)
-        items = kept.flatten().cast(pa.string())
-        yield _bags(offsets - offsets[0], items, first + np.flatnonzero(good), {})
+        yield _bags(offsets - offsets[0], kept.flatten().cast(pa.string()), first + np.flatnonzero(good))
 
 
-def _faults(column: Any) -> list[tuple[int, str]]:
-    """Rows that are null, hold a null or bytes that are not UTF-8; looked at one by one only if there are any."""
-    items = column.flatten()
-    if not column.null_count and not items.null_count and is_sound(items):
-        return []
-    found = []
-    for i in range(len(column)):
-        held = column.slice(i, 1)
-        if held.null_count:
-            found.append((i, "the list is null"))
-        elif held.flatten().null_count:
-            found.append((i, "the list holds a null"))
-        elif not is_sound(held.flatten()):
-            found.append((i, "the list holds bytes that are not UTF-8"))
-    return found
+def _fault(row: Any) -> str:
+    """Why an array of one list cannot be used; empty if it can."""
+    if row.null_count:
+        return "the list is null"
+    if row.flatten().null_count:
+        return "the list holds a null"
+    return "" if is_valid(row.flatten()) else "the list holds bytes that are not UTF-8"
 
 
-def _bags(offsets: Any, items: Any, rows: Any, metadata: dict[str, Any]) -> SourceBatch:
-    """Count the items; empty ones, as between two separators, are none."""
+def _bags(offsets: Any, items: Any, rows: Any) -> SourceBatch:
+    """Count the items, without empty ones, as between two separators."""
     encoded = items.dictionary_encode()
-    real = np.asarray(pc.binary_length(encoded.dictionary)) > 0
     codes = np.asarray(encoded.indices)
-    kept = real[codes]
+    kept = (np.asarray(pc.binary_length(encoded.dictionary)) > 0)[codes]
     before = np.concatenate([[0], np.cumsum(kept)])
-    tokens = TokenLists(before[offsets], codes[kept], encoded.dictionary)
-    bags = count_codes(tokens)
-    return SourceBatch(bags.indptr, bags.codes, bags.counts, rows, None, metadata, encoded.dictionary)
+    bags = count_codes(TokenLists(before[offsets], codes[kept], encoded.dictionary))
+    return SourceBatch(bags.indptr, bags.codes, bags.counts, rows, dictionary=encoded.dictionary)

@@ -1,4 +1,4 @@
-"""What a record may hold: bytes that are characters, columns that are there; and how one is kept aside as JSON."""
+"""Values of records: decoding bytes, checking Arrow columns, and writing a bad record as JSON."""
 
 from __future__ import annotations
 
@@ -9,19 +9,27 @@ from typing import Any
 
 import pyarrow as pa
 
-from streaming_jsmf.ingestion.readers.streams import UnreadableError
+from streaming_jsmf.ingestion.readers.base import BadValue, UnreadableError
+
+NAME_ENCODING = "name its encoding, such as --encoding cp1252, or utf-8,cp1252 where files differ"
 
 _MOST_NAMES = 20
+_HEAD = 1000  # bytes of a file that show whether it is text
 
-
-class BadValue(Exception):
-    """A record that cannot be taken; the text is the reason."""
+#: The longer ones first: that of UTF-32 starts as that of UTF-16 does.
+_BYTE_ORDER_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
 
 
 def decode(data: bytes, encoding: str, what: str = "line") -> str:
-    """The text of bytes in the first encoding of a list (with commas) in which they have one.
+    """Decode bytes with the first encoding of a comma-separated list that can.
 
-    Raises BadValue, which names the first byte that is of no character in the first encoding.
+    Raises BadValue, which names the first byte that the first encoding cannot decode.
     """
     first: UnicodeDecodeError | None = None
     for codec in encoding.split(","):
@@ -30,52 +38,43 @@ def decode(data: bytes, encoding: str, what: str = "line") -> str:
         except UnicodeDecodeError as error:
             first = first or error
     assert first is not None
-    raise BadValue(f"byte {first.start} of the {what} is not {said(encoding)}") from first
+    raise BadValue(f"byte {first.start} of the {what} is not {encoding_name(encoding)}") from first
 
 
 def decode_file(data: bytes, encoding: str) -> str:
-    """The text of a whole file; a byte order mark tells its encoding. Raises as ``decode``."""
-    return decode(data, marked(data) or encoding, "file")
+    """Decode a whole file; a byte order mark decides the encoding. Raises as ``decode``."""
+    return decode(data, marked_encoding(data) or encoding, "file")
 
 
-def marked(data: bytes) -> str | None:
-    """The encoding that a byte order mark at the start of a file tells; None if there is none."""
-    return next((codec for mark, codec in _MARKS if data.startswith(mark)), None)
+def marked_encoding(data: bytes) -> str | None:
+    """The encoding given by a byte order mark at the start of a file, if there is one."""
+    return next((codec for mark, codec in _BYTE_ORDER_MARKS if data.startswith(mark)), None)
 
 
 def is_binary(data: bytes) -> bool:
-    """Whether a file is plainly no text: PDF, or with zero bytes at its start, as archives and office files have."""
-    return data.startswith(b"%PDF-") or (b"\0" in data[:_HEAD] and marked(data) is None)
+    """Whether a file is not text: PDF, or with zero bytes at its start, as archives and office files have."""
+    return data.startswith(b"%PDF-") or (b"\0" in data[:_HEAD] and marked_encoding(data) is None)
 
 
-def said(encoding: str) -> str:
+def encoding_name(encoding: str) -> str:
     """A list of encodings for a message."""
     return " or ".join(encoding.upper().split(","))
 
 
-#: The longer ones first: that of UTF-32 starts as that of UTF-16 does.
-_MARKS = (
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
-
-#: Bytes of a file in which what is no text shows it.
-_HEAD = 1000
-
-#: What to do about bytes that are not UTF-8.
-NAME_ENCODING = "name its encoding, such as --encoding cp1252, or utf-8,cp1252 where files differ"
-
-
 def is_utf8(text: str) -> bool:
-    """Whether a string is free of halves of surrogate pairs, which stand for what could not be decoded."""
+    """Whether a string has no lone surrogates, which stand for what could not be decoded."""
     try:
         text.encode()
     except UnicodeEncodeError:
         return False
     return True
+
+
+def require_utf8(name: str, text: str) -> str:
+    """The text. Raises BadValue for lone surrogates, from JSON escapes or undecodable bytes of CSV."""
+    if not text.isascii() and not is_utf8(text):
+        raise BadValue(f"{name} holds a byte or an escape that is no character")
+    return text
 
 
 def is_text(kind: Any) -> bool:
@@ -91,21 +90,21 @@ def value_type(kind: Any) -> Any:
 
 
 def as_bytes(texts: Any) -> Any:
-    """An Arrow array of text as bytes, not yet known to be UTF-8."""
+    """An Arrow array of text as bytes, which need not be UTF-8."""
     return (texts.cast(pa.string()) if pa.types.is_string_view(texts.type) else texts).cast(pa.large_binary())
 
 
-def unsound_rows(values: Any) -> list[int]:
-    """Rows of an Arrow array of any type with bytes that are not UTF-8; Arrow does not look when it reads Parquet."""
-    if is_sound(values):
+def invalid_rows(values: Any) -> list[int]:
+    """Rows of an Arrow array of any type with bytes that are not UTF-8, which reading Parquet does not check."""
+    if is_valid(values):
         return []
     if is_text(values.type):
         raw = enumerate(as_bytes(values).to_pylist())
         return [i for i, data in raw if data is not None and data.decode("utf-8", "replace").encode() != data]
-    return [i for i in range(len(values)) if not is_sound(values.take([i]))]
+    return [i for i in range(len(values)) if not is_valid(values.take([i]))]
 
 
-def is_sound(values: Any) -> bool:
+def is_valid(values: Any) -> bool:
     """Whether all text in an Arrow array is UTF-8."""
     try:
         if is_text(values.type):
@@ -118,21 +117,15 @@ def is_sound(values: Any) -> bool:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names for a message, on one line: the first twenty, with what cannot be printed spelled out."""
+    """Names for a message, on one line: the first twenty, with unprintable characters escaped."""
     names = list(names)
     shown = [name if name.isprintable() else repr(name) for name in names[:_MOST_NAMES]]
     more = len(names) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
-def require(wanted: Sequence[str], names: Sequence[str]) -> None:
-    """Check that each column that is wanted is there once.
-
-    Raises
-    ------
-    UnreadableError
-        Otherwise; says what is there.
-    """
+def require_columns(wanted: Sequence[str], names: Sequence[str]) -> None:
+    """Check that each wanted column is there once. Raises UnreadableError, which lists the columns."""
     for name in wanted:
         if name not in names:
             raise UnreadableError(f"there is no column {name!r}; it has {listed(names)}")
@@ -145,9 +138,9 @@ def as_json(columns: Mapping[str, Any], row: int) -> bytes:
     return to_json({name: _python(array.slice(row, 1))[0] for name, array in columns.items()})
 
 
-def list_as_json(held: Any) -> bytes | None:
-    """The one list of an Arrow array, for the quarantine; None for a null."""
-    return None if held.null_count else to_json(_python(held.flatten()))
+def list_as_json(row: Any) -> bytes | None:
+    """The only list of an Arrow array, for the quarantine; None for a null."""
+    return None if row.null_count else to_json(_python(row.flatten()))
 
 
 def to_json(value: Any) -> bytes:
