@@ -141,7 +141,7 @@ def test_fit_finds_a_wrong_word_before_the_scan(known: bool, tmp_path: Path) -> 
 def test_a_wrong_word_is_found_before_the_rectification(
     words: list[str], floor: float | None, line: str, moments: Moments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streaming_jsmf.topics.infer.rectify", lambda *_: pytest.fail("rectified"))
+    monkeypatch.setattr("streaming_jsmf.topics.anchor_words.rectify", lambda *_: pytest.fail("rectified"))
     with pytest.raises(InputError, match=line):
         fit_moments(moments, InferSettings(3, anchor_words=words, anchor_min_df=floor))
 

@@ -21,8 +21,8 @@ from streaming_jsmf.inference.perplexity import Completer
 from streaming_jsmf.inference.polish import drawn_documents, first_topics, next_topics, step_sums
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.scan_verb import scan
-from streaming_jsmf.topics.given_topics import given_topics
 from streaming_jsmf.topics.infer import infer
+from streaming_jsmf.topics.parameters import TopicParameters
 from streaming_jsmf.topics.polish import polish
 from streaming_jsmf.topics.store import Model, read_model
 from tests.corpora import Planted, write_corpus
@@ -65,7 +65,7 @@ def small_sample(monkeypatch):
 
 def by_hand(start: Path, corpus: Path, steps: int) -> tuple[np.ndarray, np.ndarray]:
     """Full steps over all documents in memory: topics, and the correlations at the last step."""
-    given, opened = given_topics(read_model(start)), open_corpus(corpus)
+    given, opened = TopicParameters.of(read_model(start)), open_corpus(corpus)
     blocks = [read_block(unit, opened.n_words) for unit in list_units(opened)]
     topics = first_topics(given.word_topic, given.term_count / given.term_count.sum())
     for number in range(steps):
@@ -106,7 +106,7 @@ def test_topics_get_nearer_the_truth(tmp_path):
         return float(distances[linear_sum_assignment(distances)].mean())
 
     def perplexity(model: Model) -> float:
-        given = given_topics(model)
+        given = TopicParameters.of(model)
         return Completer.of(given.word_topic, given.prior, given.term_count).complete(unseen).perplexity
 
     assert error(found) < 0.9 * error(start)

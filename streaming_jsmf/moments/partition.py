@@ -117,7 +117,7 @@ class Sums:
         (words,) sum of w h / n: C e, which is also the first moment M1.
     diagonal
         (words,) sum of w h / (n (n - 1)): the correction that Eq. 1 takes from the diagonal. Of a count below 1 it
-        takes the square, since a word is no less than never in a pair with itself (``linalg.bags.pair_totals``).
+        takes the square, since a word is no less than never in a pair with itself (``linalg.csr.pair_totals``).
     term_count
         (words,) tokens.
     document_frequency
