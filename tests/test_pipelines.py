@@ -73,12 +73,14 @@ def check_fig3(out: Path) -> None:
 
 
 def check_stod_fig1(out: Path) -> None:
-    few, many = tables(out / "stod_fig1.md")[0]
-    for row in (few, many):
-        error = {name: float(row[name].split()[0].strip(",")) for name in ("STOD", "TOD", "uniform")}
+    [few, many] = [
+        {name: float(row[name].split()[0].strip(",")) for name in ("STOD", "TOD", "uniform")}
+        for row in tables(out / "stod_fig1.md")[0]
+    ]
+    for error in (few, many):
         assert error["STOD"] < error["uniform"]
         assert error["TOD"] == pytest.approx(error["STOD"], rel=0.02)
-    assert float(many["STOD"].split()[0]) < float(few["STOD"].split()[0])
+    assert many["STOD"] < few["STOD"]
 
 
 def check_stod_fig2(out: Path) -> None:
