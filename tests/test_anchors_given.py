@@ -141,7 +141,7 @@ def test_fit_finds_a_wrong_word_before_the_scan(known: bool, tmp_path: Path) -> 
 def test_a_wrong_word_is_found_before_the_rectification(
     words: list[str], floor: float | None, line: str, moments: Moments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streaming_jsmf.topics.infer.rectify", lambda *_: pytest.fail("rectified"))
+    monkeypatch.setattr("streaming_jsmf.topics.anchor_words.rectify", lambda *_: pytest.fail("rectified"))
     with pytest.raises(InputError, match=line):
         fit_moments(moments, InferSettings(3, anchor_words=words, anchor_min_df=floor))
 
@@ -196,7 +196,8 @@ def test_a_file_without_words_and_one_that_is_no_text_are_refused(
 
 
 @pytest.mark.parametrize(
-    "options", [{"anchors": "soft-clique"}, {"correlations": "refined"}, {"simplex": "fista"}]
+    "options",
+    [{"anchors": "soft-clique"}, {"correlations": "refined"}, {"simplex": "exponentiated-gradient"}],
 )
 def test_every_method_makes_a_model_and_says_so(
     moments: Moments, tmp_path: Path, options: dict[str, str]

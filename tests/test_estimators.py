@@ -41,8 +41,8 @@ from streaming_jsmf.cli.main import run
 from streaming_jsmf.corpus import Corpus, CorpusWriter, matrices
 from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.inference.perplexity import Completer
-from streaming_jsmf.topics.attributes import JsonAttribute
 from streaming_jsmf.topics.infer import fit_moments
+from streaming_jsmf.topics.store import JsonAttribute
 from tests.corpora import Planted, as_lists, planted, words, write_corpus
 from tests.stores import scanned
 

@@ -22,7 +22,7 @@ from streaming_jsmf.documents.shares import dense, share_columns
 from streaming_jsmf.documents.transform import TransformRequest, transform_documents, work_folder
 from streaming_jsmf.errors import SettingsMismatchError
 from streaming_jsmf.inference.document_topics import document_topics
-from streaming_jsmf.topics.parameters import GivenTopics
+from streaming_jsmf.topics.parameters import TopicParameters
 from streaming_jsmf.topics.store import Model, write_model
 from tests.corpora import Planted, as_lists, planted, words
 
@@ -195,7 +195,7 @@ def test_ids_count_where_the_corpus_has_none(corpus_path: Path, drawn: Planted, 
 
 def request_of(corpus: Path, drawn: Planted) -> TransformRequest:
     """In many small tasks."""
-    topics = GivenTopics(tuple(words(N)), drawn.word_topic, PRIOR, np.ones(N))
+    topics = TopicParameters(tuple(words(N)), drawn.word_topic, PRIOR, np.ones(N))
     return TransformRequest(topics, open_corpus(corpus), partition_nonzeros=300)
 
 

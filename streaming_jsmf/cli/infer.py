@@ -42,7 +42,7 @@ def infer(
 
     Several K are written to MODEL/k=5, MODEL/k=10, ...
     """
-    from streaming_jsmf.topics.multi_k import infer_each
+    from streaming_jsmf.topics.infer import infer_each
 
     numbers = topic_numbers(topics)
     own = {name: options.pop(name) for name in ("partitions", "overwrite") if name in options}

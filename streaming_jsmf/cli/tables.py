@@ -118,8 +118,7 @@ def print_topics(
     from streaming_jsmf.reporting.topic_table import topic_text
     from streaming_jsmf.reporting.topics import read_topics
     from streaming_jsmf.topics.certificates import warnings_of
-    from streaming_jsmf.topics.multi_k import models_at
-    from streaming_jsmf.topics.store import read_model
+    from streaming_jsmf.topics.store import models_at, read_model
 
     for path in (path for model in models for path in models_at(model)):
         topics = in_order(read_topics(path, words), order)

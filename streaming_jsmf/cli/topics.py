@@ -69,8 +69,7 @@ def topics(
     """
     from streaming_jsmf.reporting.topics import read_topics
     from streaming_jsmf.topics.edits import edit_topics
-    from streaming_jsmf.topics.multi_k import models_at
-    from streaming_jsmf.topics.store import model_path, read_model
+    from streaming_jsmf.topics.store import model_path, models_at, read_model
 
     if as_csv and as_json:
         raise InputError("--csv and --json exclude each other; give one")

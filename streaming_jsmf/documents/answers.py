@@ -10,11 +10,11 @@ import numpy as np
 from streaming_jsmf.documents import queries
 from streaming_jsmf.documents.grouped import GroupedShares
 from streaming_jsmf.documents.open_shares import open_shares
-from streaming_jsmf.documents.shares import DOCUMENT_ID, SHARES, SharesFile, dense, topics_fingerprint
+from streaming_jsmf.documents.shares import DOCUMENT_ID, SHARES, SharesFile, dense
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.storage.paths import local_path, normalise
 from streaming_jsmf.topics.edits import TopicEdits, read_edits
-from streaming_jsmf.topics.given_topics import given_topics, read_given_topics
+from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, TopicParameters
 from streaming_jsmf.topics.store import AnyModel, Model, model_path, read_model
 
 if TYPE_CHECKING:
@@ -154,8 +154,9 @@ def open_shares_of(model: AnyModel | Model, shares: str | Path) -> SharesFile:
         If they are of another one, or no topic shares.
     """
     found = open_shares(local_path(normalise(shares, "a file of topic shares"), "a file of topic shares"))
-    given = given_topics(model) if isinstance(model, Model) else read_given_topics(model_path(model))
-    if found.about.model != topics_fingerprint(given):
+    read = model if isinstance(model, Model) else read_model(model_path(model), NEEDED, OPTIONAL)
+    given = TopicParameters.of(read)
+    if found.about.model != given.topics_fingerprint:
         whose = "this model" if isinstance(model, Model) else str(model_path(model))
         raise InputError(
             f"{shares}: these shares are of another model than {whose}; give theirs, or run transform"

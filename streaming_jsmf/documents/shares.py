@@ -24,12 +24,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import fingerprint
 from streaming_jsmf.errors import InputError, StoreError, first_line, pass_on_machine
 from streaming_jsmf.inference.document_topics import ShareMethod
-from streaming_jsmf.storage.arrays import digest
 from streaming_jsmf.storage.paths import inside
-from streaming_jsmf.topics.parameters import GivenTopics
 
 KIND, FORMAT_VERSION = "streaming_jsmf.shares", 1
 
@@ -81,7 +78,7 @@ class About:
     Attributes
     ----------
     model
-        Which topics: see ``topics_fingerprint``.
+        Which topics: ``TopicParameters.topics_fingerprint``.
     corpus
         Fingerprint of the corpus.
     request
@@ -142,12 +139,6 @@ class About:
     def row_group_rows(self) -> int:
         """Documents of a full row group."""
         return min(ROW_GROUP_ROWS, max(1, ROW_GROUP_SHARES // self.width))
-
-
-def topics_fingerprint(topics: GivenTopics) -> str:
-    """sha256 over the words and topics of a model: what numbers of topics mean."""
-    words = np.array(topics.words, dtype=object)
-    return fingerprint({"arrays": [digest(values).sha256 for values in (words, topics.word_topic)]})
 
 
 def not_shares(where: object) -> InputError:

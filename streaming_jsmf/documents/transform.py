@@ -34,7 +34,6 @@ from streaming_jsmf.documents.shares import (
     RowGroupWriter,
     Totals,
     shares_schema,
-    topics_fingerprint,
 )
 from streaming_jsmf.documents.shares_zarr import RESERVED, write_zarr
 from streaming_jsmf.documents.transform_part import (
@@ -59,7 +58,7 @@ from streaming_jsmf.jobs.tasks import TaskJob
 from streaming_jsmf.storage.arrays import create_group, write_array
 from streaming_jsmf.storage.paths import node_exists, write_json
 from streaming_jsmf.storage.replace import remove_store
-from streaming_jsmf.topics.parameters import BYTES_PER_NONZERO_READ, GivenTopics, require_known_words
+from streaming_jsmf.topics.parameters import BYTES_PER_NONZERO_READ, TopicParameters
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +99,7 @@ class TransformRequest:
         If ``top`` or ``method`` is out of range.
     """
 
-    topics: GivenTopics
+    topics: TopicParameters
     corpus: Corpus
     top: int | None = None
     method: ShareMethod = "map"
@@ -141,7 +140,7 @@ class TransformRequest:
     def about(self) -> About:
         """What a part says of itself."""
         return About(
-            topics_fingerprint(self.topics),
+            self.topics.topics_fingerprint,
             self.corpus.fingerprint,
             fingerprint(self.arguments),
             self.n_topics,
@@ -272,7 +271,7 @@ def _schema_of(corpus: Corpus, about: About) -> Any:
 
 def _known_places(request: TransformRequest) -> NDArray[np.int64]:
     """Places of the corpus' words in the model; a word that no topic has is as unknown as one it lacks."""
-    places = require_known_words(request.topics, request.corpus)
+    places = request.topics.ids_of_corpus(request.corpus)
     without = ~(request.topics.word_topic.sum(axis=1) > 0)
     places[(places >= 0) & without[np.maximum(places, 0)]] = -1
     return places

@@ -21,8 +21,7 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.storage.lock import is_left
 from streaming_jsmf.storage.paths import StorePath, local_path, normalise
 from streaming_jsmf.storage.replace import require_outside
-from streaming_jsmf.topics.given_topics import NEEDED, OPTIONAL, given_topics
-from streaming_jsmf.topics.parameters import GivenTopics
+from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, TopicParameters
 from streaming_jsmf.topics.store import AnyModel, Model, model_path, read_model
 
 
@@ -87,7 +86,7 @@ def transform(
     if overwrite or not is_left(target):
         require_free_shares(target, overwrite)
     held = model if isinstance(model, Model) else _read(model_path(model))
-    given, beside = given_topics(held), target.with_name(target.name + ".corpus")
+    given, beside = TopicParameters.of(held), target.with_name(target.name + ".corpus")
     opened, left_out = _documents(corpus, given, held, beside, reading, (execution, listener))
     request = TransformRequest(given, opened, top, method, left_out)
     temporary = beside if opened.root == str(beside) else None
@@ -102,7 +101,7 @@ def _read(path: StorePath) -> Model:
 
 def _documents(
     source: Any,
-    given: GivenTopics,
+    given: TopicParameters,
     model: Model,
     beside: Path,
     reading: Reading | None,

@@ -19,8 +19,7 @@ from streaming_jsmf.storage.paths import (
     read_bytes,
     store_path,
 )
-from streaming_jsmf.topics.multi_k import models_at
-from streaming_jsmf.topics.store import AnyModel, model_path
+from streaming_jsmf.topics.store import AnyModel, model_path, models_at
 
 
 def report(
