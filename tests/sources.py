@@ -96,9 +96,10 @@ class Read:
             rows += batch.rows.tolist()
             self.batches.append(batch)
         assert rows == sorted(rows)
-        first = 0 if unit is BUCKET else self.source.first_row(unit)
-        self.rows += [first + row for row in rows]
-        self.places += [] if unit is BUCKET else [self.source.place(unit, row) for row in rows]
+        if rows and unit is not BUCKET:
+            first = self.source.first_row(unit)
+            self.rows += [first + row for row in rows]
+            self.places += [self.source.place(unit, row) for row in rows]
 
     @property
     def documents(self) -> dict[Any, dict[str, Any]]:
