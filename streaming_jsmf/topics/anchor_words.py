@@ -70,7 +70,7 @@ def anchored_topics(
     DegenerateAnchorsError
         If there are fewer anchor words than topics.
     InputError
-        If a given anchor word is rejected, or numba is required and not installed.
+        If a given anchor word is rejected.
     """
     try:
         return low_rank_anchor_words(
@@ -92,7 +92,7 @@ def anchor_rules(moments: Moments, settings: InferSettings) -> AnchorRules:
     Raises
     ------
     InputError
-        If a given word is unknown or too rare, or numba is required and not installed.
+        If a given word is unknown or too rare.
     """
     return AnchorRules(
         settings.anchors,
