@@ -24,6 +24,7 @@ from streaming_jsmf.inference.anchors import (
 )
 from streaming_jsmf.inference.correlations import diagonal_correlations, refined_correlations
 from streaming_jsmf.inference.soft_clique import (
+    Clique,
     Similarity,
     dense_similarity,
     low_rank_similarity,
@@ -207,7 +208,8 @@ def _select_anchors(
     require_candidates(
         rules.given, candidates, document_frequency, rules.min_document_frequency, rules.min_row_sum
     )
-    ids, cliques = np.flatnonzero(candidates), ()
+    ids = np.flatnonzero(candidates)
+    cliques: tuple[Clique, ...] = ()
     if rules.method == "soft-clique":
         cliques = soft_cliques(similarity, candidates, n_topics, multiple=rules.cliques)
         if rules.clique > len(cliques):

@@ -232,15 +232,7 @@ def find_alpha0(core: CoreMoments, settings: StodSettings, on_step: OnStep | Non
     @cache
     def excess(logarithm: float) -> float:
         alpha0 = math.exp(logarithm)
-        whitening = whiten(core, alpha0, settings.n_topics)
-        components = decompose(
-            whitened_tensor(core, whitening, alpha0),
-            restarts=min(settings.restarts, SEARCH_RESTARTS),
-            iterations=settings.iterations,
-            seed=settings.seed,
-            tolerance=SEARCH_POLISH,
-        )
-        total = float(shares_of(components.values).sum())
+        total = _share_sum(core, alpha0, settings)
         if on_step is not None:
             on_step(excess.cache_info().misses, alpha0, total)
         return total - 1.0
@@ -256,3 +248,15 @@ def find_alpha0(core: CoreMoments, settings: StodSettings, on_step: OnStep | Non
         excess, near, far, xtol=math.log1p(ALPHA0_TOLERANCE), maxiter=MAX_EVALUATIONS, disp=False
     )
     return math.exp(found)
+
+
+def _share_sum(core: CoreMoments, alpha0: float, settings: StodSettings) -> float:
+    tensor = whitened_tensor(core, whiten(core, alpha0, settings.n_topics), alpha0)
+    components = decompose(
+        tensor,
+        restarts=min(settings.restarts, SEARCH_RESTARTS),
+        iterations=settings.iterations,
+        seed=settings.seed,
+        tolerance=SEARCH_POLISH,
+    )
+    return float(shares_of(components.values).sum())
