@@ -17,7 +17,7 @@ from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.curation import automatic_minimum
 from streaming_jsmf.corpus.format import read_manifest
-from streaming_jsmf.documents.raw_documents import Reading
+from streaming_jsmf.documents.transform import Reading
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.ingestion.tokens.boilerplate import without_boilerplate
 from streaming_jsmf.ingestion.tokens.stop_words import guess_language

@@ -49,7 +49,7 @@ def documents(
     Without --topic, --by and --similar: the mean share of each topic over all documents.
     """
     del listener
-    from streaming_jsmf.documents.answers import query
+    from streaming_jsmf.documents.queries import query
 
     if as_csv + as_json + (out is not None) > 1:
         raise InputError("--csv, --json and --out exclude each other; give one")
