@@ -146,7 +146,7 @@ def test_shares_of_another_model_are_refused(
 ) -> None:
     other = save_model(tmp_path / "other", planted(9, N, K, seed=8).word_topic)
     assert run(["documents", str(other), str(shares)]) == 2
-    assert f"{shares}: these shares are of another model than {other}" in capsys.readouterr().err
+    assert f"{shares}: shares of another model than {other}" in capsys.readouterr().err
     with pytest.raises(InputError, match="no topic shares"):
         shares_by(model, model)
     with pytest.raises(InputError, match="there are no topic shares at"):

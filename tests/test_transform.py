@@ -264,7 +264,7 @@ def test_overwrite_replaces_shares_and_nothing_else(corpus: Path, model: Path, t
     assert sorted(path.name for path in tmp_path.iterdir()) == ["s", "s.parquet", "s.zarr"]
     other = tmp_path / "diary.parquet"
     other.write_text("mine")
-    with pytest.raises(InputError, match="no topic shares"):
+    with pytest.raises(InputError, match="not topic shares"):
         transform(model, corpus, other, execution=SYNCHRONOUS, overwrite=True)
     assert other.read_text() == "mine"
 
