@@ -146,8 +146,8 @@ def test_shares_of_another_model_are_refused(
 ) -> None:
     other = save_model(tmp_path / "other", planted(9, N, K, seed=8).word_topic)
     assert run(["documents", str(other), str(shares)]) == 2
-    assert f"{shares}: shares of another model than {other}" in capsys.readouterr().err
-    with pytest.raises(InputError, match="no topic shares"):
+    assert f"{shares}: these are shares of another model than {other}" in capsys.readouterr().err
+    with pytest.raises(InputError, match="not topic shares"):
         shares_by(model, model)
     with pytest.raises(InputError, match="there are no topic shares at"):
         shares_by(model, tmp_path / "nothing")
