@@ -196,7 +196,8 @@ def test_a_file_without_words_and_one_that_is_no_text_are_refused(
 
 
 @pytest.mark.parametrize(
-    "options", [{"anchors": "soft-clique"}, {"correlations": "refined"}, {"simplex": "fista"}]
+    "options",
+    [{"anchors": "soft-clique"}, {"correlations": "refined"}, {"simplex": "exponentiated-gradient"}],
 )
 def test_every_method_makes_a_model_and_says_so(
     moments: Moments, tmp_path: Path, options: dict[str, str]

@@ -14,7 +14,7 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.scan_verb import scan
 from streaming_jsmf.rectification import omitted
-from streaming_jsmf.rectification.omitted import omitted_mass
+from streaming_jsmf.rectification.result import omitted_mass
 from streaming_jsmf.topics.anchor_words import spectral_certificates
 from streaming_jsmf.topics.certificates import warnings_of
 from streaming_jsmf.topics.infer import fit_moments

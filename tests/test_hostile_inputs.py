@@ -301,13 +301,11 @@ def test_the_machine_is_not_the_data(
 def test_functions_are_compiled_without_a_cache(caplog: pytest.LogCaptureFixture) -> None:
     held: dict[str, Any] = {}
     exec(compile("def f(x):\n    return x + 1\n", "/nowhere/f.py", "exec"), held)
-    compiled._tell.cache_clear()
+    compiled._warn_once.cache_clear()
     made = [compiled.compiled(nogil=True)(held["f"]) for _ in range(2)]
     assert [function(1) for function in made] == [2, 2]
-    assert [record.getMessage() for record in caplog.records] == [
-        "compiled functions cannot be kept, so every run compiles them anew (some seconds); set NUMBA_CACHE_DIR to a "
-        "directory that can be written"
-    ]
+    [record] = caplog.records
+    assert "NUMBA_CACHE_DIR" in record.getMessage()
 
 
 #: Root may write everywhere, but for what it may do as root.

@@ -13,18 +13,22 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
 from streaming_jsmf.inference.cvb0 import LANE
-from streaming_jsmf.inference.polish.schedule import FULL_STEPS, STEPS, Step, drawn_documents, plan_steps
-from streaming_jsmf.inference.polish.step import (
+from streaming_jsmf.inference.polish import (
+    FULL_STEPS,
     LAST_WORD_PRIOR,
     MOST_BLOCKS,
+    STEPS,
     WORD_PRIOR,
+    Step,
     StepSums,
     blocks,
+    drawn_documents,
     first_topics,
     log_lengths,
     longest_document,
     next_topics,
     padded,
+    plan_steps,
     step_sums,
     topic_correlations,
 )

@@ -13,8 +13,8 @@ from scipy.sparse import csr_array
 from streaming_jsmf import LRJSMF, STOD, InferSettings, ScanSettings, StodSettings
 from streaming_jsmf.errors import TooFewFactorsError
 from streaming_jsmf.evaluation.matching import recovery_error
+from streaming_jsmf.inference.correlations import dirichlet_prior, prior_sum
 from streaming_jsmf.inference.perplexity import Completer, Completion
-from streaming_jsmf.inference.prior import dirichlet_prior, prior_sum
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.topics.certificates import warnings_of
 from streaming_jsmf.topics.infer import fit_moments

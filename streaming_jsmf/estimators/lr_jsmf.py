@@ -18,7 +18,7 @@ from streaming_jsmf.config import (
 )
 from streaming_jsmf.config.fields import setting
 from streaming_jsmf.estimators.base import TopicEstimator, with_parameters
-from streaming_jsmf.inference.prior import dirichlet_prior, prior_sum
+from streaming_jsmf.inference.correlations import dirichlet_prior, prior_sum
 from streaming_jsmf.topics.store import Model
 
 

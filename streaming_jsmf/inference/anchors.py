@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from streaming_jsmf.config import ANCHOR_ROW_SUM
 from streaming_jsmf.linalg.panels import panels
+from streaming_jsmf.linalg.typing import Floats, Integers, Mask
 
-Floats = NDArray[np.float64]
 #: Word ids of each anchor: one as a rule, several for a tandem anchor.
 Groups = Sequence[Sequence[int]]
 
@@ -44,10 +43,10 @@ class Anchors:
         where anchors were found by pivoting.
     """
 
-    words: NDArray[np.int64]
+    words: Integers
     pivots: Floats
     groups: tuple[tuple[int, ...], ...]
-    cliques: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 0), dtype=np.int64))
+    cliques: Integers = field(default_factory=lambda: np.empty((0, 0), dtype=np.int64))
     clique_weights: Floats = field(default_factory=lambda: np.empty(0))
 
 
@@ -74,10 +73,10 @@ class RejectedAnchorError(ValueError):
 def anchor_candidates(
     rectified_row_sum: Floats,
     row_sum: Floats,
-    document_frequency: NDArray[np.int64],
+    document_frequency: Integers,
     min_document_frequency: float,
     min_row_sum: float = ANCHOR_ROW_SUM,
-) -> NDArray[np.bool_]:
+) -> Mask:
     """Words that may be anchors, (N,).
 
     Truncation to rank K leaves row sums d near or below zero for rare words, and dividing by them sends
@@ -90,8 +89,8 @@ def anchor_candidates(
 
 def require_candidates(
     given: Groups,
-    candidates: NDArray[np.bool_],
-    document_frequency: NDArray[np.int64],
+    candidates: Mask,
+    document_frequency: Integers,
     min_document_frequency: float,
     min_row_sum: float = ANCHOR_ROW_SUM,
 ) -> None:
@@ -114,9 +113,7 @@ def require_candidates(
         raise RejectedAnchorError(rejected, reason)
 
 
-def require_frequent(
-    given: Groups, document_frequency: NDArray[np.int64], min_document_frequency: float
-) -> None:
+def require_frequent(given: Groups, document_frequency: Integers, min_document_frequency: float) -> None:
     """Refuse given anchors of too few documents; this guard needs no rectification, and so can come before it.
 
     Raises
@@ -136,8 +133,8 @@ def require_frequent(
 def shrunken_rows(
     rows: Floats,
     mass: Floats,
-    document_frequency: NDArray[np.int64],
-    ids: NDArray[np.int64],
+    document_frequency: Integers,
+    ids: Integers,
     shrinkage: float,
 ) -> Floats:
     """Rows of some words, drawn to the mean row of all by how few documents they rest on, (len(ids), K).
@@ -175,7 +172,7 @@ def shrunken_rows(
 
 
 def pivoted_anchors(
-    rows: Floats, candidates: NDArray[np.bool_], n_topics: int, given: Groups = (), mass: Floats | None = None
+    rows: Floats, candidates: Mask, n_topics: int, given: Groups = (), mass: Floats | None = None
 ) -> Anchors:
     """Greedy choice of the row farthest from the span of those chosen; ties go to the lowest id.
 
@@ -204,7 +201,7 @@ def pivoted_anchors(
     return pivots_among(rows[ids], ids, n_topics, given, weights)
 
 
-def pivots_among(rows: Floats, ids: NDArray[np.int64], n_topics: int, given: Groups, mass: Floats) -> Anchors:
+def pivots_among(rows: Floats, ids: Integers, n_topics: int, given: Groups, mass: Floats) -> Anchors:
     """``pivoted_anchors`` on the rows of the candidates ``ids``, rising, alone. Overwrites ``rows``."""
     if ids.size < n_topics:
         raise DegenerateAnchorsError(

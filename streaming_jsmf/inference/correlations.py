@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from streaming_jsmf.linalg.gram import triangle
-from streaming_jsmf.linalg.simplex_gradient import project_to_simplex
-
-Floats = NDArray[np.float64]
+from streaming_jsmf.linalg.gram import stacked_qr
+from streaming_jsmf.linalg.typing import Floats
 
 #: Steps between two looks at the gap.
 CHECK_EVERY = 20
@@ -97,7 +94,7 @@ def refined_correlations(
             if gap <= tolerance:
                 break
         slope = 2.0 * (gram @ point @ gram - target)
-        step = project_to_simplex((point - slope / lipschitz).reshape(1, -1)).reshape(gram.shape)
+        step = _nearest_on_simplex((point - slope / lipschitz).ravel()).reshape(gram.shape)
         step = (step + step.T) / 2
         # Momentum that points uphill is forgotten.
         momentum = 1.0 if np.sum((point - step) * (step - current)) > 0 else momentum
@@ -110,8 +107,54 @@ def refined_correlations(
 def reconstruction_error(word_topic: Floats, topic_topic: Floats, rectified: Floats) -> float:
     """||Y Y' - B A B'||_F / ||Y Y'||_F, without N x N matrices."""
     # || [Y, B] diag(I, -A) [Y, B]' || is that of R diag(I, -A) R': exact where the two are close.
-    upper, k = triangle(rectified, word_topic), rectified.shape[1]
+    upper, k = stacked_qr(rectified, word_topic), rectified.shape[1]
     own = upper[:, :k] @ upper[:, :k].T
     other = upper[:, k:] @ topic_topic @ upper[:, k:].T
     size = float(np.linalg.norm(own))
     return float(np.linalg.norm(own - other)) / size if size > 0 else 0.0
+
+
+#: Range of the sum of a prior that is found.
+LOWEST_SUM, HIGHEST_SUM = 0.01, 50.0
+
+#: Least share of a topic in a prior: one of 0 would keep a document from having the topic at all.
+LEAST_SHARE = 1e-6
+
+
+def prior_sum(topic_topic: Floats, topic_probability: Floats) -> float:
+    """Sum of the Dirichlet prior with these shares that gives the topic correlations their trace.
+
+    Under a prior of sum a with mean p the second moment of the shares, whose entries sum to 1, has the trace
+    (1 + a |p|^2) / (1 + a). The smaller a, the more of a document is one topic. Held in the range of ``LOWEST_SUM`` to
+    ``HIGHEST_SUM``: the lower end where each document is one topic, as with K = 1, the upper end also for correlations
+    that no prior has.
+
+    Parameters
+    ----------
+    topic_topic
+        K x K, A.
+    topic_probability
+        (K,) p, sum 1.
+    """
+    trace = float(np.trace(topic_topic) / topic_topic.sum())
+    spread = float(topic_probability @ topic_probability)
+    if trace >= 1:
+        return LOWEST_SUM
+    if not trace > spread:
+        return HIGHEST_SUM
+    return float(np.clip((1 - trace) / (trace - spread), LOWEST_SUM, HIGHEST_SUM))
+
+
+def dirichlet_prior(topic_probability: Floats, total: float) -> Floats:
+    """alpha (K,) of the given sum, in proportion to the shares of topics, none of them 0."""
+    shares = np.maximum(topic_probability, LEAST_SHARE)
+    prior: Floats = total * shares / shares.sum()
+    return prior
+
+
+def _nearest_on_simplex(point: Floats) -> Floats:
+    """Nearest point of the probability simplex to a vector, by sorting (Held et al. 1974)."""
+    descending = -np.sort(-point)
+    excess = np.cumsum(descending) - 1.0
+    support = np.count_nonzero(descending * np.arange(1, point.size + 1) > excess)
+    return np.asarray(np.maximum(point - excess[support - 1] / support, 0.0))

@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.linalg.lanes import add, fill, load, maximum, multiply, multiply_add, store, total
-
-Single = NDArray[np.float32]
+from streaming_jsmf.linalg.typing import Floats, Integers, Single
 
 #: Topics of a row come in multiples of this: 64 bytes.
 LANE = 16
@@ -120,7 +119,7 @@ def _log_likelihood(counts: Single, scales: Single, mass: float) -> float:
 
 @compiled(nogil=True)
 def add_documents(
-    indptr: NDArray[np.int64],
+    indptr: Integers,
     words: NDArray[Any],
     counts: Single,
     topics: Single,
@@ -173,3 +172,61 @@ def add_documents(
         if weights.shape[0]:
             weigh_topics(numbers, shares, scales, prior, weights[document])
     return likelihood
+
+
+#: Parts of a word's largest probability below this are 0: products with ``FLOOR`` would leave the normal numbers of
+#: single precision, which slows a processor down many times over.
+NOTHING = 1e-30
+
+
+def padded_topics(word_topic: Floats, prior: Floats) -> tuple[Single, Single]:
+    """B and alpha as the kernel wants them; each word's probabilities are over their largest, which nothing feels."""
+    n_words, n_topics = word_topic.shape
+    width = -(-n_topics // LANE) * LANE
+    topics, alpha = np.zeros((n_words, width), np.float32), np.zeros(width, np.float32)
+    largest = word_topic.max(axis=1, keepdims=True)
+    scaled = np.divide(word_topic, largest, out=np.zeros_like(word_topic), where=largest > 0)
+    topics[:, :n_topics] = np.where(scaled > NOTHING, scaled, 0.0)
+    alpha[:n_topics] = prior
+    return topics, alpha
+
+
+@compiled(nogil=True)
+def iterate_shares(
+    starts: Integers,
+    words: Integers,
+    numbers: Single,
+    topics: Single,
+    prior: Single,
+    tolerance: float,
+    most: int,
+    shares: Floats,
+    rounds: Integers,
+    changes: Floats,
+) -> None:
+    """Shares of each document of a block, rounds taken and the change of the last, into the last three arguments."""
+    longest = 0
+    for document in range(starts.size - 1):
+        longest = max(longest, starts[document + 1] - starts[document])
+    owned, scales = np.empty((longest, prior.size), np.float32), np.empty(longest, np.float32)
+    weights, before, prior_sum = np.empty_like(prior), np.empty_like(prior), prior.sum()
+    for document in range(starts.size - 1):
+        here = slice(starts[document], starts[document + 1])
+        ids, counts = words[here], numbers[here]
+        length = counts.sum()
+        for k in range(prior.size):
+            before[k] = max(prior[k] * (np.float32(1) + length / prior_sum), FLOOR)
+        first_shares(ids, topics, before, owned, scales)
+        for number in range(most):
+            weigh_topics(counts, owned, scales, prior, weights)
+            total, moved = 0.0, 0.0
+            for k in range(prior.size):
+                total += weights[k]
+                moved += abs(weights[k] - before[k])
+                before[k] = weights[k]
+            rounds[document], changes[document] = number + 1, moved / total
+            if moved <= tolerance * total:
+                break
+            next_shares(ids, counts, topics, weights, owned, scales)
+        for k in range(shares.shape[1]):
+            shares[document, k] = weights[k] / total

@@ -26,14 +26,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.inference.cvb0_shares import padded_topics, settle
+from streaming_jsmf.inference.cvb0 import iterate_shares, padded_topics
 from streaming_jsmf.inference.map_shares import most_probable
+from streaming_jsmf.linalg.typing import Floats, Integers
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 ShareMethod = Literal["map", "cvb0"]
 
 #: Documents that a thread takes at once.
@@ -116,7 +114,7 @@ def document_topics(
     iterations, remaining = np.zeros(n_documents, np.int64), np.zeros(n_documents)
     # Copies: what is read from a file is read-only, which would be another type for the compiler.
     starts, words = np.array(counts.indptr, np.int64), np.array(counts.indices, np.int64)
-    find, precision = (most_probable, np.float64) if method == "map" else (settle, np.float32)
+    find, precision = (most_probable, np.float64) if method == "map" else (iterate_shares, np.float32)
     numbers = np.array(counts.data, precision)
     known = (topics, alpha) if method == "map" else padded_topics(topics, alpha)
 

@@ -32,10 +32,9 @@ from streaming_jsmf.inference.soft_clique import (
     low_rank_similarity,
     soft_cliques,
 )
-from streaming_jsmf.linalg.gram import triangle
+from streaming_jsmf.linalg.gram import stacked_qr
 from streaming_jsmf.linalg.simplex import simplex_least_squares
-
-Floats = NDArray[np.float64]
+from streaming_jsmf.linalg.typing import Floats, Integers, Mask
 
 
 @dataclass(frozen=True)
@@ -116,7 +115,7 @@ class AnchorWordTopics:
 def low_rank_anchor_words(
     rectified: Floats,
     row_sum: Floats,
-    document_frequency: NDArray[np.int64],
+    document_frequency: Integers,
     rules: AnchorRules = OF_THE_PAPERS,
     *,
     simplex: SimplexMethod = "auto",
@@ -152,7 +151,7 @@ def low_rank_anchor_words(
     n_topics = rectified.shape[1]
     d = rectified @ rectified.sum(axis=0)
     # X = diag(d)^-1 Y R': the rows of the normalised C* up to an orthonormal map (Lemma 2).
-    turned = rectified @ triangle(rectified).T
+    turned = rectified @ stacked_qr(rectified).T
     rows = _over(turned, d, out=turned)
     candidates = _candidates(d, row_sum, document_frequency, rules)
     similarity = low_rank_similarity(rectified, np.flatnonzero(candidates))
@@ -168,7 +167,7 @@ def low_rank_anchor_words(
 def anchor_words(
     cooccurrence: Floats,
     row_sum: Floats,
-    document_frequency: NDArray[np.int64],
+    document_frequency: Integers,
     n_topics: int,
     rules: AnchorRules = OF_THE_PAPERS,
     *,
@@ -201,7 +200,7 @@ def anchor_words(
 def anchor_words_of_rows(
     cooccurrence: Floats,
     row_sum: Floats,
-    document_frequency: NDArray[np.int64],
+    document_frequency: Integers,
     n_topics: int,
     rules: AnchorRules = OF_THE_PAPERS,
 ) -> Anchors:
@@ -213,17 +212,15 @@ def anchor_words_of_rows(
     return _choose(rows, d, document_frequency, candidates, n_topics, rules, similarity)
 
 
-def _candidates(
-    d: Floats, row_sum: Floats, document_frequency: NDArray[np.int64], rules: AnchorRules
-) -> NDArray[np.bool_]:
+def _candidates(d: Floats, row_sum: Floats, document_frequency: Integers, rules: AnchorRules) -> Mask:
     return anchor_candidates(d, row_sum, document_frequency, rules.min_document_frequency, rules.min_row_sum)
 
 
 def _choose(
     rows: Floats,
     d: Floats,
-    document_frequency: NDArray[np.int64],
-    candidates: NDArray[np.bool_],
+    document_frequency: Integers,
+    candidates: Mask,
     n_topics: int,
     rules: AnchorRules,
     similarity: Similarity,

@@ -19,9 +19,8 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.inference.document_topics import ShareMethod, document_topics
 from streaming_jsmf.linalg.compiled import compiled
+from streaming_jsmf.linalg.typing import Floats, Integers, Mask
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 Keys = NDArray[np.uint64]
 
 #: s, the part of a topic that is the unigram distribution.
@@ -101,7 +100,7 @@ class Completer:
     topics: Floats
     prior: Floats
     unigram: Floats
-    has_mass: NDArray[np.bool_]
+    has_mass: Mask
     keys: Keys
 
     @classmethod

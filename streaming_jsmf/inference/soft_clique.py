@@ -15,12 +15,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from streaming_jsmf.inference.anchors import DegenerateAnchorsError
+from streaming_jsmf.linalg.typing import Floats, Integers, Mask
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 #: Places of words among the candidates -> their rows of the graph, (len(places), n); may be overwritten.
 Similarity = Callable[[Integers], Floats]
 
@@ -66,7 +64,7 @@ def low_rank_similarity(rectified: Floats, ids: Integers) -> Similarity:
 
 def soft_cliques(
     similarity: Similarity,
-    candidates: NDArray[np.bool_],
+    candidates: Mask,
     n_topics: int,
     *,
     multiple: int = 1,

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streaming_jsmf.linalg.typing import Floats, Integers
 
-def prominent_words(scores: NDArray[np.floating[Any]], count: int) -> NDArray[np.int64]:
+
+def prominent_words(scores: NDArray[np.floating[Any]], count: int) -> Integers:
     """The ``count`` words of largest score of each topic, (K, count) word ids; ties go to the lowest id.
 
     ``scores``, (N, K): p(word | topic), or what is sure of it.
@@ -17,9 +19,7 @@ def prominent_words(scores: NDArray[np.floating[Any]], count: int) -> NDArray[np
     return _leading(scores.T, count)
 
 
-def longer_lists(
-    listed: NDArray[np.int64], word_topic: Iterable[NDArray[np.floating[Any]]], count: int
-) -> NDArray[np.int64]:
+def longer_lists(listed: Integers, word_topic: Iterable[NDArray[np.floating[Any]]], count: int) -> Integers:
     """Lists of ``count`` words for each topic, (K, count) ids: those listed, then the most probable of the others.
 
     Fewer columns where there are fewer words. Ties go to the lowest id.
@@ -46,7 +46,7 @@ def longer_lists(
     return np.hstack([listed, ids])[:, : min(count, start)]
 
 
-def characteristic_words(anchor_rows: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+def characteristic_words(anchor_rows: Floats, count: int) -> Integers:
     """The ``count`` words that co-occur most with each anchor (LR-JSMF, Table 1), (K, count) word ids.
 
     ``anchor_rows`` are the anchors' rows of C, (K, N). Normalising a row does not change its order. They must be
@@ -55,9 +55,7 @@ def characteristic_words(anchor_rows: NDArray[np.float64], count: int) -> NDArra
     return _leading(anchor_rows, count)
 
 
-def label_words(
-    prominent: NDArray[np.int64], characteristic: NDArray[np.int64], count: int
-) -> NDArray[np.int64]:
+def label_words(prominent: Integers, characteristic: Integers, count: int) -> Integers:
     """A few words for each topic that are both prominent and characteristic, none for two topics, (K, count) ids.
 
     A word's score for a topic is the sum of its two ranks; a list that lacks it counts as its length. All pairs
@@ -90,7 +88,7 @@ def label_words(
     return labels
 
 
-def _leading(scores: NDArray[np.floating[Any]], count: int) -> NDArray[np.int64]:
+def _leading(scores: NDArray[np.floating[Any]], count: int) -> Integers:
     """Column numbers of the largest scores of each row, falling; ties go to the lowest."""
     count = min(count, scores.shape[1])
     leading = np.empty((len(scores), count), np.int64)

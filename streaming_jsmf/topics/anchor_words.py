@@ -18,11 +18,9 @@ from streaming_jsmf.inference.words import characteristic_words, label_words, pr
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.linalg.eigen import Eigenpairs
 from streaming_jsmf.linalg.panels import panels
-from streaming_jsmf.linalg.simplex import HAVE_NUMBA
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.select import SelectedMoments
-from streaming_jsmf.rectification.omitted import omitted_mass
-from streaming_jsmf.rectification.result import Rectification, change_of_grams
+from streaming_jsmf.rectification.result import Rectification, change_of_grams, omitted_mass
 from streaming_jsmf.topics.rectify import rectify
 
 Arrays = dict[str, NDArray[Any]]
@@ -96,8 +94,6 @@ def anchor_rules(moments: Moments, settings: InferSettings) -> AnchorRules:
     InputError
         If a given word is unknown or too rare, or numba is required and not installed.
     """
-    if settings.simplex == "active-set" and not HAVE_NUMBA:
-        raise InputError("simplex is 'active-set', which needs numba; install it, or give auto or fista")
     return AnchorRules(
         settings.anchors,
         settings.anchor_floor(moments.n_documents),

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from streaming_jsmf.config import fingerprint
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.inference.prior import dirichlet_prior, prior_sum
+from streaming_jsmf.inference.correlations import dirichlet_prior, prior_sum
 from streaming_jsmf.storage.arrays import digest
 from streaming_jsmf.topics.store import Model
 

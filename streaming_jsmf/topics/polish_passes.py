@@ -23,10 +23,9 @@ from streaming_jsmf.config import PolishSettings, ScanSettings
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.parts import distinct, fold_partitions
 from streaming_jsmf.corpus.units import Partition, list_units, plan_partitions
+from streaming_jsmf.inference import polish as polish_step
 from streaming_jsmf.inference.perplexity import Completer
-from streaming_jsmf.inference.polish import schedule
-from streaming_jsmf.inference.polish.schedule import Step, plan_steps
-from streaming_jsmf.inference.polish.step import first_topics, next_topics
+from streaming_jsmf.inference.polish import Step, first_topics, next_topics, plan_steps
 from streaming_jsmf.jobs.checkpoints import PartialResult, key_of
 from streaming_jsmf.jobs.events import Iteration, Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
@@ -86,7 +85,7 @@ class PolishRequest:
     @property
     def sampled_steps(self) -> tuple[Step, ...]:
         """The steps on the sample: all, if the corpus is no larger."""
-        whole = self.corpus.nonzeros <= schedule.SAMPLE_NONZEROS
+        whole = self.corpus.nonzeros <= polish_step.SAMPLE_NONZEROS
         return tuple(step for step in self.steps if whole or step.share < 1)
 
     @property
@@ -111,7 +110,7 @@ class PolishRequest:
         """Projected peak memory in bytes: topics and sums of each worker, a row group, and the sample."""
         row_group = max(unit.nonzeros for partition in partitions for unit in partition.units)
         each = TALL_ARRAYS * 8 * self.topics.word_topic.size + row_group * BYTES_PER_NONZERO_READ
-        sample = 2 * BYTES_PER_SAMPLED * min(schedule.SAMPLE_NONZEROS, self.corpus.nonzeros)
+        sample = 2 * BYTES_PER_SAMPLED * min(polish_step.SAMPLE_NONZEROS, self.corpus.nonzeros)
         return PROCESS_BYTES + each * min(workers, len(partitions)) + sample
 
 

@@ -12,9 +12,10 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.corpus.csr import read_block
 from streaming_jsmf.corpus.units import Partition
-from streaming_jsmf.inference.polish.schedule import Step, drawn_documents
-from streaming_jsmf.inference.polish.step import (
+from streaming_jsmf.inference.polish import (
+    Step,
     StepSums,
+    drawn_documents,
     log_lengths,
     longest_document,
     next_topics,

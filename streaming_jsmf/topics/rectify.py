@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from dask.utils import format_bytes
@@ -16,6 +15,7 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.events import Iteration, Listener
 from streaming_jsmf.jobs.memory import machine_memory
 from streaming_jsmf.linalg.eigen import Eigenpairs
+from streaming_jsmf.linalg.panels import panel_threads
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.select import SelectedMoments
 from streaming_jsmf.moments.stages.cooccurrence import matrix_bytes
@@ -177,14 +177,14 @@ def _palm(
     moments: Moments, pairs: Eigenpairs, settings: InferSettings, threads: int, report: OnIteration
 ) -> Rectification:
     options = PALMOptions(settings.rectify == "ipalm", settings.max_iterations, settings.tolerance)
-    with ThreadPoolExecutor(threads) as pool:
-        operator = _operator(moments, settings, pool)
+    with panel_threads(threads):
+        operator = _operator(moments, settings)
         return palm(operator, pairs, settings.n_topics, options, on_iteration=report)
 
 
-def _operator(moments: Moments, settings: InferSettings, pool: ThreadPoolExecutor) -> SymmetricOperator:
+def _operator(moments: Moments, settings: InferSettings) -> SymmetricOperator:
     if moments.settings.exact and not isinstance(moments, SelectedMoments):
-        return matrix_operator(_cooccurrence(moments, settings.rectify), pool)
+        return matrix_operator(_cooccurrence(moments, settings.rectify))
     factor = moments.factor()
     if factor is None:
         # All pairs of the sketch, not only those that PALM starts from.

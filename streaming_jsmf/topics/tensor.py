@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import AUTO, SHARES, InferSettings, StodSettings
 from streaming_jsmf.errors import TooFewFactorsError
 from streaming_jsmf.inference.anchors import DegenerateAnchorsError
-from streaming_jsmf.inference.prior import HIGHEST_SUM, LOWEST_SUM, prior_sum
+from streaming_jsmf.inference.correlations import HIGHEST_SUM, LOWEST_SUM, prior_sum
 from streaming_jsmf.inference.stod.engine import (
     MOST_EVALUATIONS,
     NoTopicsError,
     TensorTopics,
+    core_moments,
     find_alpha0,
     tensor_topics,
 )
-from streaming_jsmf.inference.stod.whitening import core_moments
 from streaming_jsmf.jobs.events import Iteration, Listener
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.stages.third_moment import TensorMoments

@@ -8,7 +8,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.linalg.tensor_kernel import pair_products
+from streaming_jsmf.linalg.tensor import pair_products
+from streaming_jsmf.linalg.typing import Floats, Single
 
 #: A restart that moves less than this in a step is done: what is left is for the winner's polish. They run in
 #: float32, in half the time; only where the winner ends is kept of them.
@@ -34,13 +35,13 @@ class Components:
         How far the worst polished vector still moved in its last step.
     """
 
-    values: NDArray[np.float64]
-    vectors: NDArray[np.float64]
+    values: Floats
+    vectors: Floats
     largest_step: float
 
 
 def decompose(
-    tensor: NDArray[np.float64],
+    tensor: Floats,
     *,
     restarts: int,
     iterations: int,
@@ -76,7 +77,7 @@ def decompose(
     return Components(values, vectors, largest)
 
 
-def _packed(tensor: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _packed(tensor: Floats) -> tuple[Floats, Floats]:
     """Rows T(i, j, :) with i <= j in the order of ``_pairs``, and how often each stands in T: once or twice.
 
     The rows have that factor already, so that T(I, v, v) is their product with the pairs of v.
@@ -99,7 +100,7 @@ def _step(rest: NDArray[Float], rows: NDArray[Float]) -> NDArray[Float]:
     return np.asarray(_pairs(rows) @ rest)
 
 
-def _best_start(rest: NDArray[np.float32], starts: NDArray[np.float64], steps: int) -> NDArray[np.float64]:
+def _best_start(rest: Single, starts: Floats, steps: int) -> Floats:
     """Iterate each row until it stands nearly still, and return the one of largest T(v, v, v), 1 x k."""
     rows = _unit(starts).astype(np.float32)
     moving = np.arange(len(rows))
@@ -122,9 +123,7 @@ def _unit(rows: NDArray[Float]) -> NDArray[Float]:
     return np.asarray(rows / lengths[:, None])
 
 
-def _polished(
-    rest: NDArray[np.float64], vector: NDArray[np.float64], tolerance: float
-) -> tuple[NDArray[np.float64], float]:
+def _polished(rest: Floats, vector: Floats, tolerance: float) -> tuple[Floats, float]:
     """Iterate a vector (1 x k) until it stands still; also the length of its last step."""
     moved = 0.0
     for _ in range(POLISH_STEPS):
@@ -136,7 +135,7 @@ def _polished(
     return vector, moved
 
 
-def refine(tensor: NDArray[np.float64], components: Components, sweeps: int) -> Components:
+def refine(tensor: Floats, components: Components, sweeps: int) -> Components:
     """Fit T by components that need not be orthogonal: alternating least squares from those of ``decompose``.
 
     One factor is solved for with the other two held, and takes the place of all three. Fits the tensor better; whether

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from streaming_jsmf.inference.stod.power import Components
-
-Floats = NDArray[np.float64]
+from streaming_jsmf.linalg.typing import Floats, Integers, Single
 
 #: Topics whose word distributions have a cosine above this are the same topic twice.
 DUPLICATE_COSINE = 0.9
@@ -55,13 +53,13 @@ class Recovered:
     probability: Floats
     eigenvalues: Floats
     shares: Floats
-    listing: NDArray[np.float32]
+    listing: Single
     noise_taken_off: float
     mass_without_topic: float
     discarded: int
 
     @property
-    def duplicate_of(self) -> NDArray[np.int64]:
+    def duplicate_of(self) -> Integers:
         """(k,) the first larger topic with nearly the same words, or -1."""
         unit = self.word_topic / np.linalg.norm(self.word_topic, axis=0)
         close = np.tril(np.abs(unit.T @ unit) > DUPLICATE_COSINE, k=-1)
@@ -175,7 +173,7 @@ def best_multiple(topics: Floats, deviation: Floats, noise: Floats) -> float:
     return float(multiples[error.argmin()])
 
 
-def listing_scores(topics: Floats, deviation: Floats, noise: Floats) -> NDArray[np.float32]:
+def listing_scores(topics: Floats, deviation: Floats, noise: Floats) -> Single:
     """Scores of words in topics as they come out of the tensor, N x k: by what is above the noise.
 
     The noise of a frequent word is larger, so that lists by these scores have fewer of them. Words that are not above

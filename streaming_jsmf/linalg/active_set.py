@@ -1,48 +1,42 @@
 """Compiled active-set solver for least squares over the probability simplex.
+ For one row x the problem is min_b ||x - V'b||^2 subject to b >= 0 and sum(b) = 1. It is solved from G = V V' and c = V
+x by the primal active-set method: start at the nearest vertex, let the vertex with the most negative reduced gradient
+enter, solve the equality-constrained problem on the *passive* vertices (those of positive weight) by a Cholesky factor
+that grows with them, and step back to the first weight that would become negative.
 
-For one row x the problem is min_b ||x - V'b||^2 subject to b >= 0 and sum(b) = 1. It is solved from
-G = V V' and c = V x by the primal active-set method: start at the nearest vertex, let the vertex with the
-most negative reduced gradient enter, solve the equality-constrained problem on the *passive* vertices (those
-of positive weight) by a Cholesky factor that grows with them, and step back to the first weight that would
-turn negative.
+The factor is that of G + s e e'. On the simplex this changes the objective by a constant only, and it is positive
+definite whenever the passive vertices are *affinely* independent, as the problem requires.
 
-The factor is that of G + s e e'. On the simplex this changes the objective by a constant only, and it is
-positive definite whenever the passive vertices are *affinely* independent, which is what the problem needs.
-
-No BLAS is called and nothing is shared between rows: for one machine the bits depend on the row and the
-vertices alone. Only the triangular solves may be reassociated (vector registers); the inner products are
-summed in rising order, so that a row equal to a vertex sees the Gram matrix's own numbers.
-Names: ``order[:size]`` are the passive vertices, ``inverse`` the inverse Cholesky factor of their block; rows of
-``work`` are as in ``simplex_settle``.
+No BLAS is called and rows share nothing: on one machine the bits depend on the row and the vertices alone. Only the
+triangular solves may be reassociated (vector registers); inner products are summed in ascending order, so that a row
+equal to a vertex has exactly the entries of the Gram matrix. Names are those of ``passive_set``.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.linalg.lanes import dot
-from streaming_jsmf.linalg.simplex_cholesky import (
+from streaming_jsmf.linalg.passive_set import (
     add_last,
     append_vertex,
+    minimize,
+    minimize_after_entry,
     multiply_transposed,
     remove_vertex,
 )
-from streaming_jsmf.linalg.simplex_settle import settle, settle_entered
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from streaming_jsmf.linalg.typing import Floats, Integers, Mask
 
 #: Gradient differences below this share of the norms involved are rounding, not descent.
 ROUNDING = 2e-14
-#: Pairwise exchange goes on while the gap exceeds this share of ||x||^2.
+#: Pairwise exchange continues while the gap exceeds this share of ||x||^2.
 POLISHED = 1e-13
 
 
 @compiled(nogil=True)
 def inner_products(rows: Floats, columns: Floats, out: Floats) -> None:
-    """out = rows @ columns for rows (n x d) and columns (d x K), summed over d in rising order."""
+    """Set ``out`` to rows @ columns for rows (n x d) and columns (d x K), summed over d in ascending order."""
     for i in range(rows.shape[0]):
         for k in range(columns.shape[1]):
             out[i, k] = 0.0
@@ -56,10 +50,10 @@ def inner_products(rows: Floats, columns: Floats, out: Floats) -> None:
 def _swap(
     shifted: Floats, inverse: Floats, order: Integers, size: int, vertex: int, weights: Floats, work: Floats
 ) -> bool:
-    """Let a dependent vertex take the place of a passive one; False, and nothing changed, where it cannot.
+    """Replace a passive vertex by a dependent one; return False, and change nothing, if none can be replaced.
 
-    With v = sum_p share_p v_p weight moves to v from the passive vertices in proportion to their shares,
-    until one of them is empty. Follows a failed ``append_vertex``, whose column (``work[0]``) it uses.
+    With v = sum_p share_p v_p, weight moves to v from the passive vertices in proportion to their shares, until one of
+    them is empty. Follows a failed ``append_vertex``, whose column (``work[0]``) it uses.
     """
     column, share, sums = work[0], work[1], work[3]
     multiply_transposed(inverse, size, column, share)
@@ -83,7 +77,7 @@ def _swap(
         return False
     place = 0
     for i in range(size):
-        # `order` has closed up over the vertex that left, `share` has not.
+        # The vertex that left is gone from `order`, but not from `share`.
         if i != blocking:
             weights[order[place]] = max(weights[order[place]] - amount * share[i], 0.0)
             place += 1
@@ -96,7 +90,7 @@ def _swap(
 def _refresh(
     gram: Floats, linear: Floats, order: Integers, size: int, weights: Floats, gradient: Floats
 ) -> float:
-    """gradient = G b - c afresh, with the weights scaled to sum to one; returns b' gradient."""
+    """Recompute gradient = G b - c, with the weights scaled to sum 1; return b' gradient."""
     total = 0.0
     for i in range(size):
         total += weights[order[i]]
@@ -114,7 +108,7 @@ def _refresh(
 
 @compiled(nogil=True)
 def _entering(
-    gradient: Floats, level: float, weights: Floats, lengths: Floats, size_x: float, closed: NDArray[np.bool_]
+    gradient: Floats, level: float, weights: Floats, lengths: Floats, size_x: float, closed: Mask
 ) -> int:
     """The vertex outside the passive set with the steepest descent beyond rounding, or -1."""
     best = -1
@@ -131,9 +125,9 @@ def _entering(
 
 @compiled(nogil=True)
 def _exchange(gram: Floats, weights: Floats, gradient: Floats, target: float) -> int:
-    """Move weight between the best and the worst vertex until the Frank-Wolfe gap is at most ``target``.
+    """Move weight between the best and the worst vertex until the gap is at most ``target``; return the steps.
 
-    Needs no factor, so it serves the vertices that are too close to others to enter one. Returns the steps.
+    Needs no factor, so it also serves vertices that are too close to others to enter one.
     """
     n_vertices = gram.shape[0]
     for count in range(20 * n_vertices):
@@ -174,20 +168,22 @@ def _admit(
     gradient: Floats,
     work: Floats,
 ) -> int:
-    """Let one vertex into the passive set and minimise over it; the new size, or 0 where it cannot enter."""
+    """Add one vertex to the passive set and minimise over it; return the new size, or 0 if it cannot enter."""
     order = places[0]
     if append_vertex(shifted, inverse, order, size, entering, work[0], work[1]):
         add_last(inverse, size + 1, work[3])
-        return int(settle_entered(gram, inverse, order, size + 1, slope, weights, gradient, work, places[1]))
+        return int(
+            minimize_after_entry(gram, inverse, order, size + 1, slope, weights, gradient, work, places[1])
+        )
     if _swap(shifted, inverse, order, size, entering, weights, work):
         _refresh(gram, linear, order, size, weights, gradient)
-        return int(settle(gram, inverse, order, size, weights, gradient, work))
+        return int(minimize(gram, inverse, order, size, weights, gradient, work))
     return 0
 
 
 @compiled(nogil=True)
 def _nearest(gram: Floats, linear: Floats) -> int:
-    """The vertex nearest to the row; the lowest number of those equally near."""
+    """The vertex nearest to the row; the lowest id among equals."""
     best = 0
     for k in range(1, gram.shape[0]):
         if 0.5 * gram[k, k] - linear[k] < 0.5 * gram[best, best] - linear[best]:
@@ -206,9 +202,9 @@ def _search(
     inverse: Floats,
     work: Floats,
     places: Integers,
-    closed: NDArray[np.bool_],
+    closed: Mask,
 ) -> tuple[int, int]:
-    """Let vertices enter until none descends, from one passive vertex; returns (passive vertices, steps)."""
+    """Let vertices enter until none descends, from one passive vertex; return (passive vertices, steps)."""
     gradient, order = work[2], places[0]
     size = 1
     steps = 0
@@ -222,9 +218,9 @@ def _search(
         if entering < 0 and fresh:
             break
         if entering < 0:
-            # The gradient is carried from step to step; only one worked out afresh may end the search.
+            # The gradient is updated from step to step; only a recomputed one may end the search.
             _refresh(gram, linear, order, size, weights, gradient)
-            size = settle(gram, inverse, order, size, weights, gradient, work)
+            size = minimize(gram, inverse, order, size, weights, gradient, work)
             level = _refresh(gram, linear, order, size, weights, gradient)
             fresh = True
             continue
@@ -255,9 +251,9 @@ def _solve_row(
     inverse: Floats,
     work: Floats,
     places: Integers,
-    closed: NDArray[np.bool_],
+    closed: Mask,
 ) -> tuple[float, int]:
-    """Solve one row into ``weights``; returns (Frank-Wolfe gap of ||x - V'b||^2, steps)."""
+    """Solve one row into ``weights``; return (Frank-Wolfe gap of ||x - V'b||^2, steps)."""
     gradient, order = work[2], places[0]
     weights[:] = 0.0
     closed[:] = False
@@ -280,9 +276,7 @@ def _gap(gradient: Floats, weights: Floats) -> float:
 def solve_block(
     rows: Floats, columns: Floats, gram: Floats, shift: float, weights: Floats, gap: Floats, steps: Integers
 ) -> None:
-    """Solve every row of a block in place.
-
-    Working memory of O(K^2), besides c = V x of every row (n x K).
+    """Solve every row of a block in place, with O(K^2) working memory and c = V x of all rows (n x K).
 
     Parameters
     ----------

@@ -7,6 +7,7 @@ hang on their order.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 from collections import deque
@@ -22,9 +23,7 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.inference.cvb0 import LANE, add_documents
 from streaming_jsmf.linalg.panels import panels
-
-Floats = NDArray[np.float64]
-Single = NDArray[np.float32]
+from streaming_jsmf.linalg.typing import Floats, Integers, Mask, Single
 
 #: Rounds of CVB0 in a document.
 ROUNDS = 5
@@ -133,7 +132,7 @@ def step_sums(
     topics, alpha = padded(word_topic), padded(prior[None])[0]
     ids, values = _locked(counts.indices), _locked(counts.data.astype(np.float32, copy=False))
 
-    def one_block(bounds: NDArray[np.int64]) -> _Block:
+    def one_block(bounds: Integers) -> _Block:
         return _block(_locked(bounds), ids, values, topics, alpha, rounds, longest, with_pairs)
 
     n_words, n_topics = word_topic.shape
@@ -217,7 +216,7 @@ def _locked(values: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
-def blocks(indptr: NDArray[Any], n_words: int) -> list[NDArray[np.int64]]:
+def blocks(indptr: NDArray[Any], n_words: int) -> list[Integers]:
     """Row pointers of consecutive blocks of documents, of about equal nonzeros.
 
     As many as a power of two, so that as many threads are all busy, up to ``MOST_BLOCKS``.
@@ -246,7 +245,7 @@ class _Block:
 
 
 def _block(
-    bounds: NDArray[np.int64],
+    bounds: Integers,
     ids: NDArray[Any],
     values: Single,
     topics: Single,
@@ -277,9 +276,7 @@ def _add_shares(weights: Single, shares: Floats, pairs: Floats) -> None:
     pairs[np.diag_indices_from(pairs)] += per_pair @ given
 
 
-def _in_order(
-    work: Callable[[NDArray[np.int64]], _Block], parts: list[NDArray[np.int64]], threads: int
-) -> Iterator[_Block]:
+def _in_order(work: Callable[[Integers], _Block], parts: list[Integers], threads: int) -> Iterator[_Block]:
     """Results of ``work`` in the order of the parts; no more than a thread's and one are waiting."""
     with ThreadPoolExecutor(max(1, min(threads, len(parts)))) as pool:
         running: deque[Future[_Block]] = deque()
@@ -300,3 +297,59 @@ def _check(counts: csr_array[Any], word_topic: Floats, prior: Floats, rounds: in
         raise ValueError("prior must be positive and finite")
     if rounds < 2:
         raise ValueError(f"rounds is {rounds}; give 2 or more")
+
+
+#: Steps, and how many of them at the end see all documents.
+STEPS, FULL_STEPS = 20, 5
+
+#: Nonzeros that a sampled step sees, about.
+SAMPLE_NONZEROS = 2_000_000
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: the share of the documents that it sees, 1 for all, and the rounds of CVB0 in each of them."""
+
+    share: float
+    rounds: int
+
+
+def plan_steps(nonzeros: int, steps: int = STEPS, rounds: int = ROUNDS) -> tuple[Step, ...]:
+    """The steps for a corpus of this many nonzeros: the last ``FULL_STEPS`` see everything, those before a sample.
+
+    >>> plan_steps(40_000_000, steps=6)
+    (Step(share=0.05, rounds=5), Step(share=1.0, rounds=5), ... five in all)
+
+    Raises
+    ------
+    ValueError
+        If there is no step.
+    """
+    if steps < 1:
+        raise ValueError(f"steps is {steps}; give 1 or more")
+    share = min(1.0, SAMPLE_NONZEROS / max(nonzeros, 1))
+    full = min(FULL_STEPS, steps)
+    return (Step(share, rounds),) * (steps - full) + (Step(1.0, rounds),) * full
+
+
+def drawn_documents(label: str, n_documents: int, step: int, share: float, seed: int) -> Mask:
+    """Which documents of a unit a step sees, (n_documents,); a pure function of its arguments.
+
+    Parameters
+    ----------
+    label
+        Of the unit that the documents are read in, such as its shard's digest and the number of its row group: not its
+        place in the corpus, which other shards change.
+    n_documents
+        In the unit.
+    step
+        Number of the step, from 0 on: each draws anew.
+    share
+        Probability of each document.
+    seed
+        The user's seed.
+    """
+    digest = hashlib.sha256(f"{seed}:{step}:{label}".encode()).digest()
+    generator = np.random.Generator(np.random.Philox(key=np.frombuffer(digest[:16], dtype=np.uint64)))
+    drawn: Mask = generator.random(n_documents) < share
+    return drawn
