@@ -440,9 +440,7 @@ def test_nothing_that_a_model_names_is_imported(model: Path, tmp_path: Path) -> 
 
 def test_what_a_corpus_cannot_carry_is_refused_before_the_scan(model: Path, tmp_path: Path) -> None:
     corpus = model.with_name("model.corpus")
-    with pytest.raises(
-        InputError, match="240 documents and 60 words.* 60 topics"
-    ):
+    with pytest.raises(InputError, match=r"240 documents and 60 words.* 60 topics"):
         fit(corpus, tmp_path / "m", [5000])
     with pytest.raises(
         InputError, match="--topics is 9 and each topic needs an anchor word in at least 239 documents"
