@@ -72,17 +72,14 @@ def _example(error: click.ClickException) -> str:
 def observed(log_json: str | None, *, quiet: bool = False) -> Iterator[Listener]:
     """Yield the listener of the verb that runs in the block.
 
+    Raises ``LogError`` if the log cannot be written.
+
     Parameters
     ----------
     log_json
         File for JSON lines, or ``-`` for standard error, which then gets nothing else. None: no log.
     quiet
         Print only warnings and errors on standard error; the JSON log has everything.
-
-    Raises
-    ------
-    LogError
-        If the log cannot be written.
     """
     listeners: list[Lines | Bars | JsonLog] = []
     with ExitStack() as stack:

@@ -101,12 +101,8 @@ def query(
 
     ``grouped`` asks for ``shares_by`` with a ``topic`` and without ``by``.
 
-    Raises
-    ------
-    InputError
-        If the arguments exclude each other, and as these functions.
-    StoreError
-        If the model or the shares are damaged.
+    Raises ``InputError`` if the arguments exclude each other, and as these functions; ``StoreError`` if the model or
+    the shares are damaged.
     """
     if similar is not None and (by is not None or topic is not None):
         raise InputError("--similar excludes --topic and --by; give one")
@@ -146,10 +142,7 @@ def shares_table(model: AnyModel, shares: str | Path) -> pd.DataFrame:
 def open_shares_of(model: AnyModel | Model, shares: str | Path) -> SharesFile:
     """Open the topic shares of this model.
 
-    Raises
-    ------
-    InputError
-        If they are of another model, or not topic shares.
+    Raises ``InputError`` if they are of another model, or not topic shares.
     """
     found = open_shares(local_path(normalise(shares, "a file of topic shares"), "a file of topic shares"))
     read = model if isinstance(model, Model) else read_model(model_path(model), NEEDED, OPTIONAL)
@@ -213,12 +206,7 @@ def largest(shares: SharesFile, topics: Sequence[int], number: int) -> list[Any]
 
     In descending order; of equal shares the earlier document comes first. One pass for all topics.
 
-    Raises
-    ------
-    InputError
-        If there is no such topic, or ``number`` is below 1.
-    StoreError
-        If the shares are damaged.
+    Raises ``InputError`` if there is no such topic, or ``number`` is below 1; ``StoreError`` if the shares are damaged.
     """
     for topic in topics:
         if not 0 <= topic < shares.about.n_topics:
@@ -240,12 +228,8 @@ def nearest(shares: SharesFile, document: str, number: int) -> Any:
     By the Hellinger distance sqrt(sum_k (sqrt(p_k) - sqrt(q_k))^2 / 2): 0 for equal shares, 1 for disjoint ones. Up to
     two passes.
 
-    Raises
-    ------
-    InputError
-        If there is no such document, or ``number`` is below 1.
-    StoreError
-        If the shares are damaged.
+    Raises ``InputError`` if there is no such document, or ``number`` is below 1; ``StoreError`` if the shares are
+    damaged.
     """
     kept, before = _Least(number), 0
     row, own = _find(shares, document)
@@ -301,12 +285,8 @@ def by_group(shares: SharesFile, column: str | None, label: Callable[[Any], Any]
     error of the mean (null for one document). Groups are in order, null last. One pass. ``label`` maps an Arrow column
     to the groups, such as dates to years.
 
-    Raises
-    ------
-    InputError
-        If there is no such column, or it has too many values.
-    StoreError
-        If the shares are damaged.
+    Raises ``InputError`` if there is no such column, or it has too many values; ``StoreError`` if the shares are
+    damaged.
     """
     if column is not None and column not in shares.columns:
         raise InputError(f"{shares.path} has no column {column!r}; it has {', '.join(shares.columns)}")

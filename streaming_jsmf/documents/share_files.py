@@ -66,12 +66,7 @@ _MEANINGS = {
 def open_shares(path: Path) -> SharesFile:
     """Open what ``transform`` wrote, without reading shares.
 
-    Raises
-    ------
-    InputError
-        If there is nothing, or something else.
-    StoreError
-        If a file is missing or damaged.
+    Raises ``InputError`` if there is nothing, or something else; ``StoreError`` if a file is missing or damaged.
     """
     if not path.exists():
         raise InputError(f"there are no topic shares at {path}; make them with transform")

@@ -92,12 +92,8 @@ class About:
     def from_fields(cls, fields: Mapping[str, Any], path: Path) -> About:
         """The inverse of ``fields``.
 
-        Raises
-        ------
-        InputError
-            If the fields at ``path`` are of something else, or of a later release.
-        StoreError
-            If a field is missing.
+        Raises ``InputError`` if the fields at ``path`` are of something else, or of a later release; ``StoreError`` if
+        a field is missing.
         """
         if fields.get("kind") != KIND:
             raise not_shares(path)
@@ -131,10 +127,7 @@ class About:
     def dense(self, table: Any) -> NDArray[np.float64]:
         """The shares of a table, documents x K; shares that were not kept are 0.
 
-        Raises
-        ------
-        StoreError
-            If a document has another number of them, or an unknown topic.
+        Raises ``StoreError`` if a document has another number of them, or an unknown topic.
         """
         values = self.matrix(table, SHARES).astype(np.float64)
         if self.top is None:
@@ -178,10 +171,7 @@ class SharesFile(Protocol):
     def tables(self, columns: Sequence[str]) -> Iterator[Any]:
         """Yield Arrow tables of some columns in the order of the documents. One pass.
 
-        Raises
-        ------
-        StoreError
-            If a file is missing or damaged.
+        Raises ``StoreError`` if a file is missing or damaged.
         """
 
 

@@ -70,6 +70,8 @@ GIVEN, PLAN, PARTS, RESULT = "given", "plan", "parts", "made"
 class TransformRequest:
     """The documents, the topics, and how shares are computed and kept.
 
+    Raises ``InputError`` if ``top`` or ``method`` is out of range.
+
     Attributes
     ----------
     top
@@ -80,11 +82,6 @@ class TransformRequest:
         Number of tokens of unknown words that are not in the corpus.
     partition_nonzeros
         Size of a task; the shares do not depend on it.
-
-    Raises
-    ------
-    InputError
-        If ``top`` or ``method`` is out of range.
     """
 
     topics: TopicParameters

@@ -50,10 +50,7 @@ _BLOCKS, _OPERATIONS = 15, 1e10
 def announce_cost(n_words: int, settings: InferSettings | StodSettings, threads: int | None = None) -> None:
     """Log the time and memory of a long rectification before the scan, up to a factor of about two.
 
-    Raises
-    ------
-    InputError
-        If the machine does not have the memory, or a limit of the process does not allow it.
+    Raises ``InputError`` if the machine does not have the memory, or a limit of the process does not allow it.
     """
     k = settings.n_topics
     needed = _BLOCKS * 8 * n_words * k
@@ -108,10 +105,7 @@ def rectify(
 
     PALM uses the whole C if the store has it, and F F' - D otherwise (docs/math.md).
 
-    Raises
-    ------
-    InputError
-        If the whole C is needed and the store does not have it, or it does not fit into memory.
+    Raises ``InputError`` if the whole C is needed and the store does not have it, or it does not fit into memory.
     """
 
     def report(number: int, change: float) -> None:
