@@ -73,8 +73,8 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         Directory for temporary files, which are removed after the fit. Workers on other machines must see it under the
         same path. None stands for the directory of the system.
     feature_names
-        Words of the columns of a matrix: a list, or a fitted object with ``get_feature_names_out``. None stands for
-        the names of the previous pipeline step or of a data frame, or x0, x1, ...
+        Words of the columns of a matrix: a list, or an object with ``get_feature_names_out``. None stands for the
+        names of the previous pipeline step or of a data frame, or x0, x1, ...
     n_components
         Alias of ``n_topics``, as in scikit-learn; takes precedence if given.
     transform_iterations
@@ -148,10 +148,10 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
             settings, scan_settings, execution = self._settings()
             with temporary_directory(self.scratch) as folder:
                 corpus = self._corpus(X, folder / "corpus")
-                place = (
-                    folder / "moments" if self.store is None else store_path(self.store, "a moments store")
+                store = store_path(
+                    folder / "moments" if self.store is None else self.store, "a moments store"
                 )
-                moments = scan(corpus, place, scan_settings, execution)
+                moments = scan(corpus, store, scan_settings, execution)
                 self._keep(fit_moments(moments, settings, threads=self.workers))
         self.__dict__.pop("_rows", None)
         return self

@@ -120,7 +120,9 @@ def require_documents(X: Any) -> None:
 
 def _corpus_at(X: Any) -> Corpus | None:
     """The corpus that ``X`` is or names; None for a matrix."""
-    return open_corpus(X) if isinstance(X, (str, os.PathLike)) else X if isinstance(X, Corpus) else None
+    if isinstance(X, Corpus):  # which is also PathLike
+        return X
+    return open_corpus(X) if isinstance(X, (str, os.PathLike)) else None
 
 
 def is_dask_array(X: object) -> bool:

@@ -208,7 +208,7 @@ def is_done(target: StorePath, committed: str, wanted: str, *, overwrite: bool) 
         _require_free(target, overwrite)
         return False
     read_model(target, hint="make the model again with --overwrite")
-    logger.info("%s: complete and intact, made by an earlier run with the same settings", target)
+    logger.info("%s: complete, made by an earlier run with the same settings, and intact", target)
     return True
 
 
