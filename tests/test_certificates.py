@@ -146,6 +146,7 @@ def test_a_sound_model_gives_no_warning() -> None:
         ({"topics_found": 7, "discarded": 3}, ("3 of 10 components", "--alpha0")),
         ({"duplicates": 2}, ("2 topics repeat others", "fewer topics")),
         ({"largest_step": 1e-3}, ("moved by 0.001 in its last step", "fewer topics")),
+        ({"mass_without_topic": 0.03}, ("3.0% of all tokens", "--engine lr-jsmf")),
         ({"alpha0": 50.0, "alpha0_at_end": True}, ("alpha0 is 50", "--alpha0")),
     ],
 )

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf import Execution, InputError, StoreError, transform
-from streaming_jsmf.cli.main import run
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.documents import transform_job
 from streaming_jsmf.documents.share_files import open_shares
@@ -25,6 +24,7 @@ from streaming_jsmf.jobs.folder import WorkFolder
 from streaming_jsmf.topics.parameters import TopicParameters
 from streaming_jsmf.topics.store import Model, write_model
 from tests.corpora import Planted, as_lists, planted, words
+from tests.outcomes import Command, refused
 
 SYNCHRONOUS = Execution("synchronous")
 N, K = 60, 4
@@ -289,17 +289,9 @@ def test_damage_is_found(corpus: Path, model: Path, tmp_path: Path) -> None:
     ],
 )
 def test_bad_requests(
-    corpus: Path,
-    model: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    text: str,
+    corpus: Path, model: Path, tmp_path: Path, invoke: Command, arguments: list[str], text: str
 ) -> None:
-    assert run(["transform", str(model), str(corpus), str(tmp_path / "s"), *arguments]) == 2
-    line = capsys.readouterr().err
-    assert text in line
-    assert line.count("\n") == 1
+    refused(invoke("transform", model, corpus, tmp_path / "s", *arguments), 2, text)
     assert not list(tmp_path.iterdir())
 
 
@@ -333,27 +325,10 @@ def test_bad_corpora(model: Path, drawn: Planted, tmp_path: Path) -> None:
         transform(model, taken, tmp_path / "s")
 
 
-def test_the_verb(corpus: Path, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_verb(corpus: Path, model: Path, tmp_path: Path, invoke: Command) -> None:
     out = tmp_path / "s.parquet"
-    assert (
-        run(
-            [
-                "transform",
-                str(model),
-                str(corpus),
-                str(out),
-                "--top",
-                "3",
-                "--method",
-                "cvb0",
-                "--workers",
-                "1",
-            ]
-        )
-        == 0
-    )
-    printed = capsys.readouterr()
-    assert printed.out == f"shares: {out} (90 documents, 4 topics)\n"
-    assert "transform: finished" in printed.err
+    made = invoke("transform", model, corpus, out, "--top", 3, "--method", "cvb0", "--workers", 1)
+    assert (made.code, made.out) == (0, f"shares: {out} (90 documents, 4 topics)\n")
+    assert "transform: finished" in made.err
     about = open_shares(out).about
     assert (about.top, about.method) == (3, "cvb0")

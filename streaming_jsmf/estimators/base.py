@@ -345,9 +345,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
             with sole_writer(place):
                 write_model(place, self._model, overwrite=overwrite)
 
-    @property
-    def _n_features_out(self) -> int:
-        return len(self.components_)
+    _n_features_out = property(lambda self: len(self.components_))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
