@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from streaming_jsmf.documents.share_files import open_shares
-from streaming_jsmf.documents.shares import DOCUMENT_ID, SHARES, About, SharesFile, to_lists
+from streaming_jsmf.documents.shares import DOCUMENT_ID, SHARES, SharesFile, to_lists
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.storage.paths import local_path, normalise
 from streaming_jsmf.topics.edits import TopicEdits, read_edits
@@ -115,7 +115,7 @@ def query(
         return nearest(opened, similar, count)
     edits = _edits_of(model)
     groups = edits.groups if topic is None else (edits.members(topic),)
-    merged = MergedShares(opened, groups)
+    merged = MergedShares.of(opened, groups)
     if not grouped:
         return largest(merged, [0], count)[0]
     table = by_group(merged, by)
@@ -156,7 +156,7 @@ def open_shares_of(model: AnyModel | Model, shares: str | Path) -> SharesFile:
 
 def shown_shares_of(model: AnyModel, shares: str | Path) -> SharesFile:
     """Open the shares of the topics that the model shows."""
-    return MergedShares(open_shares_of(model, shares), _edits_of(model).groups)
+    return MergedShares.of(open_shares_of(model, shares), _edits_of(model).groups)
 
 
 def _edits_of(model: AnyModel | Model) -> TopicEdits:
@@ -167,26 +167,17 @@ def _edits_of(model: AnyModel | Model) -> TopicEdits:
 
 
 @dataclass(frozen=True)
-class MergedShares:
-    """A ``SharesFile`` whose topics are sums over groups of topics of another file; other topics are left out."""
+class MergedShares(SharesFile):
+    """Shares whose topics are sums over groups of topics of another file; topics in no group are left out."""
 
     file: SharesFile
     groups: Sequence[Sequence[int]]
 
-    @property
-    def path(self) -> Path:
-        """The path of the other file."""
-        return self.file.path
-
-    @property
-    def about(self) -> About:
-        """The metadata of the other file, with all shares of the groups."""
-        return replace(self.file.about, n_topics=len(self.groups), top=None)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """``document_id`` and the metadata columns."""
-        return self.file.columns
+    @classmethod
+    def of(cls, file: SharesFile, groups: Sequence[Sequence[int]]) -> MergedShares:
+        """The shares of the groups, all of them."""
+        about = replace(file.about, n_topics=len(groups), top=None)
+        return cls(file.path, about, file.columns, file, groups)
 
     def tables(self, columns: Sequence[str]) -> Iterator[Any]:
         """The tables of the other file, with the shares summed over each group."""

@@ -76,22 +76,17 @@ def open_shares(path: Path) -> SharesFile:
 
 
 @dataclass(frozen=True)
-class ParquetShares:
+class ParquetShares(SharesFile):
     """Topic shares in one or several Parquet files."""
 
-    path: Path
-    about: About
     schema: Any
     files: tuple[Path, ...]
 
-    def __fspath__(self) -> str:
-        """The path, so that opened shares are accepted instead of it."""
-        return str(self.path)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """``document_id`` and the metadata columns."""
-        return tuple(name for name in self.schema.names if name not in (TOPICS, SHARES))
+    @classmethod
+    def of(cls, path: Path, about: About, schema: Any, files: tuple[Path, ...]) -> ParquetShares:
+        """Shares in files of this schema."""
+        columns = tuple(name for name in schema.names if name not in (TOPICS, SHARES))
+        return cls(path, about, columns, schema, files)
 
     def tables(self, columns: Sequence[str]) -> Iterator[Any]:
         """Yield Arrow tables of some columns, one for each row group; ``StoreError`` for damage."""
@@ -110,7 +105,7 @@ def _open_file(path: Path) -> ParquetShares:
     text = (schema.metadata or {}).get(METADATA_KEY)
     if text is None:
         raise not_shares(path)
-    return ParquetShares(path, About.from_fields(json.loads(text), path), schema, (path,))
+    return ParquetShares.of(path, About.from_fields(json.loads(text), path), schema, (path,))
 
 
 def _open_directory(path: Path) -> ParquetShares:
@@ -128,7 +123,7 @@ def _open_directory(path: Path) -> ParquetShares:
             if file.metadata.num_rows != rows:
                 raise StoreError(f"{part} has {file.metadata.num_rows} documents, not {rows}; {DAMAGED}")
             schema = file.schema_arrow
-    return ParquetShares(path, about, schema, files)
+    return ParquetShares.of(path, about, schema, files)
 
 
 @contextmanager
@@ -195,17 +190,10 @@ class RowGroupWriter:
 
 
 @dataclass(frozen=True)
-class ZarrShares:
+class ZarrShares(SharesFile):
     """Topic shares in a Zarr group."""
 
-    path: Path
-    about: About
-    columns: tuple[str, ...]
     digests: Mapping[str, ArrayDigest]
-
-    def __fspath__(self) -> str:
-        """The path, so that opened shares are accepted instead of it."""
-        return str(self.path)
 
     def tables(self, columns: Sequence[str]) -> Iterator[Any]:
         """Yield Arrow tables of some columns, one for each chunk of rows; ``StoreError`` for damage."""

@@ -8,10 +8,11 @@ Tables have the documents in the order of the corpus with ``document_id``, the m
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -153,21 +154,27 @@ def not_shares(path: Path) -> InputError:
     return InputError(f"{path}: these are not topic shares; give a path that transform wrote")
 
 
-class SharesFile(Protocol):
-    """Opened topic shares, of which only a piece is in memory at a time."""
+@dataclass(frozen=True)
+class SharesFile(ABC):
+    """Opened topic shares, of which only a piece is in memory at a time.
 
-    @property
-    def path(self) -> Path:
-        """The path of the file or directory."""
+    Attributes
+    ----------
+    path, about
+        The file or directory, and its metadata.
+    columns
+        ``document_id`` and the metadata columns.
+    """
 
-    @property
-    def about(self) -> About:
-        """The metadata."""
+    path: Path
+    about: About
+    columns: tuple[str, ...]
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """``document_id`` and the metadata columns."""
+    def __fspath__(self) -> str:
+        """The path, so that opened shares are accepted instead of it."""
+        return str(self.path)
 
+    @abstractmethod
     def tables(self, columns: Sequence[str]) -> Iterator[Any]:
         """Yield Arrow tables of some columns in the order of the documents. One pass.
 

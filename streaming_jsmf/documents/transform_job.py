@@ -356,7 +356,7 @@ def _assemble(work: WorkFolder, about: About, schema: Any, totals: Sequence[Tota
     directory = work.root / PARTS
     names = [_part_name(index) for index in range(len(totals))]
     files = tuple(directory / name for name in names)
-    parts = ParquetShares(directory, replace(about, totals=None), schema, files)
+    parts = ParquetShares.of(directory, replace(about, totals=None), schema, files)
     result = work.root / f"{RESULT}{target.suffix}"
     if target.suffix == ".parquet":
         metadata = [schema.field(name) for name in parts.columns if name != DOCUMENT_ID]
