@@ -275,17 +275,11 @@ def test_blocks_are_even() -> None:
     assert [bounds[-1] - bounds[0] for bounds in found] == [1600] * 4
 
 
-def test_small_corpora_are_seen_whole() -> None:
+def test_small_corpora_are_seen_whole_and_large_ones_sampled_first() -> None:
     assert plan_steps(300_000) == (Step(1.0, 5),) * STEPS
-
-
-def test_large_corpora_are_sampled_first() -> None:
     steps = plan_steps(40_000_000, steps=7, rounds=10)
     assert steps == (Step(0.05, 10),) * (7 - FULL_STEPS) + (Step(1.0, 10),) * FULL_STEPS
     assert plan_steps(40_000_000, steps=2) == (Step(1.0, 5),) * 2
-
-
-def test_no_step_is_refused() -> None:
     with pytest.raises(ValueError, match="steps is 0; give 1 or more"):
         plan_steps(100, steps=0)
 

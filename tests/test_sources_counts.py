@@ -56,7 +56,7 @@ class Read:
                 assert batch.codes.dtype == np.int32
                 assert batch.indptr[0] == 0
                 assert batch.indptr[-1] == len(batch.codes) == len(batch.counts)
-                assert batch.n_documents == len(batch.indptr) - 1 > 0
+                assert batch.n_documents == len(batch.indptr) - 1
                 self.dtypes.add(batch.counts.dtype)
                 self.n_batches += 1
                 self.most = max(self.most, len(batch.codes))

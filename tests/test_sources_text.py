@@ -93,7 +93,7 @@ class Read:
 
 
 def texts(*paths, tokenizer=None, **options):
-    return TextSource.open(tuple(map(str, paths)), TextOptions(**options), tokenizer or Tokenizer())
+    return TextSource.open("", tuple(map(str, paths)), TextOptions(**options), tokenizer or Tokenizer())
 
 
 def message(call):
@@ -206,7 +206,8 @@ def test_parquet_metadata_of_all_kinds_survive(tmp_path):
         "coded": ["p", None],
         **{name: array.to_pylist() for name, array in kinds.items()},
     }
-    batch = next(iter(source.read(source.units()[0], None)))
+    unit = source.units()[0]
+    batch = next(iter(source.read(unit, BadRecords("fail", unit, source.place))))
     assert {name: array.type for name, array in batch.metadata.items()} == source.columns.metadata
     assert source.columns.metadata["coded"] == pa.string()
     assert source.columns.metadata["money"] == kinds["money"].type
