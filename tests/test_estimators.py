@@ -296,7 +296,7 @@ def test_a_saved_model_is_loaded_as_the_estimator(
     np.testing.assert_array_equal(again.transform(COUNTS), found.transform(corpus))
     assert again.n_topics == K
     other = STOD if kind is LRJSMF else LRJSMF
-    with pytest.raises(InputError, match=r"is a model of .*; load it with the estimator of that engine"):
+    with pytest.raises(InputError, match=r"is a model of "):
         other.load(tmp_path / "model")
 
 

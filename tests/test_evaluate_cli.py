@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from streaming_jsmf.cli.main import run
-from streaming_jsmf.cli.metrics_table import LINES
 from streaming_jsmf.config import InferSettings, ScanSettings
 from streaming_jsmf.evaluation.coherence import npmi
+from streaming_jsmf.evaluation.glossary import LINES
 from streaming_jsmf.ingestion.simulate import simulate
 from streaming_jsmf.ingestion.simulation.truth import read_truth
 from streaming_jsmf.jobs.execution import Execution

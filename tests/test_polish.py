@@ -240,7 +240,7 @@ def test_steps_find_the_topics_and_explain_the_documents_better() -> None:
     ("change", "message"),
     [
         ({"prior": np.zeros(N_TOPICS)}, "prior must be positive"),
-        ({"prior": np.ones(N_TOPICS + 1)}, "do not fit together"),
+        ({"prior": np.ones(N_TOPICS + 1)}, "do not match"),
         ({"rounds": 1}, "rounds is 1; give 2 or more"),
     ],
 )
@@ -275,17 +275,11 @@ def test_blocks_are_even() -> None:
     assert [bounds[-1] - bounds[0] for bounds in found] == [1600] * 4
 
 
-def test_small_corpora_are_seen_whole() -> None:
+def test_small_corpora_are_seen_whole_and_large_ones_sampled_first() -> None:
     assert plan_steps(300_000) == (Step(1.0, 5),) * STEPS
-
-
-def test_large_corpora_are_sampled_first() -> None:
     steps = plan_steps(40_000_000, steps=7, rounds=10)
     assert steps == (Step(0.05, 10),) * (7 - FULL_STEPS) + (Step(1.0, 10),) * FULL_STEPS
     assert plan_steps(40_000_000, steps=2) == (Step(1.0, 5),) * 2
-
-
-def test_no_step_is_refused() -> None:
     with pytest.raises(ValueError, match="steps is 0; give 1 or more"):
         plan_steps(100, steps=0)
 

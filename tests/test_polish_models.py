@@ -148,18 +148,11 @@ def test_documents_held_out_play_no_part(tmp_path, starts, corpus):
 
 
 @pytest.mark.usefixtures("small_sample")
-def test_who_runs_it_changes_no_bit(tmp_path, starts, corpus):
+@pytest.mark.parametrize("scheduler", ["threads", pytest.param("processes", marks=pytest.mark.slow)])
+def test_who_runs_it_changes_no_bit(tmp_path, starts, corpus, scheduler):
     settings = PolishSettings(steps=6)
     alone = polish(starts["lr-jsmf"], corpus, tmp_path / "a", settings, execution=SYNCHRONOUS)
-    other = polish(starts["lr-jsmf"], corpus, tmp_path / "b", settings, execution=Execution("threads", 3))
-    for name, values in alone.arrays.items():
-        np.testing.assert_array_equal(values, other.arrays[name], err_msg=name)
-
-
-@pytest.mark.slow
-def test_processes_change_no_bit(tmp_path, starts, corpus):
-    alone = polish(starts["lr-jsmf"], corpus, tmp_path / "a", execution=SYNCHRONOUS)
-    other = polish(starts["lr-jsmf"], corpus, tmp_path / "b", execution=Execution("processes", 2))
+    other = polish(starts["lr-jsmf"], corpus, tmp_path / "b", settings, execution=Execution(scheduler, 3))
     for name, values in alone.arrays.items():
         np.testing.assert_array_equal(values, other.arrays[name], err_msg=name)
 

@@ -18,7 +18,7 @@ from streaming_jsmf.cli.options import (
     topic_numbers,
     topics_option,
 )
-from streaming_jsmf.cli.tables import print_topics
+from streaming_jsmf.cli.results import print_topics
 from streaming_jsmf.cli.verb import option, options_of, path, verb
 from streaming_jsmf.config import PolishSettings, ScanSettings
 from streaming_jsmf.config.inference import POLISH

@@ -14,8 +14,8 @@ import numpy as np
 
 from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.display import location, printable
-from streaming_jsmf.documents import answers as documents
-from streaming_jsmf.documents.transform_verb import transform
+from streaming_jsmf.documents import queries as documents
+from streaming_jsmf.documents.transform import transform
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.reporting.topic_table import topic_html, topic_text
 from streaming_jsmf.reporting.topics import by_share, frame_of, read_topics

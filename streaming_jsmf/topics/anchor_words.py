@@ -36,12 +36,8 @@ def fit_anchor_words(
 
     ``lap`` is called with the name of each stage when it is done.
 
-    Raises
-    ------
-    InputError
-        As ``anchor_rules`` and ``rectify``.
-    TooFewFactorsError
-        If there are fewer eigenvalues or anchor words than topics.
+    Raises ``InputError`` as ``anchor_rules`` and ``rectify``; ``TooFewFactorsError`` if there are fewer eigenvalues or
+    anchor words than topics.
     """
     anchor_rules(moments, settings)  # refuses given anchors before the rectification
     pairs = moments.eigenpairs(settings.n_topics)
@@ -65,12 +61,8 @@ def anchored_topics(
 ) -> AnchorWordTopics:
     """Topics by anchor words (LR-JSMF, Algorithm 5). No pass over the corpus.
 
-    Raises
-    ------
-    DegenerateAnchorsError
-        If there are fewer anchor words than topics.
-    InputError
-        If a given anchor word is rejected, or numba is required and not installed.
+    Raises ``DegenerateAnchorsError`` if there are fewer anchor words than topics; ``InputError`` if a given anchor word
+    is rejected.
     """
     try:
         return low_rank_anchor_words(
@@ -89,10 +81,7 @@ def anchored_topics(
 def anchor_rules(moments: Moments, settings: InferSettings) -> AnchorRules:
     """How anchors are chosen from the words of a store.
 
-    Raises
-    ------
-    InputError
-        If a given word is unknown or too rare, or numba is required and not installed.
+    Raises ``InputError`` if a given word is unknown or too rare.
     """
     return AnchorRules(
         settings.anchors,
@@ -116,10 +105,7 @@ def given_anchors(
 ) -> tuple[tuple[int, ...], ...]:
     """Ids of the given anchor words, one group for each topic; ``source`` is the corpus or store of the words.
 
-    Raises
-    ------
-    InputError
-        If a word is unknown, or in too few documents (checked if ``document_frequency`` is known).
+    Raises ``InputError`` if a word is unknown, or in too few documents (checked if ``document_frequency`` is known).
     """
     if not settings.anchor_groups:
         return ()

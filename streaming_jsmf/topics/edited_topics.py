@@ -150,10 +150,7 @@ def read_edited_topics(
 def require_word_count(words: int | None) -> int:
     """The number of words of each topic; None: 10.
 
-    Raises
-    ------
-    InputError
-        If it is below 1.
+    Raises ``InputError`` if it is below 1.
     """
     if words is not None and words < 1:
         raise InputError(f"--words is {words}; give a whole number of at least 1")

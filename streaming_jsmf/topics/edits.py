@@ -151,10 +151,7 @@ def _checked_name(name: object) -> str:
 def read_edits(path: StorePath, model: Model) -> TopicEdits:
     """The edits of the model at ``path``; edits of another model that was at the same path are ignored.
 
-    Raises
-    ------
-    StoreError
-        If they are damaged.
+    Raises ``StoreError`` if they are damaged.
     """
     n_topics, place = int(model.arrays["topic_probability"].size), path / EDITS
     if not node_exists(place):
@@ -182,12 +179,7 @@ def read_edits(path: StorePath, model: Model) -> TopicEdits:
 def edit_topics(path: StorePath, model: Model, change: Callable[[TopicEdits], TopicEdits]) -> TopicEdits:
     """Change the edits of the model at ``path`` and write them in one step.
 
-    Raises
-    ------
-    InputError
-        From ``change``, or if another process is writing the edits.
-    StoreError
-        As ``read_edits``.
+    Raises ``InputError`` from ``change``, or if another process is writing the edits; ``StoreError`` as ``read_edits``.
     """
     place = path / EDITS
     with sole_writer(place):

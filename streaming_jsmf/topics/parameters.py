@@ -78,10 +78,7 @@ class TopicParameters:
     def ids_of_corpus(self, corpus: Corpus) -> NDArray[np.int64]:
         """``ids`` of the words of a corpus.
 
-        Raises
-        ------
-        InputError
-            If none of them is in the model.
+        Raises ``InputError`` if none of them is in the model.
         """
         ids = self.ids(corpus.vocabulary().words)
         if not (ids >= 0).any():

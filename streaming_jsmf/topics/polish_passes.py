@@ -125,20 +125,15 @@ def polish_topics(
     Passes over the data: one, and one more for each full step. The same request gives the same bits on every scheduler.
     The caller removes ``work`` when the result is written.
 
+    Raises ``InputError`` if the corpus has none of the model's words or a bad record, in which case ``work`` is
+    removed, or memory is too small; ``StoreError`` if a shard or ``work`` is damaged.
+
     Returns
     -------
     PartialResult
         ``word_topic`` (N x K, columns sum to 1); ``shares`` (K,) and ``pairs`` (K x K), the sums of topic shares and of
         their products over the ``n_documents`` documents of the last step; ``log_likelihood`` of a token at each step;
         ``watched``, the number of steps and the held-out perplexity after the sampled steps and after each full step.
-
-    Raises
-    ------
-    InputError
-        If the corpus has none of the model's words or a bad record, in which case ``work`` is removed, or memory is too
-        small.
-    StoreError
-        If a shard or ``work`` is damaged.
     """
     partitions = plan_partitions(list_units(request.corpus), request.budget)
     ids = request.topics.ids_of_corpus(request.corpus)

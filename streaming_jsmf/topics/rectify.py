@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 from dask.utils import format_bytes
@@ -50,10 +50,7 @@ _BLOCKS, _OPERATIONS = 15, 1e10
 def announce_cost(n_words: int, settings: InferSettings | StodSettings, threads: int | None = None) -> None:
     """Log the time and memory of a long rectification before the scan, up to a factor of about two.
 
-    Raises
-    ------
-    InputError
-        If the machine does not have the memory, or a limit of the process does not allow it.
+    Raises ``InputError`` if the machine does not have the memory, or a limit of the process does not allow it.
     """
     k = settings.n_topics
     needed = _BLOCKS * 8 * n_words * k
@@ -108,23 +105,36 @@ def rectify(
 
     PALM uses the whole C if the store has it, and F F' - D otherwise (docs/math.md).
 
-    Raises
-    ------
-    InputError
-        If the whole C is needed and the store does not have it, or it does not fit into memory.
+    Raises ``InputError`` if the whole C is needed and the store does not have it, or it does not fit into memory.
     """
+    k, iterations, tolerance = settings.n_topics, settings.max_iterations, settings.tolerance
 
     def report(number: int, change: float) -> None:
-        listener(Iteration("rectification", number, settings.max_iterations, {"change": change}))
+        listener(Iteration("rectification", number, iterations, {"change": change}))
 
-    return _RECTIFIERS[settings.rectify](moments, pairs, settings, threads, report)
-
-
-def _none(
-    moments: Moments, pairs: Eigenpairs, settings: InferSettings, threads: int, report: OnIteration
-) -> Rectification:
-    del moments, threads, report
-    return unrectified(pairs, settings.n_topics)
+    match settings.rectify:
+        case "none":
+            return unrectified(pairs, k)
+        case "enn":
+            return _enn(moments, pairs, settings, threads, report)
+        case "dc":
+            return _diagonal(moments, k, report)
+        case "ap" | "dykstra" as name:
+            project = alternating_projection if name == "ap" else dykstra_projection
+            return project(
+                _cooccurrence(moments, name),
+                pairs,
+                k,
+                max_iterations=iterations,
+                tolerance=tolerance,
+                overwrite=True,
+                threads=threads,
+                on_iteration=report,
+            )
+        case name:
+            options = PALMOptions(name == "ipalm", iterations, tolerance)
+            with panel_threads(threads):
+                return palm(_operator(moments, name), pairs, k, options, on_iteration=report)
 
 
 def _enn(
@@ -142,49 +152,19 @@ def _enn(
     return epsilon_nonnegative(pairs, settings.n_topics, options, shares=shares, on_iteration=report)
 
 
-def _projections(
-    moments: Moments, pairs: Eigenpairs, settings: InferSettings, threads: int, report: OnIteration
-) -> Rectification:
-    project = alternating_projection if settings.rectify == "ap" else dykstra_projection
-    return project(
-        _cooccurrence(moments, settings.rectify),
-        pairs,
-        settings.n_topics,
-        max_iterations=settings.max_iterations,
-        tolerance=settings.tolerance,
-        overwrite=True,
-        threads=threads,
-        on_iteration=report,
-    )
-
-
-def _diagonal(
-    moments: Moments, pairs: Eigenpairs, settings: InferSettings, threads: int, report: OnIteration
-) -> Rectification:
-    del pairs, threads
-    if len(moments.words) < 2 * settings.n_topics:
+def _diagonal(moments: Moments, n_topics: int, report: OnIteration) -> Rectification:
+    if len(moments.words) < 2 * n_topics:
         raise InputError(
             f"{moments.path}: --rectify dc halves the words, and {len(moments.words)} words are too few for "
-            f"{settings.n_topics} topics; lower --topics"
+            f"{n_topics} topics; lower --topics"
         )
-    c = _cooccurrence(moments, settings.rectify)
-    return diagonal_completion(
-        c, settings.n_topics, seed=moments.settings.seed, overwrite=True, on_iteration=report
-    )
+    c = _cooccurrence(moments, "dc")
+    return diagonal_completion(c, n_topics, seed=moments.settings.seed, overwrite=True, on_iteration=report)
 
 
-def _palm(
-    moments: Moments, pairs: Eigenpairs, settings: InferSettings, threads: int, report: OnIteration
-) -> Rectification:
-    options = PALMOptions(settings.rectify == "ipalm", settings.max_iterations, settings.tolerance)
-    with panel_threads(threads):
-        operator = _operator(moments, settings)
-        return palm(operator, pairs, settings.n_topics, options, on_iteration=report)
-
-
-def _operator(moments: Moments, settings: InferSettings) -> SymmetricOperator:
+def _operator(moments: Moments, rectifier: Rectifier) -> SymmetricOperator:
     if moments.settings.exact and not isinstance(moments, SelectedMoments):
-        return matrix_operator(_cooccurrence(moments, settings.rectify))
+        return matrix_operator(_cooccurrence(moments, rectifier))
     factor = moments.factor()
     if factor is None:
         # All pairs of the sketch, not only those that PALM starts from.
@@ -207,15 +187,3 @@ def _cooccurrence(moments: Moments, rectifier: Rectifier) -> NDArray[np.float64]
             "streaming-jsmf scan CORPUS OTHER_MOMENTS --exact, or use --rectify enn or palm"
         )
     return moments.cooccurrence()
-
-
-_Run = Callable[[Moments, Eigenpairs, InferSettings, int, OnIteration], Rectification]
-_RECTIFIERS: Mapping[Rectifier, _Run] = {
-    "enn": _enn,
-    "ap": _projections,
-    "dykstra": _projections,
-    "palm": _palm,
-    "ipalm": _palm,
-    "dc": _diagonal,
-    "none": _none,
-}

@@ -126,10 +126,7 @@ class JsonAttribute(Mapping[str, Any], str):
 def model_path(model: AnyModel) -> StorePath:
     """The path of a model given as a path, a URL, or the result of ``open_model`` or ``fit``.
 
-    Raises
-    ------
-    InputError
-        If it is something else, or was not opened from a store.
+    Raises ``InputError`` if it is something else, or was not opened from a store.
     """
     encoding = getattr(model, "encoding", None)
     if isinstance(encoding, Mapping):  # an xarray.Dataset
@@ -158,10 +155,8 @@ def models_at(path: AnyModel) -> tuple[StorePath, ...]:
 def model_targets(root: StorePath, topics: Sequence[int], overwrite: bool) -> dict[int, StorePath]:
     """The path of the model of each K: ``root`` itself, or ``root/k=5``, ``root/k=10``, ... for several.
 
-    Raises
-    ------
-    InputError
-        If ``topics`` is empty, or a path is taken. With several K, existing models are checked later (``is_done``).
+    Raises ``InputError`` if ``topics`` is empty, or a path is taken. With several K, existing models are checked later
+    (``is_done``).
     """
     if not topics:
         raise InputError("topics is empty; give at least one number")
@@ -177,10 +172,8 @@ def model_targets(root: StorePath, topics: Sequence[int], overwrite: bool) -> di
 def require_free_model(path: StorePath, overwrite: bool) -> None:
     """Refuse a path that exists before any work, unless a killed run may have written the model there.
 
-    Raises
-    ------
-    InputError
-        If ``path`` exists, unless it is a model outside the working directory and ``overwrite`` is set.
+    Raises ``InputError`` if ``path`` exists, unless it is a model outside the working directory and ``overwrite`` is
+    set.
     """
     if not is_left(path):
         _require_free(path, overwrite)
@@ -199,19 +192,15 @@ def _require_free(path: StorePath, overwrite: bool) -> None:
 def is_done(target: StorePath, committed: str, wanted: str, *, overwrite: bool) -> bool:
     """Whether the model with the fingerprint ``wanted`` is at ``target``; reads and verifies it.
 
+    Raises ``InputError`` if ``target`` is something else that must not be replaced; ``StoreError`` if the model is
+    damaged. It is not replaced by itself, since labels and counts are stored below it.
+
     Parameters
     ----------
     committed
         The fingerprint that a killed run had announced (``sole_writer``); a model that it wrote is not replaced.
     overwrite
         Whether another model is to be replaced.
-
-    Raises
-    ------
-    InputError
-        If ``target`` is something else that must not be replaced.
-    StoreError
-        If the model is damaged. It is not replaced by itself, since labels and counts are stored below it.
     """
     if is_free(target):
         return False
@@ -219,7 +208,7 @@ def is_done(target: StorePath, committed: str, wanted: str, *, overwrite: bool) 
         _require_free(target, overwrite)
         return False
     read_model(target, hint="make the model again with --overwrite")
-    logger.info("%s: complete and intact, made by an earlier run with the same settings", target)
+    logger.info("%s: complete, made by an earlier run with the same settings, and intact", target)
     return True
 
 
@@ -241,10 +230,7 @@ def write_model(path: StorePath, model: Model, *, overwrite: bool = False) -> No
 
     The caller holds the lock of ``path``.
 
-    Raises
-    ------
-    InputError
-        If ``path`` exists, unless it is a model and ``overwrite`` is set.
+    Raises ``InputError`` if ``path`` exists, unless it is a model and ``overwrite`` is set.
     """
     _require_free(path, overwrite)
     variables = model.variables()
@@ -316,10 +302,7 @@ def read_model(
 def read_model_panels(path: StorePath, name: str) -> Iterator[NDArray[Any]]:
     """Yield the rows of a numeric array of a model in order, some MiB at a time.
 
-    Raises
-    ------
-    InputError, StoreError
-        As ``read_model``; altered values are reported after the last panel.
+    Raises ``InputError``, ``StoreError`` as ``read_model``; altered values are reported after the last panel.
     """
     digests = _digests_of(path, _read_attributes(path)["digests"], (name,))
     for _, values in read_panels(path, name, digests[name]):

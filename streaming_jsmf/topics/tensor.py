@@ -13,7 +13,7 @@ from streaming_jsmf.errors import TooFewFactorsError
 from streaming_jsmf.inference.anchors import DegenerateAnchorsError
 from streaming_jsmf.inference.correlations import HIGHEST_SUM, LOWEST_SUM, prior_sum
 from streaming_jsmf.inference.stod.engine import (
-    MOST_EVALUATIONS,
+    MAX_EVALUATIONS,
     NoTopicsError,
     TensorTopics,
     core_moments,
@@ -37,12 +37,8 @@ def fit_tensor(
 
     ``lap`` is called with the name of each stage when it is done.
 
-    Raises
-    ------
-    InputError
-        If the store has no third moment.
-    TooFewFactorsError
-        If K exceeds the width of the basis, the corpus holds no topic, or too few anchor words to estimate alpha0.
+    Raises ``InputError`` if the store has no third moment; ``TooFewFactorsError`` if K exceeds the width of the basis,
+    the corpus holds no topic, or too few anchor words to estimate alpha0.
     """
     # Not kept in memory while alpha0 is estimated.
     width = moments.tensor_moments().basis.shape[1]
@@ -69,7 +65,7 @@ def fit_tensor(
 
 def _alpha0(moments: Moments, settings: StodSettings, threads: int, listener: Listener) -> float:
     def report(number: int, alpha0: float, total: float) -> None:
-        listener(Iteration("alpha0", number, MOST_EVALUATIONS, {"alpha0": alpha0, "share_sum": total}))
+        listener(Iteration("alpha0", number, MAX_EVALUATIONS, {"alpha0": alpha0, "share_sum": total}))
 
     if settings.alpha0 == AUTO:
         return estimate_alpha0(moments, settings.n_topics, threads, listener)
@@ -84,10 +80,7 @@ def estimate_alpha0(moments: Moments, n_topics: int, threads: int, listener: Lis
 
     For ``n_topics``, or as many as C has positive eigenvalues.
 
-    Raises
-    ------
-    TooFewFactorsError
-        If C has no positive eigenvalue, or there are too few anchor words.
+    Raises ``TooFewFactorsError`` if C has no positive eigenvalue, or there are too few anchor words.
     """
     pairs = moments.eigenpairs(1, extra=n_topics - 1 + EXTRA_PAIRS)
     settings = InferSettings(min(n_topics, pairs.positive), correlations="refined")

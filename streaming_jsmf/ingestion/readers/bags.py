@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -24,10 +24,15 @@ from streaming_jsmf.corpus.records import (
 )
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch, Unit, UnreadableError
+from streaming_jsmf.ingestion.readers.base import BadRecords, Source, SourceBatch, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.files import open_parquet_source, size_of
-from streaming_jsmf.ingestion.readers.units import group_units, parquet_first_row, parquet_place
-from streaming_jsmf.ingestion.readers.values import as_json
+from streaming_jsmf.ingestion.readers.units import (
+    drop_bad_rows,
+    group_units,
+    parquet_first_row,
+    parquet_place,
+)
+from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 from streaming_jsmf.storage.paths import exists, join, normalise
 from streaming_jsmf.validation import Strict
 
@@ -90,15 +95,13 @@ class BagColumns:
 
 
 @dataclass(frozen=True)
-class BagSource:
+class BagSource(Source):
     """Reader "bag-of-words-parquet": list columns ``ids`` and ``counts`` over a vocabulary.
 
     Attributes
     ----------
-    files
-        Local paths or URLs of the shards.
-    vocabulary_path
-        Of the word list.
+    files, vocabulary_path
+        Local paths or URLs of the shards and of the word list.
     columns
         Those of the first file that can be read; all others must agree.
     fingerprint
@@ -110,14 +113,14 @@ class BagSource:
     columns: BagColumns
     fingerprint: str | None = None
 
-    reader: ClassVar[str] = "bag-of-words-parquet"
-    rereads: ClassVar[bool] = True
+    reader = "bag-of-words-parquet"
+    options_type = BagOptions
+    stop_words = ENGLISH
+    rereads = True
 
     @classmethod
-    def open(cls, root: str, options: BagOptions, only: tuple[str, ...] = ()) -> BagSource:
-        """Find shards and words; of files without a manifest those in ``only``, if it names any.
-
-        A corpus with a manifest is checked against it.
+    def open(cls, root: str, files: tuple[str, ...], options: BagOptions, tokenizer: Any) -> Self:  # noqa: ARG003
+        """Find shards and words. A corpus with a manifest is checked against it; else ``files``, if any, are read.
 
         Raises
         ------
@@ -135,8 +138,8 @@ class BagSource:
             raise InputError(f"there is nothing at {root}; check the path")
         words = join(root, options.vocabulary) if options.vocabulary else find_vocabulary(root)
         found = (join(root, name) for name in find_shards(root, words))
-        files = tuple(path for path in found if not only or path in only)
-        return cls(files, words, _columns(files, options.id))
+        shards = tuple(path for path in found if not files or path in files)
+        return cls(shards, words, _columns(shards, options.id))
 
     @property
     def vocabulary(self) -> Sequence[str]:
@@ -156,20 +159,19 @@ class BagSource:
         return parquet_place(unit, row)
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
-        """One pass over the unit in batches of about a million pairs."""
+        """Batches of about a million pairs."""
         n_words = len(self.vocabulary)
         row = 0
-        try:
-            with open_parquet_source(unit.path) as file:
-                found = BagColumns.of(file.schema_arrow, self.columns.id)
-                if found != self.columns:
-                    raise UnreadableError(f"its columns are {found}, those of the first file {self.columns}")
-                for g in range(unit.start, unit.stop):
-                    for batch in _batches(file, g):
-                        yield _checked(batch, n_words, self.columns, row, bad)
-                        row += batch.num_rows
-        except UnreadableError as error:
-            bad.refuse(None, str(error))
+        with bad.unreadable_file(), open_parquet_source(unit.path) as file:
+            found = BagColumns.of(file.schema_arrow, self.columns.id)
+            if found != self.columns:
+                raise UnreadableError(f"its columns are {found}, those of the first file {self.columns}")
+            for g in range(unit.start, unit.stop):
+                for batch in _batches(file, g):
+                    reasons = dict(_bad_rows(batch, n_words, self.columns, 0))
+                    good, rows = drop_bad_rows(batch, reasons, row, bad)
+                    yield _convert(good, n_words, self.columns, rows)
+                    row += batch.num_rows
 
 
 def _columns(files: Sequence[str], wanted: str | None) -> BagColumns:
@@ -202,20 +204,6 @@ def _batches(file: Any, g: int) -> Iterator[Any]:
     for batch in file.iter_batches(rows, row_groups=[g], use_threads=False):
         if batch.num_rows:
             yield batch
-
-
-def _checked(batch: Any, n_words: int, columns: BagColumns, first: int, bad: BadRecords) -> SourceBatch:
-    """The good records of a batch; the others go to ``bad``."""
-    rows = np.arange(first, first + batch.num_rows)
-    reasons = dict(_bad_rows(batch, n_words, columns, 0))
-    for row, reason in reasons.items():
-        record = as_json({name: batch.column(name) for name in batch.schema.names}, row)
-        bad.refuse(first + row, reason, record)
-    if reasons:
-        keep = np.ones(batch.num_rows, bool)
-        keep[list(reasons)] = False
-        batch, rows = batch.filter(pa.array(keep)), rows[keep]
-    return _convert(batch, n_words, columns, rows)
 
 
 def _bad_rows(batch: Any, n_words: int, columns: BagColumns, start: int) -> Iterator[tuple[int, str]]:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import OnBadRecord
+from streaming_jsmf.config import OnBadRecord, ReaderName
 from streaming_jsmf.corpus.records import Counts
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.ingestion.tokens.stop_words import NONE
+from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
+from streaming_jsmf.validation import Strict
 
 
 class UnreadableError(Exception):
@@ -119,29 +124,69 @@ class BadRecords:
         data = record.encode("utf-8", "surrogateescape") if isinstance(record, str) else record
         self.records.append(BadRecord(self._unit.path, row, reason, data))
 
+    @contextmanager
+    def unreadable_file(self) -> Iterator[None]:
+        """Register an UnreadableError of the block as a fault of the file as a whole."""
+        try:
+            yield
+        except UnreadableError as error:
+            self.refuse(None, str(error))
 
-class Source(Protocol):
-    """A reader with its settings: picklable, and the same batches from a unit every time it is read."""
 
-    @property
-    def reader(self) -> str:
-        """Its name in specs and on the command line."""
+class Reader(ABC):
+    """A reader with its files and options: picklable, and the same batches from a unit every time it is read.
+
+    Attributes
+    ----------
+    reader
+        Its name in specs and on the command line.
+    options_type
+        Its options.
+    patterns
+        Globs of the files it reads in a directory; empty where it takes the directory itself.
+    stop_words
+        Its default list: items and genes are not English.
+    rereads
+        Whether reading again is as cheap as reading a copy.
+    """
+
+    reader: ClassVar[ReaderName]
+    options_type: ClassVar[type[Strict]]
+    patterns: ClassVar[tuple[str, ...]] = ()
+    stop_words: ClassVar[str] = NONE
+    rereads: ClassVar[bool] = False
+
+    @classmethod
+    def open(cls, root: str, files: tuple[str, ...], options: Any, tokenizer: Tokenizer) -> Any:
+        """A reader of ``files`` at ``root``. Raises InputError if there is nothing to read."""
+        given = {"root": root, "files": files, "options": options, "tokenizer": tokenizer}
+        make: Any = cls
+        return make(**{item.name: given[item.name] for item in fields(make)})
 
     @property
     def vocabulary(self) -> Sequence[str] | None:
         """The words, where the source defines them; None where they are found while reading."""
+        return None
 
+    @abstractmethod
     def units(self) -> Sequence[Unit]:
         """All units, in the order of the corpus. Raises InputError if there is nothing to read."""
 
-    def first_row(self, unit: Unit) -> int:
-        """Number, within its file and from 0, of the unit's first record. May read; called for messages only."""
-
+    @abstractmethod
     def place(self, unit: Unit, row: int) -> str:
         """The location of a record of a unit, for messages."""
 
+    def first_row(self, unit: Unit) -> int:
+        """Number, within its file and from 0, of the unit's first record. May read; called for messages only."""
+        return unit.start
+
+
+class Source(Reader):
+    """A reader whose documents are whole in a unit."""
+
+    @abstractmethod
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
-        """Stream the documents of a unit in bounded memory; bad records go to ``bad``.
+        """Stream the documents of a unit in one pass and bounded memory; bad records go to ``bad``.
 
         Raises
         ------

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from streaming_jsmf.ingestion.readers import limits
-from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch, Unit, UnreadableError
+from streaming_jsmf.ingestion.readers.base import BadRecords, Source, SourceBatch, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.files import open_parquet_source
 from streaming_jsmf.ingestion.readers.lines import read_lines, text_of
-from streaming_jsmf.ingestion.readers.units import RecordFiles, is_parquet, parquet_batches
+from streaming_jsmf.ingestion.readers.text_records import Record, TextColumns, batch_records
+from streaming_jsmf.ingestion.readers.units import (
+    TABLE_PATTERNS,
+    RecordFiles,
+    compressed,
+    drop_bad_rows,
+    is_parquet,
+    parquet_batches,
+)
 from streaming_jsmf.ingestion.readers.values import is_valid, list_as_json, listed, require_columns
 from streaming_jsmf.ingestion.tokens.lists import TokenLists, count_codes
 from streaming_jsmf.validation import Strict
@@ -31,62 +38,41 @@ class BasketOptions(Strict):
 
 
 @dataclass(frozen=True)
-class BasketSource(RecordFiles):
-    """Reader "baskets": documents of items, counted as they are written.
-
-    Attributes
-    ----------
-    files
-        Local paths or URLs: Parquet by its suffix, any other is lines of UTF-8.
-    options
-        How items are separated.
-    """
+class BasketSource(RecordFiles, Source):
+    """Reader "baskets": documents of items, counted as they are written. Lines are UTF-8."""
 
     files: tuple[str, ...]
     options: BasketOptions
 
-    reader: ClassVar[str] = "baskets"
-    vocabulary: ClassVar[None] = None
+    reader = "baskets"
+    options_type = BasketOptions
+    patterns = (*TABLE_PATTERNS, *compressed("*.baskets"))
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
-        """One pass over the unit in batches of about 8 MB."""
+        """Batches of about 8 MB."""
         if is_parquet(unit.path):
-            return _read_parquet(unit, self.options.items, bad)
-        return _read_lines(unit, self.options.separator, bad)
-
-
-def _read_lines(unit: Unit, separator: str | None, bad: BadRecords) -> Iterator[SourceBatch]:
-    lines: list[str] = []
-    rows: list[int] = []
-    size = 0
-    for row, (text, n_bytes) in read_lines(unit, lambda line: (text_of(line), len(line)), bad):
-        lines.append(text.rstrip("\r\n"))
-        rows.append(row)
-        size += n_bytes + 64
-        if size >= limits.BATCH_BYTES:
-            yield _of_lines(lines, rows, separator)
-            lines, rows, size = [], [], 0
-    if rows:
-        yield _of_lines(lines, rows, separator)
-
-
-def _of_lines(lines: list[str], rows: list[int], separator: str | None) -> SourceBatch:
-    texts = pa.array(lines, pa.string())
-    lists = pc.utf8_split_whitespace(texts) if separator is None else pc.split_pattern(texts, separator)
-    items = pc.utf8_trim_whitespace(lists.flatten())
-    return _bags(np.asarray(lists.offsets).astype(np.int64), items, np.array(rows, np.int64))
+            yield from _read_parquet(unit, self.options.items, bad)
+            return
+        separator = self.options.separator
+        records: Iterator[Record] = ((row, text, None, ()) for row, text in read_lines(unit, text_of, bad))
+        for lines in batch_records(records, TextColumns("items", None, None, {})):
+            if separator is None:
+                lists = pc.utf8_split_whitespace(lines.texts)
+            else:
+                lists = pc.split_pattern(lines.texts, separator)
+            items = pc.utf8_trim_whitespace(lists.flatten())
+            yield _bags(np.asarray(lists.offsets).astype(np.int64), items, lines.rows)
 
 
 def _read_parquet(unit: Unit, column: str, bad: BadRecords) -> Iterator[SourceBatch]:
-    try:
-        with open_parquet_source(unit.path) as file:
-            _check_items(file.schema_arrow, column)
-            row = 0
-            for batch in parquet_batches(file, unit, [column]):
-                yield from _of_lists(batch.column(column), row, bad)
-                row += batch.num_rows
-    except UnreadableError as error:
-        bad.refuse(None, str(error))
+    with bad.unreadable_file(), open_parquet_source(unit.path) as file:
+        _check_items(file.schema_arrow, column)
+        for first, batch in parquet_batches(file, unit, [column]):
+            good, rows = drop_bad_rows(batch, _bad_rows(batch.column(column)), first, bad, list_as_json)
+            if len(rows):
+                lists = good.column(column)
+                offsets = np.asarray(lists.offsets).astype(np.int64)
+                yield _bags(offsets - offsets[0], lists.flatten().cast(pa.string()), rows)
 
 
 def _check_items(schema: Any, column: str) -> None:
@@ -101,20 +87,13 @@ def _check_items(schema: Any, column: str) -> None:
         raise UnreadableError(f"column {column!r} holds {item}; items are strings or integers; {_NAME_IT}")
 
 
-def _of_lists(column: Any, first: int, bad: BadRecords) -> Iterator[SourceBatch]:
-    good = np.ones(len(column), bool)
-    items = column.flatten()
-    if column.null_count or items.null_count or not is_valid(items):
-        for i in range(len(column)):
-            row = column.slice(i, 1)
-            reason = _fault(row)
-            if reason:
-                good[i] = False
-                bad.refuse(first + i, reason, list_as_json(row))
-    if good.any():
-        kept = column.filter(pa.array(good))
-        offsets = np.asarray(kept.offsets).astype(np.int64)
-        yield _bags(offsets - offsets[0], kept.flatten().cast(pa.string()), first + np.flatnonzero(good))
+def _bad_rows(lists: Any) -> dict[int, str]:
+    """The reason against each bad list; looked at one by one only if there are any."""
+    items = lists.flatten()
+    if not lists.null_count and not items.null_count and is_valid(items):
+        return {}
+    reasons = {i: _fault(lists.slice(i, 1)) for i in range(len(lists))}
+    return {i: reason for i, reason in reasons.items() if reason}
 
 
 def _fault(row: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.corpus.records import LARGEST_COUNT
 from streaming_jsmf.corpus.vocabulary import TEXT_NAMES, VOCABULARY_NAME, read_vocabulary
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.readers.base import DamagedError, Unit
+from streaming_jsmf.ingestion.readers.base import DamagedError, Source, Unit
 from streaming_jsmf.ingestion.readers.files import size_of
 from streaming_jsmf.storage.paths import is_file, is_url, join, normalise
 
@@ -23,8 +23,8 @@ WORD_LISTS = (*TEXT_NAMES, VOCABULARY_NAME)
 
 
 @dataclass(frozen=True)
-class CountFiles(ABC):
-    """Base of readers of counts over one vocabulary; ``files`` are absolute local paths or URLs."""
+class CountFiles(Source):
+    """Base of readers of ``files`` of counts (local paths or URLs) over one vocabulary."""
 
     files: tuple[str, ...]
 
@@ -54,10 +54,6 @@ class CountFiles(ABC):
                     "together must share one vocabulary: read them apart"
                 )
         return words
-
-    def first_row(self, unit: Unit) -> int:
-        """Number, within its file, of the unit's first record."""
-        return unit.start
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Without the words, which each task reads itself: tasks stay small.

@@ -173,7 +173,9 @@ def _name(path: str) -> str:
 def _by_options(read: Mapping[str, Any]) -> ReaderName | None:
     """The first reader of tables that knows all options given, if there are any."""
     keys = set(read) - {"path"}
-    known = (reader for reader in _OF_TABLES if keys and keys <= set(READERS[reader].options.model_fields))
+    known = (
+        reader for reader in _OF_TABLES if keys and keys <= set(READERS[reader].options_type.model_fields)
+    )
     return next(known, None)
 
 

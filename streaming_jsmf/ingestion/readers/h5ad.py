@@ -15,7 +15,7 @@ from functools import cache
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -64,8 +64,11 @@ class H5adSource(MatrixFiles):
     read.
     """
 
-    reader: ClassVar[str] = "h5ad"
     options: H5adOptions = field(default_factory=H5adOptions)
+
+    reader = "h5ad"
+    options_type = H5adOptions
+    patterns = ("*.h5ad",)
 
     def words_of(self, path: str) -> tuple[str, ...]:
         """Names of the genes of one file. Reads the index of ``var``.
@@ -119,20 +122,15 @@ class H5adSource(MatrixFiles):
         InputError
             If the file is no AnnData file in rows, and under "fail" for the first bad cell.
         """
-        try:
-            with _open_cells(unit.path, self.options) as cells:
-                stop = unit.stop or cells.n_cells
-                identity = cells.names("obs", unit.start, stop)
-                metadata = {name: cells.column(name, unit.start, stop) for name in self.options.metadata}
-                for rows in cells.rows(unit.start, stop):
-                    batch = bags_of_rows(rows, cells.n_genes, bad)
-                    if not batch.n_documents:
-                        continue
-                    kept = pa.array(batch.rows)
-                    columns = {name: column.take(kept) for name, column in metadata.items()}
-                    yield replace(batch, document_id=identity.take(kept), metadata=columns)
-        except UnreadableError as error:
-            bad.refuse(None, str(error))
+        with bad.unreadable_file(), _open_cells(unit.path, self.options) as cells:
+            stop = unit.stop or cells.n_cells
+            names = cells.names("obs", unit.start, stop)
+            metadata = {name: cells.column(name, unit.start, stop) for name in self.options.metadata}
+            for rows in cells.rows(unit.start, stop):
+                batch = bags_of_rows(rows, cells.n_genes, bad)
+                kept = pa.array(batch.rows)
+                columns = {name: column.take(kept) for name, column in metadata.items()}
+                yield replace(batch, document_id=names.take(kept), metadata=columns)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import PurePosixPath
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -145,8 +145,11 @@ class NpzSource(MatrixFiles):
     A compressed file is one unit, because it can only be read from its start.
     """
 
-    reader: ClassVar[str] = "npz"
     options: NpzOptions = field(default_factory=NpzOptions)
+
+    reader = "npz"
+    options_type = NpzOptions
+    patterns = ("*.npz",)
 
     def words_of(self, path: str) -> tuple[str, ...]:
         """The words of one file. Reads its word list."""
@@ -173,18 +176,13 @@ class NpzSource(MatrixFiles):
         """
         listed = self._word_list(unit.path)
         n_words = len(read_words(listed))
-        try:
-            with _open_matrix(unit.path) as matrix:
-                if matrix.n_columns != n_words:
-                    raise UnreadableError(
-                        f"the matrix has {matrix.n_columns} columns, the word list {listed} {n_words} words"
-                    )
-                for rows in matrix.rows(unit.start, unit.stop or matrix.n_rows):
-                    batch = bags_of_rows(rows, n_words, bad)
-                    if batch.n_documents:
-                        yield batch
-        except UnreadableError as error:
-            bad.refuse(None, str(error))
+        with bad.unreadable_file(), _open_matrix(unit.path) as matrix:
+            if matrix.n_columns != n_words:
+                raise UnreadableError(
+                    f"the matrix has {matrix.n_columns} columns, the word list {listed} {n_words} words"
+                )
+            for rows in matrix.rows(unit.start, unit.stop or matrix.n_rows):
+                yield bags_of_rows(rows, n_words, bad)
 
     def _word_list(self, path: str) -> str:
         own = PurePosixPath(path).stem + ".vocab.txt"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Literal
 
 from streaming_jsmf.ingestion.readers.base import UnreadableError
 from streaming_jsmf.ingestion.readers.counts import find_word_list
 from streaming_jsmf.ingestion.readers.lines import LineReader
 from streaming_jsmf.ingestion.readers.number_lines import Header, NumberFiles, parse_size, shown
+from streaming_jsmf.ingestion.readers.units import compressed
+from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 from streaming_jsmf.validation import Strict
 
 _DOCWORD_NAME = re.compile(r"docword\.(.+?)\.txt(\.[a-z0-9]+)?")
@@ -34,8 +36,12 @@ class DocwordSource(NumberFiles):
     ``document_id`` is the number of the document. All files have the same words.
     """
 
-    reader: ClassVar[str] = "docword"
     options: DocwordOptions = field(default_factory=DocwordOptions)
+
+    reader = "docword"
+    options_type = DocwordOptions
+    patterns = compressed("docword*.txt")
+    stop_words = ENGLISH
 
     def word_list(self, path: str) -> str:
         """As in the options, or beside the file under the name that matches its own."""
@@ -95,8 +101,11 @@ class MatrixMarketSource(NumberFiles):
     have the same words.
     """
 
-    reader: ClassVar[str] = "matrix-market"
     options: MatrixMarketOptions = field(default_factory=MatrixMarketOptions)
+
+    reader = "matrix-market"
+    options_type = MatrixMarketOptions
+    patterns = compressed("*.mtx")
 
     def word_list(self, path: str) -> str:
         """As in the options, or beside the file."""

@@ -122,21 +122,16 @@ class NumberFiles(CountFiles):
             For a word list that is missing, and under "fail" for a file that cannot be read and the first bad line.
         """
         listed = self.word_list(unit.path)
-        try:
-            with open_stream(unit.path) as stream:
-                lines = LineReader(stream)
-                header = self.header(lines)
-                if header is not None:
-                    n_words = len(read_words(listed))
-                    if header.n_words != n_words:
-                        raise UnreadableError(
-                            f"{header.words_said}, the word list {listed} has {n_words} words"
-                        )
-                    yield from _read_counts(lines, header, _most_empty(unit), bad)
-                if lines.damage:
-                    bad.refuse(lines.line, lines.damage, lines.partial_line)
-        except UnreadableError as error:
-            bad.refuse(None, str(error))
+        with bad.unreadable_file(), open_stream(unit.path) as stream:
+            lines = LineReader(stream)
+            header = self.header(lines)
+            if header is not None:
+                n_words = len(read_words(listed))
+                if header.n_words != n_words:
+                    raise UnreadableError(f"{header.words_said}, the word list {listed} has {n_words} words")
+                yield from _read_counts(lines, header, _most_empty(unit), bad)
+            if lines.damage:
+                bad.refuse(lines.line, lines.damage, lines.partial_line)
 
 
 def parse_size(text: bytes) -> int | None:

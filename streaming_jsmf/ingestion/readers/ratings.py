@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -80,7 +80,8 @@ class RatingsSource(TableSource):
 
     options: RatingsOptions
 
-    reader: ClassVar[str] = "ratings"
+    reader = "ratings"
+    options_type = RatingsOptions
 
     @property
     def roles(self) -> tuple[str, str, str | None]:

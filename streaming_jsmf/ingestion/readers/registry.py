@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -11,27 +11,21 @@ from pydantic import ValidationError
 
 from streaming_jsmf.config import Curation, Preset, ReaderName
 from streaming_jsmf.corpus.curation import TEXT_CURATION
-from streaming_jsmf.corpus.format import PARQUET_SUFFIXES
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.readers.bags import BagOptions, BagSource
-from streaming_jsmf.ingestion.readers.base import Source
-from streaming_jsmf.ingestion.readers.baskets import BasketOptions, BasketSource
+from streaming_jsmf.ingestion.readers.bags import BagSource
+from streaming_jsmf.ingestion.readers.base import Reader, Source
+from streaming_jsmf.ingestion.readers.baskets import BasketSource
 from streaming_jsmf.ingestion.readers.files import is_archive, list_files
-from streaming_jsmf.ingestion.readers.h5ad import H5adOptions, H5adSource
-from streaming_jsmf.ingestion.readers.matrices import NpzOptions, NpzSource
-from streaming_jsmf.ingestion.readers.number_files import (
-    DocwordOptions,
-    DocwordSource,
-    MatrixMarketOptions,
-    MatrixMarketSource,
-)
-from streaming_jsmf.ingestion.readers.ratings import RatingsOptions, RatingsSource
-from streaming_jsmf.ingestion.readers.text import CSV_SUFFIXES, JSON_SUFFIXES, LineSource, TextSource
-from streaming_jsmf.ingestion.readers.text_files import TextFilesOptions, TextFilesSource
-from streaming_jsmf.ingestion.readers.text_records import LineOptions, TextOptions, TokenOptions
-from streaming_jsmf.ingestion.readers.triples import TableSource, TriplesOptions, TriplesSource
-from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH, NONE
+from streaming_jsmf.ingestion.readers.h5ad import H5adSource
+from streaming_jsmf.ingestion.readers.matrices import NpzSource
+from streaming_jsmf.ingestion.readers.number_files import DocwordSource, MatrixMarketSource
+from streaming_jsmf.ingestion.readers.ratings import RatingsSource
+from streaming_jsmf.ingestion.readers.text import LineSource, TextSource
+from streaming_jsmf.ingestion.readers.text_files import TextFilesSource
+from streaming_jsmf.ingestion.readers.text_records import TokenOptions
+from streaming_jsmf.ingestion.readers.triples import TableSource, TriplesSource
+from streaming_jsmf.ingestion.tokens.stop_words import NONE
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.storage.paths import AnyPath, is_chain, is_file, is_url, join, normalise
 from streaming_jsmf.validation import Strict, explain
@@ -40,77 +34,21 @@ from streaming_jsmf.validation import Strict, explain
 PATH_OPTIONS = ("vocabulary", "names")
 
 
-@dataclass(frozen=True)
-class Reader:
-    """A reader that can be opened.
-
-    Attributes
-    ----------
-    options
-        Its keys.
-    open
-        Makes the source from the root, its files, the options and the tokenizer.
-    files
-        Globs of the files it reads in a directory; empty where it takes the directory itself.
-    stop_words
-        Its default list: items and genes are not English.
-    """
-
-    options: type[Strict]
-    open: Callable[[str, tuple[str, ...], Any, Tokenizer], Any]
-    files: tuple[str, ...] = ()
-    stop_words: str = NONE
-
-
-def _of_files(
-    options: type[Strict],
-    source: Callable[[tuple[str, ...], Any], Any],
-    files: tuple[str, ...],
-    stop_words: str = NONE,
-) -> Reader:
-    return Reader(options, lambda _root, found, given, _tokenizer: source(found, given), files, stop_words)
-
-
-def _compressed(*patterns: str) -> tuple[str, ...]:
-    return tuple(
-        f"{pattern}{suffix}" for pattern in patterns for suffix in ("", ".gz", ".bz2", ".xz", ".zst")
+READERS: dict[ReaderName, type[Reader]] = {
+    source.reader: source
+    for source in (
+        TextSource,
+        TextFilesSource,
+        LineSource,
+        DocwordSource,
+        TriplesSource,
+        RatingsSource,
+        BasketSource,
+        NpzSource,
+        MatrixMarketSource,
+        H5adSource,
+        BagSource,
     )
-
-
-_PARQUET = tuple(f"*{suffix}" for suffix in PARQUET_SUFFIXES)
-_TEXTS = (*_PARQUET, *_compressed(*(f"*{suffix}" for suffix in (*JSON_SUFFIXES, *CSV_SUFFIXES))))
-_TABLES = (*_PARQUET, *_compressed("*.csv", "*.tsv", "*.dat", "*.txt"))
-
-READERS: dict[ReaderName, Reader] = {
-    "text": Reader(
-        TextOptions,
-        lambda _, files, options, tokenizer: TextSource.open(files, options, tokenizer),
-        _TEXTS,
-        ENGLISH,
-    ),
-    "text-files": Reader(
-        TextFilesOptions,
-        lambda root, _, options, tokenizer: TextFilesSource(root, options, tokenizer),
-        stop_words=ENGLISH,
-    ),
-    "lines": Reader(
-        LineOptions,
-        lambda _, files, options, tokenizer: LineSource(files, options, tokenizer),
-        _compressed("*.txt", "*.text"),
-        ENGLISH,
-    ),
-    "docword": _of_files(DocwordOptions, DocwordSource, _compressed("docword*.txt"), ENGLISH),
-    "triples": _of_files(TriplesOptions, TriplesSource, _TABLES),
-    "ratings": _of_files(RatingsOptions, RatingsSource, _TABLES),
-    "baskets": _of_files(BasketOptions, BasketSource, (*_TABLES, *_compressed("*.baskets"))),
-    "npz": _of_files(NpzOptions, NpzSource, ("*.npz",)),
-    "matrix-market": _of_files(MatrixMarketOptions, MatrixMarketSource, _compressed("*.mtx")),
-    "h5ad": _of_files(H5adOptions, H5adSource, ("*.h5ad",)),
-    "bag-of-words-parquet": Reader(
-        BagOptions,
-        lambda root, files, options, _: BagSource.open(root, options, files),
-        stop_words=ENGLISH,
-    ),
 }
 
 
@@ -138,7 +76,7 @@ class OpenedSource:
 
 def reads_texts(reader: ReaderName) -> bool:
     """Whether the words are found in texts, rather than named by the source."""
-    return issubclass(READERS[reader].options, TokenOptions)
+    return issubclass(READERS[reader].options_type, TokenOptions)
 
 
 def default_curation(reader: ReaderName, preset: Preset | None = None) -> Curation:
@@ -156,7 +94,7 @@ def check_options(reader: ReaderName, given: Mapping[str, Any], where: str) -> S
     InputError
         Names the key and what is allowed; ``where`` says whose options they are.
     """
-    model = READERS[reader].options
+    model = READERS[reader].options_type
     lists = {key for key, item in model.model_fields.items() if "tuple" in str(item.annotation)}
     values = {
         key: [part.strip() for part in value.split(",") if part.strip()]
@@ -242,7 +180,7 @@ def _settings(reader: ReaderName, options: Strict) -> dict[str, Json]:
 
 
 def _find(
-    root: str, reader: Reader, path: str | None, names: Sequence[str] | None, beside: Sequence[str]
+    root: str, reader: type[Reader], path: str | None, names: Sequence[str] | None, beside: Sequence[str]
 ) -> tuple[str, tuple[str, ...]]:
     """Where to read, and the files there for the reader, without those ``beside``, such as its word list."""
     if path is not None:
@@ -252,7 +190,7 @@ def _find(
                 f"{root}: a file within an archive cannot be read where the path has ::; move the archive"
             )
         root = f"zip://{path}::{root}" if zipped else join(root, path)
-    if not reader.files:
+    if not reader.patterns:
         # A spec may have filled the directory with one archive.
         archives = [name for name in names or () if is_archive(name)]
         only_archive = len(archives) == 1 and not is_archive(root)
@@ -263,10 +201,10 @@ def _find(
     if names is not None:
         listed = tuple(join(root, name) for name in sorted(names))
     excluded = tuple(f"/{name}" for name in beside)
-    taken = tuple(path for path in listed if _matches(path, reader.files) and not path.endswith(excluded))
+    taken = tuple(path for path in listed if _matches(path, reader.patterns) and not path.endswith(excluded))
     if not taken:
         raise InputError(
-            f"none of the {len(listed)} files at {root} is {' or '.join(reader.files[:4])}; "
+            f"none of the {len(listed)} files at {root} is {' or '.join(reader.patterns[:4])}; "
             "name the files or choose another reader with --reader"
         )
     return root, taken

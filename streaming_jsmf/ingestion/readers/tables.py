@@ -98,13 +98,11 @@ def read_table(unit: Unit, names: Sequence[str], layout: Delimited, bad: BadReco
     Empty lines are skipped. Lines that are not UTF-8 or have a wrong number of fields go to ``bad`` one by one; a file
     that cannot be read to its end goes there as a whole, after the rows before the damage.
     """
-    try:
+    with bad.unreadable_file():
         if is_parquet(unit.path):
             yield from _read_parquet(unit, names)
         else:
             yield from _read_text(unit, names, layout, bad)
-    except UnreadableError as error:
-        bad.refuse(None, str(error))
 
 
 def _read_parquet(unit: Unit, names: Sequence[str]) -> Iterator[TableBatch]:
@@ -117,7 +115,7 @@ def _read_parquet(unit: Unit, names: Sequence[str]) -> Iterator[TableBatch]:
         size = limits.BATCH_ROWS
         for batch in file.iter_batches(size, row_groups=groups, columns=list(names), use_threads=False):
             columns = {name: batch.column(name) for name in names}
-            yield TableBatch(columns, np.arange(row, row + batch.num_rows), partial(as_json, columns))
+            yield TableBatch(columns, np.arange(row, row + batch.num_rows), partial(as_json, batch))
             row += batch.num_rows
 
 

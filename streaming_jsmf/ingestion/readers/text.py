@@ -9,21 +9,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, ClassVar
+from typing import Any, Self
 
 import pyarrow as pa
 
-from streaming_jsmf.errors import InputError, first_line
+from streaming_jsmf.errors import InputError, first_line, pass_on_machine
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
     BadValue,
     DamagedError,
+    Source,
     SourceBatch,
     Unit,
     UnreadableError,
 )
-from streaming_jsmf.ingestion.readers.files import bare_suffix, open_stream
+from streaming_jsmf.ingestion.readers.files import STREAM_ERRORS, bare_suffix, describe, open_stream
 from streaming_jsmf.ingestion.readers.lines import (
     BYTE_ORDER_MARK,
     EMPTY,
@@ -43,7 +44,7 @@ from streaming_jsmf.ingestion.readers.text_records import (
     batch_records,
     choose_columns,
 )
-from streaming_jsmf.ingestion.readers.units import RecordFiles, is_parquet
+from streaming_jsmf.ingestion.readers.units import PARQUET_PATTERNS, RecordFiles, compressed, is_parquet
 from streaming_jsmf.ingestion.readers.values import (
     NAME_ENCODING,
     encoding_name,
@@ -51,6 +52,7 @@ from streaming_jsmf.ingestion.readers.values import (
     require_columns,
     require_utf8,
 )
+from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
@@ -63,19 +65,10 @@ _LARGEST_INTEGER = 2**63
 
 
 @dataclass(frozen=True)
-class TextSource(RecordFiles):
-    """Reader "text": records of Parquet, JSON lines or CSV, each a document.
+class TextSource(RecordFiles, Source):
+    """Reader "text": records of Parquet, JSON lines or CSV, by their suffix, each a document.
 
-    Attributes
-    ----------
-    files
-        Local paths or URLs; the suffix decides the format.
-    options
-        See ``TextOptions``.
-    tokenizer
-        Texts to words.
-    columns
-        Those of the first file that can be read; all others must agree.
+    ``columns`` are those of the first file that can be read; all others must agree.
     """
 
     files: tuple[str, ...]
@@ -83,11 +76,13 @@ class TextSource(RecordFiles):
     tokenizer: Tokenizer
     columns: TextColumns
 
-    reader: ClassVar[str] = "text"
-    vocabulary: ClassVar[None] = None
+    reader = "text"
+    options_type = TextOptions
+    patterns = (*PARQUET_PATTERNS, *compressed(*(f"*{suffix}" for suffix in (*JSON_SUFFIXES, *CSV_SUFFIXES))))
+    stop_words = ENGLISH
 
     @classmethod
-    def open(cls, files: tuple[str, ...], options: TextOptions, tokenizer: Tokenizer) -> TextSource:
+    def open(cls, root: str, files: tuple[str, ...], options: TextOptions, tokenizer: Tokenizer) -> Self:  # noqa: ARG003
         """Find the columns. Raises InputError if no file has them; the message is about the first."""
         first: str | None = None
         for path in files:
@@ -102,7 +97,7 @@ class TextSource(RecordFiles):
         return bare_suffix(path) in JSON_SUFFIXES
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
-        """One pass over the unit, in batches of about 8 MB of text."""
+        """Batches of about 8 MB of text."""
         if is_parquet(unit.path):
             batches = read_parquet_texts(unit, self.columns, bad)
         elif bare_suffix(unit.path) in JSON_SUFFIXES:
@@ -125,51 +120,42 @@ class TextSource(RecordFiles):
         """Records of a file, each at its last line."""
         columns, delimiter = self.columns, _delimiter_of(unit.path, self.options) or ","
         line = 0
-        try:
-            with _open_csv(unit.path, delimiter, self.options.encoding) as (header, rows):
-                require_columns(columns.names, header)
-                positions = [header.index(name) for name in columns.names]
-                while True:
-                    fields: Sequence[str] = ()
-                    try:
-                        fields = next(rows)
-                        line = rows.line_num - 1
-                        if fields:
-                            yield line, *_csv_values(fields, len(header), positions, columns)
-                    except StopIteration:
-                        break
-                    except (csv.Error, BadValue) as error:
-                        line = rows.line_num - 1
-                        bad.refuse(line, str(error), delimiter.join(fields))
-        except DamagedError as error:
-            bad.refuse(line + 1, str(error))
-        except UnreadableError as error:
-            bad.refuse(None, str(error))
+        with bad.unreadable_file(), _open_csv(unit.path, delimiter, self.options.encoding) as (header, rows):
+            require_columns(columns.names, header)
+            positions = [header.index(name) for name in columns.names]
+            while True:
+                fields: Sequence[str] = ()
+                try:
+                    fields = next(rows)
+                    line = rows.line_num - 1
+                    if fields:
+                        yield line, *_csv_values(fields, len(header), positions, columns)
+                except StopIteration:
+                    break
+                except (csv.Error, BadValue) as error:
+                    line = rows.line_num - 1
+                    bad.refuse(line, str(error), delimiter.join(fields))
+                except STREAM_ERRORS as error:
+                    pass_on_machine(error)
+                    bad.refuse(line + 1, describe(error))
+                    break
 
 
 @dataclass(frozen=True)
-class LineSource(RecordFiles):
-    """Reader "lines": each line of a file is a document without an id; empty ones are skipped.
-
-    Attributes
-    ----------
-    files
-        Local paths or URLs.
-    options
-        See ``LineOptions``.
-    tokenizer
-        Texts to words.
-    """
+class LineSource(RecordFiles, Source):
+    """Reader "lines": each line of a file is a document without an id; empty ones are skipped."""
 
     files: tuple[str, ...]
     options: LineOptions
     tokenizer: Tokenizer
 
-    reader: ClassVar[str] = "lines"
-    vocabulary: ClassVar[None] = None
+    reader = "lines"
+    options_type = LineOptions
+    patterns = compressed("*.txt", "*.text")
+    stop_words = ENGLISH
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
-        """One pass over the unit, in batches of about 8 MB of text."""
+        """Batches of about 8 MB of text."""
         lines = read_lines(unit, lambda line: _line_text(line, self.options.encoding).strip() or None, bad)
         records: Iterator[Record] = ((row, text, None, ()) for row, text in lines)
         for batch in batch_records(records, TextColumns("text", None, None, {})):

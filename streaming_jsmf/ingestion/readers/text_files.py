@@ -11,14 +11,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import PurePosixPath
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import pyarrow as pa
 from pydantic import AfterValidator
 
 from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.ingestion.readers import limits
-from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, DamagedError, SourceBatch, Unit
+from streaming_jsmf.ingestion.readers.base import (
+    BadRecords,
+    BadValue,
+    DamagedError,
+    Source,
+    SourceBatch,
+    Unit,
+)
 from streaming_jsmf.ingestion.readers.files import (
     SourceFile,
     describe,
@@ -37,6 +44,7 @@ from streaming_jsmf.ingestion.readers.text_records import (
     batch_records,
 )
 from streaming_jsmf.ingestion.readers.values import NAME_ENCODING, decode_file, is_binary
+from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 
 #: Files of a folder for one task.
@@ -79,27 +87,20 @@ class _File:
 
 
 @dataclass(frozen=True)
-class TextFilesSource:
+class TextFilesSource(Source):
     """Reader "text-files". Ids are paths within the source; ``label`` is the name of the folder of a file.
 
-    Hidden files (``files.is_hidden``) are skipped, in archives too.
-
-    Attributes
-    ----------
-    root
-        Folder, or archive: ``.tar`` (with any compression), ``.tgz`` or ``.zip``; local or a URL.
-    options
-        See ``TextFilesOptions``.
-    tokenizer
-        Texts to words.
+    Hidden files (``files.is_hidden``) are skipped, in archives too. ``root`` is a folder or an archive: ``.tar`` (with
+    any compression), ``.tgz`` or ``.zip``; local or a URL.
     """
 
     root: str
     options: TextFilesOptions
     tokenizer: Tokenizer
 
-    reader: ClassVar[str] = "text-files"
-    vocabulary: ClassVar[None] = None
+    reader = "text-files"
+    options_type = TextFilesOptions
+    stop_words = ENGLISH
 
     def units(self) -> Sequence[Unit]:
         """Two thousand files of a folder; an archive as a whole. Raises InputError if no file matches ``members``."""
@@ -115,10 +116,6 @@ class TextFilesSource:
             for start in range(0, count, UNIT_FILES)
         ]
 
-    def first_row(self, unit: Unit) -> int:
-        """Files before the unit."""
-        return unit.start
-
     def place(self, unit: Unit, row: int) -> str:
         """Path of the file, or its number in the archive."""
         if is_archive(self.root):
@@ -126,7 +123,7 @@ class TextFilesSource:
         return self._files()[unit.start + row].path
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
-        """One pass over the unit in batches of about 8 MB of text."""
+        """Batches of about 8 MB of text."""
         groups = list(re.compile(self.options.name_pattern or "").groupindex)
         metadata = dict.fromkeys(["label", *groups], pa.string())
         records = self._records(unit, groups, bad)

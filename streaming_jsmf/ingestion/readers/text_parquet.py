@@ -16,9 +16,8 @@ from streaming_jsmf.ingestion.readers.text_records import (
     TextRecords,
     choose_columns,
 )
-from streaming_jsmf.ingestion.readers.units import parquet_batches
+from streaming_jsmf.ingestion.readers.units import drop_bad_rows, parquet_batches
 from streaming_jsmf.ingestion.readers.values import (
-    as_json,
     invalid_rows,
     is_text,
     require_columns,
@@ -55,52 +54,35 @@ def _typed(schema: Any, text: str, name: str | None, kept: Sequence[str]) -> Tex
 
 def read_parquet_texts(unit: Unit, columns: TextColumns, bad: BadRecords) -> Iterator[TextRecords]:
     """Stream the records of a unit."""
-    row = 0
-    try:
-        with open_parquet_source(unit.path) as file:
-            require_columns(columns.names, file.schema_arrow.names)
-            found = _typed(file.schema_arrow, columns.text, columns.id, list(columns.metadata))
-            if (found.id_type, found.metadata) != (columns.id_type, columns.metadata):
-                raise UnreadableError(
-                    f"its columns are {_types(found)}, those of the first file {_types(columns)}; make them the same"
-                )
-            for batch in parquet_batches(file, unit, columns.names):
-                yield _checked(batch, columns, row, bad)
-                row += batch.num_rows
-    except UnreadableError as error:
-        bad.refuse(None, str(error))
+    with bad.unreadable_file(), open_parquet_source(unit.path) as file:
+        require_columns(columns.names, file.schema_arrow.names)
+        found = _typed(file.schema_arrow, columns.text, columns.id, list(columns.metadata))
+        if (found.id_type, found.metadata) != (columns.id_type, columns.metadata):
+            raise UnreadableError(
+                f"its columns are {_types(found)}, those of the first file {_types(columns)}; make them the same"
+            )
+        for first, encoded in parquet_batches(file, unit, columns.names):
+            batch = pa.record_batch({name: _decoded(encoded.column(name)) for name in columns.names})
+            batch, rows = drop_bad_rows(batch, _bad_rows(batch, columns), first, bad)
+            ids = batch.column(columns.id).cast(columns.id_type) if columns.id else None
+            metadata = {name: batch.column(name).cast(kind) for name, kind in columns.metadata.items()}
+            yield TextRecords(batch.column(columns.text).cast(pa.string()), ids, metadata, rows)
 
 
-def _checked(batch: Any, columns: TextColumns, first: int, bad: BadRecords) -> TextRecords:
-    """The good records of a batch; the others go to ``bad`` in order of rows."""
-    values = {name: _decoded(batch.column(name)) for name in columns.names}
-    reasons = _bad_rows(values, columns)
-    for row in sorted(reasons):
-        bad.refuse(first + row, reasons[row], as_json(values, row))
-    rows = np.arange(first, first + batch.num_rows)
-    if reasons:
-        keep = np.ones(batch.num_rows, bool)
-        keep[list(reasons)] = False
-        rows, mask = rows[keep], pa.array(keep)
-        values = {name: column.filter(mask) for name, column in values.items()}
-    ids = values[columns.id].cast(columns.id_type) if columns.id else None
-    metadata = {name: values[name].cast(kind) for name, kind in columns.metadata.items()}
-    return TextRecords(values[columns.text].cast(pa.string()), ids, metadata, rows)
-
-
-def _bad_rows(values: dict[str, Any], columns: TextColumns) -> dict[int, str]:
+def _bad_rows(batch: Any, columns: TextColumns) -> dict[int, str]:
     """The first reason against each bad row."""
     reasons: dict[int, str] = {}
     required = [columns.text, *([columns.id] if columns.id else [])]
     for name in required:
-        for row in np.flatnonzero(np.asarray(values[name].is_null())).tolist():
+        for row in np.flatnonzero(np.asarray(batch.column(name).is_null())).tolist():
             reasons.setdefault(row, f"{name} is null")
-    if columns.id and pa.types.is_uint64(values[columns.id].type):
-        for row in np.flatnonzero(np.asarray(values[columns.id].fill_null(0)) > _LARGEST_INTEGER).tolist():
+    if columns.id and pa.types.is_uint64(batch.column(columns.id).type):
+        ids = np.asarray(batch.column(columns.id).fill_null(0))
+        for row in np.flatnonzero(ids > _LARGEST_INTEGER).tolist():
             reasons.setdefault(row, f"{columns.id} is above {_LARGEST_INTEGER}, the largest integer of an id")
-    for name, column in values.items():
-        if name in required or not pa.types.is_binary(column.type):
-            for row in invalid_rows(column):
+    for name in columns.names:
+        if name in required or not pa.types.is_binary(batch.column(name).type):
+            for row in invalid_rows(batch.column(name)):
                 reasons.setdefault(row, f"{name} holds bytes that are not UTF-8")
     return reasons
 

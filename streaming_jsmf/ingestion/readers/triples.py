@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch, Unit,
 from streaming_jsmf.ingestion.readers.files import is_compressed, open_parquet_source
 from streaming_jsmf.ingestion.readers.grouping import MAX_BUCKETS, read_bucket, write_buckets
 from streaming_jsmf.ingestion.readers.tables import Delimited, TableBatch, read_table
-from streaming_jsmf.ingestion.readers.units import RecordFiles, is_parquet
+from streaming_jsmf.ingestion.readers.units import TABLE_PATTERNS, RecordFiles, is_parquet
 from streaming_jsmf.ingestion.readers.values import (
     as_bytes,
     invalid_rows,
@@ -69,23 +69,17 @@ class CheckedCounts:
 
 
 @dataclass(frozen=True)
-class TableSource(RecordFiles, ABC):
+class TableSource(RecordFiles):
     """Files of rows whose documents are grouped by ``scatter`` and ``gather`` (see ``grouping``).
 
-    Two passes over the rows, one of them over the files. Equal (document, word) are summed. Subclasses define
-    ``options``, with ``integer_ids``.
-
-    Attributes
-    ----------
-    files
-        Absolute local paths or URLs: Parquet by their suffix, any other is delimited text.
+    Two passes over the rows, one of them over the files. Equal (document, word) are summed. ``options`` have
+    ``integer_ids``.
     """
 
     files: tuple[str, ...]
     options: Any
 
-    reader: ClassVar[str]
-    vocabulary: ClassVar[None] = None
+    patterns = TABLE_PATTERNS
 
     @property
     @abstractmethod
@@ -173,13 +167,11 @@ class TableSource(RecordFiles, ABC):
         parse_ids = self.options.integer_ids and not is_parquet(unit.path)
         rename = self.rename_words(unit.path)
         names = [document, word, *([count] if count else [])]
-        try:
+        with bad.unreadable_file():
             for batch in read_table(unit, names, self.options, bad):
                 documents = document_keys(batch.columns[document], document, parse_ids)
                 words = rename(word_keys(batch.columns[word], word))
                 yield _good_rows(batch, documents, words, self.counts(batch), bad)
-        except UnreadableError as error:
-            bad.refuse(None, str(error))
 
 
 class TriplesOptions(Delimited):
@@ -210,7 +202,8 @@ class TriplesSource(TableSource):
 
     options: TriplesOptions
 
-    reader: ClassVar[str] = "triples"
+    reader = "triples"
+    options_type = TriplesOptions
 
     @property
     def roles(self) -> tuple[str, str, str | None]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.format import PARQUET_SUFFIXES
 from streaming_jsmf.ingestion.readers import limits
-from streaming_jsmf.ingestion.readers.base import DamagedError, Unit, UnreadableError
+from streaming_jsmf.ingestion.readers.base import BadRecords, DamagedError, Reader, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.files import (
     bare_suffix,
     is_compressed,
@@ -15,12 +19,24 @@ from streaming_jsmf.ingestion.readers.files import (
     open_stream,
     size_of,
 )
+from streaming_jsmf.ingestion.readers.values import as_json
 
+PARQUET_PATTERNS = tuple(f"*{suffix}" for suffix in PARQUET_SUFFIXES)
 _MOST_ROWS = 100_000
 
 
-class RecordFiles:
-    """Base of readers whose ``files`` are Parquet (by their suffix) or lines; local paths or URLs."""
+def compressed(*patterns: str) -> tuple[str, ...]:
+    """Globs with every suffix of a compression."""
+    return tuple(
+        f"{pattern}{suffix}" for pattern in patterns for suffix in ("", ".gz", ".bz2", ".xz", ".zst")
+    )
+
+
+TABLE_PATTERNS = (*PARQUET_PATTERNS, *compressed("*.csv", "*.tsv", "*.dat", "*.txt"))
+
+
+class RecordFiles(Reader):
+    """Base of readers whose ``files`` (local paths or URLs) are Parquet, by their suffix, or lines."""
 
     files: tuple[str, ...]
 
@@ -95,8 +111,27 @@ def group_units(path: str, weights: Sequence[int], target: int, size: int | None
     return units or [Unit(path)]
 
 
-def parquet_batches(file: Any, unit: Unit, columns: Sequence[str]) -> Iterator[Any]:
-    """Non-empty record batches of about ``BATCH_BYTES`` from the row groups of a unit."""
+def drop_bad_rows(
+    batch: Any,
+    reasons: Mapping[int, str],
+    first: int,
+    bad: BadRecords,
+    as_record: Callable[[Any, int], bytes | None] = as_json,
+) -> tuple[Any, NDArray[np.int64]]:
+    """The good rows of a record batch and their numbers from ``first``; the others go to ``bad`` in their order."""
+    rows = np.arange(first, first + batch.num_rows)
+    if not reasons:
+        return batch, rows
+    for row in sorted(reasons):
+        bad.refuse(first + row, reasons[row], as_record(batch, row))
+    keep = np.ones(batch.num_rows, bool)
+    keep[list(reasons)] = False
+    return batch.filter(pa.array(keep)), rows[keep]
+
+
+def parquet_batches(file: Any, unit: Unit, columns: Sequence[str]) -> Iterator[tuple[int, Any]]:
+    """Non-empty record batches of about ``BATCH_BYTES`` of a unit, and the number of their first row."""
+    row = 0
     for g in range(unit.start, unit.stop):
         group = file.metadata.row_group(g)
         # The footer counts encoded bytes: repeated values are stored once, so there is an upper bound.
@@ -104,7 +139,8 @@ def parquet_batches(file: Any, unit: Unit, columns: Sequence[str]) -> Iterator[A
         size = max(1, min(_MOST_ROWS, int(share)))
         for batch in file.iter_batches(size, row_groups=[g], columns=list(columns), use_threads=False):
             if batch.num_rows:
-                yield batch
+                yield row, batch
+                row += batch.num_rows
 
 
 def parquet_place(unit: Unit, row: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -133,18 +133,19 @@ def require_columns(wanted: Sequence[str], names: Sequence[str]) -> None:
             raise UnreadableError(f"it has {list(names).count(name)} columns {name!r}; rename all but one")
 
 
-def as_json(columns: Mapping[str, Any], row: int) -> bytes:
-    """A row of Arrow arrays for the quarantine; bytes that are not UTF-8 stay as they are."""
-    return to_json({name: _python(array.slice(row, 1))[0] for name, array in columns.items()})
+def as_json(batch: Any, row: int) -> bytes:
+    """A row of a record batch for the quarantine; bytes that are not UTF-8 stay as they are."""
+    columns = zip(batch.schema.names, batch.columns, strict=True)
+    return _to_json({name: _python(column.slice(row, 1))[0] for name, column in columns})
 
 
-def list_as_json(row: Any) -> bytes | None:
-    """The only list of an Arrow array, for the quarantine; None for a null."""
-    return None if row.null_count else to_json(_python(row.flatten()))
+def list_as_json(batch: Any, row: int) -> bytes | None:
+    """A list of the only column of a record batch, for the quarantine; None for a null."""
+    held = batch.column(0).slice(row, 1)
+    return None if held.null_count else _to_json(_python(held.flatten()))
 
 
-def to_json(value: Any) -> bytes:
-    """A value for the quarantine."""
+def _to_json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, default=str).encode("utf-8", "surrogateescape")
 
 

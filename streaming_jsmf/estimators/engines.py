@@ -1,4 +1,4 @@
-"""LR-JSMF as an estimator."""
+"""The estimators LRJSMF and STOD."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from streaming_jsmf.config import (
     InferSettings,
     MissingMass,
     Rectifier,
+    Refinement,
     SimplexMethod,
+    StodSettings,
 )
 from streaming_jsmf.config.fields import setting
 from streaming_jsmf.estimators.base import TopicEstimator, with_parameters
@@ -35,10 +37,6 @@ class LRJSMF(TopicEstimator):
 
     Attributes
     ----------
-    components_ : ndarray of shape (n_topics, n_words)
-        p(word | topic); rows sum to 1.
-    topic_probability_ : ndarray of shape (n_topics,)
-        Share of each topic in the corpus.
     topic_topic_ : ndarray of shape (n_topics, n_topics)
         Joint probabilities of topics, A.
     anchors_ : ndarray of shape (n_topics,)
@@ -47,12 +45,6 @@ class LRJSMF(TopicEstimator):
         Leading eigenvalues of the co-occurrence matrix.
     alpha_, alpha0_ : ndarray of shape (n_topics,) and float
         Dirichlet prior used by ``transform``, and its sum.
-    metrics_ : dict
-        Certificates of the result.
-    model_ : xarray.Dataset
-        The whole model, as returned by ``open_model``; ``save`` writes it.
-    n_features_in_, feature_names_in_ : int and ndarray of str
-        Number of words, and the words if the input has them.
     """
 
     _: KW_ONLY
@@ -84,3 +76,39 @@ class LRJSMF(TopicEstimator):
             prior_sum(self.topic_topic_, self.topic_probability_) if estimated else float(self.alpha0)
         )
         self.alpha_ = dirichlet_prior(self.topic_probability_, self.alpha0_)
+
+
+@with_parameters
+@dataclass(eq=False, repr=False)
+class STOD(TopicEstimator):
+    """Topics and their Dirichlet prior by tensor decomposition (Wang et al., ECML-PKDD 2014), out of core.
+
+    Fewer topics than ``n_topics`` are found if the corpus does not hold more; see ``components_``.
+
+    Attributes
+    ----------
+    alpha_, alpha0_ : ndarray of shape (n_topics,) and float
+        Dirichlet prior, and the sum with which it was found.
+    lambda_ : ndarray of shape (n_topics,)
+        Strength of the component of each topic.
+    duplicate_of_ : ndarray of shape (n_topics,)
+        A larger topic with nearly the same words, or -1.
+    eigenvalues_ : ndarray
+        Leading eigenvalues of the second moment.
+    """
+
+    _: KW_ONLY
+    alpha0: float | Literal["auto", "shares"] = StodSettings.alpha0
+    restarts: int = StodSettings.restarts
+    iterations: int = StodSettings.iterations
+    threshold: float = StodSettings.threshold
+    refine: Refinement = StodSettings.refine
+
+    _settings_class: ClassVar[type[StodSettings]] = StodSettings
+
+    def _keep(self, model: Model) -> None:
+        super()._keep(model)
+        self.alpha_ = model.arrays["alpha"]
+        self.alpha0_ = float(model.metrics["alpha0"])
+        self.lambda_ = model.arrays["lambda"]
+        self.duplicate_of_ = model.arrays["duplicate_of"]
