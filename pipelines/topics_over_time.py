@@ -1,8 +1,8 @@
-"""Topics of each decade from one scan, followed from one decade to the next.
+"""Topics of each decade from one scan, matched from one decade to the next.
 
     python pipelines/topics_over_time.py CORPUS OUT --by year --span 10 --topics 20
 
-CORPUS has a metadata column of whole numbers, as ``ingest`` keeps it.
+CORPUS has a metadata column of whole numbers, as stored by ``ingest``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Corpora small enough to be held in memory, for what compares with dense or in-memory methods."""
+"""Corpora in memory, for comparisons with dense or in-memory methods."""
 
 from __future__ import annotations
 

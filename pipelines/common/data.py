@@ -1,4 +1,4 @@
-"""Corpora of the experiments: any source cut to so many words, and simulated users' ratings and baskets."""
+"""Corpora of the experiments: any source with a vocabulary of given size, and simulated ratings and baskets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An experiment that is a grid: corpora, numbers of topics, methods and seeds; its rows, table and picture."""
+"""An experiment on a grid of corpora, numbers of topics, methods and seeds: its rows, table and figure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents held out of a corpus in memory, and the coherence of topics among them."""
+"""Held-out documents of a corpus in memory, and the coherence of topics in documents."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The methods of the experiments of JSMF and LR-JSMF, each from a corpus to topics, in one thread.
+"""The methods of the JSMF and LR-JSMF experiments, each from a corpus to topics in one thread.
 
-On C of Eq. 1 with uniform weights and anchors among all words, as in the papers; `guards` puts those of `infer` on.
+They use C of Eq. 1 with uniform weights and anchors among all words, as in the papers; `guards` adds those of `infer`.
 """
 
 from __future__ import annotations

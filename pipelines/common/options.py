@@ -1,4 +1,4 @@
-"""Options that experiments share; what is an experiment's own stands with it."""
+"""Command-line options shared by the experiments."""
 
 from __future__ import annotations
 

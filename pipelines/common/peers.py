@@ -1,7 +1,7 @@
-"""Topic models of other libraries, each fitted to a matrix of counts in one thread, in one form.
+"""Topic models of other libraries, fitted to a count matrix in one thread, with results in one form.
 
-They have the defaults of their libraries but for what is asked for. tomotopy and gensim are the extra `bench`; each
-library is imported only where it is used.
+They use the defaults of their libraries unless stated. tomotopy and gensim are in the extra `bench`; each library is
+imported only where it is used.
 """
 
 from __future__ import annotations

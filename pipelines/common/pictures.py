@@ -1,6 +1,6 @@
-"""Pictures of the experiments: panels with axes and units, one look for one method everywhere, and one legend.
+"""Figures of the experiments: panels with axes and units, one style per method, and one legend.
 
-matplotlib comes with the extra `notebook`; it is imported only where something is drawn.
+Requires matplotlib (extra `notebook`), which is imported only when something is drawn.
 """
 
 from __future__ import annotations

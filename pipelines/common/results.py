@@ -1,7 +1,7 @@
-"""Cells of an experiment, each worked out once and kept under what it was made from.
+"""Results of an experiment, each computed once and stored under a key.
 
-A cell is one JSON file (a row of numbers) or one npz file (arrays, without pickle), written beside and renamed, so that
-a run may end at any moment and the same command goes on with the next cell.
+A result is one JSON file (a row of numbers) or one npz file (arrays, without pickle), renamed into place when it is
+complete, so that an interrupted command can be run again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is measured of topics: the metrics of both papers against C as it was counted, and against another method."""
+"""Metrics of topics from both papers, against the counted C, and comparisons with another method."""
 
 from __future__ import annotations
 

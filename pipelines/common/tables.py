@@ -1,4 +1,4 @@
-"""Markdown: tables of rows, and numbers as they are read."""
+"""Markdown tables and numbers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""TOD, the tensor decomposition that STOD's paper compares STOD with: its Algorithm 1 as its section 5.1 has it.
+"""TOD, the tensor decomposition to which the STOD paper compares STOD: its Algorithm 1 as described in section 5.1.
 
-The second moment is whitened with all words, and no tensor is ever made: each power iteration goes over all documents.
-Documents are in memory here, and one pass serves all restarts of a topic, which is kinder to TOD than the paper was.
-Equations are those of Wang, Liu, Song, Han (ECML-PKDD 2014), with its errors mended as docs/math.md lists them.
+The second moment is whitened with all words, and no tensor is formed: each power iteration reads all documents. Here
+the documents are in memory, and one pass serves all restarts of a topic, which favours TOD compared with the paper.
+Equations are those of Wang, Liu, Song, Han (ECML-PKDD 2014) with the corrections listed in docs/math.md.
 """
 
 from __future__ import annotations
