@@ -156,7 +156,7 @@ def periods(
 @click.option(
     "--corpus",
     type=click.Path(exists=True, path_type=Path),
-    help="Corpus to use instead of simulated documents.",
+    help="Corpus to use instead of simulations.",
 )
 @click.option("--by", help="Column of whole numbers; measure periods instead of an addition.")
 @click.option("--span", default=10, show_default=True, help="Values per period.")

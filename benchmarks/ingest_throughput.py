@@ -43,7 +43,7 @@ SAMPLE = 200  # documents counted again by hand
     "--workers",
     default="1,2",
     show_default=True,
-    help="Numbers of threads of the ingest, separated by commas.",
+    help="Numbers of threads, separated by commas.",
 )
 def main(source: Path, vocabulary_size: int, repeats: int, workers: str) -> None:
     # Not in this process: the peak memory of a child starts from that of its parent.

@@ -76,7 +76,7 @@ def print_rows(folder: Path, documents: int, steps: int, seed: int) -> None:
     "--documents",
     default="5000,20000,100000",
     show_default=True,
-    help="Numbers of documents, separated by commas.",
+    help="Sizes, separated by commas.",
 )
 @click.option("--steps", default=20, show_default=True, help="Steps of polish.")
 @click.option("--seeds", default=1, show_default=True, help="Number of corpora of each size.")

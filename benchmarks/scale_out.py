@@ -319,7 +319,7 @@ def weighed() -> list[dict[str, float]]:
     "--fan-in",
     default=f"0,{FAN_IN}",
     show_default=True,
-    help="Group sizes of the tree, separated by commas; 0: sequential.",
+    help="Group sizes, separated by commas; 0: sequential.",
 )
 @click.option("--words", default=50_000, show_default=True, help="Words of the corpus used to measure costs.")
 @click.option("--max-topics", default=50, show_default=True)

@@ -219,8 +219,8 @@ def tables(rows: Sequence[Row]) -> str:
 @options.corpora(words=2000)
 @options.several("topics", [10, 20])
 @options.several("rectifiers", RECTIFIERS)
-@click.option("--iterations", default=150, show_default=True, help="Steps of theirs, and most of ours.")
-@click.option("--quick", is_flag=True, help="A trial in a minute: 200 words, 20 steps.")
+@click.option("--iterations", default=150, show_default=True, help="Steps of their methods; maximum of ours.")
+@click.option("--quick", is_flag=True, help="Trial run of a minute: 200 words, 20 steps.")
 def main(
     authors: Path,
     out: Path,

@@ -82,7 +82,9 @@ def rows_of_real(
 @click.command(help=__doc__)
 @options.OUT
 @options.corpora(words=2000)
-@click.option("--semi", multiple=True, metavar="NAME", help="Also documents drawn from this corpus' topics.")
+@click.option(
+    "--semi", multiple=True, metavar="NAME", help="Also use documents drawn from the topics of this corpus."
+)
 @options.several("topics", [5, 10, 20, 50, 100])
 @options.several("methods", ["baseline", "DC", "AP", "Gibbs"])
 @options.ITERATIONS

@@ -77,8 +77,10 @@ def table(rows: list[Row]) -> str:
 @options.OUT
 @options.corpora(words=2000)
 @options.several("topics", [20])
-@click.option("--iterations", default=1500, show_default=True, help="Most steps at full convergence.")
-@click.option("--tolerance", default=1e-9, show_default=True, help="Change that counts as converged.")
+@click.option(
+    "--iterations", default=1500, show_default=True, help="Maximum number of steps at full convergence."
+)
+@click.option("--tolerance", default=1e-9, show_default=True, help="Tolerance at full convergence.")
 @options.quick("the shipped corpus, 200 words, 200 steps")
 def main(
     out: Path,

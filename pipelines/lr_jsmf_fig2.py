@@ -86,10 +86,14 @@ def hull_volume(setup: Setup, found: Arrays, n_topics: int) -> float:
 @click.command(help=__doc__)
 @options.OUT
 @click.option(
-    "--corpus", "named", default=f"nips={NIPS}", metavar="NAME=SOURCE", help="[default: the shipped one]"
+    "--corpus",
+    "named",
+    default=f"nips={NIPS}",
+    metavar="NAME=SOURCE",
+    help="[default: the corpus that ships with the project]",
 )
 @click.option("--topics", default=5, show_default=True)
-@click.option("--words", default=2000, show_default=True, help="Of the first row.")
+@click.option("--words", default=2000, show_default=True, help="Words of the first row.")
 @options.several("sizes", [500, 1000, 2000, 4000, 5000], help="Words of the second row.")
 @options.quick("300 words")
 def main(out: Path, named: str, topics: int, words: int, sizes: list[int], quick: bool) -> None:

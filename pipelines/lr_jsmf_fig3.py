@@ -41,16 +41,16 @@ DRAWN = (
 @options.corpora(words=2000)
 @options.several("topics", [5, 10, 20, 50, 100])
 @options.several("methods", PAPER)
-@options.several("metrics", DRAWN, help=f"Of {', '.join(METRICS)}.")
-@click.option("--name", "label", default="fig3", show_default=True, help="Of the files that are written.")
+@options.several("metrics", DRAWN, help=f"Metrics, of {', '.join(METRICS)}.")
+@click.option("--name", "label", default="fig3", show_default=True, help="Name of the files.")
 @click.option(
-    "--first", default="AP", show_default=True, help="What the others are compared with; '' for none."
+    "--first", default="AP", show_default=True, help="Method to which the others are compared; '' for none."
 )
-@click.option("--seeds", default=3, show_default=True, help="Of methods that depend on one.")
+@click.option("--seeds", default=3, show_default=True, help="Seeds of methods that depend on one.")
 @options.MOST_TOPICS
 @options.GUARDS
 @options.ITERATIONS
-@click.option("--tolerance", default=1e-5, show_default=True, help="Change at which it ends.")
+@click.option("--tolerance", default=1e-5, show_default=True, help="Tolerance of a rectification.")
 @options.quick("the shipped corpus, 300 words")
 @options.ONLY_KEPT
 def main(

@@ -154,12 +154,16 @@ def method_names(n_words: int, whole: int) -> list[str]:
 @click.command(help=__doc__)
 @options.OUT
 @click.option(
-    "--corpus", "named", default=f"nips={NIPS}", metavar="NAME=SOURCE", help="[default: the shipped one]"
+    "--corpus",
+    "named",
+    default=f"nips={NIPS}",
+    metavar="NAME=SOURCE",
+    help="[default: the corpus that ships with the project]",
 )
-@options.several("sizes", [1000, 2000, 4000, 8000, 16_000, 32_000, 64_000], help="Of vocabularies.")
-@click.option("--ngrams", type=int, default=None, help="Of texts: 2 takes pairs of words, too.")
+@options.several("sizes", [1000, 2000, 4000, 8000, 16_000, 32_000, 64_000], help="Sizes of vocabularies.")
+@click.option("--ngrams", type=int, default=None, help="For texts: 2 also counts bigrams.")
 @options.several("topics", [10, 50])
-@click.option("--whole", default=4000, show_default=True, help="Most words of AP.")
+@click.option("--whole", default=4000, show_default=True, help="Maximum number of words for AP.")
 @options.GUARDS
 @options.ITERATIONS
 @options.quick("the shipped corpus, 200 and 400 words")

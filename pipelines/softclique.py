@@ -318,8 +318,10 @@ def draw(times: Sequence[Row], rows: Sequence[Row], path: Path) -> None:
 
 @click.command(help=__doc__)
 @options.OUT
-@click.option("--corpus", "corpora", multiple=True, metavar="NAME=SOURCE@CUTOFF", help="Several.")
-@click.option("--topics", default=100, show_default=True, help="Of Table 3.")
+@click.option(
+    "--corpus", "corpora", multiple=True, metavar="NAME=SOURCE@CUTOFF", help="A source; may be repeated."
+)
+@click.option("--topics", default=100, show_default=True, help="Number of topics of Table 3.")
 @options.several("methods", METHODS)
 @click.option("--rounds", default=5, show_default=True, help="Searches of SC.")
 @click.option("--lda-rounds", default=1, show_default=True, help="Seeds of LDA.")

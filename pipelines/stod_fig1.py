@@ -257,18 +257,23 @@ def draw(curves: Sequence[Curve], path: Path) -> None:
 @options.OUT
 @click.option("--vary", type=click.Choice(list(PAPER_VALUES)), multiple=True, default=list(PAPER_VALUES))
 @click.option(
-    "--values", type=options.Several(int), default=None, help="Of what varies.  [default: those of the paper]"
+    "--values",
+    type=options.Several(int),
+    default=None,
+    help="Values of the varied quantity.  [default: as in the paper]",
 )
 @click.option(
-    "--documents", "n_documents", default=100_000, show_default=True, help="Where they do not vary."
+    "--documents", "n_documents", default=100_000, show_default=True, help="Documents, unless varied."
 )
 @click.option("--words", default=10_000, show_default=True)
 @click.option("--topics", default=50, show_default=True)
-@click.option("--corpora", default=2, show_default=True, type=click.IntRange(1), help="For each value.")
+@click.option("--corpora", default=2, show_default=True, type=click.IntRange(1), help="Corpora per value.")
 @options.several("methods", METHODS, ";")
 @options.GIBBS
-@click.option("--tod-passes", default=5000, show_default=True, help="Documents up to which TOD is run.")
-@click.option("--seed", default=0, show_default=True, help="Of the first corpus.")
+@click.option(
+    "--tod-passes", default=5000, show_default=True, help="Maximum number of documents for TOD's passes."
+)
+@click.option("--seed", default=0, show_default=True, help="Seed of the first corpus.")
 @options.quick("small corpora")
 @options.ONLY_KEPT
 def main(

@@ -163,8 +163,8 @@ def draw(rows: Sequence[Row], path: Path) -> None:
 @options.OUT
 @options.corpora(words=10_000)
 @click.option("--topics", default=50, show_default=True)
-@click.option("--tod-in-full", is_flag=True, help="Run all of TOD's power iterations: minutes to hours.")
-@click.option("--no-gibbs", is_flag=True, help="Leave out Gibbs sampling, which needs tomotopy.")
+@click.option("--tod-in-full", is_flag=True, help="Run all power iterations of TOD (minutes to hours).")
+@click.option("--no-gibbs", is_flag=True, help="Omit Gibbs sampling, which requires tomotopy.")
 @options.quick("the shipped corpus, 300 words")
 @options.ONLY_KEPT
 def main(
