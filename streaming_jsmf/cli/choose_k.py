@@ -49,7 +49,7 @@ def choose_k(source: str, topics: str, as_json: bool = False, **options: Any) ->
 
 
 def _table(found: Comparison) -> str:
-    from streaming_jsmf.reporting.comparison import comparison_table
+    from streaming_jsmf.evaluation.choice import comparison_table
 
     heading, rows = comparison_table(found.choice)
     suggested = [False, *(row.n_topics == found.choice.suggested for row in found.choice.rows)]

@@ -108,19 +108,19 @@ def _text(value: Any) -> str:
 
 
 def _listed(fields: Mapping[str, Any]) -> str:
-    from streaming_jsmf.reporting.wording import facts_of
+    from streaming_jsmf.reporting.contents import facts_of
 
     return ", ".join(f"{fact.name} {fact.value}" for fact in facts_of(fields) if fact.value != "-")
 
 
 def _cost(seconds: float, memory: float) -> str:
-    from streaming_jsmf.reporting.wording import memory_text
+    from streaming_jsmf.reporting.contents import memory_text
 
     return f"{seconds:,.1f} s in all tasks, at most {memory_text(int(memory))} of memory"
 
 
 def _metrics(metrics: Mapping[str, Any]) -> Iterator[str]:
-    from streaming_jsmf.topics.certificates import warnings_of
+    from streaming_jsmf.evaluation.verdicts import warnings_of
 
     perplexities = (metrics.get("polish") or {}).get("perplexity") or []
     if perplexities:

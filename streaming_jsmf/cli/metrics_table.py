@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from streaming_jsmf.evaluation.glossary import LINES, lookup, number_of, number_text
+from streaming_jsmf.evaluation.metrics import LINES, lookup, number_of, number_text
 
 WIDTH = 110
 

@@ -115,9 +115,8 @@ def print_topics(
     *models: str, words: int | None = None, order: Order = "share", characteristic: bool = False
 ) -> None:
     """Print the topics of the models at these paths, and warnings about them on standard error."""
-    from streaming_jsmf.reporting.topic_table import topic_text
-    from streaming_jsmf.reporting.topics import read_topics
-    from streaming_jsmf.topics.certificates import warnings_of
+    from streaming_jsmf.evaluation.verdicts import warnings_of
+    from streaming_jsmf.reporting.topics import read_topics, topic_text
     from streaming_jsmf.topics.multi_k import models_at
     from streaming_jsmf.topics.store import read_model
 

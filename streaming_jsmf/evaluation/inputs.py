@@ -22,10 +22,10 @@ SKETCH_LABEL = "evaluation"
 
 @dataclass(frozen=True)
 class Estimate:
-    """A Monte Carlo estimate and its standard error."""
+    """A Monte Carlo estimate and its standard error; None if there is a single sample."""
 
     value: float
-    standard_error: float
+    standard_error: float | None
 
 
 @dataclass(frozen=True)
@@ -183,19 +183,26 @@ class SelectedCounts:
 
     def __post_init__(self) -> None:
         if self.words.ndim != 1 or bool((np.diff(self.words) <= 0).any()):
-            raise ValueError("the selected words must be distinct ids in rising order")
+            raise ValueError("words must be distinct ids in ascending order")
         _require_shape("pairs", self.pairs, (self.words.size, self.words.size))
         if self.n_documents < 1:
             raise ValueError("counts of selected words need at least one document")
 
-    def places(self, ids: Integers) -> Integers:
-        """Positions of word ids in ``words``, in an array of the same shape; -1 for ids that were not counted."""
-        if self.words.size == 0:
-            return np.full(ids.shape, -1, dtype=np.int64)
-        found = np.minimum(np.searchsorted(self.words, ids), self.words.size - 1)
-        return np.where(self.words[found] == ids, found, -1).astype(np.int64)
+    def positions(self, ids: Integers) -> Integers:
+        """Positions of word ids in ``words``, in an array of the same shape.
+
+        Raises
+        ------
+        ValueError
+            If a word was not counted.
+        """
+        found = np.searchsorted(self.words, ids)
+        missing = ids[np.append(self.words, -1)[found] != ids]
+        if missing.size:
+            raise ValueError(f"word {missing[0]} is a top word and was not counted")
+        return found.astype(np.int64)
 
 
-def _require_shape(name: str, array: NDArray[np.generic] | None, wanted: tuple[int, ...]) -> None:
-    if array is not None and array.shape != wanted:
-        raise ValueError(f"{name} has the shape {array.shape}; {wanted} is needed")
+def _require_shape(name: str, array: NDArray[np.generic] | None, expected: tuple[int, ...]) -> None:
+    if array is not None and array.shape != expected:
+        raise ValueError(f"{name} has the shape {array.shape}; {expected} is needed")

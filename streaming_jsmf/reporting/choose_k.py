@@ -12,10 +12,10 @@ from streaming_jsmf.config import InferSettings, PolishSettings, ScanSettings, s
 from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.errors import InputError, TooFewFactorsError
 from streaming_jsmf.evaluation.choice import Choice, Measures, choose, fields_of
-from streaming_jsmf.evaluation.count_words import counts_of
-from streaming_jsmf.evaluation.gather import Unavailable
+from streaming_jsmf.evaluation.coherence import distinct_share
+from streaming_jsmf.evaluation.counts import COUNTED, counts_of
 from streaming_jsmf.evaluation.matching import stability
-from streaming_jsmf.evaluation.measures import NEEDED, OPTIONAL, distinct_share_of, npmi_of, perplexity_of
+from streaming_jsmf.evaluation.metrics import TOP_WORDS, Unavailable, top_word_metrics
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
@@ -206,40 +206,41 @@ def _measured(
     execution: Execution,
     listener: Listener,
 ) -> Measures:
-    """One row; what cannot be had is None, and ``missing`` gets the reason. ``wanted``: replicas and their seed."""
-    model = read_model(path, (*NEEDED, "topic_probability"), OPTIONAL)
-    n_topics = int(model.arrays["topic_probability"].size)
-
-    def value(name: str, find: Callable[[], float]) -> float | None:
-        try:
-            return find()
-        except Unavailable as reason:
-            missing.setdefault(name, str(reason))
-            return None
+    """One row; unavailable values are None with the reason in ``missing``. ``wanted``: replicas and their seed."""
+    model = read_model(path, ("word", "prominent_words", "topic_probability"), COUNTED)
+    top_words = model.arrays["prominent_words"]
+    n_topics = len(top_words)
 
     def perplexity() -> float:
         _corpus_of(material)
-        found = perplexity_of(model)
-        if found is None:
+        held_out = (model.metrics.get("polish") or {}).get("perplexity")
+        if not held_out:
             raise Unavailable(
-                "the corpus has too few documents to keep some out of polish, or counts are fractions"
+                "the corpus has too few documents to hold some out of polish, or counts are fractions"
             )
-        return found
+        return float(held_out[-1]["perplexity"])
 
     def npmi() -> float:
-        return npmi_of(model, counts_of(path, model, _corpus_of(material), execution, listener))
+        counts = counts_of(path, model, _corpus_of(material), execution, listener)
+        return float(top_word_metrics(top_words, counts)["npmi"]["mean"])
 
-    def stable() -> float:
-        return _stability(n_topics, material.moments, *wanted, execution.workers, listener)
-
+    measures: dict[str, Callable[[], float]] = {
+        "perplexity": perplexity,
+        "npmi": npmi,
+        "stability": lambda: _stability(n_topics, material.moments, *wanted, execution.workers, listener),
+    }
+    values: dict[str, float] = {}
     with single_blas_thread():
+        for name, find in measures.items():
+            try:
+                values[name] = find()
+            except Unavailable as reason:
+                missing.setdefault(name, str(reason))
         return Measures(
             n_topics,
-            value("perplexity", perplexity),
-            value("npmi", npmi),
-            distinct_share_of(model),
-            value("stability", stable),
-            model.metrics.get("eigenvalue_gap"),
+            distinct_share=distinct_share(top_words[:, :TOP_WORDS]),
+            eigengap=model.metrics.get("eigenvalue_gap"),
+            **values,
         )
 
 

@@ -9,7 +9,7 @@ from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.format import verify_corpus
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.evaluation.stored_counts import read_counts, stored_corpora
+from streaming_jsmf.evaluation.counts import read_counts, stored_corpora
 from streaming_jsmf.ingestion.plan import IngestFolder
 from streaming_jsmf.moments.provenance import describe_making
 from streaming_jsmf.moments.soundness import require_sound

@@ -31,9 +31,8 @@ from streaming_jsmf.documents.transform_verb import transform
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.reporting.topic_table import topic_html, topic_text
-from streaming_jsmf.reporting.topics import by_share, frame_of, read_topics
-from streaming_jsmf.reporting.view import ShownReport, show
+from streaming_jsmf.reporting.report import ShownReport, show
+from streaming_jsmf.reporting.topics import by_share, frame_of, read_topics, topic_html, topic_text
 from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.topics import fit as fitting
