@@ -30,9 +30,8 @@ from streaming_jsmf.storage.arrays import ArrayDigest, read_arrays
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.topics.parameters import (
     BYTES_PER_NONZERO_READ,
-    GivenTopics,
+    TopicParameters,
     over_model_words,
-    require_known_words,
 )
 
 KIND = "streaming_jsmf.completion.unfinished"
@@ -72,7 +71,7 @@ class Completed:
 class CompletionRequest:
     """Topics, the corpus whose documents they complete, and the nonzeros per partition."""
 
-    topics: GivenTopics
+    topics: TopicParameters
     corpus: Corpus
     budget: int
 
@@ -107,7 +106,7 @@ def complete_documents(
     StoreError
         If a shard or ``work`` is damaged.
     """
-    topics, places = request.topics, require_known_words(request.topics, request.corpus)
+    topics, places = request.topics, request.topics.ids_of_corpus(request.corpus)
     partitions = plan_partitions(list_units(request.corpus), request.budget)
     keys = [key_of(name) for name in distinct([partition.content for partition in partitions])]
     store = WorkStore(work, KIND, "completion of documents", request.arguments)

@@ -36,7 +36,7 @@ from streaming_jsmf.storage.lock import announce_commit, is_left, recover, sole_
 from streaming_jsmf.storage.paths import StorePath, group_names, node_exists
 from streaming_jsmf.storage.provenance import package_versions, utc_now
 from streaming_jsmf.storage.replace import remove_store, store_written
-from streaming_jsmf.topics.given_topics import given_topics, lacks_topics
+from streaming_jsmf.topics.parameters import TopicParameters, missing_parameter
 from streaming_jsmf.topics.store import Model
 
 KIND, FORMAT_VERSION = "streaming_jsmf.word_counts", 1
@@ -104,7 +104,7 @@ def counts_of(
     Parameters
     ----------
     path, model
-        Where the model is, and its word lists (``COUNTED``) and, for the second pass, the arrays of ``given_topics``.
+        Where the model is, and its word lists (``COUNTED``) and, for the second pass, those of ``TopicParameters.of``.
     corpus
         The training corpus or any other; words are matched by string, and those the model lacks are left out.
 
@@ -127,8 +127,8 @@ def counts_of(
             return stored
         work = work_place(target)
         counts = _divided(model, request, count_words(request, work, execution, listener))
-        if not lacks_topics(model):
-            wanted = CompletionRequest(given_topics(model), corpus, request.budget)
+        if not missing_parameter(model):
+            wanted = CompletionRequest(TopicParameters.of(model), corpus, request.budget)
             completed = complete_documents(wanted, work / "completion", execution, listener)
             counts = replace(counts, completion=completed.fields())
         announce_commit(target, fingerprint(request.arguments), work=True)
@@ -146,7 +146,7 @@ def representatives(model: Model) -> Integers:
 def _complete_counts(path: StorePath, model: Model, corpus: Corpus) -> StoredCounts | None:
     """The stored counts, if their completion is known or can never be."""
     stored = read_counts(path, model, corpus.fingerprint)
-    return stored if stored and (stored.completion is not None or lacks_topics(model)) else None
+    return stored if stored and (stored.completion is not None or missing_parameter(model)) else None
 
 
 def _selection(model: Model, corpus: Corpus) -> WordSelection:

@@ -23,8 +23,8 @@ from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.select import require_parts, resampled, select_partitions
 from streaming_jsmf.storage.paths import StorePath, store_path
-from streaming_jsmf.topics.given_topics import lacks_topics
 from streaming_jsmf.topics.infer import fit_moments
+from streaming_jsmf.topics.parameters import missing_parameter
 from streaming_jsmf.topics.store import Model, read_model
 
 #: Arrays that every engine writes, and those that some do.
@@ -134,7 +134,7 @@ def completion_of(model: Model, counts: StoredCounts) -> Completion:
         If the model cannot predict documents, or they have no tokens to predict.
     """
     if counts.completion is None:
-        missing = lacks_topics(model)
+        missing = missing_parameter(model)
         raise Unavailable(
             f"the model has no {missing}"
             if missing

@@ -18,7 +18,7 @@ from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers.base import Unit
-from streaming_jsmf.ingestion.readers.listing import list_files
+from streaming_jsmf.ingestion.readers.files import list_files
 from streaming_jsmf.ingestion.tokens.stop_words import is_path, load_stop_words
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.folder import Commit, WorkFolder

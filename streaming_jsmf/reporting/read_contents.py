@@ -33,11 +33,9 @@ from streaming_jsmf.reporting.contents import (
 from streaming_jsmf.reporting.read_words import read_word_topic
 from streaming_jsmf.reporting.topics import NEEDED, OPTIONAL, edited_topics, topics_of
 from streaming_jsmf.storage.paths import StorePath, read_text
+from streaming_jsmf.topics.edited_topics import read_edited_topics, require_word_count
 from streaming_jsmf.topics.edits import read_edits
-from streaming_jsmf.topics.multi_k import COMPARISON
-from streaming_jsmf.topics.shown import read_shown
-from streaming_jsmf.topics.store import Model, read_model, read_model_panels
-from streaming_jsmf.topics.word_lists import read_listed, require_word_count
+from streaming_jsmf.topics.store import COMPARISON, Model, read_model, read_model_panels
 
 #: Optional arrays of a model that a page shows.
 SHOWN = (*OPTIONAL, "document_frequency", "topic_topic", "topic_topic_of_documents")
@@ -70,10 +68,10 @@ def read_contents(path: StorePath, words: int | None = None) -> Contents:
         If the model or its counts are damaged.
     """
     count = require_word_count(words)
-    shown = read_shown(path, NEEDED, SHOWN)
+    shown = read_edited_topics(path, NEEDED, SHOWN)
     model, counts = shown.model, read_training_counts(path, shown.stored, COUNTS)
     with single_blas_thread():
-        listed = read_listed(shown, count)
+        listed = shown.listed_words(count)
         shares, vocabulary = model.arrays["topic_probability"], model.arrays["word"]
         word_topic = read_word_topic(shown.panels(), listed, shares, vocabulary)
         metrics = _metrics(shown.stored, counts)

@@ -8,15 +8,14 @@ import webbrowser
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from streaming_jsmf.documents.answers import shown_shares_of
+from streaming_jsmf.documents.queries import shown_shares_of
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.reporting.page import FIRST_LINES, render
 from streaming_jsmf.reporting.read_contents import read_contents, read_levels
 from streaming_jsmf.reporting.read_documents import documents_of, groups_of
 from streaming_jsmf.storage.lock import is_left, write_alone
 from streaming_jsmf.storage.paths import StorePath, is_free, read_bytes, store_path
-from streaming_jsmf.topics.multi_k import models_at
-from streaming_jsmf.topics.store import AnyModel, model_path
+from streaming_jsmf.topics.store import AnyModel, model_path, models_at
 
 
 def report(

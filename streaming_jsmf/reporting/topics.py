@@ -14,14 +14,13 @@ from streaming_jsmf.display import printable
 from streaming_jsmf.evaluation.counts import StoredCounts, read_training_counts
 from streaming_jsmf.inference.words import longer_lists
 from streaming_jsmf.reporting.contents import Topic, Word
-from streaming_jsmf.topics.shown import ShownTopics, read_shown
-from streaming_jsmf.topics.store import AnyModel, Model, model_path
-from streaming_jsmf.topics.word_lists import (
+from streaming_jsmf.topics.edited_topics import (
     DEFAULT_WORDS,
-    read_listed,
-    read_probabilities,
+    EditedTopics,
+    read_edited_topics,
     require_word_count,
 )
+from streaming_jsmf.topics.store import AnyModel, Model, model_path
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,15 +68,15 @@ def read_topics(path: AnyModel, words: int | None = None, *, probabilities: bool
         If it is damaged.
     """
     count = require_word_count(words)
-    shown = read_shown(model_path(path), NEEDED, OPTIONAL)
-    listed = read_listed(shown, count)
+    shown = read_edited_topics(model_path(path), NEEDED, OPTIONAL)
+    listed = shown.listed_words(count)
     counts = read_training_counts(shown.path, shown.stored, ("characteristic_words",))
-    known = read_probabilities(shown, listed) if probabilities else np.full(listed.shape, np.nan)
+    known = shown.probabilities(listed) if probabilities else np.full(listed.shape, np.nan)
     return edited_topics(shown, listed, known, counts)
 
 
 def edited_topics(
-    shown: ShownTopics,
+    shown: EditedTopics,
     listed: NDArray[np.int64],
     probability: NDArray[np.float64],
     counts: StoredCounts | None = None,
