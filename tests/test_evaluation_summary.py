@@ -54,15 +54,14 @@ def test_examples_by_hand(module):
 
 
 def test_every_metric_has_a_value_and_a_line():
+    case = make_case(0)
     result, missing = evaluate_topics(
-        make_case(0).topics,
-        **{
-            "cooccurrence": make_case(0).cooccurrence,
-            "counts": make_case(0).counts,
-            "truth": np.eye(30)[:, :4],
-        },
+        replace(case.topics, anchors=case.topics.top_words[:, 0]),
+        cooccurrence=case.cooccurrence,
+        counts=case.counts,
         completion=Completion(3, tokens=9, log_likelihood=-40.0, unigram_log_likelihood=-50.0),
-        replicas=[make_case(0).topics.word_topic],
+        truth=case.topics.word_topic,
+        replicas=[case.topics.word_topic],
     )
     assert missing == {}
     assert {line.path.partition(".")[0] for line in metrics.LINES} == set(result)
