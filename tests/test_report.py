@@ -290,7 +290,7 @@ def test_a_report_is_replaced_only_if_asked_for_and_nothing_else_ever(
     assert invoke("report", stores / "stod", out, "--overwrite").code == 0
     assert out.read_bytes() != first
     notes.write_bytes(b"\xff mine")
-    refused(invoke("report", anchored, notes, "--overwrite"), 2, "is not a report of ours")
+    refused(invoke("report", anchored, notes, "--overwrite"), 2, "notes.html", "is not a report")
     assert notes.read_bytes() == b"\xff mine"
 
 

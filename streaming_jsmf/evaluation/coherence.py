@@ -24,23 +24,10 @@ NODES = 7
 
 
 def cooccurrence_counts(blocks: Iterable[Any], word_ids: ArrayLike) -> Integers:
-    """Count the documents that contain both words of each pair; additive over blocks.
+    """Count the documents that contain both words of each pair of distinct ``word_ids``, (P, P) int64.
 
-    Parameters
-    ----------
-    blocks
-        CSR matrices or arrays, documents x words; stored zeros count as absent.
-    word_ids
-        Distinct word ids.
-
-    Returns
-    -------
-    ``len(word_ids) x len(word_ids)`` int64; the diagonal is the document frequency.
-
-    Raises
-    ------
-    ValueError
-        For repeated ids and for ids outside a block.
+    Additive over ``blocks``, which are CSR, documents x words; stored zeros count as absent. The diagonal is the
+    document frequency. ``ValueError`` for repeated ids and for ids outside a block.
 
     Examples
     --------
@@ -82,22 +69,13 @@ def npmi(
 
     Parameters
     ----------
-    document_frequency
-        (P,) number of documents with a word.
-    pair_counts
-        (P, P) number of documents with both words.
-    n_documents
-        Number of documents.
+    document_frequency, pair_counts, n_documents
+        (P,) number of documents with a word, (P, P) with both words, and of all documents, at least one.
     top_words
-        (K, n) *positions* in these arrays, not word ids.
+        (K, n) *positions* in these arrays, not word ids; at least two per topic.
     smoothing
         Added to every p_ij. ``GENSIM_SMOOTHING`` gives gensim's ``c_npmi`` over whole documents, in which a pair that
         never co-occurs is above -1 (and a pair in every document is -1 instead of 1).
-
-    Raises
-    ------
-    ValueError
-        With fewer than two words per topic or without documents.
 
     Examples
     --------
@@ -105,11 +83,6 @@ def npmi(
 
     >>> npmi([4, 2], [[4, 1], [1, 2]], 8, [[0, 1]]).tolist()
     [0.0]
-
-    If both documents with word 1 contain word 0: log(2) / log(4).
-
-    >>> print(npmi([4, 2], [[4, 2], [2, 2]], 8, [[0, 1]]).round(4).tolist())
-    [0.5]
     """
     pairs = _word_pairs(document_frequency, pair_counts, top_words, n_documents)
     means: Floats = pair_npmi(pairs.together, pairs.first * pairs.second, smoothing).mean(axis=1)
@@ -140,19 +113,8 @@ def coherence(
     """Sum over pairs of top words of log((D(i, j) + epsilon) / D(j)), (K,) (Mimno et al. 2011).
 
     Word j is the more probable one. Words without documents, which held-out corpora may have, are treated as if they
-    had one.
-
-    Parameters
-    ----------
-    document_frequency, pair_counts, top_words
-        As for ``npmi``; words in descending order of probability.
-    epsilon
-        Number of documents: 1 in Mimno et al. (2011), 0.01 in JSMF 2015, 1e-8 in SoftClique (Eq. 5).
-
-    Raises
-    ------
-    ValueError
-        With fewer than two words per topic.
+    had one. ``epsilon`` is 1 in Mimno et al., 0.01 in JSMF 2015 and 1e-8 in SoftClique (Eq. 5). The other arguments are
+    those of ``npmi``, words in descending order of probability.
 
     Examples
     --------
@@ -219,11 +181,6 @@ def _word_pairs(
 def distinct_share(top_words: ArrayLike) -> float:
     """Share of distinct words among all top words (K x n ids); 1 if no topic repeats a word of another.
 
-    Raises
-    ------
-    ValueError
-        If there are no words.
-
     Examples
     --------
     >>> distinct_share([[1, 2], [2, 3]])
@@ -242,19 +199,12 @@ def incoherence_in_cooccurrence(
 
     Weight of the minimum spanning tree through the 7 prominent words of a topic and the 7 characteristic words of its
     anchor, where an edge weighs (1 - NPMI) / 2, p(i, j) = C_ij and p(i) = u_i. C_ij is computed from F F' - D', whose
-    truncation blurs rare pairs: pairs that never co-occur may be slightly above 0. C_ij <= 0 gives an NPMI of -1.
-
-    Parameters
-    ----------
-    topics, cooccurrence
-        Over the same words. Engines without anchors use the most probable words.
-    anchor_rows
-        (K, N) exact rows of C that select characteristic words; None uses rows of F F' - D'.
+    truncation blurs rare pairs; C_ij <= 0 gives an NPMI of -1. ``anchor_rows`` (K, N) are rows of C that select the
+    characteristic words, by default those of the factor.
 
     Examples
     --------
-    Documents "a a" and "b b", C = diag(1/2, 1/2), and one topic with both words. They never co-occur, so the tree is
-    the edge of weight 1.
+    Documents "a a" and "b b", and one topic with both words. They never co-occur, so the tree is the edge of weight 1.
 
     >>> half = np.array([0.5, 0.5])
     >>> C = Cooccurrence(np.eye(2, dtype=np.float32), half, half)
@@ -273,18 +223,8 @@ def incoherence_in_cooccurrence(
 def incoherence_in_documents(topics: TopicArrays, counts: SelectedCounts, anchor_rows: Floats) -> Floats:
     """MST-Incoherence of each topic, (K,), with shares of documents for p(i, j) and p(i); also for held-out documents.
 
-    Parameters
-    ----------
-    topics, counts
-        ``counts.words`` includes the top words of all topics.
-    anchor_rows
-        (K, N) rows of C of ``topics.representatives``, exact or from the factor. The 7 largest entries among the
-        counted words are characteristic.
-
-    Raises
-    ------
-    ValueError
-        If a prominent word was not counted.
+    The 7 largest entries among the counted words in ``anchor_rows`` (K, N), rows of C of ``topics.representatives``,
+    are characteristic. ``ValueError`` if a prominent word was not counted.
 
     Examples
     --------

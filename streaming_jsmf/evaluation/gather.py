@@ -69,12 +69,7 @@ def topic_arrays(model: Model) -> TopicArrays:
 def moments_of(model: Model, given: str | StorePath | None) -> Moments:
     """The moments store of a model: the given one, or else the one that the model records.
 
-    Raises
-    ------
-    InputError, StoreError
-        If the given store cannot be read or has other words.
-    Unavailable
-        If the recorded store is missing or has changed.
+    ``Unavailable`` if the recorded store is missing or has changed; errors of a given one, also if it has other words.
     """
     if given is not None:
         return _open_moments(model, given)
@@ -126,13 +121,7 @@ def cooccurrence_of(moments: Moments) -> Cooccurrence:
 
 
 def completion_of(model: Model, counts: StoredCounts) -> Completion:
-    """How well the topics predict the counted documents.
-
-    Raises
-    ------
-    Unavailable
-        If the model cannot predict documents, or they have no tokens to predict.
-    """
+    """How well the topics predict the counted documents; ``Unavailable`` if they cannot."""
     if counts.completion is None:
         missing = missing_parameter(model)
         raise Unavailable(
@@ -158,12 +147,8 @@ def truth_of(corpus: Any, model: Model) -> Floats:
 
     Raises
     ------
-    InputError
-        If there is no truth at ``corpus``, or a topic of it has none of the model's words.
-    StoreError
-        If it is damaged.
-    Unavailable
-        If ``corpus`` is None.
+    InputError, StoreError
+        If there is no truth at ``corpus``, a topic of it has none of the model's words, or it is damaged.
     """
     if corpus is None:
         raise Unavailable("no truth was given; name a simulated corpus with --truth")
@@ -192,10 +177,7 @@ def replicas_of(
 ) -> list[NDArray[np.float64]]:
     """Topics (N, K) of ``count`` models inferred from bootstrap samples of the kept partitions. No scan.
 
-    Raises
-    ------
-    Unavailable
-        If no models are asked for, the moments keep no partitions, or the model is of another engine.
+    ``Unavailable`` if none are asked for, the moments keep no partitions, or the model is of another engine.
     """
     if count == 0:
         raise Unavailable("no replicas were asked for (--replicas)")

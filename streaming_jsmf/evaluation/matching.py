@@ -16,16 +16,9 @@ from streaming_jsmf.linalg.gram import stacked_qr
 
 @dataclass(frozen=True)
 class TopicMatching:
-    """One-to-one assignment of the topics of two models.
+    """One-to-one assignment: topic k of the first model matches topic ``permutation[k]`` of the second, (K,).
 
-    Attributes
-    ----------
-    permutation
-        (K,) topic k of the first model matches topic ``permutation[k]`` of the second.
-    l1
-        (K,) L1 distances, between 0 and 2.
-    mean_l1
-        Their mean.
+    ``l1`` (K,) are L1 distances, between 0 and 2, and ``mean_l1`` is their mean.
     """
 
     permutation: Integers
@@ -35,11 +28,6 @@ class TopicMatching:
 
 def match_topics(B1: ArrayLike, B2: ArrayLike) -> TopicMatching:
     """Assign the topics of two models, (N, K) each, to each other with the smallest total L1 distance.
-
-    Raises
-    ------
-    ValueError
-        If the shapes differ.
 
     Examples
     --------
@@ -57,18 +45,8 @@ def match_topics(B1: ArrayLike, B2: ArrayLike) -> TopicMatching:
 def recovery_error(word_topic: Floats, truth: Floats) -> float:
     """Mean L1 distance to the true topics under the best assignment (STOD paper, section 6.1); between 0 and 2.
 
-    For K topics and K* true topics, the best min(K, K*) pairs count and the others are ignored, so compare errors only
-    for equal K.
-
-    Parameters
-    ----------
-    word_topic, truth
-        (N, K) and (N, K*) over the same words; columns sum to 1.
-
-    Raises
-    ------
-    ValueError
-        If the numbers of words differ.
+    For (N, K) topics and (N, K*) true ones, the best min(K, K*) pairs count and the others are ignored, so compare
+    errors only for equal K. ``ValueError`` if the numbers of words differ.
 
     Examples
     --------
@@ -85,23 +63,12 @@ def recovery_error(word_topic: Floats, truth: Floats) -> float:
 def stability(word_topic: Floats, replicas: Sequence[Floats]) -> Estimate:
     """Mean over replicas of 1 - L1 / 2 under the best assignment, the probability mass on which topics agree.
 
-    It lies between 0 (no common word) and 1 (equal topics); the standard error of a single replica is None.
-
-    Parameters
-    ----------
-    word_topic
-        (N, K).
-    replicas
-        (N, K') topics of models of resampled partitions. If K' differs from K, the best min(K, K') pairs count.
-
-    Raises
-    ------
-    ValueError
-        Without replicas, or if the numbers of words differ.
+    It lies between 0 (no common word) and 1 (equal topics). ``replicas`` (N, K') are topics of models of resampled
+    partitions, at least one; if K' differs from K, the best min(K, K') pairs count.
 
     Examples
     --------
-    One replica has the topics in reverse order; the other lost a quarter of one topic: (1 + 0.75) / 2.
+    One replica has the topics in reverse order; the other lost a quarter of one topic: (1 + 0.875) / 2.
 
     >>> B = np.eye(2)
     >>> stability(B, [B[:, ::-1], np.array([[1.0, 0.25], [0.0, 0.75]])])
@@ -115,20 +82,10 @@ def stability(word_topic: Floats, replicas: Sequence[Floats]) -> Estimate:
 
 
 def yy_error(Y: ArrayLike, Y_ref: ArrayLike) -> float:
-    """||Y Y' - Y* Y*'||_F / ||Y* Y*'||_F without N x N matrices.
+    """||Y Y' - Y* Y*'||_F / ||Y* Y*'||_F for Y and Y* with N rows each, without N x N matrices.
 
     The difference is [Y, Y*] diag(I, -I) [Y, Y*]'. Its norm is that of R diag(I, -I) R' with R from a QR decomposition,
-    which is accurate even if Y and Y* are close.
-
-    Parameters
-    ----------
-    Y, Y_ref
-        Y and Y*, with N rows each; their widths may differ.
-
-    Raises
-    ------
-    ValueError
-        For different numbers of rows or a reference of zero.
+    which is accurate even if Y and Y* are close. ``ValueError`` for a reference of zero.
 
     Examples
     --------

@@ -180,18 +180,13 @@ def evaluate_topics(
     Parameters
     ----------
     topics
-        The model; None if only ``top_words``, ``topic_probability`` and ``topic_topic`` are known, which are given by
-        name.
+        The model; None if only ``top_words``, ``topic_probability`` and ``topic_topic`` are known, given by name.
     reasons
         Why an input is missing, by its name.
-    cooccurrence, counts
-        C of the training corpus; counts of this corpus, or of a held-out one over the same words.
-    completion
-        Of the same documents as ``counts``, with tokens scored.
-    truth, replicas
-        (N, K*) topics that drew the corpus; (N, K') topics of each model of a bootstrap sample.
-    seed
-        Seed of the random hulls of ``log_relative_volume``; 0 by default.
+    inputs
+        ``cooccurrence``: C of the training corpus. ``counts`` of this corpus, or of a held-out one, and the
+        ``completion`` of the same documents. ``truth``, (N, K*): topics that drew the corpus. ``replicas``, (N, K')
+        each: topics of models of bootstrap samples. ``seed`` of the random hulls, 0 by default.
 
     Returns
     -------
@@ -255,11 +250,6 @@ def number_text(value: Any) -> str:
 
 def top_word_metrics(top_words: Integers, counts: SelectedCounts) -> dict[str, Any]:
     """``npmi``, ``u_mass`` and ``coherence`` of top words (K, n); None where topics list fewer than two words.
-
-    Raises
-    ------
-    ValueError
-        If a top word was not counted.
 
     Examples
     --------

@@ -51,18 +51,11 @@ def relative_dominancy(topic_topic: Floats) -> float:
 
 
 def specificity(word_topic: Floats, word_probability: Floats) -> float:
-    """Mean over topics of KL(B_k || p) in nats; the authors' code uses bits (divide by log 2 to compare).
+    """Mean over topics of KL(B_k || p) in nats, B (N, K); the authors' code uses bits.
 
-    p is the unigram distribution of the corpus in JSMF 2015 and the row sum u of C in LR-JSMF 2021, which weights
-    documents instead of tokens. Words with p = 0 are omitted, since they make the divergence infinite, and the rest of
-    a topic is normalized. A topic without other words counts as 0.
-
-    Parameters
-    ----------
-    word_topic
-        B, (N, K).
-    word_probability
-        p, (N,), with any positive sum.
+    p (N,), of any positive sum, is the unigram distribution of the corpus in JSMF 2015 and the row sum u of C in
+    LR-JSMF 2021, which weights documents instead of tokens. Words with p = 0 are omitted, since they make the
+    divergence infinite, and the rest of a topic is normalized. A topic without other words counts as 0.
 
     Examples
     --------

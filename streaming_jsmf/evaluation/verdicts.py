@@ -251,16 +251,10 @@ def topic_warnings(
 
     Parameters
     ----------
-    words
-        The most probable words of K topics.
-    shares
-        (K,), p(topic).
-    affinity
-        (K, K): sum over words of sqrt(p(word | i) p(word | j)).
-    document_frequency
-        (K, n) number of documents of each of the words; None if unknown.
-    npmi
-        (K,) NPMI of each topic, None if unknown.
+    words, shares, affinity
+        The most probable words of K topics; (K,) p(topic); (K, K) sum over words of sqrt(p(word | i) p(word | j)).
+    document_frequency, npmi
+        (K, n) number of documents of each of the words, and NPMI of each topic, if known.
     numbers
         (K,) under which the topics are known. None: from 0.
 

@@ -52,22 +52,18 @@ def plot_map(model: AnyModel) -> Figure:
     Raises
     ------
     InputError
-        If there is no model, or no matplotlib.
-
-    Examples
-    --------
-    >>> plot_map("model").savefig("map.pdf")  # doctest: +SKIP
+        If there is no model, or matplotlib is missing.
     """
     return _map_figure(_contents(model))
 
 
 def plot_topics(model: AnyModel, topics: Sequence[int] | None = None, *, words: int = 10) -> Figure:
-    """The most probable words of topics as bars of p(word | topic), in per cent; None: the six largest topics.
+    """The most probable words of topics as bars of p(word | topic), in percent; None: the six largest topics.
 
     Raises
     ------
     InputError
-        If there is no such topic, the model lists fewer words, or there is no matplotlib.
+        If there is no such topic, the model lists fewer words, or matplotlib is missing.
     """
     contents = _contents(model, words)
     return _topics_figure(contents, _chosen(contents, topics), words)
@@ -79,7 +75,7 @@ def plot_correlations(model: AnyModel) -> Figure:
     Raises
     ------
     InputError
-        If the model has no correlations, or there is no matplotlib.
+        If the model has no correlations, or matplotlib is missing.
     """
     contents = _contents(model)
     if contents.topic_topic is None:
@@ -96,19 +92,13 @@ def plot_over_time(
 ) -> Figure:
     """Mean shares of topics over time, or by another column of ``shares``, with the standard errors of the means.
 
-    Parameters
-    ----------
-    model, shares
-        The model, and what ``transform`` wrote with it.
-    topics
-        Their numbers. None: the six whose shares differ most between the groups.
-    by
-        A metadata column. None: a year or a date.
+    ``shares`` is what ``transform`` wrote with the model. ``topics`` are numbers, None: the six whose shares differ
+    most between the groups. ``by`` is a metadata column, None: a year or a date.
 
     Raises
     ------
     InputError
-        If there is no such topic or column, the shares are of another model, or there is no matplotlib.
+        If there is no such topic or column, the shares are of another model, or matplotlib is missing.
     """
     contents = _contents(model)
     groups = groups_of(shown_shares_of(model, shares), by)
