@@ -23,7 +23,7 @@ from tests import reference
 from tests import reference_anchors as oracle
 
 Floats = NDArray[np.float64]
-N, K = 60, 4
+N, K = 70, 4
 EVERYWHERE = np.full(N, 1000)
 #: Scales of the columns of Y: equal, falling slowly, and one topic that hides the others.
 SPECTRA = {"flat": np.ones(6), "slow": 1.0 / np.arange(1, 7), "steep": np.geomspace(1.0, 1e-2, 6)}
