@@ -14,7 +14,7 @@ from streaming_jsmf.display import printable
 from streaming_jsmf.evaluation.counts import StoredCounts, read_training_counts
 from streaming_jsmf.inference.words import longer_lists
 from streaming_jsmf.reporting.contents import Topic, Word
-from streaming_jsmf.topics.edited_topics import (
+from streaming_jsmf.topics.edits import (
     DEFAULT_WORDS,
     EditedTopics,
     read_edited_topics,
