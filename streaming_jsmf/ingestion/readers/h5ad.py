@@ -145,12 +145,10 @@ def _require_end(path: str, changed: int, options: H5adOptions) -> None:  # noqa
         [sys.executable, str(TRIAL)], input=json.dumps(request).encode(), capture_output=True, check=False
     )
     if ended.returncode == TOO_LARGE:
-        raise UnreadableError(
-            "it says it holds a text of more bytes than it has; it is damaged: fetch it again"
-        )
+        raise UnreadableError("it declares a string of more bytes than it has; it is damaged: fetch it again")
     if ended.returncode < 0:
         name = signal.Signals(-ended.returncode).name
-        raise UnreadableError(f"reading it as HDF5 does not end well ({name}); it is damaged: fetch it again")
+        raise UnreadableError(f"reading it as HDF5 is stopped ({name}); it is damaged: fetch it again")
 
 
 def _require_own(group: Any, name: str, depth: int = 3) -> None:

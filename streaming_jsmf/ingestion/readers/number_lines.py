@@ -251,13 +251,13 @@ class EntryParser:
 
 def _whole(text: bytes, name: str) -> int:
     if not _WHOLE.fullmatch(text):
-        raise BadValue(f"the {name} {shown(text)} is no whole number")
+        raise BadValue(f"the {name} {shown(text)} is not a whole number")
     return int(text)
 
 
 def _real(text: bytes) -> float:
     if not _REAL.fullmatch(text):
-        raise BadValue(f"the count {shown(text)} is no number")
+        raise BadValue(f"the count {shown(text)} is not a number")
     return float(text)
 
 
