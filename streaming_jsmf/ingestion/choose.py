@@ -231,7 +231,7 @@ def find_repeated_documents(
         if ingest.settings.on_bad_record == "fail":
             unit = ingest.folder.load_units(pieces[index].group)[int(identities.units[index][0])]
             where = ingest.source.place(unit, int(identities.rows[index][0]))
-            raise InputError(f"{where}: {REPEATED_ID}; mend the record or use --on-bad-record quarantine")
+            raise InputError(f"{where}: {REPEATED_ID}; correct the record or use --on-bad-record quarantine")
         _save_repeated(ingest, index, ordinals, words)
     contents = find_repeats(piece_files(stems, "contents"), without=identities)
     dropped = contents.ordinals if ingest.settings.curation.duplicates == "drop" else {}
