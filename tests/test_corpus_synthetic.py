@@ -15,7 +15,7 @@ from streaming_jsmf.corpus.format import read_manifest, verify_corpus
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.ingestion.simulation import documents as drawing
 from streaming_jsmf.ingestion.simulation import read_truth, simulate_lda, simulate_truth
-from streaming_jsmf.ingestion.simulation import run as simulating
+from streaming_jsmf.ingestion.simulation import simulate as simulating
 from streaming_jsmf.ingestion.simulation.law import ANCHOR_PROBABILITY, Law, make_law
 from streaming_jsmf.jobs.events import PartitionCommitted, StageFinished, StageStarted
 from streaming_jsmf.jobs.execution import Execution

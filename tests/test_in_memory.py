@@ -105,7 +105,7 @@ def test_an_interrupted_run_begins_again(tmp_path: Path, monkeypatch: pytest.Mon
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("streaming_jsmf.ingestion.run.write_shards", interrupted)
+        patch.setattr("streaming_jsmf.ingestion.ingest.write_shards", interrupted)
         for _ in range(2):
             with pytest.raises(KeyboardInterrupt):
                 sj.fit(TEXTS, tmp_path / "m", 3, polish=False)

@@ -14,7 +14,7 @@ from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.ingestion.simulation import documents as drawing
 from streaming_jsmf.ingestion.simulation import read_truth, simulate_lda
-from streaming_jsmf.ingestion.simulation import run as simulating
+from streaming_jsmf.ingestion.simulation import simulate as simulating
 from streaming_jsmf.jobs.events import Event, PartitionCommitted
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.records import Record

@@ -21,8 +21,7 @@ import numpy as np
 
 from streaming_jsmf.config import PolishSettings, ScanSettings
 from streaming_jsmf.corpus.format import Corpus
-from streaming_jsmf.corpus.parts import distinct, fold_partitions
-from streaming_jsmf.corpus.units import Partition, list_units, plan_partitions
+from streaming_jsmf.corpus.units import Partition, distinct, fold_partitions, list_units, plan_partitions
 from streaming_jsmf.inference import polish as polish_step
 from streaming_jsmf.inference.perplexity import Completer
 from streaming_jsmf.inference.polish import Step, first_topics, next_topics, plan_steps
