@@ -582,7 +582,7 @@ def test_a_repeated_id_ends_the_run(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         make(tmp_path / "in", tmp_path / "out")
     place = f"{tmp_path / 'in' / 'y.jsonl'}, line 2: its document id is that of an earlier document; "
-    assert str(caught.value) == place + "mend the record or use --on-bad-record quarantine"
+    assert str(caught.value) == place + "correct the record or use --on-bad-record quarantine"
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 

@@ -185,7 +185,7 @@ def test_a_bad_record_in_a_worker_process_is_one_line(texts: Path, refused: Call
     (texts / "more" / "b.jsonl").write_text('{"id": 1, "text": null}\n')
     refused(
         ("in", "out", "--scheduler", "processes", "--workers", "1"),
-        "b.jsonl, line 1: text is null; mend the record or use --on-bad-record quarantine",
+        "b.jsonl, line 1: text is null; correct the record or use --on-bad-record quarantine",
     )
 
 
@@ -243,7 +243,7 @@ def test_a_spec_and_what_may_be_said_besides(
     assert (manifest.totals.words, manifest.totals.documents) == (5, 4)
     assert (manifest.settings["min_tokens"], manifest.settings["duplicates"]) == (0, "drop")
     assert len(manifest.shards) > 1
-    says = "a spec names its own reader and its options; leave"
+    says = "a spec names its reader and its options; leave"
     refused(("weather.toml", "x", "--files", "in", "--reader", "text"), f"{says} --reader out, or edit")
     refused(
         ("weather.toml", "x", "--files", "in", "--read", "text=body", "--ngrams", "2"),
@@ -310,8 +310,8 @@ BAD_BAGS = {
     "null inside": ([0, None], [1.0, 1.0], "ids holds a null"),
     "above": ([1, 3], [1.0, 1.0], "word id 3 is outside 0..2"),
     "below": ([-1], [1.0], "word id -1 is outside 0..2"),
-    "twice": ([1, 1], [1.0, 1.0], "id 1 comes after 1; ids must rise"),
-    "nan": ([0], [float("nan")], "count nan is not in (0, 2147483647], as every count must be"),
+    "twice": ([1, 1], [1.0, 1.0], "id 1 comes after 1; ids must be in ascending order"),
+    "nan": ([0], [float("nan")], "count nan is not in (0, 2147483647]"),
     "zero": ([0, 1], [1.0, 0.0], "count 0.0 is not in"),
     "uneven": ([0, 1], [1.0], "2 ids but 1 counts"),
 }
@@ -421,7 +421,9 @@ def test_columns_in_another_order_and_ids_that_do_not_fit(tmp_path: Path) -> Non
     for name, first in (("0.parquet", 0), ("1.parquet", 2**63 - 1)):
         ids = pa.array([first, first + 1], pa.uint64())
         pq.write_table(table.set_column(2, "doc_id", ids), source / name)
-    with pytest.raises(InputError, match="row 1 from 0: doc_id is no integer of 64 bits with a sign; mend"):
+    with pytest.raises(
+        InputError, match="row 1 from 0: doc_id is no integer of 64 bits with a sign; correct"
+    ):
         again(source, tmp_path / "more")
     kept = again(source, tmp_path / "more", on_bad_record="quarantine")
     assert list(documents_of(kept)) == [0, 1, 2**63 - 1]

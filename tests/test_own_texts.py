@@ -105,7 +105,7 @@ def test_the_corpus_is_kept_and_used_again(
     before = {path: path.stat().st_mtime_ns for path in beside.rglob("*")}
     with caplog.at_level("INFO"):
         fit(folder, model, [6], execution=Execution("synchronous"), overwrite=True)
-    assert "model.corpus: made by an earlier run, compared with its hashes and used as it is" in caplog.text
+    assert "model.corpus: made by an earlier run, verified and used again" in caplog.text
     assert {path: path.stat().st_mtime_ns for path in beside.rglob("*")} == before
 
 
@@ -366,7 +366,7 @@ def test_the_stop_words_of_the_language_go_and_it_is_said(
     )
     with caplog.at_level("INFO"):
         ingest(tmp_path / "t.parquet", tmp_path / "c", request)
-    assert "the language is taken to be German, whose stop words are left out" in caplog.text
+    assert "the language was detected as German, whose stop words are removed" in caplog.text
     assert not {"die", "und", "nicht"} & words_of(tmp_path / "c")
     assert {"mitglieder", "rakete0"} <= words_of(tmp_path / "c")
     assert read_manifest(tmp_path / "c").settings["stop_words"] == "german"

@@ -250,7 +250,7 @@ def test_a_bad_line_is_named_and_can_be_left_out(tmp_path, line, reason, ending)
     number = 5 if ending == b"\n\n" else 3
     message = fails(source, tmp_path)
     assert re.match(rf"{re.escape(source.files[0])}, line {number}: .*{reason}", message), message
-    assert message.endswith("; mend the record or use --on-bad-record quarantine")
+    assert message.endswith("; correct the record or use --on-bad-record quarantine")
     read = Read(source, tmp_path, "quarantine")
     assert read.bags == {"a": {"x": 1}, "b": {"y": 2}}
     first = read.bad[0]

@@ -338,7 +338,7 @@ def _csv_header(path: str, layout: _Layout) -> list[str]:
     except UnreadableError as error:
         raise InputError(f"{path}: {error}") from error
     except BadValue as error:
-        raise InputError(f"{path}, line 1: {error}; mend the header, or {_ASK}") from error
+        raise InputError(f"{path}, line 1: {error}; correct the header, or {_ASK}") from error
     return [name.strip() for name in names]
 
 

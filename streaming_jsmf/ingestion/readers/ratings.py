@@ -196,7 +196,7 @@ def _names_by_item(lines: Sequence[bytes], options: RatingsOptions) -> dict[str,
             if found.setdefault(key, value) != value:
                 raise BadValue(f"item {key!r} has another name above")
         except BadValue as error:
-            raise UnreadableError(f"line {number}: {error}; mend the line") from error
+            raise UnreadableError(f"line {number}: {error}; correct the line") from error
     if not found:
         raise UnreadableError("it holds no names")
     return found
