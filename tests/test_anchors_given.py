@@ -86,9 +86,7 @@ def test_a_word_that_the_guards_reject_is_named_with_the_reason() -> None:
     u, frequency = y @ y.sum(axis=0), EVERYWHERE.copy()
     frequency[7] = 12
     rules = AnchorRules(min_document_frequency=30, given=[[2], [4, 7]])
-    with pytest.raises(
-        RejectedAnchorError, match="word 7 occurs in 12 documents, and an anchor in at least 30"
-    ):
+    with pytest.raises(RejectedAnchorError, match=r"word 7 occurs in 12 documents, .* at least 30"):
         low_rank_anchor_words(y, u, frequency, rules)
     u[4] *= 11
     with pytest.raises(

@@ -252,8 +252,8 @@ def test_the_error_falls_with_the_length_of_documents() -> None:
 @pytest.mark.parametrize(
     ("words", "prior", "said"),
     [
-        (29, [0.1] * 5, "do not fit together"),
-        (30, [0.1] * 4, "do not fit together"),
+        (29, [0.1] * 5, "do not match"),
+        (30, [0.1] * 4, "do not match"),
         (30, [0.1, 0.1, 0.1, 0.1, 0.0], "prior must be positive"),
         (30, [0.1, 0.1, 0.1, 0.1, np.nan], "prior must be positive"),
     ],

@@ -140,7 +140,7 @@ MISTAKES = [
     ),
     (
         "sj.evaluate(estimator)",
-        "a LRJSMF was given; keep it with its save",
+        "LRJSMF; save it first with its save",
     ),
     (
         "sj.evaluate(estimator.model_)",
@@ -148,15 +148,15 @@ MISTAKES = [
     ),
     (
         "sj.report(estimator, new)",
-        "a LRJSMF was given; keep it with",
+        "LRJSMF; save it first",
     ),
     (
         "sj.open_model(folder / 'moments')",
-        "this is not a model; give the path",
+        "this is not a model",
     ),
     (
         "sj.open_model(TABLE)",
-        "a model is named by its path, and a DataFrame was given",
+        "give the path of a model, not a DataFrame",
     ),
     (
         "sj.open_moments(folder / 'corpus')",

@@ -240,7 +240,7 @@ def test_steps_find_the_topics_and_explain_the_documents_better() -> None:
     ("change", "message"),
     [
         ({"prior": np.zeros(N_TOPICS)}, "prior must be positive"),
-        ({"prior": np.ones(N_TOPICS + 1)}, "do not fit together"),
+        ({"prior": np.ones(N_TOPICS + 1)}, "do not match"),
         ({"rounds": 1}, "rounds is 1; give 2 or more"),
     ],
 )

@@ -293,7 +293,7 @@ def test_missing_and_unknown_metadata_of_the_truth(copy):
     with pytest.raises(StoreError, match="mean_length"):
         read_truth(copy)
     metadata.write_text(whole.replace('"format_version": 1', '"format_version": 2'))
-    with pytest.raises(InputError, match="format version 2; .* 1"):
+    with pytest.raises(InputError, match=r"format version 2; .* 1"):
         read_truth(copy)
     shutil.rmtree(copy / "truth.zarr")
     with pytest.raises(InputError, match="no truth"):
@@ -430,9 +430,10 @@ class TestInterruption:
                 return task(simulation, part)
 
             task = simulating.write_part
-            with monkeypatch.context() as patch, pytest.raises(type(raised)):
-                patch.setattr(simulating, "write_part", failing)
+            monkeypatch.setattr(simulating, "write_part", failing)
+            with pytest.raises(type(raised)):
                 simulate_lda(tmp_path / "a", **FIVE_PARTS)
+            monkeypatch.setattr(simulating, "write_part", task)
             assert not (tmp_path / "a").exists()
             return sorted(int(path.stem) for path in tmp_path.glob("a.partial/records/*.json"))
 

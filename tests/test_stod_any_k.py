@@ -125,6 +125,6 @@ def test_without_anchor_words_alpha0_is_asked_for(tmp_path: Path) -> None:
     with pytest.raises(TooFewFactorsError) as caught:
         fit_moments(moments, StodSettings(4), threads=1)
     said = str(caught.value)
-    assert "0 words may be anchors and 4 topics were asked for" in said
-    assert said.endswith("give --alpha0 a number or shares, or use fewer topics")
+    assert "0 words may be anchors for 4 topics" in said
+    assert "--alpha0" in said
     assert "\n" not in said

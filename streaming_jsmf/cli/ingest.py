@@ -9,8 +9,14 @@ from typing import Any
 
 import click
 
-from streaming_jsmf.cli.options import execution_options, ingest_options, overwrite_option, quiet_option
-from streaming_jsmf.cli.verb import path, verb
+from streaming_jsmf.cli.verb import (
+    execution_options,
+    ingest_options,
+    overwrite_option,
+    path,
+    quiet_option,
+    verb,
+)
 
 
 @verb(

@@ -6,8 +6,7 @@ from typing import Any
 
 import click
 
-from streaming_jsmf.cli.options import overwrite_option, together
-from streaming_jsmf.cli.verb import option, path, verb
+from streaming_jsmf.cli.verb import option, overwrite_option, path, together, verb
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
 

@@ -1,16 +1,19 @@
-"""How the results of verbs are laid out as text: topics, metrics, comparisons of K, and the page of ``info``."""
+"""How the results of verbs are laid out: topics, metrics, comparisons of K, the page of ``info``; CSV and tables."""
 
 from __future__ import annotations
 
+import csv
+import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from streaming_jsmf.cli.tables import csv_text
 from streaming_jsmf.display import location, printable
+from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.glossary import LINES, lookup, number_of, number_text
 
 if TYPE_CHECKING:
@@ -27,6 +30,14 @@ _OMITTED = {
     *("complete", "digests", "fingerprint", "kind", "metrics"),
     *("models", "provenance", "settings", "settings_fingerprint"),
 }
+
+#: Longest cell of a table on a terminal.
+MOST_CHARACTERS = 48
+
+RAW_HELP = "With --csv: no apostrophe before texts that a spreadsheet would evaluate, such as =2+3."
+
+_STARTS_FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 def print_topics(
@@ -239,3 +250,45 @@ def _text(value: Any) -> str:
             return ", ".join(_text(item) for item in value)
         case _:
             return str(value)
+
+
+def require_csv(as_csv: bool, raw: bool) -> None:
+    """Refuse ``--raw`` without ``--csv``."""
+    if raw and not as_csv:
+        raise InputError("--raw is for --csv; give both or neither")
+
+
+def csv_text(rows: Iterable[Iterable[object]], *, raw: bool) -> str:
+    """Rows as CSV. A spreadsheet evaluates a text such as ``=2+3``: unless ``raw``, it gets a leading apostrophe.
+
+    So does every text with one of the first characters that OWASP lists under "CSV Injection", and their full-width
+    forms. Numbers stay as they are, also as text. No other character is changed.
+    """
+    lines: list[str] = []
+    # The writer quotes only line ends that are its own, and a bare \r would begin a row with the rest of its cell.
+    sink = SimpleNamespace(write=lambda line: lines.append(line.removesuffix("\r\n") + "\n"))
+    csv.writer(sink, lineterminator="\r\n").writerows(row if raw else map(_escaped, row) for row in rows)
+    return "".join(lines)
+
+
+def _escaped(cell: object) -> object:
+    is_formula = isinstance(cell, str) and cell.startswith(_STARTS_FORMULA) and not _NUMBER.fullmatch(cell)
+    return f"'{cell}" if is_formula else cell
+
+
+def column_text(table: Mapping[str, Sequence[Any]]) -> str:
+    """Columns by name as aligned text; numbers are aligned to the right."""
+    columns = []
+    for name, values in table.items():
+        cells = [name, *map(_cell, values)]
+        width = max(map(len, cells))
+        right = all(value is None or isinstance(value, (int, float)) for value in values)
+        columns.append([cell.rjust(width) if right else cell.ljust(width) for cell in cells])
+    return "\n".join("  ".join(row).rstrip() for row in zip(*columns, strict=True))
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    text = f"{value:.4f}" if isinstance(value, float) else " ".join(str(value).split())
+    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 3]}..."

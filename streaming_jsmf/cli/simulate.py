@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from streaming_jsmf.cli.options import execution_options
-from streaming_jsmf.cli.verb import option, path, verb
+from streaming_jsmf.cli.verb import execution_options, option, path, verb
 
 MODEL = "Distributions"
 

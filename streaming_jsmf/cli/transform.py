@@ -6,8 +6,7 @@ from typing import Any
 
 import click
 
-from streaming_jsmf.cli.options import execution_options, overwrite_option
-from streaming_jsmf.cli.verb import option, options_of, path, verb
+from streaming_jsmf.cli.verb import execution_options, option, options_of, overwrite_option, path, verb
 from streaming_jsmf.config import IngestRequest, TextReading, request_of
 from streaming_jsmf.display import location
 

@@ -1,6 +1,6 @@
-"""Compiled steps to the most probable topic shares of one document; see ``document_topics`` for what is maximised.
+"""Compiled iteration to the most probable topic shares; ``document_topics`` defines the objective.
 
-With p = B theta, lam = n + sum(alpha) and n_k = theta_k sum_w c_w B_wk / p_w, the tokens that topic k explains, the
+With p = B theta, lam = n + sum(alpha) and n_k = theta_k sum_w c_w B_wk / p_w, the tokens explained by topic k, the
 maximum over the simplex is the minimum over theta > 0 of
 
     f(theta) = - sum_w c_w log p_w - sum_k alpha_k log theta_k + lam sum_k theta_k,
@@ -9,15 +9,13 @@ whose scaled gradient is theta_k df/dtheta_k = -r_k, r_k = alpha_k + n_k - lam t
 expectation-maximisation is theta + r / lam. A Newton step solves, for relative changes y,
 
     (diag(b) + Q' diag(c) Q) y = r,      Q_wk = B_wk theta_k / p_w,
+ where b belongs to the barrier: alpha_k in Newton's method, max(alpha_k, lam theta_k - n_k) here, the primal-dual rule
+of interior point methods, by which a vanishing topic needs one step instead of a constant factor per step. Conjugate
+gradients solve it, preconditioned by b + n: a product with Q costs as much as a step of expectation-maximisation, and
+no K x K matrix is needed. A line search on p and theta keeps f decreasing.
 
-where b is the barrier's part: alpha_k by Newton's rule, max(alpha_k, lam theta_k - n_k) here, the primal-dual rule of
-interior points, which brings a topic that has to go down to its end in one step, not by a constant factor in each.
-Conjugate gradients solve it, with the diagonal of expectation-maximisation, b + n, in front: a product with Q costs
-as much as a step of expectation-maximisation, and no K x K matrix is made. A search along the step, on p and theta
-alone, keeps f falling.
-
-How far the maximum can be is known, not guessed (``error_bound``). All loops run over words in the inner place, in
-vector registers, on the document's rows of B, which are copied and turned once: ``rows`` is K x words.
+The distance from the maximum is bounded, not estimated (``error_bound``). Inner loops run over words, in vector
+registers, on a transposed copy of the document's rows of B: ``rows`` is K x words.
 """
 
 from __future__ import annotations
@@ -38,18 +36,18 @@ Numbers = NDArray[np.floating[Any]]
 TOPIC_STEP, WORD_STEP = 4, 16
 #: Steps of expectation-maximisation before the first of Newton.
 FIRST_STEPS = 2
-#: Conjugate gradients stop at this share of the first residual, or after so many steps.
+#: Conjugate gradients stop at this share of the first residual, or after this many steps.
 SOLVED, MOST_SOLVES = 0.1, 30
-#: Below this largest relative change of a share a Newton step is taken whole, without a search.
+#: Below this largest relative change of a share, a full Newton step is taken without a line search.
 NEAR = 0.1
-#: The part of the way to the first share of zero that a step may go.
+#: Largest step, relative to the one at which the first share becomes zero.
 TO_ZERO = 0.95
-#: Largest relative change of a share after which single precision has no more to give.
+#: Largest relative change of a share at which single precision is exhausted.
 SINGLE_DONE = 1e-3
 
-#: Probabilities below this part of a word's sum over topics are 0 in single precision, where products with them would
-#: leave the range of normal numbers, which slows a processor down many times over.
-NOTHING = 1e-15
+#: Probabilities below this part of a word's sum over topics are 0 in single precision: products with them would be
+#: subnormal numbers, which are very slow.
+NEGLIGIBLE = 1e-15
 
 #: Rows of the two work arrays.
 WORD_WORK, TOPIC_WORK = 5, 9
@@ -59,11 +57,11 @@ inlined = compiled(nogil=True, error_model="numpy", forceinline=True)
 
 @inlined
 def gather(words: Integers, first: int, last: int, topics: Floats, rows: Numbers) -> None:
-    """rows[k, w] = B of the document's words, zero where padded; four words at a time for whole stores."""
+    """rows[k, w] = B of the document's words, zero in the padding; four words at a time for whole stores."""
     width, size = topics.shape[1], last - first
     whole = size // 4 * 4
     for w in range(0, whole, 4):
-        # Unsigned: no check for places counted from the end.
+        # Unsigned: no check for negative indices.
         i, j = np.uint64(words[first + w]), np.uint64(words[first + w + 1])
         m, n = np.uint64(words[first + w + 2]), np.uint64(words[first + w + 3])
         for k in range(width):
@@ -115,9 +113,9 @@ def collect(rows: Numbers, weights: Numbers, out: Numbers) -> None:
 
 @inlined
 def scale_rows(rows: Floats, counts: Floats, sums: Floats, single: Single) -> float:
-    """Let each word's probabilities sum to one, which shares do not feel, and copy them; the tokens of known words.
+    """Scale each word's probabilities to sum 1 (no share changes), and copy them; return the tokens of known words.
 
-    Words that no topic has get a count of 0 and the same probability in all topics, like the padding.
+    Words without a topic get a count of 0 and equal probabilities, like the padding.
     """
     for w in range(sums.size):
         sums[w] = 0.0
@@ -132,18 +130,17 @@ def scale_rows(rows: Floats, counts: Floats, sums: Floats, single: Single) -> fl
         for w in range(sums.size):
             scaled = rows[k, w] * sums[w] if sums[w] > 0.0 else 1.0
             rows[k, w] = scaled
-            single[k, w] = scaled if scaled > NOTHING else 0.0
+            single[k, w] = scaled if scaled > NEGLIGIBLE else 0.0
     return float(sum_of(counts, counts.size))
 
 
 @inlined
 def error_bound(prior: Numbers, shares: Numbers, topics: Numbers) -> float:
-    """Largest possible sum of absolute differences between the shares and those of the maximum, after ``explain``.
-
-    For theta and the optimum o, let m_k^2 = theta_k o_k. The gradients' difference, multiplied by theta - o, is at
-    least sum_k alpha_k (theta_k - o_k)^2 / m_k^2, since the words' part is not negative; Cauchy-Schwarz, twice, then
-    gives e = sum |theta - o| <= sqrt(sum m^2 / alpha) sqrt(sum (r m / theta)^2 / alpha). With o_k <= theta_k + e this
-    is e^2 <= (a + b e) (c + d e), and e is at most the larger root; infinite if b d >= 1.
+    """Bound on the sum of absolute differences between the shares and those of the maximum, after ``explain``.
+     For theta and the optimum o, let m_k^2 = theta_k o_k. The difference of the gradients, multiplied by theta - o, is
+    at least sum_k alpha_k (theta_k - o_k)^2 / m_k^2, since the words' part is non-negative; applying Cauchy-Schwarz
+    twice gives e = sum |theta - o| <= sqrt(sum m^2 / alpha) sqrt(sum (r m / theta)^2 / alpha). With o_k <= theta_k + e
+    this is e^2 <= (a + b e) (c + d e), and e is at most the larger root; infinite if b d >= 1.
     """
     residual, part = topics[1], topics[2]
     for k in range(prior.size):
@@ -172,7 +169,7 @@ def explain(
     words: Numbers,
     topics: Numbers,
 ) -> None:
-    """p, c / p, n and r at the shares; ``weight`` is lam."""
+    """Compute p, c / p, n and r at the shares; ``weight`` is lam."""
     expected, ratio, tokens, residual = words[0], words[1], topics[0], topics[1]
     mix(rows, shares, expected)
     for w in range(expected.size):
@@ -185,7 +182,7 @@ def explain(
 
 @inlined
 def start_solve(prior: Numbers, weight: float, shares: Numbers, words: Numbers, topics: Numbers) -> Any:
-    """Curvature, barrier and first direction after ``explain``; the residual's size in the norm of ``front``."""
+    """Curvature, barrier and first direction after ``explain``; returns the preconditioned norm of the residual."""
     tokens, residual, barrier, front = topics[0], topics[1], topics[2], topics[3]
     y, direction, moved = topics[4], topics[5], topics[7]
     for w in range(words.shape[1]):
@@ -204,7 +201,7 @@ def start_solve(prior: Numbers, weight: float, shares: Numbers, words: Numbers, 
 def newton(
     rows: Numbers, prior: Numbers, weight: float, shares: Numbers, words: Numbers, topics: Numbers
 ) -> None:
-    """Relative changes y of the shares, and B (theta y), that of p, after ``explain``, whose residual is spent."""
+    """Relative changes y of the shares and the change B (theta y) of p, after ``explain``; overwrites its residual."""
     curvature, image, change, pulled = words[1], words[2], words[3], words[4]
     residual, barrier, front = topics[1], topics[2], topics[3]
     y, direction, product, moved = topics[4], topics[5], topics[6], topics[7]
@@ -263,9 +260,9 @@ def slope(
 def step_length(
     counts: Numbers, prior: Numbers, weight: float, shares: Numbers, words: Numbers, topics: Numbers
 ) -> Any:
-    """A step along y after which f is lower: 1, or the largest that keeps shares positive, or one found between.
+    """A step along y that decreases f: 1, the largest that keeps shares positive, or one in between.
 
-    f is convex along the step; at the lower end of the bracket it still falls, so it has fallen all the way.
+    f is convex along the step; at the lower end of the bracket it is still decreasing.
     """
     lowest = topics[4, : prior.size].min()
     high = TO_ZERO / -lowest if lowest < -TO_ZERO else 1.0
@@ -301,10 +298,9 @@ def newton_solve(
     tolerance: float,
     smallest: float,
 ) -> tuple[int, float]:
-    """Steps from ``shares`` on, in place, until the error bound is within ``tolerance``; (steps, bound).
-
-    ``first`` of expectation-maximisation, then Newton's, ``most`` in all; also done when a Newton step changes no
-    share by more than the part ``smallest``. ``shares`` has places for the padded topics, which stay 0.
+    """Iterate from ``shares``, in place, until the error bound is within ``tolerance``; return (steps, bound).
+     ``first`` steps of expectation-maximisation, then Newton steps, ``most`` in all; also stops when a Newton step
+    changes no share by more than ``smallest``, relative. ``shares`` includes the padded topics, which stay 0.
     """
     bound = np.inf
     y, one = topics[4], rows.dtype.type(1)
@@ -352,7 +348,7 @@ def most_probable(
     iterations: Integers,
     bounds: Floats,
 ) -> None:
-    """Shares of each document of a block, into the last three arguments."""
+    """Shares of each document of a block, in single and then in double precision; fills the last three arguments."""
     n_topics, width, widest = prior.size, _padded(prior.size, TOPIC_STEP), 0
     for document in range(starts.size - 1):
         widest = max(widest, _padded(starts[document + 1] - starts[document], WORD_STEP))

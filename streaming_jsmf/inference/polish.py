@@ -1,18 +1,14 @@
-"""A step of polish: what documents give to the sums that make the next topics. A pure function of both.
+"""Polish: deterministic steps of CVB0 over documents, which improve topics that were found from moments.
 
-The step is CVB0 within each document, and nothing is kept from step to step: no shares of documents, no random numbers.
-The sums of a corpus are those of its parts, added, so it can be read in any parts on any machine; only the last digits
-hang on their order.
+A step keeps nothing but its sums: no shares of documents, no random state. The sums of a corpus are those of its parts,
+so that it can be read in any parts; only the last digits depend on their order. Early steps need only the right
+direction, so they use a sample of single documents (a corpus is often sorted); the last ones use all documents.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
-from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -21,42 +17,49 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.inference.cvb0 import LANE, add_documents
-from streaming_jsmf.linalg.panels import panels
+from streaming_jsmf.inference.cvb0 import add_documents, aligned_zeros, padded, require_matching
+from streaming_jsmf.linalg.panels import each, panel_threads, panels
+from streaming_jsmf.linalg.probes import philox_key
 from streaming_jsmf.linalg.typing import Floats, Integers, Mask, Single
 
 #: Rounds of CVB0 in a document.
 ROUNDS = 5
 
-#: Tokens that each topic has of each word beforehand: the prior of the topics, while there are steps to follow. With
-#: .05 the perplexity of documents held out is .1 to .3 % lower on KOS, news and NIPS papers, with .01 as much higher;
-#: topics of simulated corpora that are small against their vocabulary are the nearer to the truth, the smaller it is.
+#: Prior of the topics, in tokens of each word, in all but the last step. With .05 the held-out perplexity is .1 to .3 %
+#: lower on KOS, news and NIPS papers, with .01 as much higher; on simulated corpora that are small relative to their
+#: vocabulary, smaller values are more accurate.
 WORD_PRIOR = 0.02
 
-#: The same at the last step: what is left of it in the result is error. All words together would have a fiftieth of a
-#: topic of 10,000 tokens. Perplexity on the same texts is within .1 %.
+#: The same in the last step, whose prior remains in the result as an error. Perplexity changes by less than .1 %.
 LAST_WORD_PRIOR = 0.001
 
-#: Share of the topics that the start takes from the words' frequencies, so that no word is without a topic.
+#: Share of word frequencies in the initial topics, so that no word is without a topic.
 START_SMOOTHING = 0.01
 
-#: How many times the typical length a document may have before its tokens count for less. One of 90,000 tokens among
-#: 2,000 of 60 would otherwise have a topic of its own.
+#: Multiple of the typical length above which a document's tokens are scaled down. A document of 90,000 tokens among
+#: 2,000 of 60 would otherwise get a topic of its own.
 LONGEST = 10.0
 
-#: Nonzeros of a block, at least, for each word: with fewer, adding up blocks would cost more than the documents.
+#: Minimum nonzeros of a block per word: with fewer, adding up blocks would cost more than the documents.
 NONZEROS_PER_WORD = 16
 
-#: Most blocks of a call; a power of two.
+#: Maximum number of blocks of a call; a power of two.
 MOST_BLOCKS = 16
 
-#: Documents whose shares are held at once where their correlations are wanted.
+#: Documents whose shares are in memory at a time when their correlations are computed.
 SHARE_DOCUMENTS = 4096
+
+
+#: Steps, and how many of the last ones use all documents.
+STEPS, FULL_STEPS = 20, 5
+
+#: Approximate number of nonzeros that a sampled step uses.
+SAMPLE_NONZEROS = 2_000_000
 
 
 @dataclass(frozen=True)
 class StepSums:
-    """What documents add up to, given topics and a prior. All of it is additive (``+``).
+    """Additive (``+``) sums over documents, given topics and a prior.
 
     Attributes
     ----------
@@ -65,11 +68,11 @@ class StepSums:
     log_likelihood
         Of the tokens, each predicted from the others of its document (``cvb0.add_documents``).
     n_tokens, n_documents
-        Sums of what was read; documents without words do not count.
+        Size of the data; documents without words do not count.
     shares
-        (K,) sum of the documents' mean topic shares (n_k + alpha_k) / (n + sum(alpha)); zeros unless wanted.
+        (K,) sum of the documents' mean topic shares (n_k + alpha_k) / (n + sum(alpha)); zeros if not requested.
     pairs
-        K x K, sum of the documents' mean products of two shares, under Dirichlet(n + alpha); zeros unless wanted.
+        K x K, sum of the documents' mean products of two shares under Dirichlet(n + alpha); zeros if not requested.
     """
 
     tokens: Floats
@@ -80,7 +83,6 @@ class StepSums:
     pairs: Floats
 
     def __add__(self, other: StepSums) -> StepSums:
-        """The sums of both sets of documents."""
         return StepSums(
             self.tokens + other.tokens,
             self.log_likelihood + other.log_likelihood,
@@ -108,49 +110,51 @@ def step_sums(
     Parameters
     ----------
     counts
-        Documents x N, above 0, whole numbers or not.
+        Documents x N, above 0, integers or not.
     word_topic
-        B, N x K, not negative.
+        B, N x K, non-negative.
     prior
         (K,) alpha, positive.
     rounds
-        Of CVB0 in each document, 2 or more. 10 bring perplexity another .5 to 1 %, 20 nothing more.
+        Of CVB0 in each document, at least 2. 10 lower perplexity by another .5 to 1 %, 20 no further.
     longest
-        Tokens of a document that count in ``tokens``: those of a longer one are scaled down to as many
-        (``longest_document``). What it says of itself does not change.
+        Maximum number of tokens that a document adds to ``tokens`` (``longest_document``); longer ones are scaled down.
     with_pairs
-        Whether ``shares`` and ``pairs`` are wanted.
+        Whether to compute ``shares`` and ``pairs``.
     threads
-        Blocks of documents worked on at once; None: one for each core.
+        Blocks of documents processed in parallel; None: one per core.
 
     Raises
     ------
     ValueError
-        If shapes do not fit, the prior is not positive, or there are too few rounds.
+        If shapes do not match, the prior is not positive, or there are too few rounds.
     """
-    _check(counts, word_topic, prior, rounds)
+    require_matching(counts, word_topic, prior)
+    if rounds < 2:
+        raise ValueError(f"rounds is {rounds}; give 2 or more")
     topics, alpha = padded(word_topic), padded(prior[None])[0]
-    ids, values = _locked(counts.indices), _locked(counts.data.astype(np.float32, copy=False))
+    ids, values = _read_only(counts.indices), _read_only(counts.data.astype(np.float32, copy=False))
 
-    def one_block(bounds: Integers) -> _Block:
-        return _block(_locked(bounds), ids, values, topics, alpha, rounds, longest, with_pairs)
+    def block_sums(indptr: Integers) -> tuple[Single, Floats, Floats, float]:
+        return _block_sums(_read_only(indptr), ids, values, topics, alpha, rounds, longest, with_pairs)
 
     n_words, n_topics = word_topic.shape
     tokens, shares, pairs = np.zeros((n_words, n_topics)), np.zeros(n_topics), np.zeros((n_topics, n_topics))
     likelihood = 0.0
-    for block in _in_order(one_block, blocks(counts.indptr, n_words), threads or os.cpu_count() or 1):
-        tokens += block.tokens[:, :n_topics]
-        shares += block.shares[:n_topics]
-        pairs += block.pairs[:n_topics, :n_topics]
-        likelihood += block.log_likelihood
+    with panel_threads(threads or os.cpu_count() or 1):
+        for block in each(block_sums, blocks(counts.indptr, n_words)):
+            tokens += block[0][:, :n_topics]
+            shares += block[1][:n_topics]
+            pairs += block[2][:n_topics, :n_topics]
+            likelihood += block[3]
     n_documents = int(np.count_nonzero(np.diff(counts.indptr)))
     return StepSums(tokens, likelihood, float(counts.data.sum(dtype=np.float64)), n_documents, shares, pairs)
 
 
 def next_topics(tokens: Floats, *, last: bool = False) -> Floats:
-    """B, N x K, columns sum to 1: expected tokens and the prior of each word, over their sum.
+    """B, N x K, columns sum to 1: expected tokens plus the prior of each word, over their sum.
 
-    The prior is ``WORD_PRIOR``, or ``LAST_WORD_PRIOR`` if no step follows.
+    The prior is ``WORD_PRIOR``, or ``LAST_WORD_PRIOR`` in the last step.
     """
     topics = tokens + (LAST_WORD_PRIOR if last else WORD_PRIOR)
     topics /= topics.sum(axis=0)
@@ -158,17 +162,16 @@ def next_topics(tokens: Floats, *, last: bool = False) -> Floats:
 
 
 def first_topics(word_topic: Floats, word_probability: Floats) -> Floats:
-    """Topics to start from, N x K: those given, and a little of the words' frequencies in each.
+    """Initial topics, N x K: the given ones, mixed with a little of the word frequencies.
 
-    A word that no topic has would have no say in the shares of its documents; topics after a threshold leave thousands
-    of words so.
+    Otherwise a word without a topic (a threshold leaves thousands) would not affect the shares of its documents.
 
     Parameters
     ----------
     word_topic
         N x K, columns sum to 1.
     word_probability
-        (N,) the words' shares of all tokens, sum 1.
+        (N,) word frequencies, sum 1.
     """
     topics: Floats = (1 - START_SMOOTHING) * word_topic + START_SMOOTHING * word_probability[:, None]
     return topics
@@ -177,49 +180,34 @@ def first_topics(word_topic: Floats, word_probability: Floats) -> Floats:
 def topic_correlations(sums: StepSums) -> Floats:
     """A, K x K, sums to 1: the mean over documents of the products of two topic shares.
 
-    The probability that two tokens drawn from a document's own mixture are of topics k and l, where each document has
-    the same say.
+    The probability that two tokens drawn from the mixture of a random document have topics k and l.
     """
     return sums.pairs / max(sums.n_documents, 1)
 
 
 def log_lengths(counts: csr_array[Any]) -> tuple[float, int]:
-    """Sum of log n over the documents with words, and how many these are; additive."""
+    """Sum of log n over the documents with words, and their number; additive."""
     lengths = counts.sum(axis=1)
     known = lengths[lengths > 0]
     return float(np.log(known).sum()), known.size
 
 
 def longest_document(log_length: float, n_documents: int) -> float:
-    """``LONGEST`` times the geometric mean of the lengths, which single documents hardly move, from ``log_lengths``."""
+    """``LONGEST`` times the geometric mean of the lengths, which is robust to outliers, from ``log_lengths``."""
     return LONGEST * math.exp(log_length / n_documents) if n_documents else math.inf
 
 
-def padded(rows: Floats) -> Single:
-    """float32 rows, filled up with zeros to a multiple of ``LANE`` columns, beginning at a cache line."""
-    filled = _zeros(*rows.shape)
-    filled[:, : rows.shape[1]] = rows
-    return filled
-
-
-def _zeros(n_rows: int, n_topics: int) -> Single:
-    width = -(-n_topics // LANE) * LANE
-    memory = np.zeros(n_rows * width + LANE, np.float32)
-    start = -(memory.ctypes.data // memory.itemsize) % LANE
-    return memory[start : start + n_rows * width].reshape(n_rows, width)
-
-
-def _locked(values: NDArray[Any]) -> NDArray[Any]:
-    """A view that cannot be written, like what is read from a file: to the compiler one type, to be compiled once."""
+def _read_only(values: NDArray[Any]) -> NDArray[Any]:
+    """A read-only view, like arrays read from a file: one type for the compiler, so that it compiles once."""
     view = values.view()
     view.flags.writeable = False
     return view
 
 
 def blocks(indptr: NDArray[Any], n_words: int) -> list[Integers]:
-    """Row pointers of consecutive blocks of documents, of about equal nonzeros.
+    """Row pointers of consecutive blocks of documents with about equal nonzeros.
 
-    As many as a power of two, so that as many threads are all busy, up to ``MOST_BLOCKS``.
+    Their number is a power of two up to ``MOST_BLOCKS``, so that all threads are busy.
 
     >>> [len(block) - 1 for block in blocks(np.arange(0, 6401, 10), 100)]
     [160, 160, 160, 160]
@@ -234,18 +222,8 @@ def blocks(indptr: NDArray[Any], n_words: int) -> list[Integers]:
     return [indptr[start : stop + 1] for start, stop in pairwise(ends) if start < stop]
 
 
-@dataclass(frozen=True)
-class _Block:
-    """``StepSums`` of a block, of padded width, float32 but for ``pairs``."""
-
-    tokens: Single
-    shares: Floats
-    pairs: Floats
-    log_likelihood: float
-
-
-def _block(
-    bounds: Integers,
+def _block_sums(
+    indptr: Integers,
     ids: NDArray[Any],
     values: Single,
     topics: Single,
@@ -253,17 +231,18 @@ def _block(
     rounds: int,
     longest: float,
     with_pairs: bool,
-) -> _Block:
+) -> tuple[Single, Floats, Floats, float]:
+    """``tokens``, ``shares``, ``pairs`` and ``log_likelihood`` of a block, of padded width."""
     width = prior.size
-    tokens, likelihood = _zeros(*topics.shape), 0.0
+    tokens, likelihood = aligned_zeros(*topics.shape), 0.0
     shares, pairs = np.zeros(width), np.zeros((width, width))
-    for rows in panels(bounds.size - 1, SHARE_DOCUMENTS):
-        part = bounds[rows.start : rows.stop + 1]
+    for rows in panels(indptr.size - 1, SHARE_DOCUMENTS):
+        part = indptr[rows.start : rows.stop + 1]
         weights = np.empty((rows.stop - rows.start if with_pairs else 0, width), np.float32)
         likelihood += add_documents(part, ids, values, topics, prior, rounds, longest, tokens, weights)
         if with_pairs:
             _add_shares(weights[np.diff(part) > 0], shares, pairs)
-    return _Block(tokens, shares, pairs, likelihood)
+    return tokens, shares, pairs, likelihood
 
 
 def _add_shares(weights: Single, shares: Floats, pairs: Floats) -> None:
@@ -276,46 +255,16 @@ def _add_shares(weights: Single, shares: Floats, pairs: Floats) -> None:
     pairs[np.diag_indices_from(pairs)] += per_pair @ given
 
 
-def _in_order(work: Callable[[Integers], _Block], parts: list[Integers], threads: int) -> Iterator[_Block]:
-    """Results of ``work`` in the order of the parts; no more than a thread's and one are waiting."""
-    with ThreadPoolExecutor(max(1, min(threads, len(parts)))) as pool:
-        running: deque[Future[_Block]] = deque()
-        for part in parts:
-            running.append(pool.submit(work, part))
-            if len(running) > threads:
-                yield running.popleft().result()
-        while running:
-            yield running.popleft().result()
-
-
-def _check(counts: csr_array[Any], word_topic: Floats, prior: Floats, rounds: int) -> None:
-    if word_topic.ndim != 2 or prior.shape != word_topic.shape[1:] or counts.shape[1] != word_topic.shape[0]:
-        raise ValueError(
-            f"counts {counts.shape}, word_topic {word_topic.shape} and prior {prior.shape} do not fit together"
-        )
-    if not (np.isfinite(prior).all() and (prior > 0).all()):
-        raise ValueError("prior must be positive and finite")
-    if rounds < 2:
-        raise ValueError(f"rounds is {rounds}; give 2 or more")
-
-
-#: Steps, and how many of them at the end see all documents.
-STEPS, FULL_STEPS = 20, 5
-
-#: Nonzeros that a sampled step sees, about.
-SAMPLE_NONZEROS = 2_000_000
-
-
 @dataclass(frozen=True)
 class Step:
-    """One step: the share of the documents that it sees, 1 for all, and the rounds of CVB0 in each of them."""
+    """A step: the share of the documents that it uses (1 for all), and its rounds of CVB0."""
 
     share: float
     rounds: int
 
 
 def plan_steps(nonzeros: int, steps: int = STEPS, rounds: int = ROUNDS) -> tuple[Step, ...]:
-    """The steps for a corpus of this many nonzeros: the last ``FULL_STEPS`` see everything, those before a sample.
+    """The steps for a corpus of this size: the last ``FULL_STEPS`` use all documents, earlier ones a sample.
 
     >>> plan_steps(40_000_000, steps=6)
     (Step(share=0.05, rounds=5), Step(share=1.0, rounds=5), ... five in all)
@@ -323,7 +272,7 @@ def plan_steps(nonzeros: int, steps: int = STEPS, rounds: int = ROUNDS) -> tuple
     Raises
     ------
     ValueError
-        If there is no step.
+        If ``steps`` is below 1.
     """
     if steps < 1:
         raise ValueError(f"steps is {steps}; give 1 or more")
@@ -333,23 +282,22 @@ def plan_steps(nonzeros: int, steps: int = STEPS, rounds: int = ROUNDS) -> tuple
 
 
 def drawn_documents(label: str, n_documents: int, step: int, share: float, seed: int) -> Mask:
-    """Which documents of a unit a step sees, (n_documents,); a pure function of its arguments.
+    """Documents of a unit that a step uses, (n_documents,); a pure function of its arguments.
 
     Parameters
     ----------
     label
-        Of the unit that the documents are read in, such as its shard's digest and the number of its row group: not its
-        place in the corpus, which other shards change.
+        Of the unit, such as the digest of its shard and the number of its row group; not its position in the corpus,
+        which depends on other shards.
     n_documents
         In the unit.
     step
-        Number of the step, from 0 on: each draws anew.
+        Number of the step, from 0: each has its own sample.
     share
         Probability of each document.
     seed
         The user's seed.
     """
-    digest = hashlib.sha256(f"{seed}:{step}:{label}".encode()).digest()
-    generator = np.random.Generator(np.random.Philox(key=np.frombuffer(digest[:16], dtype=np.uint64)))
+    generator = np.random.Generator(np.random.Philox(key=philox_key(seed, f"{step}:{label}")))
     drawn: Mask = generator.random(n_documents) < share
     return drawn

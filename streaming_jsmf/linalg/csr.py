@@ -129,11 +129,7 @@ def add_word_sums(
 
 @compiled(nogil=True)
 def multiply_rows(
-    indptr: NDArray[Any],
-    words: NDArray[Any],
-    values: FloatArray,
-    vectors: FloatArray,
-    out: FloatArray,
+    indptr: NDArray[Any], words: NDArray[Any], values: FloatArray, vectors: FloatArray, out: FloatArray
 ) -> None:
     """Set ``out`` (rows x columns, C order) to H X; H is rows x words (CSR), X words x columns (C order).
 
@@ -158,11 +154,7 @@ def multiply_rows(
 
 @compiled(nogil=True)
 def add_transposed(
-    indptr: NDArray[Any],
-    words: NDArray[Any],
-    values: Single,
-    rows: Single,
-    out: Single,
+    indptr: NDArray[Any], words: NDArray[Any], values: Single, rows: Single, out: Single
 ) -> None:
     """Add H'Z to ``out`` (words x columns, C order); H is rows x words (CSR), Z rows x columns (C order)."""
     columns = rows.shape[1]

@@ -309,11 +309,7 @@ def add_products(
 
 @compiled(nogil=True)
 def add_counts(
-    ends: Integers,
-    documents: NDArray[np.int32],
-    values: FloatArray,
-    weights: Floats,
-    counts: Floats,
+    ends: Integers, documents: NDArray[np.int32], values: FloatArray, weights: Floats, counts: Floats
 ) -> None:
     """counts += S' V in float64, for S as ``sort_by_word`` leaves it and V ``weights`` (documents x 3)."""
     first = 0

@@ -49,17 +49,18 @@ def uniform_probes(n_words: int, width: int, seed: int, label: str) -> Single:
 
 def drawn_rows(n_rows: int, share: float, seed: int, label: str) -> Mask:
     """Mask of a random sample of rows, each with probability ``share``, at least one; see ``gaussian_probes``."""
-    draws = np.random.Generator(np.random.Philox(key=_key(seed, label))).random(n_rows)
+    draws = np.random.Generator(np.random.Philox(key=philox_key(seed, label))).random(n_rows)
     return np.asarray(draws <= max(share, draws.min(initial=1.0)))
 
 
-def _key(seed: int, label: str) -> NDArray[np.uint64]:
+def philox_key(seed: int, label: str) -> NDArray[np.uint64]:
+    """Key of a Philox generator, from the SHA-256 of the arguments."""
     return np.frombuffer(hashlib.sha256(f"{seed}:{label}".encode()).digest()[:16], dtype=np.uint64)
 
 
 def _blocks(probes: Single, seed: int, label: str) -> Iterator[tuple[Single, np.random.Philox]]:
     """Row blocks of a matrix to fill, each with its own generator."""
-    key = _key(seed, label)
+    key = philox_key(seed, label)
     for block, start in enumerate(range(0, probes.shape[0], ROWS_PER_COUNTER)):
         # The two high words of the counter name the block; the low ones are the generator's own.
         counter = np.array([0, 0, block, 0], dtype=np.uint64)

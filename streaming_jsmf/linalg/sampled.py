@@ -89,11 +89,7 @@ def _rows(sample: csr_array[Any], rows: slice) -> csr_array[Any]:
 
 
 def sample_eigenpairs(
-    sample: csr_array[Any],
-    diagonal: Floats,
-    probes: Single,
-    count: int,
-    steps: int,
+    sample: csr_array[Any], diagonal: Floats, probes: Single, count: int, steps: int
 ) -> Eigenpairs:
     """Largest algebraic eigenpairs of H_s'H_s - diag(D), ``min(count, N, rank of H_s)``. No pass over the data.
 
@@ -167,13 +163,7 @@ class CorrectedMatrix:
         Q, orthonormal, and C Q, exact, N x m.
     """
 
-    def __init__(
-        self,
-        sample: csr_array[Any],
-        diagonal: Floats,
-        basis: Floats,
-        product: Floats,
-    ) -> None:
+    def __init__(self, sample: csr_array[Any], diagonal: Floats, basis: Floats, product: Floats) -> None:
         self._sample, self._diagonal, self._basis = sample, diagonal, basis.astype(np.float32)
         error = apply_sample(sample, self._basis)
 
@@ -203,11 +193,7 @@ class CorrectedMatrix:
 
 
 def corrected_eigenpairs(
-    sample: csr_array[Any],
-    diagonal: Floats,
-    basis: Floats,
-    product: Floats,
-    count: int,
+    sample: csr_array[Any], diagonal: Floats, basis: Floats, product: Floats, count: int
 ) -> tuple[Eigenpairs, Floats]:
     """Largest algebraic eigenpairs of ``CorrectedMatrix``, ``min(count, m)`` of them. No pass over the data.
 

@@ -54,10 +54,7 @@ class CubeSum:
 
     def __init__(self, width: int, dtype: DTypeLike) -> None:
         self.width, self._half = width, (width + 1) // 2
-        self._slabs = [
-            *_slabs(0, self._half, width),
-            *_slabs(self._half, width, width + self._half),
-        ]
+        self._slabs = [*_slabs(0, self._half, width), *_slabs(self._half, width, width + self._half)]
         # New memory for each product would cost as much as filling it.
         self._pairs = np.empty(ROW_BLOCK * max((len(slab.total) for slab in self._slabs), default=0), dtype)
         self._product = np.empty(max((slab.total.size for slab in self._slabs), default=0), dtype)

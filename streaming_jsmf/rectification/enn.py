@@ -22,11 +22,7 @@ from streaming_jsmf.linalg.eigen import Eigenpairs, with_fixed_signs
 from streaming_jsmf.linalg.gram import GRAM_FLOOR, gram, inverse_square_root, rotate, single_gram
 from streaming_jsmf.linalg.panels import panel_threads, panels
 from streaming_jsmf.linalg.typing import FloatArray, Floats
-from streaming_jsmf.rectification.enn_operator import (
-    CHECKED_ENTRIES,
-    Corrections,
-    checked_rows,
-)
+from streaming_jsmf.rectification.enn_operator import CHECKED_ENTRIES, Corrections, checked_rows
 from streaming_jsmf.rectification.result import (
     OnIteration,
     Rectification,

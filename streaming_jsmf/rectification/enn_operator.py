@@ -96,13 +96,7 @@ class Corrections:
         Keep E for a second product, as long as it has no more entries than Y. The bits do not depend on it.
     """
 
-    def __init__(
-        self,
-        y: FloatArray,
-        checked: Integers,
-        shares: Floats,
-        keep: bool = False,
-    ) -> None:
+    def __init__(self, y: FloatArray, checked: Integers, shares: Floats, keep: bool = False) -> None:
         self.y, self.checked = y, checked
         self.shares = shares.astype(y.dtype)[:, None]
         self.outside = np.ones((len(y), 1), y.dtype)
@@ -226,11 +220,7 @@ GROUP = 8
 
 @compiled(nogil=True)
 def negative_entries(
-    block: FloatArray,
-    signs: NDArray[Any],
-    indptr: Integers,
-    columns: NDArray[np.int32],
-    values: FloatArray,
+    block: FloatArray, signs: NDArray[Any], indptr: Integers, columns: NDArray[np.int32], values: FloatArray
 ) -> bool:
     """Write the negative entries of a block (rows x columns) as CSR; return False if there is not enough room.
      There are no branches on signs, which the processor cannot predict: each entry is written, and kept if it is

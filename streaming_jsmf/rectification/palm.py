@@ -170,12 +170,7 @@ def _step(
 
 
 def _proximal(
-    own: Floats,
-    before: Floats,
-    other: Floats,
-    product: Floats,
-    inertia: float,
-    penalty: float,
+    own: Floats, before: Floats, other: Floats, product: Floats, inertia: float, penalty: float
 ) -> Floats:
     """The step of one of X and Y, extrapolated by ``inertia``; ``product`` is C times the other."""
     start = own + inertia * (own - before) if inertia else own

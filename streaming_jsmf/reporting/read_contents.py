@@ -25,8 +25,7 @@ from streaming_jsmf.reporting.topics import NEEDED, OPTIONAL, shown_topics, topi
 from streaming_jsmf.reporting.wording import facts_of
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.topics.certificates import warnings_of
-from streaming_jsmf.topics.edited_topics import read_edited_topics, require_word_count
-from streaming_jsmf.topics.edits import read_edits
+from streaming_jsmf.topics.edits import read_edited_topics, read_edits, require_word_count
 from streaming_jsmf.topics.store import Model, read_model
 
 #: What a page shows besides the table of topics.

@@ -23,8 +23,7 @@ from streaming_jsmf.reporting.view import ShownReport, show
 from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.topics import fit as fitting
-from streaming_jsmf.topics.edited_topics import DEFAULT_WORDS
-from streaming_jsmf.topics.edits import TopicEdits, edit_topics, read_edits
+from streaming_jsmf.topics.edits import DEFAULT_WORDS, TopicEdits, edit_topics, read_edits
 from streaming_jsmf.topics.fit import Fitted
 from streaming_jsmf.topics.store import AnyModel, Model, model_path, open_model, read_model, write_model
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.evaluation.stored_counts import StoredCounts, read_training_counts
 from streaming_jsmf.inference.words import longer_lists
 from streaming_jsmf.reporting.contents import Topic, Word
-from streaming_jsmf.topics.edited_topics import (
+from streaming_jsmf.topics.edits import (
     DEFAULT_WORDS,
     EditedTopics,
     read_edited_topics,

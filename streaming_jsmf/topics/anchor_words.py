@@ -62,7 +62,7 @@ def anchored_topics(
     """Topics by anchor words (LR-JSMF, Algorithm 5). No pass over the corpus.
 
     Raises ``DegenerateAnchorsError`` if there are fewer anchor words than topics; ``InputError`` if a given anchor word
-    is rejected, or numba is required and not installed.
+    is rejected.
     """
     try:
         return low_rank_anchor_words(
@@ -81,7 +81,7 @@ def anchored_topics(
 def anchor_rules(moments: Moments, settings: InferSettings) -> AnchorRules:
     """How anchors are chosen from the words of a store.
 
-    Raises ``InputError`` if a given word is unknown or too rare, or numba is required and not installed.
+    Raises ``InputError`` if a given word is unknown or too rare.
     """
     return AnchorRules(
         settings.anchors,

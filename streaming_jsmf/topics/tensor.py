@@ -13,7 +13,7 @@ from streaming_jsmf.errors import TooFewFactorsError
 from streaming_jsmf.inference.anchors import DegenerateAnchorsError
 from streaming_jsmf.inference.correlations import HIGHEST_SUM, LOWEST_SUM, prior_sum
 from streaming_jsmf.inference.stod.engine import (
-    MOST_EVALUATIONS,
+    MAX_EVALUATIONS,
     NoTopicsError,
     TensorTopics,
     core_moments,
@@ -65,7 +65,7 @@ def fit_tensor(
 
 def _alpha0(moments: Moments, settings: StodSettings, threads: int, listener: Listener) -> float:
     def report(number: int, alpha0: float, total: float) -> None:
-        listener(Iteration("alpha0", number, MOST_EVALUATIONS, {"alpha0": alpha0, "share_sum": total}))
+        listener(Iteration("alpha0", number, MAX_EVALUATIONS, {"alpha0": alpha0, "share_sum": total}))
 
     if settings.alpha0 == AUTO:
         return estimate_alpha0(moments, settings.n_topics, threads, listener)
@@ -90,7 +90,7 @@ def estimate_alpha0(moments: Moments, n_topics: int, threads: int, listener: Lis
     except DegenerateAnchorsError as error:
         reason = str(error).partition(";")[0]
         raise TooFewFactorsError(
-            f"{moments.path}: alpha0 is estimated by anchor words, and {reason}; set --alpha0 to a number or to "
+            f"{moments.path}: alpha0 is estimated by anchor words, and {reason}; give --alpha0 a number or "
             "shares, or use fewer topics"
         ) from error
     return prior_sum(topics.topic_topic, topics.topic_probability)

@@ -1,4 +1,4 @@
-"""Whitening of the second moment M2, and the third moment in its coordinates, for any alpha0 and K. No data.
+"""STOD: from moments in a basis to topics and their Dirichlet prior, for one K and alpha0. No pass over the data.
 
 Wang, Liu, Song, Han (ECML-PKDD 2014), Eqs. 4 to 6 and 16, within the span of the basis Q of the scan.
 """
@@ -22,13 +22,13 @@ from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.linalg.tensor import cube, in_basis, symmetrised, unpacked, vector_product
 from streaming_jsmf.linalg.typing import Floats
 
-#: Eigenvalues of M2 below this share of the largest are noise: whitening would blow them up.
+#: Eigenvalues of M2 below this share of the largest are noise, which whitening would amplify.
 EIGENVALUE_FLOOR = 1e-6
 
 
 @dataclass(frozen=True)
 class CoreMoments:
-    """The moments with all words in the basis; free of alpha0 and K.
+    """The moments with all words in the basis; independent of alpha0 and K.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class CoreMoments:
 
 
 def core_moments(moments: BasisMoments, basis: Floats) -> CoreMoments:
-    """Take the moments into the basis Q (N x m)."""
+    """Project the moments onto the basis Q (N x m)."""
     pairs = basis.T @ moments.pair_projection
     third = unpacked(moments.third, basis.shape[1])
     return CoreMoments(basis.T @ moments.word_mean, (pairs + pairs.T) / 2, third)
@@ -59,11 +59,11 @@ class Whitening:
     Attributes
     ----------
     values
-        (k,) largest algebraic eigenvalues, falling, all above the floor; k may be less than what was asked for.
+        (k,) largest algebraic eigenvalues above the floor, descending; k may be less than K.
     vectors
         (m, k) in the basis.
     rest
-        The eigenvalues after them, falling.
+        The other eigenvalues, descending.
     """
 
     values: Floats
@@ -90,10 +90,7 @@ def second_moment(core: CoreMoments, alpha0: float) -> Floats:
 
 
 def whiten(core: CoreMoments, alpha0: float, n_topics: int) -> Whitening:
-    """The ``n_topics`` largest algebraic eigenpairs of M2, or as many as are above the floor.
-
-    E2 is indefinite, so its eigenvalues of largest magnitude would not do.
-    """
+    """The ``n_topics`` largest algebraic eigenpairs of M2, or as many as are above the floor (E2 is indefinite)."""
     values, vectors = np.linalg.eigh(second_moment(core, alpha0))
     values, vectors = values[::-1], vectors[:, ::-1]
     floor = EIGENVALUE_FLOOR * np.abs(values).max(initial=0.0)
@@ -112,7 +109,7 @@ def whitened_tensor(core: CoreMoments, whitening: Whitening, alpha0: float) -> F
 
 
 def whitened_product(moments: BasisMoments, core: CoreMoments, whitening: Whitening, alpha0: float) -> Floats:
-    """M2 W, N x k: with one multiplication by E2 more than Q W."""
+    """M2 W, N x k: one more multiplication by E2 than Q W."""
     w = whitening.matrix
     product: Floats = (alpha0 + 1) * (moments.pair_projection @ w)
     product -= alpha0 * np.outer(moments.word_mean, core.mean @ w)
@@ -120,7 +117,7 @@ def whitened_product(moments: BasisMoments, core: CoreMoments, whitening: Whiten
 
 
 def ritz_residuals(product: Floats, basis: Floats, whitening: Whitening) -> Floats:
-    """||M2 v - sigma v|| / sigma for each eigenpair, (k,), from M2 W: how far the basis is from holding them."""
+    """||M2 v - sigma v|| / sigma for each eigenpair, (k,), from M2 W: the error due to the basis."""
     roots = np.sqrt(whitening.values)
     squares = np.zeros(roots.size)
     for rows in panels(basis.shape[0]):
@@ -130,16 +127,16 @@ def ritz_residuals(product: Floats, basis: Floats, whitening: Whitening) -> Floa
     return np.asarray(np.sqrt(squares))
 
 
-#: alpha0 is looked for to this factor; with so many restarts and such vectors, of which the shares are right to 1e-8.
-#: The topics come from all restarts.
+#: Relative accuracy of the search for alpha0, and its restarts and tolerance of vectors, whose shares are then correct
+#: to 1e-8. The topics use all restarts.
 ALPHA0_TOLERANCE = 1e-3
 SEARCH_RESTARTS, SEARCH_POLISH = 10, 1e-4
 
-#: How far the search goes at once, in the logarithm, until it has alpha0 between two points.
+#: Step of the search, in the logarithm, until it has bracketed alpha0.
 ALPHA0_STEP = math.log(4.0)
 
-#: Most evaluations of the search.
-MOST_EVALUATIONS = 30
+#: Maximum number of evaluations of the search.
+MAX_EVALUATIONS = 30
 
 OnStep = Callable[[int, float, float], None]
 
@@ -148,23 +145,23 @@ REFINE_SWEEPS = 200
 
 
 class NoTopicsError(ValueError):
-    """The moments hold no topic at all; the message says why."""
+    """The moments have no topic at all; the message has the reason."""
 
 
 @dataclass(frozen=True)
 class TensorTopics:
-    """What STOD finds.
+    """Result of STOD.
 
     Attributes
     ----------
     recovered
-        The topics, by falling probability; their number is K or less.
+        At most K topics, by descending probability.
     alpha0
         Sum of the prior that was used.
     whitening, residuals
-        Eigenpairs of M2, and how far the basis is from holding each, relative to its eigenvalue.
+        Eigenpairs of M2, and the error of each due to the basis, relative to its eigenvalue.
     components
-        Of the whitened tensor, all of them.
+        All components of the whitened tensor.
     """
 
     recovered: Recovered
@@ -180,11 +177,7 @@ class TensorTopics:
 
 
 def tensor_topics(
-    moments: BasisMoments,
-    basis: Floats,
-    word_probability: Floats,
-    settings: StodSettings,
-    alpha0: float,
+    moments: BasisMoments, basis: Floats, word_probability: Floats, settings: StodSettings, alpha0: float
 ) -> TensorTopics:
     """Whiten, decompose, recover (Algorithm 2 after its scans).
 
@@ -195,9 +188,9 @@ def tensor_topics(
     basis
         Q, N x m, m at least K.
     word_probability
-        (N,) share of each word in the tokens of the corpus.
+        (N,) word frequencies of the corpus.
     settings
-        Their ``alpha0`` plays no part here.
+        Their ``alpha0`` is not used.
     alpha0
         Sum of the prior.
 
@@ -210,7 +203,12 @@ def tensor_topics(
     whitening = whiten(core, alpha0, settings.n_topics)
     if not whitening.values.size:
         raise NoTopicsError(f"the second moment has no positive eigenvalue at alpha0 = {alpha0:g}")
-    components = _components(core, whitening, alpha0, settings)
+    tensor = whitened_tensor(core, whitening, alpha0)
+    components = decompose(
+        tensor, restarts=settings.restarts, iterations=settings.iterations, seed=settings.seed
+    )
+    if settings.refine == "als":
+        components = refine(tensor, components, REFINE_SWEEPS)
     product = whitened_product(moments, core, whitening, alpha0)
     residuals = ritz_residuals(product, basis, whitening)
     recovered = recover(product, components, moments.word_mean, word_probability, settings.threshold)
@@ -219,19 +217,11 @@ def tensor_topics(
     return TensorTopics(recovered, alpha0, whitening, residuals, components)
 
 
-def _components(core: CoreMoments, whitening: Whitening, alpha0: float, settings: StodSettings) -> Components:
-    tensor = whitened_tensor(core, whitening, alpha0)
-    found = decompose(tensor, restarts=settings.restarts, iterations=settings.iterations, seed=settings.seed)
-    return refine(tensor, found, REFINE_SWEEPS) if settings.refine == "als" else found
-
-
 def find_alpha0(core: CoreMoments, settings: StodSettings, on_step: OnStep | None = None) -> float:
-    """The alpha0 at which the shares of all components sum to 1; the sum falls as alpha0 grows.
-
-    Exact where K is the number of topics that the corpus was made of, and wrong elsewhere: components of noise enter
-    the sum, which sends alpha0 far too high. Its logarithm is bracketed outwards from 1 and then found by Brent's
-    method: far from the right one components do not settle, and their sum says nothing. ``LOWEST_SUM`` or
-    ``HIGHEST_SUM`` where it lies beyond them.
+    """The alpha0 at which the shares of all components sum to 1; the sum decreases as alpha0 grows.
+     Exact if K is the number of topics of the corpus; otherwise components of noise enter the sum, and alpha0 is far
+    too high. Its logarithm is bracketed from 1 outwards (far from the solution components do not converge) and then
+    found by Brent's method. ``LOWEST_SUM`` or ``HIGHEST_SUM`` if it lies beyond them.
 
     Parameters
     ----------
@@ -241,9 +231,10 @@ def find_alpha0(core: CoreMoments, settings: StodSettings, on_step: OnStep | Non
 
     @cache
     def excess(logarithm: float) -> float:
-        total = _share_sum(core, math.exp(logarithm), settings)
+        alpha0 = math.exp(logarithm)
+        total = _share_sum(core, alpha0, settings)
         if on_step is not None:
-            on_step(excess.cache_info().misses, math.exp(logarithm), total)
+            on_step(excess.cache_info().misses, alpha0, total)
         return total - 1.0
 
     up = excess(0.0) > 0
@@ -254,18 +245,18 @@ def find_alpha0(core: CoreMoments, settings: StodSettings, on_step: OnStep | Non
             return HIGHEST_SUM if up else LOWEST_SUM
         near, far = far, min(far + ALPHA0_STEP, end) if up else max(far - ALPHA0_STEP, end)
     found: float = brentq(
-        excess, near, far, xtol=math.log1p(ALPHA0_TOLERANCE), maxiter=MOST_EVALUATIONS, disp=False
+        excess, near, far, xtol=math.log1p(ALPHA0_TOLERANCE), maxiter=MAX_EVALUATIONS, disp=False
     )
     return math.exp(found)
 
 
 def _share_sum(core: CoreMoments, alpha0: float, settings: StodSettings) -> float:
-    whitening = whiten(core, alpha0, settings.n_topics)
-    found = decompose(
-        whitened_tensor(core, whitening, alpha0),
+    tensor = whitened_tensor(core, whiten(core, alpha0, settings.n_topics), alpha0)
+    components = decompose(
+        tensor,
         restarts=min(settings.restarts, SEARCH_RESTARTS),
         iterations=settings.iterations,
         seed=settings.seed,
         tolerance=SEARCH_POLISH,
     )
-    return float(shares_of(found.values).sum())
+    return float(shares_of(components.values).sum())
