@@ -127,7 +127,8 @@ def test_a_damaged_corpus_is_made_again_and_nothing_else(
     for damage in SOME:
         damage(shard)
         fit_again()
-        assert f"{shard} is missing or damaged; {tmp_path / 'm.corpus'} is made again" in caplog.text
+        assert f"{shard} " in caplog.text
+        assert f"; {tmp_path / 'm.corpus'} is made again" in caplog.text
         assert {path: path.read_bytes() for path in made} == made
         caplog.clear()
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "m.moments").rglob("*")} == kept
@@ -152,7 +153,7 @@ def test_a_corpus_of_other_files_or_options_is_not_taken_for_it(tmp_path: Path) 
     (small / "more.txt").write_text("one more document")
     fit(small, target, [3], polish=False, execution=Execution("synchronous"), overwrite=True)
     assert read_manifest(tmp_path / "m.corpus").settings["documents_read"] == 91
-    with pytest.raises(InputError, match="is a corpus already; leave out what says how to make one"):
+    with pytest.raises(InputError, match=r"m\.corpus is already a corpus"):
         fit(tmp_path / "m.corpus", tmp_path / "o", [3], ingest_request=other)
 
 
