@@ -362,8 +362,8 @@ _TRIPLE_LINE = f", line {_AT + 2}: "
 _MEMBER, _NUMBER = f"/{_member(documents()[BAD])}: ", f", file {BAD + 1}: "
 _MATRIX_ROW = f", row {BAD} from 0: "
 _DOCWORD_LINE, _MARKET_LINE = f", line {_entry_line(3)}: ", f", line {_entry_line(2)}: "
-_UTF8, _CHARACTER = "not UTF-8", "no character"
-_NO_NUMBER, _COUNT = "is no whole number", "count -1 is not in"
+_UTF8, _CHARACTER = "not UTF-8", "not a character"
+_NO_NUMBER, _COUNT = "is not a whole number", "count -1 is not in"
 
 _WITH_END: dict[str, Any] = {"has_end": True}
 _BY_ENTRY: dict[str, Any] = {"by_entry": True}

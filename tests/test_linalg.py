@@ -15,13 +15,7 @@ from streaming_jsmf.linalg import factor as factor_module
 from streaming_jsmf.linalg.csr import document_weights
 from streaming_jsmf.linalg.eigen import factor_eigenpairs, nystrom_eigenpairs, single_view_eigenpairs
 from streaming_jsmf.linalg.factor import apply_gram, merge_factors, partition_factor
-from streaming_jsmf.linalg.gram import (
-    gram,
-    inverse_square_root,
-    rotate,
-    single_gram,
-    stacked_qr,
-)
+from streaming_jsmf.linalg.gram import gram, inverse_square_root, rotate, single_gram, stacked_qr
 from streaming_jsmf.linalg.probes import ROWS_PER_COUNTER, gaussian_probes, uniform_probes
 from tests import reference
 from tests.corpora import planted

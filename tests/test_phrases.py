@@ -249,7 +249,7 @@ def test_new_texts_are_joined_as_those_of_the_model(source: Path, corpus: Corpus
         (["--phrases", "0.5", "--ngrams", "2"], "give one of them"),
         (["--phrases", "missing.txt"], "there is no vocabulary at"),
         (["--phrases", "0.5", "--vocabulary", "words.txt"], "leave --phrases out"),
-        (["--read", "phrases=one two three,a b"], "'one two three' is no phrase"),
+        (["--read", "phrases=one two three,a b"], "'one two three' is not a phrase"),
     ],
 )
 def test_what_cannot_be_is_one_line(

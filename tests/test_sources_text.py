@@ -327,11 +327,11 @@ def test_json_values(tmp_path):
 
 
 BAD_JSON = {
-    "{": "the line is no JSON",
-    '{"text": "a"} x': "the line is no JSON",
-    "[1, 2]": "the line is no JSON object",
-    '"text"': "the line is no JSON object",
-    "null": "the line is no JSON object",
+    "{": "the line is not JSON",
+    '{"text": "a"} x': "the line is not JSON",
+    "[1, 2]": "the line is not a JSON object",
+    '"text"': "the line is not a JSON object",
+    "null": "the line is not a JSON object",
     '{"id": 1}': "text is null",
     '{"text": null, "id": 1}': "text is null",
     '{"text": 5, "id": 1}': "text is of type int, not a string",
@@ -346,12 +346,12 @@ BAD_JSON = {
     '{"text": "a", "id": 1, "x": "1\\n2"}': "x is '1\\n2', but double",
     '{"text": "a", "id": 1, "x": true}': "x is 'True', but double",
     '{"text": "a", "id": 1, "x": 1' + "0" * 400 + "}": "x is '1000",
-    '{"text": "a", "id": 1' + "0" * 5000 + "}": "the line is no JSON",
-    '{"text": "a\\ud800", "id": 1}': "text holds a byte or an escape that is no character",
-    '{"text": "a", "id": 1, "s": "\\udc80"}': "s holds a byte or an escape that is no character",
-    '{"text": "a", "id": 1, "s": ["\\ud800"]}': "s holds a byte or an escape that is no character",
-    '{"text": "a\nb", "id": 1}': "the line is no JSON",
-    "[" * 100_000: "the line is no JSON",
+    '{"text": "a", "id": 1' + "0" * 5000 + "}": "the line is not JSON",
+    '{"text": "a\\ud800", "id": 1}': "text holds a byte or an escape that is not a character",
+    '{"text": "a", "id": 1, "s": "\\udc80"}': "s holds a byte or an escape that is not a character",
+    '{"text": "a", "id": 1, "s": ["\\ud800"]}': "s holds a byte or an escape that is not a character",
+    '{"text": "a\nb", "id": 1}': "the line is not JSON",
+    "[" * 100_000: "the line is not JSON",
 }
 
 
@@ -449,9 +449,9 @@ def test_csv_fields(tmp_path):
         ("2", "the record has 1 fields, the header 3"),
         ("2,b,c,d", "the record has 4 fields, the header 3"),
         (",b,c", "id is empty"),
-        (b"2,caf\xe9,c", "text holds a byte or an escape that is no character"),
-        (b"2\xff,b,c", "id holds a byte or an escape that is no character"),
-        (b"2,b,\xff", "note holds a byte or an escape that is no character"),
+        (b"2,caf\xe9,c", "text holds a byte or an escape that is not a character"),
+        (b"2\xff,b,c", "id holds a byte or an escape that is not a character"),
+        (b"2,b,\xff", "note holds a byte or an escape that is not a character"),
         ('2,"b"x,c', "expected after '\"'"),
     ],
 )
@@ -470,8 +470,8 @@ def test_csv_that_breaks_off_or_has_no_end(tmp_path):
     assert read.ids == ["1"]
     other = put(tmp_path / "b.csv", '"text\na\n')
     read = refused_by(texts(path, other), "", "unexpected end of data")
-    assert read.bad[-1][:2] == (None, "its header is no CSV (unexpected end of data)")
-    assert "its header is no CSV" in message(lambda: texts(other))
+    assert read.bad[-1][:2] == (None, "its header is not CSV (unexpected end of data)")
+    assert "its header is not CSV" in message(lambda: texts(other))
     missing = put(tmp_path / "c.csv", "text,key\na,1\n")
     assert Read(texts(path, missing), "quarantine").bad[-1][1] == "there is no column 'id'; it has text, key"
     with small(line=30):
@@ -598,7 +598,7 @@ def test_an_end_mark_in_the_middle_of_a_tar_is_not_its_end(tmp_path):
     at = data.index(b"b.txt") // tarfile.BLOCKSIZE * tarfile.BLOCKSIZE
     damaged = data[:at] + bytes(2 * tarfile.BLOCKSIZE) + data[at + 2 * tarfile.BLOCKSIZE :]
     for name, packed in (("a.tar", damaged), ("b.tar.gz", gzip.compress(damaged))):
-        read = refused_by(files_of(put(tmp_path / name, packed)), name, "goes on after its end mark")
+        read = refused_by(files_of(put(tmp_path / name, packed)), name, "continues after its end mark")
         assert read.ids == ["a.txt"]
 
 
@@ -836,9 +836,9 @@ def test_readers_that_can_be_guessed(tmp_path):
 
 def test_readers_that_are_asked_for(tmp_path):
     cases = {
-        "a.txt": ("a b\n", "could be texts a line each, baskets or a table"),
-        "a.dat": ("1 2\n", "could be texts a line each, baskets or a table"),
-        "noext": ("1 2\n", "could be texts a line each, baskets or a table"),
+        "a.txt": ("a b\n", "could be one text per line, baskets or a table"),
+        "a.dat": ("1 2\n", "could be one text per line, baskets or a table"),
+        "noext": ("1 2\n", "could be one text per line, baskets or a table"),
         "a.csv": ('who,"x"\n1,2\n', "has the columns who, x"),
         "e.csv": ('body,"x\n', ", line 1: a quote is opened and not closed"),
         "b.csv": ("", "the file is empty"),

@@ -227,7 +227,7 @@ def _convert(batch: Any, n_words: int, columns: BagColumns, rows: NDArray[np.int
         try:
             ids = document_ids(batch.column(columns.id), columns.id, where)
         except pa.ArrowInvalid as error:
-            raise where.refuse(0, f"{columns.id} is no integer of 64 bits with a sign") from error
+            raise where.refuse(0, f"{columns.id} is not a signed 64-bit integer") from error
     return SourceBatch(
         bags.indptr,
         bags.ids.astype(np.int32, copy=False),

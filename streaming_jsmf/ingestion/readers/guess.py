@@ -48,7 +48,7 @@ _RECORDS = {
 _OFFICE = {
     **dict.fromkeys((".xlsx", ".xls", ".ods"), "save the sheet as CSV"),
     **dict.fromkeys(
-        (".pdf", ".docx", ".doc", ".odt", ".rtf", ".epub"), "export them as plain text, a file each"
+        (".pdf", ".docx", ".doc", ".odt", ".rtf", ".epub"), "export them as plain text, one file each"
     ),
 }
 #: Readers of tables, in the order in which the options of a user select one.
@@ -188,7 +188,7 @@ def _by_content(files: Sequence[str], suffix: str, read: Mapping[str, Any]) -> R
     if suffix in CSV_SUFFIXES and layout is not None:
         return _by_columns(files, dict.fromkeys(_csv_header(files[0], layout), pa.string()), layout)
     raise InputError(
-        f"{files[0]} could be texts a line each, baskets or a table; {_ASK}, such as --reader lines (a text file for "
+        f"{files[0]} could be one text per line, baskets or a table; {_ASK}, such as --reader lines (a text file for "
         "each document: give their folder)"
     )
 

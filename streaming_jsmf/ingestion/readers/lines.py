@@ -30,7 +30,7 @@ Record = TypeVar("Record")
 
 def too_long() -> str:
     """The reason for refusing a line."""
-    return f"the line is longer than {limits.LONGEST_LINE >> 20} MB, no record"
+    return f"the line is longer than {limits.LONGEST_LINE >> 20} MB, too long for a record"
 
 
 def read_lines(

@@ -209,7 +209,7 @@ def _json_columns(path: str, options: TextOptions) -> TextColumns:
         if not kinds:
             raise
     if not kinds:
-        raise UnreadableError(f"it holds no JSON objects, one a line ({reason or EMPTY})")
+        raise UnreadableError(f"it holds no JSON objects, one per line ({reason or EMPTY})")
     id_name, kept = choose_columns(list(kinds), options)
     id_type = None if id_name is None else (pa.int64() if kinds[id_name] <= {int} else pa.string())
     return TextColumns(options.text, id_name, id_type, {key: _json_type(kinds[key]) for key in kept})
@@ -230,9 +230,9 @@ def _json_object(line: bytes, encoding: str) -> dict[str, Any]:
     try:
         value = json.loads(_line_text(line, encoding))
     except (ValueError, RecursionError) as error:
-        raise BadValue(f"the line is no JSON ({first_line(error)})") from error
+        raise BadValue(f"the line is not JSON ({first_line(error)})") from error
     if not isinstance(value, dict):
-        raise BadValue("the line is no JSON object")
+        raise BadValue("the line is not a JSON object")
     return value
 
 
@@ -275,7 +275,7 @@ def _open_csv(path: str, delimiter: str, encoding: str) -> Iterator[tuple[list[s
         try:
             header: list[str] | None = next(rows, None)
         except csv.Error as error:
-            raise UnreadableError(f"its header is no CSV ({first_line(error)})") from error
+            raise UnreadableError(f"its header is not CSV ({first_line(error)})") from error
         if not header:
             raise UnreadableError(EMPTY)
         if not all(map(is_utf8, header)):

@@ -298,7 +298,7 @@ def _keys(column: Any, name: str) -> Keys:
     codes = np.asarray(column.indices.fill_null(-1)).astype(np.int32, copy=False)
     if len(codes) and not (codes.min() >= -1 and codes.max() < len(column.dictionary)):
         raise UnreadableError(
-            f"column {name!r} has a code that its dictionary lacks; it is damaged: fetch it again"
+            f"column {name!r} has a code that is missing in its dictionary; it is damaged: fetch it again"
         )
     if pa.types.is_integer(kind):
         return Keys(name, codes, column.dictionary, {})

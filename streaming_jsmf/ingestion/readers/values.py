@@ -73,7 +73,7 @@ def is_utf8(text: str) -> bool:
 def require_utf8(name: str, text: str) -> str:
     """The text. Raises BadValue for lone surrogates, from JSON escapes or undecodable bytes of CSV."""
     if not text.isascii() and not is_utf8(text):
-        raise BadValue(f"{name} holds a byte or an escape that is no character")
+        raise BadValue(f"{name} holds a byte or an escape that is not a character")
     return text
 
 
