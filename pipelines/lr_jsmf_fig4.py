@@ -31,9 +31,9 @@ from pipelines.common.methods import Setup
 from pipelines.common.results import Arrays, Row, publish
 from pipelines.common.scores import METRICS, Scorer
 from pipelines.common.tables import markdown, number
-from streaming_jsmf.evaluation.incoherence import NODES, incoherence_in_cooccurrence
+from streaming_jsmf.evaluation.coherence import NODES, incoherence_in_cooccurrence
+from streaming_jsmf.evaluation.factorization import estimated_errors
 from streaming_jsmf.evaluation.inputs import Cooccurrence, RowSketch, TopicArrays, sketch_probes
-from streaming_jsmf.evaluation.sketch import estimated_errors
 from streaming_jsmf.evaluation.volume import anchor_points, log_volume
 from streaming_jsmf.inference.words import characteristic_words, prominent_words
 from streaming_jsmf.jobs.blas import single_blas_thread

@@ -45,12 +45,12 @@ _EXPORTS = {
     "polish": "streaming_jsmf.topics.polish",
     "report": "streaming_jsmf.reporting.report",
     "scan": "streaming_jsmf.moments.scan_verb",
-    "show": "streaming_jsmf.reporting.view",
+    "show": "streaming_jsmf.reporting.report",
     "shares_by": "streaming_jsmf.documents.queries",
     "similar_documents": "streaming_jsmf.documents.queries",
     "to_dask_array": "streaming_jsmf.corpus.csr",
     "transform": "streaming_jsmf.documents.transform",
-    "view": "streaming_jsmf.reporting.view",
+    "view": "streaming_jsmf.reporting.report",
 }
 
 __all__ = ["__version__", *sorted(_EXPORTS)]
@@ -89,10 +89,10 @@ if TYPE_CHECKING:
     from streaming_jsmf.reporting.plots import plot_over_time as plot_over_time
     from streaming_jsmf.reporting.plots import plot_topics as plot_topics
     from streaming_jsmf.reporting.report import report as report
+    from streaming_jsmf.reporting.report import show as show
+    from streaming_jsmf.reporting.report import view as view
     from streaming_jsmf.reporting.topic_model import TopicModel as TopicModel
     from streaming_jsmf.reporting.topic_model import fit as fit
-    from streaming_jsmf.reporting.view import show as show
-    from streaming_jsmf.reporting.view import view as view
     from streaming_jsmf.topics.infer import infer as infer
     from streaming_jsmf.topics.polish import polish as polish
     from streaming_jsmf.topics.store import open_model as open_model

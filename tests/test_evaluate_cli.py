@@ -16,7 +16,7 @@ import pytest
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.config import InferSettings, ScanSettings
 from streaming_jsmf.evaluation.coherence import npmi
-from streaming_jsmf.evaluation.glossary import LINES
+from streaming_jsmf.evaluation.metrics import LINES
 from streaming_jsmf.ingestion.simulation import simulate_lda
 from streaming_jsmf.ingestion.simulation.truth import read_truth
 from streaming_jsmf.jobs.execution import Execution
@@ -195,7 +195,7 @@ def test_moments_that_have_changed_are_not_compared_with(
     (corpus / "part-00002.parquet").unlink()
     scan(corpus, tmp_path / "moments", ScanSettings(max_topics=5), execution)
     shown = evaluate(tmp_path / "model", "--json").document()
-    assert "is not what the model was made of any more" in shown["missing"]["recovery"]
+    assert "has changed since the model was made" in shown["missing"]["recovery"]
 
 
 def test_a_truth_and_kept_partitions_give_error_and_stability(

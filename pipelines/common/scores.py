@@ -12,8 +12,8 @@ from scipy import sparse
 from pipelines.common.methods import Setup
 from pipelines.common.results import Arrays, Row
 from streaming_jsmf.evaluation import coherence, topic_shape
+from streaming_jsmf.evaluation.coherence import incoherence_in_cooccurrence
 from streaming_jsmf.evaluation.factorization import factorization_errors
-from streaming_jsmf.evaluation.incoherence import incoherence_in_cooccurrence
 from streaming_jsmf.evaluation.inputs import Cooccurrence, TopicArrays
 from streaming_jsmf.evaluation.matching import match_topics, yy_error
 from streaming_jsmf.evaluation.volume import anchor_points, log_relative_volume, log_volume

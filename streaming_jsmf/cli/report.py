@@ -47,7 +47,7 @@ def view(model: str, **options: Any) -> str:
 
     The page is written to the directory for temporary files.
     """
-    from streaming_jsmf.reporting.view import view as run
+    from streaming_jsmf.reporting.report import view as run
 
     place, opened = run(model, **options)
     if not opened:

@@ -14,7 +14,7 @@ import click
 
 from streaming_jsmf.display import location, printable
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.evaluation.glossary import LINES, lookup, number_of, number_text
+from streaming_jsmf.evaluation.metrics import LINES, lookup, number_of, number_text
 
 if TYPE_CHECKING:
     from streaming_jsmf.reporting.choose_k import Comparison
@@ -44,8 +44,8 @@ def print_topics(
     *models: str, words: int | None = None, order: Order = "share", characteristic: bool = False
 ) -> None:
     """Print the topics of the models at these paths, and warnings about them on standard error."""
-    from streaming_jsmf.reporting.topic_table import topic_text
-    from streaming_jsmf.topics.certificates import warnings_of
+    from streaming_jsmf.evaluation.verdicts import warnings_of
+    from streaming_jsmf.reporting.topics import topic_text
     from streaming_jsmf.topics.store import models_at, read_model
 
     for path in (path for model in models for path in models_at(model)):
@@ -162,7 +162,7 @@ def _missing(missing: Mapping[str, str]) -> Iterator[str]:
 
 def format_comparison(found: Comparison) -> str:
     """The table of ``choose-k`` with a star on the suggestion, the suggestion, and the paths of the results."""
-    from streaming_jsmf.reporting.comparison import comparison_table
+    from streaming_jsmf.evaluation.choice import comparison_table
 
     heading, rows = comparison_table(found.choice)
     suggested = [False, *(row.n_topics == found.choice.suggested for row in found.choice.rows)]
@@ -201,8 +201,8 @@ def _page_lines(path: str, described: Mapping[str, Any]) -> Iterator[str]:
 
 def _facts(described: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Names and texts of the page."""
-    from streaming_jsmf.reporting.wording import facts_of, memory_text
-    from streaming_jsmf.topics.certificates import warnings_of
+    from streaming_jsmf.evaluation.verdicts import warnings_of
+    from streaming_jsmf.reporting.contents import facts_of, memory_text
 
     for name, value in described.items():
         if name not in _OMITTED and value not in ([], None):
