@@ -17,8 +17,7 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.corpus.csr import iter_blocks
 from streaming_jsmf.corpus.format import Corpus
-from streaming_jsmf.corpus.parts import distinct, fold_partitions
-from streaming_jsmf.corpus.units import Partition, list_units, plan_partitions
+from streaming_jsmf.corpus.units import Partition, distinct, fold_partitions, list_units, plan_partitions
 from streaming_jsmf.inference.perplexity import Completer, Completion
 from streaming_jsmf.ingestion.readers.hashing import hash_values
 from streaming_jsmf.jobs.checkpoints import PartialResult, added, key_of
