@@ -5,7 +5,7 @@
 
 What a task costs is measured on this machine, on a simulated corpus: seconds a nonzero of reading and multiplying,
 seconds of a fold, bytes of what is committed, seconds a byte of writing it and reading it back, seconds that Dask's
-scheduler spends on a task. Then the graph that a scan builds (`jobs.fold.FoldJob`) is replayed by a simulator of
+scheduler spends on a task. Then the graph that a scan builds (`jobs.run.Job`) is replayed by a simulator of
 discrete events: workers of one thread, a scheduler that does one thing at a time, a store with a latency and a
 bandwidth for each worker, durations that vary (a log-normal distribution, and one task in a hundred three times as
 long). A worker here is a thread there.
@@ -45,9 +45,9 @@ from streaming_jsmf.config.scan import SAMPLED_DOCUMENTS
 from streaming_jsmf.corpus.units import list_units, plan_partitions
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
-from streaming_jsmf.jobs.fold import FoldJob, Part, Reduction
-from streaming_jsmf.jobs.graph import TaskGraph
 from streaming_jsmf.jobs.order import FAN_IN, FoldOrder, Step
+from streaming_jsmf.jobs.run import Job
+from streaming_jsmf.jobs.tasks import Part, Reduction, TaskGraph
 from streaming_jsmf.moments.stages.projection import ProjectionReduction
 from streaming_jsmf.moments.stages.range import RangeReduction
 from streaming_jsmf.moments.stages.sample import BYTES_PER_NONZERO as SAMPLED_BYTES
@@ -97,7 +97,7 @@ def fold_graph(n_partitions: int, workers: int, fan_in: int | None = FAN_IN) -> 
     """The graph that a scan of so many partitions builds: key -> Dask task."""
     keys = tuple(f"{number:032x}" for number in range(n_partitions))
     parts = [Part(key, 1) for key in keys]
-    job = FoldJob(NothingDone(), NamedStage(), parts, FoldOrder(keys, "", fan_in=fan_in))  # type: ignore[arg-type]
+    job = Job(NothingDone(), NamedStage(), parts, FoldOrder(keys, "", fan_in=fan_in))  # type: ignore[arg-type]
     return dict(job.graph(frozenset(), workers).__dask_graph__())  # type: ignore[union-attr]
 
 

@@ -15,9 +15,9 @@ from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.ingestion.simulation import documents as drawing
 from streaming_jsmf.ingestion.simulation import read_truth, simulate_lda
 from streaming_jsmf.ingestion.simulation import run as simulating
+from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.events import Event, PartitionCommitted
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.records import Record
 from streaming_jsmf.storage.lock import sole_writer
 from tests.damage import SOME, Damage
 from tests.processes import command, killed
@@ -108,10 +108,13 @@ def test_a_killed_simulation_is_finished_by_the_same_command(scheduler: str, tmp
     arguments += ["--alpha", "0.2", "--documents", "24000", "--documents-per-shard", "2000"]
     target, partial = tmp_path / "a", tmp_path / "a.partial"
     line = command("simulate", target, *arguments, "--scheduler", scheduler, "--workers", "2")
-    with killed(line, lambda: len(list(partial.glob("records/*.json"))) >= 2):
+    with killed(line, lambda: len(list(partial.glob("records/simulate-part-*/zarr.json"))) >= 2):
         pass
     assert not target.exists()
-    kept = [f"part-{path.stem}.parquet" for path in partial.glob("records/*.json")]
+    kept = [
+        f"{path.parent.name.removeprefix('simulate-')}.parquet"
+        for path in partial.glob("records/simulate-part-*/zarr.json")
+    ]
     assert 2 <= len(kept) < 12
     inodes = {name: (partial / "corpus" / "documents" / name).stat().st_ino for name in kept}
 
@@ -123,7 +126,7 @@ def test_a_killed_simulation_is_finished_by_the_same_command(scheduler: str, tmp
 
 
 def committed(partial: Path) -> list[int]:
-    return sorted(int(path.stem) for path in partial.glob("records/*.json"))
+    return sorted(int(path.parent.name[-5:]) for path in partial.glob("records/simulate-part-*/zarr.json"))
 
 
 class TestInterruption:
@@ -209,13 +212,18 @@ class TestInterruption:
         assert self.finish(tmp_path) == sorted({0, 1, 2, 3, 4} - {third})
 
     def test_damaged_arguments_are_named(self, tmp_path: Path, stop: Callable[..., Path]) -> None:
-        path = stop(KeyboardInterrupt()) / "simulation.json"
+        path = stop(KeyboardInterrupt()) / "zarr.json"
         path.write_bytes(path.read_bytes()[:-20])
         with pytest.raises(StoreError, match=f"{path}.* damaged; .* run"):
             simulate_lda(tmp_path / "a", **self.ARGUMENTS)
 
     @pytest.mark.parametrize(
-        "name", ["records/0000{}.json", "records/0000{}.npy", "corpus/documents/part-0000{}.parquet"]
+        "name",
+        [
+            "records/simulate-part-0000{}/zarr.json",
+            "records/0000{}.npy",
+            "corpus/documents/part-0000{}.parquet",
+        ],
     )
     @pytest.mark.parametrize("damage", SOME)
     def test_damaged_parts_are_made_again(

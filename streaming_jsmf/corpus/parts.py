@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
 from streaming_jsmf.jobs.execution import Executor
-from streaming_jsmf.jobs.fold import FoldJob, Part, Reduction
 from streaming_jsmf.jobs.order import FoldOrder
-from streaming_jsmf.jobs.run import run_job
+from streaming_jsmf.jobs.run import Job, run_job
+from streaming_jsmf.jobs.tasks import Part, Reduction
 
 
 def distinct(contents: Sequence[str]) -> tuple[str, ...]:
@@ -25,8 +25,8 @@ def distinct(contents: Sequence[str]) -> tuple[str, ...]:
 
 def partition_part(key: str, partition: Partition) -> Part:
     """The part of a partition; what it held is kept in the history of the store."""
-    note = {"nonzeros": partition.nonzeros, "rows": partition.rows, "content": partition.content}
-    return Part(key, partition.nonzeros, partition, note)
+    metadata = {"nonzeros": partition.nonzeros, "rows": partition.rows, "content": partition.content}
+    return Part(key, partition.nonzeros, partition, metadata)
 
 
 def partition_parts(keys: Iterable[str], partitions: Iterable[Partition]) -> tuple[Part, ...]:
@@ -47,7 +47,7 @@ def fold_partitions(
     Parameters
     ----------
     keys
-        Of the partitions in the checkpoints, all different: they change with whatever changes a partition's result.
+        Of the partitions in ``checkpoints``, all different: they change with whatever changes a partition's result.
     salt
         Changes with whatever else changes a fold, see ``FoldOrder``.
 
@@ -57,6 +57,6 @@ def fold_partitions(
         What a task met in the corpus or the store.
     """
     parts = partition_parts(keys, partitions)
-    job = FoldJob(checkpoints, reduction, parts, FoldOrder(tuple(keys), salt))
+    job = Job(checkpoints, reduction, parts, FoldOrder(tuple(keys), salt))
     run_job(job, executor)
     return job.result()

@@ -205,7 +205,7 @@ def free_target(target: AnyPath, *, overwrite: bool = False, resumed: bool = Fal
     Parameters
     ----------
     resumed
-        Whether to let one pass that a killed run may have put there (``jobs.folder.WorkFolder.held`` finds out).
+        Whether to let one pass that a killed run may have put there (``jobs.folder.Workspace.held`` finds out).
 
     Raises
     ------

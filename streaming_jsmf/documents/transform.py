@@ -49,13 +49,12 @@ from streaming_jsmf.documents.transform_part import (
 )
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.inference.document_topics import ShareMethod
+from streaming_jsmf.jobs.checkpoints import FILES
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
-from streaming_jsmf.jobs.folder import WorkFolder
 from streaming_jsmf.jobs.memory import PROCESS_BYTES
-from streaming_jsmf.jobs.records import FILES
-from streaming_jsmf.jobs.run import run_job
-from streaming_jsmf.jobs.tasks import TaskJob
+from streaming_jsmf.jobs.run import Job, map_job, run_job
+from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.storage.arrays import create_group, write_array
 from streaming_jsmf.storage.paths import node_exists, write_json
 from streaming_jsmf.storage.replace import remove_store
@@ -150,11 +149,6 @@ class TransformRequest:
         )
 
 
-def work_folder(target: Path) -> WorkFolder:
-    """Where the work for ``target`` is done."""
-    return WorkFolder.beside(target, "transform")
-
-
 def transform_documents(
     request: TransformRequest,
     target: Path,
@@ -193,21 +187,21 @@ def transform_documents(
     )
     places = _known_places(request)
     schema = _schema_of(request.corpus, request.about)
-    work = work_folder(target)
-    with work.acquire(request.arguments, replace=overwrite) as commit:
+    work = Workspace.beside(target, "transform", request.arguments)
+    with work.acquire(replace=overwrite) as commit:
         if commit is None:
             totals = open_shares(target).about.totals or Totals()
         else:
             with execution.executor(listener, on_bad_input=work.remove) as executor:
                 job = _job(request, work, places, schema, partitions, executor)
                 run_job(job, executor)
-            records = job.result()
+            records = job.records()
             rows = [Totals(**record["totals"]) for record in records]
             totals = sum(rows, request.before)
             _tell(totals, request.about)
             made = _made(work, replace(request.about, totals=totals), schema, rows, target)
             known = {name: sha256 for record in records for name, sha256 in record[FILES].items()}
-            commit(made, {work.root / name: sha256 for name, sha256 in known.items()})
+            commit(made, {work.directory / name: sha256 for name, sha256 in known.items()})
         if temporary is not None:
             remove_store(temporary)
     return totals
@@ -226,13 +220,13 @@ def transform_memory(request: TransformRequest, partitions: Sequence[Partition],
 
 def _job(
     request: TransformRequest,
-    work: WorkFolder,
+    work: Workspace,
     places: NDArray[np.int64],
     schema: Any,
     partitions: Sequence[Partition],
     executor: Executor,
-) -> TaskJob:
-    given = work.root / GIVEN
+) -> Job:
+    given = work.directory / GIVEN
     if not node_exists(given):
         create_group(given, {})
     topics = request.topics
@@ -243,18 +237,18 @@ def _job(
     }
     first = 0
     for folder in (PLAN, PARTS):
-        (work.root / folder).mkdir(exist_ok=True)
+        (work.directory / folder).mkdir(exist_ok=True)
     for partition in partitions:
         lines = []
         for unit in partition.units:
             named = replace(unit, path=shard_name(unit, request.corpus.root))
             lines.append({"first": first, "unit": asdict(named)})
             first += unit.rows
-        write_json(work.root / PLAN / f"{partition.index:05d}.json", lines)
+        write_json(work.directory / PLAN / f"{partition.index:05d}.json", lines)
     threads = max(1, executor.tasks_at_once // len(partitions))
-    context = PartContext(work.root, request.corpus.root, request.about, schema, digests, threads)
+    context = PartContext(work.directory, request.corpus.root, request.about, schema, digests, threads)
     sizes = [partition.rows for partition in partitions]
-    return TaskJob("transform", write_part, context, sizes, work.records(), "documents")
+    return map_job(write_part, context, sizes, work.checkpoints(), "documents")
 
 
 def _schema_of(corpus: Corpus, about: About) -> Any:
@@ -303,16 +297,16 @@ def _tell(totals: Totals, about: About) -> None:
         )
 
 
-def _made(work: WorkFolder, whole: About, schema: Any, each: Sequence[Totals], target: Path) -> Path:
+def _made(work: Workspace, whole: About, schema: Any, each: Sequence[Totals], target: Path) -> Path:
     """The result in the form that the name of the target asks for, still in the working directory.
 
     ``each`` are the totals of the parts, which do not know those of the whole.
     """
-    about, directory = replace(whole, totals=None), work.root / PARTS
+    about, directory = replace(whole, totals=None), work.directory / PARTS
     names = [part_name(index) for index in range(len(each))]
     parts = ParquetShares(directory, about, schema, tuple(directory / name for name in names))
     if target.suffix == FILE_SUFFIX:
-        made = work.root / f"{MADE}{FILE_SUFFIX}"
+        made = work.directory / f"{MADE}{FILE_SUFFIX}"
         metadata = [schema.field(name) for name in parts.columns if name != DOCUMENT_ID]
         of_all = shares_schema(whole, schema.field(DOCUMENT_ID).type, metadata)
         with RowGroupWriter(made, of_all, whole.row_group_rows) as file:
@@ -320,7 +314,7 @@ def _made(work: WorkFolder, whole: About, schema: Any, each: Sequence[Totals], t
                 file.write(table)
         return made
     if target.suffix == ZARR_SUFFIX:
-        made = work.root / f"{MADE}{ZARR_SUFFIX}"
+        made = work.directory / f"{MADE}{ZARR_SUFFIX}"
         shutil.rmtree(made, ignore_errors=True)
         write_zarr(made, parts, whole)
         return made

@@ -27,7 +27,7 @@ from streaming_jsmf.documents.shares import (
 )
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.inference.document_topics import document_topics
-from streaming_jsmf.jobs.records import FILES, Record
+from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array
 from streaming_jsmf.storage.paths import join, sha256_of
 from streaming_jsmf.topics.parameters import over_model_words

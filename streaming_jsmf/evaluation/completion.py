@@ -24,8 +24,8 @@ from streaming_jsmf.ingestion.readers.hashing import hash_values
 from streaming_jsmf.jobs.checkpoints import PartialResult, added, key_of
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.folder import WorkStore
 from streaming_jsmf.jobs.memory import PROCESS_BYTES
+from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.storage.arrays import ArrayDigest, read_arrays
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.topics.parameters import (
@@ -34,8 +34,6 @@ from streaming_jsmf.topics.parameters import (
     over_model_words,
     require_known_words,
 )
-
-KIND = "streaming_jsmf.completion.unfinished"
 
 #: Changes when the same request would give other bits.
 ALGORITHM_VERSION = 2
@@ -110,8 +108,8 @@ def complete_documents(
     topics, places = request.topics, require_known_words(request.topics, request.corpus)
     partitions = plan_partitions(list_units(request.corpus), request.budget)
     keys = [key_of(name) for name in distinct([partition.content for partition in partitions])]
-    store = WorkStore(work, KIND, "completion of documents", request.arguments)
-    with store.at_work(partial(completion_memory, request, partitions), execution, listener) as executor:
+    store = Workspace(work, "completion of documents", request.arguments)
+    with store.executor(partial(completion_memory, request, partitions), execution, listener) as executor:
         arrays = {
             "places": places,
             "word_topic": topics.word_topic,

@@ -23,7 +23,7 @@ from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch, Unit
 from streaming_jsmf.ingestion.tokens.lists import TokenLists, with_ngrams
 from streaming_jsmf.ingestion.tokens.stop_words import load_stop_words
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
-from streaming_jsmf.jobs.records import FILES, Record
+from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.storage.paths import file_hashes
 
 logger = logging.getLogger(__name__)

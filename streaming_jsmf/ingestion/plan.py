@@ -16,15 +16,14 @@ from streaming_jsmf.config import Curation, OnBadRecord
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.display import location
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, StoreError, pass_on_machine
 from streaming_jsmf.ingestion.readers.base import Unit
 from streaming_jsmf.ingestion.readers.listing import list_files
 from streaming_jsmf.ingestion.tokens.stop_words import is_path, load_stop_words
+from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
-from streaming_jsmf.jobs.folder import Commit, WorkFolder
-from streaming_jsmf.jobs.records import Record, read_json
-from streaming_jsmf.jobs.run import run_job
-from streaming_jsmf.jobs.tasks import TaskJob
+from streaming_jsmf.jobs.run import map_job, run_job
+from streaming_jsmf.jobs.workspace import Commit, Workspace
 from streaming_jsmf.storage.paths import file_size, is_url, write_json
 
 #: Bytes of the units that one task reads, and about how many tasks there are between these bounds.
@@ -93,7 +92,7 @@ def group_units(units: Sequence[Unit]) -> list[Group]:
 
 
 @dataclass(frozen=True)
-class IngestFolder(WorkFolder):
+class IngestFolder(Workspace):
     """Names of what lies in the directory of an ingest; travels with the tasks.
 
     Attributes
@@ -102,6 +101,7 @@ class IngestFolder(WorkFolder):
         The URLs of files that have secrets, by what the lists of units have in their place (see ``safe_names``).
     """
 
+    root: Path
     what: str = "ingest"
     opened_as: Mapping[str, str] = field(default_factory=dict)
 
@@ -168,7 +168,12 @@ class IngestFolder(WorkFolder):
         return replace(unit, path=self.opened_as.get(unit.path, unit.path))
 
     def _list(self, name: str) -> Any:
-        return read_json(self.root / f"{name}.json", list, self.root)
+        path = self.root / f"{name}.json"
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            pass_on_machine(error)
+            raise StoreError(f"{path} is missing or damaged; {self.hint}") from error
 
     def load_unit(self, name: str, index: int) -> Unit:
         """Unit ``index`` of the list ``name``."""
@@ -203,7 +208,7 @@ class IngestFolder(WorkFolder):
 class Ingest:
     """One ingest at work: what its steps share in the process that gives out the tasks.
 
-    ``commit`` puts the corpus in its place (``WorkFolder.held``).
+    ``commit`` puts the corpus in its place (``Workspace.acquire``).
     """
 
     source: Any
@@ -221,9 +226,9 @@ class Ingest:
         unit: str = "bytes",
     ) -> list[Record]:
         """Do what is not committed of a step, or is damaged; all its records in order."""
-        job = TaskJob(step, task, context, sizes, self.folder.records(step), unit)
+        job = map_job(task, context, sizes, self.folder.checkpoints(step), unit)
         run_job(job, self.executor)
-        return job.result()
+        return job.records()
 
 
 def safe_names(units: Sequence[Unit]) -> dict[str, str]:

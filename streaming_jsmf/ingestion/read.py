@@ -20,7 +20,7 @@ from streaming_jsmf.ingestion.pieces import PieceWriter, UnitBatch, read_bags
 from streaming_jsmf.ingestion.plan import Group, Ingest, IngestFolder, Piece, group_units
 from streaming_jsmf.ingestion.readers.base import BadRecords, Source, SourceBatch, Unit
 from streaming_jsmf.ingestion.readers.tables.shuffle import ShuffledSource, n_buckets_for
-from streaming_jsmf.jobs.records import FILES, Record
+from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.storage.paths import file_hashes
 
 #: Documents of a group are numbered in so many bits.

@@ -38,10 +38,10 @@ from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import Source, Unit
 from streaming_jsmf.ingestion.readers.tables.shuffle import ShuffledSource
 from streaming_jsmf.ingestion.write import STEPS, renumber_shards, sum_counts, write_shards
+from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.memory import PROCESS_BYTES
-from streaming_jsmf.jobs.records import Record
 from streaming_jsmf.storage.paths import AnyPath
 
 
@@ -85,8 +85,9 @@ def ingest_source(
     execution = execution or Execution()
     execution.require_memory(ingest_memory(execution), "the ingest", "lower --workers")
     units = source.units()
-    folder = replace(IngestFolder.beside(path), opened_as=safe_names(units))
-    with folder.acquire(arguments_of(source, units, settings), replace=overwrite) as commit:
+    arguments = arguments_of(source, units, settings)
+    folder = replace(IngestFolder.beside(path), arguments=arguments, opened_as=safe_names(units))
+    with folder.acquire(replace=overwrite) as commit:
         if commit is not None:
             with execution.executor(listener, on_bad_input=folder.remove) as executor:
                 ingest = Ingest(source, settings, folder, executor, commit)

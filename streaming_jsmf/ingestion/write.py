@@ -22,7 +22,7 @@ from streaming_jsmf.ingestion.pieces import damaged, read_table, within
 from streaming_jsmf.ingestion.plan import Ingest, IngestFolder, Piece
 from streaming_jsmf.ingestion.read import piece_batches, rereads
 from streaming_jsmf.ingestion.readers.base import Source, SourceBatch
-from streaming_jsmf.jobs.records import FILES, Record
+from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.storage.paths import file_hashes
 
 #: Why documents are left out, in the order in which they are asked; 0 is for those that stay.
@@ -231,7 +231,9 @@ def renumber_piece(folder: IngestFolder, index: int) -> Record:
     source = folder.written / f"{index:05d}"
     shards = [
         renumber_shard(entry, source / entry.name, directory / entry.name, new_ids)
-        for entry in map(ShardEntry.model_validate, folder.records("write").read(index)["shards"])
+        for entry in map(
+            ShardEntry.model_validate, folder.checkpoints("write").read_metadata(f"{index:05d}")["shards"]
+        )
     ]
     return _shards_record(folder, directory, shards)
 

@@ -343,9 +343,7 @@ class Checkpoints:
         if not record["attempt"]:
             raise StoreError(f"{self.store}: {name} was folded and not kept; {self.hint}")
         digests = {array: ArrayDigest.from_fields(fields) for array, fields in record["arrays"].items()}
-        return PartialResult(
-            read_arrays(self._arrays(record), digests, hint=self.hint), record["scalars"]
-        )
+        return PartialResult(read_arrays(self._arrays(record), digests, hint=self.hint), record["scalars"])
 
     def _missing(self, kind: str, key: str) -> StoreError:
         return StoreError(f"{self.store}: record {self._name(kind, key)} is missing; {self.hint}")

@@ -16,7 +16,6 @@ from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, Record, 
 from streaming_jsmf.jobs.events import Cost, Listener, PartitionCommitted, StageFinished, StageStarted
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.order import FoldOrder
-from streaming_jsmf.errors import StoreError
 from streaming_jsmf.jobs.tasks import (
     Key,
     MapTask,
@@ -96,9 +95,7 @@ class Job:
                     after = after[-1:]
                 part = self.parts[step.last]
                 inputs.append(graph.add(commit_part, self.checkpoints, self.stage, part, step, after=after))
-            open_folds[step.fold] = graph.add(
-                commit_fold, self.checkpoints, self.stage, step, after=inputs
-            )
+            open_folds[step.fold] = graph.add(commit_fold, self.checkpoints, self.stage, step, after=inputs)
             if step.of_part:
                 were_open.append(tuple(open_folds.values()))
         return graph.delayed([open_folds[self.order.total]]) if open_folds else None

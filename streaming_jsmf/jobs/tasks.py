@@ -140,7 +140,11 @@ def commit_part(
     with single_blas_thread():
         partial = stage.compute(part.source)
     metadata = {**part.metadata, **_cost_since(started).fields()}
-    if step is not None and not checkpoints.keep and (step.before is None or checkpoints.has_fold(step.before)):
+    if (
+        step is not None
+        and not checkpoints.keep
+        and (step.before is None or checkpoints.has_fold(step.before))
+    ):
         # A result may be larger than its input: one that need not wait is neither written nor read again.
         with suppress(StoreError, OSError):
             _fold(checkpoints, stage, step, partial, metadata)

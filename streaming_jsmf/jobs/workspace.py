@@ -90,7 +90,7 @@ class Workspace:
 
     def exists(self) -> bool:
         """Whether there is a workspace of this kind."""
-        return node_exists(self.root) and read_attributes(self.root).get("kind") == self.kind
+        return node_exists(self.root) and read_attributes(self.root, hint=self.hint).get("kind") == self.kind
 
     def checkpoints(self, stage: str = "") -> Checkpoints:
         """Where the tasks of a stage commit; a job of one stage need not name it."""
@@ -161,7 +161,7 @@ class Workspace:
         """
         if is_free(self.root):
             return
-        stored = read_attributes(self.root) if node_exists(self.root) else {}
+        stored = read_attributes(self.root, hint=self.hint) if node_exists(self.root) else {}
         if stored.get("kind") != self.kind:
             raise InputError(
                 f"{self.root} is the place of unfinished work and holds something else; move it away or choose "

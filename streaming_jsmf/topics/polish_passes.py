@@ -33,11 +33,11 @@ from streaming_jsmf.inference.polish.step import first_topics, next_topics
 from streaming_jsmf.jobs.checkpoints import PartialResult, key_of
 from streaming_jsmf.jobs.events import Iteration, Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
-from streaming_jsmf.jobs.fold import FoldJob, Part
-from streaming_jsmf.jobs.folder import WorkStore
 from streaming_jsmf.jobs.memory import PROCESS_BYTES
 from streaming_jsmf.jobs.order import FoldOrder
-from streaming_jsmf.jobs.run import run_job, run_steps
+from streaming_jsmf.jobs.run import Job, run_job, run_steps
+from streaming_jsmf.jobs.tasks import Part
+from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.storage.arrays import ArrayDigest
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.topics.parameters import BYTES_PER_NONZERO_READ, GivenTopics, require_known_words
@@ -52,8 +52,6 @@ from streaming_jsmf.topics.polish_steps import (
 )
 
 Floats = NDArray[np.float64]
-
-KIND = "streaming_jsmf.polish.unfinished"
 
 #: Changes when the same request would give other bits.
 ALGORITHM_VERSION = 3
@@ -167,12 +165,12 @@ def polish_topics(
     """
     partitions = plan_partitions(list_units(request.corpus), request.budget)
     places = require_known_words(request.topics, request.corpus)
-    store = WorkStore(work, KIND, "polish", request.arguments)
+    store = Workspace(work, "polish", request.arguments)
     store.require_same()
-    with store.at_work(partial(polish_memory, request, partitions), execution, listener) as executor:
+    with store.executor(partial(polish_memory, request, partitions), execution, listener) as executor:
         digests = store.start({"places": places, "prior": request.topics.prior})
         counts = ModelCounts(
-            store.path,
+            store.root,
             digests["places"],
             len(request.topics.words),
             request.held_out,
@@ -203,7 +201,7 @@ class _Run:
     """One run of the job, at work."""
 
     request: PolishRequest
-    store: WorkStore
+    store: Workspace
     partitions: tuple[Partition, ...]
     executor: Executor
     counts: ModelCounts
@@ -281,7 +279,7 @@ class _Run:
             self.store.checkpoints(reduction.name),
             FoldOrder((part.key,), self.store.request),
         )
-        job = FoldJob(checkpoints, reduction, (part,), order, part="sample")
+        job = Job(checkpoints, reduction, (part,), order, part="sample")
         run_job(job, self.executor)
         return job.result()
 

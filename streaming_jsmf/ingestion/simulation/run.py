@@ -17,7 +17,7 @@ from __future__ import annotations
 import shutil
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +38,12 @@ from streaming_jsmf.ingestion.simulation.documents import (
 )
 from streaming_jsmf.ingestion.simulation.law import Law, make_law, word_names
 from streaming_jsmf.ingestion.simulation.truth import TRUTH_NAME, commit_truth, read_truth, truth_of
+from streaming_jsmf.jobs.checkpoints import FILES, RECORDS, Record
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.folder import Commit, WorkFolder
 from streaming_jsmf.jobs.memory import PROCESS_BYTES
-from streaming_jsmf.jobs.records import FILES, RECORDS, Record
-from streaming_jsmf.jobs.run import run_job
-from streaming_jsmf.jobs.tasks import TaskJob
+from streaming_jsmf.jobs.run import Job, map_job, run_job
+from streaming_jsmf.jobs.workspace import Commit, Workspace
 from streaming_jsmf.storage.paths import AnyPath, file_hashes, fsync_directory, fsync_file, normalise
 
 #: Changes with anything that gives the same arguments other documents.
@@ -114,7 +113,7 @@ def simulate_lda(
     law = make_law(n_words, n_topics, mean_length, alpha, beta, separable, zipf, seed)
     cut = plan(law, n_documents, documents_per_shard)
     path = Path(normalise(target))
-    simulation = Simulation(law, cut, WorkFolder.beside(path, "simulation"))
+    simulation = Simulation(law, cut, Workspace.beside(path, "simulation"))
     free_target(target, resumed=True)
     execution = execution or Execution()
     execution.require_memory(
@@ -122,7 +121,7 @@ def simulate_lda(
         "the simulation",
         "lower the vocabulary size, the topics or --workers",
     )
-    with simulation.folder.acquire(simulation.arguments) as commit:
+    with replace(simulation.folder, arguments=simulation.arguments).acquire() as commit:
         if commit is not None:
             try:
                 with execution.executor(listener) as executor:
@@ -200,7 +199,7 @@ class Simulation:
 
     law: Law
     cut: Cut
-    folder: WorkFolder
+    folder: Workspace
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -218,16 +217,16 @@ class Simulation:
     @property
     def documents(self) -> Path:
         """Where the shards end."""
-        return self.folder.root / CORPUS / DOCUMENTS
+        return self.folder.directory / CORPUS / DOCUMENTS
 
     @property
-    def job(self) -> TaskJob:
+    def job(self) -> Job:
         """The tasks, one for each part."""
-        return TaskJob("simulate", write_part, self, self.cut.sizes, self.folder.records(), "documents")
+        return map_job(write_part, self, self.cut.sizes, self.folder.checkpoints("simulate"), "documents")
 
     def prepare(self) -> None:
         """Clear what an interrupted run left half done, and write the truth if it is not there, or damaged."""
-        work, truth = self.folder.root / WORK, self.folder.root / CORPUS / TRUTH_NAME
+        work, truth = self.folder.directory / WORK, self.folder.directory / CORPUS / TRUTH_NAME
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir()
         self.documents.mkdir(parents=True, exist_ok=True)
@@ -254,26 +253,26 @@ class Simulation:
         fsync_directory(self.documents)
         fsync_directory(counts.parent)
         known = {self.documents / shard.name: shard.sha256 for shard in entries}
-        made = file_hashes(self.folder.root, [*known, counts], known=known)
+        made = file_hashes(self.folder.directory, [*known, counts], known=known)
         return {"shards": [shard.model_dump(mode="json") for shard in entries], FILES: made}
 
     def finish(self, path: Path, commit: Commit) -> None:
         """Add up the counts, commit the corpus."""
         counts = np.zeros((2, self.law.n_words))
         entries = []
-        for number, part in enumerate(self.job.result()):
+        for number, part in enumerate(self.job.records()):
             # Whole numbers far below 2^53: their sums are exact in any order.
             counts += self.counts(number)
             shards = map(ShardEntry.model_validate, part["shards"])
             entries += [in_documents(shard, shard.name) for shard in shards]
         totals = WordTotals(word_names(self.law.n_words), counts[0].astype(np.int64), counts[1])
         origin = Origin(settings=self.law.settings())
-        corpus = self.folder.root / CORPUS
+        corpus = self.folder.directory / CORPUS
         finish_directory(corpus, path, entries, totals, origin)
         commit(corpus, {corpus / entry.name: entry.sha256 for entry in entries})
 
     def _counts_path(self, part: int) -> Path:
-        return self.folder.root / RECORDS / f"{part:05d}.npy"
+        return self.folder.directory / RECORDS / f"{part:05d}.npy"
 
 
 def write_part(simulation: Simulation, part: int) -> Record:
@@ -286,13 +285,13 @@ def write_part(simulation: Simulation, part: int) -> Record:
     StoreError
         If the directory was removed meanwhile.
     """
-    attempt = simulation.folder.root / WORK / f"{part:05d}-{uuid.uuid4().hex}"
+    attempt = simulation.folder.directory / WORK / f"{part:05d}-{uuid.uuid4().hex}"
     try:
         # Without parents: a worker that outlives its simulation must not bring the directory back.
         attempt.mkdir()
     except FileNotFoundError as error:
         raise StoreError(
-            f"{simulation.folder.root} was removed while documents were written to it"
+            f"{simulation.folder.directory} was removed while documents were written to it"
         ) from error
     try:
         shards = _write_shards(simulation, part, attempt)
