@@ -188,7 +188,7 @@ def test_unfinished_work_of_other_arguments_is_refused(work: Workspace) -> None:
     work.start()
     write_record(work.root, "first-part-a", {"arrays": {}, "scalars": {}, "note": {}})
     other = Workspace(work.root, "test", {"power": 3, "words": "b" * 64})
-    with pytest.raises(SettingsMismatchError, match="unfinished test .* power: stored 2, asked 3; words; "):
+    with pytest.raises(SettingsMismatchError, match=r"unfinished test .* power: stored 2, asked 3; words; "):
         other.start()
     with pytest.raises(SettingsMismatchError, match="power"), other.acquire():
         pass

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -144,7 +145,7 @@ def test_a_result_that_is_damaged_is_replaced_once_it_is_made_again(tmp_path: Pa
 
     # What somebody has put there is not deleted with it.
     (tmp_path / "t" / "thesis").write_text("mine")
-    with pytest.raises(InputError, match="t/thesis .*; move it away"):
+    with pytest.raises(InputError, match=r"t/thesis .*; move it away"):
         make_again()
     (tmp_path / "t" / "thesis").rename(tmp_path / "thesis")
     make_again()
@@ -157,7 +158,7 @@ def test_what_appears_meanwhile_is_not_replaced(tmp_path: Path) -> None:
     with work.acquire() as commit:
         assert commit is not None
         (tmp_path / "t").write_text("mine")
-        with pytest.raises(InputError, match="t .*; move it away"):
+        with pytest.raises(InputError, match=r"t .*; move it away"):
             commit(work.directory)
     assert (tmp_path / "t").read_text() == "mine"
 
