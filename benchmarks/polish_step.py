@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 
 from pipelines.common.bags import read_counts
 from streaming_jsmf.inference.cvb0 import FLOOR
-from streaming_jsmf.inference.polish.step import ROUNDS, step_sums
+from streaming_jsmf.inference.polish import ROUNDS, step_sums
 
 Single = NDArray[np.float32]
 

@@ -1,6 +1,6 @@
 """Simplex least squares for many words: seconds and certificates by method.
 
-    python -m benchmarks.simplex [--words 100000] [--topics 100] [--threads 2] [--methods active-set,fista]
+    python -m benchmarks.simplex [--words 100000] [--topics 100] [--threads 2] [--methods active-set]
 
 Three kinds of rows. `usual`: vertices of condition 5e4, sparse mixtures and noise, as rows of real corpora are;
 `hard`: the same vertices and mixtures of half of them without noise; `easy`: vertices of condition 10. The gap is the

@@ -104,7 +104,7 @@ def loaded(corpus: Corpus) -> list[Documents]:
 
 def print_tod(corpus: Corpus, moments: Moments, topics: int, stod_seconds: float) -> None:
     """One pass of TOD checked against the tensor, and what all its passes would take."""
-    from streaming_jsmf.inference.stod.whitening import core_moments, whiten, whitened_tensor
+    from streaming_jsmf.inference.stod.engine import core_moments, whiten, whitened_tensor
 
     read = moments.tensor_moments()
     core = core_moments(read.moments, read.basis)

@@ -31,9 +31,9 @@ from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.evaluation.coherence import cooccurrence_counts, distinct_share, npmi
 from streaming_jsmf.inference.perplexity import Completer
 from streaming_jsmf.ingestion.ingest import ingest
-from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.topics.fit import fit
-from streaming_jsmf.topics.given_topics import GivenTopics, read_given_topics
+from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, TopicParameters
+from streaming_jsmf.topics.store import read_model
 
 HELD_OUT = 5
 TOP = 10
@@ -82,7 +82,7 @@ class Variant:
     """A corpus and the topics of its model; ``top`` are the (K, 10) most probable words."""
 
     corpus: Corpus
-    topics: GivenTopics
+    topics: TopicParameters
 
     @property
     def top(self) -> list[list[str]]:
@@ -118,7 +118,7 @@ def perplexity_over(words: Sequence[str], variant: Variant, held_out: Corpus) ->
     """Of held-out documents cut to these words, given the variant's topics cut to them."""
     columns = {word: number for number, word in enumerate(held_out.vocabulary().words)}
     counts = read_counts(Path(held_out.root))[:, [columns[word] for word in words]].tocsr()
-    places = variant.topics.places(words)
+    places = variant.topics.ids(words)
     topics = variant.topics.word_topic[places]
     completer = Completer.of(
         np.ascontiguousarray(topics / topics.sum(axis=0)),
@@ -148,7 +148,9 @@ def measure(
         corpus = ingest(fitted, folder / f"corpus-{number}", request)
         model = folder / f"model-{number}"
         fit(corpus.root, model, [n_topics], moments=folder / f"moments-{number}")
-        made[name] = Variant(open_corpus(corpus.root), read_given_topics(store_path(model, "a model")))
+        made[name] = Variant(
+            open_corpus(corpus.root), TopicParameters.of(read_model(model, NEEDED, OPTIONAL))
+        )
     common = set(held_out.vocabulary().words)
     for variant in made.values():
         common &= set(variant.topics.words)

@@ -26,7 +26,7 @@ from pipelines.common.tables import markdown, number
 from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.inference.law import low_rank_anchor_words
 from streaming_jsmf.jobs.blas import single_blas_thread
-from streaming_jsmf.topics.anchored_topics import anchor_rules
+from streaming_jsmf.topics.anchor_words import anchor_rules
 
 
 def with_anchors(setup: Setup, found: Arrays, anchors: Arrays) -> Arrays:

@@ -142,7 +142,7 @@ class Trial:
     def search(self, n_topics: int, searches: int) -> tuple[Clique, ...]:
         """The same, anew."""
         c = self.cooccurrence
-        everything = np.ones(len(c), dtype=bool)
+        everything = np.arange(len(c))
         graph = dense_similarity(c, np.arange(len(c)))
         with single_blas_thread():
             return soft_cliques(graph, everything, n_topics, multiple=searches)
@@ -208,7 +208,7 @@ def timed_selection(trial: Trial, n_topics: int) -> Row:
     """Figure 2: processor seconds to choose anchors, the lesser of two runs of each."""
     c = trial.cooccurrence
     rows = c / np.maximum(c.sum(axis=1), 1e-300)[:, None]
-    everything = np.ones(len(c), dtype=bool)
+    everything = np.arange(len(c))
     random = np.random.default_rng(0).standard_normal((len(c), PROJECTED)) / np.sqrt(PROJECTED)
 
     def least(work: Callable[[], object]) -> float:

@@ -32,9 +32,9 @@ from pipelines.common.tables import markdown, number
 from pipelines.common.tod import DocumentMoments, seconds_a_pass, tod
 from streaming_jsmf import ScanSettings, StodSettings, scan
 from streaming_jsmf.corpus import Corpus
+from streaming_jsmf.inference.stod.engine import core_moments, whiten, whitened_product, whitened_tensor
 from streaming_jsmf.inference.stod.power import decompose
 from streaming_jsmf.inference.stod.recovery import recover
-from streaming_jsmf.inference.stod.whitening import core_moments, whiten, whitened_product, whitened_tensor
 from streaming_jsmf.jobs.blas import single_blas_thread
 
 #: Of the paper: sum of the prior, sweeps of Gibbs sampling; and how many of them are run here.

@@ -28,7 +28,7 @@ _EXPORTS = {
     "corpus_from_gensim": "streaming_jsmf.documents.interop",
     "corpus_from_matrix": "streaming_jsmf.documents.interop",
     "corpus_to_matrix": "streaming_jsmf.documents.interop",
-    "documents_of_topic": "streaming_jsmf.documents.answers",
+    "documents_of_topic": "streaming_jsmf.documents.queries",
     "evaluate": "streaming_jsmf.evaluation.evaluate",
     "fit": "streaming_jsmf.reporting.topic_model",
     "infer": "streaming_jsmf.topics.infer",
@@ -46,10 +46,10 @@ _EXPORTS = {
     "report": "streaming_jsmf.reporting.report",
     "scan": "streaming_jsmf.moments.scan_verb",
     "show": "streaming_jsmf.reporting.view",
-    "shares_by": "streaming_jsmf.documents.answers",
-    "similar_documents": "streaming_jsmf.documents.answers",
+    "shares_by": "streaming_jsmf.documents.queries",
+    "similar_documents": "streaming_jsmf.documents.queries",
     "to_dask_array": "streaming_jsmf.corpus.dask_array",
-    "transform": "streaming_jsmf.documents.transform_verb",
+    "transform": "streaming_jsmf.documents.transform",
     "view": "streaming_jsmf.reporting.view",
 }
 
@@ -64,15 +64,15 @@ if TYPE_CHECKING:
     from streaming_jsmf.config import StodSettings as StodSettings
     from streaming_jsmf.corpus import open_corpus as open_corpus
     from streaming_jsmf.corpus.dask_array import to_dask_array as to_dask_array
-    from streaming_jsmf.documents.answers import documents_of_topic as documents_of_topic
-    from streaming_jsmf.documents.answers import shares_by as shares_by
-    from streaming_jsmf.documents.answers import similar_documents as similar_documents
     from streaming_jsmf.documents.interop import corpus_from_gensim as corpus_from_gensim
     from streaming_jsmf.documents.interop import corpus_from_matrix as corpus_from_matrix
     from streaming_jsmf.documents.interop import corpus_to_matrix as corpus_to_matrix
     from streaming_jsmf.documents.interop import model_to_gensim as model_to_gensim
     from streaming_jsmf.documents.interop import model_to_pyldavis as model_to_pyldavis
-    from streaming_jsmf.documents.transform_verb import transform as transform
+    from streaming_jsmf.documents.queries import documents_of_topic as documents_of_topic
+    from streaming_jsmf.documents.queries import shares_by as shares_by
+    from streaming_jsmf.documents.queries import similar_documents as similar_documents
+    from streaming_jsmf.documents.transform import transform as transform
     from streaming_jsmf.errors import InputError as InputError
     from streaming_jsmf.errors import StoreError as StoreError
     from streaming_jsmf.errors import StreamingJSMFError as StreamingJSMFError

@@ -230,9 +230,6 @@ SCANS: dict[str, Callable[[Stores], Path]] = {
 
 MODELS: dict[str, Callable[[Stores], Path]] = {
     "lr-jsmf": lambda made: made.model("lr-jsmf", made.kept()),
-    "lr-jsmf with other kernels": lambda made: made.model(
-        "others", made.kept(), "--rectify", "palm", "--simplex", "fista", "--correlations", "refined"
-    ),
     "soft cliques": lambda made: made.model("cliques", made.kept(), "--anchors", "soft-clique"),
     "alternating projections": lambda made: made.model("ap", made.exact(), "--rectify", "ap"),
     "of some years": lambda made: made.model("years", _by_year(made), "--partitions", "1990..1991"),

@@ -13,11 +13,11 @@ from streaming_jsmf.config import InferSettings, ScanSettings
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.scan_verb import scan
-from streaming_jsmf.rectification import omitted
-from streaming_jsmf.rectification.omitted import omitted_mass
+from streaming_jsmf.rectification import result as rectification
+from streaming_jsmf.rectification.result import omitted_mass
+from streaming_jsmf.topics.anchor_words import spectral_certificates
 from streaming_jsmf.topics.certificates import warnings_of
 from streaming_jsmf.topics.infer import fit_moments
-from streaming_jsmf.topics.measure_certificates import spectral_certificates
 from tests import reference
 from tests.corpora import Planted
 
@@ -111,7 +111,7 @@ def test_many_words_are_estimated_with_an_honest_error() -> None:
 
 
 def test_the_example_of_the_docstring_holds() -> None:
-    result = doctest.testmod(omitted)
+    result = doctest.testmod(rectification)
     assert result.attempted > 0
     assert result.failed == 0
 
@@ -146,6 +146,7 @@ def test_a_sound_model_gives_no_warning() -> None:
         ({"topics_found": 7, "discarded": 3}, ("3 of 10 components", "--alpha0")),
         ({"duplicates": 2}, ("2 topics repeat others", "fewer topics")),
         ({"largest_step": 1e-3}, ("moved by 0.001 in its last step", "fewer topics")),
+        ({"mass_without_topic": 0.03}, ("3.0% of all tokens", "--engine lr-jsmf")),
         ({"alpha0": 50.0, "alpha0_at_end": True}, ("alpha0 is 50", "--alpha0")),
     ],
 )

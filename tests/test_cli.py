@@ -223,17 +223,9 @@ def test_infer_takes_several_topic_numbers(made_moments: Path, command: Command,
         read_model(tmp_path / "one").arrays["word_topic"],
         read_model(tmp_path / "models" / "k=3").arrays["word_topic"],
     )
-    require_one_line(
-        command("infer", made_moments, made_moments, "--topics", "3,5"), 2, "directory of their own"
-    )
-
-
-def test_topics_of_a_directory_of_models(made_moments: Path, command: Command, tmp_path: Path) -> None:
-    assert command("infer", made_moments, tmp_path / "models", "--topics", "3,5").code == 0
     paths = [str(tmp_path / "models" / name) for name in ("k=3", "k=5")]
-    assert command("topics", tmp_path / "models").out == "".join(
-        command("topics", path).out for path in paths
-    )
+    shown = command("topics", tmp_path / "models").out
+    assert shown == "".join(command("topics", path).out for path in paths)
     several = json.loads(command("topics", tmp_path / "models", "--json").out)
     assert several == [
         {"model": path, "topics": json.loads(command("topics", path, "--json").out)} for path in paths
@@ -544,18 +536,6 @@ def test_a_bad_record_while_other_threads_still_commit(
     assert listing(refused.folder) == before
 
 
-def test_a_missing_column_is_named(counts: NDArray[np.int64], refused: Refusals) -> None:
-    path = write_corpus(refused.folder / "bad", counts)
-    table = pq.read_table(path / "part-00002.parquet").rename_columns(["ids", "number"])
-    pq.write_table(table, path / "part-00002.parquet")
-    refused(
-        ("scan", path, refused.folder / "m", *SMALL_SCAN),
-        str(path / "part-00002.parquet"),
-        "'counts'",
-        "number",
-    )
-
-
 EMPTY: dict[str, tuple[list[list[int]] | None, str]] = {
     "no files": (None, "no *.parquet files"),
     "no rows": ([], "empty corpus"),
@@ -575,132 +555,118 @@ def test_an_empty_corpus(kind: str, verb: str, refused: Refusals) -> None:
     (path / "vocab.txt").write_text("\n".join(words(6)) + "\n", encoding="utf-8")
     if documents is not None:
         write_lists(path / "part-0.parquet", *as_lists(np.array(documents, dtype=np.int64).reshape(-1, 6)))
-    target = refused.folder / "out"
     settings = SMALL_SCAN if verb == "scan" else ("--topics", "2", *SCAN)
-    refused((verb, path, target, *settings), str(path), reason)
+    refused((verb, path, refused.folder / "out", *settings), str(path), reason)
 
 
-def test_more_topics_than_the_scan_carries(made_moments: Path, refused: Refusals) -> None:
-    arguments = ("infer", made_moments, refused.folder / "model", "--topics", "6")
-    refused(arguments, str(made_moments), "up to 5 topics", "--max-topics 6")
+#: A command and what its message names; paths in braces are made by ``test_wrong_input_is_one_line``.
+REFUSED: list[tuple[str, ...]] = [
+    ("scan {headless} {new} SMALL", "{headless}/part-00002.parquet", "'counts'", "number"),
+    ("infer {moments} {new} --topics 6", "{moments}", "up to 5 topics", "--max-topics 6"),
+    ("infer {rank2} {new} --topics 3", "2 positive eigenvalues", "--topics 2"),
+    ("fit {corpus} {model} --topics 3,5 SCAN", "{model}", "directory of their own"),
+    ("scan {new} {other} SMALL", "no corpus at {new}"),
+    ("fit {new} {other} --topics 3 SCAN", "no corpus at {new}"),
+    ("info {new}", "no corpus at {new}"),
+    ("topics {empty}", "{empty}"),
+    ("info {empty}", "{empty}"),
+    ("scan {corpus} {file}/m SMALL", "{file}"),
+    ("infer {moments} {file}/model --topics 3", "{file}"),
+    ("scan {corpus} {new} SMALL --memory 100MiB", "MiB and --memory allows 100.00 MiB"),
+    ("scan {corpus} {new} SMALL --scheduler tcp://127.0.0.1:1", "at tcp://127.0.0.1:1"),
+    ("scan {corpus} {unfinished} SMALL --scheduler tcp://127.0.0.1:1", "at tcp://127.0.0.1:1"),
+    *(
+        (f"{verb} {{{taken}}} --topics 3", f"{{{taken}}}", "exists already")
+        for verb in ("fit {corpus}", "infer {corpus}")
+        for taken in ("file", "directory", "model")
+    ),
+    *(
+        (f"fit {{corpus}} {{{taken}}} --topics 3 --overwrite SCAN", f"{{{taken}}}: no model is here")
+        for taken in ("file", "directory")
+    ),
+    *(
+        (command, f"{{{kind}}}", "moments store")
+        for kind in ("file", "directory", "empty", "model", "corpus")
+        for command in (f"scan {{corpus}} {{{kind}}} SMALL", f"infer {{{kind}}} {{new}} --topics 3")
+    ),
+    *(
+        (f"fit {{corpus}} {{new}} --topics={topics} SCAN", f"--topics is {topics!r}", "5,10,20")
+        for topics in ("abc", "", "0", "-3", "3,3", "3,", "3;5", "2.5", "3,0")
+    ),
+    *(
+        (f"scan {{corpus}} {{new}} SMALL --{name.replace('_', '-')}={value}", f"{name} is {shown}")
+        for name, value, shown in (
+            ("memory", "1e400GB", "'1e400GB'"),
+            ("scheduler", "thraeds", "'thraeds'"),
+            ("scheduler", "tcp://", "'tcp://'"),
+            ("workers", "0", "0"),
+            ("partition_nonzeros", "-5", "-5"),
+        )
+    ),
+    *(
+        (f"infer {{moments}} {{new}} --topics 3 {option}", *named)
+        for option, *named in (
+            ("--topics=0", "--topics is '0'"),
+            ("--tolerance=nan", "tolerance is nan"),
+            ("--anchor-min-df=1e9", "0 words may be anchors"),
+            ("--workers=-2", "workers is -2"),
+            ("--topics=x", "--topics", "see --help"),
+            ("--no-such-option", "--no-such-option", "see --help"),
+            ("--rectify=pca", "--rectify", "see --help"),
+        )
+    ),
+    ("infer {moments} {moments} --topics 3,5", "{moments}", "directory of their own"),
+    ("info {later}", "{later}", "format version 99", "reads 2"),
+    ("scan {corpus} {later} SMALL", "{later}", "format version 99", "reads 2"),
+    ("infer {later} {new} --topics 3", "{later}", "format version 99", "reads 2"),
+    ("topics {later_model}", "{later_model}", "format version 99"),
+    ("info {later_model}", "{later_model}", "format version 99"),
+]
 
 
-def test_more_topics_than_the_corpus_supports(command: Command, refused: Refusals) -> None:
-    counts = np.array([[1, 1, 0, 0], [0, 0, 1, 1]] * 10)
-    path = write_corpus(refused.folder / "c", counts)
-    assert command("scan", path, refused.folder / "m", *SMALL_SCAN).code == 0
-    arguments = ("infer", refused.folder / "m", refused.folder / "model", "--topics", "3")
-    refused(arguments, "2 positive eigenvalues", "--topics 2")
-
-
-@pytest.mark.parametrize("kind", ["file", "directory", "model"])
-def test_a_model_path_that_is_taken_is_refused_before_the_scan(
-    kind: str, corpus: Path, made_model: Path, refused: Refusals
-) -> None:
-    path = refused.folder / "taken"
-    if kind == "file":
-        path.write_text("mine")
-    elif kind == "directory":
-        path.mkdir()
-        (path / "mine.txt").write_text("mine")
-    else:
-        shutil.copytree(made_model, path)
-    refused(("fit", corpus, path, "--topics", "3", *SCAN), str(path), "exists already")
-    refused(("infer", corpus, path, "--topics", "3"), str(path), "exists already")
-    if kind != "model":
-        # Nothing but a model is ever replaced.
-        refused(("fit", corpus, path, "--topics", "3", "--overwrite", *SCAN), f"{path}: no model is here")
-
-
-def test_a_model_cannot_become_a_directory_of_models(corpus: Path, model: Path, refused: Refusals) -> None:
-    refused(("fit", corpus, model, "--topics", "3,5", *SCAN), str(model), "directory of their own")
-
-
-@pytest.mark.parametrize("kind", ["file", "directory", "empty directory", "model", "corpus"])
-@pytest.mark.parametrize("verb", ["scan", "infer"])
-def test_a_moments_path_that_is_something_else(
-    kind: str, verb: str, corpus: Path, made_model: Path, refused: Refusals
-) -> None:
-    path = refused.folder / "other"
-    if kind == "file":
-        path.write_text("mine")
-    elif kind in ("model", "corpus"):
-        shutil.copytree(made_model if kind == "model" else corpus, path)
-    else:
-        path.mkdir()
-        if kind == "directory":
-            (path / "mine.txt").write_text("mine")
-    arguments = {
-        "scan": ("scan", corpus, path, *SMALL_SCAN),
-        "infer": ("infer", path, refused.folder / "model", "--topics", "3"),
-    }
-    refused(arguments[verb], str(path), "moments store")
-
-
-@pytest.mark.parametrize("verb", ["scan", "fit", "info"])
-def test_a_corpus_that_does_not_exist(verb: str, refused: Refusals) -> None:
-    path = refused.folder / "nowhere"
-    rest = {"scan": ("m", *SMALL_SCAN), "fit": ("model", "--topics", "3", *SCAN), "info": ()}[verb]
-    if rest:
-        rest = (str(refused.folder / rest[0]), *rest[1:])
-    refused((verb, path, *rest), f"no corpus at {path}")
-
-
-@pytest.mark.parametrize("topics", ["abc", "", "0", "-3", "3,3", "3,", "3;5", "2.5", "3,0"])
-def test_bad_topic_numbers(topics: str, corpus: Path, refused: Refusals) -> None:
-    arguments = ("fit", corpus, refused.folder / "model", f"--topics={topics}", *SCAN)
-    refused(arguments, f"--topics is {topics!r}", "5,10,20")
-
-
-@pytest.mark.parametrize(
-    ("verb", "option", "named"),
-    [
-        ("scan", "--memory=1e400GB", "memory is '1e400GB'"),
-        ("scan", "--scheduler=thraeds", "scheduler is 'thraeds'"),
-        ("scan", "--scheduler=tcp://", "scheduler is 'tcp://'"),
-        ("scan", "--workers=0", "workers is 0"),
-        ("scan", "--partition-nonzeros=-5", "partition_nonzeros is -5"),
-        ("infer", "--topics=0", "--topics is '0'"),
-        ("infer", "--tolerance=nan", "tolerance is nan"),
-        ("infer", "--anchor-min-df=1e9", "0 words may be anchors"),
-        ("infer", "--workers=-2", "workers is -2"),
-    ],
-)
-def test_bad_options(
-    verb: str, option: str, named: str, corpus: Path, made_moments: Path, refused: Refusals
-) -> None:
-    refused((*_arguments(verb, corpus, made_moments, refused.folder, new=True), option), named)
-
-
-@pytest.mark.parametrize("option", ["--topics=x", "--no-such-option", "--rectify=pca"])
-def test_what_click_refuses(option: str, made_moments: Path, command: Command, tmp_path: Path) -> None:
-    outcome = command("infer", made_moments, tmp_path / "model", "--topics", "3", option)
-    require_one_line(outcome, 2, option.split("=")[0], "see --help")
-    assert listing(tmp_path) == []
-
-
-def test_too_little_memory_is_refused_with_both_numbers(corpus: Path, refused: Refusals) -> None:
-    refused(
-        ("scan", corpus, refused.folder / "m", *SMALL_SCAN, "--memory", "100MiB"),
-        "MiB and --memory allows 100.00 MiB",
+@pytest.fixture(scope="module")
+def places(
+    corpus: Path,
+    made_moments: Path,
+    made_model: Path,
+    counts: NDArray[np.int64],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, Path]:
+    """What a path may be by mistake."""
+    folder = tmp_path_factory.mktemp("places")
+    found = {name: folder / name for name in ("new", "other", "file", "directory", "empty")}
+    found["file"].write_text("mine")
+    for name in ("directory", "empty"):
+        found[name].mkdir()
+    (found["directory"] / "mine.txt").write_text("mine")
+    found["headless"] = write_corpus(folder / "headless", counts)
+    shard = found["headless"] / "part-00002.parquet"
+    pq.write_table(pq.read_table(shard).rename_columns(["ids", "number"]), shard)
+    two = write_corpus(folder / "two", np.array([[1, 1, 0, 0], [0, 0, 1, 1]] * 10))
+    found["rank2"] = folder / "rank2"
+    assert run(["scan", str(two), str(found["rank2"]), *SMALL_SCAN]) == 0
+    for name, source in (
+        ("moments", made_moments), ("model", made_model), ("corpus", corpus), ("later", made_moments),
+        ("later_model", made_model), ("unfinished", made_moments),
+    ):  # fmt: skip
+        found[name] = shutil.copytree(source, folder / name)
+    shutil.rmtree(found["unfinished"] / "records" / "projection")
+    found["corpus"] = corpus
+    _edit_json(
+        found["later"] / "zarr.json", lambda value: value["attributes"]["manifest"].update(format_version=99)
     )
+    _edit_json(
+        found["later_model"] / "zarr.json", lambda value: value["attributes"].update(format_version=99)
+    )
+    return found
 
 
-def test_a_scheduler_that_does_not_answer(corpus: Path, refused: Refusals) -> None:
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: case[0])
+def test_wrong_input_is_one_line(case: tuple[str, ...], places: dict[str, Path], command: Command) -> None:
+    line, *named = (text.format(**places) for text in case)
+    arguments = line.replace(" SMALL", f" {' '.join(SMALL_SCAN)}").replace(" SCAN", f" {' '.join(SCAN)}")
     with dask.config.set({"distributed.comm.timeouts.connect": "300ms"}):
-        refused(
-            ("scan", corpus, refused.folder / "m", *SMALL_SCAN, "--scheduler", "tcp://127.0.0.1:1"),
-            "no Dask scheduler answers at tcp://127.0.0.1:1",
-        )
-
-
-def test_a_scheduler_that_does_not_answer_costs_no_committed_work(
-    corpus: Path, unfinished: Path, refused: Refusals
-) -> None:
-    with dask.config.set({"distributed.comm.timeouts.connect": "300ms"}):
-        refused(
-            ("scan", corpus, unfinished, *SMALL_SCAN, "--scheduler", "tcp://127.0.0.1:1"), "tcp://127.0.0.1:1"
-        )
+        Refusals(command, places["new"].parent)(arguments.split(" "), *named)
 
 
 def test_other_settings_name_the_field_and_both_fingerprints(
@@ -727,36 +693,6 @@ def test_another_corpus_is_refused_with_both_fingerprints(
         _info(command, other)["fingerprint"][:12],
     )
     refused(("scan", other, moments, *SMALL_SCAN), str(moments), "another corpus", *fingerprints)
-
-
-@pytest.mark.parametrize("verb", ["scan", "infer", "info"])
-def test_moments_of_an_unknown_format_version(
-    verb: str, corpus: Path, moments: Path, refused: Refusals
-) -> None:
-    _edit_json(moments / "zarr.json", lambda value: value["attributes"]["manifest"].update(format_version=99))
-    refused(_arguments(verb, corpus, moments, refused.folder), str(moments), "format version 99", "reads 2")
-
-
-@pytest.mark.parametrize("verb", ["topics", "info"])
-def test_a_model_of_an_unknown_format_version(verb: str, model: Path, refused: Refusals) -> None:
-    _edit_json(model / "zarr.json", lambda value: value["attributes"].update(format_version=99))
-    refused((verb, model), str(model), "format version 99")
-
-
-@pytest.mark.parametrize("verb", ["topics", "info"])
-def test_what_is_no_model(verb: str, refused: Refusals) -> None:
-    (refused.folder / "empty").mkdir()
-    refused((verb, refused.folder / "empty"), str(refused.folder / "empty"))
-
-
-@pytest.mark.parametrize("verb", ["scan", "infer"])
-def test_a_target_inside_a_file(verb: str, corpus: Path, made_moments: Path, refused: Refusals) -> None:
-    (refused.folder / "file").write_text("mine")
-    arguments = {
-        "scan": ("scan", corpus, refused.folder / "file" / "m", *SMALL_SCAN),
-        "infer": ("infer", made_moments, refused.folder / "file" / "model", "--topics", "3"),
-    }
-    refused(arguments[verb], str(refused.folder / "file"))
 
 
 def _arguments(

@@ -33,9 +33,8 @@ from streaming_jsmf.jobs.events import Event, StageStarted
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.scan_verb import scan
 from streaming_jsmf.reporting.report import report
-from streaming_jsmf.topics.given_topics import given_topics
 from streaming_jsmf.topics.infer import infer
-from streaming_jsmf.topics.parameters import GivenTopics
+from streaming_jsmf.topics.parameters import TopicParameters
 from streaming_jsmf.topics.store import read_model, write_model
 from tests.corpora import planted, words, write_corpus
 from tests.damage import rewritten
@@ -65,11 +64,13 @@ def models(corpus_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def topics_of(model: Path) -> GivenTopics:
-    return given_topics(read_model(model))
+def topics_of(model: Path) -> TopicParameters:
+    return TopicParameters.of(read_model(model))
 
 
-def expected_sums(topics: GivenTopics, counts: NDArray[Any], halves: Floats) -> tuple[float, float, float]:
+def expected_sums(
+    topics: TopicParameters, counts: NDArray[Any], halves: Floats
+) -> tuple[float, float, float]:
     """Scored tokens, and the log-likelihoods of the topics and of the words' frequencies, token by token."""
     unigram = topics.term_count / topics.term_count.sum()
     smoothed = (1 - SMOOTHING) * topics.word_topic + SMOOTHING * unigram[:, None]
@@ -104,7 +105,7 @@ def test_evaluate_gives_the_oracles_perplexity(
     assert not any("perplexity" in sentence for sentence in found["warnings"])
 
 
-def _keys(topics: GivenTopics) -> NDArray[np.uint64]:
+def _keys(topics: TopicParameters) -> NDArray[np.uint64]:
     """As a pass knows words; which number a word has is its own affair."""
     return hash_values(pa.array(topics.words))[:, 0].copy()
 
@@ -121,7 +122,7 @@ def test_a_report_and_a_second_evaluation_show_what_is_stored(
 
 
 def completed(
-    topics: GivenTopics,
+    topics: TopicParameters,
     corpus: Path,
     work: Path,
     execution: Execution = SYNCHRONOUS,

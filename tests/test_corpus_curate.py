@@ -21,7 +21,7 @@ from streaming_jsmf.corpus.write import Origin
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion import IngestSettings, ingest_source, load_spec
 from streaming_jsmf.ingestion.ingest import ingest
-from streaming_jsmf.ingestion.readers.counts.bags import BagOptions
+from streaming_jsmf.ingestion.readers.bags import BagOptions
 from streaming_jsmf.ingestion.readers.registry import open_source
 from streaming_jsmf.ingestion.tokens.stop_words import load_stop_words
 from tests.processes import command, ended

@@ -1,11 +1,14 @@
-"""Every command and snippet of README and docs is run, as it stands in the text; see ``doc_blocks``."""
+"""README, docs, notebooks and site: every command and snippet is valid and runs, every name and link exists."""
 
 from __future__ import annotations
 
 import contextlib
 import io
+import json
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -14,41 +17,64 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
-from streaming_jsmf.cli.main import cli, run
+import streaming_jsmf
+from streaming_jsmf.cli.main import run
 from tests.corpora import as_lists, planted, words
-from tests.doc_blocks import ROOT, Block, blocks, made_small, result_of
+from tests.doc_blocks import ROOT, Block, blocks, context, result_of, smaller
 
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 SHELL = [block for block in blocks() if block.kind == "sh"]
-RUN = [block for block in SHELL if block.not_run is None and [*block.commands()]]
-
-#: The snippets of the README are run by ``test_quality``.
-SNIPPETS = [
-    block
-    for block in blocks()
-    if block.kind == "python" and block.not_run is None and block.page != "README.md"
-]
+RUN = [block for block in SHELL if block.not_run is None]
+SNIPPETS = [block for block in blocks() if block.kind == "python" and block.not_run is None]
 
 YEARS = (1990, 1995, 2003)
 
+#: Each notebook and part of its output.
+NOTEBOOKS = {
+    "quick_start": "1,200 documents, 292 words",
+    "explore_model": "sum of A 1.0",
+    "choose_k": "suggested: 8 topics",
+    "topics_over_time": "from the plan on average",
+    "documents_search": "half of the documents have a topic of",
+    "dask_cluster": "of one thread",
+    "two_engines": "stod has a mean L1 of 0.0",
+    "sklearn_pipeline": "report of 8 topics",
+    "data_frame": "400 rows; shares of the first sum to 1.000",
+}
+
 
 @pytest.mark.parametrize("block", SHELL, ids=lambda block: block.name)
-def test_every_command_is_one_of_the_program(block: Block) -> None:
+def test_every_command_is_valid(block: Block) -> None:
     for line in block.commands():
-        verb, *arguments = [word.strip("[]") for word in line if word != "..."]
         with contextlib.suppress(click.exceptions.Exit):
-            cli.commands[verb].make_context(verb, arguments)
+            context(line)
 
 
-def test_what_is_not_run_says_why() -> None:
+def test_blocks_that_are_not_run_give_a_reason() -> None:
     for block in blocks():
         assert block.not_run is None or len(block.not_run.split()) >= 3, block.name
-        if block.kind == "sh" and block.not_run is None:
-            assert [*block.commands()], f"{block.name} has nothing to run and does not say so"
+    for block in RUN:
+        assert [*block.commands()], f"{block.name} contains no command"
 
 
-def write_corpus(path: Path, seed: int) -> Path:
-    """A corpus of the same 60 words in three shards, of a year each, with ids."""
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.stem)
+def test_functions_named_in_tables_exist(page: Path) -> None:
+    """``package.function`` is a function or class of the package; keys of metrics are in first columns."""
+    text = page.read_text(encoding="utf-8")
+    for package, name in re.findall(
+        r"(?<!\n\| )`(linalg|rectification|inference|evaluation|corpus)\.(\w+)`", text
+    ):
+        sources = (ROOT / "streaming_jsmf" / package).rglob("*.py")
+        definition = re.compile(rf"^(def|class) {name}\b", re.M)
+        assert any(definition.search(path.read_text(encoding="utf-8")) for path in sources), (
+            f"{package}.{name}"
+        )
+
+
+def write_corpus(path: Path, seed: int) -> None:
+    """Three shards over the same 60 words, each with ids and a year."""
     path.mkdir()
     counts = planted(240, 60, 4, length=60, seed=seed).counts
     (path / "vocab.txt").write_text("\n".join(["gene", "neuron", *words(60)[2:]]) + "\n", encoding="utf-8")
@@ -61,24 +87,25 @@ def write_corpus(path: Path, seed: int) -> Path:
             "year": pa.array([YEARS[number]] * len(ids), pa.int64()),
         })  # fmt: skip
         pq.write_table(table, path / f"part-{number:05d}.parquet", row_group_size=20)
-    return path
 
 
 def write_sources(folder: Path) -> None:
-    """Texts and ratings as the lines of the README name them."""
+    """The texts and ratings that the pages name."""
     generator = np.random.default_rng(0)
     syllables = ("mo", "sta", "ga", "ri", "pla", "nor", "de", "lu")
     spelled = np.array([a + b + c for a in syllables for b in syllables for c in ("n", "rd", "l")])
-    # Ten subjects with words of their own: no word is in most of the texts.
+    # Ten subjects with words of their own, so that no word is too frequent.
     texts = [" ".join(generator.choice(spelled[number % 10 :: 10], 30)) for number in range(120)]
     (folder / "texts").mkdir()
     pq.write_table(pa.table({"text": texts}), folder / "texts" / "a.parquet")
-    speeches = pa.table(
-        {"body": texts, "url": [f"u{i}" for i in range(120)], "year": [1990 + i % 3 for i in range(120)]}
-    )
-    pq.write_table(speeches, folder / "speeches.parquet")
-    pyarrow.csv.write_csv(pa.table({"text": texts}), folder / "texts.csv")
-    pyarrow.csv.write_csv(pa.table({"text": texts}), folder / "news.csv")
+    speeches = {
+        "body": texts,
+        "url": [f"u{i}" for i in range(120)],
+        "year": [1990 + i % 3 for i in range(120)],
+    }
+    pq.write_table(pa.table(speeches), folder / "speeches.parquet")
+    for name in ("texts.csv", "news.csv"):
+        pyarrow.csv.write_csv(pa.table({"text": texts}), folder / name)
     (folder / "german.txt").write_text("monra\n", encoding="utf-8")
     users, items = generator.integers(0, 60, 2000), generator.integers(0, 40, 2000)
     ratings = pa.table({
@@ -92,90 +119,65 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with everything that the commands name."""
     folder = tmp_path_factory.mktemp("docs")
     write_sources(folder)
-    for name, seed in (
-        ("CORPUS", 1),
-        ("A", 1),
-        ("B", 2),
-        ("C", 3),
-        ("D", 4),
-        ("HELD_OUT", 5),
-        ("DEBATES", 6),
-    ):
-        write_corpus(folder / name, seed)
+    for seed, name in enumerate(("CORPUS", "A", "B", "C", "D", "HELD_OUT", "DEBATES")):
+        write_corpus(folder / name, max(seed, 1))
     shutil.copytree(ROOT / "data_specs", folder / "data_specs")
-    small = ["--max-topics", "5", "--partition-nonzeros", "1500"]
-    lines = [
-        [
-            "simulate",
-            "DRAWN",
-            "--documents",
-            "200",
-            "--vocabulary-size",
-            "60",
-            "--topics",
-            "3",
-            "--seed",
-            "0",
-        ],
-        ["scan", "A", "ALONE", *small, "--keep-partitions"],
-        ["scan", "A", "MOMENTS", *small, "--third-moment", "--keep-partitions"],
-        ["scan", "A", "MOMENTS", "--add", "B"],
-        ["scan", "D", "MOMENTS2", *small],
-        ["scan", "CORPUS", "EXACT", *small, "--exact"],
-        ["scan", "A", "YEARS", *small, "--partition-by", "year", "--keep-partitions"],
-        ["fit", "CORPUS", "MODEL", "--topics", "4", "--steps", "6"],
-        ["infer", "EXACT", "MODELS", "--topics", "3,4"],
-        ["fit", "DRAWN", "DRAWN-MODEL", "--topics", "3", "--no-polish"],
-        ["fit", "news.csv", "NEWS", "--topics", "4", "--steps", "6"],
-        ["transform", "MODEL", "CORPUS", "SHARES.parquet"],
-    ]
+    small = "--max-topics 5 --partition-nonzeros 1500"
+    lines = (
+        "simulate DRAWN --documents 200 --vocabulary-size 60 --topics 3 --seed 0",
+        f"scan A ALONE {small} --keep-partitions",
+        f"scan A MOMENTS {small} --third-moment --keep-partitions",
+        "scan A MOMENTS --add B",
+        f"scan D MOMENTS2 {small}",
+        f"scan CORPUS EXACT {small} --exact",
+        f"scan A YEARS {small} --partition-by year --keep-partitions",
+        "fit CORPUS MODEL --topics 4 --steps 6",
+        "infer EXACT MODELS --topics 3,4",
+        "fit DRAWN DRAWN-MODEL --topics 3 --no-polish",
+        "fit news.csv NEWS --topics 4 --steps 6",
+        "transform MODEL CORPUS SHARES.parquet",
+    )
     with contextlib.chdir(folder):
         for line in lines:
-            assert run(line) == 0, line
+            assert run(line.split()) == 0, line
     return folder
 
 
-def copied(prepared: Path, folder: Path) -> Path:
-    return Path(shutil.copytree(prepared, folder / "run"))
+def remove(path: Path) -> None:
+    """Remove a file or a directory, if it exists."""
+    shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("block", RUN, ids=lambda block: block.name)
-def test_every_command_does_what_it_says(
+def test_every_command_runs(
     block: Block, prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("webbrowser.open", lambda _: True)
     for number, line in enumerate(block.commands()):
-        (tmp_path / str(number)).mkdir()
-        folder = copied(prepared, tmp_path / str(number))
-        words = made_small(line)
-        if "--truth" in words:
-            words[1:2], words[-1] = ["DRAWN-MODEL"], "DRAWN"
-        if "data_specs/uci_kos.toml" in words:
-            continue  # it is fetched; tests/test_ingest_kos.py runs it where its files are
-        target = result_of(words)
-        with contextlib.chdir(folder):
+        line = smaller(line)
+        if "--truth" in line:
+            line[1:2], line[-1] = ["DRAWN-MODEL"], "DRAWN"
+        if "data_specs/uci_kos.toml" in line:
+            continue  # downloaded; tests/test_ingest_kos.py runs it where its files exist
+        if "--remove" in line:
+            line[-1] = str(prepared / line[-1])  # the store knows it by the path at which it was added
+        folder = Path(shutil.copytree(prepared, tmp_path / str(number)))
+        with contextlib.chdir(folder), contextlib.redirect_stderr(io.StringIO()) as said:
+            target = result_of(line)
             for left in (target, f"{target}.corpus", f"{target}.moments") if target else ():
-                shutil.rmtree(left, ignore_errors=True)
-                if Path(left).is_file():
-                    Path(left).unlink()
-            if "--remove" in words:
-                # The store knows it by the path at which it was added.
-                words[-1] = str(prepared / words[-1])
-            if "--add" in words:
-                # Removing needs a store with B, and adding one without.
+                remove(Path(left))
+            if "--add" in line:
                 shutil.rmtree("MOMENTS")
                 Path("ALONE").rename("MOMENTS")
-            said = io.StringIO()
-            with contextlib.redirect_stderr(said):
-                assert run(words) == 0, f"streaming-jsmf {' '.join(words)}: {said.getvalue()}"
+            assert run(line) == 0, f"streaming-jsmf {' '.join(line)}: {said.getvalue()}"
             assert target is None or Path(target).exists()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("block", SNIPPETS, ids=lambda block: block.name)
-def test_every_snippet_of_the_docs_runs(block: Block, prepared: Path, tmp_path: Path) -> None:
-    folder = copied(prepared, tmp_path)
+def test_every_snippet_runs(block: Block, prepared: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(prepared, tmp_path / "run"))
     for name in ("MODEL", "CORPUS"):
         (folder / name).rename(folder / name.lower())
     (folder / "SHARES.parquet").rename(folder / "old.parquet")
@@ -184,18 +186,60 @@ def test_every_snippet_of_the_docs_runs(block: Block, prepared: Path, tmp_path: 
         exec(compile(block.text.replace("n_topics=20", "n_topics=3"), block.name, "exec"), {"matrix": matrix})
 
 
+def readme_command(name: str) -> str:
+    """A command that ``.ci/run`` takes from the README; there is exactly one of each name."""
+    [command] = re.findall(rf"<!-- command: {name} -->\n```sh\n(.+)\n```", README)
+    return str(command)
+
+
+def test_ci_finds_the_command_of_the_tests() -> None:
+    assert readme_command("tests").startswith("python3 -m venv .venv && ")
+
+
 @pytest.mark.slow
-def test_the_first_lines_of_the_readme_are_what_the_command_prints(tmp_path: Path) -> None:
-    """The sample is of the model that ships with the project, cut to some topics."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    [sample] = re.findall(r"<!-- output: topics -->\n```text\n(.*?)```", readme, re.DOTALL)
-    [line] = re.findall(
-        r"streaming-jsmf (fit .*)", re.findall(r"<!-- command: topics -->\n```sh\n(.+)\n```", readme)[0]
-    )
-    _, corpus, model, *options = line.split()
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
+def test_the_readme_shows_the_output_of_its_first_command(tmp_path: Path) -> None:
+    command = readme_command("topics")
+    assert command.startswith("python3 -m venv .venv && ")
+    _, corpus, model, *options = command.partition("streaming-jsmf ")[2].split()
+    with contextlib.redirect_stdout(io.StringIO()) as said:
         assert run(["fit", str(ROOT / corpus), str(tmp_path / model), *options]) == 0
-    printed = said.getvalue().splitlines()
-    for told in sample.rstrip().splitlines():
-        assert told in printed or told.strip() == "...", told
+    [sample] = re.findall(r"<!-- output: topics -->\n```text\n(.*?)```", README, re.DOTALL)
+    printed = [*said.getvalue().splitlines(), "..."]
+    assert [line for line in sample.splitlines() if line not in printed] == []
+
+
+def test_every_page_is_in_the_contents() -> None:
+    listed = set((ROOT / "docs" / "index.md").read_text().split())
+    assert {page.stem for page in (ROOT / "docs").glob("*.md")} - {"index"} <= listed
+
+
+def test_the_citation_names_this_version() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == streaming_jsmf.__version__
+    assert {reference["year"] for reference in citation["references"]} == {2014, 2015, 2021}
+
+
+def test_every_notebook_is_in_the_gallery() -> None:
+    assert {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")} == NOTEBOOKS.keys()
+    gallery = (ROOT / "docs" / "notebooks" / "index.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^## \[.+\]\((\w+)\.ipynb\)$", gallery, re.M)) == NOTEBOOKS.keys()
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_notebooks_are_stored_without_output(name: str) -> None:
+    cells = json.loads((ROOT / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
+    for cell in cells:
+        assert (cell.get("outputs", []), cell.get("execution_count")) == ([], None)
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    """All notebooks run, and no link is broken."""
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", str(ROOT / "docs"), str(tmp_path)]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    commands = (tmp_path / "cli.html").read_text()
+    assert all(f'id="streaming-jsmf-{verb}"' in commands for verb in ("fit", "scan", "infer", "transform"))
+    assert "streaming_jsmf.scan" in (tmp_path / "api.html").read_text()
+    for name, output in NOTEBOOKS.items():
+        assert output in (tmp_path / "notebooks" / f"{name}.html").read_text(), name

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.inference import share_kernel
+from streaming_jsmf.inference import map_shares
 from streaming_jsmf.inference.document_topics import BLOCK_DOCUMENTS, DocumentTopics, document_topics
 from tests.reference_transform import best_shares, log_posterior, shares_by_rounds, shares_by_steps
 
@@ -109,16 +109,16 @@ def test_first_steps_are_those_of_the_oracle() -> None:
     for row in case.counts[2:5]:
         words = np.flatnonzero(row)
         known = words[case.word_topic[words].sum(axis=1) > 0]
-        size = -(-len(words) // share_kernel.WORD_STEP) * share_kernel.WORD_STEP
+        size = -(-len(words) // map_shares.WORD_STEP) * map_shares.WORD_STEP
         rows, counts = np.zeros((8, size)), np.zeros(size)
         rows[:5, : len(known)], counts[: len(known)] = case.word_topic[known].T, row[known]
         rows[:, len(known) :] = 1
         shares = np.zeros(8)
         shares[:5] = case.prior / case.prior.sum()
-        words_work = np.zeros((share_kernel.WORD_WORK, size))
-        share_kernel.climb(
+        words_work = np.zeros((map_shares.WORD_WORK, size))
+        map_shares.newton_solve(
             rows, counts, case.prior, counts.sum() + case.prior.sum(), shares, words_work,
-            np.zeros((share_kernel.TOPIC_WORK, 8)), 3, 3, 1e-9, 0.0,
+            np.zeros((map_shares.TOPIC_WORK, 8)), 3, 3, 1e-9, 0.0,
         )  # fmt: skip
         np.testing.assert_allclose(
             shares[:5], shares_by_steps(row, case.word_topic, case.prior, 3), rtol=1e-12
@@ -252,8 +252,8 @@ def test_the_error_falls_with_the_length_of_documents() -> None:
 @pytest.mark.parametrize(
     ("words", "prior", "said"),
     [
-        (29, [0.1] * 5, "do not fit together"),
-        (30, [0.1] * 4, "do not fit together"),
+        (29, [0.1] * 5, "do not match"),
+        (30, [0.1] * 4, "do not match"),
         (30, [0.1, 0.1, 0.1, 0.1, 0.0], "prior must be positive"),
         (30, [0.1, 0.1, 0.1, 0.1, np.nan], "prior must be positive"),
     ],

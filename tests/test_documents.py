@@ -13,9 +13,9 @@ import pytest
 from numpy.typing import NDArray
 
 from streaming_jsmf import Execution, InputError, documents_of_topic, shares_by, similar_documents, transform
-from streaming_jsmf.cli.main import run
 from streaming_jsmf.documents import shares as share_files
 from tests.corpora import planted, words
+from tests.outcomes import Command, refused
 from tests.test_transform import K, N, save_model, shares_of, write_named
 
 YEARS = np.array([-1 if row == 5 else 1990 + row % 3 for row in range(90)])
@@ -94,11 +94,12 @@ def test_shares_that_were_not_kept_count_as_none(model: Path, shares: Path, tmp_
 
 
 def test_the_verb_prints(
-    model: Path, shares: Path, theta: NDArray[np.float64], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    model: Path, shares: Path, theta: NDArray[np.float64], tmp_path: Path, invoke: Command
 ) -> None:
     def printed(*arguments: str) -> str:
-        assert run(["documents", str(model), str(shares), *arguments]) == 0
-        return capsys.readouterr().out
+        outcome = invoke("documents", model, shares, *arguments)
+        assert outcome.code == 0
+        return outcome.out
 
     best = int(np.argmax(theta[:, 2]))
     lines = printed("--topic", "2", "--number", "3").splitlines()
@@ -132,22 +133,18 @@ def test_the_verb_prints(
         (["--out", "answer.txt"], "FILE.parquet"),
     ],
 )
-def test_bad_requests(
-    model: Path, shares: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], text: str
-) -> None:
-    assert run(["documents", str(model), str(shares), *arguments]) == 2
-    line = capsys.readouterr().err
-    assert text in line
-    assert line.count("\n") == 1
+def test_bad_requests(model: Path, shares: Path, invoke: Command, arguments: list[str], text: str) -> None:
+    refused(invoke("documents", model, shares, *arguments), 2, text)
 
 
 def test_shares_of_another_model_are_refused(
-    model: Path, shares: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    model: Path, shares: Path, tmp_path: Path, invoke: Command
 ) -> None:
     other = save_model(tmp_path / "other", planted(9, N, K, seed=8).word_topic)
-    assert run(["documents", str(other), str(shares)]) == 2
-    assert f"{shares}: these shares are of another model than {other}" in capsys.readouterr().err
-    with pytest.raises(InputError, match="no topic shares"):
+    refused(
+        invoke("documents", other, shares), 2, f"{shares}: these are shares of another model than {other}"
+    )
+    with pytest.raises(InputError, match="not topic shares"):
         shares_by(model, model)
     with pytest.raises(InputError, match="there are no topic shares at"):
         shares_by(model, tmp_path / "nothing")

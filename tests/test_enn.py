@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -12,11 +11,11 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.linalg.eigen import Eigenpairs
+from streaming_jsmf.linalg.panels import panel_threads
 from streaming_jsmf.rectification import enn, enn_operator
 from streaming_jsmf.rectification.enn import ENNOptions, epsilon_nonnegative
-from streaming_jsmf.rectification.enn_kernel import negative_entries
-from streaming_jsmf.rectification.enn_operator import Checked, Corrections
-from streaming_jsmf.rectification.result import change_by_step, relative_change, unrectified
+from streaming_jsmf.rectification.enn_operator import Checked, Corrections, negative_entries
+from streaming_jsmf.rectification.result import change_by_step, change_of_grams, unrectified
 from tests import reference
 from tests.spectra import SPECTRA, K, exact_low_rank, pairs_of
 
@@ -67,12 +66,12 @@ def test_corrections_are_the_stored_ones_of_the_oracle(
     e, missing = stored(y, size)
     x = np.random.default_rng(0).standard_normal((n, 7))
     checked = checked_rows(y, size).words
-    with ThreadPoolExecutor(2) as pool:
-        corrections = Corrections(y, checked, shares, pool, keep=keep)
+    with panel_threads(2):
+        corrections = Corrections(y, checked, shares, keep=keep)
         exact = corrections.times(x)
         between = corrections.between(x, exact.uniform_mass)
         single = y.astype(np.float32)
-        rounded = Corrections(single, checked, shares, pool).times(x.astype(np.float32))
+        rounded = Corrections(single, checked, shares).times(x.astype(np.float32))
     expected = (e + missing * np.outer(shares, shares)) @ x
     scale = np.abs(expected).max()
     of_all = np.abs((y @ y.T + e) @ x).max()
@@ -208,7 +207,7 @@ def test_relative_change_is_the_dense_one() -> None:
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((2, 30, 3))
     dense = np.linalg.norm(a @ a.T - b @ b.T) / np.linalg.norm(b @ b.T)
-    assert relative_change(a, b) == pytest.approx(dense)
+    assert change_of_grams(a.T @ a, b.T @ b, a.T @ b) == pytest.approx(dense)
     step = a - b
     assert change_by_step(b.T @ b, b.T @ step, step.T @ step) == pytest.approx(dense)
 

@@ -41,8 +41,8 @@ from streaming_jsmf.cli.main import run
 from streaming_jsmf.corpus import Corpus, CorpusWriter, matrices
 from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.inference.perplexity import Completer
-from streaming_jsmf.topics.attributes import JsonAttribute
 from streaming_jsmf.topics.infer import fit_moments
+from streaming_jsmf.topics.store import JsonAttribute
 from tests.corpora import Planted, as_lists, planted, words, write_corpus
 from tests.stores import scanned
 
@@ -296,7 +296,7 @@ def test_a_saved_model_is_loaded_as_the_estimator(
     np.testing.assert_array_equal(again.transform(COUNTS), found.transform(corpus))
     assert again.n_topics == K
     other = STOD if kind is LRJSMF else LRJSMF
-    with pytest.raises(InputError, match=r"is a model of .*; load it with the estimator of that engine"):
+    with pytest.raises(InputError, match=r"is a model of "):
         other.load(tmp_path / "model")
 
 

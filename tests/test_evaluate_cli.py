@@ -14,15 +14,14 @@ import numpy as np
 import pytest
 
 from streaming_jsmf.cli.main import run
-from streaming_jsmf.cli.metrics_table import LINES
 from streaming_jsmf.config import InferSettings, ScanSettings
 from streaming_jsmf.evaluation.coherence import npmi
+from streaming_jsmf.evaluation.glossary import LINES
 from streaming_jsmf.ingestion.simulate import simulate
 from streaming_jsmf.ingestion.simulation.truth import read_truth
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.scan_verb import scan
-from streaming_jsmf.topics.infer import infer
-from streaming_jsmf.topics.multi_k import infer_each
+from streaming_jsmf.topics.infer import infer, infer_each
 from streaming_jsmf.topics.store import Model, read_model, write_model
 from tests.corpora import Planted
 from tests.damage import rewritten

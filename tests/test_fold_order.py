@@ -104,7 +104,7 @@ def test_what_is_added_goes_on_from_what_is_there(first: int) -> None:
     alone = FoldOrder(keys[:first], "salt", (first,), 3)
     both, all_of_them = (FoldOrder(keys[: first + n], "salt", (first, n), 3) for n in (7, 12))
     assert alone.total in {step.fold for step in both.steps}
-    assert {step.first for step in both.lacking({alone.total})} <= {0, *range(first, first + 7)}
+    assert {step.first for step in both.missing({alone.total})} <= {0, *range(first, first + 7)}
     assert symbolic(both)[both.total].startswith(f"({symbolic(alone)[alone.total]}")
     # Other parts, other keys.
     assert both.total != all_of_them.total

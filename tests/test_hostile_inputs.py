@@ -20,9 +20,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from streaming_jsmf import open_corpus
-from streaming_jsmf.ingestion.readers.counts import h5ad_trial
-from streaming_jsmf.ingestion.readers.listing import list_files
-from streaming_jsmf.ingestion.readers.streams import bare_suffix, is_compressed
+from streaming_jsmf.ingestion.readers import h5ad_trial
+from streaming_jsmf.ingestion.readers.files import bare_suffix, is_compressed, list_files
 from streaming_jsmf.linalg import compiled
 from tests.corpora import planted, write_corpus, write_lists
 from tests.outcomes import Command, Outcome
@@ -157,7 +156,7 @@ def test_cells_whose_reading_does_not_end(
     trial = tmp_path / "trial.py"
     source = Path(h5ad_trial.__file__).read_text()
     trial.write_text(source.replace(f"SECONDS = {h5ad_trial.SECONDS}\n", "SECONDS = 1\n"))
-    monkeypatch.setattr("streaming_jsmf.ingestion.readers.counts.h5ad.TRIAL", trial)
+    monkeypatch.setattr("streaming_jsmf.ingestion.readers.h5ad.TRIAL", trial)
     data = bytearray(cells.read_bytes())
     size = data.index(b"GCOL") + 24
     data[size : size + 8] = (2**64 - 16).to_bytes(8, "little")
@@ -302,13 +301,11 @@ def test_the_machine_is_not_the_data(
 def test_functions_are_compiled_without_a_cache(caplog: pytest.LogCaptureFixture) -> None:
     held: dict[str, Any] = {}
     exec(compile("def f(x):\n    return x + 1\n", "/nowhere/f.py", "exec"), held)
-    compiled._tell.cache_clear()
+    compiled._warn_once.cache_clear()
     made = [compiled.compiled(nogil=True)(held["f"]) for _ in range(2)]
     assert [function(1) for function in made] == [2, 2]
-    assert [record.getMessage() for record in caplog.records] == [
-        "compiled functions cannot be kept, so every run compiles them anew (some seconds); set NUMBA_CACHE_DIR to a "
-        "directory that can be written"
-    ]
+    [record] = caplog.records
+    assert "NUMBA_CACHE_DIR" in record.getMessage()
 
 
 #: Root may write everywhere, but for what it may do as root.

@@ -374,7 +374,7 @@ def test_a_batch_of_bad_bags_does_not_take_forever(tmp_path: Path, monkeypatch: 
     source = write_bags(tmp_path / "in", [([0, 9], [1.0, 1.0])] * 512 + [GOOD], files=1)
     table = pq.read_table(source / "0.parquet")
     pq.write_table(table, source / "0.parquet")
-    from streaming_jsmf.ingestion.readers.counts import bags
+    from streaming_jsmf.ingestion.readers import bags
 
     calls = []
     looked = bags.checked_bags

@@ -48,8 +48,8 @@ def test_a_vectorizer_has_the_words(tmp_path: Path) -> None:
     ("matrix", "names", "line"),
     [
         (COUNTS, words(N - 1), "39 words and the matrix has 40 columns"),
-        (-COUNTS, words(N), "negative or not finite"),
-        (COUNTS * np.nan, words(N), "negative or not finite"),
+        (-COUNTS, words(N), "negative or non-finite"),
+        (COUNTS * np.nan, words(N), "negative or non-finite"),
         (COUNTS, ["w"] * N, "have 'w' 40 times"),
     ],
 )

@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.linalg import eigen as eigen_module
 from streaming_jsmf.linalg import factor as factor_module
+from streaming_jsmf.linalg.csr import document_weights
 from streaming_jsmf.linalg.eigen import factor_eigenpairs, nystrom_eigenpairs, single_view_eigenpairs
 from streaming_jsmf.linalg.factor import apply_gram, merge_factors, partition_factor
 from streaming_jsmf.linalg.gram import (
@@ -19,10 +20,9 @@ from streaming_jsmf.linalg.gram import (
     inverse_square_root,
     rotate,
     single_gram,
-    triangle,
+    stacked_qr,
 )
 from streaming_jsmf.linalg.probes import ROWS_PER_COUNTER, gaussian_probes, uniform_probes
-from streaming_jsmf.linalg.weights import document_weights
 from tests import reference
 from tests.corpora import planted
 
@@ -113,12 +113,12 @@ def test_a_gram_matrix_in_single_precision_is_exact_to_the_lengths_of_its_column
 
 
 @pytest.mark.parametrize("n_rows", [3, 9000])
-def test_the_triangle_of_several_parts_is_that_of_all_side_by_side(n_rows: int) -> None:
+def test_stacked_qr_of_several_parts_is_that_of_all_side_by_side(n_rows: int) -> None:
     rng = np.random.default_rng(0)
     left = rng.standard_normal((n_rows, 3))
     # So close to the first part that their difference would drown in a Gram matrix.
     right = (left + 1e-10 * rng.standard_normal(left.shape))[:, :2]
-    upper = triangle(left, right)
+    upper = stacked_qr(left, right)
     both = np.hstack([left, right])
     np.testing.assert_allclose(upper.T @ upper, both.T @ both, rtol=1e-12)
     np.testing.assert_array_equal(upper, np.triu(upper))

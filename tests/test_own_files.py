@@ -12,8 +12,8 @@ import pytest
 from streaming_jsmf import transform
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.format import read_manifest
-from streaming_jsmf.documents.raw_documents import Reading
 from streaming_jsmf.documents.shares import SharesFile
+from streaming_jsmf.documents.transform import Reading
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.topics.fit import fit
 from tests.outcomes import Command, refused

@@ -21,8 +21,7 @@ from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.ingestion import phrases as found
 from streaming_jsmf.ingestion import plan, run
 from streaming_jsmf.ingestion.ingest import ingest
-from streaming_jsmf.ingestion.tokens.lists import TokenLists
-from streaming_jsmf.ingestion.tokens.phrases import with_phrases
+from streaming_jsmf.ingestion.tokens.lists import TokenLists, with_phrases
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.storage.paths import store_path

@@ -15,11 +15,11 @@ from numba.core.dispatcher import Dispatcher
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.inference import cvb0, cvb0_shares, map_shares, perplexity, share_kernel
+from streaming_jsmf.inference import cvb0, map_shares, perplexity
 from streaming_jsmf.ingestion.tokens import lists, split
-from streaming_jsmf.linalg import bags, document_kernel, lanes, products, simplex_kernel, tensor_kernel
+from streaming_jsmf.linalg import active_set, csr, document_tensor, lanes, tensor
 from streaming_jsmf.linalg.compiled import compiled
-from streaming_jsmf.rectification import enn_kernel
+from streaming_jsmf.rectification import enn_operator
 from tests.corpora import planted, write_corpus
 from tests.processes import SOURCE, ended
 
@@ -86,7 +86,7 @@ def _counts(dtype: Any = np.float32) -> tuple[Array, Array, Array]:
 
 
 def _by_word() -> tuple[Array, Array, Array]:
-    """The same as ``document_kernel.sort_by_word`` leaves them."""
+    """The same as ``document_tensor.sort_by_word`` leaves them."""
     counts = csr_array(planted(N_DOCUMENTS, N_WORDS, 5, seed=3).counts).tocsc()
     return counts.indptr[1:].astype(np.int64), counts.indices, counts.data.astype(np.float32)
 
@@ -137,7 +137,7 @@ def _climbed(n: int, dtype: Any) -> tuple[Any, ...]:
     size, width = 48, -(-n // 4) * 4
     rows, shares = _double(width, size).astype(dtype), np.zeros(width, dtype)
     rows[n:], shares[:n] = 0, 1 / n
-    work = _zeros((share_kernel.WORD_WORK, size), (share_kernel.TOPIC_WORK, width), dtype=dtype)
+    work = _zeros((map_shares.WORD_WORK, size), (map_shares.TOPIC_WORK, width), dtype=dtype)
     weight = np.float32(size + 0.1 * n) if dtype is np.float32 else size + 0.1 * n
     return (rows, np.ones(size, dtype), np.full(n, 0.1, dtype), weight, shares, *work, 2, 20, 1e-6, 0.0)
 
@@ -184,23 +184,23 @@ KERNELS: dict[str, tuple[Dispatcher, Callable[[int], tuple[Any, ...]]]] = {
     "polish": (cvb0.add_documents, _polished),
     "first shares": (cvb0.first_shares, lambda n: (_of_a_document(n)[0], *_of_a_document(n)[2:])),
     "next shares": (cvb0.next_shares, _of_a_document),
-    "shares by cvb0": (cvb0_shares.settle, lambda n: _shares(n, np.float32)),
+    "shares by cvb0": (cvb0.iterate_shares, lambda n: _shares(n, np.float32)),
     "shares by map": (map_shares.most_probable, lambda n: _shares(n, np.float64)),
-    "climb, double": (share_kernel.climb, lambda n: _climbed(n, np.float64)),
-    "simplex": (simplex_kernel.solve_block, _least_squares),
+    "Newton solver, double": (map_shares.newton_solve, lambda n: _climbed(n, np.float64)),
+    "simplex": (active_set.solve_block, _least_squares),
     "dot, single": (lanes.dot, lambda n: (_single(n), _single(n), n)),
     "dot, double": (lanes.dot, lambda n: (_double(n), _double(n), n)),
     "sum, double": (lanes.sum_of, lambda n: (_double(n), n)),
     "rows times dense": (
-        products.multiply_rows,
+        csr.multiply_rows,
         lambda n: (*_counts(), _single(N_WORDS, n), *_zeros((N_DOCUMENTS, n), dtype=np.float32)),
     ),
     "columns times dense": (
-        products.add_transposed,
+        csr.add_transposed,
         lambda n: (*_counts(), _single(N_DOCUMENTS, n), *_zeros((N_WORDS, n), dtype=np.float32)),
     ),
     "pairs of columns": (
-        tensor_kernel.pair_products,
+        tensor.pair_products,
         lambda n: (
             _single(20, n),
             _single(20, n),
@@ -211,11 +211,11 @@ KERNELS: dict[str, tuple[Dispatcher, Callable[[int], tuple[Any, ...]]]] = {
         ),
     ),
     "sort by word": (
-        document_kernel.sort_by_word,
+        document_tensor.sort_by_word,
         lambda _: (*_counts(), np.zeros(N_WORDS, np.int64), _counts(np.int32)[2], _counts()[2]),
     ),
     "back to words": (
-        document_kernel.add_back,
+        document_tensor.add_products,
         lambda n: (
             *_by_word(),
             _single(N_DOCUMENTS, n),
@@ -224,21 +224,21 @@ KERNELS: dict[str, tuple[Dispatcher, Callable[[int], tuple[Any, ...]]]] = {
         ),
     ),
     "counts to words": (
-        document_kernel.add_counts,
+        document_tensor.add_counts,
         lambda _: (*_by_word(), _double(N_DOCUMENTS, 3), *_zeros((N_WORDS, 3))),
     ),
-    "row totals": (bags.row_totals, lambda _: _counts()[::2]),
-    "given back": (bags.given_back, lambda _: (_single(999),)),
-    "pair totals": (bags.pair_totals, lambda _: (_counts()[0], _counts()[2] * np.float32(0.7))),
+    "row totals": (csr.row_totals, lambda _: _counts()[::2]),
+    "given back": (csr.diagonal_excess, lambda _: (_single(999),)),
+    "pair totals": (csr.pair_totals, lambda _: (_counts()[0], _counts()[2] * np.float32(0.7))),
     "scale rows": (
-        bags.scale_rows,
+        csr.scale_rows,
         lambda _: (*_counts()[::2], _double(N_DOCUMENTS), np.zeros_like(_counts()[2])),
     ),
     "word sums": (
-        bags.add_word_sums,
+        csr.add_word_sums,
         lambda _: (*_counts(), _double(N_DOCUMENTS, 3), np.zeros((N_WORDS, 3)), np.zeros(N_WORDS, np.int64)),
     ),
-    "negative entries": (enn_kernel.negative_entries, _negatives),
+    "negative entries": (enn_operator.negative_entries, _negatives),
     "half of the tokens": (perplexity._draw_half, _halved),
     "score": (perplexity._score, _scored),
     "words of pieces": (split._replace, _pieces),
@@ -248,8 +248,8 @@ KERNELS: dict[str, tuple[Dispatcher, Callable[[int], tuple[Any, ...]]]] = {
 #: Compiled for these tests alone, which takes a while.
 SLOW = {
     "topics of a document": (cvb0.weigh_topics, _weighed),
-    "climb, single": (share_kernel.climb, lambda n: _climbed(n, np.float32)),
-    "simplex, one row": (simplex_kernel._solve_row, _one_row),
+    "Newton solver, single": (map_shares.newton_solve, lambda n: _climbed(n, np.float32)),
+    "simplex, one row": (active_set._solve_row, _one_row),
 }
 
 

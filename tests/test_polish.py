@@ -13,18 +13,22 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
 from streaming_jsmf.inference.cvb0 import LANE
-from streaming_jsmf.inference.polish.schedule import FULL_STEPS, STEPS, Step, drawn_documents, plan_steps
-from streaming_jsmf.inference.polish.step import (
+from streaming_jsmf.inference.polish import (
+    FULL_STEPS,
     LAST_WORD_PRIOR,
     MOST_BLOCKS,
+    STEPS,
     WORD_PRIOR,
+    Step,
     StepSums,
     blocks,
+    drawn_documents,
     first_topics,
     log_lengths,
     longest_document,
     next_topics,
     padded,
+    plan_steps,
     step_sums,
     topic_correlations,
 )
@@ -236,7 +240,7 @@ def test_steps_find_the_topics_and_explain_the_documents_better() -> None:
     ("change", "message"),
     [
         ({"prior": np.zeros(N_TOPICS)}, "prior must be positive"),
-        ({"prior": np.ones(N_TOPICS + 1)}, "do not fit together"),
+        ({"prior": np.ones(N_TOPICS + 1)}, "do not match"),
         ({"rounds": 1}, "rounds is 1; give 2 or more"),
     ],
 )
@@ -271,17 +275,11 @@ def test_blocks_are_even() -> None:
     assert [bounds[-1] - bounds[0] for bounds in found] == [1600] * 4
 
 
-def test_small_corpora_are_seen_whole() -> None:
+def test_small_corpora_are_seen_whole_and_large_ones_sampled_first() -> None:
     assert plan_steps(300_000) == (Step(1.0, 5),) * STEPS
-
-
-def test_large_corpora_are_sampled_first() -> None:
     steps = plan_steps(40_000_000, steps=7, rounds=10)
     assert steps == (Step(0.05, 10),) * (7 - FULL_STEPS) + (Step(1.0, 10),) * FULL_STEPS
     assert plan_steps(40_000_000, steps=2) == (Step(1.0, 5),) * 2
-
-
-def test_no_step_is_refused() -> None:
     with pytest.raises(ValueError, match="steps is 0; give 1 or more"):
         plan_steps(100, steps=0)
 

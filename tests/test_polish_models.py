@@ -16,14 +16,13 @@ from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.csr import read_block
 from streaming_jsmf.corpus.units import list_units
 from streaming_jsmf.errors import InputError, SettingsMismatchError
+from streaming_jsmf.inference import polish as polish_step
 from streaming_jsmf.inference.perplexity import Completer
-from streaming_jsmf.inference.polish import schedule
-from streaming_jsmf.inference.polish.schedule import drawn_documents
-from streaming_jsmf.inference.polish.step import first_topics, next_topics, step_sums
+from streaming_jsmf.inference.polish import drawn_documents, first_topics, next_topics, step_sums
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.scan_verb import scan
-from streaming_jsmf.topics.given_topics import given_topics
 from streaming_jsmf.topics.infer import infer
+from streaming_jsmf.topics.parameters import TopicParameters
 from streaming_jsmf.topics.polish import polish
 from streaming_jsmf.topics.store import Model, read_model
 from tests.corpora import Planted, write_corpus
@@ -61,12 +60,12 @@ def starts(tmp_path_factory, corpus) -> dict[str, Path]:
 @pytest.fixture
 def small_sample(monkeypatch):
     """A sample of a fifth or so, so that the corpus is a large one."""
-    monkeypatch.setattr(schedule, "SAMPLE_NONZEROS", 4000)
+    monkeypatch.setattr(polish_step, "SAMPLE_NONZEROS", 4000)
 
 
 def by_hand(start: Path, corpus: Path, steps: int) -> tuple[np.ndarray, np.ndarray]:
     """Full steps over all documents in memory: topics, and the correlations at the last step."""
-    given, opened = given_topics(read_model(start)), open_corpus(corpus)
+    given, opened = TopicParameters.of(read_model(start)), open_corpus(corpus)
     blocks = [read_block(unit, opened.n_words) for unit in list_units(opened)]
     topics = first_topics(given.word_topic, given.term_count / given.term_count.sum())
     for number in range(steps):
@@ -79,7 +78,7 @@ def by_hand(start: Path, corpus: Path, steps: int) -> tuple[np.ndarray, np.ndarr
 @pytest.mark.parametrize("engine", ["lr-jsmf", "stod"])
 @pytest.mark.parametrize("sample", [4000, pytest.param(10**9, marks=pytest.mark.slow)])
 def test_all_documents_in_every_step(tmp_path, monkeypatch, starts, corpus, engine, sample):
-    monkeypatch.setattr(schedule, "SAMPLE_NONZEROS", sample)
+    monkeypatch.setattr(polish_step, "SAMPLE_NONZEROS", sample)
     found = polish(starts[engine], corpus, tmp_path / "out", ALL, execution=SYNCHRONOUS)
     topics, correlations = by_hand(starts[engine], corpus, ALL.steps)
     np.testing.assert_allclose(found.arrays["word_topic"], topics, rtol=1e-4, atol=1e-7)
@@ -107,7 +106,7 @@ def test_topics_get_nearer_the_truth(tmp_path):
         return float(distances[linear_sum_assignment(distances)].mean())
 
     def perplexity(model: Model) -> float:
-        given = given_topics(model)
+        given = TopicParameters.of(model)
         return Completer.of(given.word_topic, given.prior, given.term_count).complete(unseen).perplexity
 
     assert error(found) < 0.9 * error(start)
@@ -118,7 +117,7 @@ def test_topics_get_nearer_the_truth(tmp_path):
 @pytest.mark.parametrize("sample", [4000, 10**9])
 def test_a_huge_document_gets_no_topic_of_its_own(tmp_path, monkeypatch, starts, corpus, truth, sample):
     """It has words of its own and half of all tokens, and is there from the start."""
-    monkeypatch.setattr(schedule, "SAMPLE_NONZEROS", sample)
+    monkeypatch.setattr(polish_step, "SAMPLE_NONZEROS", sample)
     huge = np.zeros((1, WORDS), dtype=np.int64)
     huge[0, :20] = 2_000
     longer = write_corpus(tmp_path / "longer", np.vstack([truth.counts, huge]))
@@ -149,18 +148,11 @@ def test_documents_held_out_play_no_part(tmp_path, starts, corpus):
 
 
 @pytest.mark.usefixtures("small_sample")
-def test_who_runs_it_changes_no_bit(tmp_path, starts, corpus):
+@pytest.mark.parametrize("scheduler", ["threads", pytest.param("processes", marks=pytest.mark.slow)])
+def test_who_runs_it_changes_no_bit(tmp_path, starts, corpus, scheduler):
     settings = PolishSettings(steps=6)
     alone = polish(starts["lr-jsmf"], corpus, tmp_path / "a", settings, execution=SYNCHRONOUS)
-    other = polish(starts["lr-jsmf"], corpus, tmp_path / "b", settings, execution=Execution("threads", 3))
-    for name, values in alone.arrays.items():
-        np.testing.assert_array_equal(values, other.arrays[name], err_msg=name)
-
-
-@pytest.mark.slow
-def test_processes_change_no_bit(tmp_path, starts, corpus):
-    alone = polish(starts["lr-jsmf"], corpus, tmp_path / "a", execution=SYNCHRONOUS)
-    other = polish(starts["lr-jsmf"], corpus, tmp_path / "b", execution=Execution("processes", 2))
+    other = polish(starts["lr-jsmf"], corpus, tmp_path / "b", settings, execution=Execution(scheduler, 3))
     for name, values in alone.arrays.items():
         np.testing.assert_array_equal(values, other.arrays[name], err_msg=name)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streaming_jsmf.inference.prior import HIGHEST_SUM, LOWEST_SUM, dirichlet_prior, prior_sum
+from streaming_jsmf.inference.correlations import HIGHEST_SUM, LOWEST_SUM, dirichlet_prior, prior_sum
 
 
 @pytest.mark.parametrize("total", [0.05, 0.7, 3.0, 20.0])

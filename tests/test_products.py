@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.linalg.document_kernel import add_back, add_counts, sort_by_word
-from streaming_jsmf.linalg.products import add_transposed, multiply_rows
+from streaming_jsmf.linalg.csr import add_transposed, multiply_rows
+from streaming_jsmf.linalg.document_tensor import add_counts, add_products, sort_by_word
 
 N_WORDS = 23
 
@@ -72,7 +72,7 @@ def test_words_get_what_their_documents_add(width: int) -> None:
         n_documents, n_words = counts.shape
         projected, scales = gaussian(n_documents, width), gaussian(n_documents, 2, seed=2)
         triples, pairs = np.ones((n_words, width)), np.ones((n_words, width))
-        add_back(*by_word(counts), projected, scales, triples, pairs)
+        add_products(*by_word(counts), projected, scales, triples, pairs)
         dense = counts.toarray()
         np.testing.assert_allclose(triples, 1 + dense.T @ (scales[:, :1] * projected), atol=1e-13)
         np.testing.assert_allclose(pairs, 1 + dense.T @ (scales[:, 1:] * projected), atol=1e-13)

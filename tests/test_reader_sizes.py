@@ -35,7 +35,7 @@ from streaming_jsmf import (
     open_corpus,
 )
 from streaming_jsmf.ingestion.ingest import IngestRequest
-from streaming_jsmf.ingestion.readers.counts import h5ad
+from streaming_jsmf.ingestion.readers import h5ad
 
 M, N = 8, 6
 #: Of two topics: words 0..2 are frequent in odd documents, the others in even ones.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from streaming_jsmf.evaluation.matching import yy_error
@@ -13,9 +11,6 @@ from streaming_jsmf.rectification import alternating
 from streaming_jsmf.rectification.alternating import (
     alternating_projection,
     dykstra_projection,
-    nearest_nonnegative,
-    nearest_normalised,
-    nearest_semidefinite,
 )
 from tests import reference
 from tests.spectra import SPECTRA, K, pairs_of
@@ -31,49 +26,6 @@ def cooccurrence(request: pytest.FixtureRequest) -> Floats:
 @pytest.fixture(autouse=True)
 def _several_panels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alternating, "PANEL_ROWS", 13)
-
-
-def symmetric(seed: int, n: int = 30) -> Floats:
-    x = np.random.default_rng(seed).standard_normal((n, n))
-    return (x + x.T) / 2
-
-
-@given(st.integers(0, 2**31))
-def test_projections_are_idempotent_and_end_in_their_sets(seed: int) -> None:
-    c = symmetric(seed)
-    normalised, nonnegative = nearest_normalised(c), nearest_nonnegative(c)
-    assert normalised.sum() == pytest.approx(1, abs=1e-10)
-    assert nonnegative.min() >= 0
-    np.testing.assert_allclose(nearest_normalised(normalised), normalised, atol=1e-12)
-    np.testing.assert_array_equal(nearest_nonnegative(nonnegative), nonnegative)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_the_semidefinite_projection_is_the_oracles_and_idempotent(seed: int) -> None:
-    c = symmetric(seed)
-    start = np.random.default_rng(99).standard_normal((30, K + 10))
-    once = nearest_semidefinite(c, K, start)
-    y = reference.positive_factor(c, K)
-    np.testing.assert_allclose(once, y @ y.T, atol=1e-6)
-    np.testing.assert_allclose(nearest_semidefinite(once, K, start), once, atol=1e-6)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_no_matrix_of_the_set_is_nearer(seed: int) -> None:
-    c, rng = symmetric(seed), np.random.default_rng(seed + 50)
-    y = rng.standard_normal((30, K))
-    projected = {
-        "semidefinite": (nearest_semidefinite(c, K, rng.standard_normal((30, 14))), y @ y.T),
-        "normalised": (nearest_normalised(c), nearest_normalised(symmetric(seed + 9))),
-        "nonnegative": (nearest_nonnegative(c), np.abs(symmetric(seed + 9))),
-    }
-    for nearest, other in projected.values():
-        for share in (1e-3, 0.1, 1.0):
-            # Towards another member; of the semidefinite ones only the end is a member for sure.
-            candidate = (
-                other if nearest is projected["semidefinite"][0] else nearest + share * (other - nearest)
-            )
-            assert np.linalg.norm(c - nearest) <= np.linalg.norm(c - candidate) + 1e-9
 
 
 def test_the_result_is_that_of_the_oracle(cooccurrence: Floats) -> None:

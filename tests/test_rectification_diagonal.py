@@ -18,7 +18,7 @@ def test_a_halving_solves_the_oracles_system(name: str) -> None:
     permutation = np.random.default_rng(1).permutation(len(c))
     middle = len(c) // 2
     a, b = permutation[:middle], permutation[middle:]
-    found = diagonal._one_halving(c, np.diagonal(c).copy(), K, permutation)
+    found = diagonal._halving_estimate(c, np.diagonal(c).copy(), K, permutation)
     scale = np.abs(np.diagonal(c)).max()
     np.testing.assert_allclose(found[a], reference.completed_half(c, a, b, K), atol=1e-8 * scale)
     np.testing.assert_allclose(found[b], reference.completed_half(c, b, a, K), atol=1e-8 * scale)
@@ -53,7 +53,7 @@ def test_the_median_over_halvings_is_taken() -> None:
     c = SPECTRA["no gap"]()
     old = np.diagonal(c).copy()
     permutations = [diagonal._permutation(len(c), 3, i) for i in range(5)]
-    estimates = np.array([diagonal._one_halving(c, old, K, p) for p in permutations])
+    estimates = np.array([diagonal._halving_estimate(c, old, K, p) for p in permutations])
     expected = np.maximum(np.median(estimates, axis=0), 0)
     result = diagonal_completion(c, K, halvings=5, seed=3)
     assert result.matrix is not None

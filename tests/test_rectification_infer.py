@@ -135,7 +135,7 @@ def test_halving_needs_words(tmp_path: Path) -> None:
     found = moments.eigenpairs(1).positive
     if found < K:
         pytest.skip("too few eigenpairs to come so far")
-    with pytest.raises(InputError, match="9 of them are too few for 5 topics"):
+    with pytest.raises(InputError, match="9 words are too few for 5 topics"):
         fitted(moments, "dc")
 
 

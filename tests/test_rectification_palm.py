@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from streaming_jsmf.evaluation.matching import yy_error
+from streaming_jsmf.linalg.panels import panel_threads
 from streaming_jsmf.rectification import palm as module
 from streaming_jsmf.rectification.palm import (
     PALMOptions,
@@ -83,11 +82,11 @@ def test_the_operators_are_the_matrices_they_stand_for() -> None:
     x = rng.standard_normal((700, 5))
     pairs = pairs_of(exact, 12)
     low_rank = (pairs.vectors * pairs.values) @ pairs.vectors.T
-    with ThreadPoolExecutor(2) as pool:
+    with panel_threads(2):
         for operator, matrix in (
             (factor_operator(factor, diagonal), exact),
             (eigen_operator(pairs), low_rank),
-            (matrix_operator(exact, pool), exact),
+            (matrix_operator(exact), exact),
         ):
             np.testing.assert_allclose(operator.multiply(x), matrix @ x, rtol=1e-10, atol=1e-8)
             assert operator.squared_norm == pytest.approx(np.sum(matrix**2), rel=1e-10)

@@ -14,7 +14,7 @@ import pytest
 import zarr
 
 from streaming_jsmf import InferSettings, ScanSettings, StodSettings, infer, report
-from streaming_jsmf.cli.tables import topic_rows
+from streaming_jsmf.cli.results import topic_rows
 from streaming_jsmf.evaluation.glossary import LINES
 from streaming_jsmf.evaluation.topic_shape import dominancy
 from streaming_jsmf.reporting.page import FIRST_LINES

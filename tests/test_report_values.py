@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf import Execution, InputError, documents_of_topic, report, shares_by, transform
 from streaming_jsmf.documents import shares as share_files
-from streaming_jsmf.documents.answers import open_shares_of
+from streaming_jsmf.documents.queries import open_shares_of
 from streaming_jsmf.evaluation import choice as evaluation_choice
 from streaming_jsmf.evaluation.choice import Measures, choose, fields_of
 from streaming_jsmf.reporting import checks as report_checks

@@ -34,7 +34,7 @@ def test_kkt_conditions_of_the_default_hold_below_1e_8(condition: float, n_verti
     assert np.abs(np.where(b > 0, gradient - level, 0.0) / scale).max() < 1e-8
 
 
-@pytest.mark.parametrize("method", ["active-set", "fista", "exponentiated-gradient"])
+@pytest.mark.parametrize("method", ["active-set", "exponentiated-gradient"])
 def test_the_gap_bounds_what_is_missing(method: str) -> None:
     x, v = problem(2, 30.0)
     exact = reference.simplex_least_squares(x, v)

@@ -104,7 +104,7 @@ def test_one_topic_and_as_many_topics_as_words() -> None:
     C = graph(6, 0)
     assert search(C, 1, np.ones(6, dtype=bool))[0].weight == 0.0
     np.testing.assert_array_equal(search(C, 6, np.ones(6, dtype=bool))[0].words, range(6))
-    with pytest.raises(DegenerateAnchorsError, match="5 words may be anchors and 6 topics"):
+    with pytest.raises(DegenerateAnchorsError, match="5 words may be anchors for 6 topics"):
         search(C, 6, np.arange(6) > 0)
 
 

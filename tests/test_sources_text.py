@@ -23,17 +23,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.readers import limits
+from streaming_jsmf.ingestion.readers import limits, text, text_files
 from streaming_jsmf.ingestion.readers.base import BadRecords
+from streaming_jsmf.ingestion.readers.baskets import BasketOptions, BasketSource
+from streaming_jsmf.ingestion.readers.files import bare_suffix, find_files, list_files
 from streaming_jsmf.ingestion.readers.guess import guess_reader
-from streaming_jsmf.ingestion.readers.listing import find_files, list_files
 from streaming_jsmf.ingestion.readers.registry import check_options
-from streaming_jsmf.ingestion.readers.streams import bare_suffix
-from streaming_jsmf.ingestion.readers.tables.baskets import BasketOptions, BasketSource
-from streaming_jsmf.ingestion.readers.text import folder, json_texts
-from streaming_jsmf.ingestion.readers.text.folder import TextFilesOptions, TextFilesSource
-from streaming_jsmf.ingestion.readers.text.options import TextOptions
-from streaming_jsmf.ingestion.readers.text.reader import TextSource
+from streaming_jsmf.ingestion.readers.text import TextSource
+from streaming_jsmf.ingestion.readers.text_files import TextFilesOptions, TextFilesSource
+from streaming_jsmf.ingestion.readers.text_records import TextOptions
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 
 ACTION = (
@@ -95,7 +93,7 @@ class Read:
 
 
 def texts(*paths, tokenizer=None, **options):
-    return TextSource.open(tuple(map(str, paths)), TextOptions(**options), tokenizer or Tokenizer())
+    return TextSource.open("", tuple(map(str, paths)), TextOptions(**options), tokenizer or Tokenizer())
 
 
 def message(call):
@@ -208,7 +206,8 @@ def test_parquet_metadata_of_all_kinds_survive(tmp_path):
         "coded": ["p", None],
         **{name: array.to_pylist() for name, array in kinds.items()},
     }
-    batch = next(iter(source.read(source.units()[0], None)))
+    unit = source.units()[0]
+    batch = next(iter(source.read(unit, BadRecords("fail", unit, source.place))))
     assert {name: array.type for name, array in batch.metadata.items()} == source.columns.metadata
     assert source.columns.metadata["coded"] == pa.string()
     assert source.columns.metadata["money"] == kinds["money"].type
@@ -456,7 +455,7 @@ def test_json_records_that_are_bad(tmp_path, line):
     path = put(tmp_path / "a.jsonl", f"{json.dumps(first)}\n\n{line}\n" + '{"text": "z", "id": 9}')
     # The sample of types ends before the bad record.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_texts, "SAMPLE_RECORDS", 1)
+        patch.setattr(text, "SAMPLE_RECORDS", 1)
         read = refused(texts(path), f"{path}, line 3: ", BAD_JSON[line])
     assert read.ids == [1, 9]
     assert read.records[0] == line.split("\n")[0].encode()
@@ -644,7 +643,7 @@ ARCHIVES = ["docs.tar", "docs.tar.gz", "docs.tgz", "docs.tar.bz2", "docs.tar.xz"
 
 @pytest.mark.parametrize("kind", ["folder", *ARCHIVES])
 def test_text_files(tmp_path, kind, monkeypatch):
-    monkeypatch.setattr(folder, "UNIT_FILES", 3)
+    monkeypatch.setattr(text_files, "UNIT_FILES", 3)
     root = laid_out(tmp_path / "_work", kind, FILES)
     read = Read(files_of(root))
     assert len(read.units) == (2 if kind == "folder" else 1)

@@ -20,14 +20,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.ingestion.readers import limits
+from streaming_jsmf.ingestion.readers import grouping, limits, tables, triples
 from streaming_jsmf.ingestion.readers.base import BadRecords, Unit
 from streaming_jsmf.ingestion.readers.hashing import hash_values
-from streaming_jsmf.ingestion.readers.tables import rows as table_rows
-from streaming_jsmf.ingestion.readers.tables import shuffle
-from streaming_jsmf.ingestion.readers.tables.ratings import RatingsOptions, RatingsSource
-from streaming_jsmf.ingestion.readers.tables.shuffle import n_buckets_for
-from streaming_jsmf.ingestion.readers.tables.triples import TriplesOptions, TriplesSource
+from streaming_jsmf.ingestion.readers.ratings import RatingsOptions, RatingsSource
+from streaming_jsmf.ingestion.readers.triples import TriplesOptions, TriplesSource
 
 LARGEST = 2**31 - 1
 BUCKET = Unit("the bucket")
@@ -185,7 +182,7 @@ def test_blocks_batches_and_flushes_may_end_anywhere(tmp_path, monkeypatch):
     monkeypatch.setattr(limits, "BATCH_BYTES", 37)
     monkeypatch.setattr(limits, "BATCH_ROWS", 13)
     monkeypatch.setattr(limits, "BATCH_VALUES", 20)
-    monkeypatch.setattr(shuffle, "_FLUSH_BYTES", 15)
+    monkeypatch.setattr(grouping, "_FLUSH_BYTES", 15)
     for source in (csv_source(tmp_path, text), parquet_source(tmp_path, table, row_group_size=50)):
         read = Read(source, tmp_path, n_buckets=2)
         assert read.bags == truth
@@ -357,11 +354,11 @@ def test_delimiters_of_several_bytes(tmp_path, delimiter):
 
 def parsed(text, n_columns, quote='"'):
     """Columns of a block by Arrow, or None, and those of its good lines by ``split``; what the latter refuse."""
-    layout, names = table_rows.Delimited(quote=quote), tuple("abc"[:n_columns])
-    shape = table_rows._Shape(names, names, layout)
+    layout, names = tables.Delimited(quote=quote), tuple("abc"[:n_columns])
+    parser = tables.BlockParser(layout, names, names)
     bad = BadRecords("quarantine", BUCKET, lambda *_: "")
-    exact = table_rows._parse_by_line(text.encode(), 0, shape, bad)
-    quick = table_rows._parse(text.encode(), shape)
+    exact = parser.parse_by_line(text.encode(), 0, bad)
+    quick = parser.parse(text.encode())
     columns = [exact.columns[name].to_pylist() for name in names]
     return quick and [quick[name].to_pylist() for name in names], columns, bad.records
 
@@ -455,7 +452,7 @@ def test_files_that_cannot_be_used(tmp_path):
         directory.mkdir()
         path = str(tmp_path / name) if content is None else write(directory / name, content)
         source = TriplesSource((path,), TriplesOptions())
-        assert n_buckets_for(source) == 1
+        assert source.n_buckets() == 1
         whole_file(directory, source, reason)
     assert Read(csv_source(tmp_path, good.splitlines()[0]), tmp_path).bags == {}
     with pytest.raises(InputError, match="there are no files"):
@@ -479,15 +476,15 @@ def test_files_of_a_source_have_one_kind_of_ids_and_counts(tmp_path):
 
 
 def test_buckets_grow_with_the_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr(shuffle, "BUCKET_BYTES", 100)
+    monkeypatch.setattr(triples, "BUCKET_BYTES", 100)
     text = "document,word,count\n" + "a,x,1\n" * 100
-    assert n_buckets_for(csv_source(tmp_path, text)) == 7  # 620 bytes
+    assert csv_source(tmp_path, text).n_buckets() == 7  # 620 bytes
     packed = write(tmp_path / "t.csv.gz", gzip.compress(text.encode()))
     size = os.path.getsize(packed)  # noqa: PTH202
-    assert n_buckets_for(TriplesSource((packed,), TriplesOptions())) == -(-5 * size // 100)
-    assert n_buckets_for(parquet_source(tmp_path, pa.table(ROWS))) == 1
+    assert TriplesSource((packed,), TriplesOptions()).n_buckets() == -(-5 * size // 100)
+    assert parquet_source(tmp_path, pa.table(ROWS)).n_buckets() == 1
     big = pa.table({name: column * 10_000 for name, column in ROWS.items()})
-    assert n_buckets_for(parquet_source(tmp_path, big)) == 4096
+    assert parquet_source(tmp_path, big).n_buckets() == 4096
 
 
 def test_row_groups_are_units_and_their_rows_have_places(tmp_path, monkeypatch):
@@ -536,7 +533,7 @@ def test_movielens_in_its_zip_with_titles_for_words(tmp_path, names, encoding):
     source = RatingsSource((path,), RatingsOptions(**{**NAMED, "names": names, "names_encoding": encoding}))
     source = pickle.loads(pickle.dumps(source))
     assert source.units() == [Unit(path, size=len(RATINGS))]
-    assert n_buckets_for(source) == 1
+    assert source.n_buckets() == 1
     read = Read(source, tmp_path)
     assert read.bags == {
         1: {"Boomerang (1992)": 10, "Terminator 2: Judgment Day (1991)": 1},

@@ -9,12 +9,17 @@ import pytest
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import StodSettings
-from streaming_jsmf.inference.prior import HIGHEST_SUM, LOWEST_SUM
+from streaming_jsmf.inference.correlations import HIGHEST_SUM, LOWEST_SUM
 from streaming_jsmf.inference.stod.engine import (
     NoTopicsError,
     TensorTopics,
+    core_moments,
     find_alpha0,
+    second_moment,
     tensor_topics,
+    whiten,
+    whitened_product,
+    whitened_tensor,
 )
 from streaming_jsmf.inference.stod.power import Components, decompose, refine
 from streaming_jsmf.inference.stod.recovery import (
@@ -25,13 +30,6 @@ from streaming_jsmf.inference.stod.recovery import (
     mix,
     noise_of,
     recover,
-)
-from streaming_jsmf.inference.stod.whitening import (
-    core_moments,
-    second_moment,
-    whiten,
-    whitened_product,
-    whitened_tensor,
 )
 from streaming_jsmf.inference.words import prominent_words
 from streaming_jsmf.linalg.document_tensor import BasisMoments

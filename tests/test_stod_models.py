@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +23,10 @@ from streaming_jsmf.linalg.tensor import unpacked
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.topics.certificates import warnings_of
 from streaming_jsmf.topics.infer import fit_moments
-from streaming_jsmf.topics.store import Model, read_model, write_model
+from streaming_jsmf.topics.store import Model, read_model
 from streaming_jsmf.topics.variables import STOD_VARIABLES
 from tests.corpora import write_corpus
+from tests.outcomes import Command, refused
 from tests.stores import SYNCHRONOUS, scanned
 
 Counts = NDArray[np.int64]
@@ -85,6 +85,7 @@ def test_planted_topics_and_their_prior_are_found(
 ) -> None:
     law, moments = corpora[0], open_moments(plain)
     found = fit_moments(moments, AUTO, threads=1)
+    assert warnings_of(found.metrics) == []
     assert error(found, law) < 0.15
     assert error(fit_moments(moments, TRUE, threads=1), law) < 0.14
     assert found.metrics["alpha0"] == pytest.approx(1.5, rel=0.15)
@@ -186,43 +187,15 @@ def test_the_same_settings_give_the_same_bits_and_other_seeds_the_same_topics(pl
     assert match_topics(refined.arrays["word_topic"], first.arrays["word_topic"]).mean_l1 < 0.05
 
 
-def test_topics_and_info(plain: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    model = str(tmp_path / "model")
-    command = ["infer", str(plain), model, "--topics", str(K), "--engine", "stod", "--alpha0", "1.5"]
-    assert run(command) == 0
-    printed = capsys.readouterr().out
-    assert "anchor" not in printed
-    assert run(["topics", model, "--json"]) == 0
-    rows: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
-    assert len(rows) == K
-    assert [row["duplicate_of"] for row in rows] == [None] * K
-    assert len(rows[0]["prominent"]) == 10
-    assert run(["info", model, "--json"]) == 0
-    shown = json.loads(capsys.readouterr().out)
+def test_topics_and_info(plain: Path, tmp_path: Path, invoke: Command) -> None:
+    model = tmp_path / "model"
+    made = invoke("infer", plain, model, "--topics", K, "--engine", "stod", "--alpha0", 1.5)
+    assert (made.code, "anchor" in made.out) == (0, False)
+    rows: list[dict[str, Any]] = json.loads(invoke("topics", model, "--json").out)
+    assert [(row["duplicate_of"], len(row["prominent"])) for row in rows] == [(None, 10)] * K
+    shown = json.loads(invoke("info", model, "--json").out)
     assert (shown["engine"], shown["topics"], shown["complete"]) == ("stod", K, True)
     assert shown["settings"]["alpha0"] == 1.5
-
-
-@pytest.mark.parametrize(
-    ("metric", "value", "said"),
-    [
-        ("effective_rank", 3, "carries 3 topics, 5 were asked for"),
-        ("discarded", 2, "2 of 7 components are no topics"),
-        ("duplicates", 1, "1 topics repeat others"),
-        ("largest_step", 1e-3, "moved by 0.001 in its last step: topics may depend on --seed"),
-        ("alpha0_at_end", True, "where the search for it ends"),
-        ("mass_without_topic", 0.03, "3.0% of all tokens are of words that no topic was found for"),
-    ],
-)
-def test_what_makes_a_model_doubtful_is_said(
-    metric: str, value: object, said: str, plain: Path, tmp_path: Path
-) -> None:
-    model = fit_moments(open_moments(plain), TRUE, threads=1)
-    for number, metrics in enumerate((model.metrics, {**model.metrics, metric: value})):
-        write_model(tmp_path / str(number), replace(model, metrics=metrics))
-    assert warnings_of(read_model(tmp_path / "0", ()).metrics) == []
-    [sentence] = warnings_of(read_model(tmp_path / "1", ()).metrics)
-    assert said in sentence
 
 
 def test_fit_scans_once_and_adds_what_is_missing(plain: Path, tmp_path: Path) -> None:
@@ -246,25 +219,17 @@ def test_fit_scans_once_and_adds_what_is_missing(plain: Path, tmp_path: Path) ->
     assert open_moments(moments).settings.third_moment
 
 
-def one_error(capsys: pytest.CaptureFixture[str], *command: object) -> str:
-    capsys.readouterr()
-    assert run([str(argument) for argument in command]) == 2
-    lines = capsys.readouterr().err.strip().splitlines()
-    assert len(lines) == 1
-    return lines[0]
-
-
 def test_a_store_without_the_third_moment_names_the_command_that_adds_it(
-    plain: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    plain: Path, tmp_path: Path, invoke: Command
 ) -> None:
     corpus, store, model = plain.parent / "corpus", tmp_path / "my moments", tmp_path / "model"
     settings = ScanSettings(
         max_topics=4, scans=1, partition_nonzeros=30_000, document_weights="uniform", seed=3
     )
     scanned(corpus, store, settings, keep=False)
-    said = one_error(capsys, "infer", store, model, "--topics", 4, "--engine", "stod")
-    assert "has no third moment" in said
-    program, *arguments = shlex.split(said.partition("add it with ")[2])
+    outcome = invoke("infer", store, model, "--topics", 4, "--engine", "stod")
+    refused(outcome, 2, "has no third moment")
+    program, *arguments = shlex.split(outcome.err.partition("add it with ")[2])
     assert program == "streaming-jsmf"
     assert run([*arguments, "--scheduler", "synchronous"]) == 0
     assert run(["infer", str(store), str(model), "--topics", "4", "--engine", "stod"]) == 0
@@ -283,10 +248,10 @@ def test_a_store_without_the_third_moment_names_the_command_that_adds_it(
     ],
 )
 def test_errors_are_one_line(
-    options: tuple[str, ...], said: str, plain: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    options: tuple[str, ...], said: str, plain: Path, tmp_path: Path, invoke: Command
 ) -> None:
-    command = ["infer", plain, tmp_path / "model", "--topics", K, "--engine", "stod", *options]
-    assert said in one_error(capsys, *command)
+    outcome = invoke("infer", plain, tmp_path / "model", "--topics", K, "--engine", "stod", *options)
+    refused(outcome, 2, said)
     assert not (tmp_path / "model").exists()
 
 

@@ -75,16 +75,16 @@ def test_groups_of_topics() -> None:
         (lambda edits: edits.label(8, "x"), "there is no topic 8; the model has topics 0 to 7"),
         (lambda edits: edits.label(-1, "x"), "there is no topic -1"),
         (lambda edits: edits.label("x", 3), "'x' is no topic; give its number, 0 to 7"),
-        (lambda edits: edits.label(1, ""), "a name of a topic is a text of 1 to 200 characters"),
-        (lambda edits: edits.label(1, 7), "not '7'; None takes it away"),
+        (lambda edits: edits.label(1, ""), "1 to 200 characters"),
+        (lambda edits: edits.label(1, 7), "'7'; .* None"),
         (lambda edits: edits.label(1, "x" * 201), "a text of 1 to 200"),
-        (lambda edits: edits.merge([3]), "two different topics or more"),
-        (lambda edits: edits.merge([3, 3]), "two different topics or more"),
+        (lambda edits: edits.merge([3]), "two or more different topics"),
+        (lambda edits: edits.merge([3, 3]), "two or more different topics"),
         (lambda edits: edits.merge(3), "give a list of topics, such as"),
         (lambda edits: edits.merge("37"), "give a list of topics, such as"),
-        (lambda edits: edits.merge([3, 4]).hide(4), "topic 4 is a part of topic 3, with which it was merged"),
-        (lambda edits: edits.unmerge(2), "topic 2 is not merged; none is"),
-        (lambda edits: edits.merge([1, 2]).unmerge(3), "topic 3 is not merged; merged are 1"),
+        (lambda edits: edits.merge([3, 4]).hide(4), "topic 4 was merged into topic 3"),
+        (lambda edits: edits.unmerge(2), "topic 2 is not merged.* none"),
+        (lambda edits: edits.merge([1, 2]).unmerge(3), "topic 3 is not merged.* 1"),
         (lambda edits: edits.hide(*range(8)), "no topic would be left"),
     ],
 )
@@ -203,7 +203,7 @@ def test_edits_of_another_model_are_none_and_damaged_ones_are_told(model: sj.Top
     assert read_edits(model.path, other) == TopicEdits(K)
     place = Path(model.path) / "edits" / "zarr.json"
     place.write_text(place.read_text().replace("name", "nome"))
-    with pytest.raises(sj.StoreError, match=r"edits/zarr.json: names of topics are damaged; delete .*edits"):
+    with pytest.raises(sj.StoreError, match=r"edits/zarr.json: .* damaged; delete .*edits"):
         model.topics()
     sj.fit(made / "corpus", model.path, K, polish=False, moments=made / "model.moments", overwrite=True)
     assert model.edits == TopicEdits(K), "another model is another one"

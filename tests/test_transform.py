@@ -14,18 +14,17 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf import Execution, InputError, StoreError, transform
-from streaming_jsmf.cli.main import run
 from streaming_jsmf.corpus import open_corpus
-from streaming_jsmf.documents import transform_part
-from streaming_jsmf.documents.open_shares import open_shares
-from streaming_jsmf.documents.shares import dense, share_columns
-from streaming_jsmf.documents.transform import TransformRequest, transform_documents
+from streaming_jsmf.documents import transform_job
+from streaming_jsmf.documents.share_files import open_shares
+from streaming_jsmf.documents.transform_job import TransformRequest, transform_documents, write_part
 from streaming_jsmf.errors import SettingsMismatchError
 from streaming_jsmf.inference.document_topics import document_topics
 from streaming_jsmf.jobs.workspace import Workspace
-from streaming_jsmf.topics.parameters import GivenTopics
+from streaming_jsmf.topics.parameters import TopicParameters
 from streaming_jsmf.topics.store import Model, write_model
 from tests.corpora import Planted, as_lists, planted, words
+from tests.outcomes import Command, refused
 
 SYNCHRONOUS = Execution("synchronous")
 N, K = 60, 4
@@ -82,7 +81,7 @@ def save_model(path: Path, word_topic: NDArray[np.float64], vocabulary: list[str
 
 def shares_of(path: Path) -> NDArray[np.float64]:
     found = open_shares(path)
-    return np.concatenate([dense(found.about, table) for table in found.tables(share_columns(found.about))])
+    return np.concatenate([found.about.dense(table) for table in found.tables(found.about.columns)])
 
 
 def expected(drawn: Planted, method: Any = "map") -> NDArray[np.float64]:
@@ -177,7 +176,7 @@ def test_documents_that_did_not_converge_are_told(
     def hasty(*arguments: Any, **settings: Any) -> Any:
         return document_topics(*arguments, **settings, max_iterations=1)
 
-    monkeypatch.setattr(transform_part, "document_topics", hasty)
+    monkeypatch.setattr(transform_job, "document_topics", hasty)
     made = transform(model, corpus, tmp_path / "s", execution=SYNCHRONOUS)
     assert made.about.totals is not None
     assert made.about.totals.unconverged > 50
@@ -196,7 +195,7 @@ def test_ids_count_where_the_corpus_has_none(corpus_path: Path, drawn: Planted, 
 
 def request_of(corpus: Path, drawn: Planted) -> TransformRequest:
     """In many small tasks."""
-    topics = GivenTopics(tuple(words(N)), drawn.word_topic, PRIOR, np.ones(N))
+    topics = TopicParameters(tuple(words(N)), drawn.word_topic, PRIOR, np.ones(N))
     return TransformRequest(topics, open_corpus(corpus), partition_nonzeros=300)
 
 
@@ -218,12 +217,12 @@ def test_same_bytes_after_a_kill(
     def dying(context: Any, index: int) -> Any:
         if len(done) == 2:
             # As a kill leaves it: a part without record.
-            context.part(index).write_bytes(b"PAR1 half")
+            (context.root / "parts" / f"part-{index:05d}.parquet").write_bytes(b"PAR1 half")
             raise KeyboardInterrupt
         done.append(index)
-        return transform_part.write_part(context, index)
+        return write_part(context, index)
 
-    monkeypatch.setattr("streaming_jsmf.documents.transform.write_part", dying)
+    monkeypatch.setattr("streaming_jsmf.documents.transform_job.write_part", dying)
     with pytest.raises(KeyboardInterrupt):
         transform_documents(request, tmp_path / name, SYNCHRONOUS)
     assert Workspace.beside(tmp_path / name, "transform").steps_done == {"transform": 2}
@@ -239,9 +238,9 @@ def test_same_bytes_after_a_kill(
 
     def counted(context: Any, index: int) -> Any:
         again.append(index)
-        return transform_part.write_part(context, index)
+        return write_part(context, index)
 
-    monkeypatch.setattr("streaming_jsmf.documents.transform.write_part", counted)
+    monkeypatch.setattr("streaming_jsmf.documents.transform_job.write_part", counted)
     transform_documents(request, tmp_path / name, SYNCHRONOUS)
     assert damaged in again
     assert whole not in again
@@ -265,7 +264,7 @@ def test_overwrite_replaces_shares_and_nothing_else(corpus: Path, model: Path, t
     assert sorted(path.name for path in tmp_path.iterdir()) == ["s", "s.parquet", "s.zarr"]
     other = tmp_path / "diary.parquet"
     other.write_text("mine")
-    with pytest.raises(InputError, match="no topic shares"):
+    with pytest.raises(InputError, match="not topic shares"):
         transform(model, corpus, other, execution=SYNCHRONOUS, overwrite=True)
     assert other.read_text() == "mine"
 
@@ -290,17 +289,9 @@ def test_damage_is_found(corpus: Path, model: Path, tmp_path: Path) -> None:
     ],
 )
 def test_bad_requests(
-    corpus: Path,
-    model: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    text: str,
+    corpus: Path, model: Path, tmp_path: Path, invoke: Command, arguments: list[str], text: str
 ) -> None:
-    assert run(["transform", str(model), str(corpus), str(tmp_path / "s"), *arguments]) == 2
-    line = capsys.readouterr().err
-    assert text in line
-    assert line.count("\n") == 1
+    refused(invoke("transform", model, corpus, tmp_path / "s", *arguments), 2, text)
     assert not list(tmp_path.iterdir())
 
 
@@ -334,27 +325,10 @@ def test_bad_corpora(model: Path, drawn: Planted, tmp_path: Path) -> None:
         transform(model, taken, tmp_path / "s")
 
 
-def test_the_verb(corpus: Path, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_verb(corpus: Path, model: Path, tmp_path: Path, invoke: Command) -> None:
     out = tmp_path / "s.parquet"
-    assert (
-        run(
-            [
-                "transform",
-                str(model),
-                str(corpus),
-                str(out),
-                "--top",
-                "3",
-                "--method",
-                "cvb0",
-                "--workers",
-                "1",
-            ]
-        )
-        == 0
-    )
-    printed = capsys.readouterr()
-    assert printed.out == f"shares: {out} (90 documents, 4 topics)\n"
-    assert "transform: finished" in printed.err
+    made = invoke("transform", model, corpus, out, "--top", 3, "--method", "cvb0", "--workers", 1)
+    assert (made.code, made.out) == (0, f"shares: {out} (90 documents, 4 topics)\n")
+    assert "transform: finished" in made.err
     about = open_shares(out).about
     assert (about.top, about.method) == (3, "cvb0")

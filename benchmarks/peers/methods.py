@@ -32,10 +32,10 @@ from streaming_jsmf import (
     scan,
     to_dask_array,
 )
+from streaming_jsmf.linalg.csr import document_weights
 from streaming_jsmf.linalg.eigen import factor_eigenpairs
-from streaming_jsmf.linalg.weights import document_weights
 from streaming_jsmf.rectification.result import positive_half
-from streaming_jsmf.topics.given_topics import prior_of
+from streaming_jsmf.topics.parameters import prior_of
 
 Floats = NDArray[np.float64]
 Arrays = dict[str, NDArray[Any]]

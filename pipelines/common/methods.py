@@ -26,7 +26,7 @@ from streaming_jsmf.inference.law import AnchorWordTopics, anchor_words, low_ran
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import silent
 from streaming_jsmf.moments.reader import Moments
-from streaming_jsmf.topics.anchored_topics import anchor_rules
+from streaming_jsmf.topics.anchor_words import anchor_rules
 from streaming_jsmf.topics.rectify import rectify
 
 Floats = NDArray[np.float64]

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from streaming_jsmf.cli.options import execution_options, json_option, topic_numbers
+from streaming_jsmf.cli.results import format_comparison
 from streaming_jsmf.cli.verb import option, verb
-
-if TYPE_CHECKING:
-    from streaming_jsmf.reporting.choose_k import Comparison
 
 
 @verb(
@@ -45,19 +43,4 @@ def choose_k(source: str, topics: str, as_json: bool = False, **options: Any) ->
     found = run(source, topic_numbers(topics), **options)
     if as_json:
         return json.dumps(fields_of(found.choice, found.missing), ensure_ascii=False, indent=1)
-    return _table(found)
-
-
-def _table(found: Comparison) -> str:
-    from streaming_jsmf.reporting.comparison import comparison_table
-
-    heading, rows = comparison_table(found.choice)
-    suggested = [False, *(row.n_topics == found.choice.suggested for row in found.choice.rows)]
-    lines = ["".join(f"{cell:>11}" for cell in line) for line in (heading, *rows)]
-    return "\n".join([
-        *(f"*{line[1:]}" if marked else line for line, marked in zip(lines, suggested, strict=True)),
-        *(f"missing: {name.replace('_', ' ')}: {reason}" for name, reason in found.missing.items()),
-        f"suggested: {found.choice.suggested} topics: {found.choice.reason}",
-        *(f"model: {path}" for path in found.models),
-        f"page: {found.page}",
-    ])  # fmt: skip
+    return format_comparison(found)

@@ -49,23 +49,22 @@ def documents(
     Without --topic, --by and --similar: the mean share of each topic over all documents.
     """
     del listener
-    from streaming_jsmf.documents.answers import query
+    from streaming_jsmf.documents.queries import query
+    from streaming_jsmf.storage.lock import is_left, write_alone
 
     if as_csv + as_json + (out is not None) > 1:
         raise InputError("--csv, --json and --out exclude each other; give one")
     require_csv(as_csv, raw)
-    if out is not None:
-        _require_place(Path(out))
+    if out is not None and not is_left(Path(out)):
+        _require_new(Path(out))
     table = query(model, shares, **question)
     if out is not None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        from streaming_jsmf.storage.lock import write_alone
-
         sink = pa.BufferOutputStream()
         pq.write_table(table, sink, compression="zstd")
-        write_alone(Path(out), sink.getvalue().to_pybytes(), lambda: _require_free(Path(out)))
+        write_alone(Path(out), sink.getvalue().to_pybytes(), lambda: _require_new(Path(out)))
         return f"documents: {out} ({table.num_rows} rows)"
     if as_csv:
         rows = (row.values() for row in table.to_pylist())
@@ -75,19 +74,6 @@ def documents(
     return column_text(table.to_pydict())
 
 
-def _require_place(path: Path) -> None:
-    from streaming_jsmf.storage.lock import is_left
-
-    if path.suffix != ".parquet" or not path.parent.is_dir():
-        raise _taken(path)
-    if not is_left(path):
-        _require_free(path)
-
-
-def _require_free(path: Path) -> None:
-    if path.exists():
-        raise _taken(path)
-
-
-def _taken(path: Path) -> InputError:
-    return InputError(f"--out {path}: give a new FILE.parquet in an existing directory")
+def _require_new(path: Path) -> None:
+    if path.suffix != ".parquet" or not path.parent.is_dir() or path.exists():
+        raise InputError(f"--out {path}: give a new FILE.parquet in an existing directory")

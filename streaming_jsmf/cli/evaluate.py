@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from streaming_jsmf.cli.metrics_table import format_metrics, format_several, format_topic_scores
 from streaming_jsmf.cli.options import execution_options, json_option
+from streaming_jsmf.cli.results import format_metrics, format_several, format_topic_scores
 from streaming_jsmf.cli.verb import options_of, path, verb
 from streaming_jsmf.config import EvaluationRequest
 
@@ -30,7 +30,7 @@ def evaluate(model: str, as_json: bool = False, **options: Any) -> Callable[[], 
     running the command again. docs/evaluation.md explains the metrics.
     """
     from streaming_jsmf.evaluation.evaluate import evaluate as run
-    from streaming_jsmf.topics.multi_k import models_at
+    from streaming_jsmf.topics.store import models_at
 
     documents = [run(path, **options) for path in models_at(model)]
     return partial(_print, documents, as_json, listed="words" in options)

@@ -18,7 +18,7 @@ from streaming_jsmf.cli.options import (
     topic_numbers,
     topics_option,
 )
-from streaming_jsmf.cli.tables import print_topics
+from streaming_jsmf.cli.results import print_topics
 from streaming_jsmf.cli.verb import option, options_of, path, verb
 from streaming_jsmf.config import PolishSettings, ScanSettings
 from streaming_jsmf.config.inference import POLISH
@@ -49,7 +49,7 @@ def fit(source: str, model: str, topics: str, **options: Any) -> Callable[[], No
     The corpus made from texts or tables is kept as MODEL.corpus, and the scan as MODEL.moments; both are reused by
     later runs. Several K are written to MODEL/k=5, MODEL/k=10, ...
     """
-    from streaming_jsmf.reporting.topic_model import fit as run
+    from streaming_jsmf.topics.fit import fit as run
 
     allow_local_tokenizers(options)
     fitted = run(source, model, topic_numbers(topics), **options)

@@ -13,7 +13,7 @@ from streaming_jsmf.cli.options import (
     topic_numbers,
     topics_option,
 )
-from streaming_jsmf.cli.tables import print_topics
+from streaming_jsmf.cli.results import print_topics
 from streaming_jsmf.cli.verb import option, options_of, path, verb
 from streaming_jsmf.config import StodSettings, engine_settings_of
 from streaming_jsmf.config.execution import EXECUTION
@@ -42,7 +42,7 @@ def infer(
 
     Several K are written to MODEL/k=5, MODEL/k=10, ...
     """
-    from streaming_jsmf.topics.multi_k import infer_each
+    from streaming_jsmf.topics.infer import infer_each
 
     numbers = topic_numbers(topics)
     own = {name: options.pop(name) for name in ("partitions", "overwrite") if name in options}

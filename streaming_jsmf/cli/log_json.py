@@ -44,49 +44,38 @@ class JsonLog:
 
     def __call__(self, event: Event) -> None:
         """Write the line of ``event``."""
-        self.meter.see(event)
-        match event:
-            case StageStarted():
-                self.write("stage_started", size=self.meter.total_size, **self._place(event.stage))
-            case PartitionCommitted():
-                cost = event.cost.fields() if event.cost else {"seconds": None, "peak_memory": None}
-                self.write(
-                    "committed", index=event.index, size=event.size, **cost, **self._speed(event.stage)
-                )
-            case Iteration():
-                self.write(
-                    "iteration",
-                    index=event.number,
-                    size=1,
-                    peak_memory=peak_memory(),
-                    measures=dict(event.measures),
-                    **self._speed(event.stage),
-                )
-            case StageFinished():
-                largest = self.meter.peak_memory
-                place = self._place(event.stage)
-                self.write("stage_finished", seconds=round(event.seconds, 3), peak_memory=largest, **place)
-
-    def _place(self, stage: str) -> dict[str, Any]:
-        return {"stage": stage, "done": self.meter.done, "total": self.meter.total, "unit": self.meter.unit}
-
-    def _speed(self, stage: str) -> dict[str, Any]:
-        rate, left = self.meter.rate, self.meter.eta_seconds
-        return {
-            **self._place(stage),
+        meter = self.meter
+        meter.see(event)
+        stage = {"stage": event.stage, "done": meter.done, "total": meter.total, "unit": meter.unit}
+        rate, left = meter.rate, meter.eta_seconds
+        speed = {
+            **stage,
             "rate": None if rate is None else round(rate, 3),
             "eta_seconds": None if left is None else round(left, 1),
         }
+        match event:
+            case StageStarted():
+                self.write("stage_started", size=meter.total_size, **stage)
+            case PartitionCommitted():
+                cost = event.cost.fields() if event.cost else {"seconds": None, "peak_memory": None}
+                self.write("committed", index=event.index, size=event.size, **cost, **speed)
+            case Iteration():
+                memory, measures = peak_memory(), dict(event.measures)
+                self.write(
+                    "iteration", index=event.number, size=1, peak_memory=memory, measures=measures, **speed
+                )
+            case StageFinished():
+                seconds = round(event.seconds, 3)
+                self.write("stage_finished", seconds=seconds, peak_memory=meter.peak_memory, **stage)
 
     def write(self, event: str, **fields: Any) -> None:
         """Write a line with the time, the event and ``fields``; NaN becomes null, and URLs lose their secrets."""
         values = {"time": utc_now(), "event": event, **fields}
         # Paths may not be valid UTF-8, and standard error may be a terminal.
-        line = printable(json.dumps(_sendable(values), ensure_ascii=False, allow_nan=False))
-        data = f"{line}\n".encode()
+        line = printable(json.dumps(_sanitized(values), ensure_ascii=False, allow_nan=False))
         try:
             with self._lock:
-                _write_all(self._file, data)
+                _write_all(self._file, f"{line}\n".encode())
         except OSError as error:
             raise self._failure(error) from error
 
@@ -96,10 +85,9 @@ class JsonLog:
             self._file.close()
 
     def _failure(self, error: OSError) -> LogError:
-        where = "standard error" if self._target == STANDARD_ERROR else self._target
+        name = "standard error" if self._target == STANDARD_ERROR else self._target
         return LogError(
-            f"--log-json {where}: {error.strerror or error}; give a writable file, and run the same command "
-            "again"
+            f"--log-json {name}: {error.strerror or error}; give a writable file, and run the same command again"
         )
 
 
@@ -117,27 +105,21 @@ class MessageLog(logging.Handler):
 
 
 def _opened(target: str) -> BinaryIO:
+    """The target, opened at the start of a line: a killed run may have left an incomplete one."""
     if target == STANDARD_ERROR:
         sys.stderr.flush()
         return sys.stderr.buffer
     file = open(target, "ab", buffering=0)  # noqa: PTH123, SIM115
     try:
-        if os.path.isfile(target) and _ends_within_a_line(target):  # noqa: PTH113
-            _write_all(file, b"\n")
+        if os.path.isfile(target) and os.path.getsize(target):  # noqa: PTH113, PTH202
+            with open(target, "rb") as written:  # noqa: PTH123
+                written.seek(-1, os.SEEK_END)
+                if written.read(1) != b"\n":
+                    _write_all(file, b"\n")
     except OSError:
         file.close()
         raise
     return file
-
-
-def _ends_within_a_line(path: str) -> bool:
-    """Whether a killed run left an incomplete line."""
-    with open(path, "rb") as file:  # noqa: PTH123
-        end = file.seek(0, os.SEEK_END)
-        if not end:
-            return False
-        file.seek(end - 1)
-        return file.read(1) != b"\n"
 
 
 def _write_all(file: BinaryIO, data: bytes) -> None:
@@ -148,15 +130,15 @@ def _write_all(file: BinaryIO, data: bytes) -> None:
     file.flush()
 
 
-def _sendable(value: Any) -> Any:
+def _sanitized(value: Any) -> Any:
     match value:
         case str():
             return location(value)
         case float() if not math.isfinite(value):
             return None
         case Mapping():
-            return {str(key): _sendable(item) for key, item in value.items()}
+            return {str(key): _sanitized(item) for key, item in value.items()}
         case list() | tuple():
-            return [_sendable(item) for item in value]
+            return [_sanitized(item) for item in value]
         case _:
             return value

@@ -1,68 +1,99 @@
-"""Observation of a long verb: progress on standard error, the JSON log, and a note on a missing report."""
+"""Observation of a command: progress on standard error, the JSON log, and how the command ends."""
 
 from __future__ import annotations
 
 import logging
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import click
 
 from streaming_jsmf.cli import interrupts
 from streaming_jsmf.cli.log_json import STANDARD_ERROR, JsonLog, MessageLog
-from streaming_jsmf.cli.outcome import Outcome, interrupted, outcome_of
-from streaming_jsmf.cli.progress import progress_listener
-from streaming_jsmf.errors import LogError
+from streaming_jsmf.cli.progress import Bars, Lines, progress_listener
+from streaming_jsmf.errors import LogError, MachineError, StreamingJSMFError, is_of_machine, machine_error
 from streaming_jsmf.jobs.events import Listener, combine
 from streaming_jsmf.storage.provenance import package_versions
 
 logger = logging.getLogger(__name__)
+
+USAGE = 2
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command ends; ``line`` says what went wrong and what to do, and is empty after success."""
+
+    name: Literal["done", "error", "interrupted"]
+    exit_code: int
+    line: str = ""
+
+
+def outcome_of(error: BaseException) -> Outcome | None:
+    """How a command ends with ``error``; None for a bug, which keeps its traceback."""
+    # Libraries turn an interrupt into errors of their own, and worker processes may get the signal before we do.
+    if interrupts.received() is not None or isinstance(error, KeyboardInterrupt | click.Abort):
+        return interrupted()
+    if is_of_machine(error) and not isinstance(error, MachineError):
+        return outcome_of(machine_error(error))
+    match error:
+        case StreamingJSMFError():
+            return Outcome("error", error.exit_code, str(error))
+        case click.ClickException():
+            line = f"{error.format_message().removesuffix('.')}{_example(error)}; see --help"
+            return Outcome("error", USAGE, line)
+        case OSError():
+            file = f"{error.filename}: " if error.filename else ""
+            line = f"{file}{error.strerror or error}; correct this and run the same command again"
+            return Outcome("error", USAGE, line)
+        case _:
+            return None
+
+
+def interrupted() -> Outcome:
+    """How a command ends after a signal."""
+    number = interrupts.received() or signal.SIGINT
+    return Outcome("interrupted", 128 + number, interrupts.line(number))
+
+
+def _example(error: click.ClickException) -> str:
+    """The example of a verb, for a message about a missing parameter."""
+    context = error.ctx if isinstance(error, click.MissingParameter) else None
+    examples = getattr(context.command, "examples", ()) if context else ()
+    return f", as in: {examples[0]}" if examples else ""
 
 
 @contextmanager
 def observed(log_json: str | None, *, quiet: bool = False) -> Iterator[Listener]:
     """Yield the listener of the verb that runs in the block.
 
+    Raises ``LogError`` if the log cannot be written.
+
     Parameters
     ----------
     log_json
         File for JSON lines, or ``-`` for standard error, which then gets nothing else. None: no log.
     quiet
-        No progress and messages on standard error; the JSON log has them.
-
-    Raises
-    ------
-    LogError
-        If the log cannot be written.
+        Print only warnings and errors on standard error; the JSON log has everything.
     """
-    listeners: list[Listener] = []
+    listeners: list[Lines | Bars | JsonLog] = []
     with ExitStack() as stack:
         if quiet:
-            stack.enter_context(_without_messages())
+            for handler in logging.getLogger("streaming_jsmf").handlers:
+                stack.callback(handler.setLevel, handler.level)
+                handler.setLevel(logging.WARNING)
         elif log_json != STANDARD_ERROR:
-            progress = progress_listener()
-            stack.callback(progress.close)
-            listeners.append(progress)
+            listeners.append(progress_listener())
+            stack.callback(listeners[-1].close)
         if log_json is not None:
             listeners.append(stack.enter_context(_logged(log_json)))
-        stack.enter_context(_note_on_missing_report())
+        stack.enter_context(_warned_of_missing_report())
         yield combine(*listeners)
-
-
-@contextmanager
-def _without_messages() -> Iterator[None]:
-    """Print only warnings and errors."""
-    handlers = logging.getLogger("streaming_jsmf").handlers[:]
-    levels = [handler.level for handler in handlers]
-    for handler in handlers:
-        handler.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        for handler, level in zip(handlers, levels, strict=True):
-            handler.setLevel(level)
 
 
 @contextmanager
@@ -75,56 +106,50 @@ def _logged(target: str) -> Iterator[JsonLog]:
         message = {"message": outcome.line} if outcome.line else {}
         log.write("command_finished", outcome=outcome.name, **message, seconds=seconds)
 
-    def give_up() -> None:
+    def finish_interrupted() -> None:
         finish(interrupted())
 
-    interrupts.last_words.append(give_up)
+    interrupts.last_words.append(finish_interrupted)
     try:
+        settings = dict(context.params)
         log.write(
-            "command_started",
-            command=context.info_name,
-            versions=package_versions(),
-            settings=dict(context.params),
+            "command_started", command=context.info_name, versions=package_versions(), settings=settings
         )
         with _messages_in(log, alone=target == STANDARD_ERROR):
             yield log
         finish(Outcome("done", 0))
     except BaseException as error:
-        fault = Outcome("error", 1, " ".join(f"{type(error).__name__}: {error}".split()))
-        # The log itself may be what failed.
-        with suppress(LogError):
-            finish(outcome_of(error) or fault)
+        bug = Outcome("error", 1, " ".join(f"{type(error).__name__}: {error}".split()))
+        with suppress(LogError):  # the log itself may have failed
+            finish(outcome_of(error) or bug)
         raise
     finally:
-        with suppress(ValueError):  # said already
-            interrupts.last_words.remove(give_up)
+        with suppress(ValueError):  # called already
+            interrupts.last_words.remove(finish_interrupted)
         log.close()
 
 
 @contextmanager
 def _messages_in(log: JsonLog, *, alone: bool) -> Iterator[None]:
     """Write the messages of the package to the log, too, or to the log alone."""
-    ours = logging.getLogger("streaming_jsmf")
-    handlers = ours.handlers
-    ours.handlers = [MessageLog(log)] if alone else [*handlers, MessageLog(log)]
+    package = logging.getLogger("streaming_jsmf")
+    handlers = package.handlers
+    package.handlers = [MessageLog(log)] if alone else [*handlers, MessageLog(log)]
     try:
         yield
     finally:
-        ours.handlers = handlers
+        package.handlers = handlers
 
 
 @contextmanager
-def _note_on_missing_report() -> Iterator[None]:
-    """A job that is already complete starts no cluster, and so writes no performance report; say so."""
+def _warned_of_missing_report() -> Iterator[None]:
+    """Warn if there is no new performance report, since a job that is already complete starts no cluster."""
     name = click.get_current_context().params.get("performance_report")
-    before = _written(name)
+
+    def modified() -> int | None:
+        return Path(name).stat().st_mtime_ns if name is not None and Path(name).exists() else None
+
+    before = modified()
     yield
-    if name is not None and _written(name) == before:
+    if name is not None and modified() == before:
         logger.warning("%s: not written, since there was nothing left to run on the cluster", name)
-
-
-def _written(name: str | None) -> int | None:
-    """Modification time of the file."""
-    if name is None or not Path(name).exists():
-        return None
-    return Path(name).stat().st_mtime_ns

@@ -23,21 +23,10 @@ Clock = Callable[[], float]
 
 
 class Meter:
-    """Counts the events of a job; its figures are those of the current stage.
+    """Counts the parts or iterations of the current stage (``done`` of ``total``) and their sizes in ``unit``.
 
-    Parts of earlier runs count as done, but not for the rate, since they took no time in this run. The same holds for
-    the first iteration, which has ended when its event arrives.
-
-    Attributes
-    ----------
-    part, unit
-        Name of a part, and unit of sizes and rates.
-    done, total
-        Number of parts or iterations; the total of iterations is an upper bound.
-    done_size, total_size
-        The same in ``unit``.
-    peak_memory
-        Largest peak resident memory (bytes) of the processes that worked in this run; None if unknown.
+    Parts of earlier runs, and the first iteration, count as done but not for the rate, since they took no time. The
+    total of iterations is an upper bound. ``peak_memory`` (bytes) is the largest of the processes in this run, or None.
     """
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
@@ -113,8 +102,7 @@ class Lines:
 class Bars:
     """A bar for each stage with its rate and time left, followed by the parts done and the peak memory.
 
-    The bar is also redrawn every ``interval`` seconds: a small corpus is a single partition, so that the elapsed time
-    is the only sign of work.
+    The bar is also redrawn every ``interval`` seconds, since a stage may have a single part.
     """
 
     def __init__(self, interval: float = 1.0) -> None:

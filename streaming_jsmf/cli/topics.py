@@ -10,15 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streaming_jsmf.cli.options import json_option
-from streaming_jsmf.cli.tables import (
-    RAW_HELP,
-    Order,
-    in_order,
-    print_topics,
-    require_csv,
-    topic_rows,
-    topics_csv,
-)
+from streaming_jsmf.cli.results import Order, print_topics, read_in_order, topic_rows, topics_csv
+from streaming_jsmf.cli.tables import RAW_HELP, require_csv
 from streaming_jsmf.cli.verb import option, path, verb
 from streaming_jsmf.errors import InputError
 
@@ -67,10 +60,8 @@ def topics(
     Labels, merged and hidden topics are stored with MODEL and used by documents and reports, too; its arrays do not
     change.
     """
-    from streaming_jsmf.reporting.topics import read_topics
     from streaming_jsmf.topics.edits import edit_topics
-    from streaming_jsmf.topics.multi_k import models_at
-    from streaming_jsmf.topics.store import model_path, read_model
+    from streaming_jsmf.topics.store import model_path, models_at, read_model
 
     if as_csv and as_json:
         raise InputError("--csv and --json exclude each other; give one")
@@ -83,9 +74,7 @@ def topics(
         several = [{"model": path, "topics": rows} for path, rows in found.items()]
         return json.dumps(several if len(several) > 1 else several[0]["topics"], ensure_ascii=False, indent=1)
     if as_csv:
-        tables = {
-            str(path): in_order(read_topics(path, words), order or "share") for path in models_at(model)
-        }
+        tables = {str(path): read_in_order(path, words, order or "share") for path in models_at(model)}
         return topics_csv(tables, raw=raw).removesuffix("\n")
     return partial(print_topics, model, words=words, order=order or "share", characteristic=characteristic)
 

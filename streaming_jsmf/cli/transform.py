@@ -34,8 +34,8 @@ def transform(model: str, source: str, out: str, **options: Any) -> str:
     OUT.parquet is one file, OUT.zarr an array of documents x topics, and any other OUT a directory of Parquet files. An
     interrupted run is completed by running it again.
     """
-    from streaming_jsmf.documents.raw_documents import Reading
-    from streaming_jsmf.documents.transform_verb import transform as run
+    from streaming_jsmf.documents.transform import Reading
+    from streaming_jsmf.documents.transform import transform as run
 
     own = {name: options.pop(name) for name in _READING if name in options}
     request = request_of(None, own) or IngestRequest()

@@ -16,7 +16,7 @@ Rectifier = Literal["enn", "ap", "dykstra", "palm", "ipalm", "dc", "none"]
 Acceleration = Literal["momentum", "none"]
 MissingMass = Literal["uniform", "marginals"]
 AnchorMethod = Literal["pivoted-qr", "soft-clique"]
-SimplexMethod = Literal["auto", "active-set", "fista", "exponentiated-gradient"]
+SimplexMethod = Literal["auto", "active-set", "exponentiated-gradient"]
 CorrelationMethod = Literal["diagonal", "refined"]
 Refinement = Literal["none", "als"]
 
@@ -110,8 +110,8 @@ class InferSettings(Settings):
     anchor_row_sum
         Share of its row sum that a word must keep after rectification to be an anchor. 0 allows any word.
     simplex
-        Solver that writes words as mixtures of anchors. auto: active-set if numba is installed, otherwise
-        fista. exponentiated-gradient: as in the papers, less exact.
+        Solver that writes words as mixtures of anchors. auto: active-set.
+        exponentiated-gradient: as in the papers, less exact.
     correlations
         Topic correlations. diagonal: from the rows of the anchors, as in the papers. refined: the
         non-negative matrix of sum 1 that fits all words best.

@@ -1,7 +1,5 @@
-"""Passes over the documents of a corpus with a model in hand, and what is asked of the shares that they leave.
+"""Passes over documents with a given model: topic shares (``transform``) and queries of them.
 
-``topics`` is what such a pass needs of a model. ``polish`` finishes topics by a few steps over the documents
-(``polish_steps``: what its tasks compute). ``completion`` tells how well topics predict documents. ``transform``
-writes the topic shares of every document; ``shares`` and ``shares_zarr`` know these files, and ``queries`` answers
-from them. Imports ``evaluation`` and below; knows no model store, and nothing of who asked.
+``shares`` defines topic shares, ``share_files`` their files; ``transform_job`` computes them in tasks. ``interop``
+exchanges corpora and models with other libraries.
 """

@@ -18,36 +18,35 @@ from streaming_jsmf.corpus.csr import iter_blocks
 from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.corpus.matrices import column_words, matrix_blocks, write_corpus
 from streaming_jsmf.corpus.units import list_units
-from streaming_jsmf.documents.answers import open_shares_of
-from streaming_jsmf.documents.shares import SharesFile, dense, share_columns
-from streaming_jsmf.documents.transform_verb import transform
+from streaming_jsmf.documents.queries import open_shares_of
+from streaming_jsmf.documents.transform import transform
 from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.storage.paths import AnyPath, local_path, normalise
 from streaming_jsmf.topics.store import AnyModel, model_path, read_model
 
 _MATRIX = "give documents x words, of scipy or NumPy"
 
-#: Documents of gensim that are in memory at a time.
+#: Number of gensim documents in memory at a time.
 BATCH = 10_000
 
 
 def corpus_from_matrix(matrix: Any, words: Any, path: str | Path) -> Corpus:
-    """Make a corpus of counts, documents x words: all words stay, and documents without any.
+    """Make a corpus of counts, documents x words, keeping all words and documents.
 
     Parameters
     ----------
     matrix
-        (M, N), of scipy or NumPy; at least 0. Integers become int32 and other numbers float32.
+        (M, N), of scipy or NumPy; non-negative. Integers become int32 and other numbers float32.
     words
-        (N,), or what has ``get_feature_names_out``, such as the ``CountVectorizer`` that made the matrix.
+        (N,), or an object with ``get_feature_names_out``, such as the ``CountVectorizer`` that made the matrix.
     path
         Local path of the corpus. Documents are numbered from 0.
 
     Raises
     ------
     InputError
-        If the matrix has not two dimensions or not a word for each column, a count is negative or not finite, or
-        something is at ``path``.
+        If the matrix does not have two dimensions or a word for each column, a count is negative or not finite, or
+        ``path`` exists.
 
     Examples
     --------
@@ -61,12 +60,12 @@ def corpus_from_matrix(matrix: Any, words: Any, path: str | Path) -> Corpus:
         raise InputError(f"the matrix has {counts.ndim} dimension; {_MATRIX}")
     names = column_words(words, counts.shape[1], "words")
     if not (np.isfinite(counts.data).all() and (counts.data >= 0).all()):
-        raise InputError("the matrix has a count that is negative or not finite; mend it")
-    return write_corpus(matrix_blocks(counts), names, _free(path))
+        raise InputError("the matrix has a negative or non-finite count; correct it")
+    return write_corpus(matrix_blocks(counts), names, _free_path(path))
 
 
 def corpus_to_matrix(corpus: AnyPath | Corpus) -> tuple[csr_array[Any], list[str]]:
-    """All documents of a corpus as one matrix, M x N, and its words. One pass; for larger ones ``to_dask_array``.
+    """All documents of a corpus as one matrix, M x N, and its words. One pass; see ``to_dask_array`` for large ones.
 
     Raises
     ------
@@ -81,22 +80,22 @@ def corpus_to_matrix(corpus: AnyPath | Corpus) -> tuple[csr_array[Any], list[str
 def corpus_from_gensim(
     documents: Iterable[Iterable[tuple[int, float]]], dictionary: Mapping[int, str], path: str | Path
 ) -> Corpus:
-    """Make a corpus of gensim's bags of words, some thousand documents in memory at a time.
+    """Make a corpus of gensim's bags of words, with some thousand documents in memory at a time.
 
     Parameters
     ----------
     documents
-        A list of (word id, count) for each: of ``doc2bow``, ``MmCorpus`` or any other corpus of gensim.
+        A list of (word id, count) for each: from ``doc2bow``, ``MmCorpus`` or another corpus of gensim.
     dictionary
-        A ``Dictionary``, or the words by their ids. All of them stay, by rising id.
+        A ``Dictionary``, or the words by their ids. All words are kept, in the order of their ids.
     path
         Local path of the corpus. Documents are numbered from 0.
 
     Raises
     ------
     InputError
-        If a document is no list of pairs or has an id that the dictionary lacks, a count is negative or not finite, or
-        something is at ``path``.
+        If a document is not a list of pairs, a word id is not in the dictionary, a count is negative or not finite, or
+        ``path`` exists.
 
     Examples
     --------
@@ -105,9 +104,8 @@ def corpus_from_gensim(
     ids = np.sort(np.array([int(number) for number in dictionary], dtype=np.int64))
     if not ids.size:
         raise InputError("the dictionary has no words; give the one that the documents were made with")
-    return write_corpus(
-        _bags(iter(documents), ids), [str(dictionary[int(number)]) for number in ids], _free(path)
-    )
+    words = [str(dictionary[int(number)]) for number in ids]
+    return write_corpus(_bags(iter(documents), ids), words, _free_path(path))
 
 
 def _bags(
@@ -118,22 +116,22 @@ def _bags(
         lengths = [len(document) for document in batch]
         entries = [entry for document in batch for entry in document]
         found, counts = np.array([e[0] for e in entries], np.int64), np.array([e[1] for e in entries])
-        places = np.minimum(np.searchsorted(ids, found), len(ids) - 1)
-        wrong = np.flatnonzero((ids[places] != found) | ~((counts >= 0) & np.isfinite(counts)))
+        columns = np.minimum(np.searchsorted(ids, found), len(ids) - 1)
+        wrong = np.flatnonzero((ids[columns] != found) | ~((counts >= 0) & np.isfinite(counts)))
         if wrong.size:
             document = first + int(np.searchsorted(np.cumsum(lengths), wrong[0], side="right"))
             raise InputError(
-                f"document {document}, from 0, has {entries[wrong[0]]}, a word id that the dictionary lacks or a count "
-                "that is negative or not finite; give the dictionary that the documents were made with"
+                f"document {document}, from 0, has {entries[wrong[0]]}, a word id that is not in the dictionary or a "
+                "negative or non-finite count; give the dictionary that the documents were made with"
             )
         starts = np.concatenate([[0], np.cumsum(lengths)])
-        yield from matrix_blocks(csr_array((counts, places, starts), (len(batch), len(ids))))
+        yield from matrix_blocks(csr_array((counts, columns, starts), (len(batch), len(ids))))
         first += len(batch)
 
 
 def _entries(number: int, document: Any) -> list[tuple[int, float]]:
     try:
-        return [(operator.index(word), count + 0) for word, count in document]  # a text is no number
+        return [(operator.index(word), count + 0) for word, count in document]  # "+ 0" refuses texts
     except (TypeError, ValueError):
         raise InputError(
             f"document {number}, from 0, is no list of (word id, count); give one for each document"
@@ -142,7 +140,7 @@ def _entries(number: int, document: Any) -> list[tuple[int, float]]:
 
 @dataclass(frozen=True)
 class GensimTopics:
-    """What gensim asks of a topic model: ``CoherenceModel(model=...)`` and all that calls ``get_topics`` take it.
+    """The interface of a topic model that gensim's ``CoherenceModel(model=...)`` uses.
 
     Attributes
     ----------
@@ -162,10 +160,9 @@ class GensimTopics:
 
 
 def model_to_gensim(model: AnyModel, dictionary: Mapping[int, str]) -> GensimTopics:
-    """The topics of a model by the word ids of a gensim ``Dictionary``: words are matched by string.
+    """The stored topics of a model by the word ids of a gensim ``Dictionary``, with words matched as strings.
 
-    Words that the model lacks have probability 0; rows sum to less than 1 by what the dictionary lacks. Topics are the
-    stored ones, merged or not.
+    Words that are not in the model have probability 0; rows sum to less than 1 if the dictionary lacks words.
 
     Raises
     ------
@@ -173,12 +170,12 @@ def model_to_gensim(model: AnyModel, dictionary: Mapping[int, str]) -> GensimTop
         If there is no model, or the dictionary has none of its words.
     """
     arrays = read_model(model_path(model), ("word", "word_topic")).arrays
-    places = {str(word): place for place, word in enumerate(arrays["word"])}
-    spelled = {int(number): str(dictionary[number]) for number in dictionary}
-    known = {number: places[word] for number, word in spelled.items() if word in places}
+    rows = {str(word): row for row, word in enumerate(arrays["word"])}
+    words = {int(number): str(dictionary[number]) for number in dictionary}
+    known = {number: rows[word] for number, word in words.items() if word in rows}
     if not known:
         raise InputError("the dictionary has none of the model's words; give the one of the same texts")
-    topics = np.zeros((arrays["word_topic"].shape[1], max(spelled) + 1))
+    topics = np.zeros((arrays["word_topic"].shape[1], max(words) + 1))
     topics[:, list(known)] = arrays["word_topic"][list(known.values())].T
     return GensimTopics(len(topics), dictionary, topics)
 
@@ -188,36 +185,37 @@ def model_to_pyldavis(
 ) -> dict[str, Any]:
     """The arguments of ``pyLDAvis.prepare``: ``pyLDAvis.prepare(**model_to_pyldavis(model, corpus))``.
 
-    All in memory: M x K and K x N numbers. One pass over the corpus, another one without ``shares``. Topics are the
-    stored ones, merged or not.
+    For the stored topics of a model of any engine. M x K and K x N numbers in memory. One pass over the corpus, and
+    another one without ``shares``.
 
     Parameters
     ----------
-    model
-        Of any engine.
     corpus
-        Its documents; words are matched by string.
+        Documents whose words are matched as strings.
     shares
-        What ``transform`` wrote of this corpus with this model. None: they are found now.
+        Result of ``transform`` for this corpus and model. None: computed here.
 
     Returns
     -------
-    ``topic_term_dists`` (K, N), ``doc_topic_dists`` (M, K), ``doc_lengths`` (M,), ``vocab`` (N,) and ``term_frequency``
-    (N,).
+    dict
+        ``topic_term_dists`` (K, N), ``doc_topic_dists`` (M, K), ``doc_lengths`` (M,), ``vocab`` (N,) and
+        ``term_frequency`` (N,).
 
     Raises
     ------
     InputError
-        If there is no model, or the shares are of another one or of another corpus.
+        If there is no model, or the shares are of another model or corpus.
     """
-    place = model_path(model)
+    path = model_path(model)
     opened = corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
-    arrays = read_model(place, ("word", "word_topic", "term_count")).arrays
+    arrays = read_model(path, ("word", "word_topic", "term_count")).arrays
     with tempfile.TemporaryDirectory(prefix="streaming-jsmf-") as folder:
         file = Path(folder) / "shares" if shares is None else shares
-        found = transform(place, opened, file) if shares is None else open_shares_of(place, shares)
-        document_topic = _all_shares(found)
-    lengths = _lengths(opened, arrays["word"])
+        found = transform(path, opened, file) if shares is None else open_shares_of(path, shares)
+        tables = found.tables(found.about.columns)
+        document_topic = np.concatenate([found.about.dense(table) for table in tables])
+    known = np.isin(np.array(opened.vocabulary().words, dtype=object), arrays["word"]).astype(np.float64)
+    lengths = np.concatenate([block @ known for block in iter_blocks(list_units(opened), opened.n_words)])
     if len(lengths) != len(document_topic):
         raise InputError(
             f"the shares are of {len(document_topic)} documents and the corpus has {len(lengths)}; give those of this "
@@ -232,18 +230,7 @@ def model_to_pyldavis(
     }
 
 
-def _all_shares(shares: SharesFile) -> NDArray[np.float64]:
-    tables = shares.tables(share_columns(shares.about))
-    return np.concatenate([dense(shares.about, table) for table in tables])
-
-
-def _lengths(corpus: Corpus, words: NDArray[Any]) -> NDArray[np.float64]:
-    """(M,) tokens of words of the model."""
-    known = np.isin(np.array(corpus.vocabulary().words, dtype=object), words).astype(np.float64)
-    return np.concatenate([block @ known for block in iter_blocks(list_units(corpus), corpus.n_words)])
-
-
-def _free(path: str | Path) -> Path:
+def _free_path(path: str | Path) -> Path:
     place = local_path(normalise(path, "a corpus"), "a corpus")
     if place.exists():
         raise InputError(f"{place}: exists already; give another path for the corpus")

@@ -1,186 +1,307 @@
-"""Answers from topic shares: documents of a topic, shares by group, similar documents. Each streams the file."""
+"""Queries of topic shares: documents of a topic, mean shares by group, similar documents. Each streams the file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streaming_jsmf.documents.shares import DOCUMENT_ID, SharesFile, dense, share_columns
+from streaming_jsmf.documents.share_files import open_shares
+from streaming_jsmf.documents.shares import DOCUMENT_ID, SHARES, SharesFile, to_lists
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.storage.paths import local_path, normalise
+from streaming_jsmf.topics.edits import TopicEdits, read_edits
+from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, TopicParameters
+from streaming_jsmf.topics.store import AnyModel, Model, model_path, read_model
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Floats = NDArray[np.float64]
 
 #: Columns of the answers.
 SHARE, TOPIC, DOCUMENTS, ERROR, DISTANCE = "share", "topic", "documents", "standard_error", "distance"
 
-#: Most sums of one kind that are held: groups times topics.
+#: Default number of documents.
+DEFAULT_NUMBER = 10
+
+#: Maximum number of groups times topics, whose sums are in memory.
 MOST_SUMS = 20_000_000
 
 
-def largest(shares: SharesFile, topic: int, number: int) -> Any:
-    """The documents in which a topic is largest: ``document_id``, ``share`` and metadata, largest share first.
+def documents_of_topic(
+    model: AnyModel | Model, shares: str | Path, topic: int, number: int = DEFAULT_NUMBER
+) -> pd.DataFrame:
+    """The documents with the largest shares of a topic, in descending order: ``document_id``, ``share``, metadata.
 
-    Of equal shares the earlier document comes first. One pass.
+    The share of a merged topic is the sum over its parts. One pass over the file that ``transform`` wrote.
 
     Raises
     ------
     InputError
-        If there is no such topic, or ``number`` is below 1.
+        If the shares are of another model, or there is no such topic.
     StoreError
-        If the shares are damaged.
+        If the model or the shares are damaged.
     """
-    [found] = largest_of_each(shares, [topic], number)
+    return query(model, shares, topic=topic, number=number).to_pandas()
+
+
+def shares_by(
+    model: AnyModel | Model, shares: str | Path, column: str | None = None, topic: int | None = None
+) -> pd.DataFrame:
+    """Mean topic shares by the values of a metadata column, a row for each value and topic; None: of all documents.
+
+    ``documents`` is the number of documents with the value, ``standard_error`` that of the mean ``share``. Topics are
+    those that the model shows: the shares of merged topics are added, hidden topics are left out, and names are in the
+    column ``label``, if there are any. One pass.
+
+    Raises
+    ------
+    InputError
+        If the shares are of another model, or there is no such column or topic.
+    StoreError
+        If the model or the shares are damaged.
+    """
+    return query(model, shares, topic=topic, by=column, grouped=True).to_pandas()
+
+
+def similar_documents(
+    model: AnyModel | Model, shares: str | Path, document: str | int, number: int = DEFAULT_NUMBER
+) -> pd.DataFrame:
+    """The documents with the topic shares nearest to those of a document, by the Hellinger distance (0 to 1).
+
+    By the stored topics, merged or not. Up to two passes.
+
+    Raises
+    ------
+    InputError
+        If the shares are of another model, or there is no such document.
+    StoreError
+        If the model or the shares are damaged.
+    """
+    return query(model, shares, similar=str(document), number=number).to_pandas()
+
+
+def query(
+    model: AnyModel | Model,
+    shares: str | Path,
+    *,
+    topic: int | None = None,
+    by: str | None = None,
+    similar: str | None = None,
+    number: int | None = None,
+    grouped: bool = False,
+) -> Any:
+    """``similar_documents``, ``documents_of_topic``, or else ``shares_by``, as an Arrow table.
+
+    ``grouped`` asks for ``shares_by`` with a ``topic`` and without ``by``.
+
+    Raises ``InputError`` if the arguments exclude each other, and as these functions; ``StoreError`` if the model or
+    the shares are damaged.
+    """
+    if similar is not None and (by is not None or topic is not None):
+        raise InputError("--similar excludes --topic and --by; give one")
+    grouped = grouped or (similar is None and (topic is None or by is not None))
+    if grouped and number is not None:
+        raise InputError("--number requires --similar, or --topic without --by; leave it out")
+    count = DEFAULT_NUMBER if number is None else number
+    opened = open_shares_of(model, shares)
+    if similar is not None:
+        return nearest(opened, similar, count)
+    edits = _edits_of(model)
+    groups = edits.groups if topic is None else (edits.members(topic),)
+    merged = MergedShares.of(opened, groups)
+    if not grouped:
+        return largest(merged, [0], count)[0]
+    table = by_group(merged, by)
+    numbers = np.array([group[0] for group in groups])[np.asarray(table.column(TOPIC))]
+    place = table.schema.get_field_index(TOPIC)
+    table = table.set_column(place, TOPIC, [numbers])
+    if not edits.labels:
+        return table
+    return table.add_column(place + 1, "label", [[edits.labels.get(number) for number in numbers.tolist()]])
+
+
+def shares_table(model: AnyModel, shares: str | Path) -> pd.DataFrame:
+    """The shares of all documents and shown topics, with document ids as rows and topic numbers as columns."""
+    import pandas as pd
+
+    shown, numbers = shown_shares_of(model, shares), [group[0] for group in _edits_of(model).groups]
+    parts = []
+    for table in shown.tables([DOCUMENT_ID, SHARES]):
+        index = pd.Index(table.column(DOCUMENT_ID).to_pandas(), name=DOCUMENT_ID)
+        parts.append(pd.DataFrame(shown.about.dense(table), index, pd.Index(numbers, name="topic")))
+    return pd.concat(parts)
+
+
+def open_shares_of(model: AnyModel | Model, shares: str | Path) -> SharesFile:
+    """Open the topic shares of this model.
+
+    Raises ``InputError`` if they are of another model, or not topic shares.
+    """
+    found = open_shares(local_path(normalise(shares, "a file of topic shares"), "a file of topic shares"))
+    read = model if isinstance(model, Model) else read_model(model_path(model), NEEDED, OPTIONAL)
+    if found.about.model != TopicParameters.of(read).topics_fingerprint:
+        name = "this model" if isinstance(model, Model) else str(model_path(model))
+        raise InputError(
+            f"{shares}: these are shares of another model than {name}; give its shares, or run transform"
+        )
     return found
 
 
-def largest_of_each(shares: SharesFile, topics: Sequence[int], number: int) -> list[Any]:
-    """For each of some topics the table that ``largest`` gives. One pass for all."""
+def shown_shares_of(model: AnyModel, shares: str | Path) -> SharesFile:
+    """Open the shares of the topics that the model shows."""
+    return MergedShares.of(open_shares_of(model, shares), _edits_of(model).groups)
+
+
+def _edits_of(model: AnyModel | Model) -> TopicEdits:
+    if isinstance(model, Model):
+        return TopicEdits(int(model.arrays["topic_probability"].size))
+    path = model_path(model)
+    return read_edits(path, read_model(path, ("topic_probability",)))
+
+
+@dataclass(frozen=True)
+class MergedShares(SharesFile):
+    """Shares whose topics are sums over groups of topics of another file; topics in no group are left out."""
+
+    file: SharesFile
+    groups: Sequence[Sequence[int]]
+
+    @classmethod
+    def of(cls, file: SharesFile, groups: Sequence[Sequence[int]]) -> MergedShares:
+        """The shares of the groups, all of them."""
+        about = replace(file.about, n_topics=len(groups), top=None)
+        return cls(file.path, about, file.columns, file, groups)
+
+    def tables(self, columns: Sequence[str]) -> Iterator[Any]:
+        """The tables of the other file, with the shares summed over each group."""
+        stored = self.file.about.columns
+        metadata = [name for name in columns if name not in stored]
+        if SHARES not in columns:
+            yield from self.file.tables(metadata)
+            return
+        for table in self.file.tables([*metadata, *stored]):
+            values = self.file.about.dense(table)
+            sums = np.stack([values[:, list(group)].sum(axis=1) for group in self.groups], axis=1)
+            yield table.select(metadata).append_column(SHARES, to_lists(sums))
+
+
+def largest(shares: SharesFile, topics: Sequence[int], number: int) -> list[Any]:
+    """For each topic, the documents with its largest shares: ``document_id``, ``share`` and metadata.
+
+    In descending order; of equal shares the earlier document comes first. One pass for all topics.
+
+    Raises ``InputError`` if there is no such topic, or ``number`` is below 1; ``StoreError`` if the shares are damaged.
+    """
     for topic in topics:
-        require_topic(shares, topic)
-    _require_number(number)
+        if not 0 <= topic < shares.about.n_topics:
+            raise InputError(
+                f"there is no topic {topic}; the model has topics 0 to {shares.about.n_topics - 1}, as the verb topics "
+                "numbers them"
+            )
     kept = [_Least(number) for _ in topics]
-    for table in shares.tables([*shares.columns, *share_columns(shares.about)]):
-        values, told = dense(shares.about, table), table.select(shares.columns)
+    for table in shares.tables([*shares.columns, *shares.about.columns]):
+        values, metadata = shares.about.dense(table), table.select(shares.columns)
         for topic, least in zip(topics, kept, strict=True):
-            least.see(-values[:, topic], told.append_column(SHARE, pa.array(values[:, topic])))
-    return [_share_second(least.table(), SHARE) for least in kept]
+            least.add(-values[:, topic], metadata.append_column(SHARE, pa.array(values[:, topic])))
+    return [least.result(SHARE) for least in kept]
 
 
-def by_group(
-    shares: SharesFile,
-    column: str | None,
-    topic: int | None = None,
-    label: Callable[[Any], Any] | None = None,
-) -> Any:
-    """Mean topic shares of the documents of each value of a metadata column; None: of all documents.
+def nearest(shares: SharesFile, document: str, number: int) -> Any:
+    """The documents nearest to a document, which is left out: ``document_id``, ``distance`` and metadata.
 
-    A row for each group and topic: the value, how many documents have it, the topic, its mean share and the standard
-    error of that mean (of documents drawn at random; null for one document). Groups in order, null last. One pass.
-    ``label`` makes the values of the groups of an Arrow column, such as years of dates; None: they are its values.
+    By the Hellinger distance sqrt(sum_k (sqrt(p_k) - sqrt(q_k))^2 / 2): 0 for equal shares, 1 for disjoint ones. Up to
+    two passes.
 
-    Raises
-    ------
-    InputError
-        If there is no such column or topic, or the column has too many values to be groups.
-    StoreError
-        If the shares are damaged.
+    Raises ``InputError`` if there is no such document, or ``number`` is below 1; ``StoreError`` if the shares are
+    damaged.
     """
-    if topic is not None:
-        require_topic(shares, topic)
-    if column is not None and column not in shares.columns:
-        raise InputError(f"{shares.path} has no column {column!r}; it has {', '.join(shares.columns)}")
-    topics = range(shares.about.n_topics) if topic is None else [topic]
-    groups = _Groups(len(topics), column, shares)
-    for table in shares.tables([*([column] if column else []), *share_columns(shares.about)]):
-        values = dense(shares.about, table)[:, list(topics)]
-        labels = None if column is None else table.column(column)
-        groups.add(labels if label is None else label(labels), values)
-    return groups.table(topics)
-
-
-def similar(shares: SharesFile, document: str, number: int) -> Any:
-    """The documents whose shares are nearest to those of a document: ids, distance, metadata, the nearest first.
-
-    The distance is Hellinger's, sqrt(sum_k (sqrt(p_k) - sqrt(q_k))^2 / 2): 0 for equal shares, 1 for none in common.
-    The document itself is left out. Up to two passes.
-
-    Raises
-    ------
-    InputError
-        If there is no such document, or ``number`` is below 1.
-    StoreError
-        If the shares are damaged.
-    """
-    _require_number(number)
-    place, own = _find(shares, document)
-    root, kept, before = np.sqrt(own), _Least(number), 0
-    for table in shares.tables([*shares.columns, *share_columns(shares.about)]):
-        differences = np.sqrt(dense(shares.about, table)) - root
+    kept, before = _Least(number), 0
+    row, own = _find(shares, document)
+    root = np.sqrt(own)
+    for table in shares.tables([*shares.columns, *shares.about.columns]):
+        differences = np.sqrt(shares.about.dense(table)) - root
         distance = np.sqrt(0.5 * np.einsum("mk,mk->m", differences, differences))
-        told = table.select(shares.columns).append_column(DISTANCE, pa.array(distance))
-        others = np.arange(before, before + len(distance)) != place
+        found = table.select(shares.columns).append_column(DISTANCE, pa.array(distance))
+        others = np.arange(before, before + len(distance)) != row
         before += len(distance)
-        kept.see(distance[others], told.filter(pa.array(others)))
-    return _share_second(kept.table(), DISTANCE)
-
-
-def require_topic(shares: SharesFile, topic: int) -> None:
-    """Refuse the number of a topic that there is not."""
-    if not 0 <= topic < shares.about.n_topics:
-        raise InputError(
-            f"there is no topic {topic}; the model has topics 0 to {shares.about.n_topics - 1}, as the verb topics "
-            "numbers them"
-        )
-
-
-def _require_number(number: int) -> None:
-    if number < 1:
-        raise InputError(f"number is {number}; give how many documents are wanted, at least 1")
-
-
-def _share_second(table: Any, name: str) -> Any:
-    """The number right behind the id."""
-    others = [column for column in table.column_names if column not in (DOCUMENT_ID, name)]
-    return table.select([DOCUMENT_ID, name, *others])
+        kept.add(distance[others], found.filter(pa.array(others)))
+    return kept.result(DISTANCE)
 
 
 def _find(shares: SharesFile, document: str) -> tuple[int, Floats]:
-    """Number and shares of the first document of an id."""
+    """The row and the shares of the first document with this id."""
     before = 0
-    for table in shares.tables([DOCUMENT_ID, *share_columns(shares.about)]):
+    for table in shares.tables([DOCUMENT_ID, *shares.about.columns]):
         names = table.column(DOCUMENT_ID).to_pylist()
         row = next((row for row, name in enumerate(names) if str(name) == document), None)
         if row is not None:
-            return before + row, dense(shares.about, table.slice(row, 1))[0]
+            return before + row, shares.about.dense(table.slice(row, 1))[0]
         before += len(names)
     raise InputError(f"{shares.path} has no document {document!r}; give one of its column {DOCUMENT_ID}")
 
 
 class _Least:
-    """The rows of the least values seen; the earlier of equals."""
+    """The rows with the ``number`` smallest values seen; of equal values the earlier row."""
 
     def __init__(self, number: int) -> None:
+        if number < 1:
+            raise InputError(f"number is {number}; give how many documents are wanted, at least 1")
         self._number = number
         self._values: Floats = np.empty(0)
         self._table: Any = None
 
-    def see(self, values: Floats, table: Any) -> None:
-        """Further rows and their values."""
+    def add(self, values: Floats, table: Any) -> None:
         if self._table is not None:
             values, table = np.concatenate([self._values, values]), pa.concat_tables([self._table, table])
         first = np.argsort(values, kind="stable")[: self._number]
         self._values, self._table = values[first], table.take(pa.array(first))
 
-    def table(self) -> Any:
-        """The rows, least first."""
-        return self._table
+    def result(self, second: str) -> Any:
+        """The rows in order, with the column ``second`` after the id."""
+        others = [name for name in self._table.column_names if name not in (DOCUMENT_ID, second)]
+        return self._table.select([DOCUMENT_ID, second, *others])
 
 
-@dataclass
-class _Sums:
-    documents: int
-    total: Floats
-    squares: Floats
+def by_group(shares: SharesFile, column: str | None, label: Callable[[Any], Any] | None = None) -> Any:
+    """Mean topic shares of the documents with each value of a metadata column; None: of all documents.
+
+    A row for each group and topic: the value, the number of documents, the topic, its mean share, and the standard
+    error of the mean (null for one document). Groups are in order, null last. One pass. ``label`` maps an Arrow column
+    to the groups, such as dates to years.
+
+    Raises ``InputError`` if there is no such column, or it has too many values; ``StoreError`` if the shares are
+    damaged.
+    """
+    if column is not None and column not in shares.columns:
+        raise InputError(f"{shares.path} has no column {column!r}; it has {', '.join(shares.columns)}")
+    groups = _Groups(shares, column)
+    for table in shares.tables([*([column] if column else []), *shares.about.columns]):
+        values = shares.about.dense(table)
+        if column is None:
+            groups.add(None, values)
+            continue
+        labels = table.column(column)
+        groups.add_labelled(labels if label is None else label(labels), values)
+    return groups.table()
 
 
 class _Groups:
-    """Sums of shares and of their squares for each value of a column."""
+    """Number of documents, and sums of shares and squared shares, of each value of a column."""
 
-    def __init__(self, n_topics: int, column: str | None, shares: SharesFile) -> None:
-        self._n_topics, self._column, self._shares = n_topics, column, shares
-        self._sums: dict[Any, _Sums] = {}
+    def __init__(self, shares: SharesFile, column: str | None) -> None:
+        self._shares, self._column, self._n_topics = shares, column, shares.about.n_topics
+        self._documents: dict[Any, int] = {}
+        self._sums: dict[Any, Floats] = {}
         self._type: Any = pa.null()
 
-    def add(self, labels: Any, values: Floats) -> None:
-        """Further documents: their values of the column (None: all alike), and shares x topics."""
-        if labels is None:
-            self._add(None, values)
-            return
+    def add_labelled(self, labels: Any, values: Floats) -> None:
         self._type = labels.type
         coded = labels.combine_chunks().dictionary_encode(null_encoding="encode")
         codes = np.asarray(coded.indices)
@@ -188,42 +309,38 @@ class _Groups:
         names = coded.dictionary.to_pylist()
         for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
             if rows.size:
-                self._add(names[codes[rows[0]]], values[rows])
+                self.add(names[codes[rows[0]]], values[rows])
 
-    def _add(self, name: Any, values: Floats) -> None:
-        sums = self._sums.setdefault(name, _Sums(0, np.zeros(self._n_topics), np.zeros(self._n_topics)))
+    def add(self, name: Any, values: Floats) -> None:
+        sums = self._sums.setdefault(name, np.zeros((2, self._n_topics)))
         if len(self._sums) * self._n_topics > MOST_SUMS:
             raise InputError(
                 f"{self._shares.path}: column {self._column!r} has more than {len(self._sums) - 1:,} values; give one "
                 "that makes groups of documents"
             )
-        sums.documents += len(values)
-        sums.total += values.sum(axis=0)
-        sums.squares += np.square(values).sum(axis=0)
+        self._documents[name] = self._documents.get(name, 0) + len(values)
+        sums += values.sum(axis=0), np.square(values).sum(axis=0)
 
-    def table(self, topics: Sequence[int]) -> Any:
-        """A row for each group and topic."""
-        names = sorted((name for name in self._sums if name is not None), key=_order)
+    def table(self) -> Any:
+        # NaN differs from itself and comes after the other numbers.
+        names = sorted(
+            (name for name in self._sums if name is not None), key=lambda name: (name != name, name)
+        )
         if None in self._sums:
             names.append(None)
-        sums = [self._sums[name] for name in names]
-        documents = np.repeat([one.documents for one in sums], len(topics)).astype(np.int64)
-        means = np.concatenate([one.total / one.documents for one in sums])
-        squares = np.concatenate([one.squares / one.documents for one in sums])
-        spread = np.sqrt(np.maximum(squares - means**2, 0.0) / np.maximum(documents - 1, 1))
+        documents = np.repeat([self._documents[name] for name in names], self._n_topics).astype(np.int64)
+        total, squares = (
+            np.concatenate([self._sums[name][row] for name in names]) / documents for row in range(2)
+        )
+        error = np.sqrt(np.maximum(squares - total**2, 0.0) / np.maximum(documents - 1, 1))
         columns = {
             DOCUMENTS: pa.array(documents),
-            TOPIC: pa.array(np.tile(np.asarray(topics, np.int64), len(names))),
-            SHARE: pa.array(means),
-            ERROR: pa.array(spread, mask=documents < 2),
+            TOPIC: pa.array(np.tile(np.arange(self._n_topics, dtype=np.int64), len(names))),
+            SHARE: pa.array(total),
+            ERROR: pa.array(error, mask=documents < 2),
         }
         if self._column is not None:
-            repeated = [name for name in names for _ in topics]
+            repeated = [name for name in names for _ in range(self._n_topics)]
             kind = self._type.value_type if pa.types.is_dictionary(self._type) else self._type
             columns = {self._column: pa.array(repeated, kind), **columns}
         return pa.table(columns)
-
-
-def _order(name: Any) -> Any:
-    """NaN equals nothing: it comes last of the numbers."""
-    return (name != name, name)

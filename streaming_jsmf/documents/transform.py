@@ -1,323 +1,200 @@
-"""Transform: the topic shares of every document of a corpus, from given topics (``inference.document_topics``).
-
-Numbered tasks, one for each partition of row groups; each writes one Parquet part and commits a record of what it
-met. Then the parts become the result: a file, a directory, or a Zarr group. A document's shares hang on its own words
-alone, so neither partitions nor workers change them, and never are more than some thousand documents' in memory.
-"""
+"""Transform: from a model and documents to the topic shares of every document."""
 
 from __future__ import annotations
 
-import logging
-import shutil
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
-
-from streaming_jsmf.config import fingerprint
-from streaming_jsmf.corpus.footer import open_parquet
-from streaming_jsmf.corpus.format import Corpus
-from streaming_jsmf.corpus.units import Partition, list_units, plan_partitions, shard_name
-from streaming_jsmf.documents.open_shares import open_shares
-from streaming_jsmf.documents.shares import (
-    ABOUT_NAME,
-    DOCUMENT_ID,
-    SHARES,
-    TOPICS,
-    About,
-    ParquetShares,
-    RowGroupWriter,
-    Totals,
-    shares_schema,
-    topics_fingerprint,
-)
-from streaming_jsmf.documents.shares_zarr import RESERVED, write_zarr
-from streaming_jsmf.documents.transform_part import (
-    GIVEN,
-    PARTS,
-    PLAN,
-    PartContext,
-    id_column,
-    metadata_names,
-    part_name,
-    write_part,
-)
+from streaming_jsmf.config import IngestRequest, OnBadRecord, ReaderName, settings_of, takes
+from streaming_jsmf.corpus.format import Corpus, open_corpus, read_manifest
+from streaming_jsmf.corpus.manifest import PHRASES, Json
+from streaming_jsmf.documents.share_files import open_shares
+from streaming_jsmf.documents.shares import SharesFile
+from streaming_jsmf.documents.transform_job import TransformRequest, transform_documents
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.inference.document_topics import ShareMethod
-from streaming_jsmf.jobs.checkpoints import FILES
+from streaming_jsmf.ingestion.ensure_corpus import corpus_of, is_corpus
+from streaming_jsmf.ingestion.readers.guess import guess_source
+from streaming_jsmf.ingestion.readers.registry import reads_texts
+from streaming_jsmf.ingestion.spool import at_hand
+from streaming_jsmf.ingestion.tokens.tokenizer import BUILT_IN
+from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
-from streaming_jsmf.jobs.execution import Execution, Executor
-from streaming_jsmf.jobs.memory import PROCESS_BYTES
-from streaming_jsmf.jobs.run import Job, map_job, run_job
-from streaming_jsmf.jobs.workspace import Workspace
-from streaming_jsmf.storage.arrays import create_group, write_array
-from streaming_jsmf.storage.paths import node_exists, write_json
-from streaming_jsmf.storage.replace import remove_store
-from streaming_jsmf.topics.parameters import BYTES_PER_NONZERO_READ, GivenTopics, require_known_words
-
-logger = logging.getLogger(__name__)
-
-#: Changes when the same request would give other bits.
-ALGORITHM_VERSION = 1
-
-#: Nonzeros of a partition: a few seconds of work.
-PARTITION_NONZEROS = 4_000_000
-
-#: Bytes that a share takes while it is computed and written.
-BYTES_PER_SHARE = 24
-
-#: What ends the names of results of a form of their own.
-FILE_SUFFIX, ZARR_SUFFIX = ".parquet", ".zarr"
-
-#: In the working directory: the result before it is moved.
-MADE = "made"
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.storage.lock import is_left
+from streaming_jsmf.storage.paths import local_path, normalise
+from streaming_jsmf.storage.replace import require_outside
+from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, TopicParameters
+from streaming_jsmf.topics.store import AnyModel, Model, model_path, read_model
 
 
 @dataclass(frozen=True)
-class TransformRequest:
-    """Which documents, given which topics, and what is kept of their shares.
+class Reading:
+    """How raw documents are read: the fields of ``IngestRequest`` that do not change the words."""
 
-    Attributes
-    ----------
-    top
-        How many shares of a document are kept, the largest; None: all.
-    method
-        ``map`` or ``cvb0``, see ``document_topics``.
-    left_out
-        Tokens that are not in the corpus because the model lacks their words; they count as unknown.
-    partition_nonzeros
-        Of a task; the shares are the same with any.
-
-    Raises
-    ------
-    InputError
-        If ``top`` or ``method`` is out of range.
-    """
-
-    topics: GivenTopics
-    corpus: Corpus
-    top: int | None = None
-    method: ShareMethod = "map"
-    left_out: float = 0.0
-    partition_nonzeros: int = PARTITION_NONZEROS
-
-    def __post_init__(self) -> None:
-        if self.top is not None and not 1 <= self.top <= self.n_topics:
-            raise InputError(
-                f"top is {self.top}; the model has {self.n_topics} topics, give 1 to {self.n_topics}"
-            )
-        if self.method not in ("map", "cvb0"):
-            raise InputError(f"method is {self.method!r}; give map or cvb0")
-
-    @property
-    def n_topics(self) -> int:
-        """K."""
-        return self.topics.prior.size
-
-    @property
-    def before(self) -> Totals:
-        """What there is to say before a document is read."""
-        return Totals(tokens=self.left_out, unknown_tokens=self.left_out)
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """What decides the bytes of the parts: JSON values."""
-        return {
-            "algorithm": ALGORITHM_VERSION,
-            "topics": self.topics.fingerprint,
-            "corpus": self.corpus.fingerprint,
-            "top": self.top,
-            "method": self.method,
-            "partition_nonzeros": self.partition_nonzeros,
-        }
-
-    @cached_property
-    def about(self) -> About:
-        """What a part says of itself."""
-        return About(
-            topics_fingerprint(self.topics),
-            self.corpus.fingerprint,
-            fingerprint(self.arguments),
-            self.n_topics,
-            self.top,
-            self.method,
-        )
+    reader: ReaderName | None = None
+    read: Mapping[str, Any] = field(default_factory=dict)
+    on_bad_record: OnBadRecord = "fail"
 
 
-def transform_documents(
-    request: TransformRequest,
-    target: Path,
-    execution: Execution | None = None,
-    listener: Listener = silent,
+@takes(Execution)
+def transform(
+    model: AnyModel | Model,
+    corpus: Any,
+    out: str | Path,
     *,
-    overwrite: bool = True,
-    temporary: Path | None = None,
-) -> Totals:
-    """Write the topic shares of all documents to ``target``, or finish what an interrupted run has begun.
+    top: int | None = None,
+    method: ShareMethod = "map",
+    reading: Reading | None = None,
+    execution: Execution | None = None,
+    overwrite: bool = False,
+    listener: Listener = silent,
+    **options: Any,
+) -> SharesFile:
+    """Write the topic shares of every document of a corpus to ``out``, given the topics of a model.
 
-    One pass over the documents, and one over the shares to put them together. The same request gives the same bytes
-    on every scheduler and number of workers.
+    One pass over the documents, with a few thousand of them in memory. Words are matched as strings; unknown words are
+    left out and counted, and a document without known words gets the mean of the prior. An interrupted run is completed
+    by the same call. The result does not depend on ``execution``.
 
     Parameters
     ----------
-    target
-        ``*.parquet``: one file; ``*.zarr``: a Zarr group; anything else: a directory of Parquet files.
-    overwrite
-        Whether what lies there is replaced; it is the caller's to know that it may be.
-    temporary
-        The corpus, if it was made for this alone and is to be removed with the work.
+    model
+        Path or URL of a model of any engine, or one in memory.
+    corpus
+        A corpus with some of the model's words, or anything that ``ingest`` reads. Texts are tokenized as those of the
+        model were, all documents are kept, and their corpus is kept beside ``out`` until the end.
+    out
+        Local path. ``*.parquet``: one file. ``*.zarr``: a Zarr group, documents x topics. Otherwise: a directory of
+        Parquet files, which is fastest.
+    top
+        How many shares of a document to keep, the largest ones with their topics; None: all K.
+    method
+        ``map``: the most probable shares. ``cvb0``: nearer to the posterior mean, better for documents of some ten
+        words.
+    reading
+        Reader, its options and the treatment of bad records, if ``corpus`` is a source.
+
+    Returns
+    -------
+    SharesFile
+        The opened shares: ``tables`` streams them, ``about.totals`` counts unknown words and documents.
 
     Raises
     ------
     InputError
-        If the corpus has none of the model's words, a bad record or metadata that cannot be kept, memory is too small,
-        or the target is there and not to be replaced.
+        If ``out`` exists, the corpus has none of the model's words or a bad record, an argument is out of range, or
+        memory is too small.
     StoreError
-        If a shard, or what an interrupted run left, is damaged.
+        If the model, a shard, or the work of an interrupted run is damaged.
+
+    Examples
+    --------
+    >>> shares = transform("model", "corpus", "shares.parquet")  # doctest: +SKIP
     """
-    execution = execution or Execution()
-    partitions = plan_partitions(list_units(request.corpus), request.partition_nonzeros)
-    execution.require_memory(
-        transform_memory(request, partitions, execution.concurrency), "transform", "lower --workers"
+    execution = settings_of("execution", Execution, execution, options)
+    target = local_path(normalise(out, "a file of topic shares"), "a file of topic shares")
+    if overwrite or not is_left(target):
+        _require_free(target, overwrite)
+    read = model if isinstance(model, Model) else read_model(model_path(model), NEEDED, OPTIONAL)
+    topics, beside = TopicParameters.of(read), target.with_name(target.name + ".corpus")
+    opened, left_out = _documents(corpus, topics, read, beside, reading or Reading(), execution, listener)
+    request = TransformRequest(topics, opened, top, method, left_out)
+    temporary = beside if opened.root == str(beside) else None
+    with single_blas_thread():
+        transform_documents(request, target, execution, listener, overwrite=overwrite, temporary=temporary)
+    return open_shares(target)
+
+
+def _require_free(target: Path, overwrite: bool) -> None:
+    """Refuse a path that exists, unless it has topic shares outside the working directory to be overwritten."""
+    if not target.exists():
+        return
+    if not overwrite:
+        raise InputError(
+            f"{target}: exists already; give another path, or --overwrite to replace topic shares"
+        )
+    open_shares(target)
+    require_outside(target)
+
+
+def _documents(
+    source: Any,
+    topics: TopicParameters,
+    model: Model,
+    beside: Path,
+    reading: Reading,
+    execution: Execution | None,
+    listener: Listener,
+) -> tuple[Corpus, float]:
+    """The corpus, made at ``beside`` if the source is not one, and the number of unknown tokens left out of it."""
+    if isinstance(source, Corpus):
+        return source, 0.0
+    with at_hand(source, beside) as (path, spooled):
+        if is_corpus(path):
+            if reading != Reading():
+                raise InputError(f"{source} is a corpus already; leave out how a source is read")
+            return open_corpus(path), 0.0
+        tokens = model.provenance.get("tokens")
+        made_for = None if spooled is None else spooled.made_for
+        request = _ingest_request(path, topics, tokens, reading, made_for)
+        corpus = open_corpus(corpus_of(path, beside, request, execution, listener))
+    dropped = read_manifest(corpus.root).dropped
+    return corpus, float(sum(step.tokens for step in dropped if step.step == "vocabulary"))
+
+
+def _ingest_request(
+    source: str | Path,
+    topics: TopicParameters,
+    tokens: Mapping[str, Json] | None,
+    reading: Reading,
+    made_for: str | None,
+) -> IngestRequest:
+    """How all documents of a source become a corpus over the words of the model.
+
+    ``tokens`` describes how the texts of the model became words; None if that is unknown. ``made_for`` is the hash of
+    documents in memory.
+    """
+    guess = guess_source(source, reading.reader, reading.read)
+    read: dict[str, Any] = {**guess.read, **reading.read}
+    curation: dict[str, Any] = {"min_distinct_words": 0, "min_tokens": 0}
+    if reads_texts(guess.reader):
+        options, curation["stop_words"] = _text_options(tokens)
+        read |= options
+    return IngestRequest(
+        reader=guess.reader,
+        read=read,
+        curation=curation,
+        preset="papers",
+        vocabulary=topics.words,
+        on_bad_record=reading.on_bad_record,
+        made_for=made_for,
     )
-    places = _known_places(request)
-    schema = _schema_of(request.corpus, request.about)
-    work = Workspace.beside(target, "transform", request.arguments)
-    with work.acquire(replace=overwrite) as commit:
-        if commit is None:
-            totals = open_shares(target).about.totals or Totals()
-        else:
-            with execution.executor(listener, on_bad_input=work.remove) as executor:
-                job = _job(request, work, places, schema, partitions, executor)
-                run_job(job, executor)
-            records = job.records()
-            rows = [Totals(**record["totals"]) for record in records]
-            totals = sum(rows, request.before)
-            _tell(totals, request.about)
-            made = _made(work, replace(request.about, totals=totals), schema, rows, target)
-            known = {name: sha256 for record in records for name, sha256 in record[FILES].items()}
-            commit(made, {work.directory / name: sha256 for name, sha256 in known.items()})
-        if temporary is not None:
-            remove_store(temporary)
-    return totals
 
 
-def transform_memory(request: TransformRequest, partitions: Sequence[Partition], workers: int) -> int:
-    """Projected peak memory in bytes: for each worker the topics, a row group, and the shares of a few documents."""
-    row_group = max(unit.nonzeros for partition in partitions for unit in partition.units)
-    each = (
-        2 * request.topics.word_topic.nbytes
-        + row_group * BYTES_PER_NONZERO_READ
-        + request.about.row_group_rows * request.n_topics * BYTES_PER_SHARE
-    )
-    return PROCESS_BYTES + each * min(workers, len(partitions))
+def _text_options(tokens: Mapping[str, Json] | None) -> tuple[dict[str, Any], str]:
+    """Options of a text reader that tokenizes as for the model, and the stop words that its stemmer skips.
 
-
-def _job(
-    request: TransformRequest,
-    work: Workspace,
-    places: NDArray[np.int64],
-    schema: Any,
-    partitions: Sequence[Partition],
-    executor: Executor,
-) -> Job:
-    given = work.directory / GIVEN
-    if not node_exists(given):
-        create_group(given, {})
-    topics = request.topics
-    digests = {
-        "places": write_array(given, "places", places, ("corpus_word",)),
-        "word_topic": write_array(given, "word_topic", topics.word_topic, ("word", "topic")),
-        "prior": write_array(given, "prior", topics.prior, ("topic",)),
+    A tokenizer named in a model is never imported: users name their own functions.
+    """
+    advice = "make a corpus with ingest --vocabulary MODEL and give that"
+    if tokens is None:
+        raise InputError(f"the model does not know how its texts became words; {advice}")
+    if tokens.get("tokenizer") not in BUILT_IN:
+        raise InputError(
+            f"the model's words were made by {tokens.get('tokenizer')!r}; {advice}, naming it with --tokenizer"
+        )
+    stop_words = str(tokens.get("stop_words") or "none")
+    if tokens.get("stemmer") is not None and stop_words == "file":
+        raise InputError(
+            f"the model's words were stemmed except for a list of stop words; {advice}, naming the list with "
+            "--stop-words"
+        )
+    read: dict[str, Any] = {
+        key: value for key, value in tokens.items() if key != "stop_words" and value is not None
     }
-    first = 0
-    for folder in (PLAN, PARTS):
-        (work.directory / folder).mkdir(exist_ok=True)
-    for partition in partitions:
-        lines = []
-        for unit in partition.units:
-            named = replace(unit, path=shard_name(unit, request.corpus.root))
-            lines.append({"first": first, "unit": asdict(named)})
-            first += unit.rows
-        write_json(work.directory / PLAN / f"{partition.index:05d}.json", lines)
-    threads = max(1, executor.tasks_at_once // len(partitions))
-    context = PartContext(work.directory, request.corpus.root, request.about, schema, digests, threads)
-    sizes = [partition.rows for partition in partitions]
-    return map_job(write_part, context, sizes, work.checkpoints(), "documents")
-
-
-def _schema_of(corpus: Corpus, about: About) -> Any:
-    """The schema of the parts: metadata as in the first shard."""
-    path = corpus.shard_path(corpus.shards[0])
-    with open_parquet(path, path) as file:
-        schema = file.schema_arrow
-    names, identity = metadata_names(schema), id_column(schema)
-    taken = {DOCUMENT_ID, TOPICS, SHARES, *RESERVED} & set(names)
-    if taken:
-        raise InputError(f"{path}: the metadata column {min(taken)!r} has the name of a result; rename it")
-    text = identity is not None and not pa.types.is_integer(schema.field(identity).type)
-    return shares_schema(about, pa.string() if text else pa.int64(), [schema.field(name) for name in names])
-
-
-def _known_places(request: TransformRequest) -> NDArray[np.int64]:
-    """Places of the corpus' words in the model; a word that no topic has is as unknown as one it lacks."""
-    places = require_known_words(request.topics, request.corpus)
-    without = ~(request.topics.word_topic.sum(axis=1) > 0)
-    places[(places >= 0) & without[np.maximum(places, 0)]] = -1
-    return places
-
-
-def _tell(totals: Totals, about: About) -> None:
-    """Say what the shares lack."""
-    if totals.unknown_tokens:
-        share = totals.unknown_tokens / totals.tokens
-        logger.info(
-            "transform: %s of %s tokens (%.1f %%) are of words that the model lacks",
-            f"{totals.unknown_tokens:,.10g}",
-            f"{totals.tokens:,.10g}",
-            100 * share,
-        )
-    if totals.without_known_words:
-        logger.info(
-            "transform: %s of %s documents have no word of the model; their shares are those of the prior",
-            f"{totals.without_known_words:,}",
-            f"{totals.documents:,}",
-        )
-    if totals.unconverged:
-        logger.warning(
-            "transform: %s of %s documents did not converge (%s); their shares are near the solution, not at it",
-            f"{totals.unconverged:,}",
-            f"{totals.documents:,}",
-            about.method,
-        )
-
-
-def _made(work: Workspace, whole: About, schema: Any, each: Sequence[Totals], target: Path) -> Path:
-    """The result in the form that the name of the target asks for, still in the working directory.
-
-    ``each`` are the totals of the parts, which do not know those of the whole.
-    """
-    about, directory = replace(whole, totals=None), work.directory / PARTS
-    names = [part_name(index) for index in range(len(each))]
-    parts = ParquetShares(directory, about, schema, tuple(directory / name for name in names))
-    if target.suffix == FILE_SUFFIX:
-        made = work.directory / f"{MADE}{FILE_SUFFIX}"
-        metadata = [schema.field(name) for name in parts.columns if name != DOCUMENT_ID]
-        of_all = shares_schema(whole, schema.field(DOCUMENT_ID).type, metadata)
-        with RowGroupWriter(made, of_all, whole.row_group_rows) as file:
-            for table in parts.tables(schema.names):
-                file.write(table)
-        return made
-    if target.suffix == ZARR_SUFFIX:
-        made = work.directory / f"{MADE}{ZARR_SUFFIX}"
-        shutil.rmtree(made, ignore_errors=True)
-        write_zarr(made, parts, whole)
-        return made
-    rows = {name: totals.documents for name, totals in zip(names, each, strict=True)}
-    write_json(directory / ABOUT_NAME, {**whole.fields(), "parts": rows})
-    return directory
+    if PHRASES in read:
+        read[PHRASES] = tuple(read[PHRASES].split("\n"))
+    return read, "none" if stop_words == "file" else stop_words

@@ -1,4 +1,4 @@
-"""Estimators by scikit-learn's rules: the two engines behind ``fit`` and ``transform``."""
+"""Estimators by scikit-learn's rules: the two engines with ``fit`` and ``transform``."""
 
-from streaming_jsmf.estimators.lr_jsmf import LRJSMF as LRJSMF
-from streaming_jsmf.estimators.stod import STOD as STOD
+from streaming_jsmf.estimators.engines import LRJSMF as LRJSMF
+from streaming_jsmf.estimators.engines import STOD as STOD

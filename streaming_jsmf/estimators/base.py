@@ -40,15 +40,15 @@ from streaming_jsmf.moments.scan_verb import scan
 from streaming_jsmf.reporting.topics import topic_frame
 from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import store_path
+from streaming_jsmf.topics.edited_topics import DEFAULT_WORDS
 from streaming_jsmf.topics.infer import fit_moments
 from streaming_jsmf.topics.store import Model, dataset_of, read_model, write_model
-from streaming_jsmf.topics.word_lists import DEFAULT_WORDS
 
 Estimator = TypeVar("Estimator", bound="TopicEstimator")
 
 
-# A dataclass, since scikit-learn requires a constructor that names and stores every parameter, and does nothing else.
-# Parameters that the docstring omits are fields of the settings, which declare their bounds and help.
+# A dataclass, since scikit-learn requires a constructor that only stores its named parameters. Parameters that the
+# docstring omits are fields of the settings.
 @dataclass(eq=False, repr=False)
 class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DocumentInput):  # type: ignore[misc]
     """Base of the estimators.
@@ -73,8 +73,8 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         Directory for temporary files, which are removed after the fit. Workers on other machines must see it under the
         same path. None stands for the directory of the system.
     feature_names
-        Words of the columns of a matrix: a list, or a fitted object with ``get_feature_names_out``. None stands for
-        the names of the previous pipeline step or of a data frame, or x0, x1, ...
+        Words of the columns of a matrix: a list, or an object with ``get_feature_names_out``. None stands for the
+        names of the previous pipeline step or of a data frame, or x0, x1, ...
     n_components
         Alias of ``n_topics``, as in scikit-learn; takes precedence if given.
     transform_iterations
@@ -83,6 +83,19 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         Error of the topic shares at which ``transform`` stops.
     random_state
         Seed of all random draws, or a generator from which one is drawn. None stands for 0.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_topics, n_words)
+        p(word | topic); rows sum to 1.
+    topic_probability_ : ndarray of shape (n_topics,)
+        Share of each topic in the corpus.
+    metrics_ : dict
+        Certificates of the result.
+    model_ : xarray.Dataset
+        The whole model, as returned by ``open_model``; ``save`` writes it.
+    n_features_in_, feature_names_in_ : int and ndarray of str
+        Number of words, and the words if the input has them.
     """
 
     n_topics: int = setting(50, ge=1)
@@ -126,7 +139,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         Raises
         ------
         InputError
-            As for ``scan`` and ``infer``; it is also a ``ValueError``.
+            As ``scan`` and ``infer``; it is also a ``ValueError``.
         StoreError
             If the corpus, or the moments store at ``store``, is damaged.
         """
@@ -135,10 +148,10 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
             settings, scan_settings, execution = self._settings()
             with temporary_directory(self.scratch) as folder:
                 corpus = self._corpus(X, folder / "corpus")
-                place = (
-                    folder / "moments" if self.store is None else store_path(self.store, "a moments store")
+                store = store_path(
+                    folder / "moments" if self.store is None else self.store, "a moments store"
                 )
-                moments = scan(corpus, place, scan_settings, execution)
+                moments = scan(corpus, store, scan_settings, execution)
                 self._keep(fit_moments(moments, settings, threads=self.workers))
         self.__dict__.pop("_rows", None)
         return self
@@ -148,12 +161,11 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
 
         Batches are kept on disk with their moments: at ``store``, and ``store`` with ``.rows`` appended, or in a
         temporary directory that is removed with the estimator. The result has the bits of a store to which the same
-        batches were added by ``scan --add``. It equals that of one matrix of all rows up to rounding if ``exact`` is
-        set, and otherwise up to the error of the approximation.
+        batches were added by ``scan --add``; it equals that of one matrix of all rows up to rounding with ``exact``,
+        and otherwise up to the error of the approximation.
 
-        With ``scans=2``, every call reads all batches again, unless the first batch was so large that the basis comes
-        from a sample; with ``scans=1`` it reads the new batch only. Every call repeats the inference, so that few
-        large batches are better than many small ones.
+        With ``scans=2``, every call reads all batches again, unless the basis comes from a sample; with ``scans=1`` it
+        reads the new batch only. Every call repeats the inference, so few large batches are better.
 
         Parameters
         ----------
@@ -169,8 +181,8 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         Raises
         ------
         InputError
-            As in ``fit``, in which case nothing has changed; after ``fit``, which keeps no rows; or if ``store`` exists
-            already, or its settings have changed. It is also a ``ValueError``.
+            As ``fit``, in which case nothing has changed; after ``fit``, which keeps no rows; or if ``store`` exists,
+            or its settings have changed. It is also a ``ValueError``.
         """
         del y
         with as_value_errors(), ExitStack() as stack:
@@ -186,7 +198,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
                     corpus = self._more(X, place, tuple(self._model.arrays["word"]), kept.n_documents)
                 kept, moments = kept.added(corpus, scan_settings, execution)
             if rows is not None:
-                self._rows = kept  # even if the inference fails, the store has these documents
+                self._rows = kept  # the store has these documents even if the inference fails
             self._keep(fit_moments(moments, settings, threads=self.workers))
             self._rows = kept
             begun = stack.pop_all()
@@ -244,11 +256,8 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
 
         Raises
         ------
-        NotFittedError
-            Before ``fit``.
-        InputError, ValueError
-            If ``X`` does not have K columns; an ``InputError`` here is also a ``ValueError``. A ``ValueError`` if it
-            does not have two dimensions or has values that are not finite.
+        NotFittedError, ValueError
+            Before ``fit``; if ``X`` is not a finite matrix with K columns.
         """
         check_is_fitted(self, "components_")
         shares = check_array(X, ensure_min_samples=0, estimator=self, input_name="X")
@@ -262,8 +271,8 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
     def score(self, X: Any, y: Any = None) -> float:
         """Return the mean log-likelihood of a token in document completion; higher is better.
 
-        The topic shares of each document are estimated from one half of its tokens and used to predict the other half;
-        the perplexity in ``evaluation.perplexity`` is exp(-score). Use documents that were not part of the fit.
+        Topic shares from one half of the tokens of a document predict the other half; the perplexity of ``evaluate`` is
+        exp(-score). Use documents that were not part of the fit.
 
         Parameters
         ----------
@@ -289,10 +298,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         return done.log_likelihood / done.tokens
 
     def topics(self, words: int = DEFAULT_WORDS) -> Any:
-        """Return the topics as a pandas ``DataFrame`` by decreasing share: ``topic``, ``share``, ``label``, ``words``.
-
-        ``words`` is the number of words per topic.
-        """
+        """Return a pandas ``DataFrame`` by decreasing share: ``topic``, ``share``, ``label``, ``words`` (so many)."""
         check_is_fitted(self, "components_")
         return topic_frame(self._model, words)
 
@@ -300,8 +306,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
     def load(cls, path: str | Path) -> Self:
         """Return the fitted estimator of a model store written by ``save``, ``infer`` or ``fit``.
 
-        Parameters of the engine are those of the model; those of the scan have their defaults, which ``transform``
-        does not use.
+        Parameters of the engine are those of the model; those of the scan have their defaults.
 
         Raises
         ------
@@ -313,9 +318,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         with as_value_errors():
             model = read_model(store_path(path, "a model"))
             if model.engine != cls._settings_class.engine:
-                raise InputError(
-                    f"{path} is a model of {model.engine}; load it with the estimator of that engine"
-                )
+                raise InputError(f"{path} is a model of {model.engine}; load it with its estimator")
         known = {field.name for field in fields(cls)}
         found = cls(**{name: value for name, value in model.settings.items() if name in known})
         found._keep(model)
@@ -326,19 +329,15 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
 
     @property
     def model_(self) -> Any:
-        """The model as an ``xarray.Dataset`` with the words as a coordinate, as returned by ``open_model``."""
+        """The model as an ``xarray.Dataset``, as returned by ``open_model``."""
         check_is_fitted(self, "components_")
         return dataset_of(self._model)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the model to a model store, for ``open_model`` and the command line.
 
-        Some metrics of ``evaluate`` also require the moments; fit with ``store`` to keep them.
-
-        Raises
-        ------
-        InputError
-            If ``path`` exists, unless it is a model and ``overwrite`` is set.
+        ``InputError`` if ``path`` exists, unless it is a model and ``overwrite`` is set. Some metrics of ``evaluate``
+        also require the moments; fit with ``store`` to keep them.
         """
         check_is_fitted(self, "components_")
         with as_value_errors():
@@ -346,9 +345,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
             with sole_writer(place):
                 write_model(place, self._model, overwrite=overwrite)
 
-    @property
-    def _n_features_out(self) -> int:
-        return len(self.components_)
+    _n_features_out = property(lambda self: len(self.components_))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -392,9 +389,11 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
 
 
 def with_parameters(kind: type[Estimator]) -> type[Estimator]:
-    """A class decorator: list all parameters in the docstring."""
+    """A class decorator: list all parameters and attributes in the docstring."""
     parameters = textwrap.indent(parameters_text(kind._fields().values()), "    ")
-    head, section, attributes = (kind.__doc__ or "").partition("    Attributes\n")
+    section = "    Attributes\n    ----------\n"
+    head, _, attributes = (kind.__doc__ or "").partition(section)
+    common = (TopicEstimator.__doc__ or "").partition(section)[2].rstrip()
     summary = head.partition("    Parameters\n")[0].rstrip()
-    kind.__doc__ = f"{summary}\n\n{parameters}\n\n{section}{attributes}"
+    kind.__doc__ = f"{summary}\n\n{parameters}\n\n{section}{common}\n{attributes}"
     return kind

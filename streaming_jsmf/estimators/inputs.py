@@ -6,7 +6,7 @@ import inspect
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 from dask import array as da
@@ -36,8 +36,8 @@ class DocumentInput(BaseEstimator):  # type: ignore[misc]
     def _corpus(self, X: Any, place: Path) -> Corpus:
         """The corpus itself, or one written to ``place`` from counts; sets ``n_features_in_`` and the names."""
         require_documents(X)
-        if _is_corpus(X):
-            corpus = _opened(X)
+        corpus = _corpus_at(X)
+        if corpus is not None:
             self._of_corpus = True
             self.n_features_in_ = corpus.n_words
             self.feature_names_in_ = np.array(corpus.vocabulary().words, dtype=object)
@@ -51,7 +51,10 @@ class DocumentInput(BaseEstimator):  # type: ignore[misc]
             blocks = matrix_blocks(
                 validate_data(self, X, **_MATRIX, ensure_min_samples=2, ensure_min_features=2)
             )
-        words = _feature_words(self.feature_names, self, self.n_features_in_)
+        if self.feature_names is None:
+            words = _words_of_pipeline(self, self.n_features_in_)
+        else:
+            words = column_words(self.feature_names, self.n_features_in_, "feature_names")
         if words is None:
             numbered = [f"x{number}" for number in range(self.n_features_in_)]
             words = getattr(self, "feature_names_in_", numbered)
@@ -59,15 +62,17 @@ class DocumentInput(BaseEstimator):  # type: ignore[misc]
 
     def _more(self, X: Any, place: Path, words: tuple[str, ...], first: int) -> Corpus:
         """Like ``_corpus``, for further documents over the words of the fit, numbered from ``first``."""
-        if _is_corpus(X):
-            return self._same_words(_opened(X))
+        corpus = _corpus_at(X)
+        if corpus is not None:
+            return self._same_words(corpus)
         return write_corpus(self._blocks(X), words, place, first)
 
     def _blocks(self, X: Any) -> Iterator[csr_array[Any]]:
         """Blocks of documents over the words of the fit."""
         require_documents(X)
-        if _is_corpus(X):
-            corpus = self._same_words(_opened(X))
+        corpus = _corpus_at(X)
+        if corpus is not None:
+            self._same_words(corpus)
             return iter_blocks(list_units(corpus), corpus.n_words)
         if is_dask_array(X):
             self._require_features(n_columns(X))
@@ -99,7 +104,7 @@ class DocumentInput(BaseEstimator):  # type: ignore[misc]
 
 
 def require_documents(X: Any) -> None:
-    """Raise ``InputError`` for texts, with a hint to a vectorizer."""
+    """Raise ``InputError`` for texts."""
     values = getattr(X, "values", X)  # of a data frame or a series
     if isinstance(values, np.ndarray) and values.dtype.kind in "OTU":
         values = values.ravel()
@@ -113,12 +118,11 @@ def require_documents(X: Any) -> None:
         )
 
 
-def _is_corpus(X: object) -> TypeGuard[str | os.PathLike[str] | Corpus]:
-    return isinstance(X, (str, os.PathLike, Corpus))
-
-
-def _opened(X: str | os.PathLike[str] | Corpus) -> Corpus:
-    return X if isinstance(X, Corpus) else open_corpus(X)
+def _corpus_at(X: Any) -> Corpus | None:
+    """The corpus that ``X`` is or names; None for a matrix."""
+    if isinstance(X, Corpus):  # which is also PathLike
+        return X
+    return open_corpus(X) if isinstance(X, (str, os.PathLike)) else None
 
 
 def is_dask_array(X: object) -> bool:
@@ -127,13 +131,7 @@ def is_dask_array(X: object) -> bool:
 
 
 def n_columns(X: Any) -> int:
-    """The number of words of a Dask array.
-
-    Raises
-    ------
-    InputError
-        If it is not a matrix of documents x words with whole rows in each block.
-    """
+    """The number of words of a Dask array; ``InputError`` unless its blocks have whole rows of a matrix."""
     if X.ndim != 2:
         raise InputError(f"X is a Dask array with {X.ndim} dimensions; give documents x words")
     if X.numblocks[1] != 1:
@@ -177,13 +175,6 @@ def map_documents(X: Any, function: Callable[[csr_array[Any]], NDArray[np.float6
     return X.map_blocks(
         of_block, carried, dtype=np.float64, chunks=(X.chunks[0], (width,)), meta=np.empty((0, 0))
     )
-
-
-def _feature_words(given: Any, estimator: object, n_features: int) -> list[str] | None:
-    """The words of ``feature_names``, or of the previous pipeline steps; None if nothing names the columns."""
-    if given is None:
-        return _words_of_pipeline(estimator, n_features)
-    return column_words(given, n_features, "feature_names")
 
 
 def _words_of_pipeline(estimator: object, n_features: int) -> list[str] | None:

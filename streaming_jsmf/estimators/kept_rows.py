@@ -21,17 +21,7 @@ from streaming_jsmf.storage.replace import remove_store
 
 @dataclass(frozen=True)
 class KeptRows:
-    """Where the batches and their moments are.
-
-    Attributes
-    ----------
-    folder, moments
-        Directory of the corpora made from matrices, and path of the moments store.
-    first
-        Root of the first corpus; empty before it.
-    batches, n_documents
-        Number of batches and of documents in the store.
-    """
+    """The corpora of batches in ``folder``, the first one at ``first`` (empty before it), and their moments store."""
 
     folder: Path
     moments: StorePath
@@ -39,32 +29,26 @@ class KeptRows:
     batches: int = 0
     n_documents: int = 0
 
-    @property
-    def _next(self) -> Path:
-        return self.folder / f"batch-{self.batches:05d}"
-
     @contextmanager
     def place_of_next(self) -> Iterator[Path]:
         """Yield the path of the next corpus, which is removed if the block fails.
 
-        Raises
-        ------
-        InputError
-            If earlier batches were deleted, or an earlier call was interrupted.
+        ``InputError`` if earlier batches were deleted, or an earlier call was interrupted.
         """
         if self.first and not self.folder.is_dir():
             raise InputError(
                 f"{self.folder}: the rows of earlier batches are missing; start again with a new estimator, and with "
                 "store= to keep them"
             )
-        if self._next.exists():
+        path = self.folder / f"batch-{self.batches:05d}"
+        if path.exists():
             raise InputError(
                 f"{self.folder}: an earlier partial_fit was interrupted; start again with a new estimator"
             )
         try:
-            yield self._next
+            yield path
         except StreamingJSMFError:
-            shutil.rmtree(self._next, ignore_errors=True)
+            shutil.rmtree(path, ignore_errors=True)
             raise
 
     def added(self, corpus: Corpus, settings: ScanSettings, execution: Execution) -> tuple[KeptRows, Moments]:
@@ -85,12 +69,9 @@ class KeptRows:
 
 
 def begin_rows(stack: ExitStack, store: str | Path | None, scratch: str | Path | None) -> KeptRows:
-    """Start without rows; ``stack`` removes their directory.
+    """Start without rows; ``stack`` removes what is created.
 
-    Raises
-    ------
-    InputError
-        If ``store``, or the directory of the rows beside it, exists.
+    ``InputError`` if ``store``, or the directory of the rows beside it, exists.
     """
     if store is None:
         folder = stack.enter_context(temporary_directory(scratch))

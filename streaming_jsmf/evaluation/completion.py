@@ -30,9 +30,8 @@ from streaming_jsmf.storage.arrays import ArrayDigest, read_arrays
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.topics.parameters import (
     BYTES_PER_NONZERO_READ,
-    GivenTopics,
+    TopicParameters,
     over_model_words,
-    require_known_words,
 )
 
 #: Changes when the same request would give other bits.
@@ -70,7 +69,7 @@ class Completed:
 class CompletionRequest:
     """Which documents are completed by which topics; ``budget``: nonzeros of a partition."""
 
-    topics: GivenTopics
+    topics: TopicParameters
     corpus: Corpus
     budget: int
 
@@ -105,7 +104,7 @@ def complete_documents(
     StoreError
         If a shard or ``work`` is damaged.
     """
-    topics, places = request.topics, require_known_words(request.topics, request.corpus)
+    topics, places = request.topics, request.topics.ids_of_corpus(request.corpus)
     partitions = plan_partitions(list_units(request.corpus), request.budget)
     keys = [key_of(name) for name in distinct([partition.content for partition in partitions])]
     store = Workspace(work, "completion of documents", request.arguments)

@@ -28,7 +28,7 @@ from streaming_jsmf.moments.stages.word_counts import SketchProbes, WordSelectio
 from streaming_jsmf.storage.lock import announce_commit, recover, sole_writer, work_place
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.storage.replace import remove_store
-from streaming_jsmf.topics.given_topics import given_topics, lacks_topics
+from streaming_jsmf.topics.parameters import TopicParameters, missing_parameter
 from streaming_jsmf.topics.store import Model
 
 #: Prominent and approximate characteristic words of each topic that are counted.
@@ -77,8 +77,8 @@ def counts_of(
             return stored
         work = work_place(target)
         counts = _stored(model, request, count_words(request, work, execution, listener))
-        if not lacks_topics(model):
-            wanted = CompletionRequest(given_topics(model), corpus, request.budget)
+        if not missing_parameter(model):
+            wanted = CompletionRequest(TopicParameters.of(model), corpus, request.budget)
             completed = complete_documents(wanted, work / "completion", execution, listener)
             counts = replace(counts, completion=completed.fields())
         announce_commit(target, fingerprint(request.arguments), work=True)
@@ -90,7 +90,7 @@ def counts_of(
 def _complete(path: StorePath, model: Model, corpus: Corpus) -> StoredCounts | None:
     """What is stored, if nothing that can be told is missing."""
     stored = read_counts(path, model, corpus.fingerprint)
-    told = stored is not None and (stored.completion is not None or bool(lacks_topics(model)))
+    told = stored is not None and (stored.completion is not None or bool(missing_parameter(model)))
     return stored if told else None
 
 

@@ -19,8 +19,8 @@ from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.select import require_parts, resampled, select_partitions
 from streaming_jsmf.storage.paths import StorePath, store_path
-from streaming_jsmf.topics.given_topics import lacks_topics
 from streaming_jsmf.topics.infer import fit_moments
+from streaming_jsmf.topics.parameters import missing_parameter
 from streaming_jsmf.topics.store import Model, read_model
 
 #: Arrays that every engine writes, and those that some do.
@@ -152,7 +152,7 @@ def completion_of(model: Model, counts: StoredCounts) -> Completion:
         If the model is none that predicts documents, or these have no tokens that could be predicted.
     """
     if counts.completion is None:
-        lacking = lacks_topics(model)
+        lacking = missing_parameter(model)
         raise Unavailable(
             f"the model has no {lacking}"
             if lacking

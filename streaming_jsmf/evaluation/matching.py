@@ -11,7 +11,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
 from streaming_jsmf.evaluation.inputs import Floats, Integers
-from streaming_jsmf.linalg.gram import triangle
+from streaming_jsmf.linalg.gram import stacked_qr
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def yy_error(Y: ArrayLike, Y_ref: ArrayLike) -> float:
     size = float(np.linalg.norm(reference.T @ reference))
     if size == 0.0:
         raise ValueError("the reference is zero")
-    upper = triangle(factor, reference)
+    upper = stacked_qr(factor, reference)
     signs = np.repeat([1.0, -1.0], [factor.shape[1], reference.shape[1]])
     return float(np.linalg.norm((upper * signs) @ upper.T)) / size
 

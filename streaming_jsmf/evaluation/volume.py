@@ -14,7 +14,7 @@ import numpy as np
 
 from streaming_jsmf.evaluation.factorization import cooccurrence_rows
 from streaming_jsmf.evaluation.inputs import Cooccurrence, Estimate, Floats, Integers, TopicArrays
-from streaming_jsmf.linalg.gram import triangle
+from streaming_jsmf.linalg.gram import stacked_qr
 
 #: Number of random hulls.
 HULLS = 16
@@ -125,7 +125,7 @@ def anchor_points(
     if topics.rectified is not None:
         chosen = topics.rectified[words]
         sums = chosen @ topics.rectified.sum(axis=0)
-        rows = chosen @ triangle(topics.rectified).T
+        rows = chosen @ stacked_qr(topics.rectified).T
     elif anchor_rows is not None:
         rows, sums = anchor_rows, anchor_rows.sum(axis=1)
     elif cooccurrence is not None:

@@ -1,8 +1,8 @@
 """Anchor words by column-pivoted QR (LR-JSMF, Algorithms 1 and 5, Lemma 2), with guards against noise.
 
-Rows of the normalised co-occurrence lie near the hull of the anchors' rows, and pivoting takes the row that is
-farthest from the span of those before it. It therefore looks where noise throws a row out; ``anchor_candidates``
-and ``shrunken_rows`` keep it from there.
+Rows of the normalised co-occurrence lie near the hull of the anchors' rows, and pivoting selects the row that is
+farthest from the span of the previous ones. It therefore prefers rows with large noise; ``anchor_candidates`` and
+``shrunken_rows`` prevent that.
 """
 
 from __future__ import annotations
@@ -11,43 +11,42 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from streaming_jsmf.config import ANCHOR_ROW_SUM
 from streaming_jsmf.linalg.panels import panels
+from streaming_jsmf.linalg.typing import Floats, Integers, Mask
 
-Floats = NDArray[np.float64]
-#: Word ids of each anchor: one as a rule, several for a tandem anchor.
+#: Word ids of each anchor: usually one, several for a tandem anchor.
 Groups = Sequence[Sequence[int]]
 
 #: Below this ratio of a pivot to the largest the anchors no longer span K topics.
 SMALLEST_PIVOT_RATIO = 1e-6
 
-#: Rows projected at once, so that no temporary is as large as all candidates.
+#: Rows projected at a time, so that temporaries are smaller than the matrix of all candidates.
 BLOCK_ROWS = 65_536
 
 
 @dataclass(frozen=True)
 class Anchors:
-    """Chosen words and how far each lay from the span of those before it.
+    """Anchor words and the distance of each from the span of the previous ones.
 
     Attributes
     ----------
     words
-        S, (K,), word ids in the order of choice; of a tandem anchor its first word.
+        S, (K,), word ids in the order of selection; of a tandem anchor its first word.
     pivots
-        (K,), diagonal of R in the pivoted QR of the (shrunken) rows; falling, but for anchors that were given.
+        (K,), diagonal of R in the pivoted QR of the (shrunken) rows; decreasing, except for given anchors.
     groups
-        K tuples of word ids: ``words`` one by one, or all words of a tandem anchor.
+        K tuples of word ids: one word each, or all words of a tandem anchor.
     cliques, clique_weights
         Word ids of all cliques that SoftClique found, (C, K), the lightest first, and their weights, (C,); C = 0
         where anchors were found by pivoting.
     """
 
-    words: NDArray[np.int64]
+    words: Integers
     pivots: Floats
     groups: tuple[tuple[int, ...], ...]
-    cliques: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 0), dtype=np.int64))
+    cliques: Integers = field(default_factory=lambda: np.empty((0, 0), dtype=np.int64))
     clique_weights: Floats = field(default_factory=lambda: np.empty(0))
 
 
@@ -56,14 +55,14 @@ class DegenerateAnchorsError(ValueError):
 
 
 class RejectedAnchorError(ValueError):
-    """A word that was given as an anchor fails a guard.
+    """A given anchor word fails a guard.
 
     Attributes
     ----------
     word
         Its id.
     reason
-        What is wrong with it, as the rest of a sentence that begins with the word.
+        The reason, as the rest of a sentence that begins with the word.
     """
 
     def __init__(self, word: int, reason: str) -> None:
@@ -74,15 +73,15 @@ class RejectedAnchorError(ValueError):
 def anchor_candidates(
     rectified_row_sum: Floats,
     row_sum: Floats,
-    document_frequency: NDArray[np.int64],
+    document_frequency: Integers,
     min_document_frequency: float,
     min_row_sum: float = ANCHOR_ROW_SUM,
-) -> NDArray[np.bool_]:
+) -> Mask:
     """Words that may be anchors, (N,).
 
-    Truncation to rank K leaves row sums d near or below zero for rare words, and dividing by them sends
-    their rows far out, where greedy pivoting finds them first. Hence d > 0.1 u (``min_row_sum``), and a least
-    document frequency. The papers have neither; only d > 0 is beyond choice, since rows are divided by d.
+    After truncation to rank K, rare words have row sums d near or below zero; divided by them, their rows lie far out,
+    and greedy pivoting selects them first. Hence d > 0.1 u (``min_row_sum``), and a minimum document frequency. The
+    papers have neither; only d > 0 is always required.
     """
     kept = rectified_row_sum > np.maximum(min_row_sum * row_sum, 0.0)
     return np.asarray(kept & (document_frequency >= min_document_frequency))
@@ -90,76 +89,57 @@ def anchor_candidates(
 
 def require_candidates(
     given: Groups,
-    candidates: NDArray[np.bool_],
-    document_frequency: NDArray[np.int64],
+    candidates: Mask,
+    document_frequency: Integers,
     min_document_frequency: float,
     min_row_sum: float = ANCHOR_ROW_SUM,
 ) -> None:
-    """Refuse given anchors that the guards of ``anchor_candidates`` reject.
-
-    Raises
-    ------
-    RejectedAnchorError
-        For the first such word.
-    """
+    """Raise ``RejectedAnchorError`` for the first given word that is not among the ``anchor_candidates``."""
     require_frequent(given, document_frequency, min_document_frequency)
     rejected = next((word for group in given for word in group if not candidates[word]), None)
     if rejected is not None:
         reason = (
-            f"keeps less than {min_row_sum:.2g} of its co-occurrences at this number of topics; take another word, "
+            f"keeps less than {min_row_sum:.2g} of its co-occurrences at this number of topics; use another word, "
             "or lower --anchor-row-sum"
             if min_row_sum > 0
-            else "keeps none of its co-occurrences at this number of topics; take another word"
+            else "keeps none of its co-occurrences at this number of topics; use another word"
         )
         raise RejectedAnchorError(rejected, reason)
 
 
-def require_frequent(
-    given: Groups, document_frequency: NDArray[np.int64], min_document_frequency: float
-) -> None:
-    """Refuse given anchors of too few documents; this guard needs no rectification, and so can come before it.
-
-    Raises
-    ------
-    RejectedAnchorError
-        For the first such word.
-    """
+def require_frequent(given: Groups, document_frequency: Integers, min_document_frequency: float) -> None:
+    """Raise ``RejectedAnchorError`` for the first given word in too few documents; possible before rectification."""
     for word in (word for group in given for word in group):
         if document_frequency[word] < min_document_frequency:
             raise RejectedAnchorError(
                 word,
-                f"occurs in {document_frequency[word]} documents, and an anchor in at least "
-                f"{min_document_frequency:.0f}; take another word, or lower --anchor-min-df",
+                f"occurs in {document_frequency[word]} documents, an anchor must occur in at least "
+                f"{min_document_frequency:.0f}; use another word, or lower --anchor-min-df",
             )
 
 
 def shrunken_rows(
-    rows: Floats,
-    mass: Floats,
-    document_frequency: NDArray[np.int64],
-    ids: NDArray[np.int64],
-    shrinkage: float,
+    rows: Floats, mass: Floats, document_frequency: Integers, ids: Integers, shrinkage: float
 ) -> Floats:
-    """Rows of some words, drawn to the mean row of all by how few documents they rest on, (len(ids), K).
+    """Rows of some words, shrunk towards the mean row according to their document frequency, (len(ids), K).
 
-    A row is an average over the df documents of its word, so its noise has a variance of the order of 1 / df. The row
-    becomes c + df / (df + shrinkage) (x - c), with c the mean of all rows weighted by their mass: among words that
-    point the same way pivoting then takes one that is well measured. As the shrinkage grows slower than df with
-    the corpus the choice tends to that of the rows themselves. An orthonormal map of the rows commutes with it, so
-    Lemma 2 holds for shrunken rows too.
+    A row is an average over the df documents of its word, so the variance of its noise is of the order of 1 / df. The
+    row becomes c + df / (df + shrinkage) (x - c), with c the mean of all rows weighted by their mass: among words in
+    similar directions, pivoting then selects a well-measured one. The effect vanishes as df grows faster than the
+    shrinkage. An orthonormal map of the rows commutes with it, so Lemma 2 holds for shrunken rows too.
 
     Parameters
     ----------
     rows
         X, N x K.
     mass
-        d, (N,); words of no positive mass do not count in the mean.
+        d, (N,); words without positive mass do not count in the mean.
     document_frequency
         df, (N,).
     ids
         Words whose rows are wanted.
     shrinkage
-        In documents: at df = ``shrinkage`` a row keeps half of its distance. 0: the rows as they are.
+        In documents: at df = ``shrinkage`` a row keeps half of its distance. 0: the rows unchanged.
     """
     chosen: Floats = rows[ids]
     weights = np.maximum(mass, 0.0)
@@ -175,65 +155,59 @@ def shrunken_rows(
 
 
 def pivoted_anchors(
-    rows: Floats, candidates: NDArray[np.bool_], n_topics: int, given: Groups = (), mass: Floats | None = None
+    rows: Floats, ids: Integers, n_topics: int, given: Groups = (), mass: Floats | None = None
 ) -> Anchors:
-    """Greedy choice of the row farthest from the span of those chosen; ties go to the lowest id.
+    """Greedy selection of the row farthest from the span of the previous ones; ties go to the lowest id.
 
-    The same pivots as LAPACK's ``geqp3`` on the candidates' columns of X', in 2 n K^2 operations for n candidates.
+    The same pivots as LAPACK's ``geqp3`` on X', in 2 n K^2 operations for n candidates.
 
     Parameters
     ----------
     rows
-        X = Ybar R', N x K, rows of the normalised co-occurrence in an orthonormal basis.
-    candidates
-        (N,), words that may be chosen.
+        X = Ybar R', n x K, rows of the normalised co-occurrence in an orthonormal basis. Overwritten.
+    ids
+        (n,), word ids of the rows, ascending.
     n_topics
         K.
     given
-        Anchors that come first, in this order; the others are found beside their span. Must be candidates.
+        Anchors that come first, in this order. Their words must be among ``ids``.
     mass
-        d, (N,), for tandem anchors: see ``group_means``.
+        d of the rows, (n,), for tandem anchors: see ``group_means``.
 
     Raises
     ------
     DegenerateAnchorsError
         If there are fewer candidates than topics, or the pivots fall below 1e-6 of the largest.
     """
-    ids = np.flatnonzero(candidates)
-    weights = np.ones(ids.size) if mass is None else mass[ids]
-    return pivots_among(rows[ids], ids, n_topics, given, weights)
-
-
-def pivots_among(rows: Floats, ids: NDArray[np.int64], n_topics: int, given: Groups, mass: Floats) -> Anchors:
-    """``pivoted_anchors`` on the rows of the candidates ``ids``, rising, alone. Overwrites ``rows``."""
     if ids.size < n_topics:
         raise DegenerateAnchorsError(
-            f"{ids.size} words may be anchors and {n_topics} topics were asked for; lower --anchor-min-df or --topics"
+            f"{ids.size} words may be anchors for {n_topics} topics; lower --anchor-min-df or --topics"
         )
-    places = [tuple(int(place) for place in np.searchsorted(ids, list(group))) for group in given]
-    taken = [place for group in places for place in group]
+    mass = np.ones(ids.size) if mass is None else mass
+    positions = [tuple(np.searchsorted(ids, list(group)).tolist()) for group in given]
+    taken = [position for group in positions for position in group]
     pivots: list[float] = []
     for number in range(n_topics):
         squared = np.einsum("ij,ij->i", rows, rows)
         squared[taken] = -1.0
-        if number == len(places):
+        if number == len(positions):
             pivot = int(np.argmax(squared))
-            places.append((pivot,))
+            positions.append((pivot,))
             taken.append(pivot)
-        # Projections out of the rows so far are linear, so the mean of residuals is the residual of the mean.
-        remainder = group_means(rows, mass, places[number : number + 1])[0]
+        # Projections are linear, so the mean of residuals is the residual of the mean.
+        remainder = group_means(rows, mass, positions[number : number + 1])[0]
         length = float(np.linalg.norm(remainder))
         if length <= SMALLEST_PIVOT_RATIO * max(pivots, default=0.0):
             raise DegenerateAnchorsError(
-                f"only {number} words are far enough apart to be anchors and {n_topics} topics were asked "
-                "for; lower --topics" + (", or give other anchor words" if number < len(given) else "")
+                f"only {number} words are far enough apart to be anchors for {n_topics} topics; lower --topics"
+                + (", or give other anchor words" if number < len(given) else "")
             )
         direction = remainder / length
         for panel in panels(len(rows), BLOCK_ROWS):
             part = rows[panel]
             part -= np.outer(part @ direction, direction)
         pivots.append(length)
-    groups = tuple(tuple(int(ids[place]) for place in group) for group in places)
+    groups = tuple(tuple(ids[list(group)].tolist()) for group in positions)
     return Anchors(np.array([group[0] for group in groups], dtype=np.int64), np.array(pivots), groups)
 
 

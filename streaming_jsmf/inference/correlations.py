@@ -1,18 +1,15 @@
-"""Topic correlations A from topics B and the compressed co-occurrence Y Y' ~ B A B'."""
+"""Topic correlations A from topics B and Y Y' ~ B A B', and the Dirichlet prior that they imply."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from streaming_jsmf.linalg.gram import triangle
-from streaming_jsmf.linalg.simplex_gradient import project_to_simplex
+from streaming_jsmf.linalg.gram import stacked_qr
+from streaming_jsmf.linalg.typing import Floats
 
-Floats = NDArray[np.float64]
-
-#: Steps between two looks at the gap.
+#: Iterations between two evaluations of the gap.
 CHECK_EVERY = 20
 
 
@@ -23,11 +20,11 @@ class RefinedCorrelations:
     Attributes
     ----------
     topic_topic
-        A, K x K, symmetric, not negative, sum 1.
+        A, K x K, symmetric, non-negative, sum 1.
     gap
         ||Y Y' - B A B'||_F^2 is at most this share of ||Y Y'||_F^2 above its minimum (Frank-Wolfe gap).
     iterations
-        Steps taken.
+        Number of iterations.
     """
 
     topic_topic: Floats
@@ -38,18 +35,16 @@ class RefinedCorrelations:
 def diagonal_correlations(block: Floats, anchor_mass: Floats, topic_mass: Floats) -> Floats:
     """A = B_S^-1 C_SS B_S^-1, where B_S is diagonal because an anchor belongs to one topic.
 
+    Returns A, K x K, symmetric and non-negative. Its sum is 1 only as far as the anchors represent all words.
+
     Parameters
     ----------
     block
-        C_SS, K x K, between the anchors. Negative entries become 0: that is where ENN's correction E lifts them.
+        C_SS, K x K, between the anchors. Negative entries become 0, as ENN's correction E makes them.
     anchor_mass
         (K,), d of the anchors.
     topic_mass
         (K,), mass of all words by topic; B_S is anchor mass over topic mass.
-
-    Returns
-    -------
-    K x K, symmetric and not negative. Sums to 1 only as far as the anchors represent all words.
     """
     scale = topic_mass / anchor_mass
     correlations = scale[:, None] * np.maximum(block, 0.0) * scale
@@ -67,9 +62,8 @@ def refined_correlations(
 ) -> RefinedCorrelations:
     """Minimise ||Y Y' - B A B'||_F over non-negative A of sum 1, by accelerated projected gradients.
 
-    Uses all words where ``diagonal_correlations`` uses the anchors alone. With G = B'B and T = B'Y (B'Y)' the
-    objective is <A, G A G> - 2 <A, T> and a constant: O(N K^2) once and O(K^3) a step. Gradient and projection
-    keep A symmetric.
+    Uses all words, ``diagonal_correlations`` only the anchors. With G = B'B and T = B'Y (B'Y)' the objective is
+    <A, G A G> - 2 <A, T> plus a constant: O(N K^2) once and O(K^3) per iteration.
 
     Parameters
     ----------
@@ -78,11 +72,11 @@ def refined_correlations(
     rectified
         Y, N x K.
     start
-        K x K, not negative, not zero.
+        K x K, non-negative, not zero.
     tolerance
         Of the gap, see ``RefinedCorrelations.gap``.
     max_iterations
-        Where to end at the latest; look at the gap.
+        Maximum number of iterations; compare the gap.
     """
     gram, half = word_topic.T @ word_topic, word_topic.T @ rectified
     target, own = half @ half.T, rectified.T @ rectified
@@ -97,9 +91,9 @@ def refined_correlations(
             if gap <= tolerance:
                 break
         slope = 2.0 * (gram @ point @ gram - target)
-        step = project_to_simplex((point - slope / lipschitz).reshape(1, -1)).reshape(gram.shape)
+        step = _nearest_on_simplex((point - slope / lipschitz).ravel()).reshape(gram.shape)
         step = (step + step.T) / 2
-        # Momentum that points uphill is forgotten.
+        # Momentum is reset when it points uphill.
         momentum = 1.0 if np.sum((point - step) * (step - current)) > 0 else momentum
         following = (1.0 + np.sqrt(1.0 + 4.0 * momentum**2)) / 2
         point = step + (momentum - 1.0) / following * (step - current)
@@ -109,9 +103,53 @@ def refined_correlations(
 
 def reconstruction_error(word_topic: Floats, topic_topic: Floats, rectified: Floats) -> float:
     """||Y Y' - B A B'||_F / ||Y Y'||_F, without N x N matrices."""
-    # || [Y, B] diag(I, -A) [Y, B]' || is that of R diag(I, -A) R': exact where the two are close.
-    upper, k = triangle(rectified, word_topic), rectified.shape[1]
+    # || [Y, B] diag(I, -A) [Y, B]' || = || R diag(I, -A) R' ||: exact where the two are close.
+    upper, k = stacked_qr(rectified, word_topic), rectified.shape[1]
     own = upper[:, :k] @ upper[:, :k].T
     other = upper[:, k:] @ topic_topic @ upper[:, k:].T
     size = float(np.linalg.norm(own))
     return float(np.linalg.norm(own - other)) / size if size > 0 else 0.0
+
+
+#: Range of an estimated sum of a prior.
+LOWEST_SUM, HIGHEST_SUM = 0.01, 50.0
+
+#: Smallest share of a topic in a prior: with 0 no document could have the topic.
+LEAST_SHARE = 1e-6
+
+
+def prior_sum(topic_topic: Floats, topic_probability: Floats) -> float:
+    """Sum of the Dirichlet prior with these shares under which the topic correlations have their trace.
+     Under a prior of sum a with mean p the second moment of the shares, whose entries sum to 1, has the trace (1 + a
+    |p|^2) / (1 + a): the smaller a, the more a document concentrates on one topic. Limited to ``LOWEST_SUM`` (each
+    document has one topic, or K = 1) and ``HIGHEST_SUM`` (also for correlations that no prior has).
+
+    Parameters
+    ----------
+    topic_topic
+        K x K, A.
+    topic_probability
+        (K,) p, sum 1.
+    """
+    trace = float(np.trace(topic_topic) / topic_topic.sum())
+    squared_mean = float(topic_probability @ topic_probability)
+    if trace >= 1:
+        return LOWEST_SUM
+    if not trace > squared_mean:
+        return HIGHEST_SUM
+    return float(np.clip((1 - trace) / (trace - squared_mean), LOWEST_SUM, HIGHEST_SUM))
+
+
+def dirichlet_prior(topic_probability: Floats, total: float) -> Floats:
+    """alpha (K,) with the given sum, proportional to the shares of topics; no entry is 0."""
+    shares = np.maximum(topic_probability, LEAST_SHARE)
+    prior: Floats = total * shares / shares.sum()
+    return prior
+
+
+def _nearest_on_simplex(point: Floats) -> Floats:
+    """Nearest point of the probability simplex to a vector, by sorting (Held et al. 1974)."""
+    descending = -np.sort(-point)
+    excess = np.cumsum(descending) - 1.0
+    support = np.count_nonzero(descending * np.arange(1, point.size + 1) > excess)
+    return np.asarray(np.maximum(point - excess[support - 1] / support, 0.0))

@@ -1,16 +1,15 @@
-"""Compiled CVB0 (Asuncion, Welling, Smyth and Teh 2009) within documents, topics and prior given.
+"""Compiled CVB0 (Asuncion, Welling, Smyth and Teh 2009) within documents, for given topics and prior.
 
 For the distinct words w of a document with counts c_w, and the expected tokens n_k of its topics,
 
-    g_wk ~ B_wk max(n_k + alpha_k - g_wk of the round before, FLOOR),    sum_k g_wk = 1,    n_k = sum_w c_w g_wk
+    g_wk ~ B_wk max(n_k + alpha_k - previous g_wk, FLOOR),    sum_k g_wk = 1,    n_k = sum_w c_w g_wk
 
-is repeated from n_k = n alpha_k / sum(alpha) on. A token does not vote for itself: that is what is subtracted, and in
-the first round there is nothing to subtract.
+is repeated from n_k = n alpha_k / sum(alpha) on. Subtracting the previous g_wk excludes a token from its own
+prediction; in the first round nothing is subtracted.
 
-Rows have one layout: float32, topics filled up with zeros to whole cache lines (``LANE``), so that every loop over
-topics is a whole number of vectors. A share g is stored before it is divided by the sum over topics: the reciprocal is
-in ``scales``, and is applied where the share is read. The helpers work on a whole document; smaller ones would cost
-more to call than they do.
+All rows are float32, with topics padded by zeros to whole cache lines (``LANE``), so that every loop over topics is a
+whole number of vectors. Shares g are stored before division by their sum over topics; the reciprocal is in ``scales``.
+Helpers process a whole document, because smaller calls would cost more than their work.
 """
 
 from __future__ import annotations
@@ -20,17 +19,21 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.linalg.lanes import add, fill, load, maximum, multiply, multiply_add, store, total
-
-Single = NDArray[np.float32]
+from streaming_jsmf.linalg.typing import Floats, Integers, Single
 
 #: Topics of a row come in multiples of this: 64 bytes.
 LANE = 16
 
 #: Least weight of a topic in a document, before that of the word.
 FLOOR = np.float32(1e-6)
+
+#: Probabilities below this part of a word's largest are set to 0: products with ``FLOOR`` would be subnormal numbers of
+#: single precision, which are very slow.
+NEGLIGIBLE = 1e-30
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
 
@@ -39,7 +42,7 @@ inlined = compiled(nogil=True, forceinline=True)
 
 @inlined
 def first_shares(ids: NDArray[Any], topics: Single, weights: Single, shares: Single, scales: Single) -> None:
-    """Shares of the words' tokens before any is known, and one over their sums."""
+    """Shares of the words' tokens in the first round, and the reciprocals of their sums."""
     for j in range(ids.size):
         row, share, sums = topics[ids[j]], shares[j], fill(_ZERO)
         for k in range(0, weights.size, LANE):
@@ -54,7 +57,7 @@ def first_shares(ids: NDArray[Any], topics: Single, weights: Single, shares: Sin
 def next_shares(
     ids: NDArray[Any], counts: Single, topics: Single, weights: Single, shares: Single, scales: Single
 ) -> None:
-    """Shares of the words' tokens from those of the round before, and one over their sums."""
+    """Shares of the words' tokens from those of the previous round, and the reciprocals of their sums."""
     least = fill(FLOOR)
     for j in range(ids.size):
         row, share, sums = topics[ids[j]], shares[j], fill(_ZERO)
@@ -70,7 +73,7 @@ def next_shares(
 
 @inlined
 def invert(scales: Single) -> None:
-    """Apart from the sums, so that none waits for a division."""
+    """A separate loop, so that no sum waits for a division."""
     for j in range(scales.size):
         scales[j] = _ONE / scales[j] if scales[j] > _ZERO else _ZERO
 
@@ -79,7 +82,7 @@ def invert(scales: Single) -> None:
 def weigh_topics(
     counts: NDArray[Any], shares: Single, scales: Single, prior: Single, weights: Single
 ) -> None:
-    """``weights`` becomes n_k + alpha_k. Four words at once: it is stored a quarter as often."""
+    """Set ``weights`` to n_k + alpha_k. Four words at a time: it is stored a quarter as often."""
     for k in range(prior.size):
         weights[k] = prior[k]
     fours = counts.size // 4 * 4
@@ -109,7 +112,7 @@ def _add_tokens(
 
 @compiled(nogil=True)
 def _log_likelihood(counts: Single, scales: Single, mass: float) -> float:
-    """sum_w c_w log(1 / (scale_w (mass - own_w))) over words that a topic has."""
+    """sum_w c_w log(1 / (scale_w (mass - own_w))) over words that have a topic."""
     likelihood = 0.0
     for j in range(counts.size):
         if scales[j] > _ZERO:
@@ -120,7 +123,7 @@ def _log_likelihood(counts: Single, scales: Single, mass: float) -> float:
 
 @compiled(nogil=True)
 def add_documents(
-    indptr: NDArray[np.int64],
+    indptr: Integers,
     words: NDArray[Any],
     counts: Single,
     topics: Single,
@@ -130,26 +133,25 @@ def add_documents(
     tokens: Single,
     weights: Single,
 ) -> float:
-    """Add the expected tokens of documents to their words and topics; the log-likelihood of the documents.
+    """Add the expected tokens of documents to their words and topics; return the log-likelihood of the documents.
 
-    Bits depend on the arguments and the machine's vectors alone. For the log-likelihood each token is predicted from
-    the others of its document, as the last round sees them:
-    sum_w c_w log(sum_k B_wk (n_k + alpha_k - g_wk) / (n + sum(alpha) - 1)). Words that no topic has say nothing.
+    For the log-likelihood each token is predicted from the others of its document in the last round:
+    sum_w c_w log(sum_k B_wk (n_k + alpha_k - g_wk) / (n + sum(alpha) - 1)). Words without a topic are ignored.
 
     Parameters
     ----------
     indptr, words, counts
         Documents x words (CSR); counts above 0. ``indptr`` need not start at 0.
     topics, prior
-        B, words x width, and alpha, (width,), both zero in the columns that fill up.
+        B, words x width, and alpha, (width,), both zero in the padding.
     rounds
-        2 or more.
+        At least 2.
     longest
-        Tokens of a document that count in ``tokens``: those of a longer one are scaled down to as many.
+        Maximum number of tokens that a document adds to ``tokens``: longer ones are scaled down.
     tokens
-        words x width, added to; without rows: not wanted.
+        words x width, added to; skipped without rows.
     weights
-        documents x width: becomes n_k + alpha_k; without rows: not wanted.
+        documents x width, set to n_k + alpha_k; skipped without rows.
     """
     most = 0
     for document in range(indptr.size - 1):
@@ -173,3 +175,79 @@ def add_documents(
         if weights.shape[0]:
             weigh_topics(numbers, shares, scales, prior, weights[document])
     return likelihood
+
+
+def padded_topics(word_topic: Floats, prior: Floats) -> tuple[Single, Single]:
+    """``padded`` B and alpha for ``iterate_shares``; each word's probabilities are divided by their maximum."""
+    largest = word_topic.max(axis=1, keepdims=True)
+    scaled = np.divide(word_topic, largest, out=np.zeros_like(word_topic), where=largest > 0)
+    return padded(np.where(scaled > NEGLIGIBLE, scaled, 0.0)), padded(prior[None])[0]
+
+
+def padded(rows: Floats) -> Single:
+    """float32 rows, padded with zeros to a multiple of ``LANE`` columns, aligned to cache lines."""
+    filled = aligned_zeros(*rows.shape)
+    filled[:, : rows.shape[1]] = rows
+    return filled
+
+
+def aligned_zeros(n_rows: int, n_topics: int) -> Single:
+    """Zeros of the shape that ``padded`` gives an n_rows x n_topics matrix."""
+    width = -(-n_topics // LANE) * LANE
+    memory = np.zeros(n_rows * width + LANE, np.float32)
+    start = -(memory.ctypes.data // memory.itemsize) % LANE
+    return memory[start : start + n_rows * width].reshape(n_rows, width)
+
+
+def require_matching(counts: csr_array[Any], word_topic: Floats, prior: Floats) -> None:
+    """Raise ``ValueError`` if the shapes do not match, or the prior is not positive and finite."""
+    if word_topic.ndim != 2 or prior.shape != word_topic.shape[1:] or counts.shape[1] != word_topic.shape[0]:
+        raise ValueError(
+            f"the shapes of counts {counts.shape}, word_topic {word_topic.shape} and prior {prior.shape} do not match"
+        )
+    if not (np.isfinite(prior).all() and (prior > 0).all()):
+        raise ValueError("prior must be positive and finite")
+
+
+@compiled(nogil=True)
+def iterate_shares(
+    starts: Integers,
+    words: Integers,
+    numbers: Single,
+    topics: Single,
+    prior: Single,
+    tolerance: float,
+    most: int,
+    shares: Floats,
+    rounds: Integers,
+    changes: Floats,
+) -> None:
+    """Topic shares (n_k + alpha_k) / (n + sum(alpha)) of documents; fills the last three arguments.
+
+    Rounds stop when one changes the shares by at most ``tolerance`` in all; no objective is known to increase.
+    """
+    longest = 0
+    for document in range(starts.size - 1):
+        longest = max(longest, starts[document + 1] - starts[document])
+    owned, scales = np.empty((longest, prior.size), np.float32), np.empty(longest, np.float32)
+    weights, before, prior_sum = np.empty_like(prior), np.empty_like(prior), prior.sum()
+    for document in range(starts.size - 1):
+        here = slice(starts[document], starts[document + 1])
+        ids, counts = words[here], numbers[here]
+        length = counts.sum()
+        for k in range(prior.size):
+            before[k] = max(prior[k] * (np.float32(1) + length / prior_sum), FLOOR)
+        first_shares(ids, topics, before, owned, scales)
+        for number in range(most):
+            weigh_topics(counts, owned, scales, prior, weights)
+            total, moved = 0.0, 0.0
+            for k in range(prior.size):
+                total += weights[k]
+                moved += abs(weights[k] - before[k])
+                before[k] = weights[k]
+            rounds[document], changes[document] = number + 1, moved / total
+            if moved <= tolerance * total:
+                break
+            next_shares(ids, counts, topics, weights, owned, scales)
+        for k in range(shares.shape[1]):
+            shares[document, k] = weights[k] / total

@@ -1,6 +1,6 @@
-"""The anchor word algorithm: topics from the compressed co-occurrence alone (LAW), or from all of it (AW).
+"""The anchor word algorithm: topics from the compressed co-occurrence (LAW), or from the complete one (AW).
 
-LAW is Algorithm 5 of LR-JSMF, AW steps 3 to 6 of its Algorithm 1; on Y Y' that is nowhere negative they agree.
+LAW is Algorithm 5 of LR-JSMF, AW steps 3 to 6 of its Algorithm 1; they agree where Y Y' is non-negative.
 """
 
 from __future__ import annotations
@@ -18,44 +18,41 @@ from streaming_jsmf.inference.anchors import (
     Groups,
     anchor_candidates,
     group_means,
-    pivots_among,
+    pivoted_anchors,
     require_candidates,
     shrunken_rows,
 )
-from streaming_jsmf.inference.correlations import (
-    diagonal_correlations,
-    refined_correlations,
-)
+from streaming_jsmf.inference.correlations import diagonal_correlations, refined_correlations
 from streaming_jsmf.inference.soft_clique import (
+    Clique,
     Similarity,
     dense_similarity,
     low_rank_similarity,
     soft_cliques,
 )
-from streaming_jsmf.linalg.gram import triangle
+from streaming_jsmf.linalg.gram import stacked_qr
 from streaming_jsmf.linalg.simplex import simplex_least_squares
-
-Floats = NDArray[np.float64]
+from streaming_jsmf.linalg.typing import Floats, Integers, Mask
 
 
 @dataclass(frozen=True)
 class AnchorRules:
-    """How anchors are chosen.
+    """How anchors are selected.
 
     Attributes
     ----------
     method
         ``pivoted-qr`` or ``soft-clique``.
-    cliques, clique
-        For ``soft-clique``: searches, and which of the cliques found is taken, 1 for the lightest.
     min_document_frequency
-        Of an anchor, in documents; 0 is the papers' choice.
+        Of an anchor, in documents; 0 in the papers.
     shrinkage
-        In documents, see ``shrunken_rows``; 0 is the papers' choice. For ``pivoted-qr``.
+        In documents, see ``shrunken_rows``; 0 in the papers.
     given
         Word ids of anchors that come first, several for a tandem anchor. For ``pivoted-qr``.
     min_row_sum
-        Of an anchor, d over u; 0 is the papers' choice, and leaves d > 0.
+        Of an anchor, d over u; 0 in the papers, which still requires d > 0.
+    cliques, clique
+        For ``soft-clique``: number of searches, and which of the cliques found to use; 1 is the lightest.
     """
 
     method: AnchorMethod = "pivoted-qr"
@@ -84,16 +81,16 @@ class AnchorWordTopics:
     topic_given_word
         N x K, p(topic | word); rows sum to 1, or to 0 for words without a positive row sum.
     topic_topic
-        A, K x K, joint topic probabilities, not negative. As recovered from the anchors' rows it sums to 1 only
-        as far as the anchors represent all words: a sum above 1.1 is the cheapest alarm. Refined, it sums to 1.
+        A, K x K, joint topic probabilities, non-negative. ``diagonal`` ones sum to 1 only as far as the anchors
+        represent all words: a sum above 1.1 is the simplest warning sign. Refined ones sum to 1.
     rectified_row_sum
         d = Y(Y'e), (N,).
     largest_gap
         Largest duality gap of the simplex problems, relative to the squared norm of the word's row.
     words_without_mass
-        Words with d <= 0, which get no topic.
+        Number of words with d <= 0, which get no topic.
     correlation_gap
-        Of the refined A, see ``RefinedCorrelations``; 0 for the recovered one.
+        Of the refined A, see ``RefinedCorrelations``; otherwise 0.
     """
 
     anchors: Anchors
@@ -116,7 +113,7 @@ class AnchorWordTopics:
 def low_rank_anchor_words(
     rectified: Floats,
     row_sum: Floats,
-    document_frequency: NDArray[np.int64],
+    document_frequency: Integers,
     rules: AnchorRules = OF_THE_PAPERS,
     *,
     simplex: SimplexMethod = "auto",
@@ -130,11 +127,11 @@ def low_rank_anchor_words(
     rectified
         Y, N x K.
     row_sum
-        u = C e, (N,), of the co-occurrence before rectification: what d is compared with.
+        u = C e, (N,), of the co-occurrence before rectification, which d is compared with.
     document_frequency
-        (N,), documents that hold the word.
+        (N,), documents that contain the word.
     rules
-        How anchors are chosen.
+        How anchors are selected.
     simplex
         Method of ``simplex_least_squares``.
     correlations
@@ -152,11 +149,13 @@ def low_rank_anchor_words(
     n_topics = rectified.shape[1]
     d = rectified @ rectified.sum(axis=0)
     # X = diag(d)^-1 Y R': the rows of the normalised C* up to an orthonormal map (Lemma 2).
-    turned = rectified @ triangle(rectified).T
-    rows = _over(turned, d, out=turned)
-    candidates = _candidates(d, row_sum, document_frequency, rules)
+    turned = rectified @ stacked_qr(rectified).T
+    rows = _divide_rows(turned, d, out=turned)
+    candidates = anchor_candidates(
+        d, row_sum, document_frequency, rules.min_document_frequency, rules.min_row_sum
+    )
     similarity = low_rank_similarity(rectified, np.flatnonzero(candidates))
-    anchors = _choose(rows, d, document_frequency, candidates, n_topics, rules, similarity)
+    anchors = _select_anchors(rows, d, document_frequency, candidates, n_topics, rules, similarity)
     sums = _group_sums(rectified, anchors.groups)
     topics = _topics(rows, d, anchors, sums @ sums.T, simplex, threads)
     if correlations == "diagonal":
@@ -168,62 +167,40 @@ def low_rank_anchor_words(
 def anchor_words(
     cooccurrence: Floats,
     row_sum: Floats,
-    document_frequency: NDArray[np.int64],
+    document_frequency: Integers,
     n_topics: int,
     rules: AnchorRules = OF_THE_PAPERS,
     *,
     simplex: SimplexMethod = "auto",
     threads: int = 1,
 ) -> AnchorWordTopics:
-    """AW: the same from all of a non-negative C, O(N^2 K). For vocabularies whose C fits in memory.
+    """AW: the same from a complete non-negative C, O(N^2 K), for vocabularies whose C fits in memory.
 
     Parameters
     ----------
     cooccurrence
         C, N x N, symmetric; rectified, or as counted.
     row_sum, document_frequency, rules, simplex, threads
-        As in ``low_rank_anchor_words``.
+        As in ``low_rank_anchor_words``, which raises the same errors.
     n_topics
         K.
-
-    Raises
-    ------
-    DegenerateAnchorsError, RejectedAnchorError
-        As ``low_rank_anchor_words``.
     """
     d = cooccurrence.sum(axis=1)
-    rows = _over(cooccurrence, d)
-    anchors = anchor_words_of_rows(cooccurrence, row_sum, document_frequency, n_topics, rules)
+    rows = _divide_rows(cooccurrence, d)
+    candidates = anchor_candidates(
+        d, row_sum, document_frequency, rules.min_document_frequency, rules.min_row_sum
+    )
+    similarity = dense_similarity(cooccurrence, np.flatnonzero(candidates))
+    anchors = _select_anchors(rows, d, document_frequency, candidates, n_topics, rules, similarity)
     block = _group_sums(_group_sums(cooccurrence, anchors.groups).T, anchors.groups)
     return _topics(rows, d, anchors, block, simplex, threads)
 
 
-def anchor_words_of_rows(
-    cooccurrence: Floats,
-    row_sum: Floats,
-    document_frequency: NDArray[np.int64],
-    n_topics: int,
-    rules: AnchorRules = OF_THE_PAPERS,
-) -> Anchors:
-    """The anchors of ``anchor_words`` alone: by rows of C, with the guards of LAW."""
-    d = cooccurrence.sum(axis=1)
-    candidates = _candidates(d, row_sum, document_frequency, rules)
-    similarity = dense_similarity(cooccurrence, np.flatnonzero(candidates))
-    rows = _over(cooccurrence, d)
-    return _choose(rows, d, document_frequency, candidates, n_topics, rules, similarity)
-
-
-def _candidates(
-    d: Floats, row_sum: Floats, document_frequency: NDArray[np.int64], rules: AnchorRules
-) -> NDArray[np.bool_]:
-    return anchor_candidates(d, row_sum, document_frequency, rules.min_document_frequency, rules.min_row_sum)
-
-
-def _choose(
+def _select_anchors(
     rows: Floats,
     d: Floats,
-    document_frequency: NDArray[np.int64],
-    candidates: NDArray[np.bool_],
+    document_frequency: Integers,
+    candidates: Mask,
     n_topics: int,
     rules: AnchorRules,
     similarity: Similarity,
@@ -231,33 +208,34 @@ def _choose(
     require_candidates(
         rules.given, candidates, document_frequency, rules.min_document_frequency, rules.min_row_sum
     )
-    if rules.method == "pivoted-qr":
-        ids = np.flatnonzero(candidates)
-        shrunken = shrunken_rows(rows, d, document_frequency, ids, rules.shrinkage)
-        return pivots_among(shrunken, ids, n_topics, rules.given, d[ids])
-    found = soft_cliques(similarity, candidates, n_topics, multiple=rules.cliques)
-    if rules.clique > len(found):
-        raise DegenerateAnchorsError(
-            f"clique {rules.clique} was asked for and {rules.cliques} searches found {len(found)} different ones; "
-            "lower --clique, or raise --cliques"
-        )
-    ids = found[rules.clique - 1].words
-    # Of a clique pivoting gives the order, and tells whether its words are far enough apart.
+    ids = np.flatnonzero(candidates)
+    cliques: tuple[Clique, ...] = ()
+    if rules.method == "soft-clique":
+        cliques = soft_cliques(similarity, candidates, n_topics, multiple=rules.cliques)
+        if rules.clique > len(cliques):
+            raise DegenerateAnchorsError(
+                f"clique {rules.clique} was requested, but {rules.cliques} searches found {len(cliques)} different "
+                "ones; lower --clique, or raise --cliques"
+            )
+        # Pivoting orders the words of the clique, and tests whether they are far enough apart.
+        ids = cliques[rules.clique - 1].words
     shrunken = shrunken_rows(rows, d, document_frequency, ids, rules.shrinkage)
-    anchors = pivots_among(shrunken, ids, n_topics, rules.given, d[ids])
-    weights = np.array([clique.weight for clique in found])
-    return replace(anchors, cliques=np.array([clique.words for clique in found]), clique_weights=weights)
+    anchors = pivoted_anchors(shrunken, ids, n_topics, rules.given, d[ids])
+    if not cliques:
+        return anchors
+    weights = np.array([clique.weight for clique in cliques])
+    return replace(anchors, cliques=np.array([clique.words for clique in cliques]), clique_weights=weights)
 
 
 def _topics(
     rows: Floats, d: Floats, anchors: Anchors, block: Floats, simplex: SimplexMethod, threads: int
 ) -> AnchorWordTopics:
-    """Convex weights, Bayes, A: the common end of LAW and AW. ``block``: C between the anchors, K x K."""
+    """Convex weights, Bayes, A: the common last steps of LAW and AW. ``block`` is C between the anchors, K x K."""
     positive = d > 0
     solution = simplex_least_squares(
         rows, group_means(rows, d, anchors.groups), method=simplex, threads=threads
     )
-    # In place, as far as it goes: at N = 1,000,000 each of these arrays is most of a gigabyte.
+    # In place where possible: at N = 1,000,000 each of these arrays is almost a gigabyte.
     shares = solution.weights
     shares[~positive] = 0.0
     squared = np.einsum("ij,ij->i", rows, rows)
@@ -281,7 +259,7 @@ def _topics(
     )
 
 
-def _over(matrix: Floats, d: Floats, out: Floats | None = None) -> Floats:
+def _divide_rows(matrix: Floats, d: Floats, out: Floats | None = None) -> Floats:
     """Rows over d; zero where d is not positive."""
     return np.divide(matrix, np.where(d > 0, d, np.inf)[:, None], out=out)
 

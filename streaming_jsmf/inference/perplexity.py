@@ -1,10 +1,10 @@
-"""Perplexity of documents that are completed: one half of a document's tokens is predicted from the other.
+"""Perplexity of document completion: half of a document's tokens is predicted from the other half.
 
-The topics are smoothed with the unigram distribution p of the training corpus, B~ = (1 - s) B + s p, so that no word
-of it is impossible. The observed half gives the shares theta of the document, and the other half scores
-sum log (B~ theta)_w. Perplexity is exp(- score / tokens): of how many equally likely words one would be as unsure.
-Beside it stands that of p alone, which a model of any use undercuts, and the share of scored tokens whose words no
-topic has: their probability is the smoothing's. All of it is sums over documents.
+The topics are smoothed with the unigram distribution p of the training corpus, B~ = (1 - s) B + s p, so that all of its
+words are possible. The observed half determines the shares theta of the document, the other half scores
+sum log (B~ theta)_w. Perplexity is exp(- score / tokens): the number of equally likely words with the same uncertainty.
+For comparison there is the perplexity of p alone, and the share of scored tokens whose words have no topic, so that
+their probability comes from the smoothing. All results are sums over documents.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.inference.document_topics import ShareMethod, document_topics
 from streaming_jsmf.linalg.compiled import compiled
+from streaming_jsmf.linalg.typing import Floats, Integers, Mask
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 Keys = NDArray[np.uint64]
 
 #: s, the part of a topic that is the unigram distribution.
@@ -35,19 +34,19 @@ class Completion:
     Attributes
     ----------
     documents
-        Documents of which tokens were scored.
+        Documents with scored tokens.
     too_short
-        Documents of fewer than two tokens, which have no halves.
+        Documents of fewer than two tokens, which cannot be split.
     tokens
         Tokens scored.
     unseen
-        Tokens of the halves to predict whose word has probability 0 in the training corpus; they are not scored.
+        Tokens to predict whose word has probability 0 in the training corpus; they are not scored.
     without_mass
-        Tokens scored whose word no topic has.
+        Tokens scored whose word has no topic.
     log_likelihood, unigram_log_likelihood
         Sums of natural logarithms of the probabilities of the tokens scored.
     unconverged
-        Documents whose shares are not known to be as near to the best as was asked for.
+        Documents whose shares are not known to be accurate enough.
     """
 
     documents: int = 0
@@ -66,7 +65,7 @@ class Completion:
 
     @property
     def perplexity(self) -> float:
-        """exp of minus the mean log probability of a token scored; NaN without tokens."""
+        """exp of minus the mean log probability of a scored token; NaN without tokens."""
         return math.exp(-self.log_likelihood / self.tokens) if self.tokens else math.nan
 
     @property
@@ -76,13 +75,13 @@ class Completion:
 
     @property
     def tokens_without_mass(self) -> float:
-        """Share of the tokens scored whose word no topic has; NaN without tokens."""
+        """Share of the scored tokens whose word has no topic; NaN without tokens."""
         return self.without_mass / self.tokens if self.tokens else math.nan
 
 
 @dataclass(frozen=True)
 class Completer:
-    """A model that completes documents: smoothed topics, and what shares and scores need.
+    """A model for document completion: smoothed topics and prior.
 
     Attributes
     ----------
@@ -95,13 +94,13 @@ class Completer:
     has_mass
         (N,) whether any topic has the word, before smoothing.
     keys
-        (N,) what the draw knows words by. Hashes of the words make it the same for any numbering of them.
+        (N,) keys of the words for the random split. Hashes of the words make it independent of their numbering.
     """
 
     topics: Floats
     prior: Floats
     unigram: Floats
-    has_mass: NDArray[np.bool_]
+    has_mass: Mask
     keys: Keys
 
     @classmethod
@@ -113,12 +112,12 @@ class Completer:
         keys: Keys | None = None,
         smoothing: float = SMOOTHING,
     ) -> Self:
-        """Smooth B (N, K) with the shares p (N,) of words in the tokens of the training corpus, of any positive sum.
+        """Smooth B (N, K) with the word frequencies p (N,) of the training corpus, of any positive sum.
 
         Raises
         ------
         ValueError
-            If shapes do not fit, p is negative or all 0, or ``smoothing`` is not between 0 and 1.
+            If shapes do not match, p is negative or all 0, or ``smoothing`` is not between 0 and 1.
         """
         n_words, n_topics = word_topic.shape
         if word_probability.shape != (n_words,) or prior.shape != (n_topics,):
@@ -148,16 +147,16 @@ class Completer:
         Parameters
         ----------
         counts
-            Documents x N, whole numbers.
+            Documents x N, integers.
         seed
-            Of the draw, see ``observed_half``.
+            Of the split, see ``observed_half``.
         method, threads
-            How the shares of the observed halves are found, see ``document_topics``.
+            For the shares of the observed halves, see ``document_topics``.
 
         Raises
         ------
         ValueError
-            If counts are negative or no whole numbers, or have another number of words.
+            If counts are negative or not integers, or have another number of words.
         """
         if counts.shape[1] != len(self.topics):
             raise ValueError(f"the counts have {counts.shape[1]} words, the topics {len(self.topics)}")
@@ -184,16 +183,15 @@ class Completer:
 
 
 def observed_half(counts: csr_array[Any], keys: Keys, seed: int) -> csr_array[np.float64]:
-    """Counts of the tokens that are observed: a random half of each document, one token fewer where they are odd.
-
-    Which tokens these are is drawn from a counter of the seed and of the document's words, by their ``keys`` (N,), and
-    counts alone: neither its place among the documents nor the order of its words plays a part. A word's observed count
-    is hypergeometric. Zeros are kept, so that the result has the words of ``counts``.
+    """Counts of the observed tokens: a random half of each document, rounded down.
+     The split depends on the seed, the ``keys`` (N,) of the document's words and its counts alone, not on the order of
+    documents or words. Observed counts are hypergeometric. Zeros are stored, so that the result has the words of
+    ``counts``.
 
     Raises
     ------
     ValueError
-        If counts are negative or no whole numbers: fractions have no tokens that could be drawn.
+        If counts are negative or not integers.
     """
     numbers = np.asarray(counts.data, np.float64)
     if (numbers < 0).any() or (numbers != np.rint(numbers)).any():
@@ -215,7 +213,7 @@ def _mixed(bits: np.uint64) -> np.uint64:
 
 @compiled(nogil=True)
 def _draw_half(starts: Integers, keys: Keys, counts: Integers, seed: np.uint64, observed: Floats) -> None:
-    """Each token has a random number of seed, content, word and occurrence; the lower half is observed."""
+    """Give each token a random number from seed, document content, word and occurrence; the lower half is observed."""
     for document in range(starts.size - 1):
         content, length = np.uint64(0), 0
         for place in range(starts[document], starts[document + 1]):

@@ -1,12 +1,12 @@
-"""SoftClique: anchors as K words that hardly co-occur (He, Wang, Wang, Hopcroft).
+"""SoftClique: anchors as K words that rarely co-occur (He, Wang, Wang, Hopcroft).
 
-Words are the nodes of a graph and co-occurrence probabilities its edges. A K-clique of small total weight is
-found in two steps: MergeInit grows cliques greedily from many words and keeps the K words found most often,
-LocalSearch then exchanges one word at a time. Only rows of the graph are needed, so it need not be stored:
-``low_rank_similarity`` makes them from Y.
+Words are the nodes of a graph with co-occurrence probabilities as edges. A K-clique of small total weight is found in
+two steps: MergeInit extends cliques greedily from many words and keeps the K words found most often, LocalSearch then
+exchanges one word at a time. Only rows of the graph are needed, so it need not be stored: ``low_rank_similarity``
+computes them from Y.
 
-The paper starts from words drawn at random. Here the starts lie evenly among the word ids and ties go to the
-lowest id: nothing is random, and many pairs of weight zero do no harm.
+The paper starts from random words. Here the starts are evenly spaced among the word ids and ties go to the lowest id,
+so that nothing is random.
 """
 
 from __future__ import annotations
@@ -15,33 +15,31 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from streaming_jsmf.inference.anchors import DegenerateAnchorsError
+from streaming_jsmf.linalg.typing import Floats, Integers, Mask
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-#: Places of words among the candidates -> their rows of the graph, (len(places), n); may be overwritten.
+#: Positions of words among the candidates -> their rows of the graph, (len(positions), n); may be overwritten.
 Similarity = Callable[[Integers], Floats]
 
-#: MergeInit's starts: n / K as in the paper, but no more than this.
-MOST_STARTS = 128
-#: Starts grown at once: that many rows of n entries are in memory.
+#: Maximum number of starts of MergeInit, which are n / K in the paper.
+MAX_STARTS = 128
+#: Starts extended at a time: the number of rows of n entries in memory.
 STARTS_AT_ONCE = 32
-#: A word is exchanged if the weight falls by more than this share of it; less is rounding.
+#: A word is exchanged if the weight decreases by more than this share; less is rounding.
 ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
 class Clique:
-    """K words and the weights on the way to them.
+    """K words and the total weight of their edges.
 
     Attributes
     ----------
     words
-        (K,) word ids, rising.
+        (K,) word ids, ascending.
     weights
-        Total weight of the edges after MergeInit and after each exchange; falling.
+        Total weight of the edges after MergeInit and after each exchange; decreasing.
     """
 
     words: Integers
@@ -49,28 +47,23 @@ class Clique:
 
     @property
     def weight(self) -> float:
-        """Total weight of the edges between the words."""
+        """Final total weight of the edges."""
         return self.weights[-1]
 
 
 def dense_similarity(cooccurrence: Floats, ids: Integers) -> Similarity:
     """Rows of C among the words ``ids``. C is N x N, symmetric."""
-    return lambda places: np.asarray(cooccurrence[np.ix_(ids[places], ids)])
+    return lambda positions: np.asarray(cooccurrence[np.ix_(ids[positions], ids)])
 
 
 def low_rank_similarity(rectified: Floats, ids: Integers) -> Similarity:
     """Rows of max(Y Y', 0) among the words ``ids``, n K operations each. Y is N x K."""
     factor = rectified[ids]
-    return lambda places: np.maximum(factor[places] @ factor.T, 0.0)
+    return lambda positions: np.maximum(factor[positions] @ factor.T, 0.0)
 
 
 def soft_cliques(
-    similarity: Similarity,
-    candidates: NDArray[np.bool_],
-    n_topics: int,
-    *,
-    multiple: int = 1,
-    max_exchanges: int = 1000,
+    similarity: Similarity, candidates: Mask, n_topics: int, *, multiple: int = 1, max_exchanges: int = 1000
 ) -> tuple[Clique, ...]:
     """Cliques of K words of small weight; the lightest first.
 
@@ -79,14 +72,14 @@ def soft_cliques(
     similarity
         Rows of the graph among the candidates. Edges must not be negative.
     candidates
-        (N,), words that may be chosen. Without a least document frequency rare words win, which hardly
-        co-occur with anything.
+        (N,), words that may be chosen. Without a minimum document frequency rare words win, which hardly co-occur with
+        any.
     n_topics
         K.
     multiple
-        Searches from different starts. Equal cliques are returned once, so there may be fewer.
+        Number of searches from different starts. Equal cliques are returned once.
     max_exchanges
-        Where LocalSearch ends at the latest.
+        Limit of LocalSearch.
 
     Raises
     ------
@@ -96,11 +89,14 @@ def soft_cliques(
     ids = np.flatnonzero(candidates)
     if ids.size < n_topics:
         raise DegenerateAnchorsError(
-            f"{ids.size} words may be anchors and {n_topics} topics were asked for; lower --anchor-min-df or --topics"
+            f"{ids.size} words may be anchors for {n_topics} topics; lower --anchor-min-df or --topics"
         )
     found: dict[tuple[int, ...], Clique] = {}
     for search in range(multiple):
-        starts = _starts(ids.size, n_topics, (search + 0.5) / multiple)
+        # Evenly spaced positions; each search has another offset.
+        n_starts = min(-(-ids.size // n_topics), MAX_STARTS)
+        offset = (search + 0.5) / multiple
+        starts = np.asarray((np.arange(n_starts) + offset) * ids.size / n_starts, dtype=np.int64)
         merged = _merge_init(similarity, ids.size, n_topics, starts)
         clique = _local_search(similarity, merged, max_exchanges)
         words = ids[clique.words]
@@ -108,14 +104,8 @@ def soft_cliques(
     return tuple(sorted(found.values(), key=lambda clique: (clique.weight, clique.words.tolist())))
 
 
-def _starts(n: int, n_topics: int, offset: float) -> Integers:
-    """Places of the starts, evenly spaced; ``offset``, in (0, 1), moves them within their spaces."""
-    count = min(-(-n // n_topics), MOST_STARTS)
-    return np.asarray((np.arange(count) + offset) * n / count, dtype=np.int64)
-
-
 def _merge_init(similarity: Similarity, n: int, n_topics: int, starts: Integers) -> Integers:
-    """Grow a clique from each start by the word of least weight to it; the K words found most often, rising."""
+    """Extend a clique from each start by the word of smallest weight to it; the K words found most often, ascending."""
     found = np.zeros(n, dtype=np.int64)
     for first in range(0, starts.size, STARTS_AT_ONCE):
         latest = starts[first : first + STARTS_AT_ONCE]
@@ -132,12 +122,12 @@ def _merge_init(similarity: Similarity, n: int, n_topics: int, starts: Integers)
 
 
 def _local_search(similarity: Similarity, clique: Integers, max_exchanges: int) -> Clique:
-    """Exchange the pair of words that lowers the weight most, until none does; places, rising."""
+    """Exchange the pair of words that lowers the weight most, until none does; positions, ascending."""
     clique, each = clique.copy(), np.arange(clique.size)
     rows = similarity(clique)
     history = [_weight(rows, clique)]
     for _ in range(max_exchanges):
-        # What each word would add in place of each word of the clique; words of the clique itself cannot.
+        # Weight that each word would add in place of each word of the clique; excludes words of the clique.
         outside = rows.sum(axis=0) - rows
         inside = outside[each, clique]
         outside[:, clique] = np.inf

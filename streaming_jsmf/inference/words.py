@@ -1,4 +1,4 @@
-"""Words that speak for a topic: prominent ones from B, characteristic ones from C, labels from both."""
+"""Words that describe a topic: prominent ones from B, characteristic ones from C, labels from both."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streaming_jsmf.linalg.typing import Floats, Integers
 
-def prominent_words(scores: NDArray[np.floating[Any]], count: int) -> NDArray[np.int64]:
+
+def prominent_words(scores: NDArray[np.floating[Any]], count: int) -> Integers:
     """The ``count`` words of largest score of each topic, (K, count) word ids; ties go to the lowest id.
 
-    ``scores``, (N, K): p(word | topic), or what is sure of it.
+    ``scores``, (N, K): p(word | topic), or another score.
     """
     return _leading(scores.T, count)
 
 
-def longer_lists(
-    listed: NDArray[np.int64], word_topic: Iterable[NDArray[np.floating[Any]]], count: int
-) -> NDArray[np.int64]:
-    """Lists of ``count`` words for each topic, (K, count) ids: those listed, then the most probable of the others.
+def longer_lists(listed: Integers, word_topic: Iterable[NDArray[np.floating[Any]]], count: int) -> Integers:
+    """Lists of ``count`` words per topic, (K, count) ids: the given ones, then the most probable of the others.
 
-    Fewer columns where there are fewer words. Ties go to the lowest id.
+    Fewer columns if there are fewer words. Ties go to the lowest id.
 
     Parameters
     ----------
@@ -46,23 +46,19 @@ def longer_lists(
     return np.hstack([listed, ids])[:, : min(count, start)]
 
 
-def characteristic_words(anchor_rows: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+def characteristic_words(anchor_rows: Floats, count: int) -> Integers:
     """The ``count`` words that co-occur most with each anchor (LR-JSMF, Table 1), (K, count) word ids.
 
-    ``anchor_rows`` are the anchors' rows of C, (K, N). Normalising a row does not change its order. They must be
-    rows of C before rectification: rectified rows give only frequent words.
+    ``anchor_rows`` are the anchors' rows of C, (K, N), before rectification: rectified rows give only frequent words.
     """
     return _leading(anchor_rows, count)
 
 
-def label_words(
-    prominent: NDArray[np.int64], characteristic: NDArray[np.int64], count: int
-) -> NDArray[np.int64]:
-    """A few words for each topic that are both prominent and characteristic, none for two topics, (K, count) ids.
-
-    A word's score for a topic is the sum of its two ranks; a list that lacks it counts as its length. All pairs
-    of topic and word are served from the best score on (ties: lower topic, then lower id), so a word that
-    several topics share labels the one that it suits best. -1 where the lists run out of words.
+def label_words(prominent: Integers, characteristic: Integers, count: int) -> Integers:
+    """Words for each topic that are both prominent and characteristic, at most one topic per word, (K, count) ids.
+     A word's score for a topic is the sum of its two ranks; a list without the word counts as its length. Pairs of
+    topic and word are assigned by ascending score (ties: lower topic, then lower id), so that a shared word labels the
+    topic that it fits best. -1 where the lists are exhausted.
 
     Parameters
     ----------
@@ -90,12 +86,12 @@ def label_words(
     return labels
 
 
-def _leading(scores: NDArray[np.floating[Any]], count: int) -> NDArray[np.int64]:
-    """Column numbers of the largest scores of each row, falling; ties go to the lowest."""
+def _leading(scores: NDArray[np.floating[Any]], count: int) -> Integers:
+    """Column numbers of the largest scores of each row, descending; ties go to the lowest."""
     count = min(count, scores.shape[1])
     leading = np.empty((len(scores), count), np.int64)
     for row, of_row in zip(leading, np.ascontiguousarray(scores), strict=True):
-        # A partition finds how high a score must be; only those that high are sorted.
+        # A partition finds the smallest score required; only scores of at least that are sorted.
         able = np.flatnonzero(of_row >= np.partition(of_row, -count)[-count])
         row[:] = able[np.argsort(-of_row[able], kind="stable")[:count]]
     return leading

@@ -15,8 +15,8 @@ from streaming_jsmf.corpus.manifest import MANIFEST_NAME
 from streaming_jsmf.corpus.vocabulary import TEXT_NAMES, VOCABULARY_NAME
 from streaming_jsmf.errors import InputError, finding
 from streaming_jsmf.ingestion.ingest import ingest
-from streaming_jsmf.ingestion.readers.listing import find_files
-from streaming_jsmf.ingestion.readers.parquet import is_parquet
+from streaming_jsmf.ingestion.readers.files import find_files
+from streaming_jsmf.ingestion.readers.units import is_parquet
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.storage.lock import recover

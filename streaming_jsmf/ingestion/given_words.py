@@ -10,7 +10,7 @@ from streaming_jsmf.corpus.format import open_corpus
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME, PHRASES, Json
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.ingestion.tokens.phrases import is_phrase
+from streaming_jsmf.ingestion.tokens.lists import is_phrase
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array, read_attributes
 from streaming_jsmf.storage.paths import StorePath, exists, is_file, join, node_exists, normalise, store_path
 

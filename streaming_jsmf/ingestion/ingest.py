@@ -23,7 +23,7 @@ from streaming_jsmf.ingestion.readers.registry import (
     open_source,
     reads_texts,
 )
-from streaming_jsmf.ingestion.readers.text.options import TokenOptions
+from streaming_jsmf.ingestion.readers.text_records import TokenOptions
 from streaming_jsmf.ingestion.spec import CorpusSpec
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH, LANGUAGES, NONE
 from streaming_jsmf.jobs.events import Listener, silent

@@ -18,7 +18,7 @@ from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, StoreError, pass_on_machine
 from streaming_jsmf.ingestion.readers.base import Unit
-from streaming_jsmf.ingestion.readers.listing import list_files
+from streaming_jsmf.ingestion.readers.files import list_files
 from streaming_jsmf.ingestion.tokens.stop_words import is_path, load_stop_words
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor

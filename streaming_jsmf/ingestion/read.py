@@ -19,7 +19,7 @@ from streaming_jsmf.display import location
 from streaming_jsmf.ingestion.pieces import PieceWriter, UnitBatch, read_bags
 from streaming_jsmf.ingestion.plan import Group, Ingest, IngestFolder, Piece, group_units
 from streaming_jsmf.ingestion.readers.base import BadRecords, Source, SourceBatch, Unit
-from streaming_jsmf.ingestion.readers.tables.shuffle import ShuffledSource, n_buckets_for
+from streaming_jsmf.ingestion.readers.triples import TableSource
 from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.storage.paths import file_hashes
 
@@ -51,7 +51,7 @@ class ReadContext:
         Of a shuffled source; else 0.
     """
 
-    source: Source | ShuffledSource
+    source: Source | TableSource
     folder: IngestFolder
     n_words: int | None
     tokens_per_piece: float
@@ -69,7 +69,7 @@ def read_source(ingest: Ingest, units: Sequence[Unit], n_words: int | None) -> l
     context = ReadContext(source, ingest.folder, n_words, tokens, settings.on_bad_record)
     if not is_shuffled(source):
         return _read_groups(ingest, context, units, group_units(units))
-    buckets = n_buckets_for(source)
+    buckets = source.n_buckets()
     context = replace(context, buckets=buckets)
     ingest.folder.scattered.mkdir(exist_ok=True)
     ingest.folder.save_units("sources", units)
@@ -107,7 +107,7 @@ def rereads(source: Any) -> bool:
     return bool(getattr(source, "rereads", False))
 
 
-def is_shuffled(source: Source | ShuffledSource) -> TypeGuard[ShuffledSource]:
+def is_shuffled(source: Source | TableSource) -> TypeGuard[TableSource]:
     """Whether the documents of a source are spread over its units."""
     return hasattr(source, "scatter")
 

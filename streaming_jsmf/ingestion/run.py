@@ -36,7 +36,7 @@ from streaming_jsmf.ingestion.plan import (
 from streaming_jsmf.ingestion.read import QUARANTINE_SCHEMA, read_source
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import Source, Unit
-from streaming_jsmf.ingestion.readers.tables.shuffle import ShuffledSource
+from streaming_jsmf.ingestion.readers.triples import TableSource
 from streaming_jsmf.ingestion.write import STEPS, renumber_shards, sum_counts, write_shards
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.events import Listener, silent
@@ -46,7 +46,7 @@ from streaming_jsmf.storage.paths import AnyPath
 
 
 def ingest_source(
-    source: Source | ShuffledSource,
+    source: Source | TableSource,
     target: AnyPath,
     settings: IngestSettings | None = None,
     *,

@@ -1,6 +1,5 @@
-"""Kernels: factors and eigenpairs, sparse products, tensors of documents, simplex least squares. Arrays in, arrays out.
+"""Numerical kernels: factors and eigenpairs, sparse products, third-order tensors, simplex least squares.
 
-Compiled where a loop over documents or words is long. All are compared with dense, slow ones in the tests; the bits
-do not depend on threads. Start with ``factor`` for the scan, with ``simplex`` for the least squares. Imports
-``config`` and below.
+Functions of arrays, compiled where a loop over documents or words is long; bits do not depend on the number of threads.
+Start with ``factor`` for the scan and ``simplex`` for the least squares. Imports ``config`` and below.
 """

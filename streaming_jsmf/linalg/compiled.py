@@ -1,4 +1,4 @@
-"""Compiled functions that are kept between runs where that is possible."""
+"""``numba.njit`` with a cache on disk where possible."""
 
 from __future__ import annotations
 
@@ -14,18 +14,16 @@ logger = logging.getLogger(__name__)
 
 
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """``numba.njit(cache=True, **options)``; without the cache where none can be written.
+    """``numba.njit(cache=True, **options)``; without the cache where no directory for it is writable.
 
-    Numba caches compiled functions beside the source or in the user's cache directory, and raises if it can write to
-    neither, as in a read-only installation of a user without a home directory. Then every process compiles anew.
-
-    ``fastmath`` is refused: it lets the order of a sum depend on the compiler and on the addresses of arrays, so that
-    the same call gives different bits in different processes. ``linalg.lanes`` has fast sums in a fixed order.
+    Numba raises if it can write neither beside the source nor to the user's cache directory, as in a read-only
+    installation without a home directory. Then every process compiles again.
 
     Raises
     ------
     ValueError
-        If ``fastmath`` is among the options.
+        If ``fastmath`` is among the options: it lets the order of a sum depend on the compiler and on the addresses of
+        arrays, so that bits differ between processes. ``linalg.lanes`` has fast sums in a fixed order.
     """
     if "fastmath" in options:
         raise ValueError("with fastmath, results depend on memory addresses; use linalg.lanes for fast sums")
@@ -36,17 +34,16 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
         except RuntimeError as error:
             if "no locator" not in str(error):
                 raise
-        _tell()
+        _warn_once()
         return njit(**options)(function)
 
     return decorate
 
 
 @cache
-def _tell() -> None:
-    """Once, and not in each worker."""
+def _warn_once() -> None:
     if parent_process() is None:
         logger.warning(
-            "compiled functions cannot be kept, so every run compiles them anew (some seconds); set NUMBA_CACHE_DIR to "
-            "a directory that can be written"
+            "compiled functions cannot be cached, so every run compiles them again (some seconds); set NUMBA_CACHE_DIR "
+            "to a writable directory"
         )

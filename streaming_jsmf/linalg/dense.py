@@ -1,69 +1,64 @@
-"""The whole co-occurrence matrix, for vocabularies that allow it: its sums over documents, and its eigenpairs."""
+"""The complete co-occurrence matrix, for vocabularies that allow it: its sums over documents, and its eigenpairs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from inspect import signature
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from streaming_jsmf.linalg.eigen import DENSE_WORDS, Eigenpairs, with_fixed_signs
-from streaming_jsmf.linalg.panels import panels
+from streaming_jsmf.linalg.panels import on_each, panels
+from streaming_jsmf.linalg.typing import Floats
 
-#: Pairs of words in the documents that are multiplied at once: bounds the sparse product, and is part of the bits.
+#: Pairs of words in the documents of one sparse product: bounds its memory, and is part of the bits.
 PAIRS_AT_ONCE = 8_000_000
 
-#: Lanczos stops at this residual, relative to the eigenvalue.
+#: Residual at which Lanczos stops, relative to the eigenvalue.
 LANCZOS_TOLERANCE = 1e-10
 
-#: A block of vectors is good enough at this residual of the wanted pairs, relative to the first eigenvalue; if it is
-#: not after so many steps, Lanczos takes over.
+#: Residual of the wanted pairs at which block iteration stops, relative to the first eigenvalue, and the steps after
+#: which Lanczos takes over.
 BLOCK_RESIDUAL, BLOCK_STEPS = 1e-9, 12
 
-#: Singular values below this share of the first are noise.
+#: Singular values below this share of the largest are noise.
 RANK_FLOOR = 1e-7
 
-#: Rows multiplied by one thread at a time.
+#: Rows that one thread multiplies at a time.
 THREAD_ROWS = 512
 
-#: Seed of the vector that Lanczos starts from.
+#: Seed of the start vector of Lanczos.
 START_SEED = 20210701
 
 
-def gram_rows(block: csr_array[Any], rows: slice) -> NDArray[np.float64]:
-    """Rows of H'H, dense: products in the precision of H, added in float64.
+def gram_rows(block: csr_array[Any], rows: slice) -> Floats:
+    """Rows of H'H, (rows, words) dense float64: products in the precision of H, added in float64.
 
-    Entry (i, j) is added up in the same order as (j, i) whatever rows are asked for, so that panels put together
-    are symmetric to the bit.
+    Entry (i, j) is added up in the same order as (j, i) whichever rows are requested, so panels put together are
+    symmetric to the bit.
 
     Parameters
     ----------
     block
         H, documents x words (CSR).
     rows
-        Words whose rows are wanted, ``start`` and ``stop`` given.
-
-    Returns
-    -------
-    (rows, words) float64.
+        Words whose rows are wanted, with ``start`` and ``stop``.
     """
     total = np.zeros((rows.stop - rows.start, block.shape[1]))
     for part in _document_chunks(block):
-        # A single document may have more pairs than that; its rows are then taken a few at a time.
-        many = int(np.sum(np.diff(part.indptr).astype(np.int64) ** 2)) > PAIRS_AT_ONCE
-        height = max(1, PAIRS_AT_ONCE // block.shape[1]) if many else total.shape[0]
+        # A single document may have more pairs than the limit; its rows are then taken a few at a time.
+        large = int(np.sum(np.diff(part.indptr).astype(np.int64) ** 2)) > PAIRS_AT_ONCE
+        height = max(1, PAIRS_AT_ONCE // block.shape[1]) if large else total.shape[0]
         for panel in panels(total.shape[0], height):
-            some = total[panel]
+            target = total[panel]
             first = rows.start + panel.start
-            product = csr_array(part[:, first : first + len(some)].T @ part)
-            # Each entry stands once in a product, so an indexed addition loses none.
-            places = np.repeat(np.arange(len(some)), np.diff(product.indptr))
-            some[places, product.indices] += product.data
+            product = csr_array(part[:, first : first + len(target)].T @ part)
+            # Each entry occurs once in a product, so indexed addition loses none.
+            row_ids = np.repeat(np.arange(len(target)), np.diff(product.indptr))
+            target[row_ids, product.indices] += product.data
     return total
 
 
@@ -75,11 +70,11 @@ def _document_chunks(block: csr_array[Any]) -> Iterator[csr_array[Any]]:
         yield block[start:stop]
 
 
-def symmetric_eigenpairs(matrix: NDArray[np.float64], count: int) -> Eigenpairs:
-    """Largest algebraic eigenpairs of a symmetric matrix: ``min(count, N)`` of them, to 1e-10.
+def symmetric_eigenpairs(matrix: Floats, count: int) -> Eigenpairs:
+    """The ``min(count, N)`` largest algebraic eigenpairs of a symmetric matrix, to 1e-10.
 
-    Lanczos from a fixed start vector, so the same matrix gives the same bits with one BLAS thread; dense where N is
-    small or most pairs are wanted.
+    Lanczos from a fixed start vector: with one BLAS thread the same matrix gives the same bits. Dense where N is small
+    or most pairs are wanted.
     """
     n = matrix.shape[0]
     if n <= DENSE_WORDS or 2 * count >= n:
@@ -88,47 +83,41 @@ def symmetric_eigenpairs(matrix: NDArray[np.float64], count: int) -> Eigenpairs:
     return _lanczos(matrix, n, count)
 
 
-def _lanczos(matrix: NDArray[np.float64] | LinearOperator[np.float64], n: int, count: int) -> Eigenpairs:
+def _lanczos(matrix: Floats | LinearOperator[np.float64], n: int, count: int) -> Eigenpairs:
     generator = np.random.Generator(np.random.Philox(START_SEED))
-    start: NDArray[np.float64] = generator.standard_normal((n,))
-    # ARPACK draws further vectors where the rank is low; SciPy before 1.17 does that from a state of its own.
+    start: Floats = generator.standard_normal((n,))
+    # ARPACK draws further vectors where the rank is low; SciPy before 1.17 draws them from its own state.
     seeded: dict[str, Any] = {"rng": generator} if "rng" in signature(eigsh).parameters else {}
     values, vectors = eigsh(matrix, count, which="LA", v0=start, tol=LANCZOS_TOLERANCE, **seeded)
     return with_fixed_signs(values, vectors)
 
 
-def multiply(
-    matrix: NDArray[np.float64], vectors: NDArray[np.float64], pool: ThreadPoolExecutor
-) -> NDArray[np.float64]:
-    """``matrix @ vectors`` in panels of rows, which the threads of a pool share."""
+def multiply(matrix: Floats, vectors: Floats) -> Floats:
+    """``matrix @ vectors`` in panels of rows, on the threads of ``panels.panel_threads``."""
     product = np.empty((matrix.shape[0], vectors.shape[1]))
 
-    def panel(start: int) -> None:
-        rows = slice(start, start + THREAD_ROWS)
+    def panel(rows: slice) -> None:
         np.matmul(matrix[rows], vectors, out=product[rows])
 
-    for _ in pool.map(panel, range(0, matrix.shape[0], THREAD_ROWS)):
-        pass
+    on_each(panel, panels(matrix.shape[0], THREAD_ROWS))
     return product
 
 
-def leading_pairs(
-    matrix: NDArray[np.float64], block: NDArray[np.float64], count: int, pool: ThreadPoolExecutor
-) -> Eigenpairs:
-    """Largest algebraic eigenpairs of a symmetric matrix, ``count`` of them or more, from vectors that are near them.
+def leading_pairs(matrix: Floats, block: Floats, count: int) -> Eigenpairs:
+    """At least ``count`` of the largest algebraic eigenpairs of a symmetric matrix, from a block of nearby vectors.
 
-    Power steps with a Rayleigh-Ritz step each, until the first ``count`` pairs have small residuals. Where the matrix
-    is of low rank but for a small rest, as in alternating projections, a few multiplications are enough; Lanczos takes
-    over where they are not.
+    Power steps, each with a Rayleigh-Ritz step, until the first ``count`` pairs have small residuals. A few are enough
+    where the matrix is of low rank but for a small remainder, as in alternating projections; otherwise Lanczos takes
+    over.
     """
-    product = multiply(matrix, block, pool)
+    product = multiply(matrix, block)
     for _ in range(BLOCK_STEPS):
         basis, _ = np.linalg.qr(product)
-        image = multiply(matrix, basis, pool)
+        image = multiply(matrix, basis)
         small = basis.T @ image
         values, rotation = np.linalg.eigh((small + small.T) / 2)
         pairs = with_fixed_signs(values, basis @ rotation)
-        # The image of the Ritz vectors is the next power step too.
+        # The image of the Ritz vectors is also the next power step.
         product = image @ (basis.T @ pairs.vectors)
         residual = product[:, :count] - pairs.vectors[:, :count] * pairs.values[:count]
         if np.sqrt(np.max(np.sum(residual**2, axis=0))) <= BLOCK_RESIDUAL * pairs.values[0]:
@@ -136,7 +125,7 @@ def leading_pairs(
     return symmetric_eigenpairs(matrix, block.shape[1])
 
 
-def leading_left_vectors(matrix: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+def leading_left_vectors(matrix: Floats, count: int) -> Floats:
     """Left singular vectors of the ``count`` largest singular values, or of fewer where the rank is lower."""
     if min(matrix.shape) <= max(DENSE_WORDS, 2 * count):
         left, values, _ = np.linalg.svd(matrix, full_matrices=False)

@@ -1,8 +1,8 @@
-"""What documents add to the moments of LDA in a basis: the sums behind STOD's second and third moment.
+"""Contributions of documents to the moments of LDA in a basis: the sums behind STOD's second and third moment.
 
 Letters of Wang, Liu, Song, Han (ECML-PKDD 2014): c counts of a document, l its length. Q is an orthonormal basis
 (N x m), p = Q'c, w the weight of the document, h = 1 / (l (l - 1)), rho = h / (l - 2). The corrections of the third
-moment for repeated words leave the loop over documents: they hang on c p' and c alone (Eqs. 8 to 11).
+moment for repeated words need no loop over documents: they depend on c p' and c alone (Eqs. 8 to 11).
 """
 
 from __future__ import annotations
@@ -16,27 +16,23 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf.config import DocumentWeights
-from streaming_jsmf.linalg.document_kernel import add_back, add_counts, sort_by_word
+from streaming_jsmf.linalg.compiled import compiled
+from streaming_jsmf.linalg.csr import document_weights, multiply_rows
 from streaming_jsmf.linalg.panels import panels
-from streaming_jsmf.linalg.products import multiply_rows
 from streaming_jsmf.linalg.tensor import CubeSum
-from streaming_jsmf.linalg.typing import FloatArray
-from streaming_jsmf.linalg.weights import document_weights
+from streaming_jsmf.linalg.typing import FloatArray, Floats, Integers
 from streaming_jsmf.timing import span
 
-#: A document of fewer tokens has no triple of words. It counts in none of the three moments, so that summing one
-#: gives the next.
+#: A document of fewer tokens has no triple of words. It counts in none of the three moments.
 SHORTEST_DOCUMENT = 3
 
-#: Documents whose products are held at once: within a cache near the core at the usual widths, and few enough that
-#: the sums of float32 stay short.
+#: Documents per block: their products stay in the cache, and sums in float32 stay short.
 DOCUMENT_BLOCK = 4096
 
-#: Nonzeros of these documents, at most: they are sorted by word, which takes 8 bytes for each.
+#: Nonzeros per block; sorting them by word takes 8 bytes each.
 NONZERO_BLOCK = 2**20
 
-#: Columns of documents in the basis are filled up with zeros to a multiple of this: the compiler's loops take the last
-#: few one by one.
+#: Projected documents are padded with zeros to a multiple of this, because compiled loops take the last few one by one.
 COLUMN_STEP = 8
 
 #: Words corrected at once.
@@ -56,46 +52,45 @@ class TensorSums:
     triple_counts, pair_counts, shares
         (N,) sums of w rho c, of w h c and of w c / l.
     n_documents, total_weight
-        Documents of three tokens or more, and the sum of w.
+        Documents of at least three tokens, and the sum of w.
     """
 
-    third: NDArray[np.float64]
-    triples: NDArray[np.float64]
-    pairs: NDArray[np.float64]
-    triple_counts: NDArray[np.float64]
-    pair_counts: NDArray[np.float64]
-    shares: NDArray[np.float64]
+    third: Floats
+    triples: Floats
+    pairs: Floats
+    triple_counts: Floats
+    pair_counts: Floats
+    shares: Floats
     n_documents: int
     total_weight: float
 
 
-def tensor_weights(lengths: NDArray[np.float64], scheme: DocumentWeights) -> NDArray[np.float64]:
+def tensor_weights(lengths: Floats, scheme: DocumentWeights) -> Floats:
     """Weights of documents of these lengths (tokens) in STOD's moments: 0 below three tokens."""
     return np.where(lengths < SHORTEST_DOCUMENT, 0.0, document_weights(lengths, scheme))
 
 
 @dataclass(frozen=True)
 class Documents:
-    """Some documents as the tensor sums take them.
+    """Documents for ``tensor_sums``.
 
     Attributes
     ----------
     shares
-        c / l, documents x words (CSR). Shares instead of counts keep float32 far from its limits, whatever the length
-        of a document.
+        c / l, documents x words (CSR). Shares, unlike counts, stay far from the limits of float32.
     lengths, weights
         Of the documents; see ``tensor_weights``.
     """
 
     shares: csr_array[Any]
-    lengths: NDArray[np.float64]
-    weights: NDArray[np.float64]
+    lengths: Floats
+    weights: Floats
 
 
 def tensor_sums(batches: Iterable[Documents], basis: FloatArray) -> TensorSums:
-    """Add up what documents contribute. One pass over the batches, of which one at a time is looked at.
+    """Sum the contributions of documents; one pass over the batches, one at a time.
 
-    Products have the precision of the shares and of ``basis``, which have one type; sums are float64.
+    Products have the precision of the shares and of ``basis``, which must have the same type; sums are float64.
 
     Parameters
     ----------
@@ -105,104 +100,73 @@ def tensor_sums(batches: Iterable[Documents], basis: FloatArray) -> TensorSums:
         Q, N x m.
     """
     basis = np.ascontiguousarray(basis)
-    width = basis.shape[1]
-    cubes, words = CubeSum(width, basis.dtype), _WordSums(*basis.shape)
+    n_words, width = basis.shape
+    cubes = CubeSum(width, basis.dtype)
+    triples, pairs, counts = np.zeros((n_words, width)), np.zeros((n_words, width)), np.zeros((n_words, 3))
     n_documents, total_weight = 0, 0.0
     for batch in batches:
-        factors = _factors(batch.lengths, batch.weights)
         n_documents += int(np.count_nonzero(batch.weights))
         total_weight += float(batch.weights.sum())
+        # Shorter documents have weight 0; the maximum only avoids a division by 0.
+        n = np.maximum(batch.lengths, SHORTEST_DOCUMENT)
+        single = batch.weights / (n - 1)
+        double = single / (n - 2)
+        cube_scales = double * n * n
+        product_scales = np.stack([double * n, single * n], axis=1).astype(basis.dtype)
+        count_scales = np.stack([double, single, batch.weights], axis=1)
         for rows in _blocks(batch.shares.indptr):
-            block = _rows(batch.shares, rows)
             with span("products"):
-                padded = np.empty(
-                    (block.indptr.size - 1, -(-width // COLUMN_STEP) * COLUMN_STEP), basis.dtype
+                block = _csr_rows(batch.shares, rows)
+                projected = np.empty((len(block[0]) - 1, -(-width // COLUMN_STEP) * COLUMN_STEP), basis.dtype)
+                multiply_rows(*block, basis, projected)
+                # A call of its own, which frees the sorted nonzeros.
+                _add_word_sums(
+                    block, projected, product_scales[rows], count_scales[rows], triples, pairs, counts
                 )
-                multiply_rows(block.indptr, block.words, block.values, basis, padded)
-                words.add(block, padded, factors.products[rows], factors.counts[rows])
             with span("cubes"):
-                cubes.add_cubes(padded[:, :width], factors.cubes[rows])
-    triple_counts, pair_counts, mean = (np.ascontiguousarray(column) for column in words.counts.T)
+                cubes.add_cubes(projected[:, :width], cube_scales[rows])
+    triple_counts, pair_counts, mean = (np.ascontiguousarray(column) for column in counts.T)
     vectors = (triple_counts, pair_counts, mean)
-    return TensorSums(cubes.packed(), words.triples, words.pairs, *vectors, n_documents, total_weight)
+    return TensorSums(cubes.packed(), triples, pairs, *vectors, n_documents, total_weight)
 
 
-@dataclass(frozen=True)
-class _Block:
-    """Some documents as CSR buffers, ``indptr`` from 0."""
-
-    indptr: NDArray[Any]
-    words: NDArray[Any]
-    values: FloatArray
+def _csr_rows(shares: csr_array[Any], rows: slice) -> tuple[NDArray[Any], NDArray[Any], FloatArray]:
+    """CSR buffers of some rows as views, ``indptr`` from 0; scipy's slicing copies them."""
+    indptr = shares.indptr[rows.start : rows.stop + 1]
+    values = slice(indptr[0], indptr[-1])
+    return indptr - indptr[0], shares.indices[values], shares.data[values]
 
 
-class _WordSums:
-    """Sums of the words over documents: ``triples`` and ``pairs`` N x m, ``counts`` N x 3, as in ``TensorSums``."""
-
-    def __init__(self, n_words: int, width: int) -> None:
-        self.triples, self.pairs = np.zeros((n_words, width)), np.zeros((n_words, width))
-        self.counts = np.zeros((n_words, 3))
-
-    def add(
-        self,
-        block: _Block,
-        projected: FloatArray,
-        products: NDArray[np.float64],
-        counts: NDArray[np.float64],
-    ) -> None:
-        """Add the documents of a block, which are ``projected`` in the basis; the rest as in ``_Factors``."""
-        ends = np.empty(self.counts.shape[0], np.int64)
-        documents, values = np.empty(block.words.size, np.int32), np.empty_like(block.values)
-        sort_by_word(block.indptr, block.words, block.values, ends, documents, values)
-        by_word = (ends, documents, values)
-        add_back(*by_word, projected, products.astype(values.dtype), self.triples, self.pairs)
-        add_counts(*by_word, counts, self.counts)
-
-
-@dataclass(frozen=True)
-class _Factors:
-    """What each document's products of shares are multiplied by.
-
-    ``cubes`` (documents,), ``products`` (documents, 2) for triples and pairs, ``counts`` (documents, 3).
-    """
-
-    cubes: NDArray[np.float64]
-    products: NDArray[np.float64]
-    counts: NDArray[np.float64]
-
-
-def _factors(lengths: NDArray[np.float64], weights: NDArray[np.float64]) -> _Factors:
-    # Shorter documents have weight 0; the maximum only spares them a division by 0.
-    n = np.maximum(lengths, SHORTEST_DOCUMENT)
-    single = weights / (n - 1)
-    double = single / (n - 2)
-    return _Factors(
-        double * n * n,
-        np.stack([double * n, single * n], axis=1),
-        np.stack([double, single, weights], axis=1),
-    )
+def _add_word_sums(
+    block: tuple[NDArray[Any], NDArray[Any], FloatArray],
+    projected: FloatArray,
+    product_scales: FloatArray,
+    count_scales: Floats,
+    triples: Floats,
+    pairs: Floats,
+    counts: Floats,
+) -> None:
+    """Add the documents of a block, given as CSR buffers, to the sums of their words."""
+    _, words, values = block
+    by_word = np.empty(len(counts), np.int64), np.empty(words.size, np.int32), np.empty_like(values)
+    sort_by_word(*block, *by_word)
+    add_products(*by_word, projected, product_scales, triples, pairs)
+    add_counts(*by_word, count_scales, counts)
 
 
 def _blocks(indptr: NDArray[Any]) -> Iterator[slice]:
     start, n_documents = 0, indptr.size - 1
     while start < n_documents:
-        # One document at least, however long it is.
+        # At least one document, however long it is.
         fitting = int(np.searchsorted(indptr, indptr[start] + NONZERO_BLOCK, side="right")) - 1
         stop = min(max(fitting, start + 1), start + DOCUMENT_BLOCK, n_documents)
         yield slice(start, stop)
         start = stop
 
 
-def _rows(shares: csr_array[Any], rows: slice) -> _Block:
-    """Some rows as views; scipy's own slicing copies them."""
-    indptr = shares.indptr[rows.start : rows.stop + 1]
-    values = slice(indptr[0], indptr[-1])
-    return _Block(indptr - indptr[0], shares.indices[values], shares.data[values])
-
-
 @dataclass(frozen=True)
 class BasisMoments:
-    """The first three moments of LDA as STOD needs them: exact in words where they are vectors, else in the basis.
+    """The first three moments of LDA as STOD needs them: exact in words where they are vectors, otherwise in the basis.
 
     Attributes
     ----------
@@ -214,25 +178,22 @@ class BasisMoments:
         E3(Q, Q, Q), packed.
     """
 
-    word_mean: NDArray[np.float64]
-    pair_projection: NDArray[np.float64]
-    third: NDArray[np.float64]
+    word_mean: Floats
+    pair_projection: Floats
+    third: Floats
 
 
-def basis_moments(
-    sums: TensorSums, basis: NDArray[np.float64], dtype: type[np.floating[Any]]
-) -> BasisMoments:
-    """Divide the sums of all documents by their weight, and take off what repeated words add.
-
-    E3 = [A1 - sym(A2) + 2 A3] / W. In the basis both corrections are sums over words of f (x) q (x) q over its three
-    places, with q the word's row of Q and f that of F = G - (2/3) diag(a) Q: A3 is symmetric, so a third of it goes
-    to each place.
+def basis_moments(sums: TensorSums, basis: Floats, dtype: type[np.floating[Any]]) -> BasisMoments:
+    """Divide the sums of all documents by their weight, and subtract the contribution of repeated words.
+     E3 = [A1 - sym(A2) + 2 A3] / W. In the basis both corrections are sums over words of f (x) q (x) q over its three
+    positions, with q the word's row of Q and f that of F = G - (2/3) diag(a) Q: A3 is symmetric, so each position gets
+    a third of it.
 
     Parameters
     ----------
     sums
-        Of documents with a total weight above 0. The second moment takes the place of ``pairs``: both are as large as
-        the basis.
+        Of documents with a total weight above 0. The second moment overwrites ``pairs``, which is as large as the
+        basis.
     basis
         Q, N x m.
     dtype
@@ -247,3 +208,120 @@ def basis_moments(
         pairs[rows] /= sums.total_weight
     third = (sums.third - corrections.packed()) / sums.total_weight
     return BasisMoments(sums.shares / sums.total_weight, pairs, third)
+
+
+@compiled(nogil=True)
+def sort_by_word(
+    indptr: NDArray[Any],
+    words: NDArray[Any],
+    values: FloatArray,
+    ends: Integers,
+    documents: NDArray[np.int32],
+    sorted_values: FloatArray,
+) -> None:
+    """Convert rows to columns: the nonzeros of word x become those from ``ends[x - 1]`` (or 0) up to ``ends[x]``.
+
+    Parameters
+    ----------
+    indptr, words, values
+        Documents x words (CSR); ``indptr`` from 0.
+    ends
+        (words,), filled.
+    documents, sorted_values
+        (nonzeros,), filled: document, ascending within a word, and value of each nonzero.
+    """
+    # At first the start of each word; each nonzero placed advances it, finally to the end of the word.
+    ends[:] = 0
+    for word in words:
+        ends[word] += 1
+    first = 0
+    for word in range(ends.size):
+        first += ends[word]
+        ends[word] = first - ends[word]
+    for document in range(indptr.size - 1):
+        for k in range(indptr[document], indptr[document + 1]):
+            place = ends[words[k]]
+            documents[place] = document
+            sorted_values[place] = values[k]
+            ends[words[k]] = place + 1
+
+
+@compiled(nogil=True, forceinline=True)
+def _add_documents(
+    documents: NDArray[np.int32],
+    values: FloatArray,
+    projected: FloatArray,
+    scales: FloatArray,
+    triple: FloatArray,
+    pair: FloatArray,
+) -> None:
+    """Add the documents of one word to its two sums (m,); arguments as of ``add_products``."""
+    # Four at once, so that the sums are loaded and stored a quarter as often.
+    fours = documents.size // 4 * 4
+    for k in range(0, fours, 4):
+        a, b, c, d = documents[k], documents[k + 1], documents[k + 2], documents[k + 3]
+        p, q, r, s = projected[a], projected[b], projected[c], projected[d]
+        a3, b3 = values[k] * scales[a, 0], values[k + 1] * scales[b, 0]
+        c3, d3 = values[k + 2] * scales[c, 0], values[k + 3] * scales[d, 0]
+        a2, b2 = values[k] * scales[a, 1], values[k + 1] * scales[b, 1]
+        c2, d2 = values[k + 2] * scales[c, 1], values[k + 3] * scales[d, 1]
+        for i in range(triple.size):
+            triple[i] += (a3 * p[i] + b3 * q[i]) + (c3 * r[i] + d3 * s[i])
+            pair[i] += (a2 * p[i] + b2 * q[i]) + (c2 * r[i] + d2 * s[i])
+    for k in range(fours, documents.size):
+        row = projected[documents[k]]
+        three, two = values[k] * scales[documents[k], 0], values[k] * scales[documents[k], 1]
+        for i in range(triple.size):
+            triple[i] += three * row[i]
+            pair[i] += two * row[i]
+
+
+@compiled(nogil=True)
+def add_products(
+    ends: Integers,
+    documents: NDArray[np.int32],
+    values: FloatArray,
+    projected: FloatArray,
+    scales: FloatArray,
+    triples: Floats,
+    pairs: Floats,
+) -> None:
+    """triples += S' diag(s_0) P and pairs += S' diag(s_1) P, for S as ``sort_by_word`` leaves it.
+
+    Sums of a word have the precision of ``values`` and are added in float64. P is ``projected`` (documents x m or more
+    columns, of which m count), s_0 and s_1 are the columns of ``scales`` (documents x 2).
+    """
+    width = projected.shape[1]
+    triple, pair = np.empty(width, projected.dtype), np.empty(width, projected.dtype)
+    first = 0
+    for word in range(ends.size):
+        last = ends[word]
+        if first == last:
+            continue
+        triple[:] = 0.0
+        pair[:] = 0.0
+        _add_documents(documents[first:last], values[first:last], projected, scales, triple, pair)
+        for i in range(triples.shape[1]):
+            triples[word, i] += triple[i]
+            pairs[word, i] += pair[i]
+        first = last
+
+
+@compiled(nogil=True)
+def add_counts(
+    ends: Integers, documents: NDArray[np.int32], values: FloatArray, weights: Floats, counts: Floats
+) -> None:
+    """counts += S' V in float64, for S as ``sort_by_word`` leaves it and V ``weights`` (documents x 3)."""
+    first = 0
+    for word in range(ends.size):
+        # Local variables: a sum in memory would wait until the previous one is stored.
+        x = y = z = 0.0
+        for k in range(first, ends[word]):
+            value, row = np.float64(values[k]), weights[documents[k]]
+            x += value * row[0]
+            y += value * row[1]
+            z += value * row[2]
+        counts[word, 0] += x
+        counts[word, 1] += y
+        counts[word, 2] += z
+        first = ends[word]

@@ -1,7 +1,7 @@
-"""Eigenpairs of the co-occurrence matrix from what the scans leave. Always the largest algebraic ones.
+"""Largest algebraic eigenpairs of the co-occurrence matrix from the results of the scans.
 
-C is indefinite from K = 20-50 on: its eigenvalues of largest magnitude include negative ones, which no
-factorisation Y Y' can hold.
+C is indefinite from K = 20-50 on: its eigenvalues of largest magnitude include negative ones, which no factorisation
+Y Y' can represent.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from streaming_jsmf.linalg.gram import (
     CORE_FLOOR,
@@ -22,87 +21,75 @@ from streaming_jsmf.linalg.gram import (
     single_gram,
 )
 from streaming_jsmf.linalg.panels import on_each, panels
-from streaming_jsmf.linalg.typing import FloatArray
+from streaming_jsmf.linalg.typing import FloatArray, Floats, Single
 
 #: Vocabularies up to this size are decomposed densely.
 DENSE_WORDS = 400
 
-#: Block Davidson: most steps, vectors carried beside the wanted ones, and the least shift.
+#: Block Davidson: maximum number of steps, vectors iterated beside the wanted ones, and the smallest shift.
 DAVIDSON_STEPS, GUARD_VECTORS, SMALLEST_SHIFT = 6, 10, 1e-4
 
-#: Vectors of a block are a multiple of this: the compiled products take as many columns at once, and what is left over
-#: one by one.
+#: Vectors of a block are a multiple of this: compiled products take the remaining columns one by one.
 BLOCK_COLUMNS = 32
 
-#: Residual to stop at, relative to the first eigenvalue. The factor itself is float32, so somewhere below the second
-#: number residuals stop falling: there a step must halve them to be followed by another.
+#: Residual at which to stop, relative to the first eigenvalue. The factor is float32, so below the second number
+#: residuals stop decreasing: there another step follows only if the last one halved them.
 RESIDUAL_TOLERANCE, RESIDUAL_NOISE = 5e-6, 1e-4
 
-#: Writes the product of a symmetric matrix with vectors (N x k, float32), the first argument, into the second.
-Times: TypeAlias = Callable[[NDArray[np.float32], NDArray[np.float32]], None]
+#: Writes the product of a symmetric matrix with vectors (first argument, N x k, float32) to the second argument.
+Times: TypeAlias = Callable[[Single, Single], None]
 
 
 @dataclass(frozen=True)
 class Eigenpairs:
-    """Truncated eigenpairs: ``values`` (k,) falling, ``vectors`` (N, k) orthonormal, float64."""
+    """Truncated eigenpairs: ``values`` (k,) in descending order, ``vectors`` (N, k) orthonormal, float64."""
 
-    values: NDArray[np.float64]
-    vectors: NDArray[np.float64]
+    values: Floats
+    vectors: Floats
 
     def leading(self, count: int) -> Eigenpairs:
-        """The first ``count`` of them, or all where there are fewer."""
+        """The first ``count`` pairs, or all if there are fewer."""
         return Eigenpairs(self.values[:count], self.vectors[:, :count])
 
     @property
     def positive(self) -> int:
-        """How many eigenvalues are above zero."""
+        """Number of positive eigenvalues."""
         return int(np.count_nonzero(self.values > 0))
 
 
 def block_width(count: int) -> int:
-    """Vectors to carry where ``count`` are wanted at least."""
+    """Number of vectors to iterate where at least ``count`` are wanted."""
     return -(-count // BLOCK_COLUMNS) * BLOCK_COLUMNS
 
 
-def with_fixed_signs(values: NDArray[np.float64], vectors: NDArray[np.float64]) -> Eigenpairs:
-    """Sort by falling eigenvalue; the entry of largest magnitude of each vector becomes positive."""
+def with_fixed_signs(values: Floats, vectors: Floats) -> Eigenpairs:
+    """Sort by descending eigenvalue; the first entry of largest magnitude of each vector becomes positive."""
     order = np.argsort(-values, kind="stable")
     if not np.array_equal(order, np.arange(values.size)):
         vectors = vectors[:, order]
-    return Eigenpairs(values[order], vectors * _signs(vectors))
-
-
-def _signs(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """1 or -1 for each column: the sign of its entry of largest magnitude, the first of equals."""
     largest = np.zeros(vectors.shape[1])
     for rows in panels(len(vectors)):
         panel = vectors[rows]
         found = panel[np.abs(panel).argmax(axis=0), np.arange(panel.shape[1])]
         largest = np.where(np.abs(found) > np.abs(largest), found, largest)
-    return np.where(largest < 0, -1.0, 1.0)
+    return Eigenpairs(values[order], vectors * np.where(largest < 0, -1.0, 1.0))
 
 
-def factor_eigenpairs(factor: FloatArray, diagonal: NDArray[np.float64], count: int) -> Eigenpairs:
-    """Largest algebraic eigenpairs of C ~ F F' - diag(D). No pass over the data.
+def factor_eigenpairs(factor: FloatArray, diagonal: Floats, count: int) -> Eigenpairs:
+    """Largest algebraic eigenpairs of C ~ F F' - diag(D): min(count, N, rank of F) of them. No pass over the data.
 
-    Block Davidson from the left singular vectors of F. The eigenvectors satisfy v = (lambda + D)^-1 F F'v, so
-    the correction (lambda_j + D)^-1 r_j of a residual is the fixed-point step of that equation; the Ritz step
-    picks the largest algebraic pairs, however many negative ones a corpus of short documents has. Lanczos,
-    which goes through F once for each vector, takes ten times as long for a hundred pairs.
+    Block Davidson from the left singular vectors of F. The eigenvectors satisfy v = (lambda + D)^-1 F F'v, so the
+    correction (lambda_j + D)^-1 r_j of a residual is the fixed-point step of that equation; the Ritz step selects the
+    largest algebraic pairs. Lanczos, which reads F once per vector, takes ten times as long for a hundred pairs.
 
     Parameters
     ----------
     factor
         F, N x L.
     diagonal
-        D of Eq. 1, (N,), exact, not negative.
+        D of Eq. 1, (N,), exact, non-negative.
     count
         Eigenpairs wanted.
-
-    Returns
-    -------
-    Eigenpairs
-        min(count, N, rank of F): C has no more positive ones than F has columns.
     """
     n = factor.shape[0]
     if n <= DENSE_WORDS:
@@ -111,7 +98,7 @@ def factor_eigenpairs(factor: FloatArray, diagonal: NDArray[np.float64], count: 
         return with_fixed_signs(values[::-1][:count], vectors[:, ::-1][:, :count])
     factor = factor.astype(np.float32, copy=False)
 
-    def times(vectors: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+    def times(vectors: Single, out: Single) -> None:
         multiply_into(factor, single_gram(factor, vectors), out)
         subtract_diagonal(diagonal, vectors, out)
 
@@ -120,26 +107,23 @@ def factor_eigenpairs(factor: FloatArray, diagonal: NDArray[np.float64], count: 
 
 
 class RitzBlock:
-    """The largest Ritz pairs of a symmetric matrix in a span that grows by their corrections.
-
-    All in two arrays for the whole iteration: fresh memory costs as much as the arithmetic. The first ``count``
-    columns of ``vectors`` and ``product`` hold the Ritz vectors X and C X, the others what the span gains.
+    """The largest Ritz pairs of a symmetric matrix in a space that their corrections extend (block Davidson).
+     Two arrays serve the whole iteration, because new memory costs as much as the arithmetic. The first ``count``
+    columns of ``vectors`` and ``product`` hold the Ritz vectors X and C X, the others the extension of the space.
 
     Parameters
     ----------
     times
         The matrix.
     diagonal
-        D, which it has taken off a matrix without negative eigenvalues.
+        D, whose subtraction makes the matrix indefinite.
     start
-        What spans the first space, N x p, float32.
+        Spans the first space, N x p, float32.
     count
-        Pairs to carry.
+        Pairs to iterate.
     """
 
-    def __init__(
-        self, times: Times, diagonal: NDArray[np.float64], start: NDArray[np.float32], count: int
-    ) -> None:
+    def __init__(self, times: Times, diagonal: Floats, start: Single, count: int) -> None:
         self.diagonal, self.count = diagonal[:, None].astype(np.float32), count
         self._times = times
         whiten = inverse_square_root(gram(start), GRAM_FLOOR)
@@ -152,14 +136,18 @@ class RitzBlock:
         self.values = self._ritz(whiten.shape[1])
 
     def leading(self, count: int, steps: int = DAVIDSON_STEPS) -> Eigenpairs:
-        """The ``count`` largest pairs, or as many as are carried, once corrections have become small."""
+        """The ``count`` largest pairs, or as many as are iterated, once corrections have become small."""
         for _ in range(steps):
             if not self.correct(count):
                 break
         found = min(count, self.values.size)
-        return with_fixed_signs(self.values[:found], _refined(self.vectors[:, :found]))
+        vectors = self.vectors[:, :found]
+        # Columns orthonormal in float32 become so in float64 by the Cholesky factor of their Gram matrix.
+        lower = np.linalg.cholesky(gram(vectors))
+        refined = np.asarray(vectors.astype(np.float64) @ np.linalg.inv(lower).T)
+        return with_fixed_signs(self.values[:found], refined)
 
-    def residuals(self) -> NDArray[np.float32]:
+    def residuals(self) -> Single:
         """C x - lambda x of the Ritz pairs, N x k, in columns that the next correction overwrites."""
         k = self.values.size
         columns = self.vectors[:, k : 2 * k]
@@ -168,9 +156,9 @@ class RitzBlock:
         return columns
 
     def correct(self, count: int) -> bool:
-        """Widen the span by unit columns (lambda_j + D)^-1 r_j of the residuals r_j, and take the Ritz pairs again.
-
-        Nothing, and False, if the residuals of the first ``count`` pairs are small or have stopped falling.
+        """Extend the space by unit columns (lambda_j + D)^-1 r_j of the residuals r_j, and recompute the Ritz pairs.
+         Returns False, without a step, if the residuals of the first ``count`` pairs are small or have stopped
+        decreasing.
         """
         k, corrections = self.values.size, self.residuals()
         worst = float(_lengths(corrections)[:count].max(initial=0.0))
@@ -187,18 +175,18 @@ class RitzBlock:
             corrections[rows] /= self.diagonal[rows] + shifts
 
         on_each(divide, panels(len(self.vectors)))
-        # Small columns beside orthonormal ones would be taken for noise.
+        # Short columns beside orthonormal ones would be treated as noise.
         corrections /= np.maximum(_lengths(corrections), np.finfo(np.float32).tiny)
         self._times(corrections, self.product[:, k : 2 * k])
         self.values = self._ritz(2 * k)
         return True
 
-    def _ritz(self, width: int) -> NDArray[np.float64]:
-        """Rotate the Ritz vectors of the first ``width`` columns to the front; return their values, falling."""
+    def _ritz(self, width: int) -> Floats:
+        """Rotate the Ritz vectors of the first ``width`` columns to the front; return their values, descending."""
         vectors, product = self.vectors[:, :width], self.product[:, :width]
         k = self.values.size
         new, new_product = vectors[:, k:], product[:, k:]
-        # The Ritz vectors X of the last step are orthonormal and X'C X is diagonal: only what is new is multiplied.
+        # The previous Ritz vectors X are orthonormal and X'C X is diagonal: only the new columns are multiplied.
         overlap = _bordered(np.ones(k), gram(vectors[:, :k], new), gram(new))
         small = _bordered(
             self.values, single_gram(vectors[:, :k], new_product), single_gram(new, new_product)
@@ -213,10 +201,8 @@ class RitzBlock:
         return np.asarray(values[keep])
 
 
-def subtract_diagonal(
-    diagonal: NDArray[np.float64], vectors: NDArray[np.float32], out: NDArray[np.float32]
-) -> None:
-    """Take diag(D) X off ``out``."""
+def subtract_diagonal(diagonal: Floats, vectors: Single, out: Single) -> None:
+    """Subtract diag(D) X from ``out``."""
     own = diagonal[:, None].astype(np.float32)
 
     def subtract(rows: slice) -> None:
@@ -225,10 +211,8 @@ def subtract_diagonal(
     on_each(subtract, panels(len(out)))
 
 
-def subtract_product(
-    out: NDArray[np.float32], tall: NDArray[np.float32], small: NDArray[np.float32]
-) -> NDArray[np.float32]:
-    """Take a tall matrix times a small one off ``out``, and return that."""
+def subtract_product(out: Single, tall: Single, small: Single) -> Single:
+    """Subtract a tall matrix times a small one from ``out``, and return ``out``."""
 
     def subtract(rows: slice) -> None:
         out[rows] -= tall[rows] @ small
@@ -237,28 +221,21 @@ def subtract_product(
     return out
 
 
-def _bordered(
-    diagonal: NDArray[np.float64], border: NDArray[np.float64], corner: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _bordered(diagonal: Floats, border: Floats, corner: Floats) -> Floats:
     """[[diag, border], [border', corner]]."""
     return np.block([[np.diag(diagonal), border], [border.T, corner]])
 
 
-def _lengths(columns: NDArray[np.float32]) -> NDArray[np.float32]:
-    lengths: NDArray[np.float32] = np.sqrt(np.einsum("ij,ij->j", columns, columns))
+def _lengths(columns: Single) -> Single:
+    lengths: Single = np.sqrt(np.einsum("ij,ij->j", columns, columns))
     return lengths
-
-
-def _refined(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Columns orthonormal in float32 made so in float64, by one Cholesky factor of their Gram matrix."""
-    lower = np.linalg.cholesky(gram(vectors))
-    return np.asarray(vectors.astype(np.float64) @ np.linalg.inv(lower).T)
 
 
 def nystrom_eigenpairs(basis: FloatArray, product: FloatArray) -> Eigenpairs:
     """Positive eigenpairs of C from C Q: G = (C Q)(Q'C Q)^(-1/2), eigenpairs from G'G.
-
-    Half the error of Rayleigh-Ritz on the same data, because C Q holds one more multiplication by C than Q.
+     Half the error of Rayleigh-Ritz on the same data, because C Q holds one more multiplication by C than Q. Returns at
+    most m pairs: negative eigenvalues are dropped, and Ritz pairs (theta, q) whose residual C q - theta q is longer
+    than theta (they would contribute more error than signal to G G').
 
     Parameters
     ----------
@@ -266,18 +243,12 @@ def nystrom_eigenpairs(basis: FloatArray, product: FloatArray) -> Eigenpairs:
         Q, N x m, orthonormal.
     product
         C Q, N x m.
-
-    Returns
-    -------
-    Eigenpairs
-        At most m: without negative eigenvalues, and without Ritz pairs (theta, q) whose residual C q - theta q is
-        longer than theta: of each G G' has the residual's square over theta, more than the pair itself.
     """
     core, squares = gram(basis, product.astype(np.float64, copy=False)), gram(product)
     thetas, ritz = np.linalg.eigh((core + core.T) / 2)
     lengths = np.einsum("ij,ik,kj->j", ritz, squares, ritz, optimize=True)
-    told = (thetas > CORE_FLOOR * thetas.max(initial=0.0)) & (lengths <= 2 * thetas**2)
-    kept = np.flatnonzero(told)[::-1]
+    reliable = (thetas > CORE_FLOOR * thetas.max(initial=0.0)) & (lengths <= 2 * thetas**2)
+    kept = np.flatnonzero(reliable)[::-1]
     whiten = ritz[:, kept] / np.sqrt(thetas[kept])
     # G is C Q times a small matrix, so its Gram matrix needs no N x m array.
     small = whiten.T @ squares @ whiten
@@ -288,10 +259,10 @@ def nystrom_eigenpairs(basis: FloatArray, product: FloatArray) -> Eigenpairs:
 
 
 def single_view_eigenpairs(sketch: FloatArray, probes: FloatArray, rank: int) -> Eigenpairs:
-    """The one-pass eigendecomposition that LR-JSMF names (Halko et al. 2011, sec. 5.5), range truncated.
+    """The one-pass eigendecomposition that LR-JSMF names (Halko et al. 2011, sec. 5.5), with a truncated range.
 
-    Q holds the ``rank`` leading left singular vectors of Y = C Omega, and B solves B (Q'Omega) = Q'Y. Without
-    the truncation the solve is nearly singular, and more probes make the answer worse.
+    Q holds the ``rank`` leading left singular vectors of Y = C Omega, and B solves B (Q'Omega) = Q'Y. Without the
+    truncation the solve is nearly singular, and more probes make the result worse.
 
     Parameters
     ----------

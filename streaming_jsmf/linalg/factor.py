@@ -1,8 +1,8 @@
-"""Factors of H'H: what one scan of a partition leaves behind, and how two of them become one.
+"""Factors of H'H: the result of scanning one partition, and how two of them are merged.
 
-A factor F (N x L) of a partition satisfies F F' ~ H'H for its weighted, scaled rows H. Unlike a
-linear sketch it can be made with power steps while the partition is in memory, and unlike a sum of
-sketches it can be truncated without losing its meaning.
+A factor F (N x L) of a partition satisfies F F' ~ H'H for its weighted, scaled rows H. Unlike a linear sketch it can be
+improved by power steps while the partition is in memory, and unlike a sum of sketches it can be truncated without
+losing its meaning.
 """
 
 from __future__ import annotations
@@ -10,27 +10,20 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.linalg.gram import (
-    gram,
-    inverse_square_root,
-    orthonormalise,
-    rotate,
-    single_gram,
-)
+from streaming_jsmf.linalg.csr import add_transposed, multiply_rows
+from streaming_jsmf.linalg.gram import gram, inverse_square_root, orthonormalise, rotate, single_gram
 from streaming_jsmf.linalg.panels import panels
-from streaming_jsmf.linalg.products import add_transposed, multiply_rows
-from streaming_jsmf.linalg.typing import FloatArray
+from streaming_jsmf.linalg.typing import FloatArray, Floats, Single
 from streaming_jsmf.timing import span
 
 #: Bytes of the temporary H X of one row block, which stays in the cache between its two uses.
 ROW_BLOCK_BYTES = 8 * 2**20
 
 
-def apply_gram(block: csr_array[Any], vectors: FloatArray) -> NDArray[np.float32]:
-    """Return H'(H X): one multiplication of a partition's second moment.
+def apply_gram(block: csr_array[Any], vectors: FloatArray, core: Floats | None = None) -> Single:
+    """Return H'(H X), words x columns.
 
     Parameters
     ----------
@@ -38,18 +31,9 @@ def apply_gram(block: csr_array[Any], vectors: FloatArray) -> NDArray[np.float32
         H, documents x words (CSR, float32).
     vectors
         X, words x columns. float32, C order.
-
-    Returns
-    -------
-    (words, columns) float32.
+    core
+        If given, (H X)'(H X) is added to it, columns x columns.
     """
-    return _multiply(block, vectors, None)
-
-
-def _multiply(
-    block: csr_array[Any], vectors: FloatArray, core: NDArray[np.float64] | None
-) -> NDArray[np.float32]:
-    """H'(H X); adds (H X)'(H X) to ``core``, if there is one, while H X is at hand."""
     n_documents, n_words = block.shape
     x = np.ascontiguousarray(vectors, dtype=np.float32)
     product = np.zeros((n_words, x.shape[1]), dtype=np.float32)
@@ -66,14 +50,11 @@ def _multiply(
     return product
 
 
-def partition_factor(
-    block: csr_array[Any], probes: NDArray[np.float32], power_steps: int
-) -> NDArray[np.float32]:
-    """Randomized factor of H'H with power steps inside the partition (Halko et al. 2011, sec. 4.5 and 5.5).
+def partition_factor(block: csr_array[Any], probes: Single, power_steps: int) -> Single:
+    """Randomized factor of H'H with power steps within the partition (Halko et al. 2011, sec. 4.5 and 5.5).
 
-    X <- orth(H'(H X)) ``power_steps - 1`` times, then the Nystrom form F = (H'H X) (X' H'H X)^(-1/2). Steps that start
-    from the columns of a factor instead, which would save the orthonormalisation, lose all directions below 3e-4 of the
-    strongest: they are squared twice. X' H'H X = (H X)'(H X) is cheap where documents are fewer than words.
+    X <- orth(H'(H X)) ``power_steps - 1`` times, then the Nystrom form F = (H'H X) (X' H'H X)^(-1/2). Without the
+    orthonormalisation, all directions below 3e-4 of the strongest would be lost: they are squared twice.
 
     Parameters
     ----------
@@ -86,32 +67,30 @@ def partition_factor(
 
     Returns
     -------
-    (words, r) float32, r <= L: directions below 1e-7 of the strongest are dropped. Exact when H has
-    rank at most L.
+    (words, r) float32, r <= L: directions below 1e-7 of the strongest are dropped. Exact when H has rank at most L.
     """
-    x: NDArray[np.float32] = probes
-    del probes  # an N x L array less beside those of the later steps
+    x: Single = probes
+    del probes  # saves an N x L array during the later steps
     for _ in range(power_steps - 1):
         x = orthonormalise(apply_gram(block, x))
         if x.shape[1] == 0:
             return x
     core = np.zeros((x.shape[1], x.shape[1]))
     if block.shape[0] <= block.shape[1]:
-        product = _multiply(block, x, core)
+        # X' H'H X = (H X)'(H X) is cheap where there are fewer documents than words.
+        product = apply_gram(block, x, core)
     else:
-        product = _multiply(block, x, None)
+        product = apply_gram(block, x)
         core = gram(x, product)
     return rotate(product, inverse_square_root(core))
 
 
-def merge_factors(
-    folded: NDArray[np.float32], partition: NDArray[np.float32], width: int
-) -> NDArray[np.float32]:
+def merge_factors(folded: Single, partition: Single, width: int) -> Single:
     """Best factor of at most ``width`` columns of F F' + F_b F_b'.
 
-    From the eigenvectors V of the small Gram matrix: [F, F_b]'[F, F_b] = V S V', F <- [F, F_b] V_L.
-    Exact while the ranks add up to at most ``width``; otherwise the weakest directions are dropped,
-    which lowers every eigenvalue a little. The order of merging is part of the result.
+    From the eigenvectors V of the small Gram matrix: [F, F_b]'[F, F_b] = V S V', F <- [F, F_b] V_L. Exact while the
+    ranks add up to at most ``width``; otherwise the weakest directions are dropped, which lowers every eigenvalue a
+    little. The result depends on the order of merging.
 
     Parameters
     ----------
@@ -130,7 +109,7 @@ def merge_factors(
     small[p:, p:] = single_gram(partition)
     values, vectors = np.linalg.eigh(small)
     keep = np.arange(values.size)[::-1][:width]
-    # What rounding leaves below zero or at its level is no direction of the data.
+    # Eigenvalues at or below the level of rounding are no directions of the data.
     keep = keep[values[keep] > 1e-12 * max(values[-1], 0.0)] if values.size else keep
     rotation = vectors[:, keep].astype(np.float32)
     merged = np.empty((folded.shape[0], keep.size), dtype=np.float32)

@@ -1,8 +1,8 @@
 """Gram matrices and changes of basis of tall matrices, panel by panel.
 
-Tall matrices are float32 (a scan is bound by memory traffic); everything that is squared is
-accumulated in float64, which is what keeps eigenvalues below 1e-7 of the largest meaningful. Where the
-columns are orthogonal or nearly so, squares do not cancel, and panels may be multiplied in float32.
+Tall matrices are float32, because a scan is bound by memory traffic. Products are accumulated in float64, which keeps
+eigenvalues below 1e-7 of the largest meaningful. Where columns are nearly orthogonal, squares do not cancel, and panels
+may be multiplied in float32.
 """
 
 from __future__ import annotations
@@ -10,48 +10,45 @@ from __future__ import annotations
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from streaming_jsmf.linalg.panels import each, on_each, panels
-from streaming_jsmf.linalg.typing import FloatArray
+from streaming_jsmf.linalg.typing import FloatArray, Floats, Single
 
-#: A matrix whose own memory and type a result takes.
-Tall = TypeVar("Tall", NDArray[np.float32], NDArray[np.float64])
+#: A matrix whose memory and type the result takes.
+Tall = TypeVar("Tall", Single, Floats)
 
-#: Rows of a panel that is multiplied in float32: short, so that its rounding stays that of its entries.
+#: Rows of a panel that is multiplied in float32: few, so that its rounding error stays that of its entries.
 SINGLE_ROWS = 1024
 
-#: Eigenvalues of X'AX below this share of the first are noise of float32 products.
+#: Eigenvalues of X'AX below this share of the largest are noise of float32 products.
 CORE_FLOOR = 1e-7
 
 #: The same for a Gram matrix, whose eigenvalues are squares: columns down to 1e-6 of the strongest are kept.
 GRAM_FLOOR = 1e-12
 
 
-def gram(left: FloatArray, right: FloatArray | None = None) -> NDArray[np.float64]:
+def gram(left: FloatArray, right: FloatArray | None = None) -> Floats:
     """Return left' right (left' left if ``right`` is None) in float64; ``left`` is N x p, ``right`` N x q."""
-    other = left if right is None else right
-    total = np.zeros((left.shape[1], other.shape[1]))
+    total = np.zeros((left.shape[1], (left if right is None else right).shape[1]))
 
-    def product(rows: slice) -> NDArray[np.float64]:
+    def product(rows: slice) -> Floats:
         panel = left[rows].astype(np.float64, copy=False)
         # The same object on both sides lets BLAS use the symmetric product: half the work.
-        other_panel = panel if right is None else right[rows].astype(np.float64, copy=False)
-        return np.asarray(panel.T @ other_panel)
+        other = panel if right is None else right[rows].astype(np.float64, copy=False)
+        return np.asarray(panel.T @ other)
 
     for part in each(product, panels(left.shape[0])):
         total += part
     return total
 
 
-def single_gram(left: FloatArray, right: FloatArray | None = None) -> NDArray[np.float64]:
-    """As ``gram``, with panels multiplied in their own type (float32) and added in float64: a quarter of the time.
+def single_gram(left: FloatArray, right: FloatArray | None = None) -> Floats:
+    """Like ``gram``, with panels multiplied in their own type (float32) and added in float64: a quarter of the time.
 
-    Each entry is off by about 1e-7 of the lengths of its two columns. That is harmless where weak directions have
-    short columns of their own, as in a factor, and ruinous where they hide in long ones, as after a power step.
+    Each entry has an error of about 1e-7 times the lengths of its two columns. This is harmless where weak directions
+    have short columns of their own, as in a factor, and ruinous where long columns hide them, as after a power step.
     """
-    other = left if right is None else right
-    total = np.zeros((left.shape[1], other.shape[1]))
+    total = np.zeros((left.shape[1], (left if right is None else right).shape[1]))
 
     def product(rows: slice) -> FloatArray:
         panel = left[rows]
@@ -62,25 +59,24 @@ def single_gram(left: FloatArray, right: FloatArray | None = None) -> NDArray[np
     return total
 
 
-def triangle(*parts: FloatArray) -> NDArray[np.float64]:
+def stacked_qr(*parts: FloatArray) -> Floats:
     """R of the QR decomposition of ``parts`` (each N x p_i) side by side, min(N, p) x p with p the sum of p_i.
 
-    Q is not made. R'R is the Gram matrix, but small differences of long columns are in R to rounding, and in the Gram
-    matrix only to its square root.
+    R'R is the Gram matrix, but R keeps small differences of long columns to rounding, the Gram matrix only to its
+    square root.
     """
     upper = np.empty((0, sum(part.shape[1] for part in parts)))
     for rows in panels(parts[0].shape[0]):
         panel = np.hstack([part[rows] for part in parts])
-        # asarray: numpy's type hints know nothing of a mode without Q.
+        # asarray: numpy's type hints do not know the mode without Q.
         upper = np.asarray(np.linalg.qr(np.vstack([upper, panel]), mode="r"))
     return upper
 
 
-def inverse_square_root(core: FloatArray, floor: float = CORE_FLOOR) -> NDArray[np.float64]:
+def inverse_square_root(core: FloatArray, floor: float = CORE_FLOOR) -> Floats:
     """Return R (n x r) with R' core R = I over the directions of ``core`` stronger than ``floor`` x the first.
 
-    ``core`` is n x n, symmetric up to rounding; r <= n counts the directions kept, strongest first.
-    r is 0 for a zero matrix.
+    ``core`` is n x n, symmetric up to rounding; r <= n is the number of directions kept, 0 for a zero matrix.
     """
     values, vectors = np.linalg.eigh((core + core.T) / 2)
     order = np.arange(values.size)[::-1]
@@ -89,7 +85,7 @@ def inverse_square_root(core: FloatArray, floor: float = CORE_FLOOR) -> NDArray[
 
 
 def multiply_into(matrix: FloatArray, small: FloatArray, out: FloatArray) -> None:
-    """``out`` (N x r) becomes ``matrix @ small`` (N x p, p x r) in the type of ``matrix``; it may be a part of that."""
+    """Set ``out`` (N x r, may be part of ``matrix``) to ``matrix @ small`` (N x p, p x r), in its type."""
     small = small.astype(matrix.dtype, copy=False)
 
     def product(rows: slice) -> None:
@@ -99,20 +95,16 @@ def multiply_into(matrix: FloatArray, small: FloatArray, out: FloatArray) -> Non
 
 
 def rotate(matrix: Tall, basis: FloatArray) -> Tall:
-    """``matrix @ basis`` in the memory and type of ``matrix`` (N x p, overwritten); ``basis`` is p x r, r <= p.
-
-    A matrix of another size would be fresh memory, which costs as much as the product.
-    """
+    """``matrix @ basis`` in the memory and type of ``matrix`` (N x p, overwritten); ``basis`` is p x r, r <= p."""
     width = basis.shape[1]
     multiply_into(matrix, basis, matrix[:, :width])
     return matrix if width == matrix.shape[1] else np.ascontiguousarray(matrix[:, :width])
 
 
-def orthonormalise(matrix: NDArray[np.float32], floor: float = GRAM_FLOOR) -> NDArray[np.float32]:
+def orthonormalise(matrix: Single, floor: float = GRAM_FLOOR) -> Single:
     """Return an orthonormal basis (N x r, float32) of the columns of ``matrix`` (N x p, overwritten), r <= p.
 
-    By one Gram matrix, not by QR: three times the speed, and a rank-deficient matrix loses columns
-    instead of gaining arbitrary ones. Orthonormal to about 1e-4 when the condition number is 1e3,
-    which is all that a power step asks for.
+    Uses one Gram matrix instead of QR: three times as fast, and columns of a rank-deficient matrix are dropped.
+    Orthonormal to about 1e-4 at a condition number of 1e3, which suffices for a power step.
     """
     return rotate(matrix, inverse_square_root(gram(matrix), floor))

@@ -1,9 +1,9 @@
-"""SIMD vectors of 64 bytes for compiled functions, with sums in an order that is fixed by the source.
+"""SIMD vectors of 64 bytes for compiled functions, with sums in an order that the source fixes.
 
-A compiler vectorizes a sum only if it may reorder it (``fastmath``), and then the order depends on the processor, on
-the surrounding code and, if the loop also stores, on the addresses of the arrays. Here lane i adds the terms i, i + n,
-i + 2n, ... (n = 16 for float32, 8 for float64), and ``total`` adds the lanes pairwise. Arrays must be one-dimensional
-and contiguous; bounds are not checked.
+A compiler vectorizes a sum only if it may reorder it (``fastmath``); the order then depends on the processor, the
+surrounding code and even the addresses of the arrays. Here lane i adds the terms i, i + n, i + 2n, ... (n = 16 for
+float32, 8 for float64), and ``total`` adds the lanes pairwise. Arrays must be one-dimensional and contiguous; bounds
+are not checked.
 """
 # ruff: noqa: ARG001, ARG005  (Numba passes all arguments to the code generators)
 

@@ -1,4 +1,4 @@
-"""Tall matrices are worked through panel by panel: temporaries stay in the cache, and threads change no bit."""
+"""Tall matrices are processed panel by panel: temporaries stay in the cache, and threads do not change any bit."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
 
-#: Rows of a panel, unless a loop has a reason for another height.
+#: Default number of rows of a panel.
 PANEL_ROWS = 4096
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-#: Threads for ``each`` in this thread; those of the pool itself have none.
+#: Threads for ``each`` in this thread; the threads of the pool have none themselves.
 _pool: ContextVar[tuple[ThreadPoolExecutor, int] | None] = ContextVar("panel_threads", default=None)
 
 
 def panels(n_rows: int, height: int | None = None) -> Iterator[slice]:
-    """Consecutive slices that cover ``n_rows`` rows, each ``height`` (default ``PANEL_ROWS``) rows but for the last."""
+    """Consecutive slices that cover ``n_rows`` rows, each of ``height`` (default ``PANEL_ROWS``) rows but the last."""
     step = PANEL_ROWS if height is None else height
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))
@@ -28,7 +28,7 @@ def panels(n_rows: int, height: int | None = None) -> Iterator[slice]:
 
 @contextmanager
 def panel_threads(count: int) -> Iterator[None]:
-    """Let ``each`` use so many threads where this thread calls it inside the block."""
+    """Let ``each`` use ``count`` threads where this thread calls it inside the block."""
     if count <= 1:
         yield
         return
@@ -41,9 +41,10 @@ def panel_threads(count: int) -> Iterator[None]:
 
 
 def each(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """``map``, on the threads of ``panel_threads`` if there are any: results in the order of the items.
+    """``map`` on the threads of ``panel_threads``, if any; results come in the order of the items.
 
-    So sums of them have the same bits on any number of threads. Few results wait at a time.
+    Sums of the results therefore have the same bits with any number of threads. At most one result per thread and one
+    more are in memory.
     """
     found = _pool.get()
     if found is None:
@@ -53,13 +54,13 @@ def each(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[
     waiting: deque[Future[Result]] = deque()
     for item in items:
         waiting.append(pool.submit(function, item))
-        if len(waiting) > 2 * threads:
+        if len(waiting) > threads:
             yield waiting.popleft().result()
     while waiting:
         yield waiting.popleft().result()
 
 
 def on_each(function: Callable[[Item], None], items: Iterable[Item]) -> None:
-    """As ``each``, for what writes its results itself, in rows of its own."""
+    """Like ``each``, for functions that write their results themselves."""
     for _ in each(function, items):
         pass

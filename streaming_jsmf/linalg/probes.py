@@ -1,4 +1,4 @@
-"""Random probes from a counter-based generator: any block of rows can be made anywhere, in any order."""
+"""Random probes from a counter-based generator: any block of rows can be generated anywhere, in any order."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-#: Rows drawn from one counter position. Part of the bits: another value gives other probes.
+from streaming_jsmf.linalg.typing import Mask, Single
+
+#: Rows drawn from one counter position. Part of the bits.
 ROWS_PER_COUNTER = 8192
 
 
-def gaussian_probes(n_words: int, width: int, seed: int, label: str) -> NDArray[np.float32]:
-    """Standard normal test matrix Omega of Halko et al. (2011), a pure function of its arguments.
+def gaussian_probes(n_words: int, width: int, seed: int, label: str) -> Single:
+    """Standard normal test matrix Omega (Halko et al. 2011), (n_words, width) float32, a pure function.
 
     Parameters
     ----------
@@ -22,12 +24,8 @@ def gaussian_probes(n_words: int, width: int, seed: int, label: str) -> NDArray[
     seed
         The user's seed.
     label
-        What the probes are for, such as the content hash of a partition: other labels give
-        independent probes. A partition's probes must not depend on its place among the others.
-
-    Returns
-    -------
-    (n_words, width) float32
+        Purpose of the probes, such as the content hash of a partition (not its position): other labels give
+        independent probes.
     """
     probes = np.empty((n_words, width), dtype=np.float32)
     for rows, bits in _blocks(probes, seed, label):
@@ -35,15 +33,11 @@ def gaussian_probes(n_words: int, width: int, seed: int, label: str) -> NDArray[
     return probes
 
 
-def uniform_probes(n_words: int, width: int, seed: int, label: str) -> NDArray[np.float32]:
-    """Test matrix of independent entries, uniform over the odd multiples of 2^-8 in (-1, 1).
+def uniform_probes(n_words: int, width: int, seed: int, label: str) -> Single:
+    """Test matrix of independent entries, uniform over the odd multiples of 2^-8 in (-1, 1), (n_words, width) float32.
 
-    As good as a normal one where power steps follow, at a seventh of the time; the arguments are those of
-    ``gaussian_probes``. Not signs: a small square matrix of signs is often singular.
-
-    Returns
-    -------
-    (n_words, width) float32
+    As good as a normal one where power steps follow, in a seventh of the time; arguments as of ``gaussian_probes``. Not
+    signs: a small square matrix of signs is often singular.
     """
     probes = np.empty((n_words, width), dtype=np.float32)
     for rows, bits in _blocks(probes, seed, label):
@@ -53,24 +47,20 @@ def uniform_probes(n_words: int, width: int, seed: int, label: str) -> NDArray[n
     return probes
 
 
-def drawn_rows(n_rows: int, share: float, seed: int, label: str) -> NDArray[np.bool_]:
-    """Which rows are in a random sample, each on its own with probability ``share``; never none of them all.
-
-    A pure function of its arguments, see ``gaussian_probes``.
-    """
-    draws = np.random.Generator(np.random.Philox(key=_key(seed, label))).random(n_rows)
+def drawn_rows(n_rows: int, share: float, seed: int, label: str) -> Mask:
+    """Mask of a random sample of rows, each with probability ``share``, at least one; see ``gaussian_probes``."""
+    draws = np.random.Generator(np.random.Philox(key=philox_key(seed, label))).random(n_rows)
     return np.asarray(draws <= max(share, draws.min(initial=1.0)))
 
 
-def _key(seed: int, label: str) -> NDArray[np.uint64]:
+def philox_key(seed: int, label: str) -> NDArray[np.uint64]:
+    """Key of a Philox generator, from the SHA-256 of the arguments."""
     return np.frombuffer(hashlib.sha256(f"{seed}:{label}".encode()).digest()[:16], dtype=np.uint64)
 
 
-def _blocks(
-    probes: NDArray[np.float32], seed: int, label: str
-) -> Iterator[tuple[NDArray[np.float32], np.random.Philox]]:
-    """Row blocks of a matrix to fill, each with a generator of its own."""
-    key = _key(seed, label)
+def _blocks(probes: Single, seed: int, label: str) -> Iterator[tuple[Single, np.random.Philox]]:
+    """Row blocks of a matrix to fill, each with its own generator."""
+    key = philox_key(seed, label)
     for block, start in enumerate(range(0, probes.shape[0], ROWS_PER_COUNTER)):
         # The two high words of the counter name the block; the low ones are the generator's own.
         counter = np.array([0, 0, block, 0], dtype=np.uint64)

@@ -1,4 +1,4 @@
-"""Eigenpairs of C from a sample of the documents and C Q over all of them, and how far they are off."""
+"""Eigenpairs of C from a sample of the documents and C Q over all of them, with an error estimate."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf.linalg.eigen import (
@@ -23,8 +22,9 @@ from streaming_jsmf.linalg.eigen import (
 from streaming_jsmf.linalg.factor import apply_gram
 from streaming_jsmf.linalg.gram import gram, single_gram
 from streaming_jsmf.linalg.panels import each, on_each, panels
+from streaming_jsmf.linalg.typing import Floats, Integers, Mask, Single
 
-#: One document of the sample in so many is held out of the matrix, to estimate the error of its eigenpairs with.
+#: One of this many documents of the sample is held out of the matrix, to estimate the error of its eigenpairs.
 HELD_OUT = 8
 
 #: Parts of a sample that may be multiplied at the same time; their products are added in order. Part of the bits.
@@ -34,18 +34,18 @@ ROW_PARTS = 2
 #: ``benchmarks.sample_error``. Documents of authors with topics of their own need it most.
 MARGIN = 2.5
 
-#: Davidson steps; what is left to gain by more is a tenth of what the sample's noise leaves open.
+#: Davidson steps; more would gain a tenth of the error due to the noise of the sample.
 CORRECTION_STEPS = 1
 
 
 @dataclass(frozen=True)
 class SampleParts:
-    """The documents of a sample by their use, each part scaled to stand for all documents: X'X ~ C + diag(D).
+    """The documents of a sample by use, each part scaled to represent all documents: X'X ~ C + diag(D).
 
     Attributes
     ----------
     fitted
-        Seven of eight: what the matrix is made of.
+        Seven of eight documents, which make up the matrix.
     held_out
         The others.
     """
@@ -60,14 +60,14 @@ class SampleParts:
         return cls(_part(sample, ~held_out), _part(sample, held_out))
 
 
-def _part(sample: csr_array[Any], chosen: NDArray[np.bool_]) -> csr_array[Any]:
+def _part(sample: csr_array[Any], chosen: Mask) -> csr_array[Any]:
     part = csr_array(sample[np.flatnonzero(chosen)])
     part.data *= np.float32(np.sqrt(sample.shape[0] / max(part.shape[0], 1)))
     return part
 
 
-def apply_sample(sample: csr_array[Any], vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """H_s'(H_s X), words x columns, as ``factor.apply_gram``, in ``ROW_PARTS`` parts."""
+def apply_sample(sample: csr_array[Any], vectors: Single) -> Single:
+    """H_s'(H_s X), words x columns, like ``factor.apply_gram``, in ``ROW_PARTS`` parts."""
     height = -(-sample.shape[0] // ROW_PARTS)
     products = each(
         lambda rows: apply_gram(_rows(sample, rows), vectors), panels(sample.shape[0], max(height, 1))
@@ -81,7 +81,7 @@ def apply_sample(sample: csr_array[Any], vectors: NDArray[np.float32]) -> NDArra
 
 
 def _rows(sample: csr_array[Any], rows: slice) -> csr_array[Any]:
-    """Documents one after the other, without copying them."""
+    """Consecutive documents, without a copy."""
     indptr = sample.indptr[rows.start : rows.stop + 1]
     held = slice(indptr[0], indptr[-1])
     parts = (sample.data[held], sample.indices[held], indptr - indptr[0])
@@ -89,16 +89,12 @@ def _rows(sample: csr_array[Any], rows: slice) -> csr_array[Any]:
 
 
 def sample_eigenpairs(
-    sample: csr_array[Any],
-    diagonal: NDArray[np.float64],
-    probes: NDArray[np.float32],
-    count: int,
-    steps: int,
+    sample: csr_array[Any], diagonal: Floats, probes: Single, count: int, steps: int
 ) -> Eigenpairs:
     """Largest algebraic eigenpairs of H_s'H_s - diag(D), ``min(count, N, rank of H_s)``. No pass over the data.
 
     Block Davidson as in ``eigen.factor_eigenpairs``, from H_s'(H_s Omega) on. A factor of H_s'H_s would take as many
-    products with more columns, and have to be decomposed itself.
+    products with more columns, and a decomposition of its own.
 
     Parameters
     ----------
@@ -107,22 +103,22 @@ def sample_eigenpairs(
     diagonal
         D of Eq. 1, (N,), exact.
     probes
-        Omega, random, N x p: as many vectors are carried, an ``eigen.block_width``.
+        Omega, random, N x p: p vectors are iterated, see ``eigen.block_width``.
     count
         Eigenpairs wanted.
     steps
-        Most corrections, a product with the sample each.
+        Maximum number of corrections, each with one product with the sample.
     """
     n_words = sample.shape[1]
     seen = np.flatnonzero(np.bincount(sample.indices, minlength=n_words))
     if seen.size < n_words:
-        # Of rare words most are in no document of the sample, and have entries of zero.
+        # Most rare words occur in no document of the sample; their entries are zero.
         found = sample_eigenpairs(_of_words(sample, seen), diagonal[seen], probes[seen], count, steps)
         vectors = np.zeros((n_words, found.values.size))
         vectors[seen] = found.vectors
         return Eigenpairs(found.values, vectors)
 
-    def times(vectors: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+    def times(vectors: Single, out: Single) -> None:
         out[:] = apply_sample(sample, vectors)
         subtract_diagonal(diagonal, vectors, out)
 
@@ -131,8 +127,8 @@ def sample_eigenpairs(
     return RitzBlock(times, diagonal, apply_sample(sample, probes), probes.shape[1]).leading(count, steps)
 
 
-def _of_words(sample: csr_array[Any], words: NDArray[np.int64]) -> csr_array[Any]:
-    """The sample over some of the words, all that it holds among them."""
+def _of_words(sample: csr_array[Any], words: Integers) -> csr_array[Any]:
+    """The sample restricted to the words that occur in it."""
     place = np.zeros(sample.shape[1], dtype=sample.indices.dtype)
     place[words] = np.arange(words.size)
     parts = (sample.data, place[sample.indices], sample.indptr)
@@ -140,7 +136,7 @@ def _of_words(sample: csr_array[Any], words: NDArray[np.int64]) -> csr_array[Any
 
 
 def _dense_eigenpairs(times: Times, n_words: int, count: int) -> Eigenpairs:
-    """Of a symmetric matrix of few words, from its product with the unit vectors."""
+    """Eigenpairs of a symmetric matrix of few words, from its product with the unit vectors."""
     dense = np.empty((n_words, n_words), np.float32)
     times(np.eye(n_words, dtype=np.float32), dense)
     values, vectors = np.linalg.eigh((dense.astype(np.float64) + dense.T) / 2)
@@ -148,9 +144,9 @@ def _dense_eigenpairs(times: Times, n_words: int, count: int) -> Eigenpairs:
 
 
 class CorrectedMatrix:
-    """C as a sample of the documents tells it, corrected to what all documents tell of C Q.
+    """C estimated from a sample of the documents, corrected by the exact C Q.
 
-    C_s = H_s'H_s - diag(D) is C but for the noise of the sample, and of C Q nothing is left to be guessed. So
+    C_s = H_s'H_s - diag(D) is C but for the noise of the sample, while C Q is known exactly. So
 
         C^ = C_s + (C - C_s) P + P (C - C_s) - P (C - C_s) P = C_s + U Q' + Q U',   P = Q Q',
 
@@ -167,18 +163,12 @@ class CorrectedMatrix:
         Q, orthonormal, and C Q, exact, N x m.
     """
 
-    def __init__(
-        self,
-        sample: csr_array[Any],
-        diagonal: NDArray[np.float64],
-        basis: NDArray[np.float64],
-        product: NDArray[np.float64],
-    ) -> None:
+    def __init__(self, sample: csr_array[Any], diagonal: Floats, basis: Floats, product: Floats) -> None:
         self._sample, self._diagonal, self._basis = sample, diagonal, basis.astype(np.float32)
         error = apply_sample(sample, self._basis)
 
         def subtract(rows: slice) -> None:
-            # What is subtracted from what is like it is float64; the rest is small beside C Q.
+            # The difference of similar numbers is taken in float64; the result is small compared with C Q.
             error[rows] = product[rows] - error[rows]
 
         on_each(subtract, panels(len(error)))
@@ -187,8 +177,8 @@ class CorrectedMatrix:
         subtract_product(error, self._basis, inside)
         self._correction = error
 
-    def times(self, vectors: NDArray[np.float32], out: NDArray[np.float32]) -> None:
-        """``out`` becomes C^ times the vectors, both N x k, float32."""
+    def times(self, vectors: Single, out: Single) -> None:
+        """Set ``out`` to C^ times the vectors, both N x k, float32."""
         inside, across = (
             single_gram(thin, vectors).astype(np.float32) for thin in (self._basis, self._correction)
         )
@@ -203,22 +193,18 @@ class CorrectedMatrix:
 
 
 def corrected_eigenpairs(
-    sample: csr_array[Any],
-    diagonal: NDArray[np.float64],
-    basis: NDArray[np.float64],
-    product: NDArray[np.float64],
-    count: int,
-) -> tuple[Eigenpairs, NDArray[np.float64]]:
+    sample: csr_array[Any], diagonal: Floats, basis: Floats, product: Floats, count: int
+) -> tuple[Eigenpairs, Floats]:
     """Largest algebraic eigenpairs of ``CorrectedMatrix``, ``min(count, m)`` of them. No pass over the data.
 
-    ``eigen.nystrom_eigenpairs`` takes what C does outside of the span of Q from C Q alone, and is wrong by about as
-    much as C has there. A sample is wrong by its noise only. Block Davidson as in ``eigen.factor_eigenpairs``, from
+    ``eigen.nystrom_eigenpairs`` estimates C outside the span of Q from C Q alone, with an error of the size of C there;
+    the error of a sample is its noise. Block Davidson as in ``eigen.factor_eigenpairs``, from
     (theta_j + D)^-1 (C + D) q_j of the Ritz pairs in the span of Q on.
 
     Returns
     -------
     tuple
-        The eigenpairs, and the lengths of their residuals ||C^ v - lambda v||.
+        The eigenpairs, and the norms of their residuals ||C^ v - lambda v||.
     """
     matrix, found = CorrectedMatrix(sample, diagonal, basis, product), min(count, basis.shape[1])
     if len(basis) <= DENSE_WORDS:
@@ -229,13 +215,11 @@ def corrected_eigenpairs(
     return pairs, np.linalg.norm(block.residuals()[:, :found], axis=0).astype(np.float64)
 
 
-def _stepped(
-    basis: NDArray[np.float64], product: NDArray[np.float64], diagonal: NDArray[np.float64], count: int
-) -> NDArray[np.float32]:
-    """(theta_j + D)^-1 (C + D) q_j of the ``count`` largest Ritz pairs of C in the span of Q, columns of unit length.
+def _stepped(basis: Floats, product: Floats, diagonal: Floats, count: int) -> Single:
+    """(theta_j + D)^-1 (C + D) q_j of the ``count`` largest Ritz pairs of C in the span of Q, as unit columns.
 
-    An eigenvector satisfies v = (lambda + D)^-1 (C + D) v. A power step C Q instead also brings in what C has of large
-    negative eigenvalues, and documents of a few words make many.
+    An eigenvector satisfies v = (lambda + D)^-1 (C + D) v. A power step C Q would also bring in large negative
+    eigenvalues of C, of which corpora of short documents have many.
     """
     core = gram(basis, product)
     values, rotation = np.linalg.eigh((core + core.T) / 2)
@@ -273,9 +257,9 @@ class SampleCertificate:
 def certify(
     parts: SampleParts,
     share: float,
-    basis: NDArray[np.float64],
-    product: NDArray[np.float64],
-    corrected: tuple[Eigenpairs, NDArray[np.float64]],
+    basis: Floats,
+    product: Floats,
+    corrected: tuple[Eigenpairs, Floats],
     count: int,
 ) -> SampleCertificate:
     """Estimate the error of the first ``count`` eigenpairs of ``CorrectedMatrix``. No pass over the data.
@@ -311,9 +295,7 @@ def certify(
     return SampleCertificate(MARGIN * float(error), float(weight) ** 2)
 
 
-def _sampling_variance(
-    parts: SampleParts, share: float, basis: NDArray[np.float32], outside: NDArray[np.float32]
-) -> NDArray[np.float64]:
+def _sampling_variance(parts: SampleParts, share: float, basis: Single, outside: Single) -> Floats:
     """E ||(I - P)(C - C_s) w||^2 of each column w, over random samples."""
     fitted, rows = parts.fitted.shape[0], parts.held_out
     drawn = share * fitted / max(fitted + rows.shape[0], 1)
@@ -322,9 +304,7 @@ def _sampling_variance(
     return np.asarray((1 - drawn) * rows.shape[0] / max(fitted, 1) * summed, dtype=np.float64)
 
 
-def _lost(
-    values: NDArray[np.float64], squared: NDArray[np.float64], bottom: float, count: int
-) -> NDArray[np.float64]:
+def _lost(values: Floats, squared: Floats, bottom: float, count: int) -> Floats:
     """Squared sines of the angles between the first ``count`` Ritz vectors and their eigenvectors, to first order.
 
     ``values`` (descending) and ``squared`` are all Ritz values and the squared norms of their residuals; eigenvalues

@@ -1,37 +1,31 @@
 """Least squares over the probability simplex, for very many rows and one set of vertices.
 
-The third step of Algorithms 1 and 5 of LR-JSMF (Lee et al., ICML 2021): every word is written as the convex
-combination of the anchor words nearest to it. Three methods: a compiled active set (exact to rounding); batched
-accelerated projected gradients (FISTA, Beck and Teboulle 2009), the default where numba is not installed; and
-exponentiated gradient, which the papers name. Each leaves a certificate for every row.
+The third step of Algorithms 1 and 5 of LR-JSMF (Lee et al., ICML 2021): each word is written as the convex combination
+of the anchor words nearest to it. Two methods: a compiled active set, exact to rounding, and exponentiated gradient,
+which the papers use. Both return a certificate for each row.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from streaming_jsmf.config import SimplexMethod
-from streaming_jsmf.linalg.simplex_gradient import exponentiated_gradient, fista
-from streaming_jsmf.linalg.typing import BlockSolver
-
-try:
-    from streaming_jsmf.linalg import simplex_kernel as _kernel
-
-    HAVE_NUMBA = True
-except ImportError:  # pragma: no cover - numba is a dependency, but has no wheel for every new Python
-    HAVE_NUMBA = False
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from streaming_jsmf.linalg.active_set import inner_products, solve_block
+from streaming_jsmf.linalg.panels import on_each, panel_threads
+from streaming_jsmf.linalg.typing import FloatArray, Floats, Integers
 
 BLOCK_ROWS = 1024
+
+EXPONENTIATED_ITERATIONS = 2_000
+#: Iterations between two evaluations of the gap, each of which costs as much as an iteration.
+CHECK_EVERY = 10
+#: Factors of the step size of exponentiated gradient after a descent, and otherwise.
+LONGER, SHORTER = 1.5, 0.5
 
 
 @dataclass(frozen=True)
@@ -45,7 +39,7 @@ class SimplexSolution:
     gap
         (N,) in units of ||x||^2; ||x_i - V'b_i||^2 is at most gap_i above its minimum (Frank-Wolfe gap).
     iterations
-        The most steps any row took.
+        The largest number of iterations of any row.
     """
 
     weights: Floats
@@ -67,60 +61,56 @@ def simplex_least_squares(
     Parameters
     ----------
     X
-        N x d; may be float32 and memory-mapped, one block at a time becomes float64.
+        N x d; may be float32 and memory-mapped: one block at a time is converted to float64.
     vertices
         V, K x d.
     method
-        "active-set", "fista", "exponentiated-gradient", or "auto": the active set where numba is installed,
-        else FISTA.
+        "active-set" (also "auto") or "exponentiated-gradient".
     tolerance
-        Of the gradient methods: a row is done at gap_i <= tolerance * ||x_i||^2, or after 20,000 (FISTA) or
-        2,000 (exponentiated gradient) steps: look at the gap. The active set works to rounding.
+        Of exponentiated gradient: a row is finished at gap_i <= tolerance * ||x_i||^2, or after 2,000 iterations
+        (compare the gap). The active set is exact to rounding.
     block_rows
-        Rows are taken in blocks of this many.
+        Rows per block.
     threads
-        Blocks worked on at once; default: one per processor. The result does not depend on it.
+        Blocks solved in parallel; default: one per processor. The result does not depend on it.
 
     Raises
     ------
     ValueError
-        For shapes that do not fit, entries that are not finite, unknown methods, and ``block_rows``,
-        ``threads`` or ``tolerance`` that are not positive.
+        If shapes do not match, entries are not finite, the method is unknown, or ``block_rows``, ``threads`` or
+        ``tolerance`` is not positive.
     """
     rows, corners = _checked(X, vertices)
-    chosen = _choose(method)
+    if method not in get_args(SimplexMethod):
+        raise ValueError(f"method must be one of {', '.join(get_args(SimplexMethod))}, not {method!r}")
     if block_rows < 1 or (threads is not None and threads < 1) or not tolerance > 0:
         raise ValueError("block_rows, threads and tolerance must be positive")
     n_rows, n_vertices = rows.shape[0], corners.shape[0]
-    weights = np.empty((n_rows, n_vertices))
-    gap = np.empty(n_rows)
-    steps = np.zeros(n_rows, dtype=np.int64)
-    solve = _solver(chosen, corners, tolerance)
+    weights, gap = np.empty((n_rows, n_vertices)), np.empty(n_rows)
+    iterations = np.zeros(n_rows, dtype=np.int64)
+    columns = np.ascontiguousarray(corners.T)
+    gram = np.empty((n_vertices, n_vertices))
+    # The same loop as for c = V x, so that a row equal to a vertex has exactly the same inner products.
+    inner_products(corners, columns, gram)
+    diagonal = np.diag(gram)
+    shift = float(np.median(diagonal)) or float(diagonal.mean()) or 1.0
 
-    def one_block(start: int) -> None:
+    def solve(start: int) -> None:
         part = slice(start, start + block_rows)
-        # One block at a time becomes f64: X may be f32 and memory-mapped.
         block = np.ascontiguousarray(rows[part], dtype=np.float64)
         if not np.isfinite(block).all():
             raise ValueError(f"X has entries that are not finite in rows {start} to {start + len(block) - 1}")
-        solve(block, weights[part], gap[part], steps[part])
+        if method == "exponentiated-gradient":
+            _exponentiated_gradient(block, corners, tolerance, weights[part], gap[part], iterations[part])
+        else:
+            solve_block(block, columns, gram, shift, weights[part], gap[part], iterations[part])
 
-    _for_each(one_block, range(0, n_rows, block_rows), threads or os.cpu_count() or 1)
-    return SimplexSolution(weights, gap, int(steps.max(initial=0)))
-
-
-def _for_each(task: Callable[[int], None], starts: range, threads: int) -> None:
-    """Run the task for each start, in a pool where there is more than one; the first error is raised."""
-    workers = min(threads, max(len(starts), 1))
-    if workers == 1:
-        for start in starts:
-            task(start)
-        return
-    with ThreadPoolExecutor(workers) as pool:
-        list(pool.map(task, starts))
+    with panel_threads(threads or os.cpu_count() or 1):
+        on_each(solve, range(0, n_rows, block_rows))
+    return SimplexSolution(weights, gap, int(iterations.max(initial=0)))
 
 
-def _checked(X: ArrayLike, vertices: ArrayLike) -> tuple[NDArray[np.floating], Floats]:
+def _checked(X: ArrayLike, vertices: ArrayLike) -> tuple[FloatArray, Floats]:
     rows = np.asarray(X)
     corners = np.ascontiguousarray(vertices, dtype=np.float64)
     if rows.ndim != 2 or corners.ndim != 2 or rows.shape[1] != corners.shape[1]:
@@ -134,33 +124,38 @@ def _checked(X: ArrayLike, vertices: ArrayLike) -> tuple[NDArray[np.floating], F
     return rows, corners
 
 
-def _choose(method: SimplexMethod) -> SimplexMethod:
-    if method == "auto":
-        return "active-set" if HAVE_NUMBA else "fista"
-    if method not in get_args(SimplexMethod):
-        raise ValueError(f"method must be one of {', '.join(get_args(SimplexMethod))}, not {method!r}")
-    if method == "active-set" and not HAVE_NUMBA:
-        raise ValueError("method active-set needs numba; install it or use method fista")
-    return method
+def _exponentiated_gradient(
+    block: Floats, vertices: Floats, tolerance: float, weights: Floats, gap: Floats, iterations: Integers
+) -> None:
+    """Multiply the weights by exp(-step x gradient) and rescale them to sum 1, from equal weights, for each row.
 
-
-def _solver(method: SimplexMethod, vertices: Floats, tolerance: float) -> BlockSolver:
-    if method == "active-set":
-        return _active_set(vertices)
-    gradient_method = fista if method == "fista" else exponentiated_gradient
-    return gradient_method(vertices, tolerance)
-
-
-def _active_set(vertices: Floats) -> BlockSolver:
-    """The compiled solver, with Gram matrix and shift of these vertices."""
-    columns = np.ascontiguousarray(vertices.T)
-    gram = np.empty((len(vertices), len(vertices)))
-    # The same loop as for c = V x, so that a row equal to a vertex sees the very same numbers.
-    _kernel.inner_products(vertices, columns, gram)
-    diagonal = np.diag(gram)
-    shift = float(np.median(diagonal)) or float(diagonal.mean()) or 1.0
-
-    def solve(block: Floats, weights: Floats, gap: Floats, steps: Integers) -> None:
-        _kernel.solve_block(block, columns, gram, shift, weights, gap, steps)
-
-    return solve
+    Each row has its own step size, which grows while the objective falls and is halved where it would rise. No weight
+    becomes exactly zero, and the gap closes slowly where vertices are close to each other.
+    """
+    gram, linear = vertices @ vertices.T, block @ vertices.T
+    target = tolerance * np.einsum("ij,ij->i", block, block)
+    active = np.arange(len(block))
+    current = np.full(weights.shape, 1.0 / len(vertices))
+    product = current @ gram
+    step = np.full(len(block), 1.0 / (float(np.abs(gram).max()) or 1.0))
+    for iteration in range(EXPONENTIATED_ITERATIONS + 1):
+        gradient = product - linear[active]
+        if iteration % CHECK_EVERY == 0:
+            reached = 2.0 * (np.einsum("ij,ij->i", current, gradient) - gradient.min(axis=1))
+            weights[active], gap[active], iterations[active] = current, np.maximum(reached, 0.0), iteration
+            unfinished = reached > target[active]
+            if iteration == EXPONENTIATED_ITERATIONS or not unfinished.any():
+                return
+            active, current, product, step, gradient = (
+                values[unfinished] for values in (active, current, product, step, gradient)
+            )
+        # The exponent may be shifted by a constant per row: the largest becomes 0 and nothing overflows.
+        exponent = -step[:, None] * (gradient - gradient.min(axis=1)[:, None])
+        trial = current * np.exp(exponent)
+        trial /= trial.sum(axis=1)[:, None]
+        trial_product = trial @ gram
+        # Half the change of the objective, exactly: (b1 - b0)'(G (b0 + b1) / 2 - c).
+        change = np.einsum("ij,ij->i", trial - current, 0.5 * (product + trial_product) - linear[active])
+        descends = change <= 0.0
+        current[descends], product[descends] = trial[descends], trial_product[descends]
+        step = np.where(descends, LONGER * step, SHORTER * step)

@@ -1,7 +1,7 @@
 """Symmetric tensors of third order: sums of cubes by matrix products, their packed form, and changes of basis.
 
-A symmetric m x m x m tensor has m (m + 1) (m + 2) / 6 free entries. What is added and stored is the packed form: the
-entries with i <= j <= k in their order, (0, 0, 0), (0, 0, 1), ...
+A symmetric m x m x m tensor has m (m + 1) (m + 2) / 6 free entries. Its packed form, which is added and stored, holds
+the entries with i <= j <= k in the order (0, 0, 0), (0, 0, 1), ...
 """
 
 from __future__ import annotations
@@ -10,17 +10,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
+from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.linalg.panels import panels
-from streaming_jsmf.linalg.tensor_kernel import pair_products
-from streaming_jsmf.linalg.typing import FloatArray
+from streaming_jsmf.linalg.typing import FloatArray, Floats
 
-#: Summands multiplied at once: long enough for BLAS, few enough that their products of pairs stay in a cache near the
-#: core at the usual widths.
+#: Summands multiplied at once: enough for BLAS, and few enough that their products of pairs stay in the cache.
 ROW_BLOCK = 512
 
-#: Larger indices of the pairs of a slab. More make fewer and larger products, and more entries that are there already.
+#: Larger indices of the pairs of a slab. More make fewer and larger products, and more redundant entries.
 SLAB = 8
 
 
@@ -28,23 +27,22 @@ SLAB = 8
 class _Slab:
     """Entries (i, j, k) for the pairs start <= i <= j with first <= j < last, and k from ``first`` on.
 
-    ``total`` is pairs x columns. Pairs of the second half go on with the first half behind k = m - 1.
+    ``total`` is pairs x columns; for pairs of the second half the first half follows k = m - 1.
     """
 
     start: int
     first: int
     last: int
-    total: NDArray[np.float64]
+    total: Floats
 
 
 class CubeSum:
-    """Adds up symmetric tensors slab by slab; a slab is one matrix product, of products of two columns and columns.
+    """Sum of symmetric tensors, in slabs: each is one matrix product of pairs of columns with columns.
 
-    Of three indices two are in the same half of 0, ..., m - 1. So the pairs within the halves suffice, which are half
-    of all, each with twice as many third indices as if all pairs were taken: to multiply and to pack pairs is what
-    keeps BLAS from its speed. That is a sixth of the m^3 multiplications for each summand, and a few that are there
-    already: k below j, for all j but the first of a slab. Products have the precision of their operands, sums are
-    float64.
+    Of three indices, two are in the same half of 0, ..., m - 1. So pairs within the halves suffice: half of all pairs,
+    each with twice as many third indices. Multiplying and packing pairs is what slows BLAS down. This takes a sixth of
+    the m^3 multiplications per summand, and a few redundant ones (k < j, for all j but the first of a slab). Products
+    have the precision of their operands, sums are float64.
 
     Parameters
     ----------
@@ -56,15 +54,12 @@ class CubeSum:
 
     def __init__(self, width: int, dtype: DTypeLike) -> None:
         self.width, self._half = width, (width + 1) // 2
-        self._slabs = [
-            *_slabs(0, self._half, width),
-            *_slabs(self._half, width, width + self._half),
-        ]
-        # Fresh memory for each product would cost as much as to fill it.
+        self._slabs = [*_slabs(0, self._half, width), *_slabs(self._half, width, width + self._half)]
+        # New memory for each product would cost as much as filling it.
         self._pairs = np.empty(ROW_BLOCK * max((len(slab.total) for slab in self._slabs), default=0), dtype)
         self._product = np.empty(max((slab.total.size for slab in self._slabs), default=0), dtype)
 
-    def add_cubes(self, rows: FloatArray, weights: NDArray[np.float64]) -> None:
+    def add_cubes(self, rows: FloatArray, weights: Floats) -> None:
         """Add the sum over rows x of weights_x r_x (x) r_x (x) r_x; ``rows`` is n x m, ``weights`` (n,)."""
         factors = weights.astype(rows.dtype)[:, None]
         for block in panels(rows.shape[0], ROW_BLOCK):
@@ -72,17 +67,14 @@ class CubeSum:
             self._add(rows[block] * factors[block], r, r)
 
     def add_mixed(self, rows: FloatArray, other: FloatArray) -> None:
-        """Add the sum over rows of f (x) q (x) q + q (x) f (x) q + q (x) q (x) f; q of ``rows``, f of ``other``.
-
-        Both are n x m.
-        """
+        """Add the sum, over rows q and f of the two (n x m), of f (x) q (x) q + q (x) f (x) q + q (x) q (x) f."""
         for block in panels(rows.shape[0], ROW_BLOCK):
             q, f = self._extended(rows[block]), self._extended(other[block])
             for three in ((f, q, q), (q, f, q), (q, q, f)):
                 self._add(*three)
 
     def _add(self, left: FloatArray, right: FloatArray, third: FloatArray) -> None:
-        """Add the sum over rows of left_j right_i third_k, each for its slab; n x m or ``_extended``, n small."""
+        """Add the sum over rows of left_j right_i third_k to each slab; arguments as of ``_extended``, n small."""
         n = len(third)
         for slab in self._slabs:
             total = slab.total
@@ -93,10 +85,10 @@ class CubeSum:
             np.add(total, product, out=total)
 
     def _extended(self, rows: FloatArray) -> FloatArray:
-        """``rows`` with their first half once more behind, in fresh memory."""
+        """``rows`` with their first half appended."""
         return np.concatenate([rows, rows[:, : self._half]], axis=1)
 
-    def packed(self) -> NDArray[np.float64]:
+    def packed(self) -> Floats:
         """The sum, (m (m + 1) (m + 2) / 6,)."""
         m = self.width
         packed = np.empty(packed_size(m))
@@ -105,16 +97,15 @@ class CubeSum:
             for j in range(slab.first, slab.last):
                 i = np.arange(slab.start, j + 1)[:, None]
                 values = slab.total[row : row + i.size]
-                packed[_place(i, j, np.arange(j, m), m)] = values[:, j - slab.first : m - slab.first]
+                packed[_position(i, j, np.arange(j, m), m)] = values[:, j - slab.first : m - slab.first]
                 if slab.start:
                     # The first half has the smaller indices.
-                    packed[_place(np.arange(slab.start), i, j, m)] = values[:, m - slab.first :]
+                    packed[_position(np.arange(slab.start), i, j, m)] = values[:, m - slab.first :]
                 row += i.size
         return packed
 
 
 def _slabs(start: int, end: int, columns: int) -> list[_Slab]:
-    """Slabs for the pairs within ``start`` to ``end``, with third indices up to ``columns``."""
     slabs = []
     for first in range(start, end, SLAB):
         last = min(first + SLAB, end)
@@ -123,9 +114,9 @@ def _slabs(start: int, end: int, columns: int) -> list[_Slab]:
     return slabs
 
 
-def _place(i: Any, j: Any, k: Any, width: int) -> Any:
-    """Where the entries (i, j, k), i <= j <= k, lie in the packed form; arrays are broadcast."""
-    # Before them lie all of a smaller first index, then the rows i to j - 1 of a triangle, then a part of row j.
+def _position(i: Any, j: Any, k: Any, width: int) -> Any:
+    """Position of the entries (i, j, k), i <= j <= k, in the packed form; arrays are broadcast."""
+    # All entries of a smaller first index come first, then the rows i to j - 1 of a triangle, then a part of row j.
     rest = width - i
     triangle = (rest * (rest + 1) - (width - j) * (width - j + 1)) // 2
     return packed_size(width) - rest * (rest + 1) * (rest + 2) // 6 + triangle + k - j
@@ -136,13 +127,13 @@ def packed_size(width: int) -> int:
     return width * (width + 1) * (width + 2) // 6
 
 
-def unpacked(packed: NDArray[np.float64], width: int) -> NDArray[np.float64]:
+def unpacked(packed: Floats, width: int) -> Floats:
     """The full m x m x m tensor of a packed one.
 
     Raises
     ------
     ValueError
-        If the number of entries is not that of this width.
+        If the number of entries does not match the width.
     """
     if packed.shape != (packed_size(width),):
         raise ValueError(f"a symmetric tensor of width {width} has {packed_size(width)} entries")
@@ -157,16 +148,16 @@ def unpacked(packed: NDArray[np.float64], width: int) -> NDArray[np.float64]:
     return full
 
 
-def in_basis(tensor: NDArray[np.float64], basis: NDArray[np.float64]) -> NDArray[np.float64]:
+def in_basis(tensor: Floats, basis: Floats) -> Floats:
     """T(W, W, W): the tensor (m x m x m, symmetric) in the columns of ``basis`` (m x k), k x k x k."""
     m, k = basis.shape
-    # One mode at a time, the last: the tensor is symmetric, so its modes may be turned round in between.
+    # One mode at a time, the last: the tensor is symmetric, so its modes may be rotated in between.
     for _ in range(3):
         tensor = np.moveaxis((tensor.reshape(-1, m) @ basis).reshape(*tensor.shape[:2], k), 2, 0)
     return symmetrised(tensor)
 
 
-def symmetrised(tensor: NDArray[np.float64]) -> NDArray[np.float64]:
+def symmetrised(tensor: Floats) -> Floats:
     """The mean over the six orders of the modes."""
     orders = [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)]
     total = np.zeros_like(tensor)
@@ -175,13 +166,33 @@ def symmetrised(tensor: NDArray[np.float64]) -> NDArray[np.float64]:
     return total / len(orders)
 
 
-def vector_product(matrix: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArray[np.float64]:
-    """M (x) v summed over its three places: M_ij v_k + M_ik v_j + M_jk v_i, for a symmetric M."""
+def vector_product(matrix: Floats, vector: Floats) -> Floats:
+    """M (x) v summed over its three positions: M_ij v_k + M_ik v_j + M_jk v_i, for a symmetric M."""
     outer = matrix[:, :, None] * vector
     return np.asarray(outer + outer.transpose(0, 2, 1) + outer.transpose(2, 0, 1))
 
 
-def cube(vector: NDArray[np.float64]) -> NDArray[np.float64]:
+def cube(vector: Floats) -> Floats:
     """v (x) v (x) v."""
-    product: NDArray[np.float64] = vector[:, None, None] * vector[:, None] * vector
+    product: Floats = vector[:, None, None] * vector[:, None] * vector
     return product
+
+
+@compiled(nogil=True)
+def pair_products(
+    left: FloatArray, right: FloatArray, start: int, first: int, last: int, out: FloatArray
+) -> None:
+    """Set ``out`` (rows x pairs, C order) to left_xj right_xi for first <= j < last and start <= i <= j, in that order.
+
+    ``left`` and ``right`` are rows x m (C order).
+    """
+    for row in range(left.shape[0]):
+        place = 0
+        for j in range(first, last):
+            factor = left[row, j]
+            # Slices, because LLVM does not see that an index place + i never wraps around.
+            others = right[row, start : j + 1]
+            products = out[row, place : place + others.size]
+            for i in range(others.size):
+                products[i] = factor * others[i]
+            place += others.size

@@ -1,17 +1,16 @@
-"""Types shared by the kernels."""
+"""Array types shared by the numerical packages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-#: float32 or float64, whichever the caller holds.
-FloatArray: TypeAlias = NDArray[np.floating[Any]]
+Floats: TypeAlias = NDArray[np.float64]
+Single: TypeAlias = NDArray[np.float32]
+Integers: TypeAlias = NDArray[np.int64]
+Mask: TypeAlias = NDArray[np.bool_]
 
-#: (rows n x d, weights n x K, gap n, steps n): solves the rows and fills the other three.
-BlockSolver: TypeAlias = Callable[
-    [NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]], None
-]
+#: float32 or float64.
+FloatArray: TypeAlias = NDArray[np.floating[Any]]

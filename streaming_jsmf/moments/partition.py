@@ -17,8 +17,14 @@ from streaming_jsmf.corpus.csr import iter_blocks
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.units import ColumnMap, Partition, WorkUnit, list_units, shard_name, split_by_value
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.linalg.bags import add_word_sums, pair_totals, row_totals, scale_rows
-from streaming_jsmf.linalg.weights import document_weights, pair_scales
+from streaming_jsmf.linalg.csr import (
+    add_word_sums,
+    document_weights,
+    pair_scales,
+    pair_totals,
+    row_totals,
+    scale_rows,
+)
 from streaming_jsmf.moments.manifest import CorpusEntry, Manifest
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array
 from streaming_jsmf.storage.paths import StorePath, store_path
@@ -111,7 +117,7 @@ class Sums:
         (words,) sum of w h / n: C e, which is also the first moment M1.
     diagonal
         (words,) sum of w h / (n (n - 1)): the correction that Eq. 1 takes from the diagonal. Of a count below 1 it
-        takes the square, since a word is no less than never in a pair with itself (``linalg.bags.pair_totals``).
+        takes the square, since a word is no less than never in a pair with itself (``linalg.csr.pair_totals``).
     term_count
         (words,) tokens.
     document_frequency

@@ -1,6 +1,6 @@
-"""Moments made what those of topics must be: low in rank, positive, non-negative. Pure functions of arrays.
+"""Rectification of moments: low rank, positive semidefinite, non-negative, as moments of topics must be.
 
-``enn`` is the default (LR-JSMF, Algorithm 3), with its products in ``enn_operator`` and what it leaves out in
-``omitted``; ``alternating`` (AP, Dykstra), ``palm`` and ``diagonal`` are to compare with. All give a
-``result.Rectification``. Imports ``linalg`` and below.
+``enn`` is the default (LR-JSMF, Algorithm 3), with its products in ``enn_operator``; ``alternating`` (AP, Dykstra),
+``palm`` and ``diagonal`` serve comparisons. All return a ``result.Rectification``. Pure functions of arrays; imports
+``linalg`` and below.
 """

@@ -1,55 +1,27 @@
-"""Alternating projections on the whole C (LR-JSMF, Algorithm 2), and Dykstra's variant of them.
+"""Alternating projections on the complete C (LR-JSMF, Algorithm 2), and Dykstra's variant of them.
 
-Three sets in turn: positive semidefinite of rank K, entries that sum to 1, no negative entries. After each turn C is
-made anew from Y alone, panel by panel and in place, so that one N x N matrix is held (two for Dykstra's).
+The sets are: positive semidefinite of rank K, sum 1, non-negative. Each iteration recomputes C from Y alone, panel
+by panel and in place, so that one N x N matrix is in memory (two for Dykstra's).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from numpy.typing import NDArray
 
 from streaming_jsmf.linalg.dense import leading_pairs, symmetric_eigenpairs
 from streaming_jsmf.linalg.eigen import Eigenpairs
-from streaming_jsmf.linalg.panels import panels
+from streaming_jsmf.linalg.panels import each, panel_threads, panels
+from streaming_jsmf.linalg.typing import Floats
 from streaming_jsmf.rectification.result import OnIteration, Rectification, positive_half, require_pairs
 
-#: Rows of C made at a time. Part of the bits: each panel adds to the length of the step.
+#: Rows of C recomputed at a time. Part of the bits: each panel adds to the length of the step.
 PANEL_ROWS = 512
-
-#: Makes some rows anew; squared lengths of their step and of what they were.
-_Panel = Callable[[slice], tuple[float, float]]
-
-
-def normalising_shift(total: float, n_words: int) -> float:
-    """What every entry of an N x N matrix of this sum has to gain for the sum to be 1: the nearest such matrix."""
-    return (1.0 - total) / n_words**2
-
-
-def nearest_normalised(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The nearest matrix whose entries sum to 1."""
-    return matrix + normalising_shift(float(matrix.sum()), matrix.shape[0])
-
-
-def nearest_nonnegative(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The nearest matrix without negative entries."""
-    return np.maximum(matrix, 0.0)
-
-
-def nearest_semidefinite(
-    matrix: NDArray[np.float64], n_topics: int, block: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """The nearest positive semidefinite matrix of rank at most K, from a block of vectors that is near its span."""
-    with ThreadPoolExecutor(1) as pool:
-        y = positive_half(leading_pairs(matrix, block, n_topics, pool), n_topics)
-    return y @ y.T
 
 
 def alternating_projection(
-    matrix: NDArray[np.float64],
+    matrix: Floats,
     pairs: Eigenpairs,
     n_topics: int,
     *,
@@ -59,29 +31,29 @@ def alternating_projection(
     threads: int = 1,
     on_iteration: OnIteration | None = None,
 ) -> Rectification:
-    """AP on the full C. A block of eigenvectors stays warm from one turn to the next; O(N^2 K) a turn.
+    """AP on the complete C; O(N^2 K) per iteration, which starts from the eigenvectors of the previous one.
 
     Parameters
     ----------
     matrix
         C, N x N, symmetric.
     pairs
-        Its leading algebraic eigenpairs, at least K; more keep the block warm.
+        Its leading algebraic eigenpairs, at least K; more speed up the iteration.
     n_topics
         K.
     max_iterations, tolerance
-        Stop once ||C_t+1 - C_t||_F is below ``tolerance`` ||C_t||_F, or after so many turns.
+        Stop once ||C_t+1 - C_t||_F is below ``tolerance`` ||C_t||_F, or after this many iterations.
     overwrite
         Work in the memory of ``matrix``.
     threads
-        Panels worked on at once. The bits do not depend on it.
+        Panels computed in parallel. The bits do not depend on it.
     on_iteration
-        Told the number and the relative length of each turn.
+        Called with the number and the relative change of each iteration.
 
     Returns
     -------
     Rectification
-        ``matrix`` is C*, not negative; ``rectified`` its nearest Y Y'.
+        ``matrix`` is C*, non-negative; ``rectified`` its nearest Y Y'.
 
     Raises
     ------
@@ -92,11 +64,11 @@ def alternating_projection(
     c = matrix if overwrite else matrix.copy()
     n, change, number, shift = c.shape[0], np.inf, 0, 0.0
     y = positive_half(pairs, n_topics)
-    with ThreadPoolExecutor(threads) as pool:
+    with panel_threads(threads):
         for number in range(1, max_iterations + 1):
-            shift = normalising_shift(float(np.sum(y.sum(axis=0) ** 2)), n)
-            change = _replace(c, y, shift, pool)
-            pairs = leading_pairs(c, pairs.vectors, n_topics, pool)
+            shift = _normalising_shift(y)
+            change = _replace(c, y, shift)
+            pairs = leading_pairs(c, pairs.vectors, n_topics)
             y = positive_half(pairs, n_topics)
             if on_iteration is not None:
                 on_iteration(number, change)
@@ -107,8 +79,13 @@ def alternating_projection(
     )
 
 
-def _replace(c: NDArray[np.float64], y: NDArray[np.float64], shift: float, pool: ThreadPoolExecutor) -> float:
-    """C becomes max(Y Y' + shift, 0); returns the relative length of the step."""
+def _normalising_shift(y: Floats) -> float:
+    """The constant whose addition to each entry of Y Y' makes the sum 1: the nearest such matrix."""
+    return (1.0 - float(np.sum(y.sum(axis=0) ** 2))) / len(y) ** 2
+
+
+def _replace(c: Floats, y: Floats, shift: float) -> float:
+    """Set C to max(Y Y' + shift, 0); return the relative change."""
 
     def panel(rows: slice) -> tuple[float, float]:
         new = y[rows] @ y.T
@@ -119,11 +96,11 @@ def _replace(c: NDArray[np.float64], y: NDArray[np.float64], shift: float, pool:
         c[rows] = new
         return lengths
 
-    return _relative(pool, panel, c.shape[0])
+    return _relative_change(panel, c.shape[0])
 
 
 def dykstra_projection(
-    matrix: NDArray[np.float64],
+    matrix: Floats,
     pairs: Eigenpairs,
     n_topics: int,
     *,
@@ -133,48 +110,36 @@ def dykstra_projection(
     threads: int = 1,
     on_iteration: OnIteration | None = None,
 ) -> Rectification:
-    """As ``alternating_projection``, with Dykstra's corrections: what a projection took is given back before its next.
+    """``alternating_projection`` with Dykstra's corrections: each projection first restores what it removed last time.
 
-    For convex sets this finds the nearest common point, not just any. The matrices of rank K are not convex, so nothing
-    is promised; each turn costs more, because the spectrum that is given back has no gap. Two N x N matrices are held.
-
-    Parameters and result are those of ``alternating_projection``.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than K eigenpairs.
+    For convex sets this finds the nearest common point instead of any. Matrices of rank K are not convex, so nothing is
+    guaranteed; iterations cost more, because the restored spectrum has no gap. Two N x N matrices are in memory.
+    Parameters, result and errors are those of ``alternating_projection``.
     """
     require_pairs(pairs, n_topics, "Dykstra's projections")
-    # Before its positive part is taken: the positive part is C_t, the negative one what non-negativity took.
+    # The positive part is C_t, the negative part what the non-negative projection removed.
     signed = matrix if overwrite else matrix.copy()
-    # C_t and what the rank took.
-    whole = signed.copy()
+    # C_t plus what the rank-K projection removed.
+    restored = signed.copy()
     n, change, number, shift = signed.shape[0], np.inf, 0, 0.0
-    with ThreadPoolExecutor(threads) as pool:
+    with panel_threads(threads):
         for number in range(1, max_iterations + 1):
             y = positive_half(pairs, n_topics)
-            shift = normalising_shift(float(np.sum(y.sum(axis=0) ** 2)), n)
-            change = _replace_both(signed, whole, y, shift, pool)
-            pairs = symmetric_eigenpairs(whole, n_topics)
+            shift = _normalising_shift(y)
+            change = _replace_both(signed, restored, y, shift)
+            pairs = symmetric_eigenpairs(restored, n_topics)
             if on_iteration is not None:
                 on_iteration(number, change)
             if change < tolerance:
                 break
-        c = np.maximum(signed, 0.0, out=signed)
+    c = np.maximum(signed, 0.0, out=signed)
     y = positive_half(symmetric_eigenpairs(c, n_topics), n_topics)
     return Rectification(
         y, number, change, change < tolerance, uniform_mass=shift * n**2, checked_words=n, matrix=c
     )
 
 
-def _replace_both(
-    signed: NDArray[np.float64],
-    whole: NDArray[np.float64],
-    y: NDArray[np.float64],
-    shift: float,
-    pool: ThreadPoolExecutor,
-) -> float:
+def _replace_both(signed: Floats, restored: Floats, y: Floats, shift: float) -> float:
     def panel(rows: slice) -> tuple[float, float]:
         low_rank = y[rows] @ y.T
         old = np.maximum(signed[rows], 0.0)
@@ -184,16 +149,17 @@ def _replace_both(
         signed[rows] = new
         np.maximum(new, 0.0, out=new)
         lengths = float(np.sum((new - old) ** 2)), float(np.sum(old**2))
-        whole[rows] -= low_rank
-        whole[rows] += new
+        restored[rows] -= low_rank
+        restored[rows] += new
         return lengths
 
-    return _relative(pool, panel, signed.shape[0])
+    return _relative_change(panel, signed.shape[0])
 
 
-def _relative(pool: ThreadPoolExecutor, panel: _Panel, n: int) -> float:
+def _relative_change(panel: Callable[[slice], tuple[float, float]], n: int) -> float:
+    """Relative change of a matrix; ``panel`` replaces rows and returns squared norms of their change and old values."""
     moved = norm = 0.0
-    for part, old in pool.map(panel, panels(n, PANEL_ROWS)):
+    for part, old in each(panel, panels(n, PANEL_ROWS)):
         moved += part
         norm += old
     return float(np.sqrt(moved / norm)) if norm > 0 else 0.0

@@ -1,35 +1,28 @@
 """Epsilon non-negative rectification (LR-JSMF, Algorithm 3), with an outer iteration that needs a tenth of the work.
+ A step of the paper replaces Y Y' by the nearest matrix of rank K to A = Y Y' + E + r e e'. Three things differ here,
+none of which changes the fixed points:
 
-A step of the paper replaces Y Y' by the nearest matrix of rank K to A = Y Y' + E + r e e'. Three things are done
-otherwise, none of which moves the fixed points:
-
-- A warm block of K + 10 vectors and one power step stand in for Lanczos.
-- After a few such steps A is applied once a step, to Y alone: Y <- A Y (Y'A Y)^(-1/2). That is a gradient step on the
+- A warm block of K + 10 vectors and one power step replace Lanczos.
+- After a few such steps A is applied once per step, to Y alone: Y <- A Y (Y'A Y)^(-1/2). This is a gradient step on the
   matrices of rank K, and stays within 3e-4 of the paper's path on the KOS entries.
 - Convergence is sublinear, because the gradient of the squared distance to the non-negative matrices vanishes slowly;
-  momentum walks the same way in longer strides. Feasible points are many, and longer strides end at another one, which
-  is why its friction is higher than is usual.
+  momentum takes longer steps along the same path. There are many feasible points, and too long steps end at another
+  one; hence the friction is higher than usual.
 """
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from streaming_jsmf.config import Acceleration
 from streaming_jsmf.linalg.eigen import Eigenpairs, with_fixed_signs
 from streaming_jsmf.linalg.gram import GRAM_FLOOR, gram, inverse_square_root, rotate, single_gram
-from streaming_jsmf.linalg.panels import panels
-from streaming_jsmf.linalg.typing import FloatArray
-from streaming_jsmf.rectification.enn_operator import (
-    CHECKED_ENTRIES,
-    Corrections,
-    checked_rows,
-)
+from streaming_jsmf.linalg.panels import panel_threads, panels
+from streaming_jsmf.linalg.typing import FloatArray, Floats
+from streaming_jsmf.rectification.enn_operator import CHECKED_ENTRIES, Corrections, checked_rows
 from streaming_jsmf.rectification.result import (
     OnIteration,
     Rectification,
@@ -40,38 +33,38 @@ from streaming_jsmf.rectification.result import (
     scaled_vectors,
 )
 
-#: Steps with the whole block before momentum sets in: while E is large, other directions may take over.
+#: Steps with the complete block before momentum starts: while E is large, other directions may take over.
 BLOCK_STEPS = 5
 
-#: Friction a of the momentum (t - 1) / (t + a - 1). Nesterov's own 3 ends farther from the plain iteration's limit.
+#: Friction a of the momentum (t - 1) / (t + a - 1). Nesterov's 3 ends farther from the limit of the plain iteration.
 FRICTION = 5.0
 
-#: Rows of Y that are moved at a time, in the cache.
+#: Rows of Y updated at a time, in the cache.
 STEP_ROWS = 1024
 
-#: Y'A Y is taken for singular below this share of its largest eigenvalue.
+#: Y'A Y is treated as singular if its smallest eigenvalue is below this share of the largest.
 RANK_FLOOR = 1e-10
 
 
 @dataclass(frozen=True)
 class ENNOptions:
-    """How ENN runs; every field but ``threads`` decides the bits.
+    """Options of ENN; all but ``threads`` affect the bits.
 
     Attributes
     ----------
     max_iterations, tolerance
         When to stop, see ``Rectification.change``.
     checked_words
-        |I|, rows of largest norm, chosen anew in each step. None: 10 K + 1000, as in the paper, or more where
-        N is so small that N |I| stays below 15 M.
+        |I|, rows of largest norm, selected again in each step. None: 10 K + 1000, as in the paper, or more where N is
+        so small that N |I| stays below 15 M.
     left_out
-        Grow I in each step until ``Rectification.left_out`` is at most this. None: no.
+        Extend I in each step until ``Rectification.left_out`` is at most this. None: no.
     acceleration
         ``momentum``, or ``none`` for the paper's steps.
     block_dtype
-        Of the blocks of Y Y_I' and of all tall arrays but Y. float32 gives the same error 1.5 x faster.
+        Of the blocks of Y Y_I' and of all tall arrays but Y. float32 has the same error and is 1.5 x faster.
     threads
-        Blocks worked on at once.
+        Blocks computed in parallel.
     """
 
     max_iterations: int = 150
@@ -83,7 +76,7 @@ class ENNOptions:
     threads: int = 1
 
     def size(self, n_words: int, n_topics: int) -> int:
-        """|I| before it grows."""
+        """|I| before it is extended."""
         affordable = max(10 * n_topics + 1000, CHECKED_ENTRIES // n_words)
         return min(n_words, affordable if self.checked_words is None else self.checked_words)
 
@@ -93,25 +86,26 @@ def epsilon_nonnegative(
     n_topics: int,
     options: ENNOptions | None = None,
     *,
-    shares: NDArray[np.float64] | None = None,
+    shares: Floats | None = None,
     on_iteration: OnIteration | None = None,
 ) -> Rectification:
-    """ENN from truncated eigenpairs of C; no pass over the data, O(N |I| K) a step.
+    """ENN from truncated eigenpairs of C; no pass over the data, O(N |I| K) per step.
 
-    An unconverged result shows as sum(A) far from 1.
+    The topic correlations A of an unconverged result have a sum far from 1.
 
     Parameters
     ----------
     pairs
-        Leading algebraic eigenpairs of C, at least K of them; more keep the block warm.
+        Leading algebraic eigenpairs of C, at least K; more speed up the first steps.
     n_topics
         K.
     options
-        When to stop and how to get there.
+        See ``ENNOptions``.
     shares
-        (N,), sums to 1: how the mass that is missing is spread, such as row sums of C. None: evenly, as in the paper.
+        (N,), sum 1: distribution of the missing mass over the words, such as row sums of C. None: uniform, as in the
+        paper.
     on_iteration
-        Told about each step.
+        Called after each step.
 
     Raises
     ------
@@ -125,7 +119,7 @@ def epsilon_nonnegative(
     occurring = pairs.vectors.any(axis=1)
     if occurring.all():
         return _rectified(pairs, n_topics, options, shares, on_iteration)
-    # Of the other words C says nothing, and what they would get of the missing mass would be corrected away again.
+    # C has no entries for the other words, and their part of the missing mass would be corrected away again.
     these = Eigenpairs(pairs.values, pairs.vectors[occurring])
     found = _rectified(these, n_topics, options, shares[occurring], on_iteration)
     rectified = np.zeros((n, n_topics))
@@ -134,101 +128,82 @@ def epsilon_nonnegative(
 
 
 def _rectified(
-    pairs: Eigenpairs,
-    n_topics: int,
-    options: ENNOptions,
-    shares: NDArray[np.float64],
-    on_iteration: OnIteration | None,
+    pairs: Eigenpairs, n_topics: int, options: ENNOptions, shares: Floats, on_iteration: OnIteration | None
 ) -> Rectification:
     change, number = np.inf, 0
-    with ThreadPoolExecutor(max_workers=options.threads) as pool:
-        walk = _Walk(pairs, n_topics, options, shares, pool)
+    state = _State(pairs, n_topics, options, shares)
+    with panel_threads(options.threads):
         for number in range(1, options.max_iterations + 1):
-            change = walk.step(number)
+            change = state.step(number)
             if on_iteration is not None:
                 on_iteration(number, change)
             if change < options.tolerance:
                 break
-    y = _rotated(walk.y)
-    checked = checked_rows(y, gram(y), walk.size, options.left_out)
+    # The same Y Y' with orthogonal columns, longest first.
+    values, rotation = np.linalg.eigh(gram(state.y))
+    y = with_fixed_signs(values, rotate(state.y, rotation)).vectors
+    checked = checked_rows(y, gram(y), state.size, options.left_out)
     return Rectification(
         y,
         number,
         float(change),
         change < options.tolerance,
-        walk.correction_mass,
-        walk.uniform_mass,
+        state.correction_mass,
+        state.uniform_mass,
         checked.words.size,
         checked.epsilon,
         checked.left_out,
     )
 
 
-class _Walk:
-    """Where the iteration is: Y, and what its next step needs. At most the room of four Y at a time.
+class _State:
+    """Y and what the next step needs, at most four times the memory of Y.
 
-    Y alone is float64: what a step adds to it is short, and loses nothing in the type of the blocks.
+    Only Y is float64: the change of a step is small, and keeps its digits in the type of the blocks.
     """
 
-    def __init__(
-        self,
-        pairs: Eigenpairs,
-        n_topics: int,
-        options: ENNOptions,
-        shares: NDArray[np.float64],
-        pool: ThreadPoolExecutor,
-    ) -> None:
+    def __init__(self, pairs: Eigenpairs, n_topics: int, options: ENNOptions, shares: Floats) -> None:
         self.y = positive_half(pairs, n_topics)
         self.vectors: FloatArray = pairs.vectors.astype(options.block_dtype, order="C")
-        self.n_topics, self.options, self.shares, self.pool = n_topics, options, shares, pool
+        self.n_topics, self.options, self.shares = n_topics, options, shares
         self.size = options.size(self.y.shape[0], n_topics)
-        # By how much the last step moved Y, and the number of steps since the momentum was nothing.
+        # The last change of Y, and the number of steps since the momentum was reset.
         self.moved: FloatArray = np.zeros(self.y.shape, options.block_dtype)
         self.age = 0
         self.correction_mass = self.uniform_mass = 0.0
 
     def step(self, number: int) -> float:
-        """Move Y; return how far, relative to where the operator was applied."""
+        """Update Y; return the relative change from the point at which the operator was applied."""
         if self.options.acceleration == "none" or number <= BLOCK_STEPS:
             return self._block_step()
         self.age += 1
         momentum = (self.age - 1) / (self.age + FRICTION - 1)
-        point = self._point(momentum)
+        point = np.empty_like(self.moved)
+        for part in panels(len(point), STEP_ROWS):
+            point[part] = self.y[part] + momentum * self.moved[part]
         own = gram(point)
-        added = self._times(self._corrections(point, own), point)
-        # A Y = Y G + D: all that the small matrices below need of D is Y'D and D'D.
+        added = self._apply(self._corrections(point, own), point)
+        # A Y = Y G + D: the small matrices below need only Y'D and D'D of D.
         mixed, length = single_gram(point, added), single_gram(added)
         values, vectors = np.linalg.eigh(own @ own + (mixed + mixed.T) / 2)
         if not values[0] > RANK_FLOOR * values[-1]:
-            # A direction is gone; the block may hold another that takes its place.
+            # A direction is lost; the block may hold another one to replace it.
             return self._block_step()
         # The symmetric root R, so that Y keeps its rotation from one step to the next.
         root = (vectors / np.sqrt(values)) @ vectors.T
-        # The step (Y G + D) R - Y is Y T + D R: short, so that it loses nothing if it is rounded.
+        # The step (Y G + D) R - Y is Y T + D R: small, so that rounding does little harm.
         turn = own @ root - np.eye(self.n_topics)
         if not self._advance(momentum, point, turn, added, root):
-            # What is carried along would go on uphill.
+            # The momentum would continue uphill.
             self.age = 0
         along, across = own @ turn + mixed @ root, turn.T @ mixed @ root
         squared = turn.T @ own @ turn + across + across.T + root @ length @ root
         return change_by_step(own, along, squared)
 
-    def _point(self, momentum: float) -> FloatArray:
-        """Y and a part of its last move. Both are in the same rotation, see ``step``."""
-        point = np.empty_like(self.moved)
-        for part in panels(len(point), STEP_ROWS):
-            point[part] = self.y[part] + momentum * self.moved[part]
-        return point
-
     def _advance(
-        self,
-        momentum: float,
-        point: FloatArray,
-        turn: NDArray[np.float64],
-        added: FloatArray,
-        root: NDArray[np.float64],
+        self, momentum: float, point: FloatArray, turn: Floats, added: FloatArray, root: Floats
     ) -> bool:
-        """Move Y to point + Y T + D R. False if that step points back to where Y was."""
+        """Move Y to point + Y T + D R. Return False if that step points back to the previous Y."""
         turn, root = turn.astype(point.dtype), root.astype(point.dtype)
         ahead = 0.0
         for part in panels(len(point), STEP_ROWS):
@@ -249,8 +224,9 @@ class _Walk:
         rows = previous.astype(self.vectors.dtype)
         corrections = self._corrections(rows, own, keep=True)
         block = rows @ gram(rows, self.vectors).astype(rows.dtype)
-        block += self._times(corrections, self.vectors)
-        block = _unit_columns(block)
+        block += self._apply(corrections, self.vectors)
+        # Unit columns: as they are nearly orthogonal, their Gram matrix is then well conditioned.
+        block /= np.maximum(np.sqrt(np.einsum("ij,ij->j", block, block)), np.finfo(block.dtype).tiny)
         inside = gram(rows, block)
         small = inside.T @ inside + corrections.between(block, self.uniform_mass)
         whiten = inverse_square_root(gram(block), GRAM_FLOOR)
@@ -259,23 +235,11 @@ class _Walk:
         self.y = scaled_vectors(values[::-1], self.vectors, self.n_topics)
         return change_of_grams(gram(self.y), own, gram(self.y, previous))
 
-    def _corrections(self, y: FloatArray, own_gram: NDArray[np.float64], keep: bool = False) -> Corrections:
+    def _corrections(self, y: FloatArray, own_gram: Floats, keep: bool = False) -> Corrections:
         checked = checked_rows(y, own_gram, self.size, self.options.left_out)
-        return Corrections(y, checked.words, self.shares, self.pool, keep)
+        return Corrections(y, checked.words, self.shares, keep)
 
-    def _times(self, corrections: Corrections, x: FloatArray) -> FloatArray:
+    def _apply(self, corrections: Corrections, x: FloatArray) -> FloatArray:
         added = corrections.times(x)
         self.correction_mass, self.uniform_mass = added.correction_mass, added.uniform_mass
         return added.product
-
-
-def _unit_columns(block: FloatArray) -> FloatArray:
-    """Columns scaled to length 1, in their memory: as they are nearly orthogonal, their Gram matrix is sound then."""
-    block /= np.maximum(np.sqrt(np.einsum("ij,ij->j", block, block)), np.finfo(block.dtype).tiny)
-    return block
-
-
-def _rotated(y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The same Y Y' with orthogonal columns, longest first."""
-    values, rotation = np.linalg.eigh(gram(y))
-    return with_fixed_signs(values, rotate(y, rotation)).vectors

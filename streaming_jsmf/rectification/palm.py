@@ -1,28 +1,26 @@
 """PALM rectification (LR-JSMF, Algorithm 4) and its inertial version (Pock and Sabach 2016), on an operator X -> C X.
 
-Minimises J = ||C - X Y'||_F^2 / 2 + s ||X - Y||_F^2 / 2 over X, Y >= 0 by a proximal gradient step on each in turn. C
-enters through C X, C Y and its norm alone, so the full matrix, F F' - D and V D V' are all the same here.
+Minimises J = ||C - X Y'||_F^2 / 2 + s ||X - Y||_F^2 / 2 over X, Y >= 0 by alternating proximal gradient steps. C enters
+through C X, C Y and its norm only, so the full matrix, F F' - D and V D V' are interchangeable.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from streaming_jsmf.linalg.dense import multiply
 from streaming_jsmf.linalg.eigen import Eigenpairs
 from streaming_jsmf.linalg.gram import gram
 from streaming_jsmf.linalg.panels import panels
-from streaming_jsmf.linalg.typing import FloatArray
+from streaming_jsmf.linalg.typing import FloatArray, Floats
 from streaming_jsmf.rectification.result import (
     OnIteration,
     Rectification,
+    change_of_grams,
     positive_half,
-    relative_change,
     require_pairs,
 )
 
@@ -37,19 +35,19 @@ PENALTY = 1e-4
 class SymmetricOperator:
     """A symmetric matrix C: ``multiply`` maps X (N x k) to C X; ``squared_norm`` is ||C||_F^2."""
 
-    multiply: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    multiply: Callable[[Floats], Floats]
     squared_norm: float
 
 
-def matrix_operator(matrix: NDArray[np.float64], pool: ThreadPoolExecutor) -> SymmetricOperator:
-    """C itself, N x N; the threads of the pool share its rows."""
-    return SymmetricOperator(lambda x: multiply(matrix, x, pool), float(np.vdot(matrix, matrix)))
+def matrix_operator(matrix: Floats) -> SymmetricOperator:
+    """C itself, N x N."""
+    return SymmetricOperator(lambda x: multiply(matrix, x), float(np.vdot(matrix, matrix)))
 
 
-def factor_operator(factor: FloatArray, diagonal: NDArray[np.float64]) -> SymmetricOperator:
-    """F F' - diag(D) for F (N x L) and D (N,): what a scan without the whole C leaves of it."""
+def factor_operator(factor: FloatArray, diagonal: Floats) -> SymmetricOperator:
+    """F F' - diag(D) for F (N x L) and D (N,): the result of a scan without the complete C."""
 
-    def apply(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def apply(x: Floats) -> Floats:
         inner, product = gram(factor, x), np.empty_like(x)
         for rows in panels(factor.shape[0]):
             product[rows] = factor[rows].astype(np.float64) @ inner - diagonal[rows, None] * x[rows]
@@ -70,14 +68,14 @@ def eigen_operator(pairs: Eigenpairs) -> SymmetricOperator:
 
 @dataclass(frozen=True)
 class PALMOptions:
-    """How PALM runs.
+    """Options of PALM.
 
     Attributes
     ----------
     inertial
-        Take each step from where the last two point, unless that raises J; then a plain step is taken instead.
+        Extrapolate each step from the last two points, unless that raises J; then a plain step is taken instead.
     max_iterations, tolerance
-        Stop once Y Y' changes by less than ``tolerance``, relative, or after so many steps on both X and Y.
+        Stop once the relative change of Y Y' is below ``tolerance``, or after this many steps on both X and Y.
     penalty
         s.
     """
@@ -90,11 +88,11 @@ class PALMOptions:
 
 @dataclass(frozen=True)
 class _Point:
-    """X and Y (both N x K, not negative after the first step), C Y, and J."""
+    """X and Y (both N x K, non-negative after the first step), C Y, and J."""
 
-    x: NDArray[np.float64]
-    y: NDArray[np.float64]
-    product: NDArray[np.float64]
+    x: Floats
+    y: Floats
+    product: Floats
     objective: float
 
 
@@ -106,9 +104,9 @@ def palm(
     *,
     on_iteration: OnIteration | None = None,
 ) -> Rectification:
-    """PALM from truncated eigenpairs of C: two multiplications by C a step. J never rises after the first step.
+    """PALM from truncated eigenpairs of C: two multiplications by C per step. J never rises after the first step.
 
-    Y is not negative, so Y Y' needs no epsilon. Convergence is slow; a result that is not converged is marked so.
+    Y is non-negative, so Y Y' needs no epsilon. Convergence is slow: check ``converged``.
 
     Parameters
     ----------
@@ -119,9 +117,9 @@ def palm(
     n_topics
         K.
     options
-        Inertia, and when to stop.
+        See ``PALMOptions``.
     on_iteration
-        Told the number and the relative change of each step.
+        Called with the number and the relative change of each step.
 
     Returns
     -------
@@ -135,8 +133,12 @@ def palm(
     """
     require_pairs(pairs, n_topics, "PALM")
     options = options or PALMOptions()
-    half = _mostly_positive(positive_half(pairs, n_topics))
-    # The start has negative entries, so its J is that of no feasible point.
+    half = positive_half(pairs, n_topics)
+    # Eigenvectors have no sign: the first projection is to keep the longer part of each column.
+    kept = np.sum(np.maximum(half, 0.0) ** 2, axis=0)
+    lost = np.sum(np.minimum(half, 0.0) ** 2, axis=0)
+    half = half * np.where(lost > kept, -1.0, 1.0)
+    # The start has negative entries and is not feasible, so its J is infinite.
     point, change, number, age = _Point(half, half, operator.multiply(half), np.inf), np.inf, 0, 1
     before = point
     for number in range(1, options.max_iterations + 1):
@@ -144,8 +146,8 @@ def palm(
         new = _step(operator, point, before, inertia, options.penalty)
         if inertia > 0 and new.objective > point.objective:
             new, age = _step(operator, point, before, 0.0, options.penalty), 0
-        change = relative_change(new.y, point.y)
-        # The first point is not feasible, and nothing may be extrapolated from it.
+        change = change_of_grams(new.y.T @ new.y, point.y.T @ point.y, new.y.T @ point.y)
+        # The first point is not feasible, so nothing may be extrapolated from it.
         before, point, age = (point if number > 1 else new), new, age + 1
         if on_iteration is not None:
             on_iteration(number, change)
@@ -154,13 +156,6 @@ def palm(
     return Rectification(
         point.y, number, change, change < options.tolerance, objective=float(point.objective)
     )
-
-
-def _mostly_positive(half: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Columns turned so that the first projection keeps the longer part of each; eigenvectors have no sign."""
-    kept = np.sum(np.maximum(half, 0.0) ** 2, axis=0)
-    lost = np.sum(np.minimum(half, 0.0) ** 2, axis=0)
-    return half * np.where(lost > kept, -1.0, 1.0)
 
 
 def _step(
@@ -175,14 +170,9 @@ def _step(
 
 
 def _proximal(
-    own: NDArray[np.float64],
-    before: NDArray[np.float64],
-    other: NDArray[np.float64],
-    product: NDArray[np.float64],
-    inertia: float,
-    penalty: float,
-) -> NDArray[np.float64]:
-    """One block's step from its point, or from where its last two point; ``product`` is C times the other block."""
+    own: Floats, before: Floats, other: Floats, product: Floats, inertia: float, penalty: float
+) -> Floats:
+    """The step of one of X and Y, extrapolated by ``inertia``; ``product`` is C times the other."""
     start = own + inertia * (own - before) if inertia else own
     curvature = gram(other)
     step = 1.0 / (GAMMA * (float(np.linalg.eigvalsh(curvature)[-1]) + penalty))

@@ -1,4 +1,4 @@
-"""What every rectification leaves, and the small matrices they share."""
+"""The result of every rectification, the omitted negative mass, and small matrices shared by the algorithms."""
 
 from __future__ import annotations
 
@@ -7,41 +7,40 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from streaming_jsmf.linalg.eigen import Eigenpairs
-from streaming_jsmf.linalg.typing import FloatArray
+from streaming_jsmf.linalg.panels import panels
+from streaming_jsmf.linalg.typing import FloatArray, Floats, Integers
 
-#: Told after each iteration: its number and how far it was from the one before.
+#: Called after each iteration with its number and the relative change.
 OnIteration = Callable[[int, float], None]
 
 
 @dataclass(frozen=True)
 class Rectification:
-    """What a rectification leaves. Masses and counts that an algorithm does not have are 0, its objective None.
+    """Result of a rectification. Masses and counts that an algorithm does not have are 0, its objective None.
 
     Attributes
     ----------
     rectified
         Y, N x K, float64: C* ~ Y Y'.
     iterations, change, converged
-        Steps taken; how far the last one moved what it was applied to, relative and in the Frobenius norm; whether
-        that fell below the tolerance.
+        Number of steps; relative change of the last one (Frobenius norm); whether it is below the tolerance.
     correction_mass, uniform_mass
-        Sum of E, and the mass that the normalisation adds (negative is normal), at the last Y.
+        Sum of E, and the mass that the normalisation adds (usually negative), at the last Y.
     checked_words
         |I|: words whose rows are kept non-negative.
     epsilon
         No entry of Y Y' + E is below -epsilon: the largest squared length of a row of Y outside I.
     left_out
-        Bound on the Frobenius norm of all that is left negative, relative to that of Y Y'.
+        Bound on the Frobenius norm of the remaining negative entries, relative to that of Y Y'.
     objective
-        What the algorithm minimises, where it has such a thing.
+        The objective of the algorithm, if any.
     matrix
-        C*, N x N, of an algorithm that holds it; None else.
+        C*, N x N, if the algorithm computes it.
     """
 
-    rectified: NDArray[np.float64]
+    rectified: Floats
     iterations: int
     change: float
     converged: bool
@@ -51,23 +50,23 @@ class Rectification:
     epsilon: float = 0.0
     left_out: float = 0.0
     objective: float | None = None
-    matrix: NDArray[np.float64] | None = None
+    matrix: Floats | None = None
 
     def report(self) -> dict[str, Any]:
-        """All but the arrays, as JSON values."""
+        """All fields but the arrays, as JSON values."""
         arrays = ("rectified", "matrix")
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in arrays}
 
 
-def positive_half(pairs: Eigenpairs, n_topics: int) -> NDArray[np.float64]:
-    """Y = U_K (Lambda_K^+)^(1/2), so that Y Y' is the nearest matrix of rank K without negative eigenvalues.
+def positive_half(pairs: Eigenpairs, n_topics: int) -> Floats:
+    """Y = U_K (Lambda_K^+)^(1/2), N x K: Y Y' is the nearest positive semidefinite matrix of rank K.
 
-    N x K; columns for which there is no positive eigenvalue are zero.
+    Columns without a positive eigenvalue are zero.
     """
     return scaled_vectors(pairs.values, pairs.vectors, n_topics)
 
 
-def scaled_vectors(values: NDArray[np.float64], vectors: FloatArray, n_topics: int) -> NDArray[np.float64]:
+def scaled_vectors(values: Floats, vectors: FloatArray, n_topics: int) -> Floats:
     """``positive_half`` of eigenvectors of either type."""
     roots = np.sqrt(np.maximum(values[:n_topics], 0.0))
     half = np.zeros((len(vectors), n_topics))
@@ -82,32 +81,88 @@ def require_pairs(pairs: Eigenpairs, n_topics: int, what: str) -> None:
 
 
 def unrectified(pairs: Eigenpairs, n_topics: int) -> Rectification:
-    """Y = V max(D, 0)^(1/2): the truncated eigenpairs as they are.
+    """Y = V max(D, 0)^(1/2): the truncated eigenpairs, unchanged.
 
-    Not the baseline that the papers compare with, which is AW on the whole of C as it was counted
-    (``inference.law.anchor_words``): cut to rank K, C has lost most of what fails there.
+    This is not the baseline of the papers, which is AW on the complete, counted C (``inference.law.anchor_words``):
+    truncation to rank K already removes most of what fails there.
     """
     y = positive_half(pairs, n_topics)
     mass = float(np.sum(y.sum(axis=0) ** 2))
     return Rectification(y, 0, 0.0, True, uniform_mass=1.0 - mass)
 
 
-def relative_change(new: NDArray[np.float64], old: NDArray[np.float64]) -> float:
-    """||Y1 Y1' - Y0 Y0'||_F / ||Y0 Y0'||_F from three K x K Gram matrices."""
-    return change_of_grams(new.T @ new, old.T @ old, new.T @ old)
-
-
-def change_of_grams(new: NDArray[np.float64], old: NDArray[np.float64], mixed: NDArray[np.float64]) -> float:
-    """``relative_change`` from Y1'Y1, Y0'Y0 and Y1'Y0."""
+def change_of_grams(new: Floats, old: Floats, mixed: Floats) -> float:
+    """||Y1 Y1' - Y0 Y0'||_F / ||Y0 Y0'||_F from Y1'Y1, Y0'Y0 and Y1'Y0."""
     old_norm = float(np.sum(old**2))
     squared = float(np.sum(new**2)) + old_norm - 2 * float(np.sum(mixed**2))
     return float(np.sqrt(max(squared, 0.0) / old_norm)) if old_norm > 0 else 0.0
 
 
-def change_by_step(
-    own: NDArray[np.float64], along: NDArray[np.float64], squared: NDArray[np.float64]
-) -> float:
-    """``relative_change`` from Y to Y + S, of Y'Y, Y'S and S'S: nothing cancels where the step is short."""
+def change_by_step(own: Floats, along: Floats, squared: Floats) -> float:
+    """The same for Y0 = Y and Y1 = Y + S from Y'Y, Y'S and S'S, without cancellation for small S."""
     moved = 2 * np.sum(own * squared) + 2 * np.sum(along * along.T) + np.sum(squared * (squared + 4 * along))
     old_norm = float(np.sum(own**2))
     return float(np.sqrt(max(float(moved), 0.0) / old_norm)) if old_norm > 0 else 0.0
+
+
+#: Rows drawn; if no more are left, all are used and the result is exact.
+SAMPLED_ROWS = 256
+
+#: Rows multiplied at a time.
+BLOCK_ROWS = 32
+
+
+@dataclass(frozen=True)
+class OmittedMass:
+    """Sum of max(-(Y Y')_ij, 0) over the pairs of words that were not checked, and its standard error.
+
+    The entries of C sum to 1, so this is a share of all co-occurrences.
+    """
+
+    value: float
+    standard_error: float
+
+
+def omitted_mass(rectified: Floats, checked_words: int, seed: int = 0) -> OmittedMass:
+    """Estimated negative mass of Y Y' outside the rows and columns that ENN corrects (LR-JSMF, Algorithm 3).
+
+    Rows are drawn with replacement, with probabilities proportional to their norms, and divided by them: an unbiased
+    estimate, O(N K) per row. The draws depend on ``seed`` alone.
+
+    Parameters
+    ----------
+    rectified
+        Y, (N, K).
+    checked_words
+        |I|: the rows of largest norm, which are excluded. 0: none.
+    seed
+        Of the draws.
+
+    Examples
+    --------
+    >>> omitted_mass(np.array([[1.0], [-0.5]]), 0)
+    OmittedMass(value=1.0, standard_error=0.0)
+    """
+    norms = np.sqrt(np.einsum("ij,ij->i", rectified, rectified))
+    # Ties go to the lowest id, as in ENN.
+    rest = np.sort(np.argsort(-norms, kind="stable")[checked_words:])
+    rows = rectified[rest]
+    total = float(norms[rest].sum())
+    if total == 0.0:
+        return OmittedMass(0.0, 0.0)
+    if rest.size <= SAMPLED_ROWS:
+        return OmittedMass(float(_negative_sums(rows, np.arange(rest.size)).sum()), 0.0)
+    shares = norms[rest] / total
+    generator = np.random.Generator(np.random.Philox(key=np.array([seed, rest.size], dtype=np.uint64)))
+    drawn = np.searchsorted(np.cumsum(shares), generator.random(SAMPLED_ROWS)).clip(max=rest.size - 1)
+    scaled = _negative_sums(rows, drawn) / shares[drawn]
+    return OmittedMass(float(scaled.mean()), float(scaled.std(ddof=1) / np.sqrt(SAMPLED_ROWS)))
+
+
+def _negative_sums(rows: Floats, chosen: Integers) -> Floats:
+    """Minus the sum of the negative entries of each chosen row of Y Y'."""
+    sums = np.empty(chosen.size)
+    for part in panels(chosen.size, BLOCK_ROWS):
+        product = rows[chosen[part]] @ rows.T
+        sums[part] = -np.minimum(product, 0.0, out=product).sum(axis=1)
+    return sums

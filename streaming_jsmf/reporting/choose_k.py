@@ -28,9 +28,8 @@ from streaming_jsmf.storage.arrays import read_attributes
 from streaming_jsmf.storage.lock import write_alone
 from streaming_jsmf.storage.paths import StorePath, json_bytes, node_exists, store_path
 from streaming_jsmf.topics.fit import fit
-from streaming_jsmf.topics.infer import fit_moments
-from streaming_jsmf.topics.multi_k import COMPARISON, infer_each
-from streaming_jsmf.topics.store import read_model
+from streaming_jsmf.topics.infer import fit_moments, infer_each
+from streaming_jsmf.topics.store import COMPARISON, read_model
 
 #: Appended to the source, where nothing else is said.
 SUFFIX = ".choose-k"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streaming_jsmf.documents.answers import shown_shares_of
+from streaming_jsmf.documents.queries import shown_shares_of
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.reporting import figures
 from streaming_jsmf.reporting.contents import Contents, Floats

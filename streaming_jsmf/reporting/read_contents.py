@@ -25,10 +25,9 @@ from streaming_jsmf.reporting.topics import NEEDED, OPTIONAL, shown_topics, topi
 from streaming_jsmf.reporting.wording import facts_of
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.topics.certificates import warnings_of
+from streaming_jsmf.topics.edited_topics import read_edited_topics, require_word_count
 from streaming_jsmf.topics.edits import read_edits
-from streaming_jsmf.topics.shown import read_shown
 from streaming_jsmf.topics.store import Model, read_model
-from streaming_jsmf.topics.word_lists import read_listed, require_word_count
 
 #: What a page shows besides the table of topics.
 SHOWN = (*OPTIONAL, "document_frequency", "topic_topic", "topic_topic_of_documents")
@@ -67,10 +66,10 @@ def read_contents(path: StorePath, words: int | None = None) -> Contents:
         If the model or its counts are damaged.
     """
     count = require_word_count(words)
-    shown = read_shown(path, NEEDED, SHOWN)
+    shown = read_edited_topics(path, NEEDED, SHOWN)
     model, counts = shown.model, read_training_counts(path, shown.stored, COUNTS)
     with single_blas_thread():
-        listed = read_listed(shown, count)
+        listed = shown.listed_words(count)
         shares, vocabulary = model.arrays["topic_probability"], model.arrays["word"]
         word_topic = read_word_topic(shown.panels(), listed, shares, vocabulary)
         metrics = _metric_values(shown.stored, counts)

@@ -33,7 +33,7 @@ Label = Callable[[Any], Any]
 
 def documents_of(shares: SharesFile) -> Documents:
     """The documents in which each topic is largest, with their metadata. One pass."""
-    tables = queries.largest_of_each(shares, range(shares.about.n_topics), NUMBER)
+    tables = queries.largest(shares, range(shares.about.n_topics), NUMBER)
     columns = tuple(name for name in shares.columns if name != DOCUMENT_ID)
     return Documents(columns, tuple(_listed(table, columns) for table in tables))
 

@@ -16,8 +16,7 @@ from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.linalg.simplex import simplex_least_squares
 from streaming_jsmf.reporting.contents import Floats, Level, Levels
 from streaming_jsmf.storage.paths import StorePath, read_text
-from streaming_jsmf.topics.multi_k import COMPARISON
-from streaming_jsmf.topics.store import read_model, read_model_panels
+from streaming_jsmf.topics.store import COMPARISON, read_model, read_model_panels
 
 
 def levels_of(paths: Sequence[StorePath], models: Sequence[Level], own: int) -> Levels:

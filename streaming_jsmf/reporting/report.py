@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from streaming_jsmf.documents.answers import shown_shares_of
+from streaming_jsmf.documents.queries import shown_shares_of
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.reporting.contents import Contents
 from streaming_jsmf.reporting.page import FIRST_LINES, render
@@ -19,8 +19,7 @@ from streaming_jsmf.storage.paths import (
     read_bytes,
     store_path,
 )
-from streaming_jsmf.topics.multi_k import models_at
-from streaming_jsmf.topics.store import AnyModel, model_path
+from streaming_jsmf.topics.store import AnyModel, model_path, models_at
 
 
 def report(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,46 +12,25 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from streaming_jsmf.config import (
-    Curation,
-    InferSettings,
-    IngestRequest,
-    PolishSettings,
-    ScanSettings,
-    StodSettings,
-    TextReading,
-    engine_settings_of,
-    request_of,
-    settings_of,
-    takes,
-)
 from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.display import location, printable
-from streaming_jsmf.documents import answers as documents
-from streaming_jsmf.documents.transform_verb import transform
+from streaming_jsmf.documents import queries as documents
+from streaming_jsmf.documents.transform import transform
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.jobs.events import Listener, silent
-from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.reporting.topic_table import topic_html, topic_text
 from streaming_jsmf.reporting.topics import by_share, frame_of, read_topics
 from streaming_jsmf.reporting.view import ShownReport, show
 from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.topics import fit as fitting
+from streaming_jsmf.topics.edited_topics import DEFAULT_WORDS
 from streaming_jsmf.topics.edits import TopicEdits, edit_topics, read_edits
-from streaming_jsmf.topics.fit import Fitted, corpus_beside
+from streaming_jsmf.topics.fit import Fitted
 from streaming_jsmf.topics.store import AnyModel, Model, model_path, open_model, read_model, write_model
-from streaming_jsmf.topics.word_lists import DEFAULT_WORDS
 
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
-
-#: K unless told otherwise.
-DEFAULT_TOPICS = 20
-
-#: Settings of the scan that ``fit`` derives from the others.
-_DERIVED = ("max_topics", "third_moment")
 
 #: Topics that a representation shows, the largest ones.
 SHOWN = 10
@@ -117,7 +97,7 @@ class TopicModel:
     @property
     def corpus(self) -> Corpus | None:
         """The corpus that ``fit`` made or took; None if the model does not know of any that is there."""
-        beside = corpus_beside(self.path)
+        beside = fitting.beside(self.path, "corpus")
         place = self._corpus or (str(beside) if isinstance(beside, Path) and beside.is_dir() else None)
         return None if place is None else open_corpus(place)
 
@@ -251,31 +231,8 @@ def fit(
 def fit(source: Any, path: str | Path, n_topics: Sequence[int], **options: Any) -> Fitted: ...
 
 
-@takes(
-    IngestRequest,
-    Curation,
-    TextReading,
-    ScanSettings,
-    PolishSettings,
-    Execution,
-    engine=True,
-    without=_DERIVED,
-)
 def fit(
-    source: Any,
-    path: str | Path | None = None,
-    n_topics: int | Sequence[int] | None = None,
-    *,
-    ingest_request: IngestRequest | None = None,
-    scan_settings: ScanSettings | None = None,
-    infer_settings: InferSettings | StodSettings | None = None,
-    polish: bool | PolishSettings | None = None,
-    moments: str | Path | None = None,
-    execution: Execution | None = None,
-    threads: int | None = None,
-    overwrite: bool = False,
-    listener: Listener = silent,
-    **options: Any,
+    source: Any, path: str | Path | None = None, n_topics: int | Sequence[int] | None = None, **options: Any
 ) -> TopicModel | Fitted:
     """Find the topics of a corpus, or of anything that ``ingest`` reads: a scan, the inference, polish.
 
@@ -334,8 +291,6 @@ def fit(
     if isinstance(path, int | Sequence) and not isinstance(path, str):
         raise InputError(f"the second argument is where the model goes; write n_topics={path!r}")
     several = not isinstance(n_topics, int | np.integer | None)
-    numbers = _numbers(n_topics, infer_settings)
-    engine = engine_settings_of(numbers[0], infer_settings, options, name="infer_settings", shared=("seed",))
     with ExitStack() as stack:
         if path is None:
             if several:
@@ -343,20 +298,7 @@ def fit(
                     "models of several numbers of topics need a path, below which they are written"
                 )
             path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="streaming-jsmf-"))) / "model"
-        found = fitting.fit(
-            source,
-            path,
-            numbers,
-            ingest_request=request_of(ingest_request, options),
-            scan_settings=settings_of("scan_settings", ScanSettings, scan_settings, options),
-            infer_settings=engine,
-            polish=_polish(polish, engine, options),
-            moments=moments,
-            execution=settings_of("execution", Execution, execution, options),
-            threads=options.get("workers") if threads is None else threads,
-            overwrite=overwrite,
-            listener=listener,
-        )
+        found = fitting.fit(source, path, n_topics, **options)
         if several:
             return found
         model = TopicModel(found.models[0])
@@ -365,22 +307,4 @@ def fit(
     return model
 
 
-def _polish(
-    asked: bool | PolishSettings | None, engine: InferSettings | StodSettings, options: Mapping[str, Any]
-) -> PolishSettings | bool:
-    """How to polish; False: not at all. Options of polish do not turn it on where it is off."""
-    if asked is False or (asked is None and isinstance(engine, StodSettings)):
-        return False
-    given = None if asked is None or asked is True else asked
-    return settings_of("polish", PolishSettings, given, options) or True
-
-
-def _numbers(
-    given: int | Sequence[int] | None, settings: InferSettings | StodSettings | None
-) -> tuple[int, ...]:
-    if given is None:
-        return (DEFAULT_TOPICS if settings is None else settings.n_topics,)
-    found = np.atleast_1d(np.asarray(given))
-    if found.ndim > 1 or not np.issubdtype(found.dtype, np.integer):
-        raise InputError(f"n_topics is {given!r}; give a whole number, or several")
-    return tuple(found.tolist())
+fit.__signature__ = inspect.signature(fitting.fit)  # type: ignore[attr-defined]

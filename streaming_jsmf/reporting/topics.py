@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 from streaming_jsmf.evaluation.stored_counts import StoredCounts, read_training_counts
 from streaming_jsmf.inference.words import longer_lists
 from streaming_jsmf.reporting.contents import Topic, Word
-from streaming_jsmf.topics.shown import ShownTopics, read_shown
-from streaming_jsmf.topics.store import AnyModel, Model, model_path
-from streaming_jsmf.topics.word_lists import (
+from streaming_jsmf.topics.edited_topics import (
     DEFAULT_WORDS,
-    read_listed,
-    read_probabilities,
+    EditedTopics,
+    read_edited_topics,
     require_word_count,
 )
+from streaming_jsmf.topics.store import AnyModel, Model, model_path
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +29,7 @@ OPTIONAL = ("alpha", "anchors", "characteristic_words", "duplicate_of", "label_w
 
 
 def read_topics(path: AnyModel, words: int | None = None, *, probabilities: bool = True) -> tuple[Topic, ...]:
-    """The topics of a model of any engine as they are shown (``ShownTopics``), by number. No pass over documents.
+    """The topics of a model of any engine as they are shown (``EditedTopics``), by number. No pass over documents.
 
     Characteristic words are by exact rows of C where ``evaluate`` has counted the training corpus.
 
@@ -51,15 +50,15 @@ def read_topics(path: AnyModel, words: int | None = None, *, probabilities: bool
         If it is damaged.
     """
     count = require_word_count(words)
-    shown = read_shown(model_path(path), NEEDED, OPTIONAL)
-    listed = read_listed(shown, count)
+    shown = read_edited_topics(model_path(path), NEEDED, OPTIONAL)
+    listed = shown.listed_words(count)
     counts = read_training_counts(shown.path, shown.stored, ("characteristic_words",))
-    known = read_probabilities(shown, listed) if probabilities else np.full(listed.shape, np.nan)
+    known = shown.probabilities(listed) if probabilities else np.full(listed.shape, np.nan)
     return shown_topics(shown, listed, known, counts)
 
 
 def shown_topics(
-    shown: ShownTopics,
+    shown: EditedTopics,
     listed: NDArray[np.int64],
     probability: NDArray[np.float64],
     counts: StoredCounts | None = None,

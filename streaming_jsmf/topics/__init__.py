@@ -1,7 +1,7 @@
-"""Model stores: one Zarr group for one number of topics, arrays and JSON alone.
+"""Models: one Zarr group of arrays and JSON for each number of topics.
 
-Start with ``store``, which reads and writes them; ``variables`` registers every array with its axes and meaning.
-``edits`` keeps what people say of topics beside it, ``shown`` makes of the stored topics those that people see.
-``certificates`` tells from a model's metrics what makes it doubtful, ``counts`` keeps what ``evaluate`` has counted
-beside it. Imports ``storage`` and below.
+``fit`` makes models from a source; ``infer`` makes them from a moments store, by anchor words (``anchor_words``) or
+tensor decomposition (``tensor``); ``polish`` improves them by passes over documents. ``store`` reads and writes models,
+whose arrays ``variables`` describes. ``edits`` keeps labels, merged and hidden topics beside the arrays, and
+``edited_topics`` applies them. ``certificates`` has the warnings about a model.
 """

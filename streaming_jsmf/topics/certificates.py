@@ -1,23 +1,25 @@
-"""The certificates of a model that make it doubtful, their thresholds in one place, and a plain sentence for each."""
+"""Thresholds of the certificates of a model, and a warning for each certificate that exceeds its threshold."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-#: The sum of A is 1 but for errors of the anchors' rows; real corpora with the default guards stay within a tenth.
+Metrics = Mapping[str, Any]
+
+#: The sum of A is 1 up to errors of the anchor rows; real corpora with the default guards stay within a tenth.
 TRUSTED_SUM = (0.9, 1.1)
 
 #: Relative change of Y Y' in the last step of the rectification: ten times the default tolerance.
 LARGEST_CHANGE = 1e-4
 
-#: Relative residual of a Ritz pair among the first K: three times what real corpora show at K = 50.
+#: Relative residual of a Ritz pair among the first K: three times that of real corpora at K = 50.
 LARGEST_RESIDUAL = 0.25
 
 #: How far scan 2 may move Y Y' from that of scan 1.
 LARGEST_RANGE_CHANGE = 0.2
 
-#: (lambda_K - lambda_K+1) / lambda_K below which K cuts through equal eigenvalues.
+#: (lambda_K - lambda_K+1) / lambda_K below which K separates nearly equal eigenvalues.
 SMALLEST_GAP = 1e-3
 
 #: Share of all co-occurrence that the rectification leaves negative.
@@ -26,142 +28,134 @@ LARGEST_OMITTED_MASS = 0.01
 #: Duality gap of the simplex problems, which are solved to rounding.
 LARGEST_SIMPLEX_GAP = 1e-6
 
-#: Last step of a component of the tensor, of length 1: one that moved more has not been found.
+#: Last step of a component of the tensor, of length 1, above which the component has not converged.
 LARGEST_STEP = 1e-6
 
-#: Share of the tokens whose words no component of the tensor has.
+#: Share of the tokens whose words are in no component of the tensor.
 LARGEST_MASS_WITHOUT_TOPIC = 0.01
 
 
-def warnings_of(metrics: Mapping[str, Any]) -> list[str]:
-    """What makes a model doubtful, by its ``metrics``, and what to try; empty as a rule.
+def warnings_of(metrics: Metrics) -> list[str]:
+    """Why a model is doubtful, by its ``metrics``, and what to try; usually empty.
 
-    Certificates that an engine does not have are passed over.
+    Certificates that the engine does not have are skipped.
     """
+    warnings = []
+    for find, is_doubtful, text in _WARNINGS:
+        value = find(metrics)
+        if value is not None and is_doubtful(value):
+            warnings.append(text.format(value, **metrics))
+    return warnings
+
+
+def _last_change(metrics: Metrics) -> float | None:
     rectification = metrics.get("rectification") or {}
-    found = [
-        _of_sum(metrics.get("topic_topic_sum")),
-        _of_change(rectification),
-        _of_omitted(rectification.get("omitted_mass")),
-        _of_residual(metrics.get("ritz_residual")),
-        _of_range(metrics.get("range_change")),
-        _of_gap(metrics.get("eigenvalue_gap")),
-        _of_simplex(metrics.get("largest_simplex_gap")),
-        _of_rank(metrics),
-        _of_discarded(metrics),
-        _of_duplicates(metrics.get("duplicates")),
-        _of_step(metrics.get("largest_step")),
-        _of_alpha0(metrics),
-        _of_mass(metrics.get("mass_without_topic")),
-    ]
-    return [sentence for sentence in found if sentence]
+    return None if rectification.get("converged", True) else rectification.get("change")
 
 
-def _of_sum(total: float | None) -> str:
-    low, high = TRUSTED_SUM
-    if total is None or low <= total <= high:
-        return ""
-    return (
-        f"sum of topic correlations {total:.2f}, not near 1: anchors or rectification unreliable; try more "
-        "--max-iterations, a higher --anchor-min-df or fewer topics"
-    )
-
-
-def _of_change(rectification: Mapping[str, Any]) -> str:
-    change = rectification.get("change")
-    if change is None or rectification.get("converged", True) or change <= LARGEST_CHANGE:
-        return ""
-    return (
-        f"the rectification was still changing by {change:.1e} in its last step: topics not settled; try more "
-        "--max-iterations"
-    )
-
-
-def _of_omitted(omitted: Mapping[str, float] | None) -> str:
-    # The estimate must be above the threshold beyond its own error.
+def _omitted_mass(metrics: Metrics) -> float | None:
+    """The estimate, if it exceeds the threshold by more than its own error."""
+    omitted = (metrics.get("rectification") or {}).get("omitted_mass")
     if omitted is None or omitted["value"] - 2 * omitted["standard_error"] <= LARGEST_OMITTED_MASS:
-        return ""
-    return (
-        f"{omitted['value']:.1%} of all co-occurrence stays negative after rectification: rare words pull the topics; "
-        "try a smaller vocabulary or fewer topics"
-    )
+        return None
+    return float(omitted["value"])
 
 
-def _of_residual(residual: float | None) -> str:
-    if residual is None or residual <= LARGEST_RESIDUAL:
-        return ""
-    return (
-        f"residual of the eigenpairs {residual:.0%} of their eigenvalue: the last topics are uncertain; scan with a "
-        "larger --max-topics or more --power-steps, or ask for fewer topics"
-    )
+def _gap(metrics: Metrics) -> float | None:
+    gap = metrics.get("eigenvalue_gap")
+    return None if gap is None or gap >= SMALLEST_GAP else max(gap, 0.0)
 
 
-def _of_range(change: float | None) -> str:
-    if change is None or change <= LARGEST_RANGE_CHANGE:
-        return ""
-    return (
-        f"the second scan moved the eigenpairs by {change:.0%}: the first missed part of the range; scan with a larger "
-        "--max-topics or larger --partition-nonzeros"
-    )
-
-
-def _of_gap(gap: float | None) -> str:
-    if gap is None or gap >= SMALLEST_GAP:
-        return ""
-    return (
-        f"the next eigenvalue is within {max(gap, 0.0):.1e} of the last one used: K cuts through equals; try one topic "
-        "more or less"
-    )
-
-
-def _of_simplex(gap: float | None) -> str:
-    if gap is None or gap <= LARGEST_SIMPLEX_GAP:
-        return ""
-    return (
-        f"duality gap {gap:.1e} in the shares of some word: its topics are not exact; try fewer topics or a higher "
-        "--anchor-min-df"
-    )
-
-
-def _of_rank(metrics: Mapping[str, Any]) -> str:
+def _missing_rank(metrics: Metrics) -> int | None:
     rank, asked = metrics.get("effective_rank"), metrics.get("topics_asked")
-    if rank is None or asked is None or rank >= asked:
-        return ""
-    return f"the second moment carries {rank} topics, {asked} were asked for; use fewer, or a larger corpus"
+    return None if rank is None or asked is None or rank >= asked else rank
 
 
-def _of_discarded(metrics: Mapping[str, Any]) -> str:
+def _components(metrics: Metrics) -> int | None:
     discarded = metrics.get("discarded")
-    if not discarded:
-        return ""
-    return (
-        f"{discarded} of {metrics['topics_found'] + discarded} components are no topics and were left out; use fewer "
-        "topics, or another --alpha0"
-    )
+    return metrics["topics_found"] + discarded if discarded else None
 
 
-def _of_duplicates(duplicates: int | None) -> str:
-    return f"{duplicates} topics repeat others; use fewer topics" if duplicates else ""
+def _metric(name: str) -> Callable[[Metrics], Any]:
+    return lambda metrics: metrics.get(name)
 
 
-def _of_step(step: float | None) -> str:
-    if step is None or step <= LARGEST_STEP:
-        return ""
-    return f"a component still moved by {step:.1g} in its last step: topics may depend on --seed; use fewer topics"
+def _above(limit: float) -> Callable[[Any], bool]:
+    return lambda value: value > limit
 
 
-def _of_alpha0(metrics: Mapping[str, Any]) -> str:
-    if not metrics.get("alpha0_at_end"):
-        return ""
-    return (
-        f"alpha0 is {metrics['alpha0']:g}, where the search for it ends: give --alpha0, or use fewer topics"
-    )
+def _always(_: Any) -> bool:
+    return True
 
 
-def _of_mass(mass: float | None) -> str:
-    if mass is None or mass <= LARGEST_MASS_WITHOUT_TOPIC:
-        return ""
-    return (
-        f"{mass:.1%} of all tokens are of words that no topic was found for, each topic got the corpus' share of them: "
-        "documents of fewer than three tokens do not count, use --engine lr-jsmf; else try a smaller vocabulary"
-    )
+#: How to find a value in the metrics, whether it is doubtful, and the warning, which may name other metrics.
+_WARNINGS: tuple[tuple[Callable[[Metrics], Any], Callable[[Any], bool], str], ...] = (
+    (
+        _metric("topic_topic_sum"),
+        lambda total: not TRUSTED_SUM[0] <= total <= TRUSTED_SUM[1],
+        "sum of topic correlations {:.2f}, not near 1: anchors or rectification unreliable; try more "
+        "--max-iterations, a higher --anchor-min-df or fewer topics",
+    ),
+    (
+        _last_change,
+        _above(LARGEST_CHANGE),
+        "the rectification did not converge and changed by {:.1e} in its last step; try more --max-iterations",
+    ),
+    (
+        _omitted_mass,
+        _always,
+        "{:.1%} of all co-occurrence stays negative after rectification: rare words distort the topics; "
+        "try a smaller vocabulary or fewer topics",
+    ),
+    (
+        _metric("ritz_residual"),
+        _above(LARGEST_RESIDUAL),
+        "residual of the eigenpairs {:.0%} of their eigenvalue: the last topics are uncertain; scan with a "
+        "larger --max-topics or more --power-steps, or use fewer topics",
+    ),
+    (
+        _metric("range_change"),
+        _above(LARGEST_RANGE_CHANGE),
+        "the second scan moved the eigenpairs by {:.0%}: the first missed part of the range; scan with a larger "
+        "--max-topics or larger --partition-nonzeros",
+    ),
+    (
+        _gap,
+        _always,
+        "the next eigenvalue is within {:.1e} of the last one used: K separates nearly equal eigenvalues; try one "
+        "topic more or less",
+    ),
+    (
+        _metric("largest_simplex_gap"),
+        _above(LARGEST_SIMPLEX_GAP),
+        "duality gap {:.1e} in the topic shares of a word, which are not exact; try fewer topics or a higher "
+        "--anchor-min-df",
+    ),
+    (
+        _missing_rank,
+        _always,
+        "the second moment carries {} topics, {topics_asked} were asked for; use fewer, or a larger corpus",
+    ),
+    (
+        _components,
+        _always,
+        "{discarded} of {} components are not topics and were discarded; use fewer topics, or another --alpha0",
+    ),
+    (_metric("duplicates"), bool, "{} topics repeat others; use fewer topics"),
+    (
+        _metric("largest_step"),
+        _above(LARGEST_STEP),
+        "a component still moved by {:.1g} in its last step: topics may depend on --seed; use fewer topics",
+    ),
+    (
+        _metric("alpha0_at_end"),
+        bool,
+        "alpha0 is {alpha0:g}, at the end of the range that is searched: give --alpha0, or use fewer topics",
+    ),
+    (
+        _metric("mass_without_topic"),
+        _above(LARGEST_MASS_WITHOUT_TOPIC),
+        "{:.1%} of all tokens are of words without a topic, which every topic got by their share of the corpus: "
+        "documents of fewer than three tokens do not count, use --engine lr-jsmf; else try a smaller vocabulary",
+    ),
+)

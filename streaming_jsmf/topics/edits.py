@@ -1,12 +1,12 @@
-"""What people say of a model's topics, kept below the model and never in its arrays: names, merged and hidden topics.
+"""Edits of a model's topics: labels, merged and hidden topics, stored at ``MODEL/edits`` beside the arrays.
 
-It is at ``MODEL/edits``, a Zarr group of attributes alone, which is one file and replaced in one step.
+``MODEL/edits`` is a Zarr group without arrays, a single file that is replaced in one step.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,32 +19,30 @@ from streaming_jsmf.topics.store import Model
 
 KIND, FORMAT_VERSION = "streaming_jsmf.topic_edits", 1
 
-#: Group of a model that holds them.
+#: Group of a model that holds the edits.
 EDITS = "edits"
 
-#: Characters of a name; more would be a text.
+#: Maximum length of a label.
 MOST_CHARACTERS = 200
 
 
 @dataclass(frozen=True)
 class TopicEdits:
-    """Names, merged and hidden topics of a model of ``n_topics`` stored ones. Each change gives new edits.
+    """Labels, merged and hidden topics of a model with ``n_topics`` stored topics. Every change returns new edits.
 
     Attributes
     ----------
-    n_topics
-        K of the model, which no edit changes.
     labels
         Names by topic.
     merged
-        Groups of two topics and more, no topic in two of them. A group is shown as its first.
+        Disjoint groups of at least two topics. A group is shown under the number of its first topic.
     hidden
         Topics that are not shown; of a group its first.
 
     Raises
     ------
     InputError
-        From every change: for a topic that there is not, or that is part of another.
+        From every change, if a topic does not exist or was merged into another one.
 
     Examples
     --------
@@ -62,69 +60,70 @@ class TopicEdits:
 
     @property
     def groups(self) -> tuple[tuple[int, ...], ...]:
-        """Stored topics of each topic that is shown, in the order of the numbers under which they are shown."""
-        taken = {topic: group for group in self.merged for topic in group}
-        firsts = (topic for topic in range(self.n_topics) if taken.get(topic, (topic,))[0] == topic)
-        return tuple(taken.get(topic, (topic,)) for topic in firsts if topic not in self.hidden)
+        """The stored topics of each shown topic, by its number."""
+        group_of = {topic: group for group in self.merged for topic in group}
+        firsts = (topic for topic in range(self.n_topics) if group_of.get(topic, (topic,))[0] == topic)
+        return tuple(group_of.get(topic, (topic,)) for topic in firsts if topic not in self.hidden)
 
     def members(self, topic: int) -> tuple[int, ...]:
-        """Stored topics of a topic, hidden or not."""
-        known = self._shown_as(topic)
+        """The stored topics of a topic, hidden or not."""
+        known = self._checked(topic)
         return next((group for group in self.merged if group[0] == known), (known,))
 
     def label(self, topic: int, name: str | None) -> TopicEdits:
-        """With a name for a topic; None: its own words again."""
-        known = self._shown_as(topic)
+        """Name a topic; None removes its name."""
+        known = self._checked(topic)
         labels = {number: text for number, text in self.labels.items() if number != known}
         if name is not None:
             labels[known] = _checked_name(name)
         return replace(self, labels=dict(sorted(labels.items())))
 
     def merge(self, topics: Iterable[int]) -> TopicEdits:
-        """With topics as one, shown as the first; those that were merged before come with what they are made of."""
+        """Show several topics, or groups of merged topics, as one under the number and the name of the first."""
         if isinstance(topics, str | bytes) or not isinstance(topics, Iterable):
             raise InputError(f"merge is given {topics!r}; give a list of topics, such as [3, 7]")
-        firsts = [self._shown_as(topic) for topic in topics]
-        if len(set(firsts)) < 2 or len(set(firsts)) < len(firsts):
+        firsts = [self._checked(topic) for topic in topics]
+        if len(firsts) < 2 or len(set(firsts)) < len(firsts):
             raise InputError(
-                f"merge is given {firsts}; give two different topics or more, the first is the one that stays"
+                f"merge is given {firsts}; give two or more different topics, the first one is kept"
             )
         group = tuple(member for first in firsts for member in self.members(first))
-        others = tuple(one for one in self.merged if one[0] not in firsts)
-        kept = {topic: name for topic, name in self.labels.items() if topic not in firsts[1:]}
+        others = tuple(other for other in self.merged if other[0] not in firsts)
+        labels = {topic: name for topic, name in self.labels.items() if topic not in firsts[1:]}
         hidden = tuple(topic for topic in self.hidden if topic not in firsts[1:])
-        return replace(self, labels=kept, merged=tuple(sorted((*others, group))), hidden=hidden)
+        return replace(self, labels=labels, merged=tuple(sorted((*others, group))), hidden=hidden)
 
     def unmerge(self, topic: int) -> TopicEdits:
-        """With all topics that were merged into this one by themselves again."""
-        known = self._shown_as(topic)
+        """Show the topics of a merged topic separately again."""
+        known = self._checked(topic)
         if self.members(known) == (known,):
-            raise InputError(f"topic {known} is not merged; {self._merged_text()}")
+            merged = ", ".join(str(group[0]) for group in self.merged) or "none"
+            raise InputError(f"topic {known} is not merged; merged topics: {merged}")
         return replace(self, merged=tuple(group for group in self.merged if group[0] != known))
 
     def hide(self, *topics: int) -> TopicEdits:
-        """Without these among those shown."""
-        known = {*self.hidden, *map(self._shown_as, topics)}
-        edited = replace(self, hidden=tuple(sorted(known)))
+        """Do not show these topics."""
+        hidden = {*self.hidden, *map(self._checked, topics)}
+        edited = replace(self, hidden=tuple(sorted(hidden)))
         if not edited.groups:
             raise InputError("no topic would be left to show; hide fewer")
         return edited
 
     def unhide(self, *topics: int) -> TopicEdits:
-        """With these shown again; none named: all."""
-        wanted = {self._shown_as(topic) for topic in topics} or set(self.hidden)
-        return replace(self, hidden=tuple(topic for topic in self.hidden if topic not in wanted))
+        """Show these topics again; all, if none is given."""
+        shown = {self._checked(topic) for topic in topics} or set(self.hidden)
+        return replace(self, hidden=tuple(topic for topic in self.hidden if topic not in shown))
 
     def fields(self) -> dict[str, Any]:
-        """JSON values, without K."""
+        """JSON values, without ``n_topics``."""
         return {
             "labels": {str(topic): name for topic, name in self.labels.items()},
             "merged": [list(group) for group in self.merged],
             "hidden": list(self.hidden),
         }
 
-    def _shown_as(self, topic: int) -> int:
-        """The topic itself, which is stored, and shown under its own number."""
+    def _checked(self, topic: int) -> int:
+        """The number of a topic that is shown or hidden under its own number."""
         try:
             known = operator.index(topic)
         except TypeError:
@@ -134,83 +133,64 @@ class TopicEdits:
         for group in self.merged:
             if known in group[1:]:
                 raise InputError(
-                    f"topic {known} is a part of topic {group[0]}, with which it was merged; name that, or unmerge it"
+                    f"topic {known} was merged into topic {group[0]}; give that one, or unmerge it"
                 )
         return known
-
-    def _merged_text(self) -> str:
-        firsts = ", ".join(str(group[0]) for group in self.merged)
-        return f"merged are {firsts}" if firsts else "none is"
 
 
 def _checked_name(name: object) -> str:
     text = " ".join(name.split()) if isinstance(name, str) else ""
     if not 0 < len(text) <= MOST_CHARACTERS:
         raise InputError(
-            f"a name of a topic is a text of 1 to {MOST_CHARACTERS} characters, not {str(name)[:40]!r}; None takes it "
-            "away"
+            f"the name of a topic is {str(name)[:40]!r}; give a text of 1 to {MOST_CHARACTERS} characters, or None to "
+            "remove the name"
         )
     return text
 
 
-def read_edits(model_path: StorePath, model: Model) -> TopicEdits:
-    """What was said of the topics of a model; nothing if it was of another one that was here.
+def read_edits(path: StorePath, model: Model) -> TopicEdits:
+    """The edits of the model at ``path``; edits of another model that was at the same path are ignored.
 
-    Raises
-    ------
-    StoreError
-        If it is damaged: says what to do.
+    Raises ``StoreError`` if they are damaged.
     """
-    n_topics, path = int(model.arrays["topic_probability"].size), model_path / EDITS
-    if not node_exists(path):
+    n_topics, place = int(model.arrays["topic_probability"].size), path / EDITS
+    if not node_exists(place):
         return TopicEdits(n_topics)
     try:
-        told = read_attributes(path)
-        stored = told.pop("sha256", None)
-        sound = told.get("kind") == KIND and stored == fingerprint(told)
+        stored = read_attributes(place)
+        sha256 = stored.pop("sha256", None)
+        intact = stored.get("kind") == KIND and sha256 == fingerprint(stored)
     except StreamingJSMFError:
-        sound = False
-    if not sound:
-        raise StoreError(f"{path}/zarr.json: names of topics are damaged; delete {path} and name them again")
-    if told["format_version"] != FORMAT_VERSION:
+        intact = False
+    if not intact:
         raise StoreError(
-            f"{path}: format version {told['format_version']} is unknown; this release reads {FORMAT_VERSION}"
+            f"{place}/zarr.json: the edits of topics are damaged; delete {place} and make them again"
         )
-    if told["model"] != model.provenance.get("fingerprint"):
+    if stored["format_version"] != FORMAT_VERSION:
+        raise StoreError(
+            f"{place}: format version {stored['format_version']} is unknown; this release reads {FORMAT_VERSION}"
+        )
+    if stored["model"] != model.provenance.get("fingerprint"):
         return TopicEdits(n_topics)
-    labels = {int(topic): str(name) for topic, name in told["labels"].items()}
-    return TopicEdits(n_topics, labels, _tuples(told["merged"]), tuple(told["hidden"]))
+    labels = {int(topic): str(name) for topic, name in stored["labels"].items()}
+    return TopicEdits(n_topics, labels, tuple(map(tuple, stored["merged"])), tuple(stored["hidden"]))
 
 
-def _tuples(groups: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(group) for group in groups)
+def edit_topics(path: StorePath, model: Model, change: Callable[[TopicEdits], TopicEdits]) -> TopicEdits:
+    """Change the edits of the model at ``path`` and write them in one step.
 
-
-def edit_topics(
-    model_path: StorePath, model: Model, change: Callable[[TopicEdits], TopicEdits]
-) -> TopicEdits:
-    """Change what is said of the topics of a model, and keep it below the model in place of what was there.
-
-    It is written in one step: a reader sees what was before or what is now.
-
-    Raises
-    ------
-    InputError
-        From ``change``, or if another process is writing them.
-    StoreError
-        As ``read_edits``.
+    Raises ``InputError`` from ``change``, or if another process is writing the edits; ``StoreError`` as ``read_edits``.
     """
-    path = model_path / EDITS
-    with sole_writer(path):
-        edits = change(read_edits(model_path, model))
-        told: dict[str, Any] = {
+    place = path / EDITS
+    with sole_writer(place):
+        edits = change(read_edits(path, model))
+        stored: dict[str, Any] = {
             "kind": KIND,
             "format_version": FORMAT_VERSION,
             "model": model.provenance.get("fingerprint"),
             **edits.fields(),
         }
-        make_directory(path)
-        attributes = {**told, "sha256": fingerprint(told)}
-        # The whole of a Zarr group without arrays, so that one rename puts it in place.
-        write_json(path / "zarr.json", {"zarr_format": 3, "node_type": "group", "attributes": attributes})
+        make_directory(place)
+        attributes = {**stored, "sha256": fingerprint(stored)}
+        write_json(place / "zarr.json", {"zarr_format": 3, "node_type": "group", "attributes": attributes})
     return edits

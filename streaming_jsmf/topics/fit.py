@@ -1,4 +1,4 @@
-"""Source or corpus -> models, in one call: one scan serves every number of topics."""
+"""Fit: from a source or corpus to models, with one scan for every number of topics."""
 
 from __future__ import annotations
 
@@ -8,13 +8,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from streaming_jsmf.config import (
+    Curation,
     InferSettings,
     IngestRequest,
     PolishSettings,
     ScanSettings,
     StodSettings,
-    require_kind,
+    TextReading,
+    engine_settings_of,
+    request_of,
+    settings_of,
+    takes,
 )
 from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.errors import InputError
@@ -22,46 +29,50 @@ from streaming_jsmf.ingestion.ensure_corpus import corpus_of, is_corpus
 from streaming_jsmf.ingestion.spool import at_hand
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.scan_verb import scan
 from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import StorePath, local_path, store_path
 from streaming_jsmf.storage.replace import remove_store
-from streaming_jsmf.topics.anchored_topics import given_anchors
-from streaming_jsmf.topics.commit import commit_model, is_done
+from streaming_jsmf.topics.anchor_words import given_anchors
 from streaming_jsmf.topics.infer import fit_moments, model_fingerprint
-from streaming_jsmf.topics.multi_k import targets_of
 from streaming_jsmf.topics.polish import polish_model, polished_fingerprint
 from streaming_jsmf.topics.rectify import announce_cost
+from streaming_jsmf.topics.store import commit_model, is_done, model_targets
 
 logger = logging.getLogger(__name__)
+
+#: Default number of topics.
+DEFAULT_TOPICS = 20
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """What ``fit`` wrote, and of which corpus: the moments store, and the models in the order of the topics."""
+    """The stores that ``fit`` wrote, the models in the order of the topics, and the root of the corpus."""
 
     moments: StorePath
     models: tuple[StorePath, ...]
     corpus: str
 
 
-def moments_beside(model: str | Path | StorePath) -> StorePath:
-    """Where ``fit`` puts the moments of a model unless told otherwise."""
-    path = store_path(model, "a model")
-    return path.with_name(path.name + ".moments")
+def beside(model: StorePath, kind: str) -> StorePath:
+    """The default path of the ``moments`` or the ``corpus`` of a model."""
+    return model.with_name(f"{model.name}.{kind}")
 
 
-def corpus_beside(model: str | Path | StorePath) -> StorePath:
-    """Where ``fit`` puts the corpus that it makes of a source."""
-    path = store_path(model, "a model")
-    return path.with_name(path.name + ".corpus")
-
-
+@takes(
+    IngestRequest,
+    Curation,
+    TextReading,
+    ScanSettings,
+    PolishSettings,
+    Execution,
+    engine=True,
+    without=("max_topics", "third_moment"),
+)
 def fit(
-    corpus: Any,
-    model: str | Path,
-    topics: Sequence[int],
+    source: Any,
+    path: str | Path | None = None,
+    n_topics: int | Sequence[int] | None = None,
     *,
     ingest_request: IngestRequest | None = None,
     scan_settings: ScanSettings | None = None,
@@ -72,51 +83,69 @@ def fit(
     threads: int | None = None,
     overwrite: bool = False,
     listener: Listener = silent,
+    **options: Any,
 ) -> Fitted:
-    """Make a corpus of the source if it is none, scan it once for the largest K, then fit a model for each.
+    """Ingest the source unless it is a corpus, scan it for the largest K, and fit, polish and write a model for each K.
 
-    What ``streaming_jsmf.fit`` and the command line call; arguments and errors are told there (``topic_model.fit``).
-    ``topics`` are one number or more: one writes ``model`` itself, several ``model/k=5``, ``model/k=10``, ...
+    ``streaming_jsmf.fit`` (``reporting.topic_model``), which documents the arguments and errors, returns a
+    ``TopicModel`` of the result. ``path`` is required here.
     """
-    require_kind("ingest_request", ingest_request, IngestRequest)
-    require_kind("scan_settings", scan_settings, ScanSettings)
-    require_kind("infer_settings", infer_settings, InferSettings, StodSettings)
-    require_kind("polish", polish, bool, PolishSettings)
-    require_kind("execution", execution, Execution)
-    target = store_path(model, "a model")
-    place = moments_beside(target) if moments is None else store_path(moments, "a moments store")
-    targets = targets_of(target, topics, overwrite)
-    base = infer_settings or InferSettings(topics[0])
+    if path is None:
+        raise InputError("path is None; give the path of the models")
+    topics = _numbers(n_topics, infer_settings)
+    base = engine_settings_of(topics[0], infer_settings, options, name="infer_settings", shared=("seed",))
+    scan_settings = settings_of("scan_settings", ScanSettings, scan_settings, options) or ScanSettings()
+    polish_settings = _polish_settings(polish, base, options)
+    execution = settings_of("execution", Execution, execution, options)
+    threads = options.get("workers") if threads is None else threads
+    target = store_path(path, "a model")
+    place = beside(target, "moments") if moments is None else store_path(moments, "a moments store")
+    targets = model_targets(target, topics, overwrite)
     wanted: dict[int, InferSettings | StodSettings] = {k: replace(base, n_topics=k) for k in topics}
-    settings = replace(scan_settings or ScanSettings(), max_topics=max(topics))
-    if isinstance(base, StodSettings):
-        settings = replace(settings, third_moment=True)
-    polish_settings = _polish_settings(polish, base)
-    with at_hand(corpus, Path(str(corpus_beside(target))), ingest_request) as (source, request):
-        documents = open_corpus(_corpus(source, target, request, execution, listener, overwrite))
-    _refuse_hopeless(documents, max(topics), base, settings)
-    announce_cost(documents.n_words, wanted[max(topics)], threads)
-    store = scan(documents, place, settings, execution, listener)
-    for k, path in targets.items():
-        known = _fingerprint(store, wanted[k], documents, polish_settings)
-        with sole_writer(path) as committed:
-            if is_done(path, committed, known, overwrite=overwrite):
+    with at_hand(source, Path(str(beside(target, "corpus"))), request_of(ingest_request, options)) as (
+        spooled,
+        request,
+    ):
+        corpus = open_corpus(_corpus(spooled, target, request, execution, listener, overwrite))
+    _require_feasible(corpus, max(topics), base, scan_settings)
+    announce_cost(corpus.n_words, wanted[max(topics)], threads)
+    third_moment = scan_settings.third_moment or isinstance(base, StodSettings)
+    scan_settings = replace(scan_settings, max_topics=max(topics), third_moment=third_moment)
+    store = scan(corpus, place, scan_settings, execution, listener)
+    for k, model_target in targets.items():
+        known = model_fingerprint(store, wanted[k])
+        if polish_settings is not None:
+            known = polished_fingerprint(known, corpus, polish_settings)
+        with sole_writer(model_target) as committed:
+            if is_done(model_target, committed, known, overwrite=overwrite):
                 continue
-            fitted = fit_moments(store, wanted[k], threads=threads, listener=listener)
+            model = fit_moments(store, wanted[k], threads=threads, listener=listener)
             if polish_settings is not None:
                 name = str(store.path)
-                fitted = polish_model(fitted, name, documents, path, polish_settings, execution, listener)
-            commit_model(path, fitted, overwrite=overwrite, work=polish_settings is not None)
-    return Fitted(store.path, tuple(targets.values()), documents.root)
+                model = polish_model(model, name, corpus, model_target, polish_settings, execution, listener)
+            commit_model(model_target, model, overwrite=overwrite, work=polish_settings is not None)
+    return Fitted(store.path, tuple(targets.values()), corpus.root)
+
+
+def _numbers(
+    given: int | Sequence[int] | None, settings: InferSettings | StodSettings | None
+) -> tuple[int, ...]:
+    if given is None:
+        return (DEFAULT_TOPICS if settings is None else settings.n_topics,)
+    found = np.atleast_1d(np.asarray(given))
+    if found.ndim > 1 or not np.issubdtype(found.dtype, np.integer):
+        raise InputError(f"n_topics is {given!r}; give a whole number, or several")
+    return tuple(found.tolist())
 
 
 def _polish_settings(
-    asked: bool | PolishSettings | None, engine: InferSettings | StodSettings
+    given: bool | PolishSettings | None, engine: InferSettings | StodSettings, options: dict[str, Any]
 ) -> PolishSettings | None:
-    if isinstance(asked, PolishSettings):
-        return asked
-    wanted = isinstance(engine, InferSettings) if asked is None else asked
-    return PolishSettings() if wanted else None
+    """How to polish; None: not at all. By default only models of LR-JSMF are polished."""
+    if given is False or (given is None and isinstance(engine, StodSettings)):
+        return None
+    settings = None if isinstance(given, bool) else given
+    return settings_of("polish", PolishSettings, settings, options) or PolishSettings()
 
 
 def _corpus(
@@ -127,39 +156,38 @@ def _corpus(
     listener: Listener,
     overwrite: bool,
 ) -> str | Path:
-    """The corpus itself, or that of the source, beside the model."""
+    """The path of the corpus, which is made beside the model if the source is not a corpus."""
     if is_corpus(source):
         return corpus_of(source, Path(), request, execution, listener)
-    beside = local_path(corpus_beside(model), "the corpus of a source, made beside the model,")
+    target = local_path(beside(model, "corpus"), "the corpus of a source, made beside the model,")
 
-    def replacing() -> None:
-        remove_store(moments_beside(model), ignore_errors=True)
+    def remove_moments() -> None:
+        remove_store(beside(model, "moments"), ignore_errors=True)
 
-    found = corpus_of(
-        source, beside, request, execution, listener, replacing=replacing if overwrite else None
-    )
-    logger.info("%s: the corpus of %s, which is used again if it is not removed", beside, source)
+    replacing = remove_moments if overwrite else None
+    found = corpus_of(source, target, request, execution, listener, replacing=replacing)
+    logger.info("%s: the corpus of %s, which later runs reuse", target, source)
     return found
 
 
-def _refuse_hopeless(
+def _require_feasible(
     corpus: Corpus, n_topics: int, engine: InferSettings | StodSettings, scan_settings: ScanSettings
 ) -> None:
-    """Refuse before the scan what would fail after it: too many topics, anchors that cannot be, a method without C."""
+    """Refuse before the scan: too many topics, given anchors that are rejected, a rectification that needs all of C."""
     n_documents, n_words = corpus.n_documents, corpus.n_words
     if n_topics > min(n_documents, n_words):
         raise InputError(
-            f"--topics is {n_topics:,} and the corpus has {n_documents:,} documents and {n_words:,} words; its "
-            f"co-occurrences carry {min(n_documents, n_words):,} topics at most, and far fewer that mean anything"
+            f"--topics is {n_topics:,} and the corpus has {n_documents:,} documents and {n_words:,} words, which "
+            f"support at most {min(n_documents, n_words):,} topics, and far fewer meaningful ones; lower --topics"
         )
     if not isinstance(engine, InferSettings):
         return
-    vocabulary, least = corpus.vocabulary(), engine.anchor_floor(corpus.n_documents)
-    able = int((vocabulary.document_frequency >= least).sum())
-    if vocabulary.counted and n_topics > able:
+    vocabulary, least = corpus.vocabulary(), engine.anchor_floor(n_documents)
+    candidates = int((vocabulary.document_frequency >= least).sum())
+    if vocabulary.counted and n_topics > candidates:
         raise InputError(
             f"--topics is {n_topics:,} and each topic needs an anchor word in at least {least:g} documents, of which "
-            f"there are {able:,}; lower --topics or --anchor-min-df"
+            f"there are {candidates:,}; lower --topics or --anchor-min-df"
         )
     counted = vocabulary.document_frequency if vocabulary.counted else None
     given_anchors(engine, vocabulary.words, counted, n_documents, corpus.root)
@@ -168,13 +196,3 @@ def _refuse_hopeless(
             f"--rectify {engine.rectify} needs the whole co-occurrences; scan with --exact, or use --rectify enn or "
             "palm"
         )
-
-
-def _fingerprint(
-    moments: Moments,
-    settings: InferSettings | StodSettings,
-    corpus: Corpus,
-    polish_settings: PolishSettings | None,
-) -> str:
-    start = model_fingerprint(moments, settings)
-    return start if polish_settings is None else polished_fingerprint(start, corpus, polish_settings)

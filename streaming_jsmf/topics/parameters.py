@@ -1,4 +1,4 @@
-"""What a pass over documents needs of a model: words, topics and prior; and a corpus' counts over the model's words."""
+"""The parameters that a pass over documents needs of a model, and counts of a corpus over the words of the model."""
 
 from __future__ import annotations
 
@@ -14,17 +14,23 @@ from scipy.sparse import csr_array
 from streaming_jsmf.config import fingerprint
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.inference.correlations import dirichlet_prior, prior_sum
 from streaming_jsmf.storage.arrays import digest
+from streaming_jsmf.topics.store import Model
 
 Floats = NDArray[np.float64]
 
-#: Bytes that a nonzero takes while its row group is read and matched to the model's words.
+#: Bytes of a nonzero while its row group is read and matched to the words of the model.
 BYTES_PER_NONZERO_READ = 48
+
+#: Arrays of a model from which its parameters are made: those of every engine, and those of some.
+NEEDED = ("word", "word_topic", "topic_probability", "term_count")
+OPTIONAL = ("alpha", "topic_topic")
 
 
 @dataclass(frozen=True)
-class GivenTopics:
-    """Topics of a model.
+class TopicParameters:
+    """Topics and prior of a model.
 
     Attributes
     ----------
@@ -33,9 +39,9 @@ class GivenTopics:
     word_topic
         B, N x K, p(word | topic).
     prior
-        alpha, (K,), positive: of the topic shares of a document.
+        alpha, (K,), positive: Dirichlet prior of the topic shares of a document.
     term_count
-        (N,) tokens of each word in the training corpus.
+        (N,) number of tokens of each word in the training corpus.
     """
 
     words: tuple[str, ...]
@@ -43,43 +49,78 @@ class GivenTopics:
     prior: Floats
     term_count: Floats
 
+    @classmethod
+    def of(cls, model: Model) -> TopicParameters:
+        """The parameters of a model that has the arrays ``NEEDED`` and one of ``OPTIONAL``."""
+        arrays = model.arrays
+        return cls(
+            tuple(map(str, arrays["word"])),
+            np.ascontiguousarray(arrays["word_topic"], np.float64),
+            prior_of(model),
+            np.asarray(arrays["term_count"], np.float64),
+        )
+
     @cached_property
     def fingerprint(self) -> str:
-        """sha256 over the words, topics and prior: the same shares for the same documents."""
-        arrays = (np.array(self.words, dtype=object), self.word_topic, self.prior)
-        return fingerprint({"arrays": [digest(values).sha256 for values in arrays]})
+        """sha256 of the words, topics and prior, which determine the shares of documents."""
+        return _fingerprint(self.words, self.word_topic, self.prior)
 
-    def places(self, words: Sequence[str]) -> NDArray[np.int64]:
-        """The id in this model of each of ``words``, matched by string; -1 for those it lacks."""
-        ids = {word: place for place, word in enumerate(self.words)}
+    @cached_property
+    def topics_fingerprint(self) -> str:
+        """sha256 of the words and topics, which determine the meaning of topic numbers."""
+        return _fingerprint(self.words, self.word_topic)
+
+    def ids(self, words: Sequence[str]) -> NDArray[np.int64]:
+        """The id in this model of each of ``words``, matched as strings; -1 if it is not in the model."""
+        ids = {word: number for number, word in enumerate(self.words)}
         return np.array([ids.get(word, -1) for word in words], dtype=np.int64)
 
+    def ids_of_corpus(self, corpus: Corpus) -> NDArray[np.int64]:
+        """``ids`` of the words of a corpus.
 
-def require_known_words(topics: GivenTopics, corpus: Corpus) -> NDArray[np.int64]:
-    """``GivenTopics.places`` of the words of a corpus.
-
-    Raises
-    ------
-    InputError
-        If the model has none of them.
-    """
-    places = topics.places(corpus.vocabulary().words)
-    if not (places >= 0).any():
-        raise InputError(
-            f"{corpus.root} has none of the {len(topics.words)} words of the model; give a corpus with the same kind "
-            "of words"
-        )
-    return places
+        Raises ``InputError`` if none of them is in the model.
+        """
+        ids = self.ids(corpus.vocabulary().words)
+        if not (ids >= 0).any():
+            raise InputError(
+                f"{corpus.root} has none of the {len(self.words)} words of the model; give a corpus with the same kind "
+                "of words"
+            )
+        return ids
 
 
-def over_model_words(block: csr_array[Any], places: NDArray[np.int64], n_words: int) -> csr_array[Any]:
+def _fingerprint(words: tuple[str, ...], *arrays: Floats) -> str:
+    hashed = (np.array(words, dtype=object), *arrays)
+    return fingerprint({"arrays": [digest(values).sha256 for values in hashed]})
+
+
+def missing_parameter(model: Model) -> str | None:
+    """The first array that ``TopicParameters.of`` needs and the model does not have; None if it has all."""
+    missing = [name for name in NEEDED if name not in model.arrays]
+    if not any(name in model.arrays for name in OPTIONAL):
+        missing.append("alpha")
+    return missing[0] if missing else None
+
+
+def prior_of(model: Model) -> Floats:
+    """The prior alpha (K,) of a model: the one it stores, or else the one implied by the topic correlations."""
+    arrays = model.arrays
+    if "alpha" in arrays:
+        return np.asarray(arrays["alpha"], np.float64)
+    shares = arrays["topic_probability"]
+    return dirichlet_prior(shares, prior_sum(arrays["topic_topic"], shares))
+
+
+def over_model_words(block: csr_array[Any], ids: NDArray[np.int64], n_words: int) -> csr_array[Any]:
     """Counts over the words of a corpus as counts over those of a model (documents x ``n_words``).
 
-    Words that the model lacks are left out, documents stay. The block itself where the words are the same.
+    Words with the id -1 are dropped, documents are kept. Returns the block itself if the words are the same.
     """
-    if len(places) == n_words and np.array_equal(places, np.arange(n_words)):
+    if len(ids) == n_words and np.array_equal(ids, np.arange(n_words)):
         return block
-    ids = places[block.indices]
-    known = ids >= 0
+    columns = ids[block.indices]
+    known = columns >= 0
     before = np.concatenate([[0], np.cumsum(known)])
-    return csr_array((block.data[known], ids[known], before[block.indptr]), shape=(block.shape[0], n_words))
+    return csr_array(
+        (block.data[known], columns[known], before[block.indptr]), shape=(block.shape[0], n_words)
+    )

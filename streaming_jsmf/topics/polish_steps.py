@@ -1,8 +1,8 @@
-"""What the tasks of a polish compute: the draw of documents, the sampled steps, and one full step."""
+"""What the tasks of polish compute: the draw of documents, the sampled steps, and one full step."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +12,10 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.corpus.csr import read_block
 from streaming_jsmf.corpus.units import Partition
-from streaming_jsmf.inference.polish.schedule import Step, drawn_documents
-from streaming_jsmf.inference.polish.step import (
+from streaming_jsmf.inference.polish import (
+    Step,
     StepSums,
+    drawn_documents,
     log_lengths,
     longest_document,
     next_topics,
@@ -25,103 +26,49 @@ from streaming_jsmf.storage.arrays import ArrayDigest, read_array
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.topics.parameters import over_model_words
 
-#: Draws are numbered like steps: the documents held out are drawn before all, the sample with the first step.
+Counts = csr_array[Any]
+
+#: Numbers of the draws, which are numbered like steps: held-out documents, and the sample of the first step.
 HELD_OUT_DRAW, SAMPLE_DRAW = -1, 0
 
 
 @dataclass(frozen=True)
-class ModelCounts:
-    """Row groups of a corpus over the model's words. Travels to the workers; arrays are read there.
+class Inputs:
+    """What all tasks read: counts over the words of the model, and arrays in the work store.
 
     Attributes
     ----------
-    store
-        The work store.
-    places
-        Digest of the array ``places``, see ``GivenTopics.places``.
+    store, digests, hint
+        The work store, digests of its arrays, and the end of a message about damage.
     n_words
         N of the model.
     held_out, seed
-        How documents are drawn that no step sees.
+        How held-out documents are drawn.
     """
 
     store: StorePath
-    places: ArrayDigest
+    digests: dict[str, ArrayDigest]
+    hint: str
     n_words: int
     held_out: float
     seed: int
-    hint: str
 
-    def blocks(self, partition: Partition) -> Iterator[tuple[str, csr_array[Any], NDArray[np.bool_]]]:
-        """Content, counts (documents x N) and which documents are held out, of each row group."""
-        places = read_array(self.store, "places", self.places, hint=self.hint)
+    def read(self, name: str) -> NDArray[Any]:
+        """An array of the work store."""
+        return read_array(self.store, name, self.digests[name], hint=self.hint)
+
+    def blocks(self, partition: Partition) -> Iterator[tuple[str, Counts, NDArray[np.bool_]]]:
+        """Content hash, counts (documents x N) and which documents are held out, of each row group."""
+        ids = self.read("ids")
         for unit in partition.units:
-            block = over_model_words(read_block(unit, places.size), places, self.n_words)
-            yield unit.content, block, self.drawn(unit.content, block.shape[0], HELD_OUT_DRAW, self.held_out)
-
-    def drawn(self, content: str, n_documents: int, step: int, share: float) -> NDArray[np.bool_]:
-        """The documents of a row group that a draw takes."""
-        return drawn_documents(content, n_documents, step, share, self.seed)
-
-
-@dataclass(frozen=True)
-class DrawReduction:
-    """Copies of the documents held out and of the sample, one after the other in the order of the corpus.
-
-    Scalars are those of ``log_lengths``, over all documents.
-    """
-
-    counts: ModelCounts
-    share: float
-    name: str = "draw"
-
-    def compute(self, partition: Partition) -> PartialResult:
-        """One pass over the partition's data, a row group in memory at a time."""
-        drawn = None
-        for content, block, held in self.counts.blocks(partition):
-            sample = self.counts.drawn(content, block.shape[0], SAMPLE_DRAW, self.share) & ~held
-            sets = {"held_out": block[np.flatnonzero(held)], "sample": block[np.flatnonzero(sample)]}
-            log_length, n_documents = log_lengths(block)
-            scalars = {"log_length": log_length, "n_documents": n_documents}
-            drawn = self.fold(drawn, PartialResult(_arrays_of(sets), scalars))
-        assert drawn is not None, "a partition has units"
-        return drawn
-
-    def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
-        """One behind the other."""
-        if folded is None:
-            return partial
-        return PartialResult(
-            {name: np.concatenate([folded.arrays[name], new]) for name, new in partial.arrays.items()},
-            add_scalars(folded, partial),
-        )
-
-
-def _arrays_of(sets: Mapping[str, csr_array[Any]]) -> dict[str, NDArray[Any]]:
-    arrays: dict[str, NDArray[Any]] = {}
-    for name, block in sets.items():
-        arrays[f"{name}_lengths"] = np.diff(block.indptr).astype(np.int64)
-        arrays[f"{name}_words"] = block.indices.astype(np.int32)
-        arrays[f"{name}_counts"] = block.data.astype(np.float32)
-    return arrays
-
-
-def longest_of(drawn: PartialResult) -> float:
-    """Tokens of a document that count in a step, by the lengths that the draw met."""
-    return longest_document(drawn.scalars["log_length"], int(drawn.scalars["n_documents"]))
-
-
-def block_of(drawn: PartialResult, name: str, n_words: int) -> csr_array[Any]:
-    """The documents of a set as counts, documents x N."""
-    lengths = drawn.arrays[f"{name}_lengths"]
-    indptr = np.concatenate([[0], np.cumsum(lengths)])
-    parts = (drawn.arrays[f"{name}_counts"], drawn.arrays[f"{name}_words"], indptr)
-    return csr_array(parts, shape=(lengths.size, n_words))
+            block = over_model_words(read_block(unit, ids.size), ids, self.n_words)
+            held_out = drawn_documents(unit.content, block.shape[0], HELD_OUT_DRAW, self.held_out, self.seed)
+            yield unit.content, block, held_out
 
 
 @dataclass(frozen=True)
 class Committed:
-    """Where a result is that tasks read."""
+    """A committed result that tasks read."""
 
     checkpoints: Checkpoints
     fold: str
@@ -132,24 +79,70 @@ class Committed:
 
 
 @dataclass(frozen=True)
-class SampledReduction:
-    """All steps on the sample, in memory; its only part is their plan. ``last`` says that no full ones follow."""
+class DrawReduction:
+    """Held-out and sampled documents in the order of the corpus, and the sums of ``log_lengths`` over all documents."""
 
+    inputs: Inputs
+    share: float
+    name: str = "draw"
+
+    def compute(self, partition: Partition) -> PartialResult:
+        """One pass over the partition, with one row group in memory at a time."""
+        drawn = None
+        for content, block, held in self.inputs.blocks(partition):
+            sample = drawn_documents(content, block.shape[0], SAMPLE_DRAW, self.share, self.inputs.seed)
+            arrays: dict[str, NDArray[Any]] = {}
+            for name, rows in (("held_out", held), ("sample", sample & ~held)):
+                chosen = block[np.flatnonzero(rows)]
+                arrays[f"{name}_lengths"] = np.diff(chosen.indptr).astype(np.int64)
+                arrays[f"{name}_words"] = chosen.indices.astype(np.int32)
+                arrays[f"{name}_counts"] = chosen.data.astype(np.float32)
+            log_length, n_documents = log_lengths(block)
+            scalars = {"log_length": log_length, "n_documents": n_documents}
+            drawn = self.fold(drawn, PartialResult(arrays, scalars))
+        assert drawn is not None, "a partition has units"
+        return drawn
+
+    def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
+        """Concatenate the arrays and add the scalars."""
+        if folded is None:
+            return partial
+        return PartialResult(
+            {name: np.concatenate([folded.arrays[name], new]) for name, new in partial.arrays.items()},
+            add_scalars(folded, partial),
+        )
+
+
+def longest_of(drawn: PartialResult) -> float:
+    """Number of tokens of a document that count in a step."""
+    return longest_document(drawn.scalars["log_length"], int(drawn.scalars["n_documents"]))
+
+
+def block_of(drawn: PartialResult, name: str, n_words: int) -> Counts:
+    """The documents of a set as counts, documents x N."""
+    lengths = drawn.arrays[f"{name}_lengths"]
+    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    parts = (drawn.arrays[f"{name}_counts"], drawn.arrays[f"{name}_words"], indptr)
+    return csr_array(parts, shape=(lengths.size, n_words))
+
+
+@dataclass(frozen=True)
+class SampledReduction:
+    """All steps on the sample, as one part; ``last`` if no full steps follow."""
+
+    inputs: Inputs
     drawn: Committed
     state: Committed
-    prior: ArrayDigest
-    counts: ModelCounts
     threads: int
     last: bool
     name: str = "sampled"
 
     def compute(self, steps: Sequence[Step]) -> PartialResult:
-        """No pass over the corpus: the sample is read."""
-        topics = self.state.read().arrays["word_topic"]
-        prior = read_array(self.counts.store, "prior", self.prior, hint=self.counts.hint)
+        """No pass over the corpus: reads the sample."""
+        topics, prior = self.state.read().arrays["word_topic"], self.inputs.read("prior")
         drawn = self.drawn.read()
-        sample, longest = block_of(drawn, "sample", self.counts.n_words), longest_of(drawn)
-        told = []
+        sample, longest = block_of(drawn, "sample", self.inputs.n_words), longest_of(drawn)
+        log_likelihood = []
         for number, step in enumerate(steps, start=1):
             last = self.last and number == len(steps)
             sums = step_sums(
@@ -162,12 +155,12 @@ class SampledReduction:
                 threads=self.threads,
             )
             topics = next_topics(sums.tokens, last=last)
-            told.append(sums.log_likelihood / max(sums.n_tokens, 1.0))
+            log_likelihood.append(sums.log_likelihood / max(sums.n_tokens, 1.0))
         arrays = {
             "word_topic": topics,
             "shares": sums.shares,
             "pairs": sums.pairs,
-            "log_likelihood": np.array(told),
+            "log_likelihood": np.array(log_likelihood),
         }
         return PartialResult(arrays, {"n_documents": sums.n_documents})
 
@@ -179,26 +172,23 @@ class SampledReduction:
 
 @dataclass(frozen=True)
 class StepReduction:
-    """One full step: ``StepSums`` of all documents but those held out, given topics; additive."""
+    """One full step: the ``StepSums`` of all documents that are not held out."""
 
+    inputs: Inputs
     name: str
     state: Committed
-    prior: ArrayDigest
-    counts: ModelCounts
     step: Step
     longest: float
     with_pairs: bool
     threads: int
 
     def compute(self, partition: Partition) -> PartialResult:
-        """One pass over the partition's data, a row group in memory at a time."""
-        topics = self.state.read().arrays["word_topic"]
-        prior = read_array(self.counts.store, "prior", self.prior, hint=self.counts.hint)
+        """One pass over the partition, with one row group in memory at a time."""
+        topics, prior = self.state.read().arrays["word_topic"], self.inputs.read("prior")
         total: StepSums | None = None
-        for _, block, held in self.counts.blocks(partition):
-            seen = block[np.flatnonzero(~held)] if held.any() else block
+        for _, block, held in self.inputs.blocks(partition):
             sums = step_sums(
-                seen,
+                block[np.flatnonzero(~held)] if held.any() else block,
                 topics,
                 prior,
                 rounds=self.step.rounds,
@@ -208,13 +198,10 @@ class StepReduction:
             )
             total = sums if total is None else total + sums
         assert total is not None, "a partition has units"
+        scalars = ("log_likelihood", "n_tokens", "n_documents")
         return PartialResult(
             {"tokens": total.tokens, "shares": total.shares, "pairs": total.pairs},
-            {
-                "log_likelihood": total.log_likelihood,
-                "n_tokens": total.n_tokens,
-                "n_documents": total.n_documents,
-            },
+            {name: getattr(total, name) for name in scalars},
         )
 
     def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:

@@ -1,11 +1,10 @@
-"""Which rectification is asked for, and whether a moments store has what it takes."""
+"""The rectification of the co-occurrences of a moments store, by each method, and what it costs."""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 
 import numpy as np
 from dask.utils import format_bytes
@@ -16,6 +15,7 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.events import Iteration, Listener
 from streaming_jsmf.jobs.memory import machine_memory
 from streaming_jsmf.linalg.eigen import Eigenpairs
+from streaming_jsmf.linalg.panels import panel_threads
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.select import SelectedMoments
 from streaming_jsmf.moments.stages.cooccurrence import matrix_bytes
@@ -36,104 +36,105 @@ from streaming_jsmf.rectification.result import OnIteration, Rectification, unre
 
 logger = logging.getLogger(__name__)
 
-#: How many N x N matrices each rectification of the whole C holds at once.
+#: Number of N x N matrices that each rectification of the whole C holds at once.
 MATRICES: Mapping[Rectifier, int] = {"ap": 1, "dykstra": 2, "dc": 2, "palm": 1, "ipalm": 1}
 
+#: Number of words from which a rectification of the whole C is announced, and of topics from which ENN is.
+_MANY_WORDS, _MANY_TOPICS = 5_000, 300
 
-#: Words from which a rectification of the whole C is announced, and topics from which ENN is.
-_MANY_WORDS = 5_000
-_MANY_TOPICS = 300
-#: Arrays of N x K that ENN and what is around it hold at once, and its operations a second on one core; measured on KOS
-#: with K = 100 and 300.
-_BLOCKS = 15
-_OPERATIONS = 1e10
+#: Number of N x K arrays that ENN and its surroundings hold at once, and its operations per second on one core;
+#: measured on KOS with K = 100 and 300.
+_BLOCKS, _OPERATIONS = 15, 1e10
 
 
 def announce_cost(n_words: int, settings: InferSettings | StodSettings, threads: int | None = None) -> None:
-    """Say, before anything is scanned, what a rectification takes that takes long: many words, or very many topics.
+    """Log the time and memory of a long rectification before the scan, up to a factor of about two.
 
-    The seconds are those of one core of a common machine, known to a factor of two or so.
-
-    Raises
-    ------
-    InputError
-        If this machine has not the memory, or a limit of the process does not allow it; says how much there is.
+    Raises ``InputError`` if the machine does not have the memory, or a limit of the process does not allow it.
     """
-    _require_allowed(n_words, settings, threads or os.cpu_count() or 1)
+    k = settings.n_topics
+    needed = _BLOCKS * 8 * n_words * k
+    whole = isinstance(settings, InferSettings) and settings.rectify in ("ap", "dykstra", "dc")
+    matrices = MATRICES[settings.rectify] * matrix_bytes(n_words) if whole else 0  # type: ignore[union-attr]
+    short = shortage(needed + matrices, threads or os.cpu_count() or 1)
+    if short is not None:
+        raise InputError(
+            f"the inference of {k:,} topics of {n_words:,} words needs {short}; lower --topics or --workers, or raise "
+            "the limit"
+        )
     if isinstance(settings, StodSettings):
         return
-    if settings.rectify in ("ap", "dykstra", "dc") and n_words >= _MANY_WORDS:
-        needed = MATRICES[settings.rectify] * matrix_bytes(n_words)
+    if whole and n_words >= _MANY_WORDS:
         logger.info(
             "rectification: %s works on the whole matrix of %s x %s words, %s, in each of up to %d steps, which takes "
-            "minutes; enn comes near to its result in seconds",
+            "minutes; enn gives a similar result in seconds",
             settings.rectify,
             f"{n_words:,}",
             f"{n_words:,}",
-            format_bytes(needed),
+            format_bytes(matrices),
             settings.max_iterations,
         )
-    elif settings.rectify == "enn" and settings.n_topics >= _MANY_TOPICS:
-        _announce_many_topics(n_words, settings)
+    elif settings.rectify == "enn" and k >= _MANY_TOPICS:
+        _announce_many_topics(n_words, k, needed, settings.max_iterations)
 
 
-def _require_allowed(n_words: int, settings: InferSettings | StodSettings, threads: int) -> None:
-    needed = _BLOCKS * 8 * n_words * settings.n_topics
-    if isinstance(settings, InferSettings) and settings.rectify in ("ap", "dykstra", "dc"):
-        needed += MATRICES[settings.rectify] * matrix_bytes(n_words)
-    short = shortage(needed, threads)
-    if short is not None:
+def _announce_many_topics(n_words: int, n_topics: int, needed: int, max_iterations: int) -> None:
+    available = machine_memory()
+    if available is not None and needed > available:
         raise InputError(
-            f"the inference of {settings.n_topics:,} topics of {n_words:,} words needs {short}; lower --topics or "
-            "--workers, or raise the limit"
+            f"--topics is {n_topics:,}, which takes about {format_bytes(needed)} of memory for {n_words:,} words and "
+            f"this machine has {format_bytes(available)}; lower --topics"
         )
-
-
-def _announce_many_topics(n_words: int, settings: InferSettings) -> None:
-    k = settings.n_topics
-    needed, there = _BLOCKS * 8 * n_words * k, machine_memory()
-    if there is not None and needed > there:
-        raise InputError(
-            f"--topics is {k:,}, which takes about {format_bytes(needed)} of memory for {n_words:,} words and this "
-            f"machine has {format_bytes(there)}; lower --topics"
-        )
-    checked = min(n_words, max(10 * k + 1000, CHECKED_ENTRIES // n_words))
-    seconds = 2 * n_words * checked * k / _OPERATIONS
+    checked = min(n_words, max(10 * n_topics + 1000, CHECKED_ENTRIES // n_words))
+    seconds = 2 * n_words * checked * n_topics / _OPERATIONS
     logger.info(
         "K = %s of %s words takes about %s of memory, and the rectification about %.0f s of a core for each of its "
-        "steps, of which there are some dozens and %d at most",
-        f"{k:,}",
+        "steps, usually some dozens and at most %d",
+        f"{n_topics:,}",
         f"{n_words:,}",
         format_bytes(needed),
         max(seconds, 1),
-        settings.max_iterations,
+        max_iterations,
     )
 
 
 def rectify(
     moments: Moments, pairs: Eigenpairs, settings: InferSettings, threads: int, listener: Listener
 ) -> Rectification:
-    """Rectify the co-occurrences of a store as ``settings.rectify`` says. No pass over the corpus.
+    """Rectify the co-occurrences of a store by the method ``settings.rectify``. No pass over the corpus.
 
-    PALM takes the whole C where the store has it, and F F' - D elsewhere; see docs/math.md for what that costs.
+    PALM uses the whole C if the store has it, and F F' - D otherwise (docs/math.md).
 
-    Raises
-    ------
-    InputError
-        If the whole C is needed and the store lacks it, or it does not fit into memory; says what to do.
+    Raises ``InputError`` if the whole C is needed and the store does not have it, or it does not fit into memory.
     """
+    k, iterations, tolerance = settings.n_topics, settings.max_iterations, settings.tolerance
 
     def report(number: int, change: float) -> None:
-        listener(Iteration("rectification", number, settings.max_iterations, {"change": change}))
+        listener(Iteration("rectification", number, iterations, {"change": change}))
 
-    return _RECTIFIERS[settings.rectify](moments, pairs, settings, threads, report)
-
-
-def _none(
-    moments: Moments, pairs: Eigenpairs, settings: InferSettings, threads: int, report: OnIteration
-) -> Rectification:
-    del moments, threads, report
-    return unrectified(pairs, settings.n_topics)
+    match settings.rectify:
+        case "none":
+            return unrectified(pairs, k)
+        case "enn":
+            return _enn(moments, pairs, settings, threads, report)
+        case "dc":
+            return _diagonal(moments, k, report)
+        case "ap" | "dykstra" as name:
+            project = alternating_projection if name == "ap" else dykstra_projection
+            return project(
+                _cooccurrence(moments, name),
+                pairs,
+                k,
+                max_iterations=iterations,
+                tolerance=tolerance,
+                overwrite=True,
+                threads=threads,
+                on_iteration=report,
+            )
+        case name:
+            options = PALMOptions(name == "ipalm", iterations, tolerance)
+            with panel_threads(threads):
+                return palm(_operator(moments, name), pairs, k, options, on_iteration=report)
 
 
 def _enn(
@@ -146,68 +147,38 @@ def _enn(
         acceleration=settings.acceleration,
         threads=threads,
     )
-    # The mass that is missing goes to the words in proportion to u u', or evenly.
+    # The missing mass goes to the words in proportion to u u', or evenly.
     shares = moments.row_sum / moments.row_sum.sum() if settings.missing_mass == "marginals" else None
     return epsilon_nonnegative(pairs, settings.n_topics, options, shares=shares, on_iteration=report)
 
 
-def _projections(
-    moments: Moments, pairs: Eigenpairs, settings: InferSettings, threads: int, report: OnIteration
-) -> Rectification:
-    project = alternating_projection if settings.rectify == "ap" else dykstra_projection
-    return project(
-        _cooccurrence(moments, settings.rectify),
-        pairs,
-        settings.n_topics,
-        max_iterations=settings.max_iterations,
-        tolerance=settings.tolerance,
-        overwrite=True,
-        threads=threads,
-        on_iteration=report,
-    )
-
-
-def _diagonal(
-    moments: Moments, pairs: Eigenpairs, settings: InferSettings, threads: int, report: OnIteration
-) -> Rectification:
-    del pairs, threads
-    if len(moments.words) < 2 * settings.n_topics:
+def _diagonal(moments: Moments, n_topics: int, report: OnIteration) -> Rectification:
+    if len(moments.words) < 2 * n_topics:
         raise InputError(
-            f"{moments.path}: --rectify dc halves the words, {len(moments.words)} of them are too few for "
-            f"{settings.n_topics} topics; lower --topics"
+            f"{moments.path}: --rectify dc halves the words, and {len(moments.words)} words are too few for "
+            f"{n_topics} topics; lower --topics"
         )
-    c = _cooccurrence(moments, settings.rectify)
-    return diagonal_completion(
-        c, settings.n_topics, seed=moments.settings.seed, overwrite=True, on_iteration=report
-    )
+    c = _cooccurrence(moments, "dc")
+    return diagonal_completion(c, n_topics, seed=moments.settings.seed, overwrite=True, on_iteration=report)
 
 
-def _palm(
-    moments: Moments, pairs: Eigenpairs, settings: InferSettings, threads: int, report: OnIteration
-) -> Rectification:
-    options = PALMOptions(settings.rectify == "ipalm", settings.max_iterations, settings.tolerance)
-    with ThreadPoolExecutor(threads) as pool:
-        operator = _operator(moments, settings, pool)
-        return palm(operator, pairs, settings.n_topics, options, on_iteration=report)
-
-
-def _operator(moments: Moments, settings: InferSettings, pool: ThreadPoolExecutor) -> SymmetricOperator:
+def _operator(moments: Moments, rectifier: Rectifier) -> SymmetricOperator:
     if moments.settings.exact and not isinstance(moments, SelectedMoments):
-        return matrix_operator(_cooccurrence(moments, settings.rectify), pool)
+        return matrix_operator(_cooccurrence(moments, rectifier))
     factor = moments.factor()
     if factor is None:
-        # All pairs that the sketch gave, not just those that PALM starts from.
+        # All pairs of the sketch, not only those that PALM starts from.
         return eigen_operator(moments.eigenpairs(1, extra=moments.settings.basis_width))
     return factor_operator(factor, moments.diagonal)
 
 
 def _cooccurrence(moments: Moments, rectifier: Rectifier) -> NDArray[np.float64]:
     """The whole C, if the store has it and it fits."""
-    needed, there = MATRICES[rectifier] * matrix_bytes(len(moments.words)), machine_memory()
-    if there is not None and needed > there:
+    needed, available = MATRICES[rectifier] * matrix_bytes(len(moments.words)), machine_memory()
+    if available is not None and needed > available:
         raise InputError(
             f"{moments.path}: --rectify {rectifier} needs {format_bytes(needed)} for the co-occurrences of "
-            f"{len(moments.words):,} words and this machine has {format_bytes(there)}; use --rectify enn"
+            f"{len(moments.words):,} words and this machine has {format_bytes(available)}; use --rectify enn"
             + (" or palm" if rectifier not in ("palm", "ipalm") else "")
         )
     if not moments.settings.exact:
@@ -216,15 +187,3 @@ def _cooccurrence(moments: Moments, rectifier: Rectifier) -> NDArray[np.float64]
             "streaming-jsmf scan CORPUS OTHER_MOMENTS --exact, or use --rectify enn or palm"
         )
     return moments.cooccurrence()
-
-
-_Run = Callable[[Moments, Eigenpairs, InferSettings, int, OnIteration], Rectification]
-_RECTIFIERS: Mapping[Rectifier, _Run] = {
-    "enn": _enn,
-    "ap": _projections,
-    "dykstra": _projections,
-    "palm": _palm,
-    "ipalm": _palm,
-    "dc": _diagonal,
-    "none": _none,
-}

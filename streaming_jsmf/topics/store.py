@@ -1,10 +1,12 @@
-"""The model store: one Zarr v3 group for one K, arrays and JSON only, committed by a rename or by its root."""
+"""The model store: one Zarr v3 group for each number of topics K, with arrays and JSON only."""
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -24,26 +26,24 @@ from streaming_jsmf.storage.arrays import (
     write_array,
     zarr_store,
 )
-from streaming_jsmf.storage.paths import (
-    AnyPath,
-    StorePath,
-    child_names,
-    is_free,
-    node_exists,
-    store_path,
-)
+from streaming_jsmf.storage.lock import announce_commit, is_left, work_place
+from streaming_jsmf.storage.paths import AnyPath, StorePath, child_names, is_free, node_exists, store_path
 from streaming_jsmf.storage.provenance import utc_now
-from streaming_jsmf.storage.replace import require_outside, store_written
-from streaming_jsmf.topics.attributes import readable
+from streaming_jsmf.storage.replace import remove_store, require_outside, store_written
 from streaming_jsmf.topics.variables import MODEL_VARIABLES, STOD_VARIABLES, Variable
 
 if TYPE_CHECKING:
-    # With pandas a fifth of the start of every command, and only two functions below need it.
+    # Importing xarray takes a fifth of the start-up time, and only two functions need it.
     import xarray as xr
+
+logger = logging.getLogger(__name__)
 
 KIND, FORMAT_VERSION = "streaming_jsmf.model", 1
 
-#: How a user names a model: its path or URL, or what was opened there.
+#: File in a directory of models of several K with the result of ``choose_k``.
+COMPARISON = "choose-k.json"
+
+#: A model as users give it: its path or URL, or the result of ``open_model`` or ``fit``.
 AnyModel: TypeAlias = "AnyPath | UPath | xr.Dataset"
 
 
@@ -54,9 +54,9 @@ class Model:
     Attributes
     ----------
     arrays
-        By the names of ``MODEL_VARIABLES``, or of ``STOD_VARIABLES`` where that is the engine.
+        By the names in ``MODEL_VARIABLES``, or ``STOD_VARIABLES`` for the tensor engine.
     settings, metrics, provenance
-        JSON values: what was asked for, certificates of the result, and where it comes from.
+        JSON values: the settings of the engine, certificates of the result, and how the model was made.
     """
 
     arrays: Mapping[str, NDArray[Any]]
@@ -73,117 +73,187 @@ class Model:
         """``lr-jsmf`` or ``stod``."""
         return str(self.provenance.get("engine", "lr-jsmf"))
 
+    @property
+    def fingerprint(self) -> str:
+        """sha256 of the moments and settings that determine the arrays."""
+        return str(self.provenance["fingerprint"])
+
+    def attributes(self) -> dict[str, Any]:
+        """Attributes of the store, except for the digests of the arrays."""
+        return {
+            "kind": KIND,
+            "format_version": FORMAT_VERSION,
+            "settings": dict(self.settings),
+            "metrics": dict(self.metrics),
+            "provenance": dict(self.provenance),
+        }
+
+    def variables(self) -> Mapping[str, Variable]:
+        """Dimensions and meaning of the arrays."""
+        return STOD_VARIABLES if self.engine == "stod" else MODEL_VARIABLES
+
+
+class JsonAttribute(Mapping[str, Any], str):
+    """A mapping of JSON values that is also its JSON text, since netCDF stores only numbers and texts.
+
+    Examples
+    --------
+    >>> settings = JsonAttribute({"n_topics": 20, "rectify": "enn"})
+    >>> settings["n_topics"], "rectify" in settings, str(settings)
+    (20, True, '{"n_topics": 20, "rectify": "enn"}')
+    """
+
+    _fields: dict[str, Any]
+    __hash__ = str.__hash__
+
+    def __new__(cls, fields: Mapping[str, Any] | str) -> JsonAttribute:
+        # Copying and unpickling pass the text.
+        text = fields if isinstance(fields, str) else json.dumps(fields, ensure_ascii=False)
+        attribute = str.__new__(cls, text)
+        attribute._fields = json.loads(text)
+        return attribute
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._fields[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
 
 def model_path(model: AnyModel) -> StorePath:
-    """Where a model is that was given by its path, or as what ``open_model`` or ``fit`` made of it.
+    """The path of a model given as a path, a URL, or the result of ``open_model`` or ``fit``.
 
-    Raises
-    ------
-    InputError
-        If it is neither, or one that lies nowhere; and as ``store_path``.
+    Raises ``InputError`` if it is something else, or was not opened from a store.
     """
-    kept = getattr(model, "encoding", None)
-    if isinstance(kept, Mapping):  # a Dataset, which remembers where it was opened
-        if "source" not in kept:
+    encoding = getattr(model, "encoding", None)
+    if isinstance(encoding, Mapping):  # an xarray.Dataset
+        if "source" not in encoding:
             raise InputError("this Dataset was not opened from a model store; give the path of the model")
-        model = kept["source"]
+        model = encoding["source"]
     elif not isinstance(model, UPath | str | os.PathLike):
-        saved = "; keep it with its save(path) first" if hasattr(model, "save") else ""
-        raise InputError(f"a model is named by its path, and a {type(model).__name__} was given{saved}")
+        hint = "; save it first with its save(path)" if hasattr(model, "save") else ""
+        raise InputError(f"give the path of a model, not a {type(model).__name__}{hint}")
     return store_path(model, "a model")
 
 
-def require_free_path(path: StorePath, overwrite: bool = False) -> None:
-    """Refuse a path where something lies already, before any work is done for it.
-
-    Raises
-    ------
-    InputError
-        If ``path`` exists, unless it is a model that may be overwritten, and not the working directory.
-    """
-    if is_free(path):
-        return
-    if not overwrite:
-        raise InputError(f"{path}: exists already; give another path, or --overwrite to replace a model")
-    _attributes(path)
-    if isinstance(path, Path):
-        require_outside(path)
-
-
-def write_model(path: StorePath, model: Model, *, overwrite: bool = False) -> None:
-    """Write a model beside ``path`` and rename it into place; behind a URL in place, its root last.
-
-    The caller holds the lock of ``path`` (``jobs.lock``).
-
-    Raises
-    ------
-    InputError
-        If something lies at ``path``, see ``require_free_path``.
-    """
-    require_free_path(path, overwrite)
-    with store_written(path, overwrite=overwrite) as beside:
-        variables = _variables(model)
-        digests = {name: _write(beside, name, values, variables) for name, values in model.arrays.items()}
-        about = _about(model)
-        about["provenance"]["committed"] = utc_now()
-        attributes = {**about, "digests": digests}
-        create_group(beside, {**attributes, "sha256": fingerprint(attributes)})
-
-
-def dataset_of(model: Model) -> xr.Dataset:
-    """A model in memory as ``open_model`` shows one, but for the digests of its arrays, which are not copied."""
-    import xarray as xr
-
-    variables = _variables(model)
-    arrays = {
-        name: (variables[name].dimensions, values, _described(variables[name]))
-        for name, values in model.arrays.items()
-    }
-    return xr.Dataset(arrays, attrs=readable(_about(model)))
-
-
-def _about(model: Model) -> dict[str, Any]:
-    return {
-        "kind": KIND,
-        "format_version": FORMAT_VERSION,
-        "settings": dict(model.settings),
-        "metrics": dict(model.metrics),
-        "provenance": dict(model.provenance),
-    }
-
-
-def _variables(model: Model) -> Mapping[str, Variable]:
-    return STOD_VARIABLES if model.engine == "stod" else MODEL_VARIABLES
-
-
-def _described(variable: Variable) -> dict[str, Any]:
-    return {"long_name": variable.meaning, **({"symbol": variable.symbol} if variable.symbol else {})}
-
-
-def _write(
-    group: StorePath, name: str, values: NDArray[Any], variables: Mapping[str, Variable]
-) -> dict[str, Any]:
-    variable = variables[name]
-    return write_array(group, name, values, variable.dimensions, _described(variable), compress=True).fields()
-
-
 def model_names(path: StorePath) -> list[str]:
-    """Names (``k=5``, ...) of the models that ``fit`` wrote below ``path`` for several numbers of topics.
-
-    Unfinished work for one of them (``k=5.partial``) is not a model.
-    """
+    """Names (``k=5``, ...) of the models below ``path`` that were fitted for several numbers of topics."""
     names = [name for name in child_names(path, "k=") if name[2:].isdigit() and node_exists(path / name)]
     return sorted(names, key=lambda name: (len(name), name))
 
 
-def _attributes(path: StorePath) -> dict[str, Any]:
+def models_at(path: AnyModel) -> tuple[StorePath, ...]:
+    """The models of several K below ``path``, by K; otherwise ``path`` itself, whether or not it is a model."""
+    root = model_path(path)
+    below = () if node_exists(root) else tuple(root / name for name in model_names(root))
+    return below or (root,)
+
+
+def model_targets(root: StorePath, topics: Sequence[int], overwrite: bool) -> dict[int, StorePath]:
+    """The path of the model of each K: ``root`` itself, or ``root/k=5``, ``root/k=10``, ... for several.
+
+    Raises ``InputError`` if ``topics`` is empty, or a path is taken. With several K, existing models are checked later
+    (``is_done``).
+    """
+    if not topics:
+        raise InputError("topics is empty; give at least one number")
+    several = len(topics) > 1
+    if several and node_exists(root):
+        raise InputError(f"{root}: this is a store; models of several K need a directory of their own")
+    targets = {k: root / f"k={k}" if several else root for k in topics}
+    for path in targets.values():
+        require_free_model(path, overwrite or several)
+    return targets
+
+
+def require_free_model(path: StorePath, overwrite: bool) -> None:
+    """Refuse a path that exists before any work, unless a killed run may have written the model there.
+
+    Raises ``InputError`` if ``path`` exists, unless it is a model outside the working directory and ``overwrite`` is
+    set.
+    """
+    if not is_left(path):
+        _require_free(path, overwrite)
+
+
+def _require_free(path: StorePath, overwrite: bool) -> None:
+    if is_free(path):
+        return
+    if not overwrite:
+        raise InputError(f"{path}: exists already; give another path, or --overwrite to replace a model")
+    _read_attributes(path)
+    if isinstance(path, Path):
+        require_outside(path)
+
+
+def is_done(target: StorePath, committed: str, wanted: str, *, overwrite: bool) -> bool:
+    """Whether the model with the fingerprint ``wanted`` is at ``target``; reads and verifies it.
+
+    Raises ``InputError`` if ``target`` is something else that must not be replaced; ``StoreError`` if the model is
+    damaged. It is not replaced by itself, since labels and counts are stored below it.
+
+    Parameters
+    ----------
+    committed
+        The fingerprint that a killed run had announced (``sole_writer``); a model that it wrote is not replaced.
+    overwrite
+        Whether another model is to be replaced.
+    """
+    if is_free(target):
+        return False
+    if (overwrite and committed != wanted) or not has_fingerprint(target, wanted):
+        _require_free(target, overwrite)
+        return False
+    read_model(target, hint="make the model again with --overwrite")
+    logger.info("%s: complete, made by an earlier run with the same settings, and intact", target)
+    return True
+
+
+def has_fingerprint(target: StorePath, wanted: str) -> bool:
+    """Whether a model with this fingerprint is at ``target``."""
+    return node_exists(target) and read_model(target, ()).fingerprint == wanted
+
+
+def commit_model(target: StorePath, model: Model, *, overwrite: bool, work: bool = False) -> None:
+    """Write a model under the lock of ``target``, then remove the work beside it if there is any (``work``)."""
+    announce_commit(target, model.fingerprint, work=work)
+    write_model(target, model, overwrite=overwrite)
+    if work:
+        remove_store(work_place(target), ignore_errors=True)
+
+
+def write_model(path: StorePath, model: Model, *, overwrite: bool = False) -> None:
+    """Write a model beside ``path`` and rename it; behind a URL write it in place, its root last.
+
+    The caller holds the lock of ``path``.
+
+    Raises ``InputError`` if ``path`` exists, unless it is a model and ``overwrite`` is set.
+    """
+    _require_free(path, overwrite)
+    variables = model.variables()
+    with store_written(path, overwrite=overwrite) as group:
+        digests = {}
+        for name, values in model.arrays.items():
+            variable = variables[name]
+            described = variable.attributes()
+            written = write_array(group, name, values, variable.dimensions, described, compress=True)
+            digests[name] = written.fields()
+        attributes = {**model.attributes(), "digests": digests}
+        attributes["provenance"]["committed"] = utc_now()
+        create_group(group, {**attributes, "sha256": fingerprint(attributes)})
+
+
+def _read_attributes(path: StorePath) -> dict[str, Any]:
     if not node_exists(path):
         children = model_names(path)
         hint = f"it holds models {', '.join(children)}" if children else "fit and infer make one"
         raise InputError(f"{path}: no model is here; {hint}")
     attributes = read_attributes(path)
     if attributes.get("kind") != KIND:
-        raise InputError(f"{path}: this is not a model; give the path that infer or fit wrote")
+        raise InputError(f"{path}: this is not a model; give a path that infer or fit wrote")
     missing = {"format_version", "settings", "metrics", "provenance", "digests", "sha256"} - attributes.keys()
     if missing:
         raise StoreError(f"{path}/zarr.json: metadata lack {', '.join(sorted(missing))}; run infer again")
@@ -203,18 +273,16 @@ def read_model(
     *,
     hint: str = "make the store again",
 ) -> Model:
-    """Read a model into memory, each array verified against its digest.
+    """Read a model into memory and verify each array against its digest.
 
     Parameters
     ----------
-    path
-        Of the model store.
     names
         Arrays to read; None: all.
     optional
-        Arrays to read besides if the model has them: not every engine makes all.
+        Further arrays to read if the model has them, since they depend on the engine.
     hint
-        Ends the message about damage.
+        End of a message about damage.
 
     Raises
     ------
@@ -224,40 +292,34 @@ def read_model(
         If an array is missing, truncated or altered; the message names it.
     """
     path = store_path(path, "a model")
-    attributes = _attributes(path)
+    attributes = _read_attributes(path)
     digests = attributes["digests"]
     wanted = tuple(digests) if names is None else (*names, *(name for name in optional if name in digests))
-    _require_arrays(path, digests, wanted)
-    expected = {name: ArrayDigest.from_fields(digests[name]) for name in wanted}
-    arrays = read_arrays(path, expected, hint=hint)
+    arrays = read_arrays(path, _digests_of(path, digests, wanted), hint=hint)
     return Model(arrays, attributes["settings"], attributes["metrics"], attributes["provenance"])
 
 
 def read_model_panels(path: StorePath, name: str) -> Iterator[NDArray[Any]]:
-    """The rows of an array of numbers of a model, a chunk of some MiB at a time, in order.
+    """Yield the rows of a numeric array of a model in order, some MiB at a time.
 
-    Raises
-    ------
-    InputError, StoreError
-        As ``read_model``; values that were altered are told when the last panel has been taken.
+    Raises ``InputError``, ``StoreError`` as ``read_model``; altered values are reported after the last panel.
     """
-    digests = _attributes(path)["digests"]
-    _require_arrays(path, digests, (name,))
-    for _, values in read_panels(path, name, ArrayDigest.from_fields(digests[name])):
+    digests = _digests_of(path, _read_attributes(path)["digests"], (name,))
+    for _, values in read_panels(path, name, digests[name]):
         yield values
 
 
-def _require_arrays(path: StorePath, digests: Mapping[str, Any], wanted: tuple[str, ...]) -> None:
-    lacking = [name for name in wanted if name not in digests]
-    if lacking:
-        raise StoreError(f"{path}: this model has no {', '.join(lacking)}; run infer again")
+def _digests_of(path: StorePath, digests: Mapping[str, Any], wanted: Sequence[str]) -> dict[str, ArrayDigest]:
+    missing = [name for name in wanted if name not in digests]
+    if missing:
+        raise StoreError(f"{path}: this model has no {', '.join(missing)}; run infer again")
+    return {name: ArrayDigest.from_fields(digests[name]) for name in wanted}
 
 
 def open_model(path: AnyModel) -> xr.Dataset:
-    """Open a model lazily as a labelled ``xarray.Dataset``; ``word`` is a coordinate of strings.
+    """Open a model lazily as a labelled ``xarray.Dataset`` with the words as a coordinate.
 
-    ``settings``, ``metrics`` and ``provenance`` among its attributes are read like mappings, and written to netCDF as
-    JSON text.
+    Its attributes ``settings``, ``metrics`` and ``provenance`` are mappings, which netCDF stores as JSON text.
 
     Raises
     ------
@@ -267,10 +329,28 @@ def open_model(path: AnyModel) -> xr.Dataset:
     import xarray as xr
 
     path = model_path(path)
-    _attributes(path)
+    _read_attributes(path)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=zarr.errors.UnstableSpecificationWarning)
         opened = xr.open_zarr(zarr_store(path), consolidated=False)
-    opened.attrs = readable(opened.attrs)
-    opened.encoding["source"] = str(path)  # as xarray keeps it of files
+    opened.attrs = _as_json_attributes(opened.attrs)
+    opened.encoding["source"] = str(path)  # as xarray does for files
     return opened
+
+
+def dataset_of(model: Model) -> xr.Dataset:
+    """A model in memory as ``open_model`` shows it, without copying arrays and without their digests."""
+    import xarray as xr
+
+    variables = model.variables()
+    arrays = {
+        name: (variables[name].dimensions, values, variables[name].attributes())
+        for name, values in model.arrays.items()
+    }
+    return xr.Dataset(arrays, attrs=_as_json_attributes(model.attributes()))
+
+
+def _as_json_attributes(attributes: Mapping[Any, Any]) -> dict[str, Any]:
+    return {
+        name: JsonAttribute(value) if isinstance(value, dict) else value for name, value in attributes.items()
+    }

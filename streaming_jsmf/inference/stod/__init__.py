@@ -1,4 +1,4 @@
-"""The tensor engine (STOD): moments in a basis to topics and their Dirichlet prior. No data.
+"""The tensor engine (STOD): from moments in a basis to topics and their Dirichlet prior. No pass over the data.
 
-Read ``engine`` first: it whitens (``whitening``), decomposes (``power``) and recovers topics (``recovery``).
+Start with ``engine``, which whitens; ``power`` decomposes the tensor and ``recovery`` computes the topics.
 """

@@ -1,41 +1,142 @@
-"""STOD: from moments in a basis to topics and their Dirichlet prior, for one K and alpha0. No data."""
+"""STOD: from moments in a basis to topics and their Dirichlet prior, for one K and alpha0. No pass over the data.
+
+Wang, Liu, Song, Han (ECML-PKDD 2014), Eqs. 4 to 6 and 16, within the span of the basis Q of the scan.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from streaming_jsmf.config import StodSettings
-from streaming_jsmf.inference.prior import HIGHEST_SUM, LOWEST_SUM, dirichlet_prior
+from streaming_jsmf.inference.correlations import HIGHEST_SUM, LOWEST_SUM, dirichlet_prior
 from streaming_jsmf.inference.stod.power import Components, decompose, refine
 from streaming_jsmf.inference.stod.recovery import Recovered, recover, shares_of
-from streaming_jsmf.inference.stod.whitening import (
-    CoreMoments,
-    Whitening,
-    core_moments,
-    ritz_residuals,
-    whiten,
-    whitened_product,
-    whitened_tensor,
-)
 from streaming_jsmf.linalg.document_tensor import BasisMoments
+from streaming_jsmf.linalg.panels import panels
+from streaming_jsmf.linalg.tensor import cube, in_basis, symmetrised, unpacked, vector_product
+from streaming_jsmf.linalg.typing import Floats
 
-#: alpha0 is looked for to this factor; with so many restarts and such vectors, of which the shares are right to 1e-8.
-#: The topics come from all restarts.
+#: Eigenvalues of M2 below this share of the largest are noise, which whitening would amplify.
+EIGENVALUE_FLOOR = 1e-6
+
+
+@dataclass(frozen=True)
+class CoreMoments:
+    """The moments with all words in the basis; independent of alpha0 and K.
+
+    Attributes
+    ----------
+    mean
+        Q'M1, (m,).
+    pairs
+        Q'E2 Q, m x m, symmetric.
+    third
+        E3(Q, Q, Q), m x m x m, symmetric.
+    """
+
+    mean: Floats
+    pairs: Floats
+    third: Floats
+
+
+def core_moments(moments: BasisMoments, basis: Floats) -> CoreMoments:
+    """Project the moments onto the basis Q (N x m)."""
+    pairs = basis.T @ moments.pair_projection
+    third = unpacked(moments.third, basis.shape[1])
+    return CoreMoments(basis.T @ moments.word_mean, (pairs + pairs.T) / 2, third)
+
+
+@dataclass(frozen=True)
+class Whitening:
+    """Leading eigenpairs of M2 in the basis.
+
+    Attributes
+    ----------
+    values
+        (k,) largest algebraic eigenvalues above the floor, descending; k may be less than K.
+    vectors
+        (m, k) in the basis.
+    rest
+        The other eigenvalues, descending.
+    """
+
+    values: Floats
+    vectors: Floats
+    rest: Floats
+
+    @cached_property
+    def matrix(self) -> Floats:
+        """W in the basis, m x k: W'M2 W = I."""
+        return np.asarray(self.vectors / np.sqrt(self.values))
+
+    @property
+    def gaps(self) -> Floats:
+        """(k,) each eigenvalue over the next; infinite where the next is not positive."""
+        following = np.concatenate([self.values, self.rest, [0.0]])[1 : self.values.size + 1]
+        gaps = np.full(self.values.size, np.inf)
+        np.divide(self.values, following, out=gaps, where=following > 0)
+        return gaps
+
+
+def second_moment(core: CoreMoments, alpha0: float) -> Floats:
+    """M2 in the basis (Eq. 4), m x m."""
+    return (alpha0 + 1) * core.pairs - alpha0 * np.outer(core.mean, core.mean)
+
+
+def whiten(core: CoreMoments, alpha0: float, n_topics: int) -> Whitening:
+    """The ``n_topics`` largest algebraic eigenpairs of M2, or as many as are above the floor (E2 is indefinite)."""
+    values, vectors = np.linalg.eigh(second_moment(core, alpha0))
+    values, vectors = values[::-1], vectors[:, ::-1]
+    floor = EIGENVALUE_FLOOR * np.abs(values).max(initial=0.0)
+    kept = min(n_topics, int(np.count_nonzero(values > floor)))
+    return Whitening(values[:kept], vectors[:, :kept], values[kept:])
+
+
+def whitened_tensor(core: CoreMoments, whitening: Whitening, alpha0: float) -> Floats:
+    """M3(W, W, W) of Eqs. 6 and 16, k x k x k, symmetric."""
+    w = whitening.matrix
+    mean, pairs = w.T @ core.mean, w.T @ core.pairs @ w
+    tensor = (alpha0 + 1) * (alpha0 + 2) / 2 * in_basis(core.third, w)
+    tensor -= alpha0 * (alpha0 + 1) / 2 * vector_product(pairs, mean)
+    tensor += alpha0**2 * cube(mean)
+    return symmetrised(tensor)
+
+
+def whitened_product(moments: BasisMoments, core: CoreMoments, whitening: Whitening, alpha0: float) -> Floats:
+    """M2 W, N x k: one more multiplication by E2 than Q W."""
+    w = whitening.matrix
+    product: Floats = (alpha0 + 1) * (moments.pair_projection @ w)
+    product -= alpha0 * np.outer(moments.word_mean, core.mean @ w)
+    return product
+
+
+def ritz_residuals(product: Floats, basis: Floats, whitening: Whitening) -> Floats:
+    """||M2 v - sigma v|| / sigma for each eigenpair, (k,), from M2 W: the error due to the basis."""
+    roots = np.sqrt(whitening.values)
+    squares = np.zeros(roots.size)
+    for rows in panels(basis.shape[0]):
+        # M2 v = sqrt(sigma) M2 W, and v = Q u: both over sigma.
+        residual = product[rows] / roots - basis[rows] @ whitening.vectors
+        squares += np.einsum("ij,ij->j", residual, residual)
+    return np.asarray(np.sqrt(squares))
+
+
+#: Relative accuracy of the search for alpha0, and its restarts and tolerance of vectors, whose shares are then correct
+#: to 1e-8. The topics use all restarts.
 ALPHA0_TOLERANCE = 1e-3
 SEARCH_RESTARTS, SEARCH_POLISH = 10, 1e-4
 
-#: How far the search goes at once, in the logarithm, until it has alpha0 between two points.
+#: Step of the search, in the logarithm, until it has bracketed alpha0.
 ALPHA0_STEP = math.log(4.0)
 
-#: Most evaluations of the search.
-MOST_EVALUATIONS = 30
+#: Maximum number of evaluations of the search.
+MAX_EVALUATIONS = 30
 
 OnStep = Callable[[int, float, float], None]
 
@@ -44,43 +145,39 @@ REFINE_SWEEPS = 200
 
 
 class NoTopicsError(ValueError):
-    """The moments hold no topic at all; the message says why."""
+    """The moments have no topic at all; the message has the reason."""
 
 
 @dataclass(frozen=True)
 class TensorTopics:
-    """What STOD finds.
+    """Result of STOD.
 
     Attributes
     ----------
     recovered
-        The topics, by falling probability; their number is K or less.
+        At most K topics, by descending probability.
     alpha0
         Sum of the prior that was used.
     whitening, residuals
-        Eigenpairs of M2, and how far the basis is from holding each, relative to its eigenvalue.
+        Eigenpairs of M2, and the error of each due to the basis, relative to its eigenvalue.
     components
-        Of the whitened tensor, all of them.
+        All components of the whitened tensor.
     """
 
     recovered: Recovered
     alpha0: float
     whitening: Whitening
-    residuals: NDArray[np.float64]
+    residuals: Floats
     components: Components
 
     @property
-    def alpha(self) -> NDArray[np.float64]:
+    def alpha(self) -> Floats:
         """(k,) the prior: the topics' probabilities times alpha0."""
         return dirichlet_prior(self.recovered.probability, self.alpha0)
 
 
 def tensor_topics(
-    moments: BasisMoments,
-    basis: NDArray[np.float64],
-    word_probability: NDArray[np.float64],
-    settings: StodSettings,
-    alpha0: float,
+    moments: BasisMoments, basis: Floats, word_probability: Floats, settings: StodSettings, alpha0: float
 ) -> TensorTopics:
     """Whiten, decompose, recover (Algorithm 2 after its scans).
 
@@ -91,9 +188,9 @@ def tensor_topics(
     basis
         Q, N x m, m at least K.
     word_probability
-        (N,) share of each word in the tokens of the corpus.
+        (N,) word frequencies of the corpus.
     settings
-        Their ``alpha0`` plays no part here.
+        Their ``alpha0`` is not used.
     alpha0
         Sum of the prior.
 
@@ -106,7 +203,12 @@ def tensor_topics(
     whitening = whiten(core, alpha0, settings.n_topics)
     if not whitening.values.size:
         raise NoTopicsError(f"the second moment has no positive eigenvalue at alpha0 = {alpha0:g}")
-    components = _components(core, whitening, alpha0, settings)
+    tensor = whitened_tensor(core, whitening, alpha0)
+    components = decompose(
+        tensor, restarts=settings.restarts, iterations=settings.iterations, seed=settings.seed
+    )
+    if settings.refine == "als":
+        components = refine(tensor, components, REFINE_SWEEPS)
     product = whitened_product(moments, core, whitening, alpha0)
     residuals = ritz_residuals(product, basis, whitening)
     recovered = recover(product, components, moments.word_mean, word_probability, settings.threshold)
@@ -115,19 +217,11 @@ def tensor_topics(
     return TensorTopics(recovered, alpha0, whitening, residuals, components)
 
 
-def _components(core: CoreMoments, whitening: Whitening, alpha0: float, settings: StodSettings) -> Components:
-    tensor = whitened_tensor(core, whitening, alpha0)
-    found = decompose(tensor, restarts=settings.restarts, iterations=settings.iterations, seed=settings.seed)
-    return refine(tensor, found, REFINE_SWEEPS) if settings.refine == "als" else found
-
-
 def find_alpha0(core: CoreMoments, settings: StodSettings, on_step: OnStep | None = None) -> float:
-    """The alpha0 at which the shares of all components sum to 1; the sum falls as alpha0 grows.
-
-    Exact where K is the number of topics that the corpus was made of, and wrong elsewhere: components of noise enter
-    the sum, which sends alpha0 far too high. Its logarithm is bracketed outwards from 1 and then found by Brent's
-    method: far from the right one components do not settle, and their sum says nothing. ``LOWEST_SUM`` or
-    ``HIGHEST_SUM`` where it lies beyond them.
+    """The alpha0 at which the shares of all components sum to 1; the sum decreases as alpha0 grows.
+     Exact if K is the number of topics of the corpus; otherwise components of noise enter the sum, and alpha0 is far
+    too high. Its logarithm is bracketed from 1 outwards (far from the solution components do not converge) and then
+    found by Brent's method. ``LOWEST_SUM`` or ``HIGHEST_SUM`` if it lies beyond them.
 
     Parameters
     ----------
@@ -137,9 +231,10 @@ def find_alpha0(core: CoreMoments, settings: StodSettings, on_step: OnStep | Non
 
     @cache
     def excess(logarithm: float) -> float:
-        total = _share_sum(core, math.exp(logarithm), settings)
+        alpha0 = math.exp(logarithm)
+        total = _share_sum(core, alpha0, settings)
         if on_step is not None:
-            on_step(excess.cache_info().misses, math.exp(logarithm), total)
+            on_step(excess.cache_info().misses, alpha0, total)
         return total - 1.0
 
     up = excess(0.0) > 0
@@ -150,18 +245,18 @@ def find_alpha0(core: CoreMoments, settings: StodSettings, on_step: OnStep | Non
             return HIGHEST_SUM if up else LOWEST_SUM
         near, far = far, min(far + ALPHA0_STEP, end) if up else max(far - ALPHA0_STEP, end)
     found: float = brentq(
-        excess, near, far, xtol=math.log1p(ALPHA0_TOLERANCE), maxiter=MOST_EVALUATIONS, disp=False
+        excess, near, far, xtol=math.log1p(ALPHA0_TOLERANCE), maxiter=MAX_EVALUATIONS, disp=False
     )
     return math.exp(found)
 
 
 def _share_sum(core: CoreMoments, alpha0: float, settings: StodSettings) -> float:
-    whitening = whiten(core, alpha0, settings.n_topics)
-    found = decompose(
-        whitened_tensor(core, whitening, alpha0),
+    tensor = whitened_tensor(core, whiten(core, alpha0, settings.n_topics), alpha0)
+    components = decompose(
+        tensor,
         restarts=min(settings.restarts, SEARCH_RESTARTS),
         iterations=settings.iterations,
         seed=settings.seed,
         tolerance=SEARCH_POLISH,
     )
-    return float(shares_of(found.values).sum())
+    return float(shares_of(components.values).sum())

@@ -1,4 +1,4 @@
-"""Components of a symmetric tensor that is nearly orthogonal: the power method with deflation (lines 1.6 to 1.16)."""
+"""Components of a symmetric, nearly orthogonal tensor: the power method with deflation (lines 1.6 to 1.16)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.linalg.tensor_kernel import pair_products
+from streaming_jsmf.linalg.tensor import pair_products
+from streaming_jsmf.linalg.typing import Floats, Single
 
-#: A restart that moves less than this in a step is done: what is left is for the winner's polish. They run in
-#: float32, in half the time; only where the winner ends is kept of them.
+#: A restart stops when a step moves it less than this; the best one is polished. Restarts run in float32, in half the
+#: time.
 RESTART_TOLERANCE = 1e-4
 
-#: The winner of the restarts is iterated until it moves less than this, or so many times.
+#: The best restart is iterated until a step moves it less than this, or this many times.
 POLISH_TOLERANCE, POLISH_STEPS = 1e-12, 5000
 
 Float = TypeVar("Float", np.float32, np.float64)
@@ -27,29 +28,24 @@ class Components:
     Attributes
     ----------
     values
-        (k,) not negative.
+        (k,) non-negative.
     vectors
         (k, k) unit columns v_t.
     largest_step
-        How far the worst polished vector still moved in its last step.
+        Largest last step of a polished vector.
     """
 
-    values: NDArray[np.float64]
-    vectors: NDArray[np.float64]
+    values: Floats
+    vectors: Floats
     largest_step: float
 
 
 def decompose(
-    tensor: NDArray[np.float64],
-    *,
-    restarts: int,
-    iterations: int,
-    seed: int,
-    tolerance: float = POLISH_TOLERANCE,
+    tensor: Floats, *, restarts: int, iterations: int, seed: int, tolerance: float = POLISH_TOLERANCE
 ) -> Components:
-    """Find as many components as the tensor is wide, the strongest first.
+    """Find as many components as the width of the tensor, the strongest first.
 
-    All restarts of a component that still move are one matrix: a step of them is one product. Costs at most
+    All restarts of a component that still move are one matrix: a step is one product. At most
     k x ``iterations`` x ``restarts`` x k^3 / 2 multiplications.
 
     Parameters
@@ -57,33 +53,27 @@ def decompose(
     tensor
         k x k x k, symmetric.
     restarts, iterations
-        Random starts of each component, and steps of each.
+        Random starts of each component, and maximum number of steps of each.
     seed
         Of the starts.
     tolerance
-        The winner of the restarts is iterated until it moves less; its value is then right to the square of that.
+        The best restart is iterated until a step moves it less; its value is then correct to the square of that.
     """
     k = tensor.shape[0]
     random = np.random.Generator(np.random.Philox(key=seed))
-    rest, times = _packed(tensor)
+    # Rows T(i, j, :) with i <= j in the order of ``_pairs``, times how often each occurs in T, so that T(I, v, v) is
+    # their product with the pairs of v.
+    j, i = np.tril_indices(k)
+    multiplicity = np.where(i == j, 1.0, 2.0)
+    rest = tensor[i, j] * multiplicity[:, None]
     values, vectors, largest = np.zeros(k), np.zeros((k, k)), 0.0
     for t in range(k):
         start = _best_start(rest.astype(np.float32), random.standard_normal((restarts, k)), iterations)
         vector, step = _polished(rest, start, tolerance)
         value = float((_step(rest, vector) @ vector.T)[0, 0])
-        rest -= (value * times * _pairs(vector)[0])[:, None] * vector[0]
+        rest -= (value * multiplicity * _pairs(vector)[0])[:, None] * vector[0]
         values[t], vectors[:, t], largest = value, vector[0], max(largest, step)
     return Components(values, vectors, largest)
-
-
-def _packed(tensor: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Rows T(i, j, :) with i <= j in the order of ``_pairs``, and how often each stands in T: once or twice.
-
-    The rows have that factor already, so that T(I, v, v) is their product with the pairs of v.
-    """
-    j, i = np.tril_indices(tensor.shape[0])
-    times = np.where(i == j, 1.0, 2.0)
-    return tensor[i, j] * times[:, None], times
 
 
 def _pairs(rows: NDArray[Float]) -> NDArray[Float]:
@@ -99,8 +89,8 @@ def _step(rest: NDArray[Float], rows: NDArray[Float]) -> NDArray[Float]:
     return np.asarray(_pairs(rows) @ rest)
 
 
-def _best_start(rest: NDArray[np.float32], starts: NDArray[np.float64], steps: int) -> NDArray[np.float64]:
-    """Iterate each row until it stands nearly still, and return the one of largest T(v, v, v), 1 x k."""
+def _best_start(rest: Single, starts: Floats, steps: int) -> Floats:
+    """Iterate each row until it converges, and return the one of largest T(v, v, v), 1 x k."""
     rows = _unit(starts).astype(np.float32)
     moving = np.arange(len(rows))
     for _ in range(steps):
@@ -110,22 +100,19 @@ def _best_start(rest: NDArray[np.float32], starts: NDArray[np.float64], steps: i
         moving = moving[moved >= RESTART_TOLERANCE]
         if not moving.size:
             break
-    # Of equal ones the first.
     best = int(np.argmax(np.einsum("ri,ri->r", _step(rest, rows), rows)))
     return rows[best : best + 1].astype(np.float64)
 
 
 def _unit(rows: NDArray[Float]) -> NDArray[Float]:
     lengths = np.sqrt(np.einsum("ri,ri->r", rows, rows))
-    # A tensor of zeros sends everything to zero.
+    # A zero tensor maps everything to zero.
     lengths[lengths == 0] = 1
     return np.asarray(rows / lengths[:, None])
 
 
-def _polished(
-    rest: NDArray[np.float64], vector: NDArray[np.float64], tolerance: float
-) -> tuple[NDArray[np.float64], float]:
-    """Iterate a vector (1 x k) until it stands still; also the length of its last step."""
+def _polished(rest: Floats, vector: Floats, tolerance: float) -> tuple[Floats, float]:
+    """Iterate a vector (1 x k) until it converges; also return the length of its last step."""
     moved = 0.0
     for _ in range(POLISH_STEPS):
         following = _unit(_step(rest, vector))
@@ -136,18 +123,18 @@ def _polished(
     return vector, moved
 
 
-def refine(tensor: NDArray[np.float64], components: Components, sweeps: int) -> Components:
+def refine(tensor: Floats, components: Components, sweeps: int) -> Components:
     """Fit T by components that need not be orthogonal: alternating least squares from those of ``decompose``.
 
-    One factor is solved for with the other two held, and takes the place of all three. Fits the tensor better; whether
-    the topics are better depends on the corpus.
+    One factor is solved for with the other two fixed, and replaces all three. The tensor is fitted better; whether the
+    topics are better depends on the corpus.
 
     Parameters
     ----------
     tensor
         k x k x k, symmetric.
     sweeps
-        At most; it ends earlier where the vectors stand still.
+        Maximum number; stops earlier when the vectors converge.
     """
     k = tensor.shape[0]
     flat = tensor.reshape(k, k * k)

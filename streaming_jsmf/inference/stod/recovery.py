@@ -1,67 +1,65 @@
-"""From components of the whitened tensor to topics, their shares of the corpus, and the words that stand for them."""
+"""From components of the whitened tensor to topics, their shares of the corpus, and the scores for lists of words."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from streaming_jsmf.inference.stod.power import Components
-
-Floats = NDArray[np.float64]
+from streaming_jsmf.linalg.typing import Floats, Integers, Single
 
 #: Topics whose word distributions have a cosine above this are the same topic twice.
 DUPLICATE_COSINE = 0.9
 
-#: Rounding that a component of the whole corpus, whose eigenvalue is 1, may fall short of it.
+#: Rounding tolerance of the eigenvalue 1 of a component that is the whole corpus.
 SHARE_ROUNDING = 1e-9
 
-#: Multiples of the noise of topics among which the best to take off is found; the largest is far above any.
+#: Multiples of the noise among which the best one to subtract is selected; the largest is far above any.
 NOISE_STEP, NOISE_STEPS = 0.1, 30
 
-#: Steps to the weights with which topics mix to the corpus. The likelihood hardly rises after ten; in the limit some
-#: topics of real corpora would end with no weight at all, for no gain in perplexity.
+#: Steps to the mixture weights of topics. The likelihood hardly rises after ten; in the limit some topics would have no
+#: weight, without a gain in perplexity.
 MIXING_STEPS = 50
 
 
 @dataclass(frozen=True)
 class Recovered:
-    """Topics by falling probability.
+    """Topics by descending probability.
 
     Attributes
     ----------
     word_topic
-        phi, N x k; columns sum to 1. With ``probability`` they mix to the word probabilities of the corpus exactly,
-        so that every word of the corpus has a topic.
+        phi, N x k; columns sum to 1. Mixed by ``probability`` they give the word probabilities of the corpus exactly,
+        so every word of the corpus has a topic.
     probability
         (k,) share of each topic in the corpus; sums to 1.
     eigenvalues
         lambda* of each topic's component, (k,).
     shares
-        1 / lambda*^2, (k,): the paper's shares of the topics. They sum to 1 where K and alpha0 are those of the
-        corpus; components of noise have large ones.
+        1 / lambda*^2, (k,): the paper's shares of the topics. They sum to 1 if K and alpha0 are those of the corpus;
+        components of noise have large ones.
     listing
-        N x k, float32, to list words by; see ``listing_scores``.
+        N x k, float32, scores for lists of words; see ``listing_scores``.
     noise_taken_off
-        Multiple of its noise that was taken off each entry of ``word_topic``; see ``best_multiple``.
+        Multiple of its noise that was subtracted from each entry of ``word_topic``; see ``best_multiple``.
     mass_without_topic
-        Share of the corpus' tokens that are of words which no component had.
+        Share of the corpus' tokens whose word is in no component.
     discarded
-        Components that are no topic: of a share above 1, or without a positive entry.
+        Number of components that are not topics: with a share above 1, or without a positive entry.
     """
 
     word_topic: Floats
     probability: Floats
     eigenvalues: Floats
     shares: Floats
-    listing: NDArray[np.float32]
+    listing: Single
     noise_taken_off: float
     mass_without_topic: float
     discarded: int
 
     @property
-    def duplicate_of(self) -> NDArray[np.int64]:
+    def duplicate_of(self) -> Integers:
         """(k,) the first larger topic with nearly the same words, or -1."""
         unit = self.word_topic / np.linalg.norm(self.word_topic, axis=0)
         close = np.tril(np.abs(unit.T @ unit) > DUPLICATE_COSINE, k=-1)
@@ -69,7 +67,7 @@ class Recovered:
 
 
 def shares_of(values: Floats) -> Floats:
-    """1 / lambda*^2; infinite for a component of no strength."""
+    """1 / lambda*^2; infinite for lambda* = 0."""
     squares = values * values
     shares = np.full(values.size, np.inf)
     np.divide(1.0, squares, out=shares, where=squares > 0)
@@ -77,13 +75,9 @@ def shares_of(values: Floats) -> Floats:
 
 
 def recover(
-    product: Floats,
-    components: Components,
-    word_mean: Floats,
-    word_probability: Floats,
-    threshold: float,
+    product: Floats, components: Components, word_mean: Floats, word_probability: Floats, threshold: float
 ) -> Recovered:
-    """phi_t = lambda*_t M2 W v_t (line 1.13, mended), less its noise, not negative, and made to mix to the corpus.
+    """phi_t = lambda*_t M2 W v_t (line 1.13, corrected), less its noise, non-negative, and scaled to mix to the corpus.
 
     Parameters
     ----------
@@ -92,15 +86,14 @@ def recover(
     components
         Of M3(W, W, W).
     word_mean
-        M1, (N,): the noise of a word grows with the square root of it.
+        M1, (N,): the noise of a word grows with its square root.
     word_probability
-        (N,) share of each word in the tokens. It stands for M1 where that is 0: words of documents that are too short
-        for the moments.
+        (N,) word frequencies. Replaces M1 where that is 0: words of documents that are too short for the moments.
     threshold
-        Times the noise that a word must be above to lead the list of a topic.
+        Multiple of the noise above which a word leads the list of a topic.
     """
     values = components.values
-    # Where there is one component only, its eigenvalue is 1 up to noise.
+    # The eigenvalue of a single component is 1 up to noise.
     kept = np.flatnonzero(values >= 1.0 - SHARE_ROUNDING) if values.size > 1 else np.arange(values.size)
     topics = product @ (components.vectors[:, kept] * values[kept])
     topics[word_mean <= 0.0] = 0.0
@@ -129,9 +122,9 @@ def recover(
 
 
 def noise_of(topics: Floats, word_mean: Floats) -> Floats:
-    """s of each topic as it comes out of the tensor, (k,): the noise of a word is s sqrt(M1).
+    """s of each topic of the tensor, (k,): the noise of a word is s sqrt(M1).
 
-    Negative entries are noise alone: s is the root mean square of (negative entry / sqrt(M1)), 0 where there is none.
+    Negative entries are noise: s is the root mean square of (negative entry / sqrt(M1)), 0 if there is none.
     """
     scale = np.sqrt(np.where(word_mean > 0, word_mean, 1.0))
     found = np.zeros(topics.shape[1])
@@ -143,17 +136,15 @@ def noise_of(topics: Floats, word_mean: Floats) -> Floats:
 
 
 def best_multiple(topics: Floats, deviation: Floats, noise: Floats) -> float:
-    """The multiple of the noise to take off the entries of all topics, by Stein's unbiased estimate of the error.
-
-    With z an entry over its noise, max(z - c, 0) has the squared error z^2 - 1 where z is not above c, and 1 + c^2
-    where it is (SureShrink, Donoho and Johnstone 1995, of one sign). Summed over words and topics, words by M1: the
-    squared error of the topics, each in units of its noise. Large where topics have few words among many, nearly 0
-    where they have many, as in text.
+    """The multiple of the noise to subtract from the entries of all topics, by Stein's unbiased risk estimate.
+     With z an entry over its noise, max(z - c, 0) has the squared error z^2 - 1 for z <= c, otherwise 1 + c^2
+    (one-sided SureShrink, Donoho and Johnstone 1995), summed over words and topics, words weighted by M1. Large where
+    topics have few of many words, nearly 0 where they have many, as in text.
 
     Parameters
     ----------
     topics
-        N x k, as they come out of the tensor.
+        N x k, as computed from the tensor.
     deviation
         sqrt(M1), (N,).
     noise
@@ -166,7 +157,7 @@ def best_multiple(topics: Floats, deviation: Floats, noise: Floats) -> float:
         if s == 0.0:
             continue
         z = column[there] / (s * deviation[there])
-        # Bin i holds what the i-th multiple drops and the one before keeps.
+        # Bin i holds entries that multiple i removes and multiple i - 1 keeps.
         place = np.ceil(np.clip(z / NOISE_STEP, 0.0, bins - 1)).astype(np.int64)
         kept += np.bincount(place, weight, minlength=bins)
         dropped += np.bincount(place, weight * (z * z - 1.0), minlength=bins)
@@ -175,11 +166,10 @@ def best_multiple(topics: Floats, deviation: Floats, noise: Floats) -> float:
     return float(multiples[error.argmin()])
 
 
-def listing_scores(topics: Floats, deviation: Floats, noise: Floats) -> NDArray[np.float32]:
-    """Scores of words in topics as they come out of the tensor, N x k: by what is above the noise.
-
-    The noise of a frequent word is larger, so that lists by these scores have fewer of them. Words that are not above
-    it follow, below 0, by their probability.
+def listing_scores(topics: Floats, deviation: Floats, noise: Floats) -> Single:
+    """Scores of words in topics of the tensor, N x k: the part above the noise.
+     The noise of frequent words is larger, so these lists have fewer of them. Words below their noise follow, with
+    negative scores, by probability.
 
     Parameters
     ----------
@@ -196,11 +186,10 @@ def listing_scores(topics: Floats, deviation: Floats, noise: Floats) -> NDArray[
 
 
 def mix(topics: Floats, word_probability: Floats, start: Floats) -> Floats:
-    """Weights of topics, (k,), sum 1; the topics (N x k, changed in place) then mix to the words of the corpus exactly.
-
-    Steps of expectation-maximisation from the weights ``start`` on: under p(t | w) = p_t phi_wt / sum of these over t,
-    the weight of a topic is the mean of p(t | w) over the words of the corpus. The last step takes the topics along,
-    phi_wt ~ p(w) p(t | w). A word that no topic has is shared out as the topics are, p(t | w) = p_t.
+    """Weights of topics, (k,), sum 1, with which the topics (N x k, changed in place) mix to the corpus exactly.
+     Expectation-maximisation from the weights ``start``: with p(t | w) proportional to p_t phi_wt, the weight of a
+    topic is the mean of p(t | w) over the words of the corpus. The last step also updates the topics, phi_wt ~ p(w) p(t
+    | w). A word without a topic is distributed as the topics are, p(t | w) = p_t.
     """
     if not topics.shape[1]:
         return np.zeros(0)
@@ -219,7 +208,7 @@ def mix(topics: Floats, word_probability: Floats, start: Floats) -> Floats:
 
 
 def _next_weights(topics: Floats, wanted: Floats, weights: Floats, ratio: Floats) -> Floats:
-    """One step; words that no topic has say nothing. ``ratio`` is room for N numbers, 0 where it stays 0."""
+    """One step; ignores words without a topic. ``ratio`` is working memory (N,), 0 where it stays 0."""
     mixture = topics @ weights
     np.divide(wanted, mixture, out=ratio, where=mixture > 0)
     return _over_sum(weights * (topics.T @ ratio))

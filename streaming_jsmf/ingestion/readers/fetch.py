@@ -1,8 +1,4 @@
-"""The files of a data set brought into a directory: those that are there are verified, the others downloaded.
-
-pooch does the download: into a temporary file beside, compared with its hash, renamed when it is whole. What is said
-here are the things that it does not know: what is there already, stored bytes as they are, and errors on one line.
-"""
+"""The files of a data set in a directory: existing ones are verified, the others downloaded by pooch."""
 
 from __future__ import annotations
 
@@ -20,12 +16,12 @@ import requests
 from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.storage.paths import file_inside, sha256_of
 
-TIMEOUT = 30  # seconds without a byte from the server, as pooch has it for http; ftp has none of itself
+TIMEOUT = 30  # seconds without a byte from the server: pooch's for http, which ftp lacks
 _CHUNK = 1 << 20  # bytes
 _SHOWN = 12  # hex digits of a hash in a message
 _LISTED = 4  # file names in a message
 
-#: What a download raises; OSError holds the errors of requests, ValueError pooch's own.
+#: What a download raises; OSError includes the errors of requests, ValueError is pooch's own.
 _FAILURES = (OSError, ValueError, EOFError, ftplib.Error)
 
 
@@ -40,7 +36,7 @@ class RemoteFile:
     url
         http, https or ftp; None when the file is placed by hand.
     sha256
-        64 small hex digits; None when no hash is known.
+        64 lower-case hex digits; None when no hash is known.
     """
 
     name: str
@@ -49,10 +45,9 @@ class RemoteFile:
 
 
 def fetch_files(files: Sequence[RemoteFile], directory: Path, *, page: str, progress: bool) -> dict[str, str]:
-    """Verify the files that are in a directory and download those that are not.
+    """Verify the files that are in a directory and download the others.
 
-    Files that are there are never changed. One pass over each of them to hash it, and over each
-    download. Memory: a few MB.
+    Existing files are never changed. One pass over each file, to hash it. Memory: a few MB.
 
     Parameters
     ----------
@@ -79,10 +74,15 @@ def fetch_files(files: Sequence[RemoteFile], directory: Path, *, page: str, prog
     """
     directory = Path(directory).absolute()
     paths = {file.name: file_inside(directory, file.name) for file in files}
-    present = [file for file in files if paths[file.name].exists()]
-    found = {file.name: _verify(file, paths[file.name], page) for file in present}
+    found = {file.name: _verify(file, path, page) for file in files if (path := paths[file.name]).exists()}
     missing = [file for file in files if file.name not in found]
-    _require_urls(missing, directory, page)
+    by_hand = [str(directory / file.name) for file in missing if file.url is None]
+    if by_hand:
+        more = f" and {len(by_hand) - _LISTED} more" if len(by_hand) > _LISTED else ""
+        raise InputError(
+            f"missing, and without a URL to fetch from: {', '.join(by_hand[:_LISTED])}{more}; find what is missing "
+            f"at {page} and place it there, then run the same command again"
+        )
     for file in missing:
         found[file.name] = _download(file, paths[file.name], page, progress)
     return {file.name: found[file.name] for file in files}
@@ -103,19 +103,6 @@ def _verify(file: RemoteFile, path: Path, page: str) -> str:
     return found
 
 
-def _require_urls(missing: Sequence[RemoteFile], directory: Path, page: str) -> None:
-    """Name all files to place by hand at once, before anything is downloaded."""
-    names = [file.name for file in missing if file.url is None]
-    if not names:
-        return
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    listed = ", ".join(str(directory / name) for name in names[:_LISTED])
-    raise InputError(
-        f"missing, and without a URL to fetch from: {listed}{more}; find what is missing at {page} and place it "
-        "there, then run the same command again"
-    )
-
-
 def _download(file: RemoteFile, path: Path, page: str, progress: bool) -> str:
     """Fetch one file to ``path``, which does not exist; return its SHA-256."""
     url = str(file.url)
@@ -126,7 +113,7 @@ def _download(file: RemoteFile, path: Path, page: str, progress: bool) -> str:
         raise InputError(
             f"cannot make {path.parent} ({_system_reason(error)}); choose another directory"
         ) from error
-    import pooch  # not above: it asks for the notebook's progress bars, and notebooks without them are warned
+    import pooch  # not at the top: it imports notebook progress bars, which warn where they are missing
 
     try:
         with _quiet(pooch.get_logger()):
@@ -134,37 +121,35 @@ def _download(file: RemoteFile, path: Path, page: str, progress: bool) -> str:
                 url, known_hash=file.sha256, fname=path.name, path=path.parent, downloader=downloader
             )
     except _FAILURES as error:
+        # Not by urlsplit, which may refuse the URL whose failure is reported.
+        host = url.partition("://")[2].partition("/")[0]
         raise InputError(
-            f"cannot fetch {file.name} ({_reason(error, _host(url))}); download {url} (or find it at {page}) and "
+            f"cannot fetch {file.name} ({_reason(error, host)}); download {url} (or find it at {page}) and "
             f"place it at {path}, then run the same command again, or correct the URL or the hash in the spec"
         ) from error
     return file.sha256 or sha256_of(str(path))
 
 
-def _downloader(url: str, progress: bool) -> Callable[..., Any]:
+def _downloader(url: str, progress: bool) -> Callable[..., None]:
     import pooch
 
     scheme = url.partition("://")[0].lower()
+    download: Any
     if scheme in ("http", "https"):
-        # The bytes as they are stored: hashes are of those, and the bar knows their number.
+        # The bytes as they are stored, which are those of the hash and of the bar.
         headers, hooks = {"Accept-Encoding": "identity"}, {"response": _keep_stored_bytes}
-        return _anew(
-            pooch.HTTPDownloader(progressbar=progress, chunk_size=_CHUNK, headers=headers, hooks=hooks)
+        download = pooch.HTTPDownloader(progressbar=progress, chunk_size=_CHUNK, headers=headers, hooks=hooks)
+    elif scheme == "ftp":
+        download = pooch.FTPDownloader(progressbar=progress, chunk_size=_CHUNK, timeout=TIMEOUT)
+    else:
+        # Not file: a spec from elsewhere must not put files of this machine into a corpus.
+        raise InputError(
+            f"cannot fetch {url}: only http, https and ftp are known; a file of your own goes into the directory of "
+            "the data set's files (--files)"
         )
-    if scheme == "ftp":
-        return _anew(pooch.FTPDownloader(progressbar=progress, chunk_size=_CHUNK, timeout=TIMEOUT))
-    # Not file: a spec is somebody else's, and must not have files of this machine put into a corpus.
-    raise InputError(
-        f"cannot fetch {url}: only http, https and ftp are known; a file of your own goes into the directory of the "
-        "data set's files (--files)"
-    )
-
-
-def _anew(download: Callable[..., Any]) -> Callable[..., None]:
-    """A downloader that makes the file anew: pooch's own can be read by its owner only, and keeps that."""
 
     def to_new_file(url: str, output_file: str, caller: Any) -> None:
-        Path(output_file).unlink()
+        Path(output_file).unlink()  # pooch's own is readable by its owner only
         try:
             download(url, output_file, caller)
         except requests.HTTPError as error:
@@ -176,14 +161,14 @@ def _anew(download: Callable[..., Any]) -> Callable[..., None]:
 
 
 def _keep_stored_bytes(response: Any, *_: Any, **__: Any) -> None:
-    """Some servers announce a stored .gz file as an encoding of its content; it must not be unpacked on the way."""
+    """Some servers declare a stored .gz file as an encoding of its content; it must not be decompressed."""
     if urlsplit(response.url).path.endswith(".gz"):
         response.raw.headers.pop("content-encoding", None)
 
 
 @contextmanager
 def _quiet(logger: logging.Logger) -> Iterator[None]:
-    """Without the lines that pooch writes for each file; the caller reports."""
+    """Without the lines that pooch logs for each file."""
     level = logger.level
     logger.setLevel(logging.WARNING)
     try:
@@ -192,13 +177,8 @@ def _quiet(logger: logging.Logger) -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _host(url: str) -> str:
-    """Host and port; not by ``urlsplit``, which may refuse the URL whose failure is reported."""
-    return url.partition("://")[2].partition("/")[0]
-
-
 def _reason(error: BaseException, host: str) -> str:
-    """A few words; those of requests go over hundreds of characters."""
+    """A few words; those of requests have hundreds of characters."""
     if isinstance(error, requests.HTTPError) and error.response is not None:
         return f"{host} answers {error.response.status_code} {error.response.reason}"
     if isinstance(error, requests.exceptions.ChunkedEncodingError):
@@ -207,9 +187,7 @@ def _reason(error: BaseException, host: str) -> str:
         return f"{host} does not answer within {TIMEOUT} s"
     if isinstance(error, requests.ConnectionError):
         return f"no connection to {host}, or it broke off: {type(error).__name__}"
-    if isinstance(error, OSError):
-        return _system_reason(error)
-    return first_line(error)
+    return _system_reason(error) if isinstance(error, OSError) else first_line(error)
 
 
 def _system_reason(error: OSError) -> str:

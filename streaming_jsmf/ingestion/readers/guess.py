@@ -1,14 +1,18 @@
-"""Which reader a source is for, and which columns it wants, by names and columns. The rest is asked for.
+"""Which reader a source is for, and which columns it reads, by names and by the first records.
 
-``guess_source`` is what a verb calls. What is guessed becomes options as a user would give them, so that readers know
-of no guesses.
+Guesses become options as a user would give them, so that readers know nothing of guesses.
 """
 
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterable, Mapping, Sequence
+import csv
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -16,53 +20,61 @@ import pyarrow as pa
 from streaming_jsmf.config import ReaderName
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.readers.columns import (
-    ITEM_NAMES,
-    RATING_NAMES,
-    TITLE_NAMES,
-    USER_NAMES,
-    Layout,
-    by_name,
-    csv_header,
-    found_delimiter,
-    long_column,
-    sampled_columns,
-    text_by_name,
+from streaming_jsmf.ingestion.readers.base import BadValue, Unit, UnreadableError
+from streaming_jsmf.ingestion.readers.files import (
+    bare_suffix,
+    is_archive,
+    list_files,
+    open_parquet_source,
+    open_stream,
 )
-from streaming_jsmf.ingestion.readers.listing import list_files
-from streaming_jsmf.ingestion.readers.parquet import is_parquet
-from streaming_jsmf.ingestion.readers.records import listed
+from streaming_jsmf.ingestion.readers.lines import csv_records, lines_of, open_text, split_fields
+from streaming_jsmf.ingestion.readers.ratings import names_path
 from streaming_jsmf.ingestion.readers.registry import READERS
-from streaming_jsmf.ingestion.readers.streams import UnreadableError, bare_suffix, open_parquet_source
-from streaming_jsmf.ingestion.readers.tables.ratings import names_path
-from streaming_jsmf.ingestion.readers.text.folder import is_archive
-from streaming_jsmf.ingestion.readers.text.reader import CSV_SUFFIXES, JSON_SUFFIXES
+from streaming_jsmf.ingestion.readers.text import CSV_SUFFIXES, JSON_SUFFIXES
+from streaming_jsmf.ingestion.readers.units import is_parquet
+from streaming_jsmf.ingestion.readers.values import is_text, listed, value_type
 from streaming_jsmf.storage.paths import AnyPath, exists, is_file, join, normalise
 
 _BY_SUFFIX: dict[str, ReaderName] = {".npz": "npz", ".mtx": "matrix-market", ".h5ad": "h5ad"}
-#: Files with a row for each document or entry; a folder of anything else is one of documents.
-_TABLES = {
+#: Suffixes of files of records; a folder of anything else has one document in each file.
+_RECORDS = {
     *_BY_SUFFIX,
     *JSON_SUFFIXES,
     *CSV_SUFFIXES,
-    ".parquet",
-    ".pq",
-    ".parq",
-    ".dat",
-    ".data",
-    ".baskets",
+    *(".parquet", ".pq", ".parq", ".dat", ".data", ".baskets"),
 }
-#: What office programs write, and what to do about it.
-_FOREIGN = {
+#: Files of office programs, and what to do with them.
+_OFFICE = {
     **dict.fromkeys((".xlsx", ".xls", ".ods"), "save the sheet as CSV"),
     **dict.fromkeys(
         (".pdf", ".docx", ".doc", ".odt", ".rtf", ".epub"), "export them as plain text, a file each"
     ),
 }
-#: Readers of tables, in the order in which options on the command line speak for one.
+#: Readers of tables, in the order in which the options of a user select one.
 _OF_TABLES: tuple[ReaderName, ...] = ("text", "ratings", "triples", "baskets")
 _RATINGS, _TITLES = "ratings.csv", "movies.csv"
 _ASK = "say which reader with --reader"
+
+# Names of columns, in lower case without separators; the first that is there is taken.
+_TEXT_NAMES = (
+    "text fulltext rawtext body bodytext content contents article articletext articlebody abstract review reviewtext "
+    "reviewbody comment commenttext message post posttext tweet tweettext speech speechtext transcript story "
+    "description"
+)
+_USER_NAMES = (
+    "user userid username customer customerid reviewer reviewerid reader readerid listener listenerid"
+)
+_ITEM_NAMES = (
+    "item itemid movie movieid film filmid product productid asin isbn book bookid artist artistid song songid track "
+    "trackid game gameid business businessid anime animeid"
+)
+_RATING_NAMES = "rating ratings stars score overall bookrating"
+_TITLE_NAMES = "name title itemname movietitle producttitle"
+
+_SAMPLE = 100  # records of the first file that are sampled
+_RECORDS_CUT = 20  # records that must have equally many fields to determine the delimiter
+_TEXT_LENGTH = 20  # least average length of the strings of a column of texts
 
 
 @dataclass(frozen=True)
@@ -72,6 +84,14 @@ class Guess:
     reader: ReaderName
     read: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Delimiter and encodings of a delimited file (see ``lines.open_text``)."""
+
+    delimiter: str
+    encoding: str = "utf-8"
 
 
 def guess_source(
@@ -86,7 +106,7 @@ def guess_source(
     Raises
     ------
     InputError
-        If there is nothing, or it could be several things.
+        If there is nothing, or more than one reader is possible.
     """
     given = dict(read or {})
     root = normalise(location)
@@ -96,49 +116,31 @@ def guess_source(
     if "path" in given and not root.lower().endswith(".zip"):
         root = join(root, str(given["path"]))
     chosen = reader or guess_reader(root, given)
-    if chosen not in _OF_TABLES or _zipped(root):
+    if chosen not in _OF_TABLES or root.lower().endswith(".zip") or "::" in root:
         return Guess(chosen)
-    files = [path for path in list_files(root) if bare_suffix(path) in _TABLES]
+    files = [path for path in list_files(root) if bare_suffix(path) in _RECORDS]
     layout = _layout(files, given)
     found: dict[str, str] = {}
-    if layout is not None and "delimiter" not in given and layout.delimiter != _usual(files[0], chosen):
-        found["delimiter"] = layout.delimiter
+    if layout is not None and "delimiter" not in given:
+        usual = CSV_SUFFIXES.get(bare_suffix(files[0]), ",") if chosen == "text" else ","
+        if layout.delimiter != usual:
+            found["delimiter"] = layout.delimiter
     if chosen == "text" and "text" not in given:
         return _guess_text(files, layout, found)
     if chosen == "ratings":
-        added = {} if "path" in (read or {}) else {"path": given.get("path")}
-        return _guess_ratings(files, given, layout, {**found, **added})
-    return Guess(chosen, found, _told(found))
-
-
-def _layout(files: Sequence[str], given: Mapping[str, Any]) -> Layout | None:
-    """Of the first file, if it is a delimited one: as given, or as its first records tell."""
-    if not files or is_parquet(files[0]) or bare_suffix(files[0]) in JSON_SUFFIXES:
-        return None
-    encoding = str(given.get("encoding", "utf-8"))
-    for codec in encoding.split(","):
-        try:
-            codecs.lookup(codec.strip())
-        except LookupError as error:
-            raise InputError(f"there is no encoding {codec!r}; give one such as utf-8 or cp1252") from error
-    if "delimiter" in given:
-        return Layout(str(given["delimiter"]).replace("\\t", "\t"), encoding)
-    usual = CSV_SUFFIXES.get(bare_suffix(files[0]))
-    return Layout("," if usual is None else found_delimiter(files[0], usual, encoding), encoding)
-
-
-def _usual(path: str, reader: ReaderName) -> str:
-    """What a reader takes to be between the fields of a file when it is not told."""
-    return CSV_SUFFIXES.get(bare_suffix(path), ",") if reader == "text" else ","
+        if "path" in given and "path" not in (read or {}):
+            found["path"] = given["path"]
+        return _guess_ratings(files, given, layout, found)
+    return Guess(chosen, found, _describe(found))
 
 
 def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> ReaderName:
-    """The reader for a source; ``read`` are options that are known, which may speak for one.
+    """The reader for a source; ``read`` are known options, which may select one.
 
     Raises
     ------
     InputError
-        If there is nothing, or it could be several things.
+        If there is nothing, or more than one reader is possible.
     """
     root = normalise(location)
     if is_archive(root):
@@ -149,64 +151,63 @@ def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> Re
     if any(_name(path).startswith("docword") for path in files):
         return "docword"
     suffixes = {bare_suffix(path) for path in files}
-    if files and _is_folder(root) and not suffixes & (_TABLES | _FOREIGN.keys()):
+    if files and _is_folder(root) and not suffixes & (_RECORDS | _OFFICE.keys()):
         return "text-files"
-    foreign = sorted(suffixes & _FOREIGN.keys())
-    if foreign:
-        raise InputError(f"{root}: {foreign[0]} files are not read; {_FOREIGN[foreign[0]]}")
+    for suffix in sorted(suffixes & _OFFICE.keys()):
+        raise InputError(f"{root}: {suffix} files are not read; {_OFFICE[suffix]}")
     if len(suffixes) != 1:
         found = ", ".join(sorted(suffixes)) or "no files but a word list"
         raise InputError(f"{root} holds {found}; {_ASK}, or name the files")
     suffix = suffixes.pop()
-    return _BY_SUFFIX.get(suffix) or _asked_for(read or {}) or _of_tables(files, suffix, read or {})
-
-
-def _of_tables(files: Sequence[str], suffix: str, read: Mapping[str, Any]) -> ReaderName:
-    """The reader of files of one suffix, by their columns."""
-    if suffix in JSON_SUFFIXES:
-        return "text"
-    if is_parquet(files[0]):
-        return _by_columns(files, _parquet_columns(files), None)
-    layout = _layout(files, read)
-    if suffix in CSV_SUFFIXES and layout is not None:
-        return _by_columns(files, dict.fromkeys(csv_header(files[0], layout), pa.string()), layout)
-    raise InputError(
-        f"{files[0]} could be texts a line each, baskets or a table; {_ASK}, such as --reader lines (a text file for "
-        "each document: give their folder)"
-    )
+    return _BY_SUFFIX.get(suffix) or _by_options(read or {}) or _by_content(files, suffix, read or {})
 
 
 def _is_folder(root: str) -> bool:
     return exists(root) and not is_file(root)
 
 
-def _zipped(root: str) -> bool:
-    return root.lower().endswith(".zip") or "::" in root
+def _name(path: str) -> str:
+    return path.rsplit("/", 1)[-1].lower()
 
 
-def _asked_for(read: Mapping[str, Any]) -> ReaderName | None:
-    """The first reader of tables that knows all options given, if any of them names a column of its own."""
+def _by_options(read: Mapping[str, Any]) -> ReaderName | None:
+    """The first reader of tables that knows all options given, if there are any."""
     keys = set(read) - {"path"}
-    for reader in _OF_TABLES:
-        known = set(READERS[reader].options.model_fields)
-        if keys and keys <= known:
-            return reader
-    return None
+    known = (
+        reader for reader in _OF_TABLES if keys and keys <= set(READERS[reader].options_type.model_fields)
+    )
+    return next(known, None)
 
 
-def _by_columns(files: Sequence[str], columns: Mapping[str, Any], layout: Layout | None) -> ReaderName:
+def _by_content(files: Sequence[str], suffix: str, read: Mapping[str, Any]) -> ReaderName:
+    if suffix in JSON_SUFFIXES:
+        return "text"
+    if is_parquet(files[0]):
+        return _by_columns(files, _parquet_columns(files), None)
+    layout = _layout(files, read)
+    if suffix in CSV_SUFFIXES and layout is not None:
+        return _by_columns(files, dict.fromkeys(_csv_header(files[0], layout), pa.string()), layout)
+    raise InputError(
+        f"{files[0]} could be texts a line each, baskets or a table; {_ASK}, such as --reader lines (a text file for "
+        "each document: give their folder)"
+    )
+
+
+def _by_columns(files: Sequence[str], columns: Mapping[str, Any], layout: _Layout | None) -> ReaderName:
+    """The reader of files of records, by the names and Arrow types of their columns."""
     names = set(columns)
     if {"ids", "counts"} <= names:
         return "bag-of-words-parquet"
-    if text_by_name(columns):
+    if _text_column(columns):
         return "text"
-    if all(by_name(names, known) for known in (USER_NAMES, ITEM_NAMES, RATING_NAMES)):
+    if all(_column(names, known) for known in (_USER_NAMES, _ITEM_NAMES, _RATING_NAMES)):
         return "ratings"
     if {"document", "word"} <= names:
         return "triples"
-    if columns.get("items") is not None and _is_list(columns["items"]):
+    items = columns.get("items")
+    if items is not None and (pa.types.is_list(items) or pa.types.is_large_list(items)):
         return "baskets"
-    if long_column(sampled_columns(files, layout)):
+    if _longest_column(_sample(files, layout)):
         return "text"
     raise InputError(
         f"{files[0]} has the columns {listed(columns)}; {_ASK} and which columns with --read, "
@@ -214,34 +215,27 @@ def _by_columns(files: Sequence[str], columns: Mapping[str, Any], layout: Layout
     )
 
 
-def _guess_text(files: Sequence[str], layout: Layout | None, found: dict[str, str]) -> Guess:
-    """The column of texts; none where the files tell of none, which reading them says."""
-    sample = sampled_columns(files, layout)
-    name = text_by_name(dict.fromkeys(sample, pa.string())) or long_column(sample)
+def _guess_text(files: Sequence[str], layout: _Layout | None, found: dict[str, str]) -> Guess:
+    """The column of texts; none is guessed where there is none, which reading reports."""
+    sample = _sample(files, layout)
+    name = _text_column(dict.fromkeys(sample, pa.string())) or _longest_column(sample)
     if name is None or name == "text":
-        return Guess("text", found, _told(found))
+        return Guess("text", found, _describe(found))
     between = f" of fields separated by {found['delimiter']!r}" if found else ""
     note = f"the texts are taken from the column {name!r}{between}; --read text=NAME names another"
     return Guess("text", {**found, "text": name}, note)
 
 
-def _told(found: Mapping[str, str]) -> str:
-    """The line about options that were guessed."""
-    told = ", ".join(f"{key}={value}" for key, value in found.items() if key != value)
-    return f"the source is read with {told} (--read KEY=VALUE changes that)" if told else ""
-
-
 def _guess_ratings(
-    files: Sequence[str], given: Mapping[str, Any], layout: Layout | None, added: Mapping[str, str | None]
+    files: Sequence[str], given: Mapping[str, Any], layout: _Layout | None, found: dict[str, str]
 ) -> Guess:
     names: Iterable[str] = ()
     if is_parquet(files[0]):
         names = _parquet_columns(files)
     elif layout is not None and given.get("header", "true") not in (False, "false"):
-        names = csv_header(files[0], layout)
-    found = {key: value for key, value in added.items() if value is not None}
-    for key, known in (("user", USER_NAMES), ("item", ITEM_NAMES), ("rating", RATING_NAMES)):
-        name = None if key in given else by_name(names, known)
+        names = _csv_header(files[0], layout)
+    for key, known in (("user", _USER_NAMES), ("item", _ITEM_NAMES), ("rating", _RATING_NAMES)):
+        name = None if key in given else _column(names, known)
         if name is not None:
             found[key] = name
         elif names and key not in given:
@@ -250,7 +244,7 @@ def _guess_ratings(
                 f"--read {key}=NAME"
             )
     found |= _guess_titles(files[0], given)
-    return Guess("ratings", found, _told(found).replace("the source is", "the ratings are"))
+    return Guess("ratings", found, _describe(found).replace("the source is", "the ratings are"))
 
 
 def _guess_titles(path: str, given: Mapping[str, Any]) -> dict[str, str]:
@@ -263,30 +257,136 @@ def _guess_titles(path: str, given: Mapping[str, Any]) -> dict[str, str]:
     if "names_columns" in given or given.get("names_header", "true") in (False, "false"):
         return found
     file = names_path(path, str(found.get("names", given.get("names"))))
-    between = str(given.get("names_delimiter", ",")).replace("\\t", "\t")
-    header = csv_header(file, Layout(between, str(given.get("names_encoding", "utf-8"))))
-    for key, known in (("names_item", ITEM_NAMES), ("names_name", TITLE_NAMES)):
-        name = None if key in given else by_name(header, known)
+    delimiter = str(given.get("names_delimiter", ",")).replace("\\t", "\t")
+    header = _csv_header(file, _Layout(delimiter, str(given.get("names_encoding", "utf-8"))))
+    for key, known in (("names_item", _ITEM_NAMES), ("names_name", _TITLE_NAMES)):
+        name = None if key in given else _column(header, known)
         if name is not None:
             found[key] = name
     return found
 
 
-def _is_list(kind: Any) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+def _describe(found: Mapping[str, str]) -> str:
+    """The line about guessed options."""
+    told = ", ".join(f"{key}={value}" for key, value in found.items() if key != value)
+    return f"the source is read with {told} (--read KEY=VALUE changes that)" if told else ""
+
+
+def _column(names: Iterable[str], known: str) -> str | None:
+    """The column with the first of the known names, in any case and with any separators."""
+    plain: dict[str, str] = {}
+    for name in names:
+        plain.setdefault(re.sub(r"[\W_]+", "", name.lower()), name)
+    return next((plain[name] for name in known.split() if name in plain), None)
+
+
+def _text_column(columns: Mapping[str, Any]) -> str | None:
+    """The column of strings with a usual name of texts; ``columns`` are Arrow types by name."""
+    strings = [name for name, kind in columns.items() if is_text(value_type(kind))]
+    return "text" if "text" in columns else _column(strings, _TEXT_NAMES)
+
+
+def _longest_column(sample: Mapping[str, Sequence[str]]) -> str | None:
+    """The column with the longest strings, if they are long enough for texts; URLs do not count."""
+    lengths = {
+        name: sum(len(value) for value in values if "://" not in value[:8]) / len(values)
+        for name, values in sample.items()
+        if values
+    }
+    longest = max(lengths, key=lambda name: lengths[name], default=None)
+    return longest if longest is not None and lengths[longest] >= _TEXT_LENGTH else None
+
+
+def _layout(files: Sequence[str], given: Mapping[str, Any]) -> _Layout | None:
+    """Of the first file, if it is delimited: as given, or by its first records."""
+    if not files or is_parquet(files[0]) or bare_suffix(files[0]) in JSON_SUFFIXES:
+        return None
+    encoding = str(given.get("encoding", "utf-8"))
+    for codec in encoding.split(","):
+        try:
+            codecs.lookup(codec.strip())
+        except LookupError as error:
+            raise InputError(f"there is no encoding {codec!r}; give one such as utf-8 or cp1252") from error
+    if "delimiter" in given:
+        return _Layout(str(given["delimiter"]).replace("\\t", "\t"), encoding)
+    usual = CSV_SUFFIXES.get(bare_suffix(files[0]))
+    return _Layout("," if usual is None else _sniff_delimiter(files[0], usual, encoding), encoding)
+
+
+def _sniff_delimiter(path: str, usual: str, encoding: str) -> str:
+    """The first of the usual one, ``;``, a tab, ``|`` and a comma that gives all first records two fields or more.
+
+    Equally many, that is; otherwise the usual one.
+    """
+    for delimiter in (usual, ";", "\t", "|", ","):
+        with suppress(UnreadableError, csv.Error), open_text(path, encoding, "replace") as text:
+            widths = {len(row) for row in islice(csv_records(text, delimiter), _RECORDS_CUT) if row}
+            if len(widths) == 1 and max(widths) > 1:
+                return delimiter
+    return usual
+
+
+def _csv_header(path: str, layout: _Layout) -> list[str]:
+    """The names in the first line of a delimited file. Raises InputError if there are none."""
+    try:
+        with open_text(path, layout.encoding, "replace") as text:
+            line = text.readline(1 << 20)
+        if not line.strip():
+            raise UnreadableError(f"the file is empty; give one with a header, or {_ASK}")
+        quote = '"' if len(layout.delimiter) == 1 else ""
+        names = split_fields(line.strip().encode(), layout.delimiter, quote)
+    except UnreadableError as error:
+        raise InputError(f"{path}: {error}") from error
+    except BadValue as error:
+        raise InputError(f"{path}, line 1: {error}; mend the header, or {_ASK}") from error
+    return [name.strip() for name in names]
 
 
 def _parquet_columns(files: Sequence[str]) -> dict[str, Any]:
-    """Of the first file that can be read."""
+    """Arrow types by name, of the first file that can be read."""
     reason = ""
     for path in files:
         try:
             with open_parquet_source(path) as file:
-                return {field.name: field.type for field in file.schema_arrow}
+                return {item.name: item.type for item in file.schema_arrow}
         except UnreadableError as error:
             reason = reason or f"{path}: {error}"
     raise InputError(reason)
 
 
-def _name(path: str) -> str:
-    return path.rsplit("/", 1)[-1].lower()
+def _sample(files: Sequence[str], layout: _Layout | None) -> dict[str, list[str]]:
+    """The strings in the first hundred records of the first file that can be read, by column."""
+    for path in files:
+        with suppress(UnreadableError, BadValue, csv.Error, ValueError):
+            if is_parquet(path):
+                return _parquet_sample(path)
+            found: dict[str, list[str]] = {}
+            for record in islice(_records(path, layout), _SAMPLE):
+                for name, value in record.items():
+                    if isinstance(value, str):
+                        found.setdefault(name, []).append(value)
+            return found
+    return {}
+
+
+def _parquet_sample(path: str) -> dict[str, list[str]]:
+    with open_parquet_source(path) as file:
+        names = [item.name for item in file.schema_arrow if is_text(value_type(item.type))]
+        batch = next(file.iter_batches(_SAMPLE, columns=names, use_threads=False), None)
+        rows = [] if batch is None else batch.to_pylist()
+    return {name: [str(row[name]) for row in rows if row[name] is not None] for name in names}
+
+
+def _records(path: str, layout: _Layout | None) -> Iterator[Mapping[str, Any]]:
+    """The records of a delimited file, or of JSON lines."""
+    if layout is not None:
+        with open_text(path, layout.encoding, "replace") as text:
+            rows = csv_records(text, layout.delimiter)
+            header: list[str] = next(rows, [])
+            yield from (dict(zip(header, row, strict=False)) for row in rows)
+        return
+    with open_stream(path) as stream:
+        for line in lines_of(stream, Unit(path)):
+            value = json.loads(line.decode("utf-8-sig", "replace"))
+            if isinstance(value, dict):
+                yield value

@@ -1,7 +1,6 @@
 """128-bit hashes of ids, words and bags, whole arrays at a time.
 
-Not for secrets: they tell apart what is different (two of a billion documents collide with probability 1e-21), and are
-the same on every machine and in every version.
+Not cryptographic: two of a billion documents collide with probability 1e-21. The same on every machine and version.
 """
 
 from __future__ import annotations

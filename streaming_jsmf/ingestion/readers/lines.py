@@ -1,24 +1,27 @@
-"""Lines of a file: one by one within a range of bytes, or whole blocks of them; each line once, and none too long."""
+"""Lines of a file, one by one within a byte range or in blocks, and the fields of delimited text.
+
+Fields follow one rule: a quote opens a field only at its start, is doubled inside, and ends the field. Anything but a
+delimiter or the end of the record after the closing quote is refused.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import codecs
+import csv
+import io
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from streaming_jsmf.errors import first_line
 from streaming_jsmf.ingestion.readers import limits
-from streaming_jsmf.ingestion.readers.base import BadRecords, Unit
-from streaming_jsmf.ingestion.readers.records import BadValue, decode
-from streaming_jsmf.ingestion.readers.streams import (
-    STREAM_ERRORS,
-    DamagedError,
-    is_compressed,
-    open_stream,
-    size_of,
-    why,
-)
+from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, DamagedError, Unit
+from streaming_jsmf.ingestion.readers.files import STREAM_ERRORS, describe, open_stream
+from streaming_jsmf.ingestion.readers.values import decode, marked_encoding
 
 EMPTY = "the file is empty"
+QUOTE = '"'
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _KEPT = 1000  # bytes that the quarantine keeps of a line that is too long
 
@@ -26,50 +29,19 @@ Record = TypeVar("Record")
 
 
 def too_long() -> str:
-    """Why a line is refused."""
+    """The reason for refusing a line."""
     return f"the line is longer than {limits.LONGEST_LINE >> 20} MB, no record"
-
-
-def line_units(path: str, *, splittable: bool) -> list[Unit]:
-    """Ranges of ``UNIT_BYTES`` of a file whose records end with their lines; else, or compressed, the whole file."""
-    try:
-        size = size_of(path)
-    except DamagedError:
-        return [Unit(path)]  # reading tells why
-    if not splittable or is_compressed(path) or size <= limits.UNIT_BYTES:
-        return [Unit(path, 0, 0, size)]
-    return [
-        Unit(path, start, min(start + limits.UNIT_BYTES, size), min(limits.UNIT_BYTES, size - start))
-        for start in range(0, size, limits.UNIT_BYTES)
-    ]
-
-
-def line_first_row(unit: Unit) -> int:
-    """Lines that start before the unit. Reads the file up to there."""
-    if not unit.start:
-        return 0
-    lines, left = 1, unit.start - 1
-    with open_stream(unit.path) as stream:
-        while left and (block := stream.read(min(left, 1 << 20))):
-            lines += block.count(b"\n")
-            left -= len(block)
-    return lines
-
-
-def line_place(unit: Unit, row: int) -> str:
-    """File and line, from 1, of a record of a unit."""
-    return f"{unit.path}, line {line_first_row(unit) + row + 1}"
 
 
 def read_lines(
     unit: Unit, parse: Callable[[bytes], Record | None], bad: BadRecords
 ) -> Iterator[tuple[int, Record]]:
-    """Row and record of each line that starts within a unit; what ``parse`` gives None for is passed over.
+    """Row and record of each line that starts within a unit; lines for which ``parse`` returns None are skipped.
 
-    Lines for which it raises ``BadValue`` go to ``bad``, and so does a file that is empty, or damaged: then the line
-    at which it breaks off.
+    Lines for which it raises ``BadValue`` go to ``bad``, and so does a file that is empty, or damaged (the line at
+    which it breaks off).
     """
-    row, empty = -1, not unit.stop  # a range may hold the middle of a long line alone
+    row, empty = -1, not unit.stop  # a range may hold only the middle of a long line
     try:
         with open_stream(unit.path) as stream:
             for row, line in enumerate(lines_of(stream, unit)):
@@ -77,7 +49,7 @@ def read_lines(
                     record = parse(line)
                 except BadValue as error:
                     empty = False
-                    bad.refuse(row, str(error), _kept(line))
+                    bad.refuse(row, str(error), line[:_KEPT] if _was_cut(line) else line.rstrip(b"\r\n"))
                     continue
                 if record is not None:
                     empty = False
@@ -90,23 +62,23 @@ def read_lines(
 
 
 def lines_of(stream: Any, unit: Unit) -> Iterator[bytes]:
-    """The lines that start within the unit: the last may end beyond it, where the next unit will not start it."""
+    """The lines that start within the unit; the last one may end beyond it. Long lines are cut."""
     position = 0
     if unit.start:
         stream.seek(unit.start - 1)
-        position = unit.start - 1 + _rest_of_line(stream)
+        position = unit.start - 1 + _skip_line(stream)
     while not unit.stop or position < unit.stop:
         line = stream.readline(limits.LONGEST_LINE + 1)
         if not line:
             return
         position += len(line)
         if _was_cut(line):
-            position += _rest_of_line(stream)
+            position += _skip_line(stream)
         yield line
 
 
 def text_of(line: bytes, encoding: str = "utf-8") -> str:
-    """The text of a line of ``lines_of``, without a byte order mark. Raises BadValue if it was cut or is no text."""
+    """The text of a line of ``lines_of``, without a byte order mark. Raises BadValue if it was cut or is not text."""
     if _was_cut(line):
         raise BadValue(too_long())
     return decode(line.removeprefix(BYTE_ORDER_MARK), encoding)
@@ -116,12 +88,8 @@ def _was_cut(line: bytes) -> bool:
     return len(line) > limits.LONGEST_LINE and not line.endswith(b"\n")
 
 
-def _kept(line: bytes) -> bytes:
-    return line[:_KEPT] if _was_cut(line) else line.rstrip(b"\r\n")
-
-
-def _rest_of_line(stream: Any) -> int:
-    """Read on to the start of the next line; returns the bytes read."""
+def _skip_line(stream: Any) -> int:
+    """Read up to the start of the next line; returns the bytes read."""
     length = 0
     while block := stream.readline(1 << 20):
         length += len(block)
@@ -139,58 +107,58 @@ class LineBlock:
 
 
 class LineReader:
-    """Whole lines of a stream, a few first and the rest in blocks of about ``BATCH_BYTES``. One pass.
+    """Whole lines of a stream: single ones first and the rest in blocks of about ``BATCH_BYTES``. One pass.
 
     Attributes
     ----------
     line
         Number, from 0, of the next line.
     damage
-        Why the stream ended before its time; empty while it has not, or at its proper end.
+        Why the stream ended early; empty if it did not.
     """
 
     def __init__(self, stream: Any) -> None:
-        # What is unpacked comes before the damage only when asked for piece by piece.
+        # Only piece by piece does a decompressor give what comes before the damage.
         self._read = getattr(stream, "read1", stream.read)
-        self._rest, self._at = b"", 0  # read, and how much of it was given out
+        self._buffer, self._used = b"", 0  # bytes read, and how many of them were returned
         self._ended = False
         self.damage = ""
         self.line = 0
 
     def next_line(self) -> bytes | None:
         """The next line without its end; None after the last one."""
-        going, end = True, self._rest.find(b"\n", self._at)
-        while end < 0 and going:
-            going = self._more()
-            end = self._rest.find(b"\n", self._at)
-        if end < 0 and (self.damage or self._at == len(self._rest)):
+        more, end = True, self._buffer.find(b"\n", self._used)
+        while end < 0 and more:
+            more = self._fill()
+            end = self._buffer.find(b"\n", self._used)
+        if end < 0 and (self.damage or self._used == len(self._buffer)):
             return None
-        end = end if end >= 0 else len(self._rest)
-        line, self._at = self._rest[self._at : end], min(end + 1, len(self._rest))
+        end = end if end >= 0 else len(self._buffer)
+        line, self._used = self._buffer[self._used : end], min(end + 1, len(self._buffer))
         self.line += 1
         return line
 
     def blocks(self) -> Iterator[LineBlock]:
-        """What follows, in blocks that end with a line."""
-        going = True
-        while going:
-            going = self._more()
-            cut = self._rest.rfind(b"\n") + 1 if going or self.damage else len(self._rest)
-            data, self._rest = self._rest[:cut], self._rest[cut:]
+        """The remaining lines, in blocks that end with a line."""
+        more = True
+        while more:
+            more = self._fill()
+            cut = self._buffer.rfind(b"\n") + 1 if more or self.damage else len(self._buffer)
+            data, self._buffer = self._buffer[:cut], self._buffer[cut:]
             if data:
                 first, self.line = self.line, self.line + n_lines(data)
                 yield LineBlock(first, data)
 
     @property
-    def kept(self) -> bytes | None:
+    def partial_line(self) -> bytes | None:
         """What was read of the line at which the stream broke off, for the quarantine."""
-        rest = self._rest[self._at :]
+        rest = self._buffer[self._used :]
         return rest[: _KEPT if len(rest) > limits.LONGEST_LINE else None] or None
 
-    def _more(self) -> bool:
-        """Have ``BATCH_BYTES`` of lines, or that much more of a line; False at the end."""
-        pieces = [self._rest[self._at :]]
-        size = len(pieces[0]) if b"\n" in pieces[0] else 0  # what came with the header
+    def _fill(self) -> bool:
+        """Buffer ``BATCH_BYTES`` of lines, or that much more of a line; False at the end."""
+        pieces = [self._buffer[self._used :]]
+        size = len(pieces[0]) if b"\n" in pieces[0] else 0  # read together with the header
         try:
             while size < limits.BATCH_BYTES and not self._ended:
                 piece = self._read(limits.BATCH_BYTES - size)
@@ -198,9 +166,9 @@ class LineReader:
                 size += len(piece)
                 self._ended = not piece
         except STREAM_ERRORS as error:
-            self.damage = why(error)
-        self._rest, self._at = b"".join(pieces), 0
-        if len(self._rest) > limits.LONGEST_LINE and b"\n" not in self._rest:
+            self.damage = describe(error)
+        self._buffer, self._used = b"".join(pieces), 0
+        if len(self._buffer) > limits.LONGEST_LINE and b"\n" not in self._buffer:
             self.damage = too_long()
         self._ended = self._ended or bool(self.damage)
         return not self._ended
@@ -209,3 +177,59 @@ class LineReader:
 def n_lines(data: bytes) -> int:
     """Lines in a block; the last one may lack its end."""
     return data.count(b"\n") + (not data.endswith(b"\n"))
+
+
+@contextmanager
+def open_text(path: str, encoding: str, errors: str = "surrogateescape") -> Iterator[io.TextIOWrapper]:
+    """A text stream on a file, line ends unchanged; errors as ``open_stream``.
+
+    A byte order mark decides the encoding, else the first of a comma-separated list that decodes the whole file (for
+    which the file is read once more), else the last. ``errors`` is that of ``open``.
+    """
+    with open_stream(path) as stream:
+        marked = marked_encoding(stream.read(4))
+    *tried, last = encoding.split(",")
+    codec = marked or next((codec for codec in tried if _decodes(path, codec)), last)
+    with open_stream(path) as stream:
+        text = io.TextIOWrapper(stream, encoding=codec, errors=errors, newline="")
+        try:
+            yield text
+        finally:
+            text.detach()
+
+
+def _decodes(path: str, codec: str) -> bool:
+    decoder = codecs.getincrementaldecoder(codec)()
+    with open_stream(path) as stream:
+        try:
+            while data := stream.read(1 << 20):
+                decoder.decode(data)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return False
+    return True
+
+
+def csv_records(lines: Iterable[str], delimiter: str, quote: str = QUOTE) -> Any:
+    """A strict ``csv.reader`` of lines with their ends; a quoted field may hold line ends.
+
+    After a ``csv.Error`` the next record can be read.
+    """
+    csv.field_size_limit(limits.LONGEST_LINE)
+    return csv.reader(lines, delimiter=delimiter, quotechar=quote, strict=True)
+
+
+def split_fields(line: bytes, delimiter: str, quote: str = QUOTE, encoding: str = "utf-8") -> list[str]:
+    """The fields of a line that is a whole record. Without a quote a delimiter may have several characters.
+
+    Raises BadValue if it cannot be split.
+    """
+    text = decode(line, encoding)
+    if not quote:
+        return text.split(delimiter)
+    try:
+        return list(next(csv_records([text], delimiter, quote), [""]))
+    except csv.Error as error:
+        if "unexpected end" in str(error):
+            raise BadValue("a quote is opened and not closed on its line") from error
+        raise BadValue(f"the line cannot be split into fields ({first_line(error)})") from error

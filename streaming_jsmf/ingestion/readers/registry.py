@@ -1,9 +1,9 @@
-"""The readers by name, which one a source is for, and the options users give them."""
+"""The readers by name, the options users give them, and opening one on a source."""
 
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -11,25 +11,21 @@ from pydantic import ValidationError
 
 from streaming_jsmf.config import Curation, Preset, ReaderName
 from streaming_jsmf.corpus.curation import TEXT_CURATION
-from streaming_jsmf.corpus.format import PARQUET_SUFFIXES
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.readers.base import Source
-from streaming_jsmf.ingestion.readers.counts.bags import BagOptions, BagSource
-from streaming_jsmf.ingestion.readers.counts.docword import DocwordOptions, DocwordSource
-from streaming_jsmf.ingestion.readers.counts.h5ad import H5adOptions, H5adSource
-from streaming_jsmf.ingestion.readers.counts.matrix_market import MatrixMarketOptions, MatrixMarketSource
-from streaming_jsmf.ingestion.readers.counts.npz import NpzOptions, NpzSource
-from streaming_jsmf.ingestion.readers.listing import list_files
-from streaming_jsmf.ingestion.readers.tables.baskets import BasketOptions, BasketSource
-from streaming_jsmf.ingestion.readers.tables.ratings import RatingsOptions, RatingsSource
-from streaming_jsmf.ingestion.readers.tables.shuffle import ShuffledSource
-from streaming_jsmf.ingestion.readers.tables.triples import TriplesOptions, TriplesSource
-from streaming_jsmf.ingestion.readers.text.folder import TextFilesOptions, TextFilesSource, is_archive
-from streaming_jsmf.ingestion.readers.text.line_texts import LineSource
-from streaming_jsmf.ingestion.readers.text.options import LineOptions, TextOptions, TokenOptions
-from streaming_jsmf.ingestion.readers.text.reader import CSV_SUFFIXES, JSON_SUFFIXES, TextSource
-from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH, NONE
+from streaming_jsmf.ingestion.readers.bags import BagSource
+from streaming_jsmf.ingestion.readers.base import Reader, Source
+from streaming_jsmf.ingestion.readers.baskets import BasketSource
+from streaming_jsmf.ingestion.readers.files import is_archive, list_files
+from streaming_jsmf.ingestion.readers.h5ad import H5adSource
+from streaming_jsmf.ingestion.readers.matrices import NpzSource
+from streaming_jsmf.ingestion.readers.number_files import DocwordSource, MatrixMarketSource
+from streaming_jsmf.ingestion.readers.ratings import RatingsSource
+from streaming_jsmf.ingestion.readers.text import LineSource, TextSource
+from streaming_jsmf.ingestion.readers.text_files import TextFilesSource
+from streaming_jsmf.ingestion.readers.text_records import TokenOptions
+from streaming_jsmf.ingestion.readers.triples import TableSource, TriplesSource
+from streaming_jsmf.ingestion.tokens.stop_words import NONE
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.storage.paths import AnyPath, is_chain, is_file, is_url, join, normalise
 from streaming_jsmf.validation import Strict, explain
@@ -38,77 +34,21 @@ from streaming_jsmf.validation import Strict, explain
 PATH_OPTIONS = ("vocabulary", "names")
 
 
-@dataclass(frozen=True)
-class Found:
-    """What a reader is opened on: where, which files there, and how texts become words."""
-
-    root: str
-    files: tuple[str, ...]
-    tokenizer: Tokenizer
-
-
-@dataclass(frozen=True)
-class Reader:
-    """What a reader needs to be opened.
-
-    Attributes
-    ----------
-    options
-        Its keys.
-    open
-        Makes the source of what was found and the options.
-    files
-        Globs on the names of the files it takes from a directory; empty where it takes the directory itself.
-    stop_words
-        The list that is left out when none is named: items and genes are no English.
-    """
-
-    options: type[Strict]
-    open: Callable[[Found, Any], Any]
-    files: tuple[str, ...]
-    stop_words: str = NONE
-
-
-_PACKED = ("", ".gz", ".bz2", ".xz", ".zst")
-
-
-def _packed(*patterns: str) -> tuple[str, ...]:
-    return tuple(f"{pattern}{suffix}" for pattern in patterns for suffix in _PACKED)
-
-
-def _on_files(source: Callable[[tuple[str, ...], Any], Any]) -> Callable[[Found, Any], Any]:
-    return lambda at, options: source(at.files, options)
-
-
-_PARQUET = tuple(f"*{suffix}" for suffix in PARQUET_SUFFIXES)
-_TABLES = (*_PARQUET, *_packed("*.csv", "*.tsv", "*.dat", "*.txt"))
-
-READERS: dict[ReaderName, Reader] = {
-    "text": Reader(
-        TextOptions,
-        lambda at, options: TextSource.open(at.files, options, at.tokenizer),
-        (*_PARQUET, *_packed(*(f"*{suffix}" for suffix in (*JSON_SUFFIXES, *CSV_SUFFIXES)))),
-        ENGLISH,
-    ),
-    "text-files": Reader(
-        TextFilesOptions, lambda at, options: TextFilesSource(at.root, options, at.tokenizer), (), ENGLISH
-    ),
-    "lines": Reader(
-        LineOptions,
-        lambda at, options: LineSource(at.files, options, at.tokenizer),
-        _packed("*.txt", "*.text"),
-        ENGLISH,
-    ),
-    "docword": Reader(DocwordOptions, _on_files(DocwordSource), _packed("docword*.txt"), ENGLISH),
-    "triples": Reader(TriplesOptions, _on_files(TriplesSource), _TABLES),
-    "ratings": Reader(RatingsOptions, _on_files(RatingsSource), _TABLES),
-    "baskets": Reader(BasketOptions, _on_files(BasketSource), (*_TABLES, *_packed("*.baskets"))),
-    "npz": Reader(NpzOptions, _on_files(NpzSource), ("*.npz",)),
-    "matrix-market": Reader(MatrixMarketOptions, _on_files(MatrixMarketSource), _packed("*.mtx")),
-    "h5ad": Reader(H5adOptions, _on_files(H5adSource), ("*.h5ad",)),
-    "bag-of-words-parquet": Reader(
-        BagOptions, lambda at, options: BagSource.open(at.root, options, at.files), (), ENGLISH
-    ),
+READERS: dict[ReaderName, type[Reader]] = {
+    source.reader: source
+    for source in (
+        TextSource,
+        TextFilesSource,
+        LineSource,
+        DocwordSource,
+        TriplesSource,
+        RatingsSource,
+        BasketSource,
+        NpzSource,
+        MatrixMarketSource,
+        H5adSource,
+        BagSource,
+    )
 }
 
 
@@ -125,10 +65,10 @@ class OpenedSource:
     ngrams
         Whether words may be runs of words.
     phrases
-        Least NPMI of neighbours that are to be one word; None: they are not looked for.
+        Least NPMI of neighbours that are to become one word; None: phrases are not searched.
     """
 
-    source: Source | ShuffledSource
+    source: Source | TableSource
     settings: Mapping[str, Json]
     ngrams: bool
     phrases: float | None = None
@@ -136,11 +76,11 @@ class OpenedSource:
 
 def reads_texts(reader: ReaderName) -> bool:
     """Whether the words are found in texts, rather than named by the source."""
-    return issubclass(READERS[reader].options, TokenOptions)
+    return issubclass(READERS[reader].options_type, TokenOptions)
 
 
 def default_curation(reader: ReaderName, preset: Preset | None = None) -> Curation:
-    """What stays when the user says nothing: as in the papers, but of texts what gives topics that can be read."""
+    """The curation when the user gives none: as in the papers, but for texts one that gives readable topics."""
     if reads_texts(reader) and preset != "papers":
         return TEXT_CURATION
     return Curation(stop_words=READERS[reader].stop_words)
@@ -154,9 +94,12 @@ def check_options(reader: ReaderName, given: Mapping[str, Any], where: str) -> S
     InputError
         Names the key and what is allowed; ``where`` says whose options they are.
     """
-    model = READERS[reader].options
+    model = READERS[reader].options_type
+    lists = {key for key, item in model.model_fields.items() if "tuple" in str(item.annotation)}
     values = {
-        key: _as_list(value) if _is_list(model, key) and isinstance(value, str) and value != "all" else value
+        key: [part.strip() for part in value.split(",") if part.strip()]
+        if key in lists and isinstance(value, str) and value != "all"
+        else value
         for key, value in given.items()
     }
     try:
@@ -184,59 +127,62 @@ def open_source(
     reader
         Name of the reader.
     options
-        Of ``check_options``.
+        From ``check_options``.
     path
-        A file in the directory or zip archive ``location``, if not all of it is meant.
+        A file in the directory or zip archive ``location``; None for all.
     files
         Names of the files that may be read from the directory; None for all.
     tokenizer
-        A callable of the user's own as MODULE:FUNCTION, in place of the one in the options.
+        A user's callable as MODULE:FUNCTION, in place of the one in the options.
     stop_words
-        Words that are spared by a stemmer.
+        Words that a stemmer leaves alone.
 
     Raises
     ------
     InputError
-        If there is nothing to read, or it has not the columns.
+        If there is nothing to read, or a column is missing.
     """
-    kind = READERS[reader]
+    words, phrases = Tokenizer(), None
     beside = [str(getattr(options, key)) for key in PATH_OPTIONS if getattr(options, key, None) is not None]
-    root, found = _find(normalise(location), kind, path, files, beside)
-    words, least = Tokenizer(), None
+    root, found = _find(normalise(location), READERS[reader], path, files, beside)
     if isinstance(options, TokenOptions):
-        spared = NONE if options.stemmer is None else stop_words
         listed = options.phrases if isinstance(options.phrases, tuple) else ()
-        least = None if isinstance(options.phrases, tuple) else options.phrases
+        phrases = None if isinstance(options.phrases, tuple) else options.phrases
         words = Tokenizer(
             tokenizer or options.tokenizer,
             options.ngrams,
             options.stemmer,
-            spared,
+            NONE if options.stemmer is None else stop_words,
             options.boilerplate,
             listed,
         )
     elif tokenizer is not None:
         raise InputError(f"the reader {reader} takes words as they are; leave --tokenizer out")
-    source = kind.open(Found(root, found, words), options)
-    settings: dict[str, Json] = {"reader": reader}
-    for key, value in options.model_dump().items():
-        # Boilerplate that is kept is not told: corpora made before it could be dropped are the same.
-        # A list of phrases is told with those that are found.
-        if (key, value) == ("boilerplate", "keep") or (key == "phrases" and isinstance(value, tuple)):
-            continue
-        if key not in PATH_OPTIONS and value is not None:
-            settings[f"read_{key}"] = ",".join(map(str, value)) if isinstance(value, tuple | list) else value
+    source = READERS[reader].open(root, found, options, words)
+    settings = _settings(reader, options)
     if tokenizer is not None:
         settings["read_tokenizer"] = tokenizer
     if getattr(source, "fingerprint", None) is not None:
         settings["source_fingerprint"] = source.fingerprint
-    return OpenedSource(source, settings, words.ngrams > 1, least)
+    return OpenedSource(source, settings, words.ngrams > 1, phrases)
+
+
+def _settings(reader: ReaderName, options: Strict) -> dict[str, Json]:
+    settings: dict[str, Json] = {"reader": reader}
+    for key, value in options.model_dump().items():
+        # The default boilerplate is left out, as in corpora from before there was the option. A list of phrases is
+        # stored with those that are found.
+        if (key, value) == ("boilerplate", "keep") or (key == "phrases" and isinstance(value, tuple)):
+            continue
+        if key not in PATH_OPTIONS and value is not None:
+            settings[f"read_{key}"] = ",".join(map(str, value)) if isinstance(value, tuple | list) else value
+    return settings
 
 
 def _find(
-    root: str, kind: Reader, path: str | None, names: Sequence[str] | None, beside: Sequence[str]
+    root: str, reader: type[Reader], path: str | None, names: Sequence[str] | None, beside: Sequence[str]
 ) -> tuple[str, tuple[str, ...]]:
-    """Where to read, and the files there that the reader takes; those ``beside`` are its word list and the like."""
+    """Where to read, and the files there for the reader, without those ``beside``, such as its word list."""
     if path is not None:
         zipped = root.lower().endswith(".zip")
         if zipped and not is_url(root) and "::" in root:
@@ -244,46 +190,29 @@ def _find(
                 f"{root}: a file within an archive cannot be read where the path has ::; move the archive"
             )
         root = f"zip://{path}::{root}" if zipped else join(root, path)
-    if not kind.files:
-        return _archive_in(root, names), tuple(join(root, name) for name in names or ())
+    if not reader.patterns:
+        # A spec may have filled the directory with one archive.
+        archives = [name for name in names or () if is_archive(name)]
+        only_archive = len(archives) == 1 and not is_archive(root)
+        return join(root, archives[0]) if only_archive else root, tuple(join(root, n) for n in names or ())
     if path is not None or (not is_chain(root) and is_file(root)):
         return root, (root,)
     listed = list_files(root)
     if names is not None:
         listed = tuple(join(root, name) for name in sorted(names))
-    taken = tuple(
-        name
-        for name in listed
-        if _matches(name, kind.files) and not name.endswith(tuple(f"/{b}" for b in beside))
-    )
+    excluded = tuple(f"/{name}" for name in beside)
+    taken = tuple(path for path in listed if _matches(path, reader.patterns) and not path.endswith(excluded))
     if not taken:
         raise InputError(
-            f"none of the {len(listed)} files at {root} is {' or '.join(kind.files[:4])}; "
+            f"none of the {len(listed)} files at {root} is {' or '.join(reader.patterns[:4])}; "
             "name the files or choose another reader with --reader"
         )
     return root, taken
 
 
-def _archive_in(root: str, names: Sequence[str] | None) -> str:
-    """Of a directory that a spec has filled with one archive, the archive; else the directory."""
-    archives = [name for name in names or () if is_archive(name)]
-    return join(root, archives[0]) if len(archives) == 1 and not is_archive(root) else root
-
-
 def _matches(path: str, patterns: Sequence[str]) -> bool:
     name = path.rsplit("/", 1)[-1].lower()
-    if name.startswith("vocab"):
-        return False
-    return any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
-
-
-def _is_list(model: type[Strict], key: str) -> bool:
-    field = model.model_fields.get(key)
-    return field is not None and "tuple" in str(field.annotation)
-
-
-def _as_list(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
+    return not name.startswith("vocab") and any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
 
 
 assert set(READERS) == set(get_args(ReaderName))

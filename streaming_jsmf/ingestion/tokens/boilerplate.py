@@ -1,6 +1,6 @@
-"""What stands in texts around what they say: headers, quoted lines and signatures of mail, tags, addresses.
+"""Boilerplate of texts: headers, quoted lines and signatures of mail, HTML tags, URLs and addresses.
 
-Nearly all texts have none of a kind, so that each is looked for by Arrow first and only then cut out.
+Most texts have none, so Arrow searches for each kind first.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SIGNATURE = re.compile(_SIGNATURE_LINE, re.MULTILINE)
 _SIGNATURE_LINES = 15
 _FIELD = re.compile(r"([A-Za-z][A-Za-z0-9._-]*):[ \t]*(.*)")
 _MAIL_FIELDS = frozenset(
-    (
+    [
         "cc",
         "date",
         "from",
@@ -40,9 +40,9 @@ _MAIL_FIELDS = frozenset(
         "reply-to",
         "subject",
         "to",
-    )
+    ]
 )
-#: Fields of a header that say what the mail is about.
+#: Fields of a header that are kept.
 _KEPT_FIELDS = frozenset(("subject", "keywords", "summary"))
 
 _TAGS = r"(?is)<(?:script|style)\b[^>]*>.*?</(?:script|style)>|<!--.*?-->|</?[a-z][^<>]*>"
@@ -51,12 +51,11 @@ _ADDRESSES = r"(?:https?|ftp)://[^\s<>\"]+|\bwww\.[^\s<>\"]+|[\w.+-]+@[\w-]+(?:\
 
 
 def without_boilerplate(texts: Any) -> Any:
-    """An Arrow array of strings without nulls, without the boilerplate of mail and web pages.
+    """Remove the boilerplate of mail and web pages from an Arrow array of strings without nulls.
 
-    Cut out are: a header of mail at the start but for its subject and keywords; lines quoted with ``>`` and the line
-    that says who is quoted; a signature after a line of two dashes, up to fifteen lines at the end; tags, scripts and
-    comments of HTML, whose entities become characters; URLs and addresses of mail. Lines of Markdown that quote with
-    ``>`` look as those of mail do, and go with them.
+    Removed are: a mail header at the start except for its subject and keywords; lines quoted with ``>`` (also those of
+    Markdown) and the line that names who is quoted; a signature of up to fifteen lines after a line of two dashes;
+    tags, scripts and comments of HTML, whose entities become characters; URLs and mail addresses.
     """
     texts = _where(texts, _LOOKS_LIKE_MAIL, _body)
     if _has(texts, "<"):

@@ -1,13 +1,17 @@
-"""Tokens of many documents in flat arrays, and how often each word is in each document."""
+"""Tokens of many documents in flat arrays: counts of each word, runs of words, and phrases of two words."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from streaming_jsmf.errors import InputError
 from streaming_jsmf.linalg.compiled import compiled
 
 
@@ -20,7 +24,7 @@ class TokenLists:
     indptr
         (m + 1,) int64, starts at 0.
     codes
-        (tokens,) int32; places in ``dictionary``.
+        (tokens,) int32; indices into ``dictionary``.
     dictionary
         Arrow array of distinct strings; some may be used by no token.
     """
@@ -72,9 +76,8 @@ def with_ngrams(tokens: TokenLists, longest: int, among: NDArray[np.bool_] | Non
 
     ``among``: runs of these words of the dictionary alone; None for all.
     """
-    import pyarrow as pa
-
-    codes, rows = [tokens.codes], [_rows(tokens.indptr)]
+    codes = [tokens.codes]
+    rows = [np.repeat(np.arange(len(tokens.indptr) - 1), np.diff(tokens.indptr))]
     words = tokens.dictionary.to_pylist()
     known: list[Any] = [tokens.dictionary]
     size, offset = len(words), len(words)
@@ -91,7 +94,7 @@ def with_ngrams(tokens: TokenLists, longest: int, among: NDArray[np.bool_] | Non
         known.append(pa.array(joined, pa.string()))
         codes.append((inverse + offset).astype(np.int32))
         rows.append(rows[0][starts])
-        # The run that starts at a token, by its number; never looked up where none starts.
+        # The number of the run that starts at each token; not used where none starts.
         shorter = np.zeros(len(tokens.codes), np.int64)
         shorter[starts], shorter_words = inverse, joined
         offset += len(joined)
@@ -99,11 +102,80 @@ def with_ngrams(tokens: TokenLists, longest: int, among: NDArray[np.bool_] | Non
     order = np.argsort(all_rows, kind="stable")
     counts = np.bincount(all_rows, minlength=len(tokens.indptr) - 1)
     indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    # A tokenizer of the user's own may give words with spaces, which a run of words can spell too.
+    # A user's tokenizer may return words with spaces, equal to a run of words.
     encoded = pa.concat_arrays(known).dictionary_encode()
-    places = np.asarray(encoded.indices)[np.concatenate(codes)[order]]
-    return TokenLists(indptr, places, encoded.dictionary)
+    return TokenLists(indptr, np.asarray(encoded.indices)[np.concatenate(codes)[order]], encoded.dictionary)
 
 
-def _rows(indptr: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+def is_phrase(text: str) -> bool:
+    """Whether a text is two words with a space between them, as in "new york"; no single word has a space."""
+    return len(text.split(" ")) == 2 and all(text.split(" "))
+
+
+def check_phrases(phrases: Sequence[str]) -> None:
+    """Raise InputError, which names the first phrase that is not two words."""
+    for phrase in phrases:
+        if not is_phrase(phrase):
+            raise InputError(f"{phrase!r} is no phrase; give two words with one space between them")
+
+
+def with_phrases(tokens: TokenLists, phrases: Sequence[str]) -> TokenLists:
+    """Replace the two words of each of the distinct phrases, from left to right: a word is in one phrase only.
+
+    One pass over the tokens.
+
+    Examples
+    --------
+    >>> texts = TokenLists(np.array([0, 3]), np.array([0, 1, 0]), pa.array(["new", "york"]))
+    >>> joined = with_phrases(texts, ["new york", "york new"])
+    >>> joined.dictionary.take(pa.array(joined.codes)).to_pylist()
+    ['new york', 'new']
+    """
+    size = len(tokens.dictionary)
+    keys, numbers = _phrase_keys(tokens.dictionary, phrases)
+    at, found = _hits(tokens, size, keys)
+    # Of a run of overlapping hits the first is taken, the third, and so on.
+    starts = np.flatnonzero(np.diff(at, prepend=-2) != 1)
+    in_run = np.arange(len(at)) - np.repeat(starts, np.diff(starts, append=len(at)))
+    at, found = at[in_run % 2 == 0], found[in_run % 2 == 0]
+    codes = tokens.codes.astype(np.int64)
+    codes[at] = size + numbers[found]
+    gone = np.zeros(len(codes) + 1, np.int64)
+    gone[at + 2] = 1
+    indptr = tokens.indptr - np.cumsum(gone)[tokens.indptr]
+    # A user's tokenizer may return words with spaces.
+    encoded = pa.concat_arrays([tokens.dictionary, pa.array(list(phrases), tokens.dictionary.type)])
+    encoded = encoded.dictionary_encode()
+    kept = np.asarray(encoded.indices)[np.delete(codes, at + 1)]
+    return TokenLists(indptr, kept, encoded.dictionary)
+
+
+def _phrase_keys(dictionary: Any, phrases: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Sorted keys, first code * size + second code, of the phrases whose words are all there, and their numbers."""
+    halves = [
+        pc.index_in(pa.array(words, dictionary.type), value_set=dictionary).fill_null(-1)
+        for words in zip(*(phrase.split(" ") for phrase in phrases), strict=True)
+    ]
+    first, second = (np.asarray(half).astype(np.int64) for half in halves)
+    there = np.flatnonzero((first >= 0) & (second >= 0))
+    keys = first[there] * len(dictionary) + second[there]
+    order = np.argsort(keys)
+    return keys[order], there[order]
+
+
+def _hits(
+    tokens: TokenLists, size: int, keys: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where phrases start within documents, in order, and the indices of their keys."""
+    begins, ends = np.zeros(size, bool), np.zeros(size, bool)
+    if not len(keys):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    begins[keys // size], ends[keys % size] = True, True
+    inside = np.ones(len(tokens.codes) + 1, bool)
+    inside[tokens.indptr] = False
+    pairs = begins[tokens.codes[:-1]] & ends[tokens.codes[1:]] & inside[1 : len(tokens.codes)]
+    at = np.flatnonzero(pairs)
+    wanted = tokens.codes[at].astype(np.int64) * size + tokens.codes[at + 1]
+    found = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    hit = keys[found] == wanted
+    return at[hit], found[hit]

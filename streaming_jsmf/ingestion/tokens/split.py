@@ -1,8 +1,6 @@
-"""The fast path from text to words: bytes through a table, split at spaces, and Unicode only where it is needed.
+"""The fast path from text to words: a byte table for ASCII, and Unicode rules once per distinct non-ASCII piece.
 
-Nearly all bytes of a text are ASCII, and most of its words occur again and again. So the ASCII part of the rules is
-done on the bytes, and the rest (normal form, case, separators outside ASCII) once for each distinct piece that is not
-ASCII.
+Nearly all bytes of a text are ASCII, and most of its words are repeated.
 """
 
 from __future__ import annotations
@@ -18,15 +16,15 @@ from numpy.typing import NDArray
 from streaming_jsmf.ingestion.tokens.lists import TokenLists
 from streaming_jsmf.linalg.compiled import compiled
 
-#: What may stand in a word; a mark belongs to the letter before it (vowel signs of Indic scripts are marks).
+#: A mark belongs to the letter before it (vowel signs of Indic scripts are marks).
 _SEPARATORS = r"[^\p{L}\p{N}\p{M}]+"
 _LETTER_OR_DIGIT = r"[\p{L}\p{N}]"
-#: U+0338 makes one character of itself and a =, < or > before it: the only marks that join with ASCII which is no word.
+#: U+0338 composes with a preceding =, < or >: the only mark that joins with ASCII outside of words.
 _STROKE = "\u0338".encode()
 
 
 def _ascii_table() -> bytes:
-    """ASCII letters become lower case, digits stay, other ASCII becomes a space, bytes of other characters stay."""
+    """ASCII letters to lower case, other ASCII but digits to a space; other bytes stay."""
     ascii_characters = (chr(code) for code in range(128))
     mapped = (character.lower() if character.isalnum() else " " for character in ascii_characters)
     return "".join(mapped).encode() + bytes(range(128, 256))

@@ -1,4 +1,4 @@
-"""Lists of words that carry grammar rather than a subject, and the language that word counts speak for."""
+"""Stop words by language, and guessing the language of word counts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NONE = "none"
 AUTO = "auto"
 _ENGLISH_FILE = "stop_words_english.txt"
 
-#: Names of the languages that have a list, and the codes of ISO 639-1 that the lists go by.
+#: Languages with a list, and their ISO 639-1 codes.
 _CODES = """
 afrikaans=af arabic=ar armenian=hy basque=eu bengali=bn breton=br bulgarian=bg catalan=ca chinese=zh croatian=hr
 czech=cs danish=da dutch=nl english=en esperanto=eo estonian=et finnish=fi french=fr galician=gl german=de greek=el
@@ -33,26 +33,21 @@ ukrainian=uk urdu=ur vietnamese=vi yoruba=yo zulu=zu
 """
 LANGUAGES: Mapping[str, str] = dict(pair.split("=") for pair in _CODES.split())
 
-#: A language is guessed where so large a share of the tokens are its stop words; less is names and numbers.
+#: Least share of the tokens that are stop words of a guessed language; less is names and numbers.
 _LEAST_SHARE = 0.1
 
 
 def is_path(choice: str) -> bool:
-    """Whether a choice is the path of a list rather than names of what is built in."""
+    """Whether a choice is the path of a list rather than built-in names."""
     return choice not in (NONE, AUTO) and not all(part in LANGUAGES for part in _parts(choice))
 
 
 def load_stop_words(choice: str) -> frozenset[str]:
-    """The set named by a setting: languages such as "english" or "german,french", "none", or the path of a list.
+    """The words of a setting, in lower case: languages such as "german,french", "none", or the path of a list.
 
-    English is the list of this package, other languages are those of stopwords-iso. A file is UTF-8 text, one word a
-    line; blank lines and lines that start with # are passed over. Words are lower-cased here, and so must be what is
-    looked up. "auto" has none of its own: see ``guess_language``.
-
-    Raises
-    ------
-    InputError
-        For a list that cannot be read.
+    English is the list of this package, other languages are those of stopwords-iso. A file is UTF-8 text, one word per
+    line, with comments after #. "auto" is empty: see ``guess_language``. Raises InputError for a list that cannot be
+    read.
     """
     if choice in (NONE, AUTO):
         return frozenset()
@@ -68,9 +63,9 @@ def load_stop_words(choice: str) -> frozenset[str]:
 
 
 def guess_language(tables: Iterable[tuple[Any, NDArray[np.float64]]]) -> str | None:
-    """The language whose stop words take most of the tokens; None if none takes a tenth of them.
+    """The language with most stop words among the tokens; None if they are less than a tenth.
 
-    A word that several languages share counts for each as one part of so many. One pass over the counts.
+    A word of n languages counts 1/n for each. One pass over the counts.
 
     Parameters
     ----------
@@ -92,11 +87,11 @@ def guess_language(tables: Iterable[tuple[Any, NDArray[np.float64]]]) -> str | N
 
 @cache
 def _owners() -> dict[str, list[int]]:
-    """The places in ``LANGUAGES`` of those that have a word in their lists."""
+    """Indices in ``LANGUAGES`` of the languages of each word."""
     owners: dict[str, list[int]] = {}
-    for place, language in enumerate(LANGUAGES):
+    for i, language in enumerate(LANGUAGES):
         for word in _of_language(language):
-            owners.setdefault(word, []).append(place)
+            owners.setdefault(word, []).append(i)
     return dict(sorted(owners.items()))
 
 

@@ -1,12 +1,13 @@
-"""How texts become words: the choice of tokenizer, n-grams and stems that a user makes once for a corpus."""
+"""How texts become words: the tokenizer, n-grams, stems and phrases that a user chooses for a corpus."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from threading import Lock
+from threading import Lock, local
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -15,9 +16,7 @@ import pyarrow.compute as pc
 
 from streaming_jsmf.errors import InputError, first_line, pass_on_machine
 from streaming_jsmf.ingestion.tokens.boilerplate import without_boilerplate
-from streaming_jsmf.ingestion.tokens.lists import TokenLists, with_ngrams
-from streaming_jsmf.ingestion.tokens.phrases import check_phrases, with_phrases
-from streaming_jsmf.ingestion.tokens.segment import Segmenter, chinese_words, japanese_words
+from streaming_jsmf.ingestion.tokens.lists import TokenLists, check_phrases, with_ngrams, with_phrases
 from streaming_jsmf.ingestion.tokens.split import split_words
 from streaming_jsmf.ingestion.tokens.stop_words import NONE, load_stop_words
 
@@ -25,8 +24,11 @@ BuiltIn = Literal["arrow", "sklearn", "chinese", "japanese"]
 BUILT_IN: tuple[BuiltIn, ...] = get_args(BuiltIn)
 LONGEST_NGRAM = 3
 
-_SEGMENTERS: Mapping[str, Callable[[], Segmenter]] = {"chinese": chinese_words, "japanese": japanese_words}
+#: Sudachi takes 49,149 bytes at once; a character has at most four.
+_LONGEST_PIECE = 10_000
+_PIECE = re.compile(rf"[^。\n]{{1,{_LONGEST_PIECE}}}[。\n]?|[。\n]")
 
+#: Words of a text; a user's own returns any iterable.
 Analyzer = Callable[[str], Iterable[str]]
 
 
@@ -37,11 +39,10 @@ class Tokenizer:
     Attributes
     ----------
     name
-        "arrow": runs of Unicode letters and digits, by Arrow. "sklearn": the analyzer of scikit-learn's
-        CountVectorizer (words of two characters or more). "chinese" and "japanese": by a segmenter, see
-        ``tokens.segment``. "MODULE:FUNCTION": a callable of the user's own that
-        takes a text and returns its words; tasks may call it from several threads, and empty words are left out.
-        All are given or give lower case and normal form C, but the user's own is left as it is.
+        "arrow": runs of Unicode letters and digits. "sklearn": the analyzer of scikit-learn's CountVectorizer (words
+        of two characters or more). "chinese": jieba; "japanese": Sudachi's shortest units. These return lower case and
+        normal form C. "MODULE:FUNCTION": a user's callable from a text to its words; tasks may call it from several
+        threads, and empty words are dropped.
     ngrams
         Runs of up to this many adjacent words become words too, joined by a space: 1 (none), 2 or 3.
     stemmer
@@ -49,14 +50,15 @@ class Tokenizer:
     stop_words
         Words that are not stemmed, so that a list of stop words still finds them; see ``load_stop_words``.
     boilerplate
-        "drop": what is around the text goes first (``without_boilerplate``).
+        "drop" removes it first (``without_boilerplate``).
     phrases
-        Pairs of words, as they are after stemming, that become one word each, such as "new york" (``with_phrases``).
+        Pairs of words, after stemming, that become one word each (``with_phrases``).
 
     Raises
     ------
     InputError
-        For settings out of range, a callable that cannot be imported or a language without a stemmer.
+        For settings out of range, a callable that cannot be imported, a language without a stemmer, or a package that
+        is missing.
     """
 
     name: str = "arrow"
@@ -69,22 +71,14 @@ class Tokenizer:
     def __post_init__(self) -> None:
         if not 1 <= self.ngrams <= LONGEST_NGRAM:
             raise InputError(f"ngrams is {self.ngrams}; give 1 (words alone), 2 or {LONGEST_NGRAM}")
-        if self.name in _SEGMENTERS:
-            _SEGMENTERS[self.name]()
-        elif self.name not in BUILT_IN:
-            _load_callable(self.name)
+        if self.name != "arrow":
+            _analyzer(self.name)
         if self.stemmer is not None:
             _stem_function(self.stemmer)
         check_phrases(self.phrases)
 
     def __call__(self, texts: Any) -> TokenLists:
-        """Tokens of an Arrow array of strings without nulls.
-
-        Raises
-        ------
-        InputError
-            If a callable of the user's own fails or returns anything but strings.
-        """
+        """Tokens of an Arrow array of strings without nulls. Raises InputError if a user's callable fails."""
         tokens = self._split(without_boilerplate(texts) if self.boilerplate == "drop" else texts)
         if self.stemmer is not None:
             tokens = _stemmed(tokens, self.stemmer, self.stop_words)
@@ -95,11 +89,8 @@ class Tokenizer:
     def _split(self, texts: Any) -> TokenLists:
         if self.name == "arrow":
             return split_words(texts)
-        if self.name == "sklearn":
-            return _analyzed(pc.utf8_normalize(texts, "NFC"), _sklearn_analyzer(), self.name)
-        if self.name in _SEGMENTERS:
-            return _analyzed(pc.utf8_normalize(texts, "NFC"), _SEGMENTERS[self.name](), self.name)
-        return _analyzed(texts, _load_callable(self.name), self.name)
+        texts = pc.utf8_normalize(texts, "NFC") if self.name in BUILT_IN else texts
+        return _analyzed(texts, _analyzer(self.name), self.name)
 
 
 def _analyzed(texts: Any, analyzer: Analyzer, name: str) -> TokenLists:
@@ -120,7 +111,7 @@ def _analyzed(texts: Any, analyzer: Analyzer, name: str) -> TokenLists:
 def _words_of(text: str, analyzer: Analyzer, name: str) -> list[str]:
     try:
         words = analyzer(text)
-        # A string is an iterable of strings as well: its characters.
+        # A string is an iterable of strings, too.
         found = words if isinstance(words, str) else list(words)
     except Exception as error:
         pass_on_machine(error)
@@ -133,7 +124,7 @@ def _words_of(text: str, analyzer: Analyzer, name: str) -> list[str]:
 
 
 def _stemmed(tokens: TokenLists, language: str, stop_words: str) -> TokenLists:
-    """Stems depend on the word alone: one call for each distinct word, and equal stems become one code."""
+    """One call for each distinct word; equal stems become one code."""
     stem, spared = _stem_function(language), load_stop_words(stop_words)
     stems = [word if word in spared else stem(word) for word in tokens.dictionary.to_pylist()]
     encoded = pa.array(stems, pa.string()).dictionary_encode()
@@ -141,14 +132,54 @@ def _stemmed(tokens: TokenLists, language: str, stop_words: str) -> TokenLists:
 
 
 @cache
-def _sklearn_analyzer() -> Analyzer:
-    from sklearn.feature_extraction.text import CountVectorizer
+def _analyzer(name: str) -> Analyzer:
+    """The function behind a name. Raises InputError if it or its package is missing."""
+    if name == "sklearn":
+        from sklearn.feature_extraction.text import CountVectorizer
 
-    analyzer: Analyzer = CountVectorizer().build_analyzer()
-    return analyzer
+        analyzer: Analyzer = CountVectorizer().build_analyzer()
+        return analyzer
+    if name == "chinese":
+        return _chinese_words()
+    return _japanese_words() if name == "japanese" else _load_callable(name)
 
 
-@cache
+def _chinese_words() -> Analyzer:
+    try:
+        import rjieba
+    except ImportError as error:
+        raise InputError(_missing("rjieba", "chinese")) from error
+    return lambda text: _real_words(rjieba.cut(text))
+
+
+def _japanese_words() -> Analyzer:
+    try:
+        from sudachipy import Dictionary, SplitMode
+
+        dictionary = Dictionary(dict="small")
+    except ImportError as error:
+        raise InputError(_missing("sudachipy and sudachidict_small", "japanese")) from error
+    # A tokenizer of Sudachi is stateful, and tasks may be threads.
+    own = local()
+
+    def words(text: str) -> list[str]:
+        if not hasattr(own, "tokenizer"):
+            own.tokenizer = dictionary.tokenizer(mode=SplitMode.A)
+        pieces = _PIECE.findall(text)
+        return _real_words(part.surface() for piece in pieces for part in own.tokenizer.tokenize(piece))
+
+    return words
+
+
+def _real_words(words: Iterable[str]) -> list[str]:
+    """Those with a letter or digit, in lower case."""
+    return [word.lower() for word in words if any(map(str.isalnum, word))]
+
+
+def _missing(packages: str, extra: str) -> str:
+    return f"the tokenizer {extra} needs {packages}; pip install 'streaming-jsmf[{extra}]'"
+
+
 def _load_callable(name: str) -> Analyzer:
     module, _, attribute = name.partition(":")
     if not (module and attribute):
@@ -179,12 +210,12 @@ def _stem_function(language: str) -> Callable[[str], str]:
     if language not in snowballstemmer.algorithms():
         known = ", ".join(sorted(snowballstemmer.algorithms()))
         raise InputError(f"there is no stemmer for {language!r}; there are {known}")
-    stemmer, turn = snowballstemmer.stemmer(language), Lock()
+    stemmer, lock = snowballstemmer.stemmer(language), Lock()
 
-    # Words come again in every batch, and the stemmer may be in plain Python.
+    # Words occur again in every batch, and the stemmer may be pure Python.
     @lru_cache(maxsize=1 << 18)
     def stem(word: str) -> str:
-        with turn:  # it keeps the word it works on, and tasks may be threads
+        with lock:  # it is stateful, and tasks may be threads
             return str(stemmer.stemWord(word))
 
     return stem

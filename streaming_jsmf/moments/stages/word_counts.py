@@ -15,10 +15,9 @@ from streaming_jsmf.config import DocumentWeights
 from streaming_jsmf.corpus.csr import iter_blocks
 from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.jobs.checkpoints import PartialResult, added
-from streaming_jsmf.linalg.bags import given_back, pair_totals
+from streaming_jsmf.linalg.csr import diagonal_excess, document_weights, pair_scales, pair_totals
 from streaming_jsmf.linalg.factor import apply_gram
 from streaming_jsmf.linalg.probes import gaussian_probes
-from streaming_jsmf.linalg.weights import document_weights, pair_scales
 from streaming_jsmf.storage.arrays import ArrayDigest, read_arrays
 from streaming_jsmf.storage.paths import StorePath
 
@@ -102,7 +101,7 @@ class WordTally:
         self.total_weight += float(weights.sum())
         self._append_pairs(counts, kept)
         mean, scale = pair_scales(lengths, pair_totals(counts.indptr, counts.data), weights)
-        back = given_back(counts.data)
+        back = diagonal_excess(counts.data)
         # Of each document, what it has on its diagonal once: all, or of a count below 1 the square.
         once = csr_array((counts.data - back, counts.indices, counts.indptr), shape=counts.shape)
         self._append_rows(counts, once, scale)

@@ -1,0 +1,273 @@
+"""Topic shares on disk: a Parquet file, a directory of Parquet parts with ``_shares.json``, or a Zarr group.
+
+A Zarr group has ``topic_shares`` (document x topic, theta), and ids and metadata as its coordinates. The metadata
+(``About``) are in the Parquet schema, in ``_shares.json``, or in the attributes of the group.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from streaming_jsmf.documents.shares import (
+    DAMAGED,
+    DOCUMENT_ID,
+    SHARES,
+    TOPICS,
+    About,
+    SharesFile,
+    not_shares,
+    to_lists,
+)
+from streaming_jsmf.errors import InputError, StoreError, first_line, pass_on_machine
+from streaming_jsmf.storage.arrays import (
+    CHUNK_BYTES,
+    ArrayDigest,
+    create_group,
+    read_attributes,
+    read_panels,
+    write_array,
+    write_panels,
+)
+from streaming_jsmf.storage.paths import inside, node_exists
+
+logger = logging.getLogger(__name__)
+
+#: Key of ``About`` in the metadata of a Parquet schema.
+METADATA_KEY = b"streaming_jsmf"
+
+#: ``About`` of a directory; readers of Parquet ignore names with an underscore.
+ABOUT_NAME = "_shares.json"
+
+#: Dimensions of a Zarr group.
+DOCUMENT, TOPIC, RANK = "document", "topic", "rank"
+
+_HINT = "run transform again"
+
+_MEANINGS = {
+    SHARES: {"long_name": "share of each topic in a document", "symbol": "theta"},
+    TOPICS: {"long_name": "topics with the largest shares in a document, the largest first"},
+    TOPIC: {"long_name": "topic number"},
+}
+
+
+def open_shares(path: Path) -> SharesFile:
+    """Open what ``transform`` wrote, without reading shares.
+
+    Raises ``InputError`` if there is nothing, or something else; ``StoreError`` if a file is missing or damaged.
+    """
+    if not path.exists():
+        raise InputError(f"there are no topic shares at {path}; make them with transform")
+    if node_exists(path):
+        return _open_zarr(path)
+    return _open_file(path) if path.is_file() else _open_directory(path)
+
+
+@dataclass(frozen=True)
+class ParquetShares(SharesFile):
+    """Topic shares in one or several Parquet files."""
+
+    schema: Any
+    files: tuple[Path, ...]
+
+    @classmethod
+    def of(cls, path: Path, about: About, schema: Any, files: tuple[Path, ...]) -> ParquetShares:
+        """Shares in files of this schema."""
+        columns = tuple(name for name in schema.names if name not in (TOPICS, SHARES))
+        return cls(path, about, columns, schema, files)
+
+    def tables(self, columns: Sequence[str]) -> Iterator[Any]:
+        """Yield Arrow tables of some columns, one for each row group; ``StoreError`` for damage."""
+        for path in self.files:
+            with _opened(path) as file:
+                for number in range(file.num_row_groups):
+                    yield file.read_row_group(number, columns=list(columns), use_threads=False)
+
+
+def _open_file(path: Path) -> ParquetShares:
+    with path.open("rb") as stream:
+        if stream.read(4) != b"PAR1":
+            raise not_shares(path)
+    with _opened(path) as file:
+        schema = file.schema_arrow
+    text = (schema.metadata or {}).get(METADATA_KEY)
+    if text is None:
+        raise not_shares(path)
+    return ParquetShares.of(path, About.from_fields(json.loads(text), path), schema, (path,))
+
+
+def _open_directory(path: Path) -> ParquetShares:
+    try:
+        fields = json.loads((path / ABOUT_NAME).read_text(encoding="utf-8"))
+        parts = dict(fields["parts"])
+    except FileNotFoundError as error:
+        raise not_shares(path) from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{path / ABOUT_NAME} cannot be read ({first_line(error)}); {DAMAGED}") from error
+    about = About.from_fields(fields, path)
+    files = tuple(inside(path, name) for name in parts)
+    for part, rows in zip(files, parts.values(), strict=True):
+        with _opened(part) as file:
+            if file.metadata.num_rows != rows:
+                raise StoreError(f"{part} has {file.metadata.num_rows} documents, not {rows}; {DAMAGED}")
+            schema = file.schema_arrow
+    return ParquetShares.of(path, about, schema, files)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            yield file
+    except FileNotFoundError as error:
+        raise StoreError(f"{path} is missing; {_HINT}") from error
+    except (OSError, pa.ArrowException) as error:
+        pass_on_machine(error)
+        raise StoreError(f"{path} cannot be read as Parquet ({first_line(error)}); {DAMAGED}") from error
+
+
+def shares_schema(about: About, id_type: Any, metadata: Sequence[Any]) -> Any:
+    """The Arrow schema of a Parquet file with these metadata fields."""
+    numbers = [pa.field(SHARES, pa.list_(pa.float32()))]
+    if about.top is not None:
+        numbers.insert(0, pa.field(TOPICS, pa.list_(pa.int32())))
+    plain = [field.with_metadata(None) for field in metadata]
+    text = json.dumps(about.fields(), sort_keys=True, ensure_ascii=False)
+    return pa.schema(
+        [pa.field(DOCUMENT_ID, id_type), *plain, *numbers], metadata={METADATA_KEY: text.encode()}
+    )
+
+
+class RowGroupWriter:
+    """Writes tables of any length as a Parquet file with equal row groups; the same rows give the same bytes."""
+
+    def __init__(self, path: Path, schema: Any, rows: int) -> None:
+        self._schema, self._rows, self._held = schema, rows, 0
+        self._pieces: list[Any] = []
+        lists = {name for name in schema.names if pa.types.is_list(schema.field(name).type)}
+        self._file = pq.ParquetWriter(
+            path,
+            schema,
+            compression="zstd",
+            use_dictionary=[name for name in schema.names if name not in {*lists, DOCUMENT_ID}],
+            column_encoding={f"{SHARES}.list.element": "BYTE_STREAM_SPLIT"},
+            write_page_checksum=True,
+        )
+
+    def __enter__(self) -> RowGroupWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None and self._held:
+            self._write(pa.concat_tables(self._pieces))
+        self._file.close()
+
+    def write(self, table: Any) -> None:
+        """Append rows."""
+        self._pieces.append(table.cast(self._schema))
+        self._held += table.num_rows
+        while self._held >= self._rows:
+            whole = pa.concat_tables(self._pieces)
+            self._write(whole.slice(0, self._rows))
+            self._pieces, self._held = [whole.slice(self._rows)], self._held - self._rows
+
+    def _write(self, table: Any) -> None:
+        self._file.write_table(table.combine_chunks(), row_group_size=table.num_rows)
+
+
+@dataclass(frozen=True)
+class ZarrShares(SharesFile):
+    """Topic shares in a Zarr group."""
+
+    digests: Mapping[str, ArrayDigest]
+
+    def tables(self, columns: Sequence[str]) -> Iterator[Any]:
+        """Yield Arrow tables of some columns, one for each chunk of rows; ``StoreError`` for damage."""
+        panels = [read_panels(self.path, name, self.digests[name], hint=_HINT) for name in columns]
+        for parts in zip(*panels, strict=True):
+            arrays = [to_lists(values) if values.ndim == 2 else pa.array(values) for _, values in parts]
+            yield pa.table(dict(zip(columns, arrays, strict=True)))
+
+
+def _open_zarr(path: Path) -> ZarrShares:
+    attributes = read_attributes(path)
+    about = About.from_fields(attributes, path)
+    try:
+        digests = {name: ArrayDigest.from_fields(fields) for name, fields in attributes["digests"].items()}
+        return ZarrShares(path, about, tuple(attributes["columns"]), digests)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StoreError(f"{path}/zarr.json: metadata are damaged ({error}); {_HINT}") from error
+
+
+def write_zarr(path: Path, shares: ParquetShares, about: About) -> None:
+    """Write shares from Parquet files as a Zarr group, its root last. One pass over each column.
+
+    Columns other than numbers, booleans, strings and times are left out with a warning.
+    """
+    assert about.totals is not None, "all parts are done"
+    documents = about.totals.documents
+    rows = max(1, min(CHUNK_BYTES // (4 * about.width), documents))
+    digests: dict[str, ArrayDigest] = {}
+    for name in shares.columns:
+        dtype = _dtype_of(shares, name)
+        if dtype is None:
+            kind = shares.schema.field(name).type
+            logger.warning("%s: column %r is %s and is left out of Zarr", path, name, kind)
+            continue
+        panels = (_values(table.column(name), dtype) for table in shares.tables([name]))
+        digests[name] = write_panels(path, name, panels, (documents,), dtype, (DOCUMENT,), rows=rows)
+    columns = list(digests)
+    for name in about.columns:
+        digests[name] = write_panels(
+            path,
+            name,
+            (about.matrix(table, name) for table in shares.tables([name])),
+            (documents, about.width),
+            np.dtype(np.float32 if name == SHARES else np.int32),
+            (DOCUMENT, TOPIC if about.top is None else RANK),
+            _MEANINGS[name],
+            rows=rows,
+        )
+    if about.top is None:
+        numbers = np.arange(about.n_topics)
+        digests[TOPIC] = write_array(path, TOPIC, numbers, (TOPIC,), _MEANINGS[TOPIC], compress=True)
+    # The attribute ``coordinates`` separates names by spaces.
+    coordinates = " ".join(name for name in columns if " " not in name)
+    stored = {name: digest.fields() for name, digest in digests.items()}
+    create_group(path, {**about.fields(), "columns": columns, "digests": stored, "coordinates": coordinates})
+
+
+def _dtype_of(shares: ParquetShares, name: str) -> np.dtype[Any] | None:
+    """The type of a column in Zarr, float if integers have nulls; None if it cannot be stored."""
+    kind = shares.schema.field(name).type
+    if name == DOCUMENT_ID and pa.types.is_integer(kind):
+        return np.dtype(np.int64)
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        nulls = any(table.column(name).null_count for table in shares.tables([name]))
+        return np.dtype(np.float64) if nulls else np.dtype(kind.to_pandas_dtype())
+    if pa.types.is_floating(kind):
+        return np.dtype(np.float32 if kind == pa.float32() else np.float64)
+    text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind)
+    return np.dtype(object) if text or pa.types.is_temporal(kind) else None
+
+
+def _values(column: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The values of an Arrow column; a null becomes NaN or an empty text."""
+    if dtype.kind == "O":
+        return np.array(pc.fill_null(column.cast(pa.string()), "").to_pylist(), dtype=object)
+    plain = column.cast(pa.float64()) if dtype.kind == "f" else column
+    return np.asarray(plain.combine_chunks().to_numpy(zero_copy_only=False), dtype)

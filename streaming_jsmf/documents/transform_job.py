@@ -1,0 +1,373 @@
+"""The job of ``transform``: topic shares of documents (``inference.document_topics``), in numbered tasks.
+
+There is a task for each partition of row groups. It writes a Parquet part and commits a record. Then the parts become
+the result: a file, a directory or a Zarr group. The shares of a document depend on its own words only, so partitions
+and workers do not change them.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from streaming_jsmf.config import fingerprint
+from streaming_jsmf.corpus.csr import read_block
+from streaming_jsmf.corpus.footer import open_parquet
+from streaming_jsmf.corpus.format import Corpus
+from streaming_jsmf.corpus.records import ID_COLUMNS, Place, document_ids
+from streaming_jsmf.corpus.units import Partition, WorkUnit, list_units, plan_partitions, shard_name
+from streaming_jsmf.documents.share_files import (
+    ABOUT_NAME,
+    TOPIC,
+    ParquetShares,
+    RowGroupWriter,
+    open_shares,
+    shares_schema,
+    write_zarr,
+)
+from streaming_jsmf.documents.shares import DOCUMENT_ID, SHARES, TOPICS, About, Totals, to_lists
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.inference.document_topics import ShareMethod, document_topics
+from streaming_jsmf.jobs.checkpoints import FILES, Record
+from streaming_jsmf.jobs.events import Listener, silent
+from streaming_jsmf.jobs.execution import Execution, Executor
+from streaming_jsmf.jobs.memory import PROCESS_BYTES
+from streaming_jsmf.jobs.run import Job, map_job, run_job
+from streaming_jsmf.jobs.workspace import Workspace
+from streaming_jsmf.storage.arrays import ArrayDigest, create_group, read_array, write_array
+from streaming_jsmf.storage.paths import join, node_exists, sha256_of, write_json
+from streaming_jsmf.storage.replace import remove_store
+from streaming_jsmf.topics.parameters import BYTES_PER_NONZERO_READ, TopicParameters, over_model_words
+
+logger = logging.getLogger(__name__)
+
+#: Increased when the same request gives other bits.
+ALGORITHM_VERSION = 1
+
+#: Nonzeros of a partition, a few seconds of work.
+PARTITION_NONZEROS = 4_000_000
+
+#: Bytes of a share while it is computed and written.
+BYTES_PER_SHARE = 24
+
+#: In the working directory: arrays of the model, the row groups of each task, the parts, and the result.
+GIVEN, PLAN, PARTS, RESULT = "given", "plan", "parts", "made"
+
+
+@dataclass(frozen=True)
+class TransformRequest:
+    """The documents, the topics, and how shares are computed and kept.
+
+    Raises ``InputError`` if ``top`` or ``method`` is out of range.
+
+    Attributes
+    ----------
+    top
+        How many shares of a document are kept, the largest; None: all.
+    method
+        ``map`` or ``cvb0``, see ``document_topics``.
+    left_out
+        Number of tokens of unknown words that are not in the corpus.
+    partition_nonzeros
+        Size of a task; the shares do not depend on it.
+    """
+
+    topics: TopicParameters
+    corpus: Corpus
+    top: int | None = None
+    method: ShareMethod = "map"
+    left_out: float = 0.0
+    partition_nonzeros: int = PARTITION_NONZEROS
+
+    def __post_init__(self) -> None:
+        if self.top is not None and not 1 <= self.top <= self.n_topics:
+            raise InputError(
+                f"top is {self.top}; the model has {self.n_topics} topics, give 1 to {self.n_topics}"
+            )
+        if self.method not in ("map", "cvb0"):
+            raise InputError(f"method is {self.method!r}; give map or cvb0")
+
+    @property
+    def n_topics(self) -> int:
+        """K."""
+        return self.topics.prior.size
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Everything that determines the bytes of the parts, as JSON values."""
+        return {
+            "algorithm": ALGORITHM_VERSION,
+            "topics": self.topics.fingerprint,
+            "corpus": self.corpus.fingerprint,
+            "top": self.top,
+            "method": self.method,
+            "partition_nonzeros": self.partition_nonzeros,
+        }
+
+    @cached_property
+    def about(self) -> About:
+        """Metadata of a part."""
+        return About(
+            self.topics.topics_fingerprint,
+            self.corpus.fingerprint,
+            fingerprint(self.arguments),
+            self.n_topics,
+            self.top,
+            self.method,
+        )
+
+    def memory(self, partitions: Sequence[Partition], workers: int) -> int:
+        """Projected peak memory in bytes: topics, a row group and the shares of some documents for each worker."""
+        row_group = max(unit.nonzeros for partition in partitions for unit in partition.units)
+        each = (
+            2 * self.topics.word_topic.nbytes
+            + row_group * BYTES_PER_NONZERO_READ
+            + self.about.row_group_rows * self.n_topics * BYTES_PER_SHARE
+        )
+        return PROCESS_BYTES + each * min(workers, len(partitions))
+
+
+def transform_documents(
+    request: TransformRequest,
+    target: Path,
+    execution: Execution | None = None,
+    listener: Listener = silent,
+    *,
+    overwrite: bool = True,
+    temporary: Path | None = None,
+) -> Totals:
+    """Write the topic shares of all documents to ``target``, or complete an interrupted run; errors as ``transform``.
+
+    One pass over the documents, and one over the shares. The same request gives the same bytes on every scheduler.
+    ``overwrite`` replaces the target, which the caller has checked. ``temporary`` is a corpus that is removed with the
+    work.
+    """
+    execution = execution or Execution()
+    partitions = plan_partitions(list_units(request.corpus), request.partition_nonzeros)
+    needed = request.memory(partitions, execution.concurrency)
+    execution.require_memory(needed, "transform", "lower --workers")
+    ids = request.topics.ids_of_corpus(request.corpus)
+    # A word without any topic is as unknown as one that is not in the model.
+    ids[(ids >= 0) & ~(request.topics.word_topic.sum(axis=1) > 0)[np.maximum(ids, 0)]] = -1
+    schema = _schema_of(request.corpus, request.about)
+    work = Workspace.beside(target, "transform", request.arguments)
+    with work.acquire(replace=overwrite) as commit:
+        if commit is None:
+            totals = open_shares(target).about.totals or Totals()
+        else:
+            with execution.executor(listener, on_bad_input=work.remove) as executor:
+                job = _job(request, work, ids, schema, partitions, executor)
+                run_job(job, executor)
+            records = job.records()
+            parts = [Totals(**record["totals"]) for record in records]
+            totals = sum(parts, Totals(tokens=request.left_out, unknown_tokens=request.left_out))
+            _log_totals(totals, request.method)
+            result = _assemble(work, replace(request.about, totals=totals), schema, parts, target)
+            hashes = {name: sha256 for record in records for name, sha256 in record[FILES].items()}
+            commit(result, {work.directory / name: sha256 for name, sha256 in hashes.items()})
+        if temporary is not None:
+            remove_store(temporary)
+    return totals
+
+
+def _schema_of(corpus: Corpus, about: About) -> Any:
+    """The schema of the parts, with the metadata of the first shard."""
+    path = corpus.shard_path(corpus.shards[0])
+    with open_parquet(path, path) as file:
+        schema = file.schema_arrow
+    names, id_column = _metadata_names(schema), _id_column(schema)
+    taken = {DOCUMENT_ID, TOPICS, SHARES, TOPIC} & set(names)
+    if taken:
+        raise InputError(f"{path}: the metadata column {min(taken)!r} has the name of a result; rename it")
+    text = id_column is not None and not pa.types.is_integer(schema.field(id_column).type)
+    return shares_schema(about, pa.string() if text else pa.int64(), [schema.field(name) for name in names])
+
+
+def _job(
+    request: TransformRequest,
+    work: Workspace,
+    ids: NDArray[np.int64],
+    schema: Any,
+    partitions: Sequence[Partition],
+    executor: Executor,
+) -> Job:
+    given, topics = work.directory / GIVEN, request.topics
+    if not node_exists(given):
+        create_group(given, {})
+    digests = {
+        "ids": write_array(given, "ids", ids, ("corpus_word",)),
+        "word_topic": write_array(given, "word_topic", topics.word_topic, ("word", "topic")),
+        "prior": write_array(given, "prior", topics.prior, ("topic",)),
+    }
+    for folder in (PLAN, PARTS):
+        (work.directory / folder).mkdir(exist_ok=True)
+    first = 0
+    for partition in partitions:
+        lines = []
+        for unit in partition.units:
+            # Names of shards instead of URLs, which may hold passwords.
+            named = replace(unit, path=shard_name(unit, request.corpus.root))
+            lines.append({"first": first, "unit": asdict(named)})
+            first += unit.rows
+        write_json(work.directory / PLAN / f"{partition.index:05d}.json", lines)
+    threads = max(1, executor.tasks_at_once // len(partitions))
+    context = PartContext(work.directory, request.corpus.root, request.about, schema, digests, threads)
+    sizes = [partition.rows for partition in partitions]
+    return map_job(write_part, context, sizes, work.checkpoints(), "documents")
+
+
+@dataclass(frozen=True)
+class PartContext:
+    """What every task gets: working directory, root of the corpus, metadata and schema of a part, array digests.
+
+    ``threads`` is the number of documents processed at once in a task; it changes no bit.
+    """
+
+    root: Path
+    corpus: str
+    about: About
+    schema: Any
+    digests: dict[str, ArrayDigest]
+    threads: int
+
+    def array(self, name: str) -> NDArray[Any]:
+        """An array of the model."""
+        hint = f"remove {self.root} and run the same command again"
+        return read_array(self.root / GIVEN, name, self.digests[name], hint=hint)
+
+    def units(self, index: int) -> list[tuple[int, WorkUnit]]:
+        """The row groups of a task, each with the number of its first document in the corpus."""
+        lines = json.loads((self.root / PLAN / f"{index:05d}.json").read_text(encoding="utf-8"))
+        units = [(line["first"], WorkUnit(**line["unit"])) for line in lines]
+        return [(first, replace(unit, path=join(self.corpus, unit.path))) for first, unit in units]
+
+
+def _part_name(index: int) -> str:
+    return f"part-{index:05d}.parquet"
+
+
+def write_part(context: PartContext, index: int) -> Record:
+    """Task: compute and write the shares of the documents of one partition."""
+    ids, word_topic, prior = (context.array(name) for name in ("ids", "word_topic", "prior"))
+    about, totals, name = context.about, Totals(), f"{PARTS}/{_part_name(index)}"
+    with RowGroupWriter(context.root / name, context.schema, about.row_group_rows) as file:
+        for first, unit in context.units(index):
+            metadata = _metadata(unit, first, context.schema)
+            counts = read_block(unit, ids.size)
+            known = over_model_words(counts, ids, word_topic.shape[0])
+            for start in range(0, known.shape[0], about.row_group_rows):
+                rows = slice(start, min(start + about.row_group_rows, known.shape[0]))
+                found = document_topics(
+                    known[rows], word_topic, prior, method=about.method, threads=context.threads
+                )
+                totals += Totals(unconverged=found.unconverged)
+                file.write(_table(metadata.slice(start, rows.stop - start), found.shares, about.top))
+            totals += _totals_of(counts, known)
+    return {"totals": asdict(totals), FILES: {name: sha256_of(context.root / name)}}
+
+
+def _totals_of(counts: csr_array[Any], known: csr_array[Any]) -> Totals:
+    tokens = float(counts.data.sum(dtype=np.float64))
+    return Totals(
+        documents=int(known.shape[0]),
+        tokens=tokens,
+        unknown_tokens=tokens - float(known.data.sum(dtype=np.float64)),
+        without_known_words=int((np.diff(known.indptr) == 0).sum()),
+    )
+
+
+def _table(metadata: Any, shares: NDArray[np.float64], top: int | None) -> Any:
+    if top is not None:
+        order = np.argsort(-shares, axis=1, kind="stable")[:, :top]
+        metadata = metadata.append_column(TOPICS, to_lists(order.astype(np.int32)))
+        shares = np.take_along_axis(shares, order, axis=1)
+    return metadata.append_column(SHARES, to_lists(shares.astype(np.float32)))
+
+
+def _metadata(unit: WorkUnit, first: int, schema: Any) -> Any:
+    """``document_id`` and the metadata of a row group; ids count from ``first`` if the corpus has none."""
+    wanted = [name for name in schema.names if name not in (DOCUMENT_ID, TOPICS, SHARES)]
+    with open_parquet(unit.path, unit.path) as file:
+        id_column = _id_column(file.schema_arrow)
+        found = {name: file.schema_arrow.field(name).type for name in _metadata_names(file.schema_arrow)}
+        if found != {name: schema.field(name).type for name in wanted}:
+            raise InputError(
+                f"{unit.path} has the metadata columns {', '.join(found) or '(none)'}, not those of the first shard "
+                f"with their types: {', '.join(wanted) or '(none)'}; make them the same"
+            )
+        names = [*([id_column] if id_column else []), *wanted]
+        table = file.read_row_group(unit.row_group, columns=names, use_threads=False)
+    if id_column is None:
+        ids = pa.array(np.arange(first, first + unit.rows))
+    else:
+        ids = document_ids(table.column(id_column), id_column, Place(unit.path, unit.row_group))
+    if ids.type != schema.field(DOCUMENT_ID).type:
+        raise InputError(
+            f"{unit.path}: document ids are {ids.type}, unlike those of the first shard; convert them"
+        )
+    return pa.table({DOCUMENT_ID: ids, **{name: table.column(name) for name in wanted}})
+
+
+def _id_column(schema: Any) -> str | None:
+    return next((name for name in ID_COLUMNS if name in schema.names), None)
+
+
+def _metadata_names(schema: Any) -> list[str]:
+    return [name for name in schema.names if name not in ("ids", "counts", _id_column(schema))]
+
+
+def _log_totals(totals: Totals, method: ShareMethod) -> None:
+    if totals.unknown_tokens:
+        logger.info(
+            "transform: %s of %s tokens (%.1f %%) are of words that are not in the model",
+            f"{totals.unknown_tokens:,.10g}",
+            f"{totals.tokens:,.10g}",
+            100 * totals.unknown_tokens / totals.tokens,
+        )
+    if totals.without_known_words:
+        logger.info(
+            "transform: %s of %s documents have no word of the model; their shares are those of the prior",
+            f"{totals.without_known_words:,}",
+            f"{totals.documents:,}",
+        )
+    if totals.unconverged:
+        logger.warning(
+            "transform: %s of %s documents did not converge (%s); their shares are approximate",
+            f"{totals.unconverged:,}",
+            f"{totals.documents:,}",
+            method,
+        )
+
+
+def _assemble(work: Workspace, about: About, schema: Any, totals: Sequence[Totals], target: Path) -> Path:
+    """The result in the form that the name of the target asks for, in the working directory."""
+    directory = work.directory / PARTS
+    names = [_part_name(index) for index in range(len(totals))]
+    files = tuple(directory / name for name in names)
+    parts = ParquetShares.of(directory, replace(about, totals=None), schema, files)
+    result = work.directory / f"{RESULT}{target.suffix}"
+    if target.suffix == ".parquet":
+        metadata = [schema.field(name) for name in parts.columns if name != DOCUMENT_ID]
+        whole = shares_schema(about, schema.field(DOCUMENT_ID).type, metadata)
+        with RowGroupWriter(result, whole, about.row_group_rows) as file:
+            for table in parts.tables(schema.names):
+                file.write(table)
+        return result
+    if target.suffix == ".zarr":
+        shutil.rmtree(result, ignore_errors=True)
+        write_zarr(result, parts, about)
+        return result
+    rows = {name: part.documents for name, part in zip(names, totals, strict=True)}
+    write_json(directory / ABOUT_NAME, {**about.fields(), "parts": rows})
+    return directory

@@ -1,0 +1,114 @@
+"""The estimators LRJSMF and STOD."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar, Literal
+
+from streaming_jsmf.config import (
+    AUTO,
+    Acceleration,
+    AnchorMethod,
+    CorrelationMethod,
+    InferSettings,
+    MissingMass,
+    Rectifier,
+    Refinement,
+    SimplexMethod,
+    StodSettings,
+)
+from streaming_jsmf.config.fields import setting
+from streaming_jsmf.estimators.base import TopicEstimator, with_parameters
+from streaming_jsmf.inference.correlations import dirichlet_prior, prior_sum
+from streaming_jsmf.topics.store import Model
+
+
+@with_parameters
+@dataclass(eq=False, repr=False)
+class LRJSMF(TopicEstimator):
+    """Anchor-word topics from the rectified co-occurrence matrix (Lee et al., ICML 2021), out of core.
+
+    Parameters
+    ----------
+    alpha0
+        Sum of the Dirichlet prior of the document-topic shares in ``transform``; its mean is ``topic_probability_``.
+        auto: estimated from the topic correlations. The topics do not depend on it.
+
+    Attributes
+    ----------
+    topic_topic_ : ndarray of shape (n_topics, n_topics)
+        Joint probabilities of topics, A.
+    anchors_ : ndarray of shape (n_topics,)
+        Word ids of the anchors.
+    eigenvalues_ : ndarray of shape (n_topics,)
+        Leading eigenvalues of the co-occurrence matrix.
+    alpha_, alpha0_ : ndarray of shape (n_topics,) and float
+        Dirichlet prior used by ``transform``, and its sum.
+    """
+
+    _: KW_ONLY
+    alpha0: float | Literal["auto"] = setting(AUTO, gt=0)
+    rectify: Rectifier = InferSettings.rectify
+    max_iterations: int = InferSettings.max_iterations
+    tolerance: float = InferSettings.tolerance
+    anchor_min_df: float | None = InferSettings.anchor_min_df
+    acceleration: Acceleration = InferSettings.acceleration
+    missing_mass: MissingMass = InferSettings.missing_mass
+    left_out: float | None = InferSettings.left_out
+    anchors: AnchorMethod = InferSettings.anchors
+    anchor_shrinkage: float | None = InferSettings.anchor_shrinkage
+    anchor_words: Sequence[str | Sequence[str]] = InferSettings.anchor_words
+    anchor_row_sum: float = InferSettings.anchor_row_sum
+    simplex: SimplexMethod = InferSettings.simplex
+    correlations: CorrelationMethod = InferSettings.correlations
+    cliques: int = InferSettings.cliques
+    clique: int = InferSettings.clique
+
+    _settings_class: ClassVar[type[InferSettings]] = InferSettings
+
+    def _keep(self, model: Model) -> None:
+        super()._keep(model)
+        self.topic_topic_ = model.arrays["topic_topic"]
+        self.anchors_ = model.arrays["anchors"]
+        estimated = isinstance(self.alpha0, str)
+        self.alpha0_ = (
+            prior_sum(self.topic_topic_, self.topic_probability_) if estimated else float(self.alpha0)
+        )
+        self.alpha_ = dirichlet_prior(self.topic_probability_, self.alpha0_)
+
+
+@with_parameters
+@dataclass(eq=False, repr=False)
+class STOD(TopicEstimator):
+    """Topics and their Dirichlet prior by tensor decomposition (Wang et al., ECML-PKDD 2014), out of core.
+
+    Fewer topics than ``n_topics`` are found if the corpus does not hold more; see ``components_``.
+
+    Attributes
+    ----------
+    alpha_, alpha0_ : ndarray of shape (n_topics,) and float
+        Dirichlet prior, and the sum with which it was found.
+    lambda_ : ndarray of shape (n_topics,)
+        Strength of the component of each topic.
+    duplicate_of_ : ndarray of shape (n_topics,)
+        A larger topic with nearly the same words, or -1.
+    eigenvalues_ : ndarray
+        Leading eigenvalues of the second moment.
+    """
+
+    _: KW_ONLY
+    alpha0: float | Literal["auto", "shares"] = StodSettings.alpha0
+    restarts: int = StodSettings.restarts
+    iterations: int = StodSettings.iterations
+    threshold: float = StodSettings.threshold
+    refine: Refinement = StodSettings.refine
+
+    _settings_class: ClassVar[type[StodSettings]] = StodSettings
+
+    def _keep(self, model: Model) -> None:
+        super()._keep(model)
+        self.alpha_ = model.arrays["alpha"]
+        self.alpha0_ = float(model.metrics["alpha0"])
+        self.lambda_ = model.arrays["lambda"]
+        self.duplicate_of_ = model.arrays["duplicate_of"]

@@ -1,0 +1,238 @@
+"""Existing bags of words: a corpus, or Parquet files with list columns beside a word list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from streaming_jsmf.corpus.footer import check_columns, leaf_columns
+from streaming_jsmf.corpus.format import find_shards, find_vocabulary, open_corpus
+from streaming_jsmf.corpus.manifest import MANIFEST_NAME
+from streaming_jsmf.corpus.records import (
+    BATCH_NONZEROS,
+    ID_COLUMNS,
+    Place,
+    RecordError,
+    checked_bags,
+    document_ids,
+    narrow_counts,
+)
+from streaming_jsmf.corpus.vocabulary import read_vocabulary
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.ingestion.readers.base import BadRecords, Source, SourceBatch, Unit, UnreadableError
+from streaming_jsmf.ingestion.readers.files import open_parquet_source, size_of
+from streaming_jsmf.ingestion.readers.units import (
+    drop_bad_rows,
+    group_units,
+    parquet_first_row,
+    parquet_place,
+)
+from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
+from streaming_jsmf.storage.paths import exists, join, normalise
+from streaming_jsmf.validation import Strict
+
+#: (document, word) pairs of a unit.
+UNIT_NONZEROS = 16_000_000
+
+
+class BagOptions(Strict):
+    """``id``: column of document ids; ``vocabulary``: the word list, beside the shards when not given."""
+
+    id: str | None = None
+    vocabulary: str | None = None
+
+
+@dataclass(frozen=True)
+class BagColumns:
+    """The columns of all files: the name of the ids (or None), and by name what each column holds.
+
+    Counts are "integers" or "floats", ids "integers" or "strings", metadata have their Arrow type.
+    """
+
+    id: str | None
+    kinds: Mapping[str, str]
+
+    @classmethod
+    def of(cls, schema: Any, wanted: str | None) -> BagColumns:
+        """Those of a file; its ids are the column ``wanted``, else found by the usual names.
+
+        Raises
+        ------
+        UnreadableError
+            If one is missing or mistyped.
+        """
+        try:
+            check_columns(schema, "it")
+        except InputError as error:
+            raise UnreadableError(str(error).replace("it: column", "its column", 1)) from error
+        if wanted is not None and wanted not in schema.names:
+            has = ", ".join(schema.names)
+            raise UnreadableError(f"it has no column {wanted!r} for document ids; it has {has}")
+        is_real = pa.types.is_floating(schema.field("counts").type.value_type)
+        kinds = {"counts": "floats" if is_real else "integers"}
+        ids = wanted or next((name for name in ID_COLUMNS if name in schema.names), None)
+        if ids is not None:
+            kind = schema.field(ids).type
+            is_string = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+            if not is_string and not pa.types.is_integer(kind):
+                raise UnreadableError(f"its column {ids!r} is {kind}; document ids are strings or integers")
+            kinds[ids] = "strings" if is_string else "integers"
+        more = {field.name: str(field.type) for field in schema if field.name not in ("ids", *kinds)}
+        return cls(ids, {**kinds, **more})
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}: {kind}" for name, kind in self.kinds.items())
+
+    @property
+    def metadata(self) -> list[str]:
+        """Names of the other columns, in order."""
+        return [name for name in self.kinds if name not in ("counts", self.id)]
+
+
+@dataclass(frozen=True)
+class BagSource(Source):
+    """Reader "bag-of-words-parquet": list columns ``ids`` and ``counts`` over a vocabulary.
+
+    Attributes
+    ----------
+    files, vocabulary_path
+        Local paths or URLs of the shards and of the word list.
+    columns
+        Those of the first file that can be read; all others must agree.
+    fingerprint
+        Of a corpus with a manifest, else None.
+    """
+
+    files: tuple[str, ...]
+    vocabulary_path: str
+    columns: BagColumns
+    fingerprint: str | None = None
+
+    reader = "bag-of-words-parquet"
+    options_type = BagOptions
+    stop_words = ENGLISH
+    rereads = True
+
+    @classmethod
+    def open(cls, root: str, files: tuple[str, ...], options: BagOptions, tokenizer: Any) -> Self:  # noqa: ARG003
+        """Find shards and words. A corpus with a manifest is checked against it; else ``files``, if any, are read.
+
+        Raises
+        ------
+        InputError
+            If there are none, or no shard has the columns.
+        StoreError
+            If a corpus with a manifest is damaged.
+        """
+        root = normalise(root)
+        if exists(join(root, MANIFEST_NAME)):
+            corpus = open_corpus(root)
+            shards = tuple(corpus.shard_path(shard) for shard in corpus.shards)
+            return cls(shards, corpus.vocabulary_path, _columns(shards, options.id), corpus.fingerprint)
+        if not exists(root):
+            raise InputError(f"there is nothing at {root}; check the path")
+        words = join(root, options.vocabulary) if options.vocabulary else find_vocabulary(root)
+        found = (join(root, name) for name in find_shards(root, words))
+        shards = tuple(path for path in found if not files or path in files)
+        return cls(shards, words, _columns(shards, options.id))
+
+    @property
+    def vocabulary(self) -> Sequence[str]:
+        """The words; reads the list."""
+        return read_vocabulary(self.vocabulary_path)[0].words
+
+    def units(self) -> Sequence[Unit]:
+        """Runs of row groups of about 16 M pairs."""
+        return [unit for path in self.files for unit in _units(path)]
+
+    def first_row(self, unit: Unit) -> int:
+        """Rows of the file before the unit."""
+        return parquet_first_row(unit)
+
+    def place(self, unit: Unit, row: int) -> str:
+        """File, row group and row."""
+        return parquet_place(unit, row)
+
+    def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
+        """Batches of about a million pairs."""
+        n_words = len(self.vocabulary)
+        row = 0
+        with bad.unreadable_file(), open_parquet_source(unit.path) as file:
+            found = BagColumns.of(file.schema_arrow, self.columns.id)
+            if found != self.columns:
+                raise UnreadableError(f"its columns are {found}, those of the first file {self.columns}")
+            for g in range(unit.start, unit.stop):
+                for batch in _batches(file, g):
+                    reasons = dict(_bad_rows(batch, n_words, self.columns, 0))
+                    good, rows = drop_bad_rows(batch, reasons, row, bad)
+                    yield _convert(good, n_words, self.columns, rows)
+                    row += batch.num_rows
+
+
+def _columns(files: Sequence[str], wanted: str | None) -> BagColumns:
+    """Of the first file that can be read; reading reports the others."""
+    first: str | None = None
+    for path in files:
+        try:
+            with open_parquet_source(path) as file:
+                return BagColumns.of(file.schema_arrow, wanted)
+        except UnreadableError as error:
+            first = first or f"{path}: {error}"
+    raise InputError(first or "there are no Parquet files in the source; check the names")
+
+
+def _units(path: str) -> list[Unit]:
+    try:
+        with open_parquet_source(path) as file:
+            metadata = file.metadata
+            leaf = leaf_columns(metadata).get("ids", 0)
+            pairs = [metadata.row_group(g).column(leaf).num_values for g in range(metadata.num_row_groups)]
+            return group_units(path, pairs, UNIT_NONZEROS, size_of(path))
+    except UnreadableError:
+        return [Unit(path)]
+
+
+def _batches(file: Any, g: int) -> Iterator[Any]:
+    group = file.metadata.row_group(g)
+    values = max(group.column(i).num_values for i in range(group.num_columns))
+    rows = max(1, int(BATCH_NONZEROS * group.num_rows / max(values, 1)))
+    for batch in file.iter_batches(rows, row_groups=[g], use_threads=False):
+        if batch.num_rows:
+            yield batch
+
+
+def _bad_rows(batch: Any, n_words: int, columns: BagColumns, start: int) -> Iterator[tuple[int, str]]:
+    """Row and reason of each bad record, found by bisection: most batches have none."""
+    try:
+        _convert(batch, n_words, columns, np.arange(batch.num_rows))
+    except RecordError as error:
+        if batch.num_rows == 1:
+            yield start, error.reason
+            return
+        half = batch.num_rows // 2
+        yield from _bad_rows(batch.slice(0, half), n_words, columns, start)
+        yield from _bad_rows(batch.slice(half), n_words, columns, start + half)
+
+
+def _convert(batch: Any, n_words: int, columns: BagColumns, rows: NDArray[np.int64]) -> SourceBatch:
+    where = Place("", 0)
+    bags = checked_bags(batch.column("ids"), batch.column("counts"), n_words, where)
+    ids = None
+    if columns.id is not None:
+        try:
+            ids = document_ids(batch.column(columns.id), columns.id, where)
+        except pa.ArrowInvalid as error:
+            raise where.refuse(0, f"{columns.id} is no integer of 64 bits with a sign") from error
+    return SourceBatch(
+        bags.indptr,
+        bags.ids.astype(np.int32, copy=False),
+        narrow_counts(bags.counts),
+        rows,
+        ids,
+        {name: batch.column(name) for name in columns.metadata},
+    )

@@ -1,0 +1,115 @@
+"""Baskets, playlists, click paths: a document is a line of items, or a list of items in Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field
+
+from streaming_jsmf.ingestion.readers.base import BadRecords, Source, SourceBatch, Unit, UnreadableError
+from streaming_jsmf.ingestion.readers.files import open_parquet_source
+from streaming_jsmf.ingestion.readers.lines import read_lines, text_of
+from streaming_jsmf.ingestion.readers.text_records import Record, TextColumns, batch_records
+from streaming_jsmf.ingestion.readers.units import (
+    TABLE_PATTERNS,
+    RecordFiles,
+    compressed,
+    drop_bad_rows,
+    is_parquet,
+    parquet_batches,
+)
+from streaming_jsmf.ingestion.readers.values import is_valid, list_as_json, listed, require_columns
+from streaming_jsmf.ingestion.tokens.lists import TokenLists, count_codes
+from streaming_jsmf.validation import Strict
+
+_NAME_IT = "name the column with --read items=NAME"
+
+
+class BasketOptions(Strict):
+    """``separator`` of the items of a line (white space when not given); ``items``: list column of Parquet."""
+
+    separator: Annotated[str, Field(min_length=1)] | None = None
+    items: str = "items"
+
+
+@dataclass(frozen=True)
+class BasketSource(RecordFiles, Source):
+    """Reader "baskets": documents of items, counted as they are written. Lines are UTF-8."""
+
+    files: tuple[str, ...]
+    options: BasketOptions
+
+    reader = "baskets"
+    options_type = BasketOptions
+    patterns = (*TABLE_PATTERNS, *compressed("*.baskets"))
+
+    def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
+        """Batches of about 8 MB."""
+        if is_parquet(unit.path):
+            yield from _read_parquet(unit, self.options.items, bad)
+            return
+        separator = self.options.separator
+        records: Iterator[Record] = ((row, text, None, ()) for row, text in read_lines(unit, text_of, bad))
+        for lines in batch_records(records, TextColumns("items", None, None, {})):
+            if separator is None:
+                lists = pc.utf8_split_whitespace(lines.texts)
+            else:
+                lists = pc.split_pattern(lines.texts, separator)
+            items = pc.utf8_trim_whitespace(lists.flatten())
+            yield _bags(np.asarray(lists.offsets).astype(np.int64), items, lines.rows)
+
+
+def _read_parquet(unit: Unit, column: str, bad: BadRecords) -> Iterator[SourceBatch]:
+    with bad.unreadable_file(), open_parquet_source(unit.path) as file:
+        _check_items(file.schema_arrow, column)
+        for first, batch in parquet_batches(file, unit, [column]):
+            good, rows = drop_bad_rows(batch, _bad_rows(batch.column(column)), first, bad, list_as_json)
+            if len(rows):
+                lists = good.column(column)
+                offsets = np.asarray(lists.offsets).astype(np.int64)
+                yield _bags(offsets - offsets[0], lists.flatten().cast(pa.string()), rows)
+
+
+def _check_items(schema: Any, column: str) -> None:
+    if column not in schema.names:
+        raise UnreadableError(f"there is no column {column!r}; it has {listed(schema.names)}; {_NAME_IT}")
+    require_columns([column], schema.names)
+    kind = schema.field(column).type
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+        raise UnreadableError(f"column {column!r} is {kind}; it must hold lists of items; {_NAME_IT}")
+    item = kind.value_type
+    if not (pa.types.is_string(item) or pa.types.is_large_string(item) or pa.types.is_integer(item)):
+        raise UnreadableError(f"column {column!r} holds {item}; items are strings or integers; {_NAME_IT}")
+
+
+def _bad_rows(lists: Any) -> dict[int, str]:
+    """The reason against each bad list; looked at one by one only if there are any."""
+    items = lists.flatten()
+    if not lists.null_count and not items.null_count and is_valid(items):
+        return {}
+    reasons = {i: _fault(lists.slice(i, 1)) for i in range(len(lists))}
+    return {i: reason for i, reason in reasons.items() if reason}
+
+
+def _fault(row: Any) -> str:
+    """Why an array of one list cannot be used; empty if it can."""
+    if row.null_count:
+        return "the list is null"
+    if row.flatten().null_count:
+        return "the list holds a null"
+    return "" if is_valid(row.flatten()) else "the list holds bytes that are not UTF-8"
+
+
+def _bags(offsets: Any, items: Any, rows: Any) -> SourceBatch:
+    """Count the items, without empty ones, as between two separators."""
+    encoded = items.dictionary_encode()
+    codes = np.asarray(encoded.indices)
+    kept = (np.asarray(pc.binary_length(encoded.dictionary)) > 0)[codes]
+    before = np.concatenate([[0], np.cumsum(kept)])
+    bags = count_codes(TokenLists(before[offsets], codes[kept], encoded.dictionary))
+    return SourceBatch(bags.indptr, bags.codes, bags.counts, rows, dictionary=encoded.dictionary)

@@ -1,0 +1,139 @@
+"""What readers of counts share: one vocabulary for all files, and sums of the counts of a word in a document."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streaming_jsmf.corpus.records import LARGEST_COUNT
+from streaming_jsmf.corpus.vocabulary import TEXT_NAMES, VOCABULARY_NAME, read_vocabulary
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.ingestion.readers.base import DamagedError, Source, Unit
+from streaming_jsmf.ingestion.readers.files import size_of
+from streaming_jsmf.storage.paths import is_file, is_url, join, normalise
+
+WORD_LISTS = (*TEXT_NAMES, VOCABULARY_NAME)
+
+
+@dataclass(frozen=True)
+class CountFiles(Source):
+    """Base of readers of ``files`` of counts (local paths or URLs) over one vocabulary."""
+
+    files: tuple[str, ...]
+
+    @abstractmethod
+    def words_of(self, path: str) -> tuple[str, ...]:
+        """The words of one file. Reads its word list."""
+
+    @cached_property
+    def vocabulary(self) -> tuple[str, ...]:
+        """The words of all files. Reads every word list once.
+
+        Raises
+        ------
+        InputError
+            If there is no file, a word list is missing or invalid, or files differ in their words.
+        """
+        if not self.files:
+            raise InputError("there are no files of counts to read; give at least one")
+        first, words = self.files[0], self.words_of(self.files[0])
+        for path in self.files[1:]:
+            others = self.words_of(path)
+            if others != words:
+                pairs = enumerate(zip(words, others, strict=False))
+                at = next((i for i, (ours, theirs) in pairs if ours != theirs), min(len(words), len(others)))
+                raise InputError(
+                    f"{path} has other words than {first}, from word {at} (from 0) on; files that are read "
+                    "together must share one vocabulary: read them apart"
+                )
+        return words
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Without the words, which each task reads itself: tasks stay small.
+        return type(self), tuple(getattr(self, field.name) for field in fields(self))
+
+
+def find_word_list(path: str, wanted: str | None, beside: Sequence[str] = WORD_LISTS) -> str:
+    """Path of the word list of a file: ``wanted``, relative to the file, or the first of the names beside it.
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    """
+    folder = path.rsplit("/", 1)[0] if is_url(path) else str(Path(path).parent)
+    if wanted is None:
+        candidates = [join(folder, name) for name in beside]
+    elif is_url(wanted) or Path(wanted).expanduser().is_absolute():
+        candidates = [normalise(wanted)]
+    else:
+        candidates = [join(folder, wanted)]
+    found = next((candidate for candidate in candidates if is_file(candidate)), None)
+    if found is None:
+        names = wanted or " or ".join(beside)
+        raise InputError(f"{path} has no word list ({names}); set the option vocabulary to its path")
+    return found
+
+
+def read_words(path: str) -> tuple[str, ...]:
+    """The words of a word list. Reads it once; see ``read_vocabulary`` for the errors."""
+    return read_vocabulary(path)[0].words
+
+
+def whole_file(path: str) -> Unit:
+    """A file as one unit. Raises InputError if it is missing or cannot be reached."""
+    try:
+        return Unit(path, size=size_of(path))
+    except DamagedError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """Counts of words in documents, grouped by document. Arrays of one length.
+
+    ``document`` and ``word`` are int64 from 0, ``count`` int64 or float64, ``line`` int64: where it was read.
+    """
+
+    document: NDArray[Any]
+    word: NDArray[Any]
+    count: NDArray[Any]
+    line: NDArray[Any]
+
+    def take(self, chosen: Any) -> Entries:
+        """The entries of a slice, mask or index."""
+        return Entries(self.document[chosen], self.word[chosen], self.count[chosen], self.line[chosen])
+
+    def followed_by(self, other: Entries) -> Entries:
+        """These entries and the others after them."""
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Entries(*(np.concatenate(pair) for pair in pairs))
+
+
+def merge_entries(entries: Entries, n_words: int) -> Entries:
+    """Sum the counts of a word in a document; words rise in each document, ``line`` is that of its first entry.
+
+    Counts are added in the order given, so that the sums do not depend on where blocks end.
+    """
+    if len(entries.document) == 0:
+        return entries
+    heads = np.flatnonzero(np.diff(entries.document, prepend=-1))
+    line = np.repeat(entries.line[heads], np.diff(heads, append=len(entries.document)))
+    key = entries.document * n_words + entries.word
+    if (np.diff(key) > 0).all():
+        return Entries(entries.document, entries.word, entries.count, line)
+    _, first, group = np.unique(key, return_index=True, return_inverse=True)
+    total = np.bincount(group, entries.count).astype(entries.count.dtype)
+    return Entries(entries.document[first], entries.word[first], total, line[first])
+
+
+def too_large(total: float, word: str) -> str:
+    """The reason for refusing a sum of counts of a word."""
+    return f"the counts of word {word} add up to {total}, above {LARGEST_COUNT}"

@@ -1,0 +1,264 @@
+"""Source files: which files a source has, and opening them, local or behind a URL, decompressed by their suffix."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streaming_jsmf.errors import InputError, StreamingJSMFError, first_line, pass_on_machine
+from streaming_jsmf.ingestion.readers.base import DamagedError, UnreadableError
+from streaming_jsmf.storage.paths import (
+    AnyPath,
+    file_size,
+    file_system,
+    is_chain,
+    is_url,
+    normalise,
+    open_file,
+)
+
+_WILDCARDS = "*?["
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file of a source: its path or URL, and its posix name relative to the source."""
+
+    path: str
+    name: str
+
+
+def list_files(source: AnyPath) -> tuple[str, ...]:
+    """Sorted paths of the files of a source; see ``find_files``."""
+    return tuple(file.path for file in find_files(source))
+
+
+def find_files(source: AnyPath) -> tuple[SourceFile, ...]:
+    """The sorted files of a source: a file, a directory with everything below it, or a glob; local or a URL.
+
+    Hidden files (``is_hidden``) below the source are skipped.
+
+    Raises
+    ------
+    InputError
+        If there are none.
+    """
+    root = normalise(source)
+    try:
+        fs, inner = file_system(root)
+        if fs.isfile(inner):
+            return (SourceFile(root, inner.rsplit("/", 1)[-1]),)
+        # A directory may have such a character in its name.
+        is_glob = any(character in inner for character in _WILDCARDS) and not fs.isdir(inner)
+        found = fs.glob(inner) if is_glob else fs.find(inner)
+        paths = sorted(str(path) for path in found if not (is_glob and fs.isdir(path)))
+    except InputError:
+        raise
+    except Exception as error:  # of the package behind the scheme
+        pass_on_machine(error)
+        raise InputError(f"cannot open {root}: {first_line(error)}; check the path") from error
+    base = inner
+    if is_glob:
+        base = inner[: min(inner.index(c) for c in _WILDCARDS if c in inner)].rpartition("/")[0]
+    names = {path: path.removeprefix(base).lstrip("/") for path in paths}
+    kept = [
+        SourceFile(_address(fs, root, inner, path), name)
+        for path, name in names.items()
+        if not is_hidden(name)
+    ]
+    if not kept:
+        raise InputError(f"there are no files at {root}; check the path")
+    return tuple(kept)
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a relative path has a part that starts with ``.`` or ``_``, as markers of other tools do."""
+    return any(part[:1] in (".", "_") for part in name.split("/") if part)
+
+
+def is_archive(path: str) -> bool:
+    """Whether the name is that of a tar or zip archive."""
+    name = path.lower()
+    return name.endswith((".zip", ".tgz", ".tar")) or ".tar." in name.rsplit("/", 1)[-1]
+
+
+def _address(fs: Any, root: str, base: str, name: str) -> str:
+    """Path or URL of a file that was found at ``root``, which its file system calls ``base``."""
+    if not is_url(root):
+        return name
+    link, chained, rest = root.partition("::")
+    if chained and "://" in link:
+        # Of a chain, such as zip://*.csv::a.zip, the file system knows only its own link.
+        return f"{link.partition('://')[0]}://{name}::{rest}"
+    # Keep the URL's head where possible: some file systems forget the host and the user.
+    head = root.removesuffix(base)
+    return f"{head}{name}" if root.endswith(base) and base else str(fs.unstrip_protocol(name))
+
+
+@contextmanager
+def read_as(what: str) -> Iterator[None]:
+    """Turn whatever a library raises for a damaged file, also while the caller reads, into one reason.
+
+    Libraries raise any error, depending on which byte is wrong. Errors of this package pass, and so do those of the
+    machine, which say nothing about the file.
+
+    Raises
+    ------
+    UnreadableError
+        Says that the file cannot be read as ``what``.
+    MachineError
+        If there is no more memory, or no thread.
+    """
+    try:
+        yield
+    except (UnreadableError, StreamingJSMFError, FileNotFoundError):
+        raise
+    except Exception as error:
+        pass_on_machine(error)
+        plain = isinstance(error, (OSError, pa.ArrowException))
+        reason = first_line(error) if plain else f"{type(error).__name__}: {first_line(error)}"
+        raise UnreadableError(
+            f"it cannot be read as {what} ({reason}); it is cut or damaged, or something else: fetch it again"
+        ) from error
+
+
+class _ArrowStream(io.RawIOBase):
+    """Decompresses with Arrow in small pieces: the piece in which a stream breaks off is lost."""
+
+    _PIECE = 1 << 14  # bytes
+
+    def __init__(self, raw: Any, codec: str) -> None:
+        self._stream = pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), codec)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._stream.read(min(len(buffer), self._PIECE))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def _arrow(codec: str) -> Callable[[Any], io.BufferedReader]:
+    return lambda raw: io.BufferedReader(_ArrowStream(raw, codec), _ArrowStream._PIECE)
+
+
+def _first_member(raw: Any) -> IO[bytes]:
+    archive = zipfile.ZipFile(raw)
+    try:
+        return archive.open(archive.namelist()[0])
+    except (IndexError, RuntimeError, NotImplementedError) as error:  # empty; a password; another method
+        raise zipfile.BadZipFile(first_line(error)) from error
+
+
+#: Decompressors by suffix. None reads ahead without bounds.
+_CODECS: dict[str, Callable[[Any], Any]] = {
+    ".gz": gzip.open,
+    ".tgz": gzip.open,
+    ".bz2": bz2.BZ2File,
+    ".xz": lzma.LZMAFile,
+    ".lzma": lzma.LZMAFile,
+    ".zst": _arrow("zstd"),
+    ".lz4": _arrow("lz4"),
+    ".zip": _first_member,
+}
+#: What a damaged or cut stream raises, whatever the codec; Arrow's errors are among the OSErrors.
+STREAM_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+
+
+def bare_suffix(path: str) -> str:
+    """Suffix in lower case without that of a compression: ``.csv`` of ``x.csv.gz``."""
+    name = _name(path)
+    return Path(name.stem).suffix if name.suffix in _CODECS else name.suffix
+
+
+def is_compressed(path: str) -> bool:
+    """Whether the suffix is that of a compression."""
+    return _name(path).suffix in _CODECS
+
+
+def _name(path: str) -> Path:
+    """Lower-case name of the file itself: of a chained URL (``zip://a.csv::/b.zip``) the first link with a path."""
+    links = path.lower().split("::") if is_chain(path) else [path.lower()]
+    return Path(next((link for link in links if "://" in link), links[0]))
+
+
+def size_of(path: str) -> int:
+    """Bytes of a file as it is stored. Raises DamagedError if it cannot be reached or its size is unknown."""
+    try:
+        return file_size(path)
+    except (*STREAM_ERRORS, TypeError) as error:
+        pass_on_machine(error)
+        raise DamagedError(describe(error)) from error
+
+
+@contextmanager
+def open_stream(path: str) -> Iterator[IO[bytes]]:
+    """A binary stream on a file or URL, decompressed by its suffix.
+
+    Of a damaged stream ``read1`` gives all that comes before the damage, ``read`` may not.
+
+    Raises
+    ------
+    DamagedError
+        If it cannot be opened, and while the caller reads, if it ends early or is damaged.
+    """
+    with open_raw(path) as raw:
+        decompress = _CODECS.get(_name(path).suffix)
+        if decompress is None:
+            yield raw
+        else:
+            with decompress(raw) as stream:
+                yield stream
+
+
+@contextmanager
+def open_raw(path: str) -> Iterator[IO[bytes]]:
+    """A binary stream on a file or URL as it is stored; errors as ``open_stream``."""
+    with read_as("what its name says"):
+        try:
+            with open_file(path) as raw:
+                yield raw  # type: ignore[misc]
+        except STREAM_ERRORS as error:
+            pass_on_machine(error)
+            raise DamagedError(describe(error)) from error
+
+
+def describe(error: BaseException) -> str:
+    """The reason to give for one of ``STREAM_ERRORS``."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return (
+            f"it cannot be opened ({error.strerror or first_line(error)}); check the path and its permissions"
+        )
+    return f"the file ends early or is damaged here ({first_line(error)}); fetch it again"
+
+
+@contextmanager
+def open_parquet_source(path: str) -> Iterator[Any]:
+    """A user's file as a ``pyarrow.parquet.ParquetFile``.
+
+    Raises
+    ------
+    UnreadableError
+        For a file that is not Parquet, cut or damaged, also when that shows only while the caller reads.
+    """
+    with open_raw(path) as stream, read_as("Parquet"):
+        try:
+            yield pq.ParquetFile(stream, page_checksum_verification=True)
+        except OSError as error:
+            if error.errno is None:  # Arrow's own
+                raise
+            pass_on_machine(error)
+            raise DamagedError(describe(error)) from error

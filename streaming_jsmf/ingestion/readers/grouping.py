@@ -1,0 +1,220 @@
+"""External group-by: rows of (document, word, count) in any order become documents.
+
+Each unit is written once to an Arrow file, sorted by bucket, a hash of the document. Then each bucket is read from all
+files, sorted and summed in memory. Disk: about the size of the uncompressed rows.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from streaming_jsmf.corpus.records import LARGEST_COUNT
+from streaming_jsmf.errors import StoreError, first_line, pass_on_machine
+from streaming_jsmf.ingestion.readers import limits
+from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch
+from streaming_jsmf.ingestion.readers.hashing import hash_values
+
+MAX_BUCKETS = 4096
+_FLUSH_BYTES = 64 << 20  # of words that are held before they are written
+_KEY = b"n_buckets"
+
+
+def write_buckets(pieces: Iterable[Any], target: Path, n_buckets: int) -> None:
+    """Write rows to an Arrow IPC file, which appears when it is complete.
+
+    About a million rows at a time are sorted by bucket and written as one record batch per bucket, possibly empty:
+    batch i belongs to bucket i modulo ``n_buckets``.
+
+    Parameters
+    ----------
+    pieces
+        Record batches ``document`` (a dictionary of int64 or strings), ``word`` (a dictionary of strings), ``count``
+        (int32 or float32), without nulls.
+
+    Raises
+    ------
+    ValueError
+        If ``n_buckets`` is not in 1..4096.
+    """
+    if not 1 <= n_buckets <= MAX_BUCKETS:
+        raise ValueError(f"{n_buckets} buckets; 1 to {MAX_BUCKETS} are possible")
+    beside = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+    writer: Any = None
+    try:
+        for batches in filter(None, _batched(pieces)):
+            rows, ends = _sort_by_bucket(batches, n_buckets)
+            writer = writer or _open_writer(beside, rows.schema, n_buckets)
+            for start, stop in zip([0, *ends], ends, strict=False):
+                writer.write_batch(rows.slice(start, stop - start))
+            del rows
+        writer = writer or _open_writer(beside, pa.schema([]), n_buckets)
+        writer.close()
+        beside.replace(target)
+    finally:
+        if writer is not None:
+            writer.close()
+        beside.unlink(missing_ok=True)
+
+
+def _open_writer(path: Path, schema: Any, n_buckets: int) -> Any:
+    return pa.ipc.new_file(str(path), schema.with_metadata({_KEY: str(n_buckets).encode()}))
+
+
+def _batched(pieces: Iterable[Any]) -> Iterator[list[Any]]:
+    """Lists of record batches of about ``BATCH_VALUES`` rows and at most ``_FLUSH_BYTES`` of words."""
+    batches: list[Any] = []
+    n_rows = n_bytes = 0
+    for piece in pieces:
+        for batch, size in _bounded(piece):
+            if n_rows + batch.num_rows > limits.BATCH_VALUES or n_bytes + size > _FLUSH_BYTES:
+                yield batches
+                batches, n_rows, n_bytes = [], 0, 0
+            batches.append(batch)
+            n_rows += batch.num_rows
+            n_bytes += size
+    yield batches
+
+
+def _sort_by_bucket(batches: list[Any], n_buckets: int) -> tuple[Any, list[int]]:
+    """One record batch without dictionaries, sorted by bucket, and where each bucket ends. Empties the list."""
+    table = pa.Table.from_batches(batches)
+    batches.clear()
+    documents, words, counts = (column.combine_chunks() for column in table.columns)
+    del table
+    codes = np.asarray(documents.indices)
+    # Numbers of 16 bits are sorted by radix.
+    buckets = (hash_values(documents.dictionary)[:, 0] % np.uint64(n_buckets)).astype(np.uint16)[codes]
+    order = np.argsort(buckets, kind="stable")
+    columns = {
+        "document": documents.dictionary.take(pa.array(codes[order])),
+        "word": words.dictionary.take(pa.array(np.asarray(words.indices)[order])),
+        "count": pa.array(np.asarray(counts)[order]),
+    }
+    return pa.record_batch(columns), np.cumsum(np.bincount(buckets, minlength=n_buckets)).tolist()
+
+
+def _bounded(batch: Any) -> Iterator[tuple[Any, int]]:
+    """Non-empty parts of a batch and the bytes of their words, which as strings may take far more than as codes."""
+    words = batch.column("word")
+    size = int(np.asarray(pc.binary_length(words.dictionary))[np.asarray(words.indices)].sum(dtype=np.int64))
+    if size > _FLUSH_BYTES and batch.num_rows > 1:
+        half = batch.num_rows // 2
+        yield from _bounded(batch.slice(0, half))
+        yield from _bounded(batch.slice(half))
+    elif batch.num_rows:
+        yield batch, size
+
+
+def read_bucket(files: Sequence[Path], bucket: int, bad: BadRecords) -> Iterator[SourceBatch]:
+    """The documents of a bucket, by rising id, their words by rising bytes; equal (document, word) are summed.
+
+    The result does not depend on the order of files or rows, to the last bit. A sum above the largest count goes
+    to ``bad``. Memory: the bucket, a few times over. Batches of about a million values; ``rows`` number the
+    documents of the bucket.
+
+    Raises
+    ------
+    StoreError
+        For a file that is missing or damaged, or not of the same source and buckets.
+    InputError
+        Under "fail" for a sum that is too large.
+    """
+    parts = [batch for path in files for batch in _batches(path, bucket)]
+    if not parts:
+        return
+    if any(part.schema != parts[0].schema for part in parts):
+        raise StoreError("the scattered files have different columns; remove them and run again")
+    table = pa.Table.from_batches(parts)
+    documents, document_ranks = _ranked(table.column("document"))
+    words, word_ranks = _ranked(table.column("word"))
+    counts = np.asarray(table.column("count"))
+    del table, parts
+    keys, totals = _sums(document_ranks.astype(np.int64) * len(words) + word_ranks, counts)
+    rows, codes = np.divmod(keys, len(words))
+    large = totals > LARGEST_COUNT
+    for i in np.flatnonzero(large).tolist():
+        document, word = documents[int(rows[i])].as_py(), words[int(codes[i])].as_py()
+        pair = f"word {word!r} in document {document!r}"
+        reason = f"the counts of {pair} add up to {totals[i]:.0f}, above {LARGEST_COUNT}"
+        bad.refuse(None, reason, f"{document}\t{word}\t{totals[i]:.0f}")
+    if large.any():
+        rows, codes, totals = rows[~large], codes[~large], totals[~large]
+    yield from _as_batches(rows, codes, totals.astype(counts.dtype), documents, words)
+
+
+def _batches(path: Path, bucket: int) -> Iterator[Any]:
+    """The record batches of a bucket in one file, memory-mapped."""
+    try:
+        with pa.memory_map(str(path)) as source:
+            file = pa.ipc.open_file(source)
+            n_buckets = int((file.schema.metadata or {}).get(_KEY, b"0"))
+            if not 0 <= bucket < n_buckets or file.num_record_batches % n_buckets:
+                raise StoreError(f"{path} does not hold bucket {bucket}; remove it and run again")
+            for i in range(bucket, file.num_record_batches, n_buckets):
+                batch = file.get_batch(i)
+                # A damaged offset would lead outside of the file.
+                batch.validate(full=True)
+                if batch.num_rows:
+                    yield batch
+    except (OSError, ValueError, pa.ArrowException) as error:
+        pass_on_machine(error)
+        raise StoreError(
+            f"{path} is missing, truncated or damaged ({first_line(error)}); remove it and run again"
+        ) from error
+
+
+def _ranked(column: Any) -> tuple[Any, NDArray[np.int32]]:
+    """The distinct values of a column in rising order, and the rank of each row's value."""
+    # All chunks share a dictionary.
+    chunks = column.dictionary_encode().chunks
+    values = chunks[0].dictionary
+    order = np.asarray(pc.array_sort_indices(values))
+    rank = np.empty(len(order), np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    codes = np.concatenate([np.asarray(chunk.indices) for chunk in chunks])
+    return values.take(pa.array(order)), rank[codes]
+
+
+def _sums(keys: NDArray[np.int64], counts: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Distinct rising keys and the sums of their counts, in an order that depends on the values alone."""
+    order = np.argsort(keys)
+    keys, counts = keys[order], counts[order]
+    new = np.ones(len(keys), bool)
+    new[1:] = keys[1:] != keys[:-1]
+    if counts.dtype != np.int32:  # whole numbers are exact below 2^53
+        again = np.flatnonzero(~(new & np.append(new[1:], True)))
+        counts[again] = counts[again[np.lexsort((counts[again], keys[again]))]]
+    # One after the other, not in pairs: the bits do not depend on the machine.
+    totals = np.bincount(np.cumsum(new) - 1, counts.astype(np.float64)).astype(np.float64, copy=False)
+    return keys[new], totals
+
+
+def _as_batches(
+    rows: NDArray[np.int64], codes: NDArray[np.int64], counts: NDArray[Any], documents: Any, words: Any
+) -> Iterator[SourceBatch]:
+    indptr = np.flatnonzero(np.diff(rows, prepend=-1, append=-1))
+    present = rows[indptr[:-1]]
+    start = 0
+    while start < len(present):
+        fitting = np.searchsorted(indptr, indptr[start] + limits.BATCH_VALUES, side="right") - 1
+        stop = max(start + 1, int(fitting))
+        low, high = indptr[start], indptr[stop]
+        occurs = np.zeros(len(words), bool)
+        occurs[codes[low:high]] = True
+        yield SourceBatch(
+            indptr[start : stop + 1] - low,
+            (np.cumsum(occurs) - 1).astype(np.int32)[codes[low:high]],
+            counts[low:high],
+            np.arange(start, stop),
+            document_id=documents.take(pa.array(present[start:stop])),
+            dictionary=words.filter(pa.array(occurs)),
+        )
+        start = stop

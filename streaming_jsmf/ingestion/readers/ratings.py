@@ -1,0 +1,202 @@
+"""Ratings in half stars: a user is a document, an item a word, and twice the rating its count.
+
+As Lee, Bindel and Mimno (2015) read MovieLens for the Joint Stochastic Matrix Factorization.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field, model_validator
+
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.ingestion.readers import limits
+from streaming_jsmf.ingestion.readers.base import BadValue, UnreadableError
+from streaming_jsmf.ingestion.readers.files import open_stream
+from streaming_jsmf.ingestion.readers.lines import BYTE_ORDER_MARK
+from streaming_jsmf.ingestion.readers.tables import Delimited, TableBatch
+from streaming_jsmf.ingestion.readers.triples import CheckedCounts, Keys, TableSource, parse_numbers
+from streaming_jsmf.ingestion.readers.values import require_columns
+from streaming_jsmf.storage.paths import exists, is_url
+
+
+class RatingsOptions(Delimited):
+    """Names of the columns, and the file with the names of items.
+
+    Attributes
+    ----------
+    user, item, rating
+        Columns; users and items are strings or integers.
+    max_rating
+        Best rating; ratings are 0.5, 1, ... up to it.
+    integer_ids
+        Whether users become int64 document ids; False keeps strings. Parquet keeps the type of its column.
+    names
+        Delimited file with the names of items: its path relative to the ratings; in an archive also from its root.
+        None uses the items as words.
+    names_item, names_name
+        Its columns.
+    names_delimiter, names_header, names_columns, names_encoding
+        Its layout, as for the ratings, and its encoding.
+    """
+
+    user: str = "user"
+    item: str = "item"
+    rating: str = "rating"
+    max_rating: float = Field(5, gt=0, le=1_000_000, multiple_of=0.5)
+    integer_ids: bool = True
+    names: str | None = None
+    names_item: str = "item"
+    names_name: str = "name"
+    names_delimiter: str = ","
+    names_header: bool = True
+    names_columns: tuple[str, ...] = ()
+    names_encoding: str = "utf-8"
+
+    @model_validator(mode="after")
+    def _names_can_be_read(self) -> Self:
+        try:
+            "".encode(self.names_encoding)
+        except LookupError as error:
+            raise ValueError(f"names_encoding {self.names_encoding} is not known") from error
+        if self.names is not None and self.names_header == bool(self.names_columns):
+            raise ValueError(
+                "names_columns names the fields of a file of names without a header, such as item,name; give it with "
+                "names_header=false, and only then"
+            )
+        return self
+
+
+@dataclass(frozen=True)
+class RatingsSource(TableSource):
+    """Reader "ratings"; see ``TableSource``. An item that a user rated twice counts with both ratings."""
+
+    options: RatingsOptions
+
+    reader = "ratings"
+    options_type = RatingsOptions
+
+    @property
+    def roles(self) -> tuple[str, str, str | None]:
+        """As in the options."""
+        return self.options.user, self.options.item, self.options.rating
+
+    def count_kind(self, kind: Any) -> str:  # noqa: ARG002
+        """Half stars are whole counts."""
+        return "int"
+
+    def counts(self, batch: TableBatch) -> CheckedCounts:
+        """Half stars."""
+        name, best = self.options.rating, self.options.max_rating
+        numbers, text = parse_numbers(batch.columns[name], name)
+        twice = 2 * numbers
+        # Comparisons with NaN are false.
+        good = (twice >= 1) & (twice <= 2 * best) & (twice == np.floor(twice))
+
+        def explain(i: int) -> str:
+            if not text(i):
+                return f"{name} is empty"
+            return f"{name} {text(i)} is not one of 0.5, 1, ... {best:g} (option max_rating)"
+
+        return CheckedCounts(np.where(good, twice, 0).astype(np.int32), good, explain)
+
+    def rename_words(self, path: str) -> Callable[[Keys], Keys]:
+        """Names of items, if there is a file of them. Reads it; raises InputError if it cannot be used."""
+        if self.options.names is None:
+            return super().rename_words(path)
+        where = names_path(path, self.options.names)
+        names = read_names(where, self.options)
+        items, distinct = pa.array(names.keys(), pa.string()), pa.array(names.values(), pa.string())
+
+        def rename(words: Keys) -> Keys:
+            faults = dict(words.faults)
+            at = pc.index_in(words.values, value_set=items)
+            for i in np.flatnonzero(np.asarray(at.is_null())).tolist():
+                faults.setdefault(i, f"{words.values[i].as_py()!r} has no name in {where}")
+            return Keys(words.name, words.codes, distinct.take(at).fill_null(""), faults)
+
+        return rename
+
+
+def names_path(path: str, names: str) -> str:
+    """Path of the names: absolute or a URL, beside the ratings, or from the root of their archive.
+
+    Raises
+    ------
+    InputError
+        If there is no such file.
+    """
+    inner, *archive = path.split("::")
+    folder = inner.rpartition("/")[0]
+    candidates = [names] if is_url(names) or Path(names).is_absolute() else [f"{folder}/{names}"]
+    if archive and candidates != [names]:
+        candidates.append(f"{inner.partition('://')[0]}://{names}")
+        candidates = ["::".join([candidate, *archive]) for candidate in candidates]
+    for candidate in candidates:
+        if exists(candidate):
+            return candidate
+    raise InputError(f"there is no file of names at {' or '.join(candidates)}; check the option names")
+
+
+def read_names(path: str, options: RatingsOptions) -> dict[str, str]:
+    """Distinct names by item: names that several items share become "name (item)". Reads the file whole, once.
+
+    Raises
+    ------
+    InputError
+        For a file that cannot be read or is above 64 MB, and for the first line that is wrong, empty, or gives an
+        item a second name.
+    """
+    try:
+        with open_stream(path) as stream:
+            data = stream.read(limits.LARGEST_NAMES + 1)
+        if len(data) > limits.LARGEST_NAMES:
+            most = limits.LARGEST_NAMES >> 20
+            raise UnreadableError(f"names take more than {most} MB; leave out items without ratings")
+        names = _names_by_item(data.removeprefix(BYTE_ORDER_MARK).split(b"\n"), options)
+    except UnreadableError as error:
+        raise InputError(f"{path}: {error}") from error
+    while len(uses := Counter(names.values())) < len(names):
+        names = {item: f"{name} ({item})" if uses[name] > 1 else name for item, name in names.items()}
+    return names
+
+
+def _names_by_item(lines: Sequence[bytes], options: RatingsOptions) -> dict[str, str]:
+    item, name = options.names_item, options.names_name
+    layout = Delimited(
+        delimiter=options.names_delimiter,
+        header=options.names_header,
+        columns=options.names_columns,
+        quote=options.quote,
+    )
+    columns: Sequence[str] = layout.columns
+    found: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        line = line.removesuffix(b"\r")
+        if not line:
+            continue
+        try:
+            fields = layout.split(line, options.names_encoding)
+            if not columns:
+                columns = fields
+                continue
+            if len(fields) != len(columns):
+                raise BadValue(f"{len(fields)} fields, not {len(columns)}")
+            require_columns([item, name], columns)
+            key, value = fields[columns.index(item)], fields[columns.index(name)].strip()
+            if not key or not value:
+                raise BadValue(f"{name if key else item} is empty")
+            if found.setdefault(key, value) != value:
+                raise BadValue(f"item {key!r} has another name above")
+        except BadValue as error:
+            raise UnreadableError(f"line {number}: {error}; mend the line") from error
+    if not found:
+        raise UnreadableError("it holds no names")
+    return found

@@ -1,0 +1,249 @@
+"""Rows of named columns, streamed from Parquet and delimited text, each with its location."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from pydantic import field_validator, model_validator
+
+from streaming_jsmf.ingestion.readers import limits
+from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, Unit, UnreadableError
+from streaming_jsmf.ingestion.readers.files import open_parquet_source, open_raw, open_stream
+from streaming_jsmf.ingestion.readers.lines import BYTE_ORDER_MARK, QUOTE, LineReader, n_lines, split_fields
+from streaming_jsmf.ingestion.readers.units import is_parquet
+from streaming_jsmf.ingestion.readers.values import as_json, require_columns
+from streaming_jsmf.validation import Strict
+
+_SEPARATOR = b"\x1f"  # replaces a delimiter of several bytes: Arrow takes a single byte
+
+
+class Delimited(Strict):
+    """Layout of delimited files. One record per line: fields cannot hold line ends.
+
+    Attributes
+    ----------
+    delimiter
+        Between fields; one or more characters, ``\\t`` for a tab.
+    header
+        Whether the first line names the columns.
+    columns
+        The names in order, for files without a header.
+    quote
+        Character around fields that hold delimiters; "" for none. Not used with a delimiter of several characters.
+    """
+
+    delimiter: str = ","
+    header: bool = True
+    columns: tuple[str, ...] = ()
+    quote: str = QUOTE
+
+    @field_validator("delimiter")
+    @classmethod
+    def _usable_delimiter(cls, value: str) -> str:
+        value = value.replace("\\t", "\t")
+        if not value or "\n" in value or "\r" in value:
+            raise ValueError("a delimiter is one or more characters without line ends")
+        return value
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.header == bool(self.columns):
+            raise ValueError(
+                "columns names the fields of files without a header; give it with header = false"
+            )
+        if len(self.quote.encode()) > 1 or self.quote in ("\n", "\r") or self.quote == self.delimiter:
+            raise ValueError("quote is one ASCII character other than the delimiter, or empty")
+        return self
+
+    @property
+    def quotes(self) -> str:
+        """The quote in use."""
+        return self.quote if len(self.delimiter.encode()) == 1 else ""
+
+    def split(self, line: bytes, encoding: str = "utf-8") -> list[str]:
+        """The fields of a line. Raises BadValue if it cannot be split."""
+        return split_fields(line, self.delimiter, self.quotes, encoding)
+
+
+@dataclass(frozen=True, eq=False)
+class TableBatch:
+    """n rows of a table.
+
+    Attributes
+    ----------
+    columns
+        Arrow arrays of n by name: strings (or a dictionary of them) from text, any type from Parquet.
+    rows
+        (n,) int64; number of each row within the unit, from 0.
+    record
+        Returns the bytes of row i (0..n-1).
+    """
+
+    columns: Mapping[str, Any]
+    rows: NDArray[np.int64]
+    record: Callable[[int], bytes]
+
+
+def read_table(unit: Unit, names: Sequence[str], layout: Delimited, bad: BadRecords) -> Iterator[TableBatch]:
+    """Stream the named columns of a unit, in one pass and bounded memory.
+
+    Empty lines are skipped. Lines that are not UTF-8 or have a wrong number of fields go to ``bad`` one by one; a file
+    that cannot be read to its end goes there as a whole, after the rows before the damage.
+    """
+    with bad.unreadable_file():
+        if is_parquet(unit.path):
+            yield from _read_parquet(unit, names)
+        else:
+            yield from _read_text(unit, names, layout, bad)
+
+
+def _read_parquet(unit: Unit, names: Sequence[str]) -> Iterator[TableBatch]:
+    row = 0
+    with open_raw(unit.path) as stream, open_parquet_source(unit.path) as footer:
+        require_columns(names, footer.schema_arrow.names)
+        # Strings stay dictionary codes, as most writers store them, in half the time.
+        file = pq.ParquetFile(stream, metadata=footer.metadata, read_dictionary=list(names))
+        groups = list(range(unit.start, unit.stop or file.metadata.num_row_groups))
+        size = limits.BATCH_ROWS
+        for batch in file.iter_batches(size, row_groups=groups, columns=list(names), use_threads=False):
+            columns = {name: batch.column(name) for name in names}
+            yield TableBatch(columns, np.arange(row, row + batch.num_rows), partial(as_json, batch))
+            row += batch.num_rows
+
+
+def _read_text(unit: Unit, names: Sequence[str], layout: Delimited, bad: BadRecords) -> Iterator[TableBatch]:
+    parser: BlockParser | None = None
+    with open_stream(unit.path) as stream:
+        lines = LineReader(stream)
+        for held in lines.blocks():
+            block, first = held.data, held.first - layout.header
+            if parser is None:
+                block, first = block.removeprefix(BYTE_ORDER_MARK), 0
+                found: Sequence[str] = layout.columns
+                if layout.header:
+                    line, _, block = block.partition(b"\n")
+                    try:
+                        found = layout.split(line.removesuffix(b"\r"))
+                    except BadValue as error:
+                        raise UnreadableError(f"line 1: {error}") from error
+                require_columns(names, found)
+                parser = BlockParser(layout, tuple(found), tuple(names))
+            if not block:
+                continue
+            columns = parser.parse(block)
+            if columns is None:
+                yield parser.parse_by_line(block, first, bad)
+            else:
+                within = np.arange(n_lines(block))
+                yield TableBatch(columns, first + within, _Lines(block, within))
+        if lines.damage:
+            raise UnreadableError(lines.damage)
+    if parser is None:
+        raise UnreadableError("it is empty")
+
+
+@dataclass(frozen=True)
+class BlockParser:
+    """Parses blocks of lines: ``found`` are all columns of the file in order, ``wanted`` those to return."""
+
+    layout: Delimited
+    found: tuple[str, ...]
+    wanted: tuple[str, ...]
+
+    def parse(self, block: bytes) -> dict[str, Any] | None:
+        """The wanted columns as dictionary arrays; None if a line may be bad.
+
+        Much faster than ``parse_by_line``, with the same fields for every block that it accepts.
+        """
+        if b"\r" in block and block.count(b"\r") != block.count(b"\r\n"):
+            return None
+        delimiter, quote = self.layout.delimiter.encode(), self.layout.quotes.encode()
+        if quote and quote in block and not self._quotes_in_place(block):
+            return None
+        if len(delimiter) > 1:
+            if _SEPARATOR in block:
+                return None
+            block, delimiter = block.replace(delimiter, _SEPARATOR), _SEPARATOR
+        positions = {name: str(self.found.index(name)) for name in self.wanted}
+        try:
+            table = pa_csv.read_csv(
+                pa.BufferReader(block),
+                pa_csv.ReadOptions(
+                    use_threads=False,
+                    block_size=len(block) + 1,
+                    column_names=[str(i) for i in range(len(self.found))],
+                ),
+                pa_csv.ParseOptions(delimiter=delimiter.decode(), quote_char=self.layout.quotes or False),
+                pa_csv.ConvertOptions(
+                    column_types=dict.fromkeys(positions.values(), pa.dictionary(pa.int32(), pa.string())),
+                    include_columns=list(dict.fromkeys(positions.values())),
+                    strings_can_be_null=False,
+                ),
+            )
+        except pa.ArrowInvalid:
+            return None
+        # Arrow skips empty lines; quotes that are open at a line end join lines.
+        if table.num_rows != n_lines(block):
+            return None
+        return {name: table.column(position).combine_chunks() for name, position in positions.items()}
+
+    def parse_by_line(self, block: bytes, first: int, bad: BadRecords) -> TableBatch:
+        """The good lines of a block; the others go to ``bad``. Slow, but it locates the bad ones."""
+        positions = [self.found.index(name) for name in self.wanted]
+        kept, values = [], []
+        for row, line in enumerate(block.split(b"\n")):
+            line = line.removesuffix(b"\r")
+            if not line:
+                continue
+            try:
+                fields = self.layout.split(line)
+                if len(fields) != len(self.found):
+                    raise BadValue(f"{len(fields)} fields, not {len(self.found)}")
+            except BadValue as error:
+                bad.refuse(first + row, str(error), line)
+                continue
+            kept.append(row)
+            values.append([fields[position] for position in positions])
+        columns = {name: pa.array([v[i] for v in values], pa.string()) for i, name in enumerate(self.wanted)}
+        within = np.array(kept, np.int64)
+        return TableBatch(columns, within + first, _Lines(block, within))
+
+    def _quotes_in_place(self, block: bytes) -> bool:
+        """Whether each quote opens a field at its start, is doubled inside or closes it, on its own line.
+
+        Arrow accepts others, which ``split`` refuses.
+        """
+        delimiter, quote = ord(self.layout.delimiter), ord(self.layout.quotes)
+        data = np.frombuffer(b"\n%b\n" % block, np.uint8)
+        at = np.flatnonzero(data == quote)
+        before_line_ends = np.searchsorted(at, np.flatnonzero(data == ord("\n")))
+        # Adjacent quotes form a run.
+        head = np.flatnonzero(np.diff(at, prepend=-1) != 1)
+        length = np.diff(head, append=len(at))
+        is_edge = np.isin(np.arange(256), [delimiter, ord("\n"), ord("\r")])
+        starts, ends = is_edge[data[at[head] - 1]], is_edge[data[at[head] + length]]
+        inside, odd = head % 2 == 1, length % 2 == 1
+        good = np.where(inside, ~odd | ends, starts & (odd | ends))
+        return bool(good.all() and not (before_line_ends % 2).any())
+
+
+class _Lines:
+    """The lines of a block, split when the first is asked for; ``within`` are the numbers of those kept."""
+
+    def __init__(self, block: bytes, within: NDArray[np.int64]) -> None:
+        self._block = block
+        self._within = within
+        self._lines: list[bytes] | None = None
+
+    def __call__(self, i: int) -> bytes:
+        if self._lines is None:
+            self._lines = self._block.split(b"\n")
+        return self._lines[int(self._within[i])].removesuffix(b"\r")

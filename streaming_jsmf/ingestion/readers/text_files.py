@@ -1,0 +1,256 @@
+"""Texts as files: a folder, or a tar or zip archive, with one document in each file."""
+
+from __future__ import annotations
+
+import lzma
+import re
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import PurePosixPath
+from typing import Annotated, Any
+
+import pyarrow as pa
+from pydantic import AfterValidator
+
+from streaming_jsmf.errors import InputError, first_line
+from streaming_jsmf.ingestion.readers import limits
+from streaming_jsmf.ingestion.readers.base import (
+    BadRecords,
+    BadValue,
+    DamagedError,
+    Source,
+    SourceBatch,
+    Unit,
+)
+from streaming_jsmf.ingestion.readers.files import (
+    SourceFile,
+    describe,
+    find_files,
+    is_archive,
+    is_hidden,
+    open_raw,
+    open_stream,
+)
+from streaming_jsmf.ingestion.readers.text_records import (
+    RESERVED_NAMES,
+    Encoding,
+    Record,
+    TextColumns,
+    TokenOptions,
+    batch_records,
+)
+from streaming_jsmf.ingestion.readers.values import NAME_ENCODING, decode_file, is_binary
+from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
+from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
+
+#: Files of a folder for one task.
+UNIT_FILES = 2000
+
+#: What a member of a zip archive raises; the others can still be read. RuntimeError: it needs a password.
+_MEMBER_ERRORS = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError, RuntimeError)
+
+
+def _compiles(pattern: str) -> str:
+    try:
+        groups = re.compile(pattern).groupindex
+    except re.error as error:
+        raise ValueError(f"no regular expression ({error})") from error
+    taken = {"label", *RESERVED_NAMES} & set(groups)
+    if taken:
+        raise ValueError(f"a group is named {min(taken)!r}, which is taken; give it another name")
+    return pattern
+
+
+class TextFilesOptions(TokenOptions):
+    """Which files are read, their encoding, and metadata from their names.
+
+    ``members`` is a glob on the path within the folder or archive; ``name_pattern`` a regular expression that is
+    searched in it, whose named groups become metadata columns.
+    """
+
+    encoding: Encoding = "utf-8"
+    members: str = "*"
+    name_pattern: Annotated[str, AfterValidator(_compiles)] | None = None
+
+
+@dataclass(frozen=True)
+class _File:
+    """A document: its path within the source, and its bytes, or None and the reason."""
+
+    name: str
+    data: bytes | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class TextFilesSource(Source):
+    """Reader "text-files". Ids are paths within the source; ``label`` is the name of the folder of a file.
+
+    Hidden files (``files.is_hidden``) are skipped, in archives too. ``root`` is a folder or an archive: ``.tar`` (with
+    any compression), ``.tgz`` or ``.zip``; local or a URL.
+    """
+
+    root: str
+    options: TextFilesOptions
+    tokenizer: Tokenizer
+
+    reader = "text-files"
+    options_type = TextFilesOptions
+    stop_words = ENGLISH
+
+    def units(self) -> Sequence[Unit]:
+        """Two thousand files of a folder; an archive as a whole. Raises InputError if no file matches ``members``."""
+        if is_archive(self.root):
+            return [Unit(self.root)]
+        count = len(self._files())
+        if not count:
+            raise InputError(
+                f"no file at {self.root} matches {self.options.members!r}; give another glob with --read members=GLOB"
+            )
+        return [
+            Unit(self.root, start, min(start + UNIT_FILES, count), min(UNIT_FILES, count - start))
+            for start in range(0, count, UNIT_FILES)
+        ]
+
+    def place(self, unit: Unit, row: int) -> str:
+        """Path of the file, or its number in the archive."""
+        if is_archive(self.root):
+            return f"{self.root}, file {row + 1}"
+        return self._files()[unit.start + row].path
+
+    def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
+        """Batches of about 8 MB of text."""
+        groups = list(re.compile(self.options.name_pattern or "").groupindex)
+        metadata = dict.fromkeys(["label", *groups], pa.string())
+        records = self._records(unit, groups, bad)
+        for batch in batch_records(records, TextColumns("text", "name", pa.string(), metadata)):
+            yield batch.tokenized(self.tokenizer)
+
+    def _records(self, unit: Unit, groups: Sequence[str], bad: BadRecords) -> Iterator[Record]:
+        row = -1
+        files = _archived(self.root) if is_archive(self.root) else self._plain(unit)
+        try:
+            for file in files:
+                if not fnmatch(file.name, self.options.members):
+                    continue
+                row += 1
+                text = self._text(file, row, bad)
+                if text is None:
+                    continue
+                label = PurePosixPath(file.name).parent.name
+                found = re.search(self.options.name_pattern or "", file.name)
+                yield row, text, file.name, [label, *(found[group] if found else None for group in groups)]
+        except DamagedError as error:
+            bad.refuse(row + 1, str(error))
+            return
+        if row < 0:
+            bad.refuse(None, f"no file in it matches {self.options.members!r}")
+
+    def _text(self, file: _File, row: int, bad: BadRecords) -> str | None:
+        reason = file.reason
+        if file.data is not None:
+            try:
+                if not is_binary(file.data):
+                    return decode_file(file.data, self.options.encoding)
+                reason = "it is no plain text; export the text of PDF, Word and the like"
+            except BadValue as error:
+                reason = f"{error} ({NAME_ENCODING})"
+        bad.refuse(row, f"{file.name}: {reason}", file.data)
+        return None
+
+    def _files(self) -> tuple[SourceFile, ...]:
+        return tuple(file for file in find_files(self.root) if fnmatch(file.name, self.options.members))
+
+    def _plain(self, unit: Unit) -> Iterator[_File]:
+        for file in self._files()[unit.start : unit.stop]:
+            try:
+                with open_raw(file.path) as stream:
+                    data = stream.read(limits.LARGEST_FILE + 1)
+            except DamagedError as error:
+                yield _File(file.name, None, str(error))
+            else:
+                yield _bounded(file.name, data)
+
+
+def _archived(path: str) -> Iterator[_File]:
+    """The regular files of an archive in its order, one in memory at a time. Nothing is unpacked to disk.
+
+    Raises DamagedError where the archive breaks off, or goes on after its end mark.
+    """
+    if path.lower().endswith(".zip"):
+        with open_raw(path) as stream, zipfile.ZipFile(stream) as archive:
+            for member in archive.infolist():
+                if not (member.is_dir() or is_hidden(_printable(member.filename))):
+                    yield _zipped(archive, member)
+        return
+    # Decompressed by its name, or else by tarfile, which looks at the content.
+    with open_stream(path) as stream:
+        try:
+            with tarfile.open(fileobj=stream, mode="r|*", tarinfo=_CheckedTarInfo) as tar:
+                for entry in tar:
+                    if entry.isfile() and not is_hidden(_printable(entry.name)):
+                        opened: Any = tar.extractfile(entry)
+                        yield _bounded(_printable(entry.name), opened.read(limits.LARGEST_FILE + 1))
+                # Padding follows the end mark: other data means that damage made a mark too early. Reading to the
+                # end also compares the checksum of the compression.
+                padding: Any = tar.fileobj
+                while rest := padding.read(1 << 20):
+                    if rest.strip(b"\0"):
+                        raise DamagedError("it goes on after its end mark")
+        except tarfile.TarError as error:
+            raise DamagedError(describe(error)) from error
+
+
+def _zipped(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> _File:
+    name = _printable(member.filename)
+    try:
+        with archive.open(member) as content:
+            return _bounded(name, content.read(limits.LARGEST_FILE + 1))
+    except _MEMBER_ERRORS as error:
+        return _File(name, None, f"it cannot be unpacked ({first_line(error)})")
+
+
+class _CheckedTarInfo(tarfile.TarInfo):
+    """Headers of an archive that must end with its end mark: tarfile takes a damaged header for the end.
+
+    Headers with a content of their own (long names), which tarfile reads whole, are bounded.
+    """
+
+    _WITH_CONTENT = (
+        tarfile.XHDTYPE,
+        tarfile.XGLTYPE,
+        tarfile.SOLARIS_XHDTYPE,
+        tarfile.GNUTYPE_LONGNAME,
+        tarfile.GNUTYPE_LONGLINK,
+    )
+
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> _CheckedTarInfo:
+        try:
+            return super().fromtarfile(archive)
+        except tarfile.HeaderError as error:
+            if isinstance(error, tarfile.EOFHeaderError):  # type: ignore[attr-defined]
+                raise
+            raise tarfile.ReadError(first_line(error)) from error
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _CheckedTarInfo:
+        entry = super().frombuf(buf, encoding, errors)
+        if entry.type in cls._WITH_CONTENT and entry.size > limits.LARGEST_TAR_HEADER:
+            raise tarfile.ReadError(f"a header of {entry.size} bytes")
+        return entry
+
+
+def _printable(name: str) -> str:
+    """A member's name without ``./``; bytes that are not UTF-8 are escaped."""
+    return name.removeprefix("./").encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def _bounded(name: str, data: bytes) -> _File:
+    if len(data) > limits.LARGEST_FILE:
+        return _File(name, None, f"larger than {limits.LARGEST_FILE >> 20} MB, no document")
+    return _File(name, data)

@@ -1,0 +1,200 @@
+"""Texts with their ids and metadata: the options of users, the columns of a source, and batches of records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from streaming_jsmf.ingestion.readers import limits
+from streaming_jsmf.ingestion.readers.base import SourceBatch, UnreadableError
+from streaming_jsmf.ingestion.readers.values import is_utf8, require_columns
+from streaming_jsmf.ingestion.tokens.lists import count_codes
+from streaming_jsmf.ingestion.tokens.tokenizer import LONGEST_NGRAM, BuiltIn, Tokenizer
+from streaming_jsmf.validation import Strict
+
+RESERVED_NAMES = ("ids", "counts", "document_id")
+_ID_NAMES = ("document_id", "doc_id", "id")
+_RECORD_BYTES = 64  # counted for each record, besides its strings
+
+
+def _are_codecs(names: str) -> str:
+    stripped = [name.strip() for name in names.split(",")]
+    for name in stripped:
+        try:
+            holds_ascii = b"a,\n".decode(name) == "a,\n"
+        except (LookupError, UnicodeDecodeError):
+            holds_ascii = False
+        if not holds_ascii:
+            raise ValueError(
+                "give an encoding that holds ASCII, such as cp1252 or gb18030, or several that are tried in turn: "
+                "utf-8,cp1252"
+            )
+    return ",".join(stripped)
+
+
+def _is_delimiter(value: str) -> str:
+    value = value.replace("\\t", "\t")
+    if len(value) != 1 or value in '"\r\n':
+        raise ValueError("a delimiter is one character, such as ; or \\t for a tab")
+    return value
+
+
+def _number_in(given: Any) -> Any:
+    """A number given on the command line, which arrives as a list of one string."""
+    try:
+        return float(given[0]) if isinstance(given, list) and len(given) == 1 else given
+    except ValueError:
+        return given
+
+
+Encoding = Annotated[str, AfterValidator(_are_codecs)]
+#: The least NPMI of neighbouring words that form a phrase, or a list of phrases.
+Phrases = Annotated[Annotated[float, Field(gt=0, le=1)] | tuple[str, ...] | None, BeforeValidator(_number_in)]
+
+
+class TokenOptions(Strict):
+    """How texts become words; see ``Tokenizer``. A spec can name built-in tokenizers only."""
+
+    tokenizer: BuiltIn = "arrow"
+    ngrams: Annotated[int, Field(ge=1, le=LONGEST_NGRAM)] = 1
+    stemmer: str | None = None
+    boilerplate: Literal["keep", "drop"] = "keep"
+    phrases: Phrases = None
+
+    @model_validator(mode="after")
+    def _phrases_or_ngrams(self) -> Self:
+        if self.phrases is not None and self.ngrams > 1:
+            raise ValueError(
+                "phrases are chosen among the runs of words that ngrams takes all; give one of them"
+            )
+        return self
+
+
+class TextOptions(TokenOptions):
+    """Columns of texts: the text, the id (by its usual names when not given), and the metadata to keep.
+
+    ``encoding`` is that of JSON lines and CSV: of several the first that decodes a line of JSON or a whole CSV file.
+    ``delimiter`` is that of CSV, by its suffix when not given.
+    """
+
+    text: str = "text"
+    id: str | None = None
+    metadata: Literal["all"] | tuple[str, ...] = "all"
+    encoding: Encoding = "utf-8"
+    delimiter: Annotated[str, AfterValidator(_is_delimiter)] | None = None
+
+
+class LineOptions(TokenOptions):
+    """One text per line, in one of the encodings."""
+
+    encoding: Encoding = "utf-8"
+
+
+@dataclass(frozen=True)
+class TextColumns:
+    """The columns of all files of a source.
+
+    Attributes
+    ----------
+    text
+        Name of the text.
+    id, id_type
+        Name and Arrow type (int64 or string) of the id, or None.
+    metadata
+        Arrow type by name of each column kept.
+    """
+
+    text: str
+    id: str | None
+    id_type: Any
+    metadata: Mapping[str, Any]
+
+    @property
+    def names(self) -> list[str]:
+        """All columns that are read."""
+        return [self.text, *([self.id] if self.id else []), *self.metadata]
+
+
+def choose_columns(names: Sequence[str], options: TextOptions) -> tuple[str | None, list[str]]:
+    """The id column, as given or by its usual names, and the metadata columns in the order of the file.
+
+    Raises
+    ------
+    UnreadableError
+        If a column is missing, or a name is there twice, is not UTF-8, or is reserved.
+    """
+    asked = () if options.metadata == "all" else options.metadata
+    require_columns([options.text, *([options.id] if options.id else []), *asked], names)
+    id_name = options.id or next((name for name in _ID_NAMES if name in names), None)
+    used = [options.text, *([id_name] if id_name else [])]
+    kept = [name for name in names if (options.metadata == "all" or name in asked) and name not in used]
+    for name in RESERVED_NAMES:
+        if name in kept:
+            raise UnreadableError(
+                f"column {name!r} has a name that a corpus needs for itself; choose the columns to keep "
+                "with metadata=A,B or rename it"
+            )
+    for name in dict.fromkeys([*used, *kept]):
+        problem = "" if is_utf8(name) else f"the name {name!a} is not UTF-8; rename it"
+        if names.count(name) > 1:
+            problem = f"it has {names.count(name)} columns {name!r}; rename all but one"
+        if problem:
+            raise UnreadableError(f"{problem}, or choose others with metadata=A,B")
+    return id_name, kept
+
+
+@dataclass(frozen=True, eq=False)
+class TextRecords:
+    """m good records: Arrow arrays ``texts`` (strings, no nulls), ``ids`` (or None) and metadata; rows (m,) int64."""
+
+    texts: Any
+    ids: Any
+    metadata: Mapping[str, Any]
+    rows: NDArray[np.int64]
+
+    def tokenized(self, tokenizer: Tokenizer) -> SourceBatch:
+        """The bags of the texts."""
+        tokens = tokenizer(self.texts)
+        bags = count_codes(tokens)
+        return SourceBatch(
+            bags.indptr, bags.codes, bags.counts, self.rows, self.ids, self.metadata, tokens.dictionary
+        )
+
+
+#: Row, text, id and metadata in the order of the columns.
+Record = tuple[int, str, Any, Sequence[Any]]
+
+
+def batch_records(records: Iterable[Record], columns: TextColumns) -> Iterator[TextRecords]:
+    """Gather single records into batches of about ``BATCH_BYTES`` of text."""
+    # Values by column, since a list of many records slows the garbage collector.
+    held: list[list[Any]] = [[] for _ in range(3 + len(columns.metadata))]
+    size = 0
+    for row, text, identity, metadata in records:
+        for values, value in zip(held, (row, text, identity, *metadata), strict=True):
+            values.append(value)
+        size += len(text) + sum(len(value) for value in metadata if isinstance(value, str)) + _RECORD_BYTES
+        if size >= limits.BATCH_BYTES:
+            yield _as_arrays(held, columns)
+            held, size = [[] for _ in held], 0
+    if size:
+        yield _as_arrays(held, columns)
+
+
+def _as_arrays(held: Sequence[list[Any]], columns: TextColumns) -> TextRecords:
+    rows, texts, ids, *metadata = held
+    return TextRecords(
+        pa.array(texts, pa.string()),
+        pa.array(ids, columns.id_type) if columns.id else None,
+        {
+            name: pa.array(values, kind)
+            for (name, kind), values in zip(columns.metadata.items(), metadata, strict=True)
+        },
+        np.array(rows, np.int64),
+    )

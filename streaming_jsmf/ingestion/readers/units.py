@@ -1,0 +1,160 @@
+"""How files of records are split into units, and where a record is: row groups of Parquet, byte ranges of lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from streaming_jsmf.corpus.format import PARQUET_SUFFIXES
+from streaming_jsmf.ingestion.readers import limits
+from streaming_jsmf.ingestion.readers.base import BadRecords, DamagedError, Reader, Unit, UnreadableError
+from streaming_jsmf.ingestion.readers.files import (
+    bare_suffix,
+    is_compressed,
+    open_parquet_source,
+    open_stream,
+    size_of,
+)
+from streaming_jsmf.ingestion.readers.values import as_json
+
+PARQUET_PATTERNS = tuple(f"*{suffix}" for suffix in PARQUET_SUFFIXES)
+_MOST_ROWS = 100_000
+
+
+def compressed(*patterns: str) -> tuple[str, ...]:
+    """Globs with every suffix of a compression."""
+    return tuple(
+        f"{pattern}{suffix}" for pattern in patterns for suffix in ("", ".gz", ".bz2", ".xz", ".zst")
+    )
+
+
+TABLE_PATTERNS = (*PARQUET_PATTERNS, *compressed("*.csv", "*.tsv", "*.dat", "*.txt"))
+
+
+class RecordFiles(Reader):
+    """Base of readers whose ``files`` (local paths or URLs) are Parquet, by their suffix, or lines."""
+
+    files: tuple[str, ...]
+
+    def splittable(self, path: str) -> bool:  # noqa: ARG002
+        """Whether each line of the file is a record, so that it can be split at any line."""
+        return True
+
+    def units(self) -> Sequence[Unit]:
+        """Runs of row groups, byte ranges of lines; files that cannot be split as a whole."""
+        return [
+            unit
+            for path in self.files
+            for unit in (parquet_units(path) if is_parquet(path) else self._line_units(path))
+        ]
+
+    def first_row(self, unit: Unit) -> int:
+        """Row (Parquet) or line of the file where the unit starts. Reads the lines before it."""
+        if is_parquet(unit.path):
+            return parquet_first_row(unit)
+        if not unit.start:
+            return 0
+        lines, left = 1, unit.start - 1
+        with open_stream(unit.path) as stream:
+            while left and (block := stream.read(min(left, 1 << 20))):
+                lines += block.count(b"\n")
+                left -= len(block)
+        return lines
+
+    def place(self, unit: Unit, row: int) -> str:
+        """File, row group and row, or file and line from 1."""
+        if is_parquet(unit.path):
+            return parquet_place(unit, row)
+        return f"{unit.path}, line {self.first_row(unit) + row + 1}"
+
+    def _line_units(self, path: str) -> list[Unit]:
+        try:
+            size = size_of(path)
+        except DamagedError:
+            return [Unit(path)]  # reading reports the reason
+        if not self.splittable(path) or is_compressed(path) or size <= limits.UNIT_BYTES:
+            return [Unit(path, 0, 0, size)]
+        return [
+            Unit(path, start, min(start + limits.UNIT_BYTES, size), min(limits.UNIT_BYTES, size - start))
+            for start in range(0, size, limits.UNIT_BYTES)
+        ]
+
+
+def is_parquet(path: str) -> bool:
+    """Whether the name is that of a Parquet file."""
+    return bare_suffix(path) in PARQUET_SUFFIXES
+
+
+def parquet_units(path: str) -> list[Unit]:
+    """Runs of row groups of about ``UNIT_BYTES``; one unit if the footer cannot be read (reading reports it)."""
+    try:
+        with open_parquet_source(path) as file:
+            sizes = [file.metadata.row_group(g).total_byte_size for g in range(file.metadata.num_row_groups)]
+    except UnreadableError:
+        return [Unit(path)]
+    return group_units(path, sizes, limits.UNIT_BYTES)
+
+
+def group_units(path: str, weights: Sequence[int], target: int, size: int | None = None) -> list[Unit]:
+    """Units of consecutive row groups whose weights reach ``target``; weights are bytes, or shares of ``size``."""
+    units, start, weight = [], 0, 0
+    for g, of_group in enumerate(weights):
+        weight += of_group
+        if weight >= target or g == len(weights) - 1:
+            held = weight if size is None else int(size * weight / max(sum(weights), 1))
+            units.append(Unit(path, start, g + 1, held))
+            start, weight = g + 1, 0
+    return units or [Unit(path)]
+
+
+def drop_bad_rows(
+    batch: Any,
+    reasons: Mapping[int, str],
+    first: int,
+    bad: BadRecords,
+    as_record: Callable[[Any, int], bytes | None] = as_json,
+) -> tuple[Any, NDArray[np.int64]]:
+    """The good rows of a record batch and their numbers from ``first``; the others go to ``bad`` in their order."""
+    rows = np.arange(first, first + batch.num_rows)
+    if not reasons:
+        return batch, rows
+    for row in sorted(reasons):
+        bad.refuse(first + row, reasons[row], as_record(batch, row))
+    keep = np.ones(batch.num_rows, bool)
+    keep[list(reasons)] = False
+    return batch.filter(pa.array(keep)), rows[keep]
+
+
+def parquet_batches(file: Any, unit: Unit, columns: Sequence[str]) -> Iterator[tuple[int, Any]]:
+    """Non-empty record batches of about ``BATCH_BYTES`` of a unit, and the number of their first row."""
+    row = 0
+    for g in range(unit.start, unit.stop):
+        group = file.metadata.row_group(g)
+        # The footer counts encoded bytes: repeated values are stored once, so there is an upper bound.
+        share = limits.BATCH_BYTES * group.num_rows / max(group.total_byte_size, 1)
+        size = max(1, min(_MOST_ROWS, int(share)))
+        for batch in file.iter_batches(size, row_groups=[g], columns=list(columns), use_threads=False):
+            if batch.num_rows:
+                yield row, batch
+                row += batch.num_rows
+
+
+def parquet_place(unit: Unit, row: int) -> str:
+    """File, row group and row of a record of a unit."""
+    with open_parquet_source(unit.path) as file:
+        for g in range(unit.start, unit.stop):
+            rows = file.metadata.row_group(g).num_rows
+            if row < rows:
+                return f"{unit.path}, row group {g}, row {row} from 0"
+            row -= rows
+    return unit.path
+
+
+def parquet_first_row(unit: Unit) -> int:
+    """Rows of the file before the unit."""
+    with open_parquet_source(unit.path) as file:
+        return sum(file.metadata.row_group(g).num_rows for g in range(unit.start))

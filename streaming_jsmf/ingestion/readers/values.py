@@ -1,0 +1,161 @@
+"""Values of records: decoding bytes, checking Arrow columns, and writing a bad record as JSON."""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from streaming_jsmf.ingestion.readers.base import BadValue, UnreadableError
+
+NAME_ENCODING = "name its encoding, such as --encoding cp1252, or utf-8,cp1252 where files differ"
+
+_MOST_NAMES = 20
+_HEAD = 1000  # bytes of a file that show whether it is text
+
+#: The longer ones first: that of UTF-32 starts as that of UTF-16 does.
+_BYTE_ORDER_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+
+
+def decode(data: bytes, encoding: str, what: str = "line") -> str:
+    """Decode bytes with the first encoding of a comma-separated list that can.
+
+    Raises BadValue, which names the first byte that the first encoding cannot decode.
+    """
+    first: UnicodeDecodeError | None = None
+    for codec in encoding.split(","):
+        try:
+            return data.decode(codec)
+        except UnicodeDecodeError as error:
+            first = first or error
+    assert first is not None
+    raise BadValue(f"byte {first.start} of the {what} is not {encoding_name(encoding)}") from first
+
+
+def decode_file(data: bytes, encoding: str) -> str:
+    """Decode a whole file; a byte order mark decides the encoding. Raises as ``decode``."""
+    return decode(data, marked_encoding(data) or encoding, "file")
+
+
+def marked_encoding(data: bytes) -> str | None:
+    """The encoding given by a byte order mark at the start of a file, if there is one."""
+    return next((codec for mark, codec in _BYTE_ORDER_MARKS if data.startswith(mark)), None)
+
+
+def is_binary(data: bytes) -> bool:
+    """Whether a file is not text: PDF, or with zero bytes at its start, as archives and office files have."""
+    return data.startswith(b"%PDF-") or (b"\0" in data[:_HEAD] and marked_encoding(data) is None)
+
+
+def encoding_name(encoding: str) -> str:
+    """A list of encodings for a message."""
+    return " or ".join(encoding.upper().split(","))
+
+
+def is_utf8(text: str) -> bool:
+    """Whether a string has no lone surrogates, which stand for what could not be decoded."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def require_utf8(name: str, text: str) -> str:
+    """The text. Raises BadValue for lone surrogates, from JSON escapes or undecodable bytes of CSV."""
+    if not text.isascii() and not is_utf8(text):
+        raise BadValue(f"{name} holds a byte or an escape that is no character")
+    return text
+
+
+def is_text(kind: Any) -> bool:
+    """Whether an Arrow type holds strings, or bytes that may be strings."""
+    types = pa.types
+    is_string = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+    return bool(is_string or types.is_binary(kind) or types.is_large_binary(kind))
+
+
+def value_type(kind: Any) -> Any:
+    """The type of the values of a dictionary array, else the type itself."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def as_bytes(texts: Any) -> Any:
+    """An Arrow array of text as bytes, which need not be UTF-8."""
+    return (texts.cast(pa.string()) if pa.types.is_string_view(texts.type) else texts).cast(pa.large_binary())
+
+
+def invalid_rows(values: Any) -> list[int]:
+    """Rows of an Arrow array of any type with bytes that are not UTF-8, which reading Parquet does not check."""
+    if is_valid(values):
+        return []
+    if is_text(values.type):
+        raw = enumerate(as_bytes(values).to_pylist())
+        return [i for i, data in raw if data is not None and data.decode("utf-8", "replace").encode() != data]
+    return [i for i in range(len(values)) if not is_valid(values.take([i]))]
+
+
+def is_valid(values: Any) -> bool:
+    """Whether all text in an Arrow array is UTF-8."""
+    try:
+        if is_text(values.type):
+            as_bytes(values).cast(pa.large_string())
+        else:
+            values.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names for a message, on one line: the first twenty, with unprintable characters escaped."""
+    names = list(names)
+    shown = [name if name.isprintable() else repr(name) for name in names[:_MOST_NAMES]]
+    more = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+def require_columns(wanted: Sequence[str], names: Sequence[str]) -> None:
+    """Check that each wanted column is there once. Raises UnreadableError, which lists the columns."""
+    for name in wanted:
+        if name not in names:
+            raise UnreadableError(f"there is no column {name!r}; it has {listed(names)}")
+        if list(names).count(name) > 1:
+            raise UnreadableError(f"it has {list(names).count(name)} columns {name!r}; rename all but one")
+
+
+def as_json(batch: Any, row: int) -> bytes:
+    """A row of a record batch for the quarantine; bytes that are not UTF-8 stay as they are."""
+    columns = zip(batch.schema.names, batch.columns, strict=True)
+    return _to_json({name: _python(column.slice(row, 1))[0] for name, column in columns})
+
+
+def list_as_json(batch: Any, row: int) -> bytes | None:
+    """A list of the only column of a record batch, for the quarantine; None for a null."""
+    held = batch.column(0).slice(row, 1)
+    return None if held.null_count else _to_json(_python(held.flatten()))
+
+
+def _to_json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, default=str).encode("utf-8", "surrogateescape")
+
+
+def _python(values: Any) -> list[Any]:
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if is_text(values.type):
+        raw = as_bytes(values).to_pylist()
+        return [None if value is None else value.decode("utf-8", "surrogateescape") for value in raw]
+    try:
+        return list(values.to_pylist())
+    except UnicodeDecodeError:
+        return ["not UTF-8"] * len(values)

@@ -1,0 +1,165 @@
+"""CSR matrices of counts: document weights, sums over rows and words, and products with dense matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streaming_jsmf.config import CAPPED_LENGTH, DocumentWeights
+from streaming_jsmf.linalg.compiled import compiled
+from streaming_jsmf.linalg.typing import FloatArray, Floats, Integers, Single
+
+#: A document of fewer tokens has no pair of words; Eq. 1 divides by n (n - 1).
+SHORTEST_DOCUMENT = 2
+
+
+def pair_scales(lengths: Floats, pairs: Floats, weights: Floats) -> tuple[Floats, Floats]:
+    """Factors of a document's counts in u and of its pairs of tokens in C: w / n and w / (n (n - 1)).
+
+    Where counts are below 1 there are more pairs than n (n - 1), and the first factor is w (n - 1) over the pairs; the
+    words' ``diagonal_excess`` is then added to u with the second.
+
+    Parameters
+    ----------
+    lengths, pairs, weights
+        (documents,) n, ``pair_totals``, w. Documents of weight 0 do not count.
+    """
+    n = np.maximum(lengths, 2.0)
+    whole = n * (n - 1)
+    s = np.where(lengths < SHORTEST_DOCUMENT, whole, pairs)
+    return np.where(s == whole, weights / n, weights * (n - 1) / s), weights / s
+
+
+def document_weights(lengths: Floats, scheme: DocumentWeights) -> Floats:
+    """Weight of each document of the given lengths (tokens); 0 below two tokens.
+
+    ``uniform`` is the papers' choice (LR-JSMF Eq. 1): all documents count alike, so short ones add all their noise.
+    ``capped`` = min(length, 200) avoids that and is robust against a single huge document, unlike ``length``.
+    """
+    if scheme == "uniform":
+        weights = np.ones_like(lengths)
+    elif scheme == "capped":
+        weights = np.minimum(lengths, float(CAPPED_LENGTH))
+    else:
+        weights = lengths.copy()
+    weights[lengths < SHORTEST_DOCUMENT] = 0.0
+    return weights
+
+
+@compiled(nogil=True)
+def row_totals(indptr: NDArray[Any], counts: NDArray[Any]) -> Floats:
+    """Sum of each row of a CSR matrix, (rows,), in float64."""
+    totals = np.zeros(indptr.size - 1)
+    for row in range(totals.size):
+        for k in range(indptr[row], indptr[row + 1]):
+            totals[row] += counts[k]
+    return totals
+
+
+@compiled(nogil=True)
+def diagonal_excess(counts: NDArray[Any]) -> Floats:
+    """max(c - c^2, 0) of each count: what Eq. 1 subtracts from the diagonal in excess where c is below 1."""
+    back = np.zeros(counts.size)
+    for k in range(counts.size):
+        if counts[k] < 1:
+            back[k] = counts[k] - np.float64(counts[k]) * counts[k]
+    return back
+
+
+@compiled(nogil=True)
+def pair_totals(indptr: NDArray[Any], counts: NDArray[Any]) -> Floats:
+    """(rows,) ordered pairs of tokens of each document: n (n - 1), plus ``diagonal_excess`` where counts are below 1.
+
+    This is the sum of the entries of h h' - diag(min(h, h^2)).
+    """
+    totals = np.zeros(indptr.size - 1)
+    for row in range(totals.size):
+        length, back = 0.0, 0.0
+        for k in range(indptr[row], indptr[row + 1]):
+            length += counts[k]
+            if counts[k] < 1:
+                back += counts[k] - np.float64(counts[k]) * counts[k]
+        totals[row] = length * (length - 1.0) + back
+    return totals
+
+
+@compiled(nogil=True)
+def scale_rows(indptr: NDArray[Any], counts: NDArray[Any], scale: Floats, out: Single) -> None:
+    """Set ``out`` (nonzeros,) to the counts times the ``scale`` of their row; rounded once."""
+    for row in range(indptr.size - 1):
+        for k in range(indptr[row], indptr[row + 1]):
+            out[k] = np.float32(counts[k] * scale[row])
+
+
+@compiled(nogil=True)
+def add_word_sums(
+    indptr: NDArray[Any],
+    words: NDArray[Any],
+    counts: NDArray[Any],
+    factors: Floats,
+    sums: Floats,
+    document_frequency: Integers,
+) -> None:
+    """Add sums over documents to ``sums`` (words x 3), and the number of documents to ``document_frequency`` (words,).
+
+    With X = ``factors`` and g = ``diagonal_excess(counts)``, a word with count c in a document adds c X_0 + g X_1,
+    (c - g) X_1 and c X_2.
+
+    Parameters
+    ----------
+    indptr, words, counts
+        H, rows x words (CSR).
+    factors
+        X, rows x 3. Rows whose first entry is 0 are skipped in both sums.
+    """
+    for row in range(indptr.size - 1):
+        if factors[row, 0] == 0.0:
+            continue
+        for k in range(indptr[row], indptr[row + 1]):
+            word, count, back = words[k], np.float64(counts[k]), 0.0
+            if count < 1.0:
+                back = count - count * count
+            sums[word, 0] += count * factors[row, 0] + back * factors[row, 1]
+            sums[word, 1] += (count - back) * factors[row, 1]
+            sums[word, 2] += count * factors[row, 2]
+            document_frequency[word] += 1
+
+
+@compiled(nogil=True)
+def multiply_rows(
+    indptr: NDArray[Any], words: NDArray[Any], values: FloatArray, vectors: FloatArray, out: FloatArray
+) -> None:
+    """Set ``out`` (rows x columns, C order) to H X; H is rows x words (CSR), X words x columns (C order).
+
+    Additional columns of ``out`` become 0. Four nonzeros at a time: ``out`` is loaded and stored a quarter as often.
+    """
+    columns = vectors.shape[1]
+    for row in range(indptr.size - 1):
+        total = out[row]
+        total[:] = 0.0
+        fours = indptr[row] + (indptr[row + 1] - indptr[row]) // 4 * 4
+        for k in range(indptr[row], fours, 4):
+            a, b, c, d = values[k], values[k + 1], values[k + 2], values[k + 3]
+            x, y, z, w = words[k], words[k + 1], words[k + 2], words[k + 3]
+            p, q, r, s = vectors[x], vectors[y], vectors[z], vectors[w]
+            for column in range(columns):
+                total[column] += (a * p[column] + b * q[column]) + (c * r[column] + d * s[column])
+        for k in range(fours, indptr[row + 1]):
+            value, vector = values[k], vectors[words[k]]
+            for column in range(columns):
+                total[column] += value * vector[column]
+
+
+@compiled(nogil=True)
+def add_transposed(
+    indptr: NDArray[Any], words: NDArray[Any], values: Single, rows: Single, out: Single
+) -> None:
+    """Add H'Z to ``out`` (words x columns, C order); H is rows x words (CSR), Z rows x columns (C order)."""
+    columns = rows.shape[1]
+    for row in range(indptr.size - 1):
+        for k in range(indptr[row], indptr[row + 1]):
+            value, word = values[k], words[k]
+            for column in range(columns):
+                out[word, column] += value * rows[row, column]
