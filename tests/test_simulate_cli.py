@@ -214,7 +214,7 @@ class TestInterruption:
     def test_damaged_arguments_are_named(self, tmp_path: Path, stop: Callable[..., Path]) -> None:
         path = stop(KeyboardInterrupt()) / "zarr.json"
         path.write_bytes(path.read_bytes()[:-20])
-        with pytest.raises(StoreError, match=f"{path}.* damaged; .* run"):
+        with pytest.raises(StoreError, match=f"{path}.* damaged .*; remove .* run"):
             simulate_lda(tmp_path / "a", **self.ARGUMENTS)
 
     @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from streaming_jsmf.inference.polish import Step, first_topics, next_topics, pla
 from streaming_jsmf.jobs.checkpoints import PartialResult, key_of
 from streaming_jsmf.jobs.events import Iteration, Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
+from streaming_jsmf.jobs.memory import PROCESS_BYTES
 from streaming_jsmf.jobs.order import FoldOrder
 from streaming_jsmf.jobs.run import Job, run_job, run_steps
 from streaming_jsmf.jobs.tasks import Part
