@@ -1,9 +1,9 @@
-"""Time and memory of all metrics of a large model, beside the scan that counts its words.
+"""Time and memory of all metrics of a large model.
 
     python -m benchmarks.evaluate_scale [--words 100000] [--topics 100] [--replicas 5]
 
-Topics, factor and counts are drawn at random, of the shapes and sizes that a real model of as many words has; nothing
-is read. Prints the seconds and the peak memory of the process, with that of the inputs alone to take off.
+Topics, factor and counts are random, with the shapes and sizes of a real model of this vocabulary; nothing is read.
+Prints seconds and peak memory of the process, and the memory of the inputs alone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import click
 import numpy as np
 
 from streaming_jsmf.evaluation.inputs import Cooccurrence, SelectedCounts, TopicArrays
-from streaming_jsmf.evaluation.summary import evaluate_topics
+from streaming_jsmf.evaluation.metrics import evaluate_topics
 from streaming_jsmf.inference.words import prominent_words
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.memory import peak_memory
@@ -65,9 +65,9 @@ def draw_counts(rng: np.random.Generator, topics: TopicArrays, cooccurrence: Coo
 
 
 @click.command(help=__doc__)
-@click.option("--words", default=100_000, show_default=True, help="N.")
-@click.option("--topics", default=100, show_default=True, help="K.")
-@click.option("--replicas", default=5, show_default=True, help="Models that the stability compares with.")
+@click.option("--words", default=100_000, show_default=True, help="Number of words.")
+@click.option("--topics", default=100, show_default=True, help="Number of topics.")
+@click.option("--replicas", default=5, show_default=True, help="Number of models for stability.")
 @click.option("--seed", default=0, show_default=True)
 def main(words: int, topics: int, replicas: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -78,7 +78,7 @@ def main(words: int, topics: int, replicas: int, seed: int) -> None:
     inputs = peak_memory()
     started = time.perf_counter()
     with single_blas_thread():
-        metrics = evaluate_topics(
+        _, missing = evaluate_topics(
             model,
             cooccurrence=cooccurrence,
             counts=counts,
@@ -87,7 +87,6 @@ def main(words: int, topics: int, replicas: int, seed: int) -> None:
             seed=seed,
         )
     seconds = time.perf_counter() - started
-    missing = [name for name, value in metrics.items() if value is None]
     click.echo(
         f"N = {words}, K = {topics}, {counts.words.size} words counted, {replicas} replicas, one thread"
     )

@@ -1,11 +1,10 @@
-"""Errors of the topics of simulated corpora, of both engines, before and after polish.
+"""Errors of the topics of both engines on simulated corpora, before and after polish.
 
     python -m benchmarks.polish_simulated [--documents 5000,20000,100000] [--steps 20] [--seeds 1]
 
-Latent Dirichlet allocation as `simulate` draws it: 10,000 words, 50 topics (Dirichlet of total mass 200), documents of
-about 100 tokens of the prior 1/K for each topic. Prints a Markdown table: mean L1 distance (of 2) of the best pairs of
-found and true topics, with default settings throughout, and of STOD with `--alpha0 shares`, too; and CPU seconds in one
-thread of scan and inference, and of the steps.
+LDA as in `simulate`: 10,000 words, 50 topics (Dirichlet distribution of mass 200), documents of about 100 tokens, prior
+1/K per topic. Prints the mean L1 distance (at most 2) between matched topics and true topics with default settings, for
+STOD also with `--alpha0 shares`, and CPU seconds of one thread for scan and inference, and for the steps.
 """
 
 from __future__ import annotations
@@ -28,8 +27,7 @@ from streaming_jsmf import (
     scan,
 )
 from streaming_jsmf.evaluation.matching import match_topics
-from streaming_jsmf.ingestion.simulate import simulate
-from streaming_jsmf.ingestion.simulation import read_truth
+from streaming_jsmf.ingestion.simulation import read_truth, simulate_lda
 from streaming_jsmf.topics.store import Model
 
 WORDS, TOPICS, LENGTH = 10_000, 50, 100
@@ -46,8 +44,8 @@ ONE = Execution("synchronous")
 def print_rows(folder: Path, documents: int, steps: int, seed: int) -> None:
     """All engines on one corpus, from one scan."""
     corpus = folder / "corpus"
-    simulate(
-        corpus, documents=documents, vocabulary_size=WORDS, topics=TOPICS, mean_length=LENGTH, seed=seed,
+    simulate_lda(
+        corpus, n_documents=documents, n_words=WORDS, n_topics=TOPICS, mean_length=LENGTH, seed=seed,
         execution=ONE,
     )  # fmt: skip
     truth = read_truth(corpus).word_topic
@@ -73,9 +71,14 @@ def print_rows(folder: Path, documents: int, steps: int, seed: int) -> None:
 
 
 @click.command(help=__doc__)
-@click.option("--documents", default="5000,20000,100000", show_default=True, help="Sizes, with commas.")
-@click.option("--steps", default=20, show_default=True, help="Of polish.")
-@click.option("--seeds", default=1, show_default=True, help="Corpora of each size.")
+@click.option(
+    "--documents",
+    default="5000,20000,100000",
+    show_default=True,
+    help="Sizes, separated by commas.",
+)
+@click.option("--steps", default=20, show_default=True, help="Steps of polish.")
+@click.option("--seeds", default=1, show_default=True, help="Number of corpora of each size.")
 def main(documents: str, steps: int, seeds: int) -> None:
     click.echo("| documents | engine | error | polished | scan and infer, s | steps, s |")
     click.echo("|---:|---|---:|---:|---:|---:|")

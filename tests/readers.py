@@ -355,209 +355,79 @@ def _entry_line(head: int) -> int:
 
 
 _LIST = ("\n".join(WORDS) + "\n").encode()
-_FILE = 1 + sorted(map(_member, documents())).index(_member(documents()[BAD]))
-_ROW = f"row group 0, row {BAD} from 0: "
-_TRIPLE = f"row group {_AT // 10}, row {_AT % 10} from 0: "
-_UTF8 = "not UTF-8"
-_NO_NUMBER = "is no whole number"
-_COUNT = "count -1 is not in"
+_ROW = f", row group 0, row {BAD} from 0: "
+_TRIPLE = f", row group {_AT // 10}, row {_AT % 10} from 0: "
+_LINE, _AFTER_HEADER = f", line {BAD + 1}: ", f", line {BAD + 2}: "
+_TRIPLE_LINE = f", line {_AT + 2}: "
+_MEMBER, _NUMBER = f"/{_member(documents()[BAD])}: ", f", file {BAD + 1}: "
+_MATRIX_ROW = f", row {BAD} from 0: "
+_DOCWORD_LINE, _MARKET_LINE = f", line {_entry_line(3)}: ", f", line {_entry_line(2)}: "
+_UTF8, _CHARACTER = "not UTF-8", "not a character"
+_NO_NUMBER, _COUNT = "is not a whole number", "count -1 is not in"
 
-FORMATS = (
-    Format(
-        "text-parquet",
-        "text",
-        "t.parquet",
-        _text_parquet,
-        f", {_ROW}",
-        _UTF8,
-        has_metadata=True,
-        has_end=True,
-    ),
-    Format(
-        "text-json",
-        "text",
-        "t.jsonl",
-        _json_lines,
-        f", line {BAD + 1}: ",
-        _UTF8,
-        codecs=PACKED,
-        has_metadata=True,
-    ),
-    Format(
-        "text-csv",
-        "text",
-        "t.csv",
-        _table_of_texts(","),
-        f", line {BAD + 2}: ",
-        "no character",
-        codecs=PACKED,
-        has_metadata=True,
-    ),
-    Format(
-        "text-tsv",
-        "text",
-        "t.tsv",
-        _table_of_texts("\t"),
-        f", line {BAD + 2}: ",
-        "no character",
-        codecs=PACKED,
-        has_metadata=True,
-    ),
-    Format(
-        "folder", "text-files", "texts/", _folder, f"/{_member(documents()[BAD])}: ", _UTF8, id_of=_member
-    ),
-    Format(
-        "tar",
-        "text-files",
-        "t.tar",
-        _tar,
-        f", file {BAD + 1}: ",
-        _UTF8,
-        codecs=PACKED,
-        id_of=_member,
-        has_end=True,
-    ),
-    Format(
-        "zip",
-        "text-files",
-        "t.zip",
-        _zip,
-        f", file {BAD + 1}: ",
-        _UTF8,
-        id_of=_member,
-        has_end=True,
-    ),
-    Format(
-        "lines",
-        "lines",
-        "t.txt",
-        _basket_lines,
-        f", line {BAD + 1}: ",
-        _UTF8,
-        codecs=PACKED,
-        id_of=_place,
-    ),
-    Format(
+_WITH_END: dict[str, Any] = {"has_end": True}
+_BY_ENTRY: dict[str, Any] = {"by_entry": True}
+_TEXTS: dict[str, Any] = {"has_metadata": True}
+_MEMBERS: dict[str, Any] = {"id_of": _member}
+_LINES: dict[str, Any] = {"codecs": PACKED, "id_of": _place}
+_NUMBERS: dict[str, Any] = {"codecs": PACKED, **_BY_ENTRY, **_WITH_END}
+_RATINGS: dict[str, Any] = {"id_of": _from_one, **_BY_ENTRY}
+_VOCAB: dict[str, Any] = {"beside": {"vocab.txt": _LIST}}
+_CSV, _TSV = _table_of_texts(","), _table_of_texts("\t")
+
+#: Name, reader, file, content, place and reason of the bad record, and what else differs.
+_ROWS: tuple[tuple[str, str, str, Content, str, str, dict[str, Any]], ...] = (
+    ("text-parquet", "text", "t.parquet", _text_parquet, _ROW, _UTF8, {**_TEXTS, **_WITH_END}),
+    ("text-json", "text", "t.jsonl", _json_lines, _LINE, _UTF8, {"codecs": PACKED, **_TEXTS}),
+    ("text-csv", "text", "t.csv", _CSV, _AFTER_HEADER, _CHARACTER, {"codecs": PACKED, **_TEXTS}),
+    ("text-tsv", "text", "t.tsv", _TSV, _AFTER_HEADER, _CHARACTER, {"codecs": PACKED, **_TEXTS}),
+    ("folder", "text-files", "texts/", _folder, _MEMBER, _UTF8, _MEMBERS),
+    ("tar", "text-files", "t.tar", _tar, _NUMBER, _UTF8, {"codecs": PACKED, **_MEMBERS, **_WITH_END}),
+    ("zip", "text-files", "t.zip", _zip, _NUMBER, _UTF8, {**_MEMBERS, **_WITH_END}),
+    ("lines", "lines", "t.txt", _basket_lines, _LINE, _UTF8, _LINES),
+    (
         "docword",
         "docword",
         "docword.t.txt",
         _docword,
-        f", line {_entry_line(3)}: ",
+        _DOCWORD_LINE,
         _NO_NUMBER,
-        beside={"vocab.t.txt": _LIST},
-        codecs=PACKED,
-        id_of=_from_one,
-        by_entry=True,
-        has_end=True,
+        {"beside": {"vocab.t.txt": _LIST}, "id_of": _from_one, **_NUMBERS},
     ),
-    Format(
+    (
         "matrix-market",
         "matrix-market",
         "t.mtx",
         _matrix_market,
-        f", line {_entry_line(2)}: ",
+        _MARKET_LINE,
         _NO_NUMBER,
-        beside={"vocab.txt": _LIST},
-        codecs=PACKED,
-        id_of=_first_line,
-        by_entry=True,
-        has_end=True,
+        {**_VOCAB, "id_of": _first_line, **_NUMBERS},
     ),
-    Format(
-        "npz",
-        "npz",
-        "t.npz",
-        _npz,
-        f", row {BAD} from 0: ",
-        _COUNT,
-        beside={"vocab.txt": _LIST},
-        id_of=_place,
-        has_end=True,
-    ),
-    Format(
+    ("npz", "npz", "t.npz", _npz, _MATRIX_ROW, _COUNT, {**_VOCAB, "id_of": _place, **_WITH_END}),
+    (
         "h5ad",
         "h5ad",
         "t.h5ad",
         _h5ad,
-        f", row {BAD} from 0: ",
+        _MATRIX_ROW,
         _COUNT,
-        options=("metadata=year",),
-        has_metadata=True,
-        has_end=True,
+        {"options": ("metadata=year",), **_TEXTS, **_WITH_END},
     ),
-    Format(
+    (
         "bags-parquet",
         "bag-of-words-parquet",
         "t.parquet",
         _bags_parquet,
-        f", {_ROW}",
+        _ROW,
         _COUNT,
-        beside={"vocab.txt": _LIST},
-        has_metadata=True,
-        takes_folder=True,
-        has_end=True,
+        {**_VOCAB, **_TEXTS, "takes_folder": True, **_WITH_END},
     ),
-    Format(
-        "baskets",
-        "baskets",
-        "t.baskets",
-        _basket_lines,
-        f", line {BAD + 1}: ",
-        _UTF8,
-        codecs=PACKED,
-        id_of=_place,
-    ),
-    Format(
-        "baskets-parquet",
-        "baskets",
-        "t.parquet",
-        _basket_parquet,
-        f", {_ROW}",
-        _UTF8,
-        id_of=_place,
-        has_end=True,
-    ),
-    Format(
-        "triples",
-        "triples",
-        "t.csv",
-        _triples_csv,
-        f", line {_AT + 2}: ",
-        _UTF8,
-        codecs=PACKED,
-        by_entry=True,
-    ),
-    Format(
-        "triples-parquet",
-        "triples",
-        "t.parquet",
-        _triples_parquet,
-        f", {_TRIPLE}",
-        _UTF8,
-        by_entry=True,
-        has_end=True,
-    ),
-    Format(
-        "ratings",
-        "ratings",
-        "t.csv",
-        _ratings_csv,
-        f", line {_AT + 2}: ",
-        _UTF8,
-        codecs=PACKED,
-        id_of=_from_one,
-        by_entry=True,
-    ),
-    Format(
-        "ratings-parquet",
-        "ratings",
-        "t.parquet",
-        _ratings_parquet,
-        f", {_TRIPLE}",
-        _UTF8,
-        id_of=_from_one,
-        by_entry=True,
-        has_end=True,
-    ),
+    ("baskets", "baskets", "t.baskets", _basket_lines, _LINE, _UTF8, _LINES),
+    ("baskets-parquet", "baskets", "t.parquet", _basket_parquet, _ROW, _UTF8, {"id_of": _place, **_WITH_END}),
+    ("triples", "triples", "t.csv", _triples_csv, _TRIPLE_LINE, _UTF8, {"codecs": PACKED, **_BY_ENTRY}),
+    ("triples-parquet", "triples", "t.parquet", _triples_parquet, _TRIPLE, _UTF8, {**_BY_ENTRY, **_WITH_END}),
+    ("ratings", "ratings", "t.csv", _ratings_csv, _TRIPLE_LINE, _UTF8, {"codecs": PACKED, **_RATINGS}),
+    ("ratings-parquet", "ratings", "t.parquet", _ratings_parquet, _TRIPLE, _UTF8, {**_RATINGS, **_WITH_END}),
 )
+FORMATS = tuple(Format(*row[:6], **row[6]) for row in _ROWS)
 BY_NAME = {each.name: each for each in FORMATS}

@@ -223,10 +223,7 @@ def best_matching(first: Floats, second: Floats) -> list[float]:
         first, second = second, first
     distance = [[float(np.abs(a - b).sum()) for b in second.T] for a in first.T]
     choices = itertools.permutations(range(second.shape[1]), first.shape[1])
-    return min(
-        ([distance[k][place] for k, place in enumerate(choice)] for choice in choices),
-        key=sum,
-    )
+    return min(([distance[k][place] for k, place in enumerate(choice)] for choice in choices), key=sum)
 
 
 def recovery_error(first: Floats, second: Floats) -> float:

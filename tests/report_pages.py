@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from streaming_jsmf.evaluation.verdicts import Check
 from streaming_jsmf.reporting.contents import (
-    Check,
     Contents,
     Document,
     Documents,
@@ -42,7 +42,7 @@ def full_contents(n_topics: int, vocabulary: Sequence[str] | None = None, seed: 
             words[order[number][0]],
             alpha=0.1,
             npmi=float(generator.uniform(-0.1, 0.4)),
-            doubts=("mostly numbers",) if number == 1 else (),
+            warnings=("mostly numbers",) if number == 1 else (),
         )
         for number in range(n_topics)
     )

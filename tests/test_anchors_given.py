@@ -20,7 +20,7 @@ from streaming_jsmf.topics.store import Model, read_model
 from tests import reference_anchors as oracle
 from tests.outcomes import Command, refused
 from tests.reference import row_normalised
-from tests.test_anchors_rows import EVERYWHERE, factor
+from tests.test_anchors import EVERYWHERE, factor
 
 Floats = NDArray[np.float64]
 

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_array, csr_array, csr_matrix, vstack
 
 from streaming_jsmf.corpus import open_corpus
-from streaming_jsmf.corpus.csr import iter_blocks, read_block
-from streaming_jsmf.corpus.dask_array import to_dask_array
+from streaming_jsmf.corpus.csr import iter_blocks, read_block, to_dask_array
 from streaming_jsmf.corpus.units import list_units, partition_units, plan_partitions
 from streaming_jsmf.errors import InputError, StoreError
 from tests.corpora import Planted, write_lists

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from streaming_jsmf.config import InferSettings, ScanSettings
+from streaming_jsmf.evaluation.verdicts import warnings_of
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.scan_verb import scan
 from streaming_jsmf.rectification import result as rectification
 from streaming_jsmf.rectification.result import omitted_mass
 from streaming_jsmf.topics.anchor_words import spectral_certificates
-from streaming_jsmf.topics.certificates import warnings_of
 from streaming_jsmf.topics.infer import fit_moments
 from tests import reference
 from tests.corpora import Planted
@@ -141,9 +141,9 @@ def test_a_sound_model_gives_no_warning() -> None:
         ({"largest_simplex_gap": 1e-3}, ("duality gap 1.0e-03", "--anchor-min-df")),
         (
             {"topics_asked": 10, "topics_found": 7, "effective_rank": 7},
-            ("carries 7 topics, 10 were asked for", "larger corpus"),
+            ("7 topics, 10 were asked for", "larger corpus"),
         ),
-        ({"topics_found": 7, "discarded": 3}, ("3 of 10 components", "--alpha0")),
+        ({"topics_found": 7, "discarded": 3}, ("3 components", "7 kept", "--alpha0")),
         ({"duplicates": 2}, ("2 topics repeat others", "fewer topics")),
         ({"largest_step": 1e-3}, ("moved by 0.001 in its last step", "fewer topics")),
         ({"mass_without_topic": 0.03}, ("3.0% of all tokens", "--engine lr-jsmf")),

@@ -305,30 +305,6 @@ def test_a_store_at_the_url_of_a_file_is_on_the_disk(corpus: Path, command: Comm
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
 
-@pytest.mark.slow
-def test_counts_of_any_number_type_are_counts(
-    corpus: Path, made_moments: Path, command: Command, tmp_path: Path
-) -> None:
-    expected = np.array([_sum(made_moments, name) for name in SUMS])
-    for number, (ids, counts) in enumerate(
-        ((pa.int64(), pa.float64()), (pa.uint16(), pa.uint8()), (pa.int32(), pa.float32()))
-    ):
-        path = shutil.copytree(corpus, tmp_path / f"c{number}")
-        for shard in path.glob("*.parquet"):
-            types = {"ids": pa.large_list(ids), "counts": pa.large_list(counts)}
-            pq.write_table(pq.read_table(shard).cast(pa.schema(types)), shard, row_group_size=25)
-        assert command("scan", path, tmp_path / f"m{number}", *SMALL_SCAN).code == 0
-        found = np.array([_sum(tmp_path / f"m{number}", name) for name in SUMS])
-        np.testing.assert_allclose(found, expected, rtol=1e-13)
-
-
-SUMS = ("row_sum", "diagonal", "term_count", "document_frequency")
-
-
-def _sum(moments: Path, name: str) -> NDArray[np.float64]:
-    return np.asarray(read_store(moments).read(name), dtype=np.float64)
-
-
 def test_overwrite_replaces_a_model(made_moments: Path, model: Path, command: Command) -> None:
     replaced = command("infer", made_moments, model, "--topics", "3", "--overwrite")
     assert (replaced.code, replaced.err) == (0, "")

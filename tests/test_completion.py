@@ -211,7 +211,7 @@ def test_fractions_have_no_tokens_to_predict(
     shown = evaluate(model, EvaluationRequest(corpus=str(corpus)), SYNCHRONOUS)
     assert shown["metrics"]["perplexity"] is None
     broken = np.count_nonzero((mixed != np.rint(mixed)).any(axis=1))
-    assert shown["missing"]["perplexity"].startswith(f"{broken} documents have counts that are no whole")
+    assert shown["missing"]["perplexity"].startswith(f"{broken} documents have fractional counts")
     assert shown["metrics"]["npmi"] is not None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,12 +18,9 @@ from streaming_jsmf.cli.main import run
 from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import Corpus, Curation, open_corpus
 from streaming_jsmf.corpus.format import read_manifest
-from streaming_jsmf.corpus.write import Origin
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion import IngestSettings, ingest_source, load_spec
 from streaming_jsmf.ingestion.ingest import ingest
-from streaming_jsmf.ingestion.readers.bags import BagOptions
-from streaming_jsmf.ingestion.readers.registry import open_source
+from streaming_jsmf.ingestion.spec import load_spec
 from streaming_jsmf.ingestion.tokens.stop_words import load_stop_words
 from tests.processes import command, ended
 
@@ -64,10 +62,12 @@ def source(directory: Path, bags, row_group_size=3) -> Path:
     return directory
 
 
-def curate(directory: Path, target: Path, curation: Curation, *, id_column=None, **origin) -> Corpus:
-    opened = open_source(directory, "bag-of-words-parquet", BagOptions(id=id_column))
-    return ingest_source(
-        opened.source, target, IngestSettings(curation), origin=Origin(settings=opened.settings, **origin)
+def curate(directory: Path, target: Path, curation: Curation, *, id_column=None) -> Corpus:
+    read = {} if id_column is None else {"id": id_column}
+    return ingest(
+        directory,
+        target,
+        IngestRequest(reader="bag-of-words-parquet", read=read, curation=asdict(curation)),
     )
 
 
@@ -131,7 +131,7 @@ def test_each_step_is_recorded(tmp_path):
     ]
     curation = Curation(vocabulary_size=6, min_distinct_words=2, min_tokens=3)
     raw = source(tmp_path / "raw", bags)
-    curated = curate(raw, tmp_path / "c", curation, attribution="by us", source={"name": "x"})
+    curated = curate(raw, tmp_path / "c", curation)
     manifest = read_manifest(tmp_path / "c")
     steps = {step.step: (step.words, step.documents, step.tokens) for step in manifest.dropped}
     assert steps == {
@@ -143,7 +143,6 @@ def test_each_step_is_recorded(tmp_path):
         "unused_words": (1, 0, 0),
     }
     assert curated.vocabulary().words == ("ant", "bee", "cat", "dog", "gnu")
-    assert (manifest.attribution, manifest.source) == ("by us", {"name": "x"})
     assert manifest.settings["tokens_read"] == 15 + 4 + 6 + 2 + 4
     assert manifest.settings["reader"] == "bag-of-words-parquet"
     table = pq.read_table(curated.shard_path(curated.shards[0]))

@@ -191,7 +191,8 @@ def test_directory_is_used_in_place(tmp_path, statistics):
 def test_vocabulary_argument_and_documents_folder(tmp_path):
     root = in_place(tmp_path / "c" / "documents", lists(BAGS)).parent
     with pytest.raises(
-        InputError, match=r"it has no vocabulary .* make one of texts or tables with: streaming-jsmf ingest "
+        InputError,
+        match=r"it has no vocabulary .* make a corpus of texts or tables with: streaming-jsmf ingest ",
     ):
         open_corpus(root)
     corpus = open_corpus(root, root / "documents" / "vocab.txt")
@@ -407,7 +408,7 @@ def test_broken_json_is_a_damaged_store(tmp_path):
     write(tmp_path / "c")
     cut_manifest = tmp_path / "c" / "manifest.json"
     cut_manifest.write_bytes(cut_manifest.read_bytes()[:50])
-    with pytest.raises(StoreError, match="is no JSON"):
+    with pytest.raises(StoreError, match="is not JSON"):
         open_corpus(tmp_path / "c")
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streaming_jsmf.cli.terminal import OneLine
+from streaming_jsmf.cli.main import OneLine
 from streaming_jsmf.display import location, printable
 from streaming_jsmf.errors import InputError
 from tests.corpora import planted, write_corpus

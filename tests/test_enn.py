@@ -112,12 +112,6 @@ def test_the_missing_mass_can_follow_the_words(cooccurrence: Floats) -> None:
         assert yy_error(result.rectified, evenly.rectified) > 1e-6
 
 
-def test_checking_all_words_is_alternating_projection(cooccurrence: Floats) -> None:
-    expected = reference.alternating_projection(cooccurrence, K, 120)
-    result = epsilon_nonnegative(pairs_of(cooccurrence), K, PLAIN)
-    assert yy_error(result.rectified, expected.factor) < 2e-3
-
-
 def test_momentum_keeps_the_answer_in_fewer_steps(cooccurrence: Floats) -> None:
     pairs = pairs_of(cooccurrence)
     limit = epsilon_nonnegative(pairs, K, replace(PLAIN, max_iterations=800))
@@ -181,28 +175,6 @@ def test_the_checked_rows_grow_until_little_is_left_out() -> None:
     assert few.left_out > 0.02
 
 
-@pytest.mark.parametrize("acceleration", ["momentum", "none"])
-def test_the_bits_do_not_depend_on_threads(acceleration: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(enn_operator, "BLOCK_ROWS", 8)
-    pairs = pairs_of(SPECTRA["no gap"]())
-    options = ENNOptions(max_iterations=12, tolerance=0.0, acceleration=acceleration)  # type: ignore[arg-type]
-    one, three = (epsilon_nonnegative(pairs, K, replace(options, threads=t)) for t in (1, 3))
-    np.testing.assert_array_equal(one.rectified, three.rectified)
-    assert one.report() == three.report()
-
-
-def test_iterations_are_told_and_convergence_is_reported(cooccurrence: Floats) -> None:
-    told: list[tuple[int, float]] = []
-    pairs = pairs_of(cooccurrence)
-    result = epsilon_nonnegative(
-        pairs, K, ENNOptions(tolerance=1e-3), on_iteration=lambda n, d: told.append((n, d))
-    )
-    assert [number for number, _ in told] == list(range(1, result.iterations + 1))
-    assert result.converged
-    assert result.change == told[-1][1] < 1e-3
-    assert not epsilon_nonnegative(pairs, K, ENNOptions(tolerance=0.0, max_iterations=2)).converged
-
-
 def test_relative_change_is_the_dense_one() -> None:
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((2, 30, 3))
@@ -256,11 +228,6 @@ def test_words_that_never_occur_keep_a_row_of_nothing_and_change_nothing(by_word
     np.testing.assert_array_equal(found.rectified[kept], expected.rectified)
     assert not found.rectified[[5, n]].any()
     assert found.report() == expected.report()
-
-
-def test_too_few_eigenpairs_are_refused(cooccurrence: Floats) -> None:
-    with pytest.raises(ValueError, match="3 eigenpairs"):
-        epsilon_nonnegative(pairs_of(cooccurrence, 3), K)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -16,8 +16,8 @@ import pytest
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.config import InferSettings, ScanSettings
 from streaming_jsmf.evaluation.coherence import npmi
-from streaming_jsmf.evaluation.glossary import LINES
-from streaming_jsmf.ingestion.simulate import simulate
+from streaming_jsmf.evaluation.metrics import LINES
+from streaming_jsmf.ingestion.simulation import simulate_lda
 from streaming_jsmf.ingestion.simulation.truth import read_truth
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.scan_verb import scan
@@ -71,8 +71,8 @@ def model_path(fitted: Path, tmp_path: Path) -> Path:
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A simulated corpus with its truth, moments that keep their partitions, and a model."""
     root = tmp_path_factory.mktemp("simulated")
-    sizes = {"documents": 500, "vocabulary_size": 60, "topics": 4, "mean_length": 40}
-    simulate(root / "corpus", **sizes, separable=True, documents_per_shard=50)
+    sizes = {"n_documents": 500, "n_words": 60, "n_topics": 4, "mean_length": 40}
+    simulate_lda(root / "corpus", **sizes, separable=True, documents_per_shard=50)
     settings = ScanSettings(max_topics=4, partition_nonzeros=2000)
     moments = scan(
         root / "corpus", root / "moments", settings, Execution("synchronous"), keep_partitions=True
@@ -195,7 +195,7 @@ def test_moments_that_have_changed_are_not_compared_with(
     (corpus / "part-00002.parquet").unlink()
     scan(corpus, tmp_path / "moments", ScanSettings(max_topics=5), execution)
     shown = evaluate(tmp_path / "model", "--json").document()
-    assert "is not what the model was made of any more" in shown["missing"]["recovery"]
+    assert "has changed since the model was made" in shown["missing"]["recovery"]
 
 
 def test_a_truth_and_kept_partitions_give_error_and_stability(

@@ -22,15 +22,15 @@ from streaming_jsmf.cli.main import run
 from streaming_jsmf.config import InferSettings, ScanSettings
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.evaluation.count_words import counts_of
-from streaming_jsmf.evaluation.inputs import sketch_probes
-from streaming_jsmf.evaluation.stored_counts import (
+from streaming_jsmf.evaluation.counts import (
     StoredCounts,
+    counts_of,
     counts_path,
     read_counts,
     read_training_counts,
     stored_corpora,
 )
+from streaming_jsmf.evaluation.inputs import sketch_probes
 from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.events import Event, StageStarted
 from streaming_jsmf.jobs.execution import Execution
@@ -98,9 +98,9 @@ def test_training_counts_are_exact(model_path: Path, corpus_path: Path, document
     exact = dense_rows(documents.counts, arrays["anchors"])
     np.testing.assert_allclose(found.anchor_rows, exact, rtol=1e-12, atol=1e-15)
     whole = dense_rows(documents.counts, np.arange(120))
-    np.testing.assert_allclose(found.row_sum, whole.sum(axis=1), rtol=1e-12)
+    np.testing.assert_allclose(found.sketch.row_sum, whole.sum(axis=1), rtol=1e-12)
     expected = whole @ sketch_probes(120)
-    np.testing.assert_allclose(found.sketch, expected, atol=2e-6 * np.abs(expected).max())
+    np.testing.assert_allclose(found.sketch.products, expected, atol=2e-6 * np.abs(expected).max())
     order = np.argsort(-found.anchor_rows, axis=1, kind="stable")[:, :20]
     assert found.characteristic_words is not None
     np.testing.assert_array_equal(found.characteristic_words, order)
@@ -129,7 +129,7 @@ def test_a_held_out_corpus_is_matched_by_its_words(
     assert found.anchor_rows is not None
     np.testing.assert_allclose(found.anchor_rows, dense_rows(known, anchors), rtol=1e-12, atol=1e-15)
     expected = dense_rows(known, np.arange(120)) @ sketch_probes(120)
-    np.testing.assert_allclose(found.sketch, expected, atol=2e-6 * np.abs(expected).max())
+    np.testing.assert_allclose(found.sketch.products, expected, atol=2e-6 * np.abs(expected).max())
     assert found.n_documents == (known.sum(axis=1) >= 2).sum()
     assert (found.corpus["words_found"], found.corpus["n_documents"]) == (60, 200)
     # The word lists of the model are about its own documents.

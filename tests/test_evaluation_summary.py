@@ -12,38 +12,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming_jsmf.evaluation import (
-    basis,
+    choice,
     coherence,
     factorization,
-    incoherence,
     inputs,
     matching,
-    sketch,
-    summary,
+    metrics,
     topic_shape,
+    verdicts,
     volume,
 )
 from streaming_jsmf.evaluation.inputs import Cooccurrence, SelectedCounts, TopicArrays
-from streaming_jsmf.evaluation.summary import evaluate_topics
+from streaming_jsmf.evaluation.metrics import evaluate_topics
 from streaming_jsmf.inference.perplexity import Completion
 from tests import reference_metrics
 from tests.metric_models import cases, make_case, reordered
-
-KEYS = {
-    *("recovery", "relative_recovery", "approximation", "relative_approximation", "dominancy"),
-    *("relative_dominancy", "specificity", "dissimilarity", "coherence", "u_mass", "npmi", "mst_incoherence"),
-    "perplexity",
-    *("log_relative_volume", "recovery_error", "distinct_share", "effective_topics", "hoyer_sparsity"),
-    *("legality", "validity", "entropy", "basis_rank", "basis_quality", "stability"),
-}
 
 
 def everything(case, seed=0, **changes):
     inputs = {"cooccurrence": case.cooccurrence, "counts": case.counts, "truth": case.topics.word_topic}
     inputs["completion"] = Completion(3, tokens=9, log_likelihood=-40.0, unigram_log_likelihood=-50.0)
-    return evaluate_topics(
-        case.topics, **(inputs | changes), replicas=[case.topics.word_topic] * 2, seed=seed
-    )
+    inputs["replicas"] = [case.topics.word_topic] * 2
+    return evaluate_topics(case.topics, **(inputs | changes), seed=seed)[0]
 
 
 def numbers(value):
@@ -55,27 +45,49 @@ def numbers(value):
 
 @pytest.mark.parametrize(
     "module",
-    [basis, coherence, factorization, incoherence, matching, sketch, summary, topic_shape, volume],
+    [choice, coherence, factorization, matching, metrics, topic_shape, verdicts, volume],
     ids=lambda module: module.__name__.rsplit(".", 1)[1],
 )
 def test_examples_by_hand(module):
     result = doctest.testmod(module)
     assert result.failed == 0
-    public = [
-        item
-        for item in vars(module).values()
-        if callable(item) and getattr(item, "__module__", "") == module.__name__
-    ]
-    public = [f for f in public if not f.__name__.startswith("_") and not isinstance(f, type)]
-    exempt = {"kept_diagonal", "cooccurrence_rows", "topic_given_word"}
-    lacking = {f.__name__ for f in public if ">>>" not in (f.__doc__ or "")} - exempt
-    assert not lacking
 
 
-def test_the_modules_text_names_every_key():
-    assert set(everything(make_case(0))) == KEYS
-    for key in KEYS:
-        assert f"\n{key} " in summary.__doc__
+def test_every_metric_has_a_value_and_a_line():
+    case = make_case(0)
+    result, missing = evaluate_topics(
+        replace(case.topics, anchors=case.topics.top_words[:, 0]),
+        cooccurrence=case.cooccurrence,
+        counts=case.counts,
+        completion=Completion(3, tokens=9, log_likelihood=-40.0, unigram_log_likelihood=-50.0),
+        truth=case.topics.word_topic,
+        replicas=[case.topics.word_topic],
+    )
+    assert missing == {}
+    assert {line.path.partition(".")[0] for line in metrics.LINES} == set(result)
+    assert all(metrics.number_of(metrics.lookup(result, line.path)) is not None for line in metrics.LINES)
+
+
+def test_a_metric_is_missing_for_the_reason_of_its_first_missing_input():
+    case = make_case(1)
+    given = {"cooccurrence": case.cooccurrence, "counts": case.counts, "replicas": [case.topics.word_topic]}
+    for absent in given:
+        rest = {name: value for name, value in given.items() if name != absent}
+        result, missing = evaluate_topics(case.topics, reasons={absent: f"no {absent}"}, **rest)
+        lost = {path for path, reason in missing.items() if reason == f"no {absent}"}
+        assert lost == LOST[absent]
+        assert all(metrics.lookup(result, path) is None for path in missing)
+        assert missing["recovery_error"] == "the model has no truth"
+
+
+LOST = {
+    "cooccurrence": {
+        *("recovery", "relative_recovery", "approximation", "relative_approximation", "specificity.2021"),
+        "mst_incoherence.cooccurrence",
+    },
+    "counts": {"coherence", "u_mass", "npmi", "mst_incoherence.documents"},
+    "replicas": {"stability"},
+}
 
 
 @given(cases())
@@ -128,7 +140,7 @@ def test_without_further_inputs_their_metrics_are_null():
     topics = replace(
         make_case(1).topics, topic_topic=None, topic_probability=None, anchors=None, rectified=None
     )
-    result = evaluate_topics(topics)
+    result, _ = evaluate_topics(topics)
     given_ = {
         "specificity",
         "dissimilarity",
@@ -163,7 +175,7 @@ def test_held_out_counts_alone():
     pairs[::2] = 0
     pairs[:, ::2] = 0
     held_out = SelectedCounts(case.counts.words, pairs, 7, np.zeros((4, 30)))
-    result = evaluate_topics(case.topics, counts=held_out)
+    result, _ = evaluate_topics(case.topics, counts=held_out)
     json.dumps(result, allow_nan=False)
     assert result["recovery"] is None
     assert result["npmi"]["mean"] < everything(case)["npmi"]["mean"]
@@ -177,7 +189,7 @@ def test_one_topic_of_one_word():
     )
     C = Cooccurrence(np.ones((1, 1), np.float32), np.zeros(1), one)
     counts = SelectedCounts(np.zeros(1, np.int64), np.full((1, 1), 3), 3)
-    result = evaluate_topics(topics, cooccurrence=C, counts=counts)
+    result, _ = evaluate_topics(topics, cooccurrence=C, counts=counts)
     json.dumps(result, allow_nan=False)
     assert [result[key] for key in ("recovery", "approximation", "coherence", "u_mass", "npmi")] == [
         0.0,

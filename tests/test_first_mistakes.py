@@ -92,7 +92,7 @@ MISTAKES = [
     ),
     (
         "sj.fit(model, new)",
-        "is a model, not a corpus; give what it was",
+        "is a model, not a corpus; give the corpus",
     ),
     (
         "sj.fit(COUNTS)",
@@ -100,11 +100,11 @@ MISTAKES = [
     ),
     (
         "sj.fit('the cat sat on the mat')",
-        "nothing is at 'the cat sat on the mat'; texts are",
+        "nothing at 'the cat sat on the mat'; give texts",
     ),
     (
         "sj.fit([['a', 'b'], ['c']])",
-        "the source has list in its rows; give texts only",
+        "rows of type list; give texts only",
     ),
     (
         "sj.fit(TABLE[['n']])",
@@ -116,15 +116,15 @@ MISTAKES = [
     ),
     (
         "sj.scan(TABLE, new)",
-        r"a DataFrame was given; make a corpus of it with ingest\(",
+        r"not as a DataFrame; make a corpus of it with ingest\(",
     ),
     (
         "sj.scan(['a', 'b'], new)",
-        "a list was given; make a corpus of it with ingest",
+        "not as a list; make a corpus of it with ingest",
     ),
     (
         "sj.scan(folder / 'texts.parquet', new)",
-        "no corpus; make one of texts or tables with: streaming-jsmf ingest",
+        "not a corpus; make a corpus of texts or tables with: streaming-jsmf ingest",
     ),
     (
         "sj.scan(corpus, new, 20)",
@@ -140,7 +140,7 @@ MISTAKES = [
     ),
     (
         "sj.evaluate(estimator)",
-        "a LRJSMF was given; keep it with its save",
+        "LRJSMF; save it first with its save",
     ),
     (
         "sj.evaluate(estimator.model_)",
@@ -148,15 +148,15 @@ MISTAKES = [
     ),
     (
         "sj.report(estimator, new)",
-        "a LRJSMF was given; keep it with",
+        "LRJSMF; save it first",
     ),
     (
         "sj.open_model(folder / 'moments')",
-        "this is not a model; give the path",
+        "this is not a model",
     ),
     (
         "sj.open_model(TABLE)",
-        "a model is named by its path, and a DataFrame was given",
+        "give the path of a model, not a DataFrame",
     ),
     (
         "sj.open_moments(folder / 'corpus')",
@@ -168,7 +168,7 @@ MISTAKES = [
     ),
     (
         "sj.transform(model, 'some text', new)",
-        "texts are given as a list",
+        "give texts as a list",
     ),
     (
         "sj.shares_by(model, TABLE)",
@@ -188,7 +188,7 @@ MISTAKES = [
     ),
     (
         "sj.to_dask_array(TABLE)",
-        "a DataFrame was given; make a corpus of it",
+        "not as a DataFrame; make a corpus of it",
     ),
 ]
 

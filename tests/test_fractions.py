@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import InferSettings, ScanSettings
 from streaming_jsmf.corpus import open_corpus
-from streaming_jsmf.evaluation.count_words import counts_of, representatives
+from streaming_jsmf.evaluation.counts import counts_of, representatives
 from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.topics.infer import infer
@@ -93,9 +93,9 @@ def test_all_paths_to_the_co_occurrences_agree(kind: str, documents: Planted, tm
     model = read_model(tmp_path / "model")
     counted = counts_of(tmp_path / "model", model, open_corpus(corpus), SYNCHRONOUS)
     assert counted.anchor_rows is not None
-    assert counted.row_sum is not None
+    assert counted.sketch is not None
     np.testing.assert_allclose(counted.anchor_rows, expected[representatives(model)], atol=1e-9)
-    np.testing.assert_allclose(counted.row_sum, expected.sum(axis=1), rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(counted.sketch.row_sum, expected.sum(axis=1), rtol=1e-6, atol=1e-12)
 
 
 def dense(moments: Moments) -> Floats:

@@ -85,7 +85,7 @@ def test_columns_are_named_as_ever(expected: Any, tmp_path: Path) -> None:
     ("source", "line"),
     [
         ([], "the source is empty"),
-        (["a text", 3], "has int, str in its rows; give texts only"),
+        (["a text", 3], "int, str; give texts only"),
         (17, "of type int; give a path, texts, rows or a table"),
         ({"text": TEXTS}, "of type dict"),
     ],
@@ -105,7 +105,7 @@ def test_an_interrupted_run_begins_again(tmp_path: Path, monkeypatch: pytest.Mon
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("streaming_jsmf.ingestion.run.write_shards", interrupted)
+        patch.setattr("streaming_jsmf.ingestion.ingest.write_shards", interrupted)
         for _ in range(2):
             with pytest.raises(KeyboardInterrupt):
                 sj.fit(TEXTS, tmp_path / "m", 3, polish=False)
@@ -154,9 +154,7 @@ def test_a_list_of_paths_causes_a_warning(tmp_path: Path, monkeypatch: pytest.Mo
     for path in paths:
         Path(path).write_text("ant bee cat")
     request = IngestRequest(preset="papers", curation={"min_tokens": 1, "min_distinct_words": 1})
-    with pytest.warns(
-        UserWarning, match=r"every text given is the path of an existing file.*give their folder"
-    ):
+    with pytest.warns(UserWarning, match=r"every text is the path of an existing file.*give their folder"):
         sj.ingest(paths, tmp_path / "corpus", request, sj.Execution("synchronous"))
 
 

@@ -26,7 +26,7 @@ from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import Corpus, Curation, curation, open_corpus
 from streaming_jsmf.corpus.format import read_manifest, verify_corpus
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion import choose, plan, read
+from streaming_jsmf.ingestion import choose, read, work
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.ingestion.tokens.stop_words import load_stop_words
 from streaming_jsmf.jobs.execution import Execution
@@ -285,7 +285,7 @@ def write_sample(folder: Path, texts: Mapping[str, str], names: Sequence[str]) -
 @pytest.fixture
 def many_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """A group of units for each file."""
-    monkeypatch.setattr(plan, "GROUP_BYTES", (1, 1))
+    monkeypatch.setattr(work, "GROUP_BYTES", (1, 1))
 
 
 STRICT: Mapping[str, Any] = {
@@ -379,7 +379,7 @@ def test_small_tasks_change_no_document(tmp_path: Path, monkeypatch: pytest.Monk
     source = write_sample(tmp_path / "in", sample(120), "abc")
     rules = {**STRICT, "duplicates": "drop"}
     plain = make(source, tmp_path / "out", rules)
-    monkeypatch.setattr(plan, "GROUP_BYTES", (1, 1))
+    monkeypatch.setattr(work, "GROUP_BYTES", (1, 1))
     monkeypatch.setattr(read, "TOKENS_PER_SHARD", 50)
     monkeypatch.setattr("streaming_jsmf.ingestion.readers.limits.BATCH_BYTES", 1000)
     pieces = make(source, tmp_path / "pieces", rules, tokens_per_shard=50)
@@ -582,7 +582,7 @@ def test_a_repeated_id_ends_the_run(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         make(tmp_path / "in", tmp_path / "out")
     place = f"{tmp_path / 'in' / 'y.jsonl'}, line 2: its document id is that of an earlier document; "
-    assert str(caught.value) == place + "mend the record or use --on-bad-record quarantine"
+    assert str(caught.value) == place + "correct the record or use --on-bad-record quarantine"
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 

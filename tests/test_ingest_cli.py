@@ -17,7 +17,7 @@ from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion import plan
+from streaming_jsmf.ingestion import work
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.jobs.execution import Execution
 from tests.outcomes import Command
@@ -185,7 +185,7 @@ def test_a_bad_record_in_a_worker_process_is_one_line(texts: Path, refused: Call
     (texts / "more" / "b.jsonl").write_text('{"id": 1, "text": null}\n')
     refused(
         ("in", "out", "--scheduler", "processes", "--workers", "1"),
-        "b.jsonl, line 1: text is null; mend the record or use --on-bad-record quarantine",
+        "b.jsonl, line 1: text is null; correct the record or use --on-bad-record quarantine",
     )
 
 
@@ -243,7 +243,7 @@ def test_a_spec_and_what_may_be_said_besides(
     assert (manifest.totals.words, manifest.totals.documents) == (5, 4)
     assert (manifest.settings["min_tokens"], manifest.settings["duplicates"]) == (0, "drop")
     assert len(manifest.shards) > 1
-    says = "a spec names its own reader and its options; leave"
+    says = "a spec names its reader and its options; leave"
     refused(("weather.toml", "x", "--files", "in", "--reader", "text"), f"{says} --reader out, or edit")
     refused(
         ("weather.toml", "x", "--files", "in", "--read", "text=body", "--ngrams", "2"),
@@ -263,7 +263,7 @@ def test_the_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_info_of_an_ingest_that_was_cut_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    partial = plan.IngestFolder.beside(tmp_path / "out")
+    partial = work.IngestFolder.beside(tmp_path / "out")
     with partial.acquire():
         assert run(["info", str(partial.root), "--json"]) == 0
         expected = {"kind": "unfinished ingest", "complete": False, "steps_done": {}}
@@ -310,8 +310,8 @@ BAD_BAGS = {
     "null inside": ([0, None], [1.0, 1.0], "ids holds a null"),
     "above": ([1, 3], [1.0, 1.0], "word id 3 is outside 0..2"),
     "below": ([-1], [1.0], "word id -1 is outside 0..2"),
-    "twice": ([1, 1], [1.0, 1.0], "id 1 comes after 1; ids must rise"),
-    "nan": ([0], [float("nan")], "count nan is not in (0, 2147483647], as every count must be"),
+    "twice": ([1, 1], [1.0, 1.0], "id 1 comes after 1; ids must be in ascending order"),
+    "nan": ([0], [float("nan")], "count nan is not in (0, 2147483647]"),
     "zero": ([0, 1], [1.0, 0.0], "count 0.0 is not in"),
     "uneven": ([0, 1], [1.0], "2 ids but 1 counts"),
 }
@@ -401,7 +401,7 @@ def test_a_batch_of_bad_bags_does_not_take_forever(tmp_path: Path, monkeypatch: 
 def test_a_file_with_other_columns_is_named(
     column: str, other: Any, named: str, group_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan, "GROUP_BYTES", (group_bytes, group_bytes))
+    monkeypatch.setattr(work, "GROUP_BYTES", (group_bytes, group_bytes))
     source = write_bags(tmp_path / "in", [GOOD] * 4)
     table = pq.read_table(source / "1.parquet").slice(0, 1)
     odd = table.set_column(table.schema.get_field_index(column), column, other)
@@ -421,7 +421,7 @@ def test_columns_in_another_order_and_ids_that_do_not_fit(tmp_path: Path) -> Non
     for name, first in (("0.parquet", 0), ("1.parquet", 2**63 - 1)):
         ids = pa.array([first, first + 1], pa.uint64())
         pq.write_table(table.set_column(2, "doc_id", ids), source / name)
-    with pytest.raises(InputError, match="row 1 from 0: doc_id is no integer of 64 bits with a sign; mend"):
+    with pytest.raises(InputError, match="row 1 from 0: doc_id is not a signed 64-bit integer; correct"):
         again(source, tmp_path / "more")
     kept = again(source, tmp_path / "more", on_bad_record="quarantine")
     assert list(documents_of(kept)) == [0, 1, 2**63 - 1]

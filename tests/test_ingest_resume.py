@@ -21,7 +21,7 @@ import pytest
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
-from streaming_jsmf.ingestion import plan
+from streaming_jsmf.ingestion import work
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.jobs.events import (
     Event,
@@ -43,7 +43,7 @@ N_FILES = 12
 MAIN = """
 import os, threading
 from streaming_jsmf.__main__ import main
-from streaming_jsmf.ingestion import plan
+from streaming_jsmf.ingestion import work
 from streaming_jsmf.jobs.checkpoints import Checkpoints
 
 step, tasks = os.environ.get("HOLD", "none 0").split()
@@ -55,7 +55,7 @@ def commit_and_hold(records, *arguments):
         threading.Event().wait()
 
 Checkpoints.commit_metadata = commit_and_hold
-plan.GROUP_BYTES = (1, 1)
+work.GROUP_BYTES = (1, 1)
 main()
 """
 
@@ -112,7 +112,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def in_this_process(patch: pytest.MonkeyPatch, folder: Path) -> None:
     """What ``MAIN`` and its start in the folder are for a process of its own."""
-    patch.setattr(plan, "GROUP_BYTES", (1, 1))
+    patch.setattr(work, "GROUP_BYTES", (1, 1))
     patch.chdir(folder)
     patch.syspath_prepend(folder)
 
@@ -274,7 +274,7 @@ class Job:
 
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
-    monkeypatch.setattr(plan, "GROUP_BYTES", (1, 1))
+    monkeypatch.setattr(work, "GROUP_BYTES", (1, 1))
     return Job(write_source(tmp_path / "in", 3), tmp_path / "out")
 
 
@@ -368,7 +368,7 @@ def test_what_has_got_nowhere_is_removed(job: Job) -> None:
         job(interrupt_at("read"))
     assert not job.partial.exists()
     # A kill leaves it, but it binds nobody.
-    plan.IngestFolder(job.partial, arguments={"files": "others"}).start()
+    work.IngestFolder(job.partial, arguments={"files": "others"}).start()
     job()
     assert not job.partial.exists()
 
@@ -501,6 +501,6 @@ def test_a_source_that_changes_between_the_passes_is_noticed(job: Job, tmp_path:
 
             pq.write_table(pq.read_table(shard).slice(3), shard)
 
-    with pytest.raises(InputError, match=rf"{shard.name}: it was changed while it was read; run"):
+    with pytest.raises(InputError, match=rf"{shard.name}: it changed while it was read"):
         again(shorten)
     assert not again.partial.exists()

@@ -27,7 +27,7 @@ EPSILONS = (1.0, 0.01, 1e-8)
 @given(cases(), st.integers(2, 10))
 def test_values_equal_loops_over_the_documents(case, words):
     H, top = case.documents, case.topics.top_words[:, :words]
-    places = case.counts.places(top)
+    places = case.counts.positions(top)
     pairs, M = case.counts.pairs, case.counts.n_documents
     frequency = np.diag(pairs)
     for epsilon in EPSILONS:
@@ -48,7 +48,7 @@ def test_splits_of_the_corpus_and_order_of_topics_do_not_matter(case, seed, part
     documents = case.documents[rng.permutation(len(case.documents))]
     blocks = [sparse.csr_array(block) for block in np.array_split(documents, parts)]
     np.testing.assert_array_equal(cooccurrence_counts(blocks, case.counts.words), case.counts.pairs)
-    places = case.counts.places(case.topics.top_words[:, :5])
+    places = case.counts.positions(case.topics.top_words[:, :5])
     order = rng.permutation(len(places))
     frequency = np.diag(case.counts.pairs)
     for kernel in (

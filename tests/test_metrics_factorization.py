@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_jsmf.evaluation.factorization import cooccurrence_rows, factorization_errors, topic_given_word
+from streaming_jsmf.evaluation.factorization import cooccurrence_rows, factorization_errors
 from streaming_jsmf.evaluation.inputs import Cooccurrence, TopicArrays
+from streaming_jsmf.evaluation.topic_shape import topic_given_word
 from tests import reference, reference_metrics
 from tests.corpora import planted
 from tests.metric_models import Case, cases, exact_factor, make_case, reordered

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_jsmf.evaluation.incoherence import (
+from streaming_jsmf.evaluation.coherence import (
     incoherence_in_cooccurrence,
     incoherence_in_documents,
     spanning_tree_weight,
@@ -92,15 +92,18 @@ def test_a_prominent_word_that_was_not_counted_is_refused():
         incoherence_in_documents(case.topics, some, case.counts.anchor_rows)
 
 
-def test_places_of_words():
+def test_positions_of_words():
     counts = SelectedCounts(np.array([2, 5, 9]), np.zeros((3, 3), np.int64), 1)
-    assert counts.places(np.array([[9, 2], [1, 10]])).tolist() == [[2, 0], [-1, -1]]
+    assert counts.positions(np.array([[9, 2], [5, 5]])).tolist() == [[2, 0], [1, 1]]
     empty = SelectedCounts(np.zeros(0, np.int64), np.zeros((0, 0), np.int64), 1)
-    assert empty.places(np.array([3])).tolist() == [-1]
-    for words, pairs, n, message in [
-        ([1, 1], np.zeros((2, 2)), 1, "rising order"),
-        ([1, 2], np.zeros((3, 3)), 1, "pairs has the shape"),
-        ([1], np.zeros((1, 1)), 0, "at least one document"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            SelectedCounts(np.array(words), pairs.astype(np.int64), n)
+    for where, word in ((counts, 1), (counts, 7), (counts, 10), (empty, 0)):
+        with pytest.raises(ValueError, match=f"word {word} "):
+            where.positions(np.array([word]))
+
+
+@pytest.mark.parametrize(
+    ("words", "size", "documents"), [([1, 1], 2, 1), ([2, 1], 2, 1), ([1, 2], 3, 1), ([1], 1, 0)]
+)
+def test_counts_that_do_not_fit_are_refused(words, size, documents):
+    with pytest.raises(ValueError):
+        SelectedCounts(np.array(words), np.zeros((size, size), np.int64), documents)

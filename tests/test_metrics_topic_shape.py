@@ -122,8 +122,8 @@ def test_stability_equals_the_plain_mean(seed, replicas):
     assert 0 <= found.value <= 1
     assert (found.standard_error is None) == (replicas == 1)
     if replicas > 1:
-        spread = np.std(found.per_replica, ddof=1) / np.sqrt(replicas)
-        assert found.standard_error == pytest.approx(spread)
+        each = [stability(B, [other]).value for other in others]
+        assert found.standard_error == pytest.approx(np.std(each, ddof=1) / np.sqrt(replicas))
     assert stability(B, [B[:, ::-1]]).value == 1.0
 
 

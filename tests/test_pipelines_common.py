@@ -1,9 +1,8 @@
-"""What the scripts of the experiments share: cells kept once, tables, pictures with one look a method, peers."""
+"""What the experiments of the papers share: stored results, tables, figures, other libraries, data, metrics, TOD."""
 
 from __future__ import annotations
 
 import doctest
-import importlib
 from pathlib import Path
 
 import numpy as np
@@ -11,80 +10,83 @@ import pyarrow.parquet as pq
 import pytest
 from scipy import sparse
 
-from pipelines.common import peers, pictures, tables
+from pipelines.common import data, peers, pictures, results, tables
+from pipelines.common.methods import Setup
 from pipelines.common.results import CellMissing, Results, publish
+from pipelines.common.scores import Scorer, distances, pivot_gap
+from pipelines.common.tod import DocumentMoments, tod
+from pipelines.lr_jsmf_fig4 import SparseScorer
+from streaming_jsmf import StodSettings, open_corpus
+from tests import reference_stod
+from tests.corpora import planted, write_corpus
+
+ALPHA0 = 1.5
+
+#: Steps of ``reference_stod.mixed``, as many as the package takes.
+MIXING_STEPS = 50
 
 
-@pytest.mark.parametrize("name", ["results", "tables"])
-def test_examples_hold(name: str) -> None:
-    found = doctest.testmod(importlib.import_module(f"pipelines.common.{name}"))
+@pytest.mark.parametrize("module", [results, tables])
+def test_examples_hold(module: object) -> None:
+    found = doctest.testmod(module)  # type: ignore[arg-type]
     assert found.attempted > 0
     assert found.failed == 0
 
 
-def test_a_cell_is_made_once_and_by_all_of_its_key(tmp_path: Path) -> None:
-    results, made = Results(tmp_path), []
+def test_a_result_is_computed_once_per_key(tmp_path: Path) -> None:
+    stored, made = Results(tmp_path), []
 
     def make() -> dict[str, float]:
         made.append(1)
         return {"error": len(made) / 4, "undefined": float("nan")}
 
     key = {"method": "AP", "K": 5, "corpus": "0123456789abcdef" * 4}
-    assert results.row(key, make) == {"error": 0.25, "undefined": None}
-    assert results.row(key, make) == {"error": 0.25, "undefined": None}
-    assert results.row({**key, "corpus": "f" * 64}, make)["error"] == 0.5
-    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".json"]
+    for _ in range(2):
+        assert stored.row(key, make) == {"error": 0.25, "undefined": None}
+    assert stored.row({**key, "corpus": "f" * 64}, make)["error"] == 0.5
+    assert [path.suffix for path in tmp_path.iterdir()] == [".json", ".json"]
     with pytest.raises(CellMissing):
         Results(tmp_path, only_kept=True).row({**key, "K": 6}, make)
 
 
-def test_what_was_cut_off_is_made_again(tmp_path: Path) -> None:
-    results = Results(tmp_path)
+def test_an_interrupted_result_is_computed_again(tmp_path: Path) -> None:
+    stored = Results(tmp_path)
 
     def killed() -> dict[str, float]:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        results.row({"K": 5}, killed)
-    arrays = results.arrays({"K": 5}, lambda: {"B": np.eye(2)})
-    assert results.row({"K": 5}, lambda: {"error": 1.0}) == {"error": 1.0}
-    again = results.arrays({"K": 5}, lambda: {})
-    np.testing.assert_array_equal(again["B"], arrays["B"])
+        stored.row({"K": 5}, killed)
+    assert stored.row({"K": 5}, lambda: {"error": 1.0}) == {"error": 1.0}
+    for made in ({"B": np.eye(2)}, {}):
+        np.testing.assert_array_equal(stored.arrays({"K": 5}, lambda made=made: made)["B"], np.eye(2))
     assert not list(tmp_path.glob("*.part"))
 
 
-def test_a_cell_of_another_key_is_refused(tmp_path: Path) -> None:
-    results = Results(tmp_path)
-    results.row({"K": 5}, lambda: {"error": 1.0})
-    path = next(tmp_path.iterdir())
+def test_a_stored_result_of_another_key_is_refused(tmp_path: Path) -> None:
+    stored = Results(tmp_path)
+    stored.row({"K": 5}, lambda: {"error": 1.0})
+    [path] = tmp_path.iterdir()
     path.write_text(path.read_text().replace('"K": 5', '"K": 6'))
-    with pytest.raises(ValueError, match="another cell"):
-        results.row({"K": 5}, lambda: {"error": 1.0})
+    with pytest.raises(ValueError, match=r"'K': 6"):
+        stored.row({"K": 5}, lambda: {"error": 1.0})
 
 
 def test_results_are_published_as_parquet_and_markdown(tmp_path: Path) -> None:
-    publish(tmp_path / "out", "fig", [{"K": 5, "error": float("inf")}, {"K": 6, "error": 0.5}], "| K |")
-    assert pq.read_table(tmp_path / "out" / "fig.parquet").to_pylist() == [
+    publish(tmp_path, "fig", [{"K": 5, "error": float("inf")}, {"K": 6, "error": 0.5}], "| K |")
+    assert pq.read_table(tmp_path / "fig.parquet").to_pylist() == [
         {"K": 5, "error": None},
         {"K": 6, "error": 0.5},
     ]
-    assert (tmp_path / "out" / "fig.md").read_text() == "| K |\n"
+    assert (tmp_path / "fig.md").read_text() == "| K |\n"
 
 
-def test_a_table_aligns_words_and_numbers() -> None:
-    assert tables.markdown(["corpus", "method", "K"], [["kos", "AP", 5]], text=2).splitlines() == [
-        "| corpus | method | K |",
-        "|---|---|---:|",
-        "| kos | AP | 5 |",
-    ]
-
-
-def test_methods_can_be_told_apart() -> None:
+def test_methods_have_different_looks() -> None:
     looks = [(look.colour, look.marker, look.line) for look in pictures.LOOKS.values()]
     assert len({*looks}) == len(looks)
 
 
-def test_a_picture_has_one_legend_and_the_same_bytes(tmp_path: Path) -> None:
+def test_a_figure_has_one_legend_and_the_same_bytes(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     for name in ("first.svg", "again.svg"):
         figure, axes = pictures.panels(1, 2)
@@ -95,26 +97,131 @@ def test_a_picture_has_one_legend_and_the_same_bytes(tmp_path: Path) -> None:
         pictures.curve(axes[0][0], "PALM", {5: [None]})
         pictures.legend(figure)
         pictures.save(figure, tmp_path / name)
-    first, again = ((tmp_path / name).read_bytes() for name in ("first.svg", "again.svg"))
+    first, again = ((tmp_path / name).read_text() for name in ("first.svg", "again.svg"))
     assert first == again
-    text = first.decode()
-    # AP comes first in the legend as in LOOKS; what had nothing to draw is not in it.
-    assert [text.count(f">{name}<") for name in ("AP", "ENN", "PALM")] == [1, 1, 0]
-    assert text.index(">AP<") < text.index(">ENN<")
+    # The order is that of LOOKS; methods without a value are omitted.
+    assert [first.count(f">{name}<") for name in ("AP", "ENN", "PALM")] == [1, 1, 0]
+    assert first.index(">AP<") < first.index(">ENN<")
 
 
-def test_peers_see_the_tokens_of_the_counts() -> None:
+def test_other_libraries_get_the_tokens_of_the_counts() -> None:
     counts = sparse.csr_array(np.array([[2, 0, 1], [0, 0, 0], [0, 3, 0]]))
     assert list(peers.documents(counts)) == [["0", "0", "2"], ["1", "1", "1"]]
 
 
-def test_gibbs_gives_topics_after_each_number_of_sweeps() -> None:
+def test_gibbs_sampling_yields_topics_after_each_number_of_sweeps() -> None:
     pytest.importorskip("tomotopy")
     counts = sparse.csr_array(np.array([[9, 1, 0, 0], [0, 0, 0, 9]] * 10))
     few, many = peers.gibbs(counts, 2, 0, [5, 50])
     assert (few.steps, many.steps) == (5, 50)
     for found in (few, many):
         np.testing.assert_allclose(found.word_topic.sum(axis=0), 1, rtol=1e-5)
-        # A word of no document has no probability.
-        assert (found.word_topic[2] == 0).all()
+        assert (found.word_topic[2] == 0).all()  # in no document
     assert (many.word_topic.max(axis=0) > 0.8).all()
+
+
+def test_drawn_documents_have_the_given_lengths_and_topics() -> None:
+    word_topic = np.array([[0.7, 0.0], [0.3, 0.0], [0.0, 0.4], [0.0, 0.6]])
+    shares, lengths = np.repeat([[1.0, 0.0], [0.5, 0.5]], 400, axis=0), [30] * 800
+    counts = data.draw_documents(word_topic, shares, lengths, seed=1).toarray()
+    assert (counts.sum(axis=1) == 30).all()
+    np.testing.assert_allclose(counts[:400].mean(axis=0) / 30, word_topic[:, 0], atol=0.02)
+    np.testing.assert_allclose(counts[400:].mean(axis=0) / 30, word_topic.mean(axis=1), atol=0.02)
+
+
+def test_simulated_ratings_are_half_stars_of_distinct_items(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(data.SIMULATED, "ratings", data.Simulated(50, 40, 3, 20, 0.1, 0.7))
+    name, corpus = data.prepared("films=simulated:ratings", tmp_path, 40)
+    counts = data.read_counts(Path(corpus.root))
+    assert (name, corpus.n_documents) == ("films", 50)
+    assert set(np.unique(counts.data)) <= set(range(1, 11))
+    assert counts.data.mean() > 4
+    assert data.planted_topics("ratings", Path(corpus.root)).shape == (40, 3)
+    # An existing corpus is not drawn again.
+    assert data.prepared("films=simulated:ratings", tmp_path, 40)[1].fingerprint == corpus.fingerprint
+
+
+@pytest.fixture(scope="module", params=[(60, 90), (400, 30)], ids=["few documents", "many documents"])
+def setup(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Setup:
+    documents, words = request.param
+    folder = tmp_path_factory.mktemp("setup")
+    counts = planted(documents, words, 3, length=40, seed=5).counts
+    return Setup(open_corpus(write_corpus(folder / "corpus", counts)), folder, 3, max_iterations=30)
+
+
+def test_metrics_use_the_whole_cooccurrence(setup: Setup) -> None:
+    c = Scorer(setup).cooccurrence
+    dense = c.factor.astype(np.float64) @ c.factor.T - np.diag(c.diagonal)
+    np.testing.assert_allclose(dense, setup.moments().cooccurrence(), atol=1e-7)
+
+
+def test_metrics_without_a_dense_cooccurrence_are_the_same(setup: Setup) -> None:
+    scorer, whole = SparseScorer(setup), Scorer(setup).row("LR-JSMF", 3)
+    row = scorer.row("LR-JSMF", 3)
+    assert abs(row["relative_recovery"] - whole["relative_recovery"]) < 4 * row["recovery_error"] + 1e-3
+    # The same spanning trees, with as many prominent words.
+    topics = Scorer(setup)._topics(setup.topics("LR-JSMF", 3))
+    assert scorer._incoherence(topics) == pytest.approx(whole["incoherence"], rel=1e-6)
+
+
+def test_the_order_of_topics_does_not_affect_distances(setup: Setup) -> None:
+    found, order = setup.topics("ENN", 3), [2, 0, 1]
+    turned = {"word_topic": found["word_topic"][:, order], "anchors": found["anchors"][order]}
+    measured = distances(found, {**found, **turned})
+    assert (measured["anchors_shared"], measured["l1"]) == (3, 0.0)
+    assert measured["yy_error"] < 1e-12
+
+
+def test_the_pivot_gap_is_the_relative_difference_of_the_residuals() -> None:
+    # Rows of the normalized Y Y' along three axes; word 3 is word 1 with an eighth of word 0, word 4 equals word 2.
+    Y = np.array([[1.0, 0, 0], [0, 1.0, 0], [0, 0, 1.0], [0.125, 0.875, 0], [0, 0, 1.0]])
+    first = {"rectified": Y, "anchors": np.array([0, 1, 2])}
+    assert pivot_gap(first, np.array([0, 1, 2])) is None
+    assert pivot_gap(first, np.array([0, 1, 4])) == pytest.approx(0, abs=1e-12)
+    X = Y @ np.linalg.qr(Y).R.T / (Y @ Y.sum(axis=0))[:, None]
+    left = [row - (row @ X[0]) / (X[0] @ X[0]) * X[0] for row in (X[1], X[3])]
+    expected = 1 - np.linalg.norm(left[1]) / np.linalg.norm(left[0])
+    assert pivot_gap(first, np.array([0, 3, 2])) == pytest.approx(expected)
+    assert expected > 0.01
+
+
+@pytest.fixture(scope="module")
+def counts() -> sparse.csr_array:
+    return sparse.csr_array(planted(250, 24, 4, length=14, seed=3).counts)
+
+
+@pytest.fixture(scope="module")
+def explicit(counts: sparse.csr_array) -> reference_stod.Moments:
+    dense = counts.toarray()
+    return reference_stod.counted_moments(dense, reference_stod.tensor_weights(dense, "capped"))
+
+
+def test_products_of_tod_are_those_of_the_explicit_tensors(
+    counts: sparse.csr_array, explicit: reference_stod.Moments
+) -> None:
+    moments = DocumentMoments(counts, ALPHA0)
+    v = np.random.default_rng(0).standard_normal((24, 3))
+    second = reference_stod.second_moment(explicit, ALPHA0)
+    np.testing.assert_allclose(moments.second(v), second @ v, atol=1e-15)
+    third = np.einsum("xyz,yr,zr->xr", reference_stod.third_moment(explicit, ALPHA0), v, v)
+    np.testing.assert_allclose(moments.third(v), third, atol=1e-15)
+    values, vectors = moments.whiten(4)
+    np.testing.assert_allclose(values, np.linalg.eigvalsh(second)[::-1][:4], rtol=1e-10)
+    np.testing.assert_allclose(vectors.T @ second @ vectors, np.diag(values), atol=1e-12)
+
+
+@pytest.mark.parametrize("by_passes", [True, False])
+def test_tod_is_the_algorithm_of_the_paper(
+    counts: sparse.csr_array, explicit: reference_stod.Moments, by_passes: bool
+) -> None:
+    found = tod(DocumentMoments(counts, ALPHA0), StodSettings(4, ALPHA0), by_passes=by_passes)
+    exact = reference_stod.tod(explicit, 4, ALPHA0)
+    np.testing.assert_allclose(np.sort(found.components.values), exact.eigenvalues, rtol=1e-8)
+    assert (found.passes > 4 * 30) == by_passes
+    denoised = reference_stod.less_noise(exact.word_topic, explicit.first)
+    prior = exact.alpha / exact.alpha.sum()
+    topics, weights = reference_stod.mixed(denoised, explicit.first, prior, MIXING_STEPS)
+    order = np.argsort(-weights, kind="stable")
+    np.testing.assert_allclose(found.recovered.word_topic, topics[:, order], atol=1e-6)

@@ -172,7 +172,7 @@ def test_an_interrupted_run_goes_on(tmp_path, monkeypatch, starts, corpus, fails
             raise KeyboardInterrupt
         return read(unit, n_words)
 
-    monkeypatch.setattr("streaming_jsmf.topics.polish_steps.read_block", failing)
+    monkeypatch.setattr("streaming_jsmf.topics.polish_tasks.read_block", failing)
     with pytest.raises(KeyboardInterrupt):
         polish(starts["lr-jsmf"], corpus, tmp_path / "out", settings, execution=SYNCHRONOUS)
     with pytest.raises(SettingsMismatchError, match="unfinished polish that differs in"):

@@ -205,7 +205,7 @@ def test_a_plain_file_that_is_cut_is_named(kind: Format, ingest: Ingest, tmp_pat
 def test_a_bad_record_is_named_by_its_place(kind: Format, codec: str, ingest: Ingest, tmp_path: Path) -> None:
     source = kind.write(tmp_path / "in", documents(), codec, bad=True)
     outcome = ingest(source, kind)
-    action = "; mend the record or use --on-bad-record quarantine"
+    action = "; correct the record or use --on-bad-record quarantine"
     refused(outcome, 2, f"error: {kind.file_at(source)}{kind.place}", kind.reason, action)
 
 

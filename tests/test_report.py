@@ -15,7 +15,7 @@ import zarr
 
 from streaming_jsmf import InferSettings, ScanSettings, StodSettings, infer, report
 from streaming_jsmf.cli.results import topic_rows
-from streaming_jsmf.evaluation.glossary import LINES
+from streaming_jsmf.evaluation.metrics import LINES
 from streaming_jsmf.evaluation.topic_shape import dominancy
 from streaming_jsmf.reporting.page import FIRST_LINES
 from streaming_jsmf.reporting.read_contents import read_contents
@@ -271,7 +271,7 @@ def test_wrong_input_ends_in_one_line(invoke: Command, anchored: Path, stores: P
     refused(invoke("report", anchored, out, "--shares", tmp_path / "no"), 2, "no topic shares")
     refused(invoke("report", anchored, out, "--words", 0), 2, "--words is 0")
     refused(invoke("report", anchored, tmp_path), 2, "is a directory", str(tmp_path / "topics.html"))
-    refused(invoke("report", anchored, tmp_path / "no" / "page.html"), 2, "no directory is here", "make it")
+    refused(invoke("report", anchored, tmp_path / "no" / "page.html"), 2, "no such directory", "create it")
     refused(invoke("report", anchored, anchored / "page.html"), 2, "lies inside the model")
     refused(invoke("report", anchored, "nowhere://bucket/page.html"), 2, "cannot be opened")
     refused(invoke("report", anchored, "file:page.html"), 2, "a report must be a path or a URL")
@@ -290,7 +290,7 @@ def test_a_report_is_replaced_only_if_asked_for_and_nothing_else_ever(
     assert invoke("report", stores / "stod", out, "--overwrite").code == 0
     assert out.read_bytes() != first
     notes.write_bytes(b"\xff mine")
-    refused(invoke("report", anchored, notes, "--overwrite"), 2, "is not a report of ours")
+    refused(invoke("report", anchored, notes, "--overwrite"), 2, "notes.html", "is not a report")
     assert notes.read_bytes() == b"\xff mine"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from streaming_jsmf.reporting.page import render
-from streaming_jsmf.reporting.view import ShownReport
+from streaming_jsmf.reporting.report import ShownReport
 from tests.processes import PATIENCE
 from tests.report_pages import full_contents
 from tests.test_report_page import HOSTILE

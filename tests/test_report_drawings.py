@@ -9,17 +9,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from streaming_jsmf.reporting import correlations, doubts, payload, topic_map, tree, wording
+from streaming_jsmf.evaluation.verdicts import topic_warnings
+from streaming_jsmf.reporting import contents, layout, page
 from streaming_jsmf.reporting.contents import Contents, Topic, Word
-from streaming_jsmf.reporting.correlations import conditional, times_chance
-from streaming_jsmf.reporting.doubts import Suspect, doubts_of
-from streaming_jsmf.reporting.topic_map import (
+from streaming_jsmf.reporting.layout import (
     classical_scaling,
+    conditional,
     draw_map,
     hellinger_distances,
     neighbours_kept,
+    times_chance,
+    topic_tree,
 )
-from streaming_jsmf.reporting.tree import topic_tree
 
 
 def drawn(n_topics: int, seed: int = 0, n_words: int = 50) -> NDArray[np.float64]:
@@ -150,24 +151,28 @@ def test_correlations_are_conditional_and_against_chance() -> None:
     np.testing.assert_array_equal(times_chance(topic_topic)[2], 1)
 
 
-def test_doubts_name_what_is_wrong_with_a_topic() -> None:
+def test_warnings_say_what_is_wrong_with_a_topic() -> None:
     affinity = np.eye(4)
     affinity[1, 3] = affinity[3, 1] = 0.9
-    suspects = [
-        Suspect(0.4, ["1990s", "12", "7th", "may"], [500, 900, 300, 100], 0.2),
-        Suspect(0.3, ["sea", "ship", "w1234"], [40, 60, 80], 0.1),
-        Suspect(0.2, ["qx", "zz", "kk", "sea"], [2, 3, 2, 900], -0.1),
-        Suspect(0.1, ["sea", "boat"], [40, 50]),
-    ]
-    assert doubts_of(suspects, affinity) == [
-        ("mostly numbers",),
+    found = topic_warnings(
+        [["1990s", "12", "7th", "may"], ["sea", "ship", "w1234"], ["qx", "zz", "kk", "sea"], ["sea", "boat"]],
+        np.array([0.4, 0.3, 0.2, 0.1]),
+        affinity,
+        document_frequency=[[500, 900, 300, 100], [40, 60, 80], [2, 3, 2, 900], [40, 50]],
+        npmi=[0.2, 0.0, -0.1, None],
+    )
+    assert found[:2] == [("mostly numbers",), ()]
+    few, apart = found[2]
+    assert "at most 2.5 documents" in few
+    assert "by chance" in apart
+    assert found[3] == ("nearly a copy of topic 1",)
+    assert topic_warnings([["a"], ["b"]], np.full(2, 0.5), np.full((2, 2), 0.85), numbers=[4, 7]) == [
         (),
-        ("half of its words are in 2.5 documents at most", "its words meet less often than by chance"),
-        ("nearly a copy of topic 1",),
+        ("nearly a copy of topic 4",),
     ]
 
 
-@pytest.mark.parametrize("module", [correlations, doubts, payload, topic_map, tree, wording])
+@pytest.mark.parametrize("module", [contents, layout, page])
 def test_examples_hold(module: ModuleType) -> None:
     result = doctest.testmod(module)
     assert result.attempted > 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import json
 from pathlib import Path
 
@@ -15,19 +14,16 @@ from numpy.typing import NDArray
 from streaming_jsmf import Execution, InputError, documents_of_topic, report, shares_by, transform
 from streaming_jsmf.documents import shares as share_files
 from streaming_jsmf.documents.queries import open_shares_of
-from streaming_jsmf.evaluation import choice as evaluation_choice
 from streaming_jsmf.evaluation.choice import Measures, choose, fields_of
-from streaming_jsmf.reporting import checks as report_checks
+from streaming_jsmf.evaluation.verdicts import checks_of, warnings_of
 from streaming_jsmf.reporting import read_documents as report_documents
 from streaming_jsmf.reporting import read_words as report_words
-from streaming_jsmf.reporting.checks import checks_of
-from streaming_jsmf.reporting.contents import Level, WordLists
-from streaming_jsmf.reporting.payload import packed_probabilities
+from streaming_jsmf.reporting.contents import WordLists
+from streaming_jsmf.reporting.page import packed_probabilities
+from streaming_jsmf.reporting.read_contents import flow
 from streaming_jsmf.reporting.read_documents import documents_of, groups_of
-from streaming_jsmf.reporting.read_levels import flow, levels_of
 from streaming_jsmf.reporting.read_words import BY_RELEVANCE, LAMBDAS, read_word_topic
 from streaming_jsmf.storage.paths import store_path
-from streaming_jsmf.topics.certificates import warnings_of
 from streaming_jsmf.topics.store import Model, read_model, read_model_panels, write_model
 from tests.corpora import planted, words
 from tests.html_pages import integers_of, parse, probabilities_of, values_of
@@ -238,9 +234,8 @@ def test_models_of_other_words_are_no_levels(tmp_path: Path) -> None:
     other = read_model(saved(tmp_path / "k=2", np.full((5, 2), 0.2)))
     renamed = {**other.arrays, "word": np.array([f"x{word}" for word in other.arrays["word"]], dtype=object)}
     write_model(tmp_path / "k=3", Model(renamed, other.settings, other.metrics, other.provenance))
-    level = Level(("a",), np.ones(1))
-    with pytest.raises(InputError, match="not of the same words"):
-        levels_of([tmp_path / "k=1", tmp_path / "k=3"], [level, level], 0)
+    with pytest.raises(InputError, match=r"k=1 and .*k=3"):
+        flow(tmp_path / "k=1", tmp_path / "k=3", np.ones(1))
 
 
 def test_a_directory_of_models_has_a_page_with_their_flows(invoke: Command, tmp_path: Path) -> None:
@@ -285,7 +280,6 @@ def test_the_page_of_several_models_has_what_choose_k_found(invoke: Command, tmp
         refused(
             invoke("report", models, tmp_path / "no.html"), 3, "choose-k.json: is damaged", "choose-k again"
         )
-    assert doctest.testmod(evaluation_choice).failed == 0
 
 
 def test_checks_agree_with_the_warnings() -> None:
@@ -308,4 +302,3 @@ def test_checks_agree_with_the_warnings() -> None:
     bad = good | {"ritz_residual": 0.4, "eigenvalue_gap": 1e-5, "topic_topic_sum": 1.4}
     assert len(warnings_of(bad)) == sum(not check.passed for check in checks_of(bad)) == 3
     assert checks_of({}) == ()
-    assert doctest.testmod(report_checks).failed == 0

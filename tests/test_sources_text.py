@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import decimal
 import gzip
 import io
-import itertools
 import json
-import pickle
 import tarfile
 import zipfile
 from collections import Counter
@@ -17,13 +14,12 @@ from collections import Counter
 import fsspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.readers import limits, text, text_files
+from streaming_jsmf.ingestion.readers import text, text_files
 from streaming_jsmf.ingestion.readers.base import BadRecords
 from streaming_jsmf.ingestion.readers.baskets import BasketOptions, BasketSource
 from streaming_jsmf.ingestion.readers.files import bare_suffix, find_files, list_files
@@ -33,93 +29,23 @@ from streaming_jsmf.ingestion.readers.text import TextSource
 from streaming_jsmf.ingestion.readers.text_files import TextFilesOptions, TextFilesSource
 from streaming_jsmf.ingestion.readers.text_records import TextOptions
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
-
-ACTION = (
-    "mend",
-    "fetch it again",
-    "--on-bad-record",
-    "--read",
-    "--reader",
-    "check the path",
-    "make them",
-    "rename",
-)
+from tests.sources import Read, message, put, put_parquet, refused_by, small
 
 
-class Read:
-    """All that a source gives: bags, ids, rows and places within the files, metadata and bad records."""
-
-    def __init__(self, source, policy="fail"):
-        source = pickle.loads(pickle.dumps(source))
-        self.bags, self.ids, self.rows, self.places, self.bad, self.metadata = [], [], [], [], [], {}
-        self.records, self.batches = [], 0
-        self.units = source.units()
-        for unit in self.units:
-            bad = BadRecords(policy, unit, source.place)
-            for batch in source.read(unit, bad):
-                self._take(source, unit, batch)
-            for record in bad.records:
-                whole = record.row is None
-                self.bad.append((0 if whole else source.first_row(unit) + record.row, whole, record.reason))
-                self.records.append(record.record)
-
-    def _take(self, source, unit, batch):
-        self.batches += 1
-        assert batch.n_documents == len(batch.indptr) - 1
-        assert (batch.indptr.dtype, batch.codes.dtype, batch.counts.dtype) == (np.int64, np.int32, np.int32)
-        assert batch.indptr[0] == 0
-        assert batch.indptr[-1] == len(batch.codes) == len(batch.counts)
-        assert (np.diff(batch.rows) > 0).all()
-        words = batch.dictionary.to_pylist()
-        assert len(set(words)) == len(words)
-        for start, stop in itertools.pairwise(batch.indptr):
-            codes = batch.codes[start:stop].tolist()
-            assert len(set(codes)) == len(codes)
-            counts = batch.counts[start:stop].tolist()
-            self.bags.append({words[c]: n for c, n in zip(codes, counts, strict=True)})
-        self.rows += (batch.rows + source.first_row(unit)).tolist()
-        self.places += [source.place(unit, int(row)) for row in batch.rows]
-        if batch.document_id is not None:
-            assert not batch.document_id.null_count
-            self.ids += batch.document_id.to_pylist()
-        for name, values in batch.metadata.items():
-            assert len(values) == batch.n_documents
-            values.validate(full=True)
-            self.metadata.setdefault(name, []).extend(values.to_pylist())
-
-    @property
-    def words(self):
-        return [" ".join(bag) for bag in self.bags]
+def texts(*paths, **options):
+    return TextSource.open("", tuple(map(str, paths)), TextOptions(**options), Tokenizer())
 
 
-def texts(*paths, tokenizer=None, **options):
-    return TextSource.open("", tuple(map(str, paths)), TextOptions(**options), tokenizer or Tokenizer())
+def baskets(*paths, **options):
+    return BasketSource(tuple(map(str, paths)), BasketOptions(**options))
 
 
-def message(call):
-    """What an error says, on one line and with something to do about it."""
-    with pytest.raises(InputError) as caught:
-        call()
-    found = str(caught.value)
-    assert len(found.splitlines()) == 1
-    assert any(word in found for word in ACTION), found
-    return found
+def files_of(root, **options):
+    return TextFilesSource(str(root), TextFilesOptions(**options), Tokenizer())
 
 
-def refused(source, place, reason):
-    """The first bad record under both policies; returns what was read in spite of it."""
-    found = message(lambda: Read(source))
-    assert place in found
-    assert reason in found
-    read = Read(source, "quarantine")
-    assert reason in read.bad[0][2]
-    return read
-
-
-def put(path, content):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return path
+def rows_of(bad):
+    return [row for row, _, _ in bad]
 
 
 def noise_of(length, seed=0):
@@ -127,27 +53,11 @@ def noise_of(length, seed=0):
     return np.random.default_rng(seed).bytes(length)
 
 
-def parquet(path, columns, **options):
-    table = columns if isinstance(columns, pa.Table) else pa.table(columns)
-    pq.write_table(table, path, **options)
-    return path
-
-
 def raw_strings(values, kind=None):
     """A string array of any bytes, as a careless writer makes it."""
     large = kind is not None and pa.types.is_large_string(kind)
     held = pa.array(values, pa.large_binary() if large else pa.binary())
     return pa.Array.from_buffers(kind or pa.string(), len(held), held.buffers(), held.null_count)
-
-
-@contextlib.contextmanager
-def small(unit=None, batch=None):
-    with pytest.MonkeyPatch.context() as patch:
-        if unit is not None:
-            patch.setattr(limits, "UNIT_BYTES", unit)
-        if batch is not None:
-            patch.setattr(limits, "BATCH_BYTES", batch)
-        yield
 
 
 # Parquet
@@ -161,12 +71,14 @@ def test_parquet_texts_in_small_units_and_batches(tmp_path, kind):
     column = pa.array(values).dictionary_encode() if kind == "dictionary" else pa.array(values, kind)
     keys = pa.array([f"k{i}" for i in range(7)])
     keys = keys.dictionary_encode() if kind == "dictionary" else keys
-    path = parquet(tmp_path / "a.parquet", {"text": column, "id": keys, "year": range(7)}, row_group_size=2)
+    path = put_parquet(
+        tmp_path / "a.parquet", {"text": column, "id": keys, "year": range(7)}, row_group_size=2
+    )
     whole = Read(texts(path))
     assert len(whole.units) == 1
     with small(unit=1, batch=1):
         cut = Read(texts(path))
-    assert (len(cut.units), cut.batches) == (4, 7)
+    assert (len(cut.units), len(cut.batches)) == (4, 7)
     for read in (whole, cut):
         assert read.bags[:4] == [{"ein": 1, "wort": 1, "é": 1}, {}, {"zwei": 1}, {"drei": 2}]
         assert read.ids == [f"k{i}" for i in range(7)]
@@ -198,7 +110,7 @@ def test_parquet_metadata_of_all_kinds_survive(tmp_path):
         "a.b": pa.array(["dotted", None]),
     }
     coded = pa.array(["p", None]).dictionary_encode()
-    path = parquet(tmp_path / "a.parquet", {"text": ["x", "y"], "coded": coded, **kinds})
+    path = put_parquet(tmp_path / "a.parquet", {"text": ["x", "y"], "coded": coded, **kinds})
     source = texts(path)
     with small(batch=1):
         read = Read(source)
@@ -235,29 +147,29 @@ def test_parquet_records_that_are_bad(tmp_path, kind):
         ("m", pa.StructArray.from_arrays([nested], ["in"]), "m holds bytes that are not UTF-8"),
     ]
     for number, (name, column, reason) in enumerate(cases):
-        path = parquet(tmp_path / f"{number}.parquet", {**fine, name: column}, row_group_size=3)
-        read = refused(texts(path), f"{path}, row group 1, row 1 from 0", reason)
-        assert (read.rows, read.bad) == ([0, 1, 2, 3, 5], [(4, False, reason)])
+        path = put_parquet(tmp_path / f"{number}.parquet", {**fine, name: column}, row_group_size=3)
+        read = refused_by(texts(path), f"{path}, row group 1, row 1 from 0", reason)
+        assert (read.rows, [bad[:2] for bad in read.bad]) == ([0, 1, 2, 3, 5], [(4, reason)])
         assert read.words == ["a", "b", "c", "d", "é"]
-        assert read.records[0].startswith(b'{"text": ')
+        assert read.bad[0][2].startswith(b'{"text": ')
 
 
 def test_parquet_ids(tmp_path):
     numbers = pa.array([1, 2**63 - 1, 2**63, None], pa.uint64())
-    path = parquet(tmp_path / "a.parquet", {"text": list("abcd"), "doc_id": numbers})
-    read = refused(texts(path), "row group 0, row 2", "doc_id is above 9223372036854775807")
-    assert (read.ids, [row for row, _, _ in read.bad]) == ([1, 2**63 - 1], [2, 3])
+    path = put_parquet(tmp_path / "a.parquet", {"text": list("abcd"), "doc_id": numbers})
+    read = refused_by(texts(path), "row group 0, row 2", "doc_id is above 9223372036854775807")
+    assert (read.ids, rows_of(read.bad)) == ([1, 2**63 - 1], [2, 3])
     coded = pa.array(["x", "y", None]).dictionary_encode()
-    path = parquet(tmp_path / "b.parquet", {"text": list("abc"), "key": coded, "id": [1, 2, 3]})
+    path = put_parquet(tmp_path / "b.parquet", {"text": list("abc"), "key": coded, "id": [1, 2, 3]})
     assert Read(texts(path)).ids == [1, 2, 3]
     assert Read(texts(path, id="key"), "quarantine").ids == ["x", "y"]
-    path = parquet(tmp_path / "c.parquet", {"text": ["a"], "id": [1.5]})
+    path = put_parquet(tmp_path / "c.parquet", {"text": ["a"], "id": [1.5]})
     assert "document ids are strings or integers" in message(lambda: texts(path))
 
 
 def test_parquet_files_that_cannot_be_read(tmp_path):
     columns = {"text": ["a", "b"] * 500, "n": list(range(1000))}
-    good = parquet(tmp_path / "a.parquet", columns)
+    good = put_parquet(tmp_path / "a.parquet", columns)
     data = good.read_bytes()
     at = 44
     files = {
@@ -267,8 +179,8 @@ def test_parquet_files_that_cannot_be_read(tmp_path):
     }
     for name, (content, reason) in files.items():
         path = put(tmp_path / name, content)
-        read = refused(texts(good, path), str(path), reason)
-        assert [whole for _, whole, _ in read.bad] == [True]
+        read = refused_by(texts(good, path), str(path), reason)
+        assert rows_of(read.bad) == [None]
         assert read.words[:1000] == ["a", "b"] * 500
     assert str(path) in message(lambda: Read(texts(good, path)))
     # The first file may be the bad one.
@@ -283,7 +195,7 @@ def test_parquet_files_that_cannot_be_read(tmp_path):
 
 
 def test_parquet_files_of_another_schema(tmp_path):
-    first = parquet(tmp_path / "a.parquet", {"text": ["a"], "n": [1]})
+    first = put_parquet(tmp_path / "a.parquet", {"text": ["a"], "n": [1]})
     others = [
         ({"text": ["b"], "n": ["1"]}, "its columns are n: string, those of the first file n: int64"),
         ({"text": ["b"]}, "there is no column 'n'; it has text"),
@@ -291,8 +203,8 @@ def test_parquet_files_of_another_schema(tmp_path):
         ({"text": [1], "n": [1]}, "column 'text' is int64; it must hold strings"),
     ]
     for number, (columns, reason) in enumerate(others):
-        path = parquet(tmp_path / f"b{number}.parquet", columns)
-        read = refused(texts(first, path), str(path), reason)
+        path = put_parquet(tmp_path / f"b{number}.parquet", columns)
+        read = refused_by(texts(first, path), str(path), reason)
         assert read.words == ["a"]
     more = {
         "n": pa.array([2], pa.int64()),
@@ -300,10 +212,10 @@ def test_parquet_files_of_another_schema(tmp_path):
         "text": pa.array(["b"]).dictionary_encode(),
         "x": [1],
     }
-    path = parquet(tmp_path / "c.parquet", more)
+    path = put_parquet(tmp_path / "c.parquet", more)
     read = Read(texts(first, path))
     assert (read.words, read.ids, read.metadata) == (["a", "b"], [], {"n": [1, 2]})
-    empty = parquet(tmp_path / "d.parquet", pa.table({"text": ["a"], "n": [1]}).slice(1))
+    empty = put_parquet(tmp_path / "d.parquet", pa.table({"text": ["a"], "n": [1]}).slice(1))
     assert Read(texts(first, empty)).words == ["a"]
 
 
@@ -311,7 +223,7 @@ def test_columns_that_a_source_lacks_or_cannot_keep(tmp_path):
     rows = [{"text": "a", "ids": 1, "a\nb": 2, "id": "x"}]
     header, line = ",".join(f'"{name}"' for name in rows[0]), "a,1,2,x"
     files = [
-        parquet(tmp_path / "a.parquet", pa.Table.from_pylist(rows)),
+        put_parquet(tmp_path / "a.parquet", pa.Table.from_pylist(rows)),
         put(tmp_path / "a.jsonl", json.dumps(rows[0]) + "\n"),
         put(tmp_path / "a.csv", f"{header}\n{line}\n"),
     ]
@@ -325,7 +237,7 @@ def test_columns_that_a_source_lacks_or_cannot_keep(tmp_path):
         read = Read(texts(path, metadata=("a\nb",)))
         assert (read.ids, [str(v) for v in read.metadata["a\nb"]]) == (["x"], ["2"])
     twice = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["text", "text"])
-    assert "2 columns 'text'" in message(lambda: texts(parquet(tmp_path / "b.parquet", twice)))
+    assert "2 columns 'text'" in message(lambda: texts(put_parquet(tmp_path / "b.parquet", twice)))
     assert "2 columns 'm'" in message(lambda: texts(put(tmp_path / "b.csv", "text,m,m\na,b,c\n")))
     assert Read(texts(tmp_path / "b.csv", metadata=())).words == ["a"]
     put(tmp_path / "c.jsonl", '{"text": "a", "\\ud800": 1}\n')
@@ -362,14 +274,9 @@ def test_json_ranges_give_every_record_once_and_its_line(tmp_path_factory, lines
         cut = Read(texts(path), "quarantine")
         assert len(cut.units) == max(1, -(-len(data) // unit))
         assert sum(u.size for u in cut.units) == len(data)
-        assert (cut.words, cut.rows, cut.bad, cut.records) == (
-            whole.words,
-            whole.rows,
-            whole.bad,
-            whole.records,
-        )
+        assert (cut.words, cut.rows, cut.bad) == (whole.words, whole.rows, whole.bad)
         assert cut.places == [f"{path}, line {i}" for i in [1, *good]]
-        assert [row for row, _, _ in cut.bad] == [i - 1 for i in bad]
+        assert rows_of(cut.bad) == [i - 1 for i in bad]
         if bad:
             assert f"{path}, line {bad[0]}: " in message(lambda: Read(texts(path)))
 
@@ -379,14 +286,13 @@ def test_a_line_that_is_too_long_is_one_bad_record(tmp_path_factory, lengths, un
     made = [json.dumps({"text": f"l{i} {'x' * length}"}) for i, length in enumerate([1, *lengths])]
     path = put(tmp_path_factory.mktemp("long") / "a.jsonl", "\n".join(made))
     good = [i for i, line in enumerate(made) if len(line) <= 40]
-    baskets_path = put(path.with_suffix(".txt"), "\n".join(made))
-    with small(unit=unit), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(limits, "LONGEST_LINE", 40)
+    plain = put(path.with_suffix(".txt"), "\n".join(made))
+    with small(unit=unit, line=40):
         read = Read(texts(path), "quarantine")
-        lines = Read(BasketSource((str(baskets_path),), BasketOptions(separator="|")), "quarantine")
+        lines = Read(baskets(plain, separator="|"), "quarantine")
     assert read.rows == lines.rows == good
-    assert [row for row, _, _ in read.bad] == [i for i in range(len(made)) if i not in good]
-    assert all("the line is longer than" in reason for _, _, reason in read.bad + lines.bad)
+    assert rows_of(read.bad) == [i for i in range(len(made)) if i not in good]
+    assert all("the line is longer than" in reason for _, reason, _ in read.bad + lines.bad)
 
 
 def test_json_values(tmp_path):
@@ -421,11 +327,11 @@ def test_json_values(tmp_path):
 
 
 BAD_JSON = {
-    "{": "the line is no JSON",
-    '{"text": "a"} x': "the line is no JSON",
-    "[1, 2]": "the line is no JSON object",
-    '"text"': "the line is no JSON object",
-    "null": "the line is no JSON object",
+    "{": "the line is not JSON",
+    '{"text": "a"} x': "the line is not JSON",
+    "[1, 2]": "the line is not a JSON object",
+    '"text"': "the line is not a JSON object",
+    "null": "the line is not a JSON object",
     '{"id": 1}': "text is null",
     '{"text": null, "id": 1}': "text is null",
     '{"text": 5, "id": 1}': "text is of type int, not a string",
@@ -440,12 +346,12 @@ BAD_JSON = {
     '{"text": "a", "id": 1, "x": "1\\n2"}': "x is '1\\n2', but double",
     '{"text": "a", "id": 1, "x": true}': "x is 'True', but double",
     '{"text": "a", "id": 1, "x": 1' + "0" * 400 + "}": "x is '1000",
-    '{"text": "a", "id": 1' + "0" * 5000 + "}": "the line is no JSON",
-    '{"text": "a\\ud800", "id": 1}': "text holds a byte or an escape that is no character",
-    '{"text": "a", "id": 1, "s": "\\udc80"}': "s holds a byte or an escape that is no character",
-    '{"text": "a", "id": 1, "s": ["\\ud800"]}': "s holds a byte or an escape that is no character",
-    '{"text": "a\nb", "id": 1}': "the line is no JSON",
-    "[" * 100_000: "the line is no JSON",
+    '{"text": "a", "id": 1' + "0" * 5000 + "}": "the line is not JSON",
+    '{"text": "a\\ud800", "id": 1}': "text holds a byte or an escape that is not a character",
+    '{"text": "a", "id": 1, "s": "\\udc80"}': "s holds a byte or an escape that is not a character",
+    '{"text": "a", "id": 1, "s": ["\\ud800"]}': "s holds a byte or an escape that is not a character",
+    '{"text": "a\nb", "id": 1}': "the line is not JSON",
+    "[" * 100_000: "the line is not JSON",
 }
 
 
@@ -456,9 +362,9 @@ def test_json_records_that_are_bad(tmp_path, line):
     # The sample of types ends before the bad record.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text, "SAMPLE_RECORDS", 1)
-        read = refused(texts(path), f"{path}, line 3: ", BAD_JSON[line])
+        read = refused_by(texts(path), f"{path}, line 3: ", BAD_JSON[line])
     assert read.ids == [1, 9]
-    assert read.records[0] == line.split("\n")[0].encode()
+    assert read.bad[0][2] == line.split("\n")[0].encode()
 
 
 def test_an_encoding_holds_ascii():
@@ -494,18 +400,18 @@ def test_files_that_hold_nothing_or_are_gone(tmp_path):
     good = put(tmp_path / "a.jsonl", '{"text": "a"}\n')
     blank = put(tmp_path / "c.jsonl", b"\n \n")
     assert f"{blank}: it holds no JSON objects" in message(lambda: texts(blank))
-    read = refused(texts(good, blank), f"{blank}: ", "the file is empty")
+    read = refused_by(texts(good, blank), f"{blank}: ", "the file is empty")
     assert (read.words, len(read.bad)) == (["a"], 1)
     header = put(tmp_path / "a.csv", "text,id\n")
     assert Read(texts(header)).bags == []
     blank = put(tmp_path / "c.csv", b"\n")
     assert f"{blank}: the file is empty" in message(lambda: texts(blank))
-    assert refused(texts(header, blank), str(blank), "the file is empty").bad[0][1]
+    assert refused_by(texts(header, blank), str(blank), "the file is empty").bad[0][0] is None
     for kind in ("jsonl", "csv", "txt"):
         gone = put(tmp_path / f"gone.{kind}", {"jsonl": '{"text": "a"}', "csv": "text\na"}.get(kind, "a"))
-        source = BasketSource((str(gone),), BasketOptions()) if kind == "txt" else texts(gone)
+        source = baskets(gone) if kind == "txt" else texts(gone)
         gone.unlink()
-        refused(source, str(gone), "it cannot be opened (No such file or directory); check the path")
+        refused_by(source, str(gone), "it cannot be opened (No such file or directory); check the path")
     # Blank for longer than a unit, and a record after that.
     late = put(tmp_path / "late.jsonl", b"\n" * 50 + b'{"text": "late"}')
     with small(unit=20):
@@ -526,7 +432,7 @@ def test_csv_fields(tmp_path):
         assert read.places == [f"{path}, line {i}" for i in (3, 5, 6)]
     with small(unit=1, batch=1):
         cut = Read(texts(path))
-    assert (len(cut.units), cut.batches, cut.bags) == (1, 3, read.bags)
+    assert (len(cut.units), len(cut.batches), cut.bags) == (1, 3, read.bags)
     tabs = put(tmp_path / "a.TSV", "text\tn\na,b\t1\n")
     assert Read(texts(tabs)).bags == [{"a": 1, "b": 1}]
     latin = put(tmp_path / "b.csv", "text,größe\ncafé,1\n".encode("latin-1"))
@@ -543,37 +449,36 @@ def test_csv_fields(tmp_path):
         ("2", "the record has 1 fields, the header 3"),
         ("2,b,c,d", "the record has 4 fields, the header 3"),
         (",b,c", "id is empty"),
-        (b"2,caf\xe9,c", "text holds a byte or an escape that is no character"),
-        (b"2\xff,b,c", "id holds a byte or an escape that is no character"),
-        (b"2,b,\xff", "note holds a byte or an escape that is no character"),
+        (b"2,caf\xe9,c", "text holds a byte or an escape that is not a character"),
+        (b"2\xff,b,c", "id holds a byte or an escape that is not a character"),
+        (b"2,b,\xff", "note holds a byte or an escape that is not a character"),
         ('2,"b"x,c', "expected after '\"'"),
     ],
 )
 def test_csv_records_that_are_bad(tmp_path, row, reason):
     row = row.encode() if isinstance(row, str) else row
     path = put(tmp_path / "a.csv", b'id,text,note\n1,"a\n",x\n' + row + b"\n3,c,z\n")
-    read = refused(texts(path), f"{path}, line 4: ", reason)
+    read = refused_by(texts(path), f"{path}, line 4: ", reason)
     assert (read.ids, read.rows, read.bad[0][0]) == (["1", "3"], [2, 4], 3)
     if "expected" not in reason:
-        assert read.records == [row]
+        assert read.bad[0][2] == row
 
 
 def test_csv_that_breaks_off_or_has_no_end(tmp_path):
     path = put(tmp_path / "a.csv", 'text,id\na,1\n"b,2\nc,3\n')
-    read = refused(texts(path), f"{path}, line 4: ", "unexpected end of data")
+    read = refused_by(texts(path), f"{path}, line 4: ", "unexpected end of data")
     assert read.ids == ["1"]
     other = put(tmp_path / "b.csv", '"text\na\n')
-    read = refused(texts(path, other), "", "unexpected end of data")
-    assert read.bad[-1] == (0, True, "its header is no CSV (unexpected end of data)")
-    assert "its header is no CSV" in message(lambda: texts(other))
+    read = refused_by(texts(path, other), "", "unexpected end of data")
+    assert read.bad[-1][:2] == (None, "its header is not CSV (unexpected end of data)")
+    assert "its header is not CSV" in message(lambda: texts(other))
     missing = put(tmp_path / "c.csv", "text,key\na,1\n")
-    assert Read(texts(path, missing), "quarantine").bad[-1][2] == "there is no column 'id'; it has text, key"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(limits, "LONGEST_LINE", 30)
+    assert Read(texts(path, missing), "quarantine").bad[-1][1] == "there is no column 'id'; it has text, key"
+    with small(line=30):
         wide = put(tmp_path / "d.csv", "text\na\n" + "b" * 31 + "\nc\n")
-        assert refused(texts(wide), str(wide), "the line is longer than").words == ["a"]
+        assert refused_by(texts(wide), str(wide), "the line is longer than").words == ["a"]
         open_quote = put(tmp_path / "e.csv", 'text\na\n"b\n' + "c\n" * 40 + "d\n")
-        read = refused(texts(open_quote), f"{open_quote}, line ", "field larger than field limit (30)")
+        read = refused_by(texts(open_quote), f"{open_quote}, line ", "field larger than field limit (30)")
         assert read.words[0] == "a"
         assert read.words[-1] == "d"
 
@@ -634,10 +539,6 @@ def laid_out(root, kind, files):
     return str(put(root / kind, pack[kind]()))
 
 
-def files_of(root, **options):
-    return TextFilesSource(str(root), TextFilesOptions(**options), Tokenizer())
-
-
 ARCHIVES = ["docs.tar", "docs.tar.gz", "docs.tgz", "docs.tar.bz2", "docs.tar.xz", "docs.zip"]
 
 
@@ -652,7 +553,7 @@ def test_text_files(tmp_path, kind, monkeypatch):
     assert read.metadata == {"label": ["de", "en", "deep", ""]}
     assert read.rows == [0, 1, 2, 3]
     with small(batch=1):
-        assert Read(files_of(root)).batches == 4
+        assert len(Read(files_of(root)).batches) == 4
     named = Read(files_of(root, members="en/*", name_pattern=r"(?P<year>\d{4})_(?P<who>\w+)"))
     assert named.ids == ["en/1999_a.txt", "en/deep/c.md"]
     assert named.metadata == {"label": ["en", "deep"], "year": ["1999", None], "who": ["a", None]}
@@ -666,13 +567,12 @@ def test_text_files_in_another_encoding(tmp_path, kind):
     assert Read(files_of(root, encoding="latin-1")).words == ["skip me", "a", "café", "c"]
     source = files_of(root, members="*.txt")
     place = f"{root}/b.txt: " if kind == "folder" else f"{root}, file 2: b.txt"
-    read = refused(
+    read = refused_by(
         source, place, "b.txt: byte 3 of the file is not UTF-8 (name its encoding, such as --encoding cp1252"
     )
-    assert (read.ids, read.bad[0][0], read.records) == (["a.txt", "c.txt"], 1, [b"caf\xe9"])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(limits, "LARGEST_FILE", 2)
-        read = refused(files_of(root, encoding="latin-1", members="?.txt"), "b.txt", "larger than")
+    assert (read.ids, read.bad[0][0], read.bad[0][2]) == (["a.txt", "c.txt"], 1, b"caf\xe9")
+    with small(file=2):
+        read = refused_by(files_of(root, encoding="latin-1", members="?.txt"), "b.txt", "larger than")
     assert read.ids == ["a.txt", "c.txt"]
 
 
@@ -683,13 +583,13 @@ NOISE = {f"{i:03d}.txt": noise_of(300, i).hex().encode() for i in range(60)}
 def test_a_tar_cut_at_a_header_is_not_taken_for_its_end(tmp_path, cut):
     data = in_tar({"a.txt": b"a", "b.txt": b"b", "c.txt": b"c"}, "w")
     at = data.index(b"c.txt")
-    read = refused(
+    read = refused_by(
         files_of(put(tmp_path / "a.tar", data[: at + cut])), "a.tar, file 3", "ends early or is damaged"
     )
     assert read.ids == ["a.txt", "b.txt"]
     flipped = bytearray(data)
     flipped[at + 150] ^= 1
-    read = refused(files_of(put(tmp_path / "b.tar", bytes(flipped))), "b.tar, file 3", "damaged")
+    read = refused_by(files_of(put(tmp_path / "b.tar", bytes(flipped))), "b.tar, file 3", "damaged")
     assert read.ids == ["a.txt", "b.txt"]
 
 
@@ -698,7 +598,7 @@ def test_an_end_mark_in_the_middle_of_a_tar_is_not_its_end(tmp_path):
     at = data.index(b"b.txt") // tarfile.BLOCKSIZE * tarfile.BLOCKSIZE
     damaged = data[:at] + bytes(2 * tarfile.BLOCKSIZE) + data[at + 2 * tarfile.BLOCKSIZE :]
     for name, packed in (("a.tar", damaged), ("b.tar.gz", gzip.compress(damaged))):
-        read = refused(files_of(put(tmp_path / name, packed)), name, "goes on after its end mark")
+        read = refused_by(files_of(put(tmp_path / name, packed)), name, "continues after its end mark")
         assert read.ids == ["a.txt"]
 
 
@@ -708,7 +608,7 @@ def test_a_tar_header_is_not_as_long_as_it_says(tmp_path):
     long.type, long.size = tarfile.XHDTYPE, 3 << 30
     data = in_tar({"a.txt": b"a"}, "w:")[:2048] + long.tobuf() + b"\0" * 4096
     path = put(tmp_path / "a.tar.gz", gzip.compress(data))
-    assert refused(files_of(path), f"{path}, file 2", "a header of 3221225472 bytes").ids == ["a.txt"]
+    assert refused_by(files_of(path), f"{path}, file 2", "a header of 3221225472 bytes").ids == ["a.txt"]
 
 
 def test_zip_members_that_cannot_be_unpacked(tmp_path):
@@ -716,13 +616,13 @@ def test_zip_members_that_cannot_be_unpacked(tmp_path):
     at = data.index(b"b.txt") + 5
     data[at : at + 4] = b"\xff\xff\xff\xff"
     path = put(tmp_path / "a.zip", bytes(data))
-    read = refused(files_of(path), f"{path}, file 2: b.txt: ", "it cannot be unpacked")
+    read = refused_by(files_of(path), f"{path}, file 2: b.txt: ", "it cannot be unpacked")
     assert (read.ids, read.rows) == (["a.txt", "c.txt"], [0, 2])
     stored = bytearray(in_zip({"a.txt": b"secret", "b.txt": b"b"}, zipfile.ZIP_STORED))
     for mark, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
         stored[stored.index(b"a.txt", stored.index(mark)) - (30 if offset == 6 else 46) + offset] |= 1
     path = put(tmp_path / "b.zip", bytes(stored))
-    read = refused(files_of(path), f"{path}, file 1: a.txt: ", "password")
+    read = refused_by(files_of(path), f"{path}, file 1: a.txt: ", "password")
     assert read.ids == ["b.txt"]
 
 
@@ -752,17 +652,17 @@ def test_names_of_text_files(tmp_path):
 
 def test_baskets_of_lines(tmp_path):
     path = put(tmp_path / "a.dat", "\ufeffb a b\r\n\r\n  é\tc\u3000x \nlast".encode())
-    for unit in (None, 1, 5, 9):
+    for unit in (1 << 20, 1, 5, 9):
         with small(unit=unit, batch=1):
-            read = Read(BasketSource((str(path),), BasketOptions()))
+            read = Read(baskets(path))
         assert read.bags == [{"b": 2, "a": 1}, {}, {"é": 1, "c": 1, "x": 1}, {"last": 1}]
         assert read.places == [f"{path}, line {i}" for i in range(1, 5)]
     path = put(tmp_path / "b.dat", "new york; boston ;;new york\n;\nx\n")
     for separator, first in ((";", {"new york": 2, "boston": 1}), ("york", None), ("; ", None)):
-        read = Read(BasketSource((str(path),), BasketOptions(separator=separator)))
+        read = Read(baskets(path, separator=separator))
         assert read.bags[0] == (first or read.bags[0])
         assert len(read.bags) == 3
-    assert Read(BasketSource((str(path),), BasketOptions(separator=";"))).bags[1:] == [{}, {"x": 1}]
+    assert Read(baskets(path, separator=";")).bags[1:] == [{}, {"x": 1}]
     with pytest.raises(InputError, match="separator: "):
         check_options("baskets", {"separator": ""}, "here")
 
@@ -775,7 +675,7 @@ def test_baskets_in_any_cut(tmp_path_factory, documents, unit):
     lines = ["|".join(document) for document in documents]
     path = put(tmp_path_factory.mktemp("cut") / "a.txt", "\n".join(lines) + "\n")
     with small(unit=unit, batch=100):
-        read = Read(BasketSource((str(path),), BasketOptions(separator="|")))
+        read = Read(baskets(path, separator="|"))
     assert read.bags == [dict(Counter(document)) for document in documents]
     assert read.rows == list(range(len(documents)))
 
@@ -786,19 +686,19 @@ def test_baskets_of_parquet_lists(tmp_path, kind, make):
     values = [[1, 2, 1], [], None, [3, None], [2], [4] * 5]
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         values = [v and [None if i is None else f"i{i}" for i in v] for v in values]
-    path = parquet(tmp_path / "a.parquet", {"basket": pa.array(values, make(kind))}, row_group_size=2)
-    source = BasketSource((str(path),), BasketOptions(items="basket"))
-    for unit, batch in ((None, None), (1, 1)):
-        with small(unit=unit, batch=batch):
-            read = refused(source, f"{path}, row group 1, row 0 from 0", "the list is null")
+    path = put_parquet(tmp_path / "a.parquet", {"basket": pa.array(values, make(kind))}, row_group_size=2)
+    source = baskets(path, items="basket")
+    for sizes in ({}, {"unit": 1, "batch": 1}):
+        with small(**sizes):
+            read = refused_by(source, f"{path}, row group 1, row 0 from 0", "the list is null")
         good = [values[i] for i in (0, 1, 4, 5)]
         assert read.bags == [{str(item): n for item, n in Counter(document).items()} for document in good]
         assert read.rows == [0, 1, 4, 5]
-        assert [(row, reason) for row, _, reason in read.bad] == [
+        assert [bad[:2] for bad in read.bad] == [
             (2, "the list is null"),
             (3, "the list holds a null"),
         ]
-        assert read.records == [None, json.dumps(values[3]).encode()]
+        assert [bad[2] for bad in read.bad] == [None, json.dumps(values[3]).encode()]
 
 
 def test_baskets_of_parquet_that_are_bad(tmp_path):
@@ -811,8 +711,8 @@ def test_baskets_of_parquet_that_are_bad(tmp_path):
         ({"items": [[1.5]]}, "column 'items' holds double; items are strings or integers"),
     ]
     for number, (columns, reason) in enumerate(tables):
-        path = parquet(tmp_path / f"b{number}.parquet", columns)
-        refused(BasketSource((str(path),), BasketOptions()), f"{path}: ", reason)
+        path = put_parquet(tmp_path / f"b{number}.parquet", columns)
+        refused_by(baskets(path), f"{path}: ", reason)
 
 
 # Which files, and which reader
@@ -922,11 +822,11 @@ def test_readers_that_can_be_guessed(tmp_path):
     put(tmp_path / "folder" / "b" / "51121", "two\n")
     assert guess_reader(tmp_path / "folder") == "text-files"
     for number, (reader, columns) in enumerate(GUESSED_COLUMNS):
-        path = parquet(tmp_path / f"{number}.parquet", columns)
+        path = put_parquet(tmp_path / f"{number}.parquet", columns)
         assert guess_reader(path) == reader
     (tmp_path / "some").mkdir()
     put(tmp_path / "some" / "a.parquet", b"broken")
-    parquet(tmp_path / "some" / "b.parquet", {"text": ["a"]})
+    put_parquet(tmp_path / "some" / "b.parquet", {"text": ["a"]})
     assert guess_reader(tmp_path / "some") == "text"
     put(tmp_path / "corpus" / "manifest.json", "{}")
     assert guess_reader(tmp_path / "corpus") == "bag-of-words-parquet"
@@ -936,9 +836,9 @@ def test_readers_that_can_be_guessed(tmp_path):
 
 def test_readers_that_are_asked_for(tmp_path):
     cases = {
-        "a.txt": ("a b\n", "could be texts a line each, baskets or a table"),
-        "a.dat": ("1 2\n", "could be texts a line each, baskets or a table"),
-        "noext": ("1 2\n", "could be texts a line each, baskets or a table"),
+        "a.txt": ("a b\n", "could be one text per line, baskets or a table"),
+        "a.dat": ("1 2\n", "could be one text per line, baskets or a table"),
+        "noext": ("1 2\n", "could be one text per line, baskets or a table"),
         "a.csv": ('who,"x"\n1,2\n', "has the columns who, x"),
         "e.csv": ('body,"x\n', ", line 1: a quote is opened and not closed"),
         "b.csv": ("", "the file is empty"),
@@ -961,6 +861,6 @@ def test_readers_that_are_asked_for(tmp_path):
     for number, table in enumerate(
         [twice, pa.table({"items": ["a"]}), pa.table({f"c{i}": [i] for i in range(99)})]
     ):
-        path = parquet(tmp_path / f"{number}.parquet", table)
+        path = put_parquet(tmp_path / f"{number}.parquet", table)
         assert len(message(lambda path=path: guess_reader(path))) < 500
     assert "there are no files" in message(lambda: guess_reader(tmp_path / "absent"))

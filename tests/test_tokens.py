@@ -275,7 +275,7 @@ def test_a_function_of_the_users_own(own):
         ("of_bytes", "must return a list of strings"),
         ("one_string", "must return a list of strings; it gave 'text'"),
         ("nothing", r"failed on a text \(TypeError"),
-        ("breaks", r"failed on a text \(KeyError: .*mend the function"),
+        ("breaks", r"failed on a text \(KeyError: .*correct the function"),
         ("half", "returned a word that is not UTF-8"),
     ],
 )

@@ -298,7 +298,7 @@ def test_bad_requests(
 def test_bad_corpora(model: Path, drawn: Planted, tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_text("one\ntwo\n")
     with pytest.raises(
-        InputError, match=r"texts.txt could be texts a line each, baskets or a table; say which reader"
+        InputError, match=r"texts.txt could be one text per line, baskets or a table; say which reader"
     ):
         transform(model, tmp_path / "texts.txt", tmp_path / "s")
     (tmp_path / "texts.txt").rename(tmp_path / "texts.jsonl")

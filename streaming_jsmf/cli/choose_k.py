@@ -7,9 +7,8 @@ from typing import Any
 
 import click
 
-from streaming_jsmf.cli.options import execution_options, json_option, topic_numbers
 from streaming_jsmf.cli.results import format_comparison
-from streaming_jsmf.cli.verb import option, verb
+from streaming_jsmf.cli.verb import execution_options, json_option, option, topic_numbers, verb
 
 
 @verb(

@@ -8,9 +8,8 @@ from typing import Any
 
 import click
 
-from streaming_jsmf.cli.options import json_option
-from streaming_jsmf.cli.tables import RAW_HELP, column_text, csv_text, require_csv
-from streaming_jsmf.cli.verb import option, path, verb
+from streaming_jsmf.cli.results import RAW_HELP, column_text, csv_text, require_csv
+from streaming_jsmf.cli.verb import json_option, option, path, verb
 from streaming_jsmf.errors import InputError
 
 

@@ -9,9 +9,8 @@ from typing import Any
 
 import click
 
-from streaming_jsmf.cli.options import execution_options, json_option
 from streaming_jsmf.cli.results import format_metrics, format_several, format_topic_scores
-from streaming_jsmf.cli.verb import options_of, path, verb
+from streaming_jsmf.cli.verb import execution_options, json_option, options_of, path, verb
 from streaming_jsmf.config import EvaluationRequest
 
 

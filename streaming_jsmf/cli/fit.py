@@ -9,17 +9,20 @@ from typing import Any
 import click
 
 from streaming_jsmf.cli.ingest import allow_local_tokenizers
-from streaming_jsmf.cli.options import (
+from streaming_jsmf.cli.results import print_topics
+from streaming_jsmf.cli.verb import (
     engine_options,
     execution_options,
     ingest_options,
+    option,
+    options_of,
     overwrite_option,
+    path,
     quiet_option,
     topic_numbers,
     topics_option,
+    verb,
 )
-from streaming_jsmf.cli.results import print_topics
-from streaming_jsmf.cli.verb import option, options_of, path, verb
 from streaming_jsmf.config import PolishSettings, ScanSettings
 from streaming_jsmf.config.inference import POLISH
 from streaming_jsmf.config.scan import SCAN

@@ -6,15 +6,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from streaming_jsmf.cli.options import (
+from streaming_jsmf.cli.results import print_topics
+from streaming_jsmf.cli.verb import (
     engine_options,
     log_option,
+    option,
+    options_of,
     overwrite_option,
+    path,
     topic_numbers,
     topics_option,
+    verb,
 )
-from streaming_jsmf.cli.results import print_topics
-from streaming_jsmf.cli.verb import option, options_of, path, verb
 from streaming_jsmf.config import StodSettings, engine_settings_of
 from streaming_jsmf.config.execution import EXECUTION
 

@@ -6,9 +6,8 @@ import json
 
 import click
 
-from streaming_jsmf.cli.options import json_option
 from streaming_jsmf.cli.results import page
-from streaming_jsmf.cli.verb import option, verb
+from streaming_jsmf.cli.verb import json_option, option, verb
 
 
 @verb("streaming-jsmf info MODEL", "streaming-jsmf info MOMENTS --json", long=False)

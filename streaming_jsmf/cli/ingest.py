@@ -9,8 +9,14 @@ from typing import Any
 
 import click
 
-from streaming_jsmf.cli.options import execution_options, ingest_options, overwrite_option, quiet_option
-from streaming_jsmf.cli.verb import path, verb
+from streaming_jsmf.cli.verb import (
+    execution_options,
+    ingest_options,
+    overwrite_option,
+    path,
+    quiet_option,
+    verb,
+)
 
 
 @verb(
@@ -28,7 +34,7 @@ def ingest(source: str, corpus: str, **options: Any) -> str:
 
     Ends with a table of what was dropped. Run an interrupted ingest again to complete it.
     """
-    from streaming_jsmf.ingestion.spool import ingest as run
+    from streaming_jsmf.ingestion.ingest import ingest as run
 
     allow_local_tokenizers(options)
     given = click.get_current_context().params

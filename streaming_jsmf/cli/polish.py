@@ -8,9 +8,8 @@ from typing import Any
 
 import click
 
-from streaming_jsmf.cli.options import execution_options, overwrite_option
 from streaming_jsmf.cli.results import print_topics
-from streaming_jsmf.cli.verb import options_of, path, verb
+from streaming_jsmf.cli.verb import execution_options, options_of, overwrite_option, path, verb
 from streaming_jsmf.config import PolishSettings
 
 

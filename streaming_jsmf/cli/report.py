@@ -6,8 +6,7 @@ from typing import Any
 
 import click
 
-from streaming_jsmf.cli.options import overwrite_option, together
-from streaming_jsmf.cli.verb import option, path, verb
+from streaming_jsmf.cli.verb import option, overwrite_option, path, together, verb
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
 
@@ -48,7 +47,7 @@ def view(model: str, **options: Any) -> str:
 
     The page is written to the directory for temporary files.
     """
-    from streaming_jsmf.reporting.view import view as run
+    from streaming_jsmf.reporting.report import view as run
 
     place, opened = run(model, **options)
     if not opened:

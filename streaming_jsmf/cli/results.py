@@ -1,17 +1,20 @@
-"""How the results of verbs are laid out as text: topics, metrics, comparisons of K, and the page of ``info``."""
+"""How the results of verbs are laid out: topics, metrics, comparisons of K, the page of ``info``; CSV and tables."""
 
 from __future__ import annotations
 
+import csv
+import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from streaming_jsmf.cli.tables import csv_text
 from streaming_jsmf.display import location, printable
-from streaming_jsmf.evaluation.glossary import LINES, lookup, number_of, number_text
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.evaluation.metrics import LINES, lookup, number_of, number_text
 
 if TYPE_CHECKING:
     from streaming_jsmf.reporting.choose_k import Comparison
@@ -28,18 +31,27 @@ _OMITTED = {
     *("models", "provenance", "settings", "settings_fingerprint"),
 }
 
+#: Longest cell of a table on a terminal.
+MOST_CHARACTERS = 48
+
+RAW_HELP = "With --csv: no apostrophe before texts that a spreadsheet would evaluate, such as =2+3."
+
+_STARTS_FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
 
 def print_topics(
     *models: str, words: int | None = None, order: Order = "share", characteristic: bool = False
 ) -> None:
     """Print the topics of the models at these paths, and warnings about them on standard error."""
-    from streaming_jsmf.reporting.topic_table import topic_text
-    from streaming_jsmf.topics.certificates import warnings_of
+    from streaming_jsmf.evaluation.verdicts import warnings_of
+    from streaming_jsmf.reporting.topics import topic_text
     from streaming_jsmf.topics.store import models_at, read_model
 
     for path in (path for model in models for path in models_at(model)):
+        topics = read_in_order(path, words, order)
         click.echo(f"model: {location(path)}")
-        click.echo(topic_text(read_in_order(path, words, order), characteristic=characteristic))
+        click.echo(topic_text(topics, characteristic=characteristic))
         for sentence in warnings_of(read_model(path, ()).metrics):
             click.echo(f"warning: {sentence}", err=True)
 
@@ -151,7 +163,7 @@ def _missing(missing: Mapping[str, str]) -> Iterator[str]:
 
 def format_comparison(found: Comparison) -> str:
     """The table of ``choose-k`` with a star on the suggestion, the suggestion, and the paths of the results."""
-    from streaming_jsmf.reporting.comparison import comparison_table
+    from streaming_jsmf.evaluation.choice import comparison_table
 
     heading, rows = comparison_table(found.choice)
     suggested = [False, *(row.n_topics == found.choice.suggested for row in found.choice.rows)]
@@ -190,8 +202,8 @@ def _page_lines(path: str, described: Mapping[str, Any]) -> Iterator[str]:
 
 def _facts(described: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Names and texts of the page."""
-    from streaming_jsmf.reporting.wording import facts_of, memory_text
-    from streaming_jsmf.topics.certificates import warnings_of
+    from streaming_jsmf.evaluation.verdicts import warnings_of
+    from streaming_jsmf.reporting.contents import facts_of, memory_text
 
     for name, value in described.items():
         if name not in _OMITTED and value not in ([], None):
@@ -239,3 +251,45 @@ def _text(value: Any) -> str:
             return ", ".join(_text(item) for item in value)
         case _:
             return str(value)
+
+
+def require_csv(as_csv: bool, raw: bool) -> None:
+    """Refuse ``--raw`` without ``--csv``."""
+    if raw and not as_csv:
+        raise InputError("--raw is for --csv; give both or neither")
+
+
+def csv_text(rows: Iterable[Iterable[object]], *, raw: bool) -> str:
+    """Rows as CSV. A spreadsheet evaluates a text such as ``=2+3``: unless ``raw``, it gets a leading apostrophe.
+
+    So does every text with one of the first characters that OWASP lists under "CSV Injection", and their full-width
+    forms. Numbers stay as they are, also as text. No other character is changed.
+    """
+    lines: list[str] = []
+    # The writer quotes only line ends that are its own, and a bare \r would begin a row with the rest of its cell.
+    sink = SimpleNamespace(write=lambda line: lines.append(line.removesuffix("\r\n") + "\n"))
+    csv.writer(sink, lineterminator="\r\n").writerows(row if raw else map(_escaped, row) for row in rows)
+    return "".join(lines)
+
+
+def _escaped(cell: object) -> object:
+    is_formula = isinstance(cell, str) and cell.startswith(_STARTS_FORMULA) and not _NUMBER.fullmatch(cell)
+    return f"'{cell}" if is_formula else cell
+
+
+def column_text(table: Mapping[str, Sequence[Any]]) -> str:
+    """Columns by name as aligned text; numbers are aligned to the right."""
+    columns = []
+    for name, values in table.items():
+        cells = [name, *map(_cell, values)]
+        width = max(map(len, cells))
+        right = all(value is None or isinstance(value, (int, float)) for value in values)
+        columns.append([cell.rjust(width) if right else cell.ljust(width) for cell in cells])
+    return "\n".join("  ".join(row).rstrip() for row in zip(*columns, strict=True))
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    text = f"{value:.4f}" if isinstance(value, float) else " ".join(str(value).split())
+    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 3]}..."

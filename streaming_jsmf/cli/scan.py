@@ -6,8 +6,7 @@ from typing import Any
 
 import click
 
-from streaming_jsmf.cli.options import execution_options
-from streaming_jsmf.cli.verb import option, options_of, path, verb
+from streaming_jsmf.cli.verb import execution_options, option, options_of, path, verb
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.display import location
 

@@ -9,10 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streaming_jsmf.cli.options import json_option
-from streaming_jsmf.cli.results import Order, print_topics, read_in_order, topic_rows, topics_csv
-from streaming_jsmf.cli.tables import RAW_HELP, require_csv
-from streaming_jsmf.cli.verb import option, path, verb
+from streaming_jsmf.cli.results import (
+    RAW_HELP,
+    Order,
+    print_topics,
+    read_in_order,
+    require_csv,
+    topic_rows,
+    topics_csv,
+)
+from streaming_jsmf.cli.verb import json_option, option, path, verb
 from streaming_jsmf.errors import InputError
 
 if TYPE_CHECKING:

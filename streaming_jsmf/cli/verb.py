@@ -1,17 +1,27 @@
-"""Commands of the command line: options in groups, rare ones on a page of their own, and examples."""
+"""Commands of the command line: options in groups, rare ones on a page of their own, examples, and shared options."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import Any, TypeVar
 
 import click
 
-from streaming_jsmf.config import declared
+from streaming_jsmf.config import (
+    Curation,
+    ExecutionOptions,
+    InferSettings,
+    IngestRequest,
+    StodSettings,
+    TextReading,
+    declared,
+)
+from streaming_jsmf.config.execution import EXECUTION
 from streaming_jsmf.config.fields import BASIC, Field
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Decorator = Callable[[Any], Any]
 
 #: Key under which a context stores that the help lists all options.
 _ALL = "streaming_jsmf.help_all"
@@ -23,15 +33,7 @@ FIRST_COLUMN = 26
 
 
 class GroupedOption(click.Option):
-    """An option under a heading.
-
-    Parameters
-    ----------
-    group, rare
-        The heading, and whether the option is listed by ``--help-all`` only.
-    former
-        A name that is accepted but not listed.
-    """
+    """An option under the heading ``group``; ``--help-all`` alone lists ``rare`` ones, and nothing ``former`` names."""
 
     def __init__(
         self,
@@ -56,17 +58,10 @@ class GroupedOption(click.Option):
 
 
 class Verb(click.Command):
-    """A command with grouped options and examples, whose function gets the options that the user gave.
+    """A command with grouped options and examples, whose function gets only the options that the user gave.
 
-    Other parameters have the defaults of that function. It returns a line to print, or a function that prints.
-
-    Parameters
-    ----------
-    examples
-        Command lines, shown as they are.
-    long
-        The function takes a ``listener``: progress is shown while it runs, and ``--log-json`` and ``--quiet`` are not
-        passed on.
+    The function returns a text to print, or a function that prints. That of a ``long`` command also takes a
+    ``listener``: progress is shown while it runs, and ``--log-json`` and ``--quiet`` are not passed on.
     """
 
     def __init__(
@@ -168,16 +163,9 @@ def options_of(
     common: Collection[str] | None = None,
     **changes: Any,
 ) -> Callable[[Function], Function]:
-    """A decorator: the fields of a settings class as options.
+    """A decorator: the fields of a settings class as options, ``only`` some of them or all ``without`` others.
 
-    Parameters
-    ----------
-    only, without
-        Names of the fields that are options, or are not.
-    common
-        Names of the options that are not rare. None: as the fields declare.
-    changes
-        Attributes of all these options.
+    ``common`` names the options that are not rare (None: as the fields declare), ``changes`` are attributes of all.
     """
     fields = [
         field
@@ -216,3 +204,61 @@ def _attributes(field: Field) -> dict[str, Any]:
         holds_path = any(word in (about.metavar or "") for word in ("FILE", "PATH"))
         return found | {"type": click.Path() if holds_path else str}
     return found | {"type": field.number or click.Choice(field.choices)}
+
+
+def together(*decorators: Decorator) -> Decorator:
+    """One decorator that applies these in their order."""
+    return lambda command: reduce(lambda done, decorate: decorate(done), reversed(decorators), command)
+
+
+topics_option = option(
+    "--topics", required=True, metavar="K[,K...]",
+    help="Number of topics K; several, such as 5,10,20, give one model each.",
+)  # fmt: skip
+
+engine_options = together(
+    option("--engine", type=click.Choice((InferSettings.engine, StodSettings.engine)), default=InferSettings.engine,
+           show_default=True,
+           help="lr-jsmf: anchor words. stod: tensor decomposition."),
+    options_of(StodSettings, without=("seed",)),
+    options_of(InferSettings),
+)  # fmt: skip
+
+overwrite_option = option("--overwrite", is_flag=True, help="Replace an existing result of the same kind.")
+json_option = partial(option, "--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+quiet_option = partial(option, "--quiet", is_flag=True, help="Print only the result, warnings and errors.")
+
+log_option = option(
+    "--log-json", group=EXECUTION, default=None, metavar="FILE",
+    help="Append one line of JSON per event to FILE, or to standard error for -.  [default: none]",
+)  # fmt: skip
+
+execution_options = together(options_of(ExecutionOptions), log_option)
+
+
+def ingest_options(**settings: Any) -> Decorator:
+    """All options about how a source becomes a corpus."""
+    reading, texts = ("reader", "read"), ("tokenizer", "phrases", "tokens_per_shard")
+    words = ("preset", "vocabulary")
+    return together(
+        options_of(IngestRequest, only=reading, **settings),
+        options_of(TextReading, only=("encoding",), **settings),
+        options_of(IngestRequest, only=("on_bad_record", "files"), **settings),
+        options_of(Curation, **settings),
+        options_of(IngestRequest, only=words, **settings),
+        options_of(TextReading, without=("encoding",), **settings),
+        options_of(IngestRequest, only=texts, **settings),
+    )
+
+
+def topic_numbers(text: str) -> list[int]:
+    """Parse ``20`` or ``5,10,20``; raise ``click.UsageError`` for anything else."""
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or min(numbers) < 1 or len(set(numbers)) < len(numbers):
+        raise click.UsageError(
+            f"--topics is {text!r}; give a number such as 20, or several different ones: 5,10,20"
+        )
+    return numbers

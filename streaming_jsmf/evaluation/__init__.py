@@ -1,6 +1,4 @@
-"""How good topics are: the metrics of the papers and others. Arrays in, numbers out; no files.
+"""Metrics of topics, as pure functions of arrays; ``evaluate``, which applies all of them to a stored model.
 
-Start with ``summary``, whose text has the shape of all results; ``inputs`` says what the metrics are given. One
-module for a kind of metric; ``perplexity`` is on documents, and ``matching`` pairs topics with a truth or with
-others. Imports ``inference`` and below.
+``metrics`` has the table of all metrics, ``inputs`` what they are computed from, and ``verdicts`` the thresholds.
 """

@@ -72,6 +72,9 @@ MEASURES = (
 
 EIGENGAP = Measure("eigengap", "eigengap")
 
+#: Measures that are shown.
+COLUMNS = (*MEASURES, EIGENGAP)
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -147,19 +150,16 @@ def _reason(rows: Sequence[Measures], place: int, best: Mapping[str, float | Non
 
 
 def _against(chosen: Measures, other: Measures, compared: Sequence[Measure]) -> str:
-    """Where another row is much worse than the chosen one."""
-    differences = [
+    """The measure by which another row is worst compared with the chosen one."""
+    losses = [
         (measure.loss(getattr(other, measure.name), getattr(chosen, measure.name)), measure)
         for measure in compared
     ]
-    worst, worse = max(differences, key=lambda pair: pair[0])
+    worst, measure = max(losses, key=lambda pair: pair[0])
     if worst <= 0:
         return "do as well"
-    return f"have {worse.title} {_text(worse, other)} instead of {_text(worse, chosen)}"
-
-
-def _text(measure: Measure, row: Measures) -> str:
-    return number_text(measure, getattr(row, measure.name))
+    values = (number_text(measure, getattr(row, measure.name)) for row in (other, chosen))
+    return f"have {measure.title} {' instead of '.join(values)}"
 
 
 def number_text(measure: Measure, value: float | None) -> str:
@@ -167,6 +167,19 @@ def number_text(measure: Measure, value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:,.0f}" if measure.ratio else f"{value:.3f}"
+
+
+def comparison_table(choice: Choice) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Heading and rows as text: K, the measures, eigengap, loss."""
+    rows = [
+        (
+            str(row.n_topics),
+            *(number_text(measure, getattr(row, measure.name)) for measure in COLUMNS),
+            f"{loss:.1f}",
+        )
+        for row, loss in zip(choice.rows, choice.losses, strict=True)
+    ]
+    return ("topics", *(measure.title for measure in COLUMNS), "loss"), rows
 
 
 def fields_of(choice: Choice, missing: Mapping[str, str]) -> dict[str, Any]:

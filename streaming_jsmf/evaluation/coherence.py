@@ -1,4 +1,4 @@
-"""Coherence of the top words of topics, with documents as windows, and how much topics repeat each other.
+"""Coherence of the top words of topics, with documents as windows; how much topics repeat each other; MST-Incoherence.
 
 Coherence and NPMI rise when topics repeat each other's words, so always report the distinct share with them.
 """
@@ -6,37 +6,28 @@ Coherence and NPMI rise when topics repeat each other's words, so always report 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from streaming_jsmf.evaluation.inputs import Floats, Integers
+from streaming_jsmf.evaluation.factorization import cooccurrence_rows, kept_diagonal
+from streaming_jsmf.evaluation.inputs import Cooccurrence, Floats, Integers, SelectedCounts, TopicArrays
+from streaming_jsmf.inference.words import characteristic_words
 
 #: gensim adds this to the share of documents with both words, in ``u_mass`` and in ``c_npmi``.
 GENSIM_SMOOTHING = 1e-12
 
+#: Number of prominent and of characteristic words per topic in MST-Incoherence.
+NODES = 7
+
 
 def cooccurrence_counts(blocks: Iterable[Any], word_ids: ArrayLike) -> Integers:
-    """Count the documents that contain both words of each pair; additive over blocks.
+    """Count the documents that contain both words of each pair of distinct ``word_ids``, (P, P) int64.
 
-    Parameters
-    ----------
-    blocks
-        CSR matrices or arrays, documents x words; stored zeros count as absent.
-    word_ids
-        Distinct word ids.
-
-    Returns
-    -------
-    ``len(word_ids) x len(word_ids)`` int64; the diagonal is the document frequency.
-
-    Raises
-    ------
-    ValueError
-        For repeated ids and for ids outside a block.
+    Additive over ``blocks``, which are CSR, documents x words; stored zeros count as absent. The diagonal is the
+    document frequency. ``ValueError`` for repeated ids and for ids outside a block.
 
     Examples
     --------
@@ -78,22 +69,13 @@ def npmi(
 
     Parameters
     ----------
-    document_frequency
-        (P,) number of documents with a word.
-    pair_counts
-        (P, P) number of documents with both words.
-    n_documents
-        Number of documents.
+    document_frequency, pair_counts, n_documents
+        (P,) number of documents with a word, (P, P) with both words, and of all documents, at least one.
     top_words
-        (K, n) *positions* in these arrays, not word ids.
+        (K, n) *positions* in these arrays, not word ids; at least two per topic.
     smoothing
         Added to every p_ij. ``GENSIM_SMOOTHING`` gives gensim's ``c_npmi`` over whole documents, in which a pair that
         never co-occurs is above -1 (and a pair in every document is -1 instead of 1).
-
-    Raises
-    ------
-    ValueError
-        With fewer than two words per topic or without documents.
 
     Examples
     --------
@@ -101,13 +83,8 @@ def npmi(
 
     >>> npmi([4, 2], [[4, 1], [1, 2]], 8, [[0, 1]]).tolist()
     [0.0]
-
-    If both documents with word 1 contain word 0: log(2) / log(4).
-
-    >>> print(npmi([4, 2], [[4, 2], [2, 2]], 8, [[0, 1]]).round(4).tolist())
-    [0.5]
     """
-    pairs = _pairs(document_frequency, pair_counts, top_words, n_documents)
+    pairs = _word_pairs(document_frequency, pair_counts, top_words, n_documents)
     means: Floats = pair_npmi(pairs.together, pairs.first * pairs.second, smoothing).mean(axis=1)
     return means
 
@@ -135,21 +112,9 @@ def coherence(
 ) -> Floats:
     """Sum over pairs of top words of log((D(i, j) + epsilon) / D(j)), (K,) (Mimno et al. 2011).
 
-    Word j is the more probable one.
-
-    Words without documents, which held-out corpora may have, are treated as if they had one.
-
-    Parameters
-    ----------
-    document_frequency, pair_counts, top_words
-        As for ``npmi``; words in descending order of probability.
-    epsilon
-        Number of documents: 1 in Mimno et al. (2011), 0.01 in JSMF 2015, 1e-8 in SoftClique (Eq. 5).
-
-    Raises
-    ------
-    ValueError
-        With fewer than two words per topic.
+    Word j is the more probable one. Words without documents, which held-out corpora may have, are treated as if they
+    had one. ``epsilon`` is 1 in Mimno et al., 0.01 in JSMF 2015 and 1e-8 in SoftClique (Eq. 5). The other arguments are
+    those of ``npmi``, words in descending order of probability.
 
     Examples
     --------
@@ -158,7 +123,7 @@ def coherence(
     >>> print(coherence([4, 2], [[4, 1], [1, 2]], [[0, 1]]).round(4).tolist())
     [-0.6931]
     """
-    pairs = _pairs(document_frequency, pair_counts, top_words)
+    pairs = _word_pairs(document_frequency, pair_counts, top_words)
     sums: Floats = np.log((pairs.together + epsilon) / np.maximum(pairs.first, 1.0)).sum(axis=1)
     return sums
 
@@ -173,19 +138,8 @@ def u_mass(
 ) -> Floats:
     """Coherence as defined by gensim: the mean over pairs of log((p_ij + smoothing) / p_j), (K,).
 
-    As in gensim, pairs whose more probable word j occurs in no document count as 0.
-
-    Parameters
-    ----------
-    document_frequency, pair_counts, n_documents, top_words
-        As for ``npmi``; words in descending order of probability.
-    smoothing
-        Added to p_ij, a share of documents.
-
-    Raises
-    ------
-    ValueError
-        With fewer than two words per topic or without documents.
+    As in gensim, pairs whose more probable word j occurs in no document count as 0. Arguments and errors are those of
+    ``npmi``, with words in descending order of probability.
 
     Examples
     --------
@@ -194,20 +148,38 @@ def u_mass(
     >>> print(u_mass([4, 2], [[4, 1], [1, 2]], 8, [[0, 1]]).round(4).tolist())
     [-1.3863]
     """
-    pairs = _pairs(document_frequency, pair_counts, top_words, n_documents)
+    pairs = _word_pairs(document_frequency, pair_counts, top_words, n_documents)
     given = pairs.first
     ratio = np.divide(pairs.together + smoothing, given, out=np.ones_like(given), where=given > 0)
     means: Floats = np.log(ratio).mean(axis=1)
     return means
 
 
+class _WordPairs(NamedTuple):
+    """Documents with the more probable word of each pair, with the other word, and with both, each (K, pairs)."""
+
+    first: Floats
+    second: Floats
+    together: Floats
+
+
+def _word_pairs(
+    document_frequency: ArrayLike, pair_counts: ArrayLike, top_words: ArrayLike, n_documents: int = 1
+) -> _WordPairs:
+    """Pairs of top words of each topic, as shares of ``n_documents``."""
+    words = np.asarray(top_words, dtype=np.int64)
+    if words.ndim != 2 or words.shape[1] < 2:
+        raise ValueError(f"top_words must be topics x at least two words, not of shape {words.shape}")
+    if n_documents < 1:
+        raise ValueError("shares of documents need at least one document")
+    left, right = (words[:, ranks] for ranks in np.triu_indices(words.shape[1], k=1))
+    frequency = np.asarray(document_frequency, dtype=np.float64) / n_documents
+    counts = np.asarray(pair_counts, dtype=np.float64) / n_documents
+    return _WordPairs(frequency[left], frequency[right], counts[left, right])
+
+
 def distinct_share(top_words: ArrayLike) -> float:
     """Share of distinct words among all top words (K x n ids); 1 if no topic repeats a word of another.
-
-    Raises
-    ------
-    ValueError
-        If there are no words.
 
     Examples
     --------
@@ -220,25 +192,91 @@ def distinct_share(top_words: ArrayLike) -> float:
     return len(np.unique(words)) / words.size
 
 
-@dataclass(frozen=True)
-class _Pairs:
-    """Documents with the more probable word of each pair, with the other word, and with both, each (K, pairs)."""
+def incoherence_in_cooccurrence(
+    topics: TopicArrays, cooccurrence: Cooccurrence, anchor_rows: Floats | None = None
+) -> Floats:
+    """MST-Incoherence (LR-JSMF 2021, section 5) of each topic, (K,), between 0 and 13.
 
-    first: Floats
-    second: Floats
-    together: Floats
+    Weight of the minimum spanning tree through the 7 prominent words of a topic and the 7 characteristic words of its
+    anchor, where an edge weighs (1 - NPMI) / 2, p(i, j) = C_ij and p(i) = u_i. C_ij is computed from F F' - D', whose
+    truncation blurs rare pairs; C_ij <= 0 gives an NPMI of -1. ``anchor_rows`` (K, N) are rows of C that select the
+    characteristic words, by default those of the factor.
+
+    Examples
+    --------
+    Documents "a a" and "b b", and one topic with both words. They never co-occur, so the tree is the edge of weight 1.
+
+    >>> half = np.array([0.5, 0.5])
+    >>> C = Cooccurrence(np.eye(2, dtype=np.float32), half, half)
+    >>> incoherence_in_cooccurrence(TopicArrays(half[:, None], np.array([[0, 1]]), half), C).tolist()
+    [1.0]
+    """
+    rows = cooccurrence_rows(cooccurrence, topics.representatives) if anchor_rows is None else anchor_rows
+    costs = np.empty(len(topics.top_words))
+    for topic, nodes in enumerate(_nodes(topics.top_words, rows)):
+        f = cooccurrence.factor[nodes].astype(np.float64)
+        joint = f @ f.T - np.diag(kept_diagonal(f, cooccurrence.diagonal[nodes]))
+        costs[topic] = _incoherence(joint, cooccurrence.row_sum[nodes])
+    return costs
 
 
-def _pairs(
-    document_frequency: ArrayLike, pair_counts: ArrayLike, top_words: ArrayLike, n_documents: int = 1
-) -> _Pairs:
-    """Pairs of top words of each topic, as shares of ``n_documents``."""
-    words = np.asarray(top_words, dtype=np.int64)
-    if words.ndim != 2 or words.shape[1] < 2:
-        raise ValueError(f"top_words must be topics x at least two words, not of shape {words.shape}")
-    if n_documents < 1:
-        raise ValueError("shares of documents need at least one document")
-    left, right = (words[:, places] for places in np.triu_indices(words.shape[1], k=1))
-    frequency = np.asarray(document_frequency, dtype=np.float64) / n_documents
-    counts = np.asarray(pair_counts, dtype=np.float64) / n_documents
-    return _Pairs(frequency[left], frequency[right], counts[left, right])
+def incoherence_in_documents(topics: TopicArrays, counts: SelectedCounts, anchor_rows: Floats) -> Floats:
+    """MST-Incoherence of each topic, (K,), with shares of documents for p(i, j) and p(i); also for held-out documents.
+
+    The 7 largest entries among the counted words in ``anchor_rows`` (K, N), rows of C of ``topics.representatives``,
+    are characteristic. ``ValueError`` if a prominent word was not counted.
+
+    Examples
+    --------
+    Four documents: words 0 and 1 occur in two each, in one together. p_ij = p_i p_j, so NPMI is 0 and the edge 1/2.
+
+    >>> topics = TopicArrays(np.full((2, 1), 0.5), np.array([[0, 1]]), np.full(2, 0.5))
+    >>> counts = SelectedCounts(np.array([0, 1]), np.array([[2, 1], [1, 2]]), 4)
+    >>> incoherence_in_documents(topics, counts, np.array([[0.25, 0.25]])).tolist()
+    [0.5]
+    """
+    prominent = counts.positions(topics.top_words[:, :NODES])
+    shares = counts.pairs / counts.n_documents
+    costs = np.empty(len(prominent))
+    for topic, nodes in enumerate(_nodes(prominent, anchor_rows[:, counts.words])):
+        joint = shares[np.ix_(nodes, nodes)]
+        costs[topic] = _incoherence(joint, np.diag(joint))
+    return costs
+
+
+def spanning_tree_weight(weights: Floats) -> float:
+    """Weight of the minimum spanning tree of a complete graph, (n, n) symmetric, by Prim's algorithm; 0 for n < 2.
+
+    Unlike in sparse graph libraries, a weight of 0 is an edge.
+
+    Examples
+    --------
+    A triangle with sides 1, 2 and 0: the sides 0 and 1.
+
+    >>> spanning_tree_weight(np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 0.0], [2.0, 0.0, 0.0]]))
+    1.0
+    """
+    if len(weights) < 2:
+        return 0.0
+    total = 0.0
+    outside = np.ones(len(weights), dtype=bool)
+    outside[0] = False
+    nearest = weights[0].copy()
+    while outside.any():
+        node = int(np.argmin(np.where(outside, nearest, np.inf)))
+        total += float(nearest[node])
+        outside[node] = False
+        nearest = np.minimum(nearest, weights[node])
+    return total
+
+
+def _nodes(prominent: Integers, rows: Floats) -> list[Integers]:
+    """Prominent words, and characteristic words that co-occur with the anchor, of each topic as columns of ``rows``."""
+    return [
+        np.union1d(words[:NODES], columns[row[columns] > 0])
+        for words, columns, row in zip(prominent, characteristic_words(rows, NODES), rows, strict=True)
+    ]
+
+
+def _incoherence(joint: Floats, alone: Floats) -> float:
+    return spanning_tree_weight((1.0 - pair_npmi(joint, np.outer(alone, alone))) / 2.0)

@@ -1,7 +1,7 @@
-"""How well topics predict the documents of a corpus: sums for ``evaluation.perplexity``, gathered in one pass.
+"""How well topics predict the documents of a corpus, in one pass.
 
-Each document is completed on its own, and which half of it is observed is drawn from its contents, so that the sums of
-a corpus are those of its parts. They are added partition by partition, committed, and resumed like a scan.
+Each document is completed by itself, and the half that is observed is drawn from its contents, so the sums of a corpus
+are those of its parts. They are added partition by partition, committed, and resumed like a scan.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.corpus.csr import iter_blocks
 from streaming_jsmf.corpus.format import Corpus
-from streaming_jsmf.corpus.parts import distinct, fold_partitions
-from streaming_jsmf.corpus.units import Partition, list_units, plan_partitions
+from streaming_jsmf.corpus.units import Partition, distinct, fold_partitions, list_units, plan_partitions
 from streaming_jsmf.inference.perplexity import Completer, Completion
 from streaming_jsmf.ingestion.readers.hashing import hash_values
 from streaming_jsmf.jobs.checkpoints import PartialResult, added, key_of
@@ -37,37 +36,37 @@ from streaming_jsmf.topics.parameters import (
 #: Changes when the same request would give other bits.
 ALGORITHM_VERSION = 2
 
-#: Of the draw: fixed, as who compares two models wants both to see the same halves.
+#: Seed of the observed halves: fixed, so that models are compared by the same halves.
 SEED = 0
 
-#: Arrays of N x K float64 that a worker holds at once: topics as given, smoothed, and as the shares' kernel wants them.
+#: Arrays of N x K float64 in a worker at a time: topics as given, smoothed, and in the layout of the kernel.
 TALL_ARRAYS = 3
 
-#: Bytes of a topic share while the shares of a row group are found and scored.
+#: Bytes per topic share while a row group is completed.
 BYTES_PER_SHARE = 24
 
 
 @dataclass(frozen=True)
 class Completed:
-    """What a pass adds up: sums over the documents whose counts are whole numbers, and how many have others."""
+    """Sums over the documents with integer counts, and the number of other documents."""
 
     sums: Completion
     fractional: int = 0
 
     def fields(self) -> dict[str, float]:
-        """Plain JSON values."""
+        """JSON values."""
         return {**asdict(self.sums), "fractional": self.fractional}
 
     @classmethod
     def from_fields(cls, values: Mapping[str, float]) -> Completed:
-        """As ``fields`` made them."""
+        """Restore from ``fields``."""
         sums = {field.name: values[field.name] for field in fields(Completion)}
         return cls(Completion(**sums), int(values["fractional"]))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
 class CompletionRequest:
-    """Which documents are completed by which topics; ``budget``: nonzeros of a partition."""
+    """Topics, the corpus whose documents they complete, and the nonzeros per partition."""
 
     topics: TopicParameters
     corpus: Corpus
@@ -75,7 +74,7 @@ class CompletionRequest:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What tells it from any request with another result: JSON values."""
+        """JSON values that identify the result."""
         return {
             "algorithm": ALGORITHM_VERSION,
             "topics": self.topics.fingerprint,
@@ -93,14 +92,14 @@ def complete_documents(
 ) -> Completed:
     """Predict half of the tokens of each document from the other half: one pass over what is not committed in ``work``.
 
-    The same request gives the same bits on every scheduler and number of workers. ``work`` stays; it is the caller's
-    to remove once the sums are kept elsewhere. Words that the model lacks are left out of a document beforehand.
+    The same request gives the same bits on every scheduler and number of workers. The caller removes ``work`` once the
+    sums are stored. Words that the model lacks are left out.
 
     Raises
     ------
     InputError
-        If the corpus has none of the model's words or holds a bad record, in which case ``work`` is removed, or the
-        memory budget is too small.
+        If the corpus has none of the model's words or a bad record, in which case ``work`` is removed, or the memory
+        budget is too small.
     StoreError
         If a shard or ``work`` is damaged.
     """
@@ -114,7 +113,7 @@ def complete_documents(
             "word_topic": topics.word_topic,
             "prior": topics.prior,
             "term_count": topics.term_count,
-            # Hashes of the words: the draw is the same for any numbering of them.
+            # Hashes of the words: the halves do not depend on word ids.
             "keys": hash_values(pa.array(topics.words))[:, 0].copy(),
         }
         digests = store.start(arrays, replace=True)
@@ -126,7 +125,7 @@ def complete_documents(
 
 
 def completion_memory(request: CompletionRequest, partitions: Sequence[Partition], workers: int) -> int:
-    """Projected peak memory in bytes: for each worker the topics, a row group, and the shares of its documents."""
+    """Projected peak memory in bytes: topics, a row group and the shares of its documents for each worker."""
     units = [unit for partition in partitions for unit in partition.units]
     each = (
         TALL_ARRAYS * request.topics.word_topic.nbytes
@@ -138,7 +137,7 @@ def completion_memory(request: CompletionRequest, partitions: Sequence[Partition
 
 @dataclass(frozen=True)
 class CompletionReduction:
-    """One pass: ``Completed`` of each partition, added in manifest order. The work store has what a worker reads."""
+    """``Completed`` of each partition, added in manifest order. The work store has the arrays that workers read."""
 
     store: StorePath
     digests: Mapping[str, ArrayDigest]
@@ -147,7 +146,7 @@ class CompletionReduction:
     name: str = "completion"
 
     def compute(self, partition: Partition) -> PartialResult:
-        """One pass over the partition's data, a row group in memory at a time."""
+        """One pass over the partition, a row group in memory at a time."""
         arrays = read_arrays(self.store, self.digests, hint=self.hint)
         completer = Completer.of(arrays["word_topic"], arrays["prior"], arrays["term_count"], arrays["keys"])
         places, total = arrays["places"], Completed(Completion())
@@ -157,14 +156,13 @@ class CompletionReduction:
         return PartialResult({}, total.fields())
 
     def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
-        """Add: whole numbers exactly, the others in float64."""
+        """Add: integers exactly, other numbers in float64."""
         return added(folded, partial)
 
 
 def completed(completer: Completer, block: csr_array[Any], threads: int | None = None) -> Completed:
-    """The documents of a block (documents x N): those of whole numbers completed, the others counted."""
-    broken = block.data != np.rint(block.data)
-    before = np.concatenate([[0], np.cumsum(broken)])
+    """Complete the documents of a block (documents x N) with integer counts, and count the others."""
+    before = np.concatenate([[0], np.cumsum(block.data != np.rint(block.data))])
     fractional = before[block.indptr[1:]] > before[block.indptr[:-1]]
     whole = block[np.flatnonzero(~fractional)] if fractional.any() else block
     sums = completer.complete(whole, seed=SEED, method="cvb0", threads=threads)

@@ -1,37 +1,46 @@
 """Recovery and Approximation: how well B, A and the anchors explain C, without any N x N array.
 
-C is represented as F F' - D' with D' = min(D, |F_i|^2), because truncating the factor to L columns would otherwise
-make the diagonal negative. Truncation also loses noise of rare words off the diagonal, so Recovery is too small;
-``sketch.estimated_errors`` corrects this with products of C itself. Everything else is exact up to rounding.
+``factorization_errors`` represents C as F F' - D' with D' = min(D, |F_i|^2), because truncating the factor to L columns
+would otherwise make the diagonal negative. Truncation also loses noise of rare words off the diagonal, so Recovery is
+too small; everything else is exact up to rounding.
+
+``estimated_errors`` refers to the C of the documents and uses products C G with random probes. For standard normal g,
+E |r'g| = sqrt(2 / pi) ||r|| for every row r, and E |X g|^2 = ||X||_F^2 for every matrix X. The same norms of F F' - D'
+are known exactly and vary with the same probes, so they serve as control variates.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.evaluation.inputs import Cooccurrence, Floats, Integers, TopicArrays
+from streaming_jsmf.evaluation.inputs import (
+    Cooccurrence,
+    Estimate,
+    Floats,
+    Integers,
+    RowSketch,
+    TopicArrays,
+)
+from streaming_jsmf.evaluation.topic_shape import topic_given_word
 from streaming_jsmf.linalg.gram import gram
 from streaming_jsmf.linalg.panels import panels
 
 
 @dataclass(frozen=True)
 class FactorizationErrors:
-    """Errors of a model with respect to C.
+    """Errors of a model with respect to C; those with A are None without A.
 
     Attributes
     ----------
-    recovery
-        Mean over occurring words of ||C-bar_i - sum_k p(k | i) C-bar_{s_k}||_2 (JSMF 2015). Rows of C-bar are rows of C
-        divided by their sums.
-    relative_recovery
-        Recovery divided by ||C-bar||_F (LR-JSMF 2021, section 5).
-    approximation
-        ||C - B A B'||_F (JSMF 2015); None without A.
-    relative_approximation
-        Approximation divided by ||C||_F (LR-JSMF 2021, section 5); None without A.
+    recovery, relative_recovery
+        Mean over occurring words of ||C-bar_i - sum_k p(k | i) C-bar_{s_k}||_2 (JSMF 2015), where rows of C-bar are
+        rows of C divided by their sums; and divided by ||C-bar||_F (LR-JSMF 2021, section 5).
+    approximation, relative_approximation
+        ||C - B A B'||_F (JSMF 2015), and divided by ||C||_F (LR-JSMF 2021, section 5).
     norm, row_norm
         ||C||_F and ||C-bar||_F.
     """
@@ -44,16 +53,21 @@ class FactorizationErrors:
     row_norm: float
 
 
+@dataclass(frozen=True)
+class EstimatedErrors:
+    """Estimates of ``FactorizationErrors`` with respect to C of the sketched documents; None without A."""
+
+    recovery: Estimate
+    relative_recovery: Estimate
+    approximation: Estimate | None = None
+    relative_approximation: Estimate | None = None
+
+
 def factorization_errors(topics: TopicArrays, cooccurrence: Cooccurrence) -> FactorizationErrors:
     """Recovery and Approximation, absolute and relative, in O(N L^2) and row blocks; no pass over documents.
 
     p(topic | word) follows from B and p(topic) by Bayes' rule; anchors are ``topics.representatives``. Words that never
-    occur (u = 0) are omitted.
-
-    Raises
-    ------
-    ValueError
-        If the vocabularies differ.
+    occur (u = 0) are omitted. ``ValueError`` if the vocabularies differ.
 
     Examples
     --------
@@ -65,30 +79,27 @@ def factorization_errors(topics: TopicArrays, cooccurrence: Cooccurrence) -> Fac
     >>> C = Cooccurrence(np.eye(2, dtype=np.float32), diagonal=half, row_sum=half)
     >>> one = TopicArrays(half[:, None], np.array([[0, 1]]), half, np.eye(1), np.ones(1), np.array([0]))
     >>> errors = factorization_errors(one, C)
-    >>> print(f"{errors.recovery:.4f} {errors.relative_recovery:.4f}")
-    0.7071 0.5000
-    >>> print(f"{errors.approximation:.4f} {errors.relative_approximation:.4f}")
-    0.5000 0.7071
+    >>> print(f"{errors.recovery:.4f} {errors.relative_recovery:.4f} {errors.approximation:.4f}")
+    0.7071 0.5000 0.5000
     """
     if len(cooccurrence.factor) != len(topics.word_topic):
         raise ValueError(f"{len(cooccurrence.factor)} words in C, {len(topics.word_topic)} in the model")
-    inner = gram(cooccurrence.factor)
-    recovered = _recovery(topics, cooccurrence, inner)
-    approximation = _approximation(topics, cooccurrence, recovered.squared_norm)
-    words = max(recovered.words, 1)
+    squared_norm, squared_row_norm, recovery = _recovery(topics, cooccurrence)
+    norm, row_norm = float(np.sqrt(squared_norm)), float(np.sqrt(squared_row_norm))
+    approximation = _approximation(topics, cooccurrence, squared_norm)
     return FactorizationErrors(
-        recovered.distance / words,
-        _ratio(recovered.distance / words, recovered.squared_row_norm),
+        recovery,
+        recovery / row_norm if row_norm > 0 else 0.0,
         approximation,
-        None if approximation is None else _ratio(approximation, recovered.squared_norm),
-        float(np.sqrt(recovered.squared_norm)),
-        float(np.sqrt(recovered.squared_row_norm)),
+        None if approximation is None else approximation / norm if norm > 0 else 0.0,
+        norm,
+        row_norm,
     )
 
 
 def kept_diagonal(factor: Floats, diagonal: Floats) -> Floats:
     """D' = min(D, |F_i|^2), (n,), for rows of F (n, L) and D (n,), so that C keeps a non-negative diagonal."""
-    return np.asarray(np.minimum(diagonal, np.einsum("ij,ij->i", factor, factor)))
+    return np.asarray(np.minimum(diagonal, _rows_dot(factor, factor)))
 
 
 def cooccurrence_rows(cooccurrence: Cooccurrence, words: Integers) -> Floats:
@@ -101,42 +112,11 @@ def cooccurrence_rows(cooccurrence: Cooccurrence, words: Integers) -> Floats:
     return rows
 
 
-def topic_given_word(topics: TopicArrays, rows: slice) -> Floats:
-    """p(topic | word), (n, K), of a block of words by Bayes' rule; rows of words without a topic are 0.
-
-    p(topic) is ``topic_probability``, or the row sums of A, or uniform.
-    """
-    prior = topics.topic_probability
-    if prior is None and topics.topic_topic is not None:
-        prior = topics.topic_topic.sum(axis=1)
-    joint: Floats = topics.word_topic[rows] * (1.0 if prior is None else prior)
-    mass = joint.sum(axis=1, keepdims=True)
-    shares: Floats = np.divide(joint, mass, out=np.zeros_like(joint), where=mass > 0)
-    return shares
-
-
-@dataclass
-class _Recovered:
-    """Sums over words: ||C_i||^2, ||C-bar_i||^2, distances of rows from their reconstruction; number of words."""
-
-    squared_norm: float = 0.0
-    squared_row_norm: float = 0.0
-    distance: float = 0.0
-    words: int = 0
-
-
-@dataclass(frozen=True)
-class _Rows:
+class _Rows(NamedTuple):
     """Rows of C-bar in the coordinates of F: C-bar_i = F row_i - diagonal_i e_i; all 0 for words with u = 0.
 
-    Attributes
-    ----------
-    row, image, pull
-        (n, L): F_i / u_i, F'F F_i / u_i and D'_i F_i / u_i.
-    diagonal
-        (n,) D'_i / u_i.
-    squares
-        (n,) ||C_i||^2.
+    ``row``, ``image`` and ``pull`` (n, L) are F_i / u_i, F'F F_i / u_i and D'_i F_i / u_i, ``diagonal`` (n,) is
+    D'_i / u_i, and ``squares`` (n,) is ||C_i||^2.
     """
 
     row: Floats
@@ -149,33 +129,31 @@ class _Rows:
 def _rows(cooccurrence: Cooccurrence, words: slice | Integers, inner: Floats) -> _Rows:
     """Rows of C-bar of the words; ``inner`` is F'F (L, L)."""
     f = cooccurrence.factor[words].astype(np.float64)
-    d, u = kept_diagonal(f, cooccurrence.diagonal[words]), cooccurrence.row_sum[words]
-    scale = np.divide(1.0, u, out=np.zeros_like(u), where=u > 0)
+    d, scale = kept_diagonal(f, cooccurrence.diagonal[words]), _inverse(cooccurrence.row_sum[words])
     image = f @ inner
     squares = _rows_dot(f, image) - 2.0 * d * _rows_dot(f, f) + d**2
     row = f * scale[:, None]
     return _Rows(row, image * scale[:, None], row * d[:, None], d * scale, np.maximum(squares, 0.0))
 
 
-def _recovery(topics: TopicArrays, cooccurrence: Cooccurrence, inner: Floats) -> _Recovered:
-    """Sums of ``_Recovered`` in one pass over the rows of F."""
-    total = _Recovered()
+def _recovery(topics: TopicArrays, cooccurrence: Cooccurrence) -> tuple[float, float, float]:
+    """||C||_F^2, ||C-bar||_F^2 and Recovery in one pass over the rows of F."""
+    squared_norm = squared_row_norm = distance = 0.0
     words = topics.representatives
+    inner = gram(cooccurrence.factor)
     anchors = _rows(cooccurrence, words, inner)
     # Two topics may share a representative, whose diagonal must be subtracted once.
     same = (words[:, None] == words).astype(np.float64)
     for panel in panels(len(cooccurrence.factor)):
         u = cooccurrence.row_sum[panel]
-        occurs, scale = u > 0, np.divide(1.0, u, out=np.zeros_like(u), where=u > 0)
         rows = _rows(cooccurrence, panel, inner)
         shares = topic_given_word(topics, panel)
         own = np.arange(panel.start, panel.stop)[:, None] == words
-        distance = np.sqrt(_squared_distances(rows, anchors, shares, own, same))
-        total.squared_norm += float(rows.squares.sum())
-        total.squared_row_norm += float((rows.squares * scale**2).sum())
-        total.distance += float(distance[occurs].sum())
-        total.words += int(occurs.sum())
-    return total
+        squared_norm += float(rows.squares.sum())
+        squared_row_norm += float((rows.squares * _inverse(u) ** 2).sum())
+        distance += float(np.sqrt(_squared_distances(rows, anchors, shares, own, same))[u > 0].sum())
+    occurring = int((cooccurrence.row_sum > 0).sum())
+    return squared_norm, squared_row_norm, distance / max(occurring, 1)
 
 
 def _squared_distances(
@@ -207,10 +185,99 @@ def _approximation(topics: TopicArrays, cooccurrence: Cooccurrence, squared_norm
     return float(np.sqrt(max(squared, 0.0)))
 
 
+def estimated_errors(topics: TopicArrays, cooccurrence: Cooccurrence, sketch: RowSketch) -> EstimatedErrors:
+    """Recovery and Approximation, absolute and relative, with standard errors (jackknife over probes).
+
+    ``sketch`` is of training or held-out documents; words that they lack are omitted from Recovery. The closer
+    ``cooccurrence`` is to C of the sketch, the smaller the standard errors. ``ValueError`` if the vocabularies differ.
+
+    Examples
+    --------
+    As in ``factorization_errors``, but with a factor of zeros: Approximation is 1/2 and Recovery sqrt(2) / 2.
+
+    >>> from streaming_jsmf.evaluation.inputs import sketch_probes
+    >>> half = np.array([0.5, 0.5])
+    >>> lost = Cooccurrence(np.zeros((2, 1), dtype=np.float32), diagonal=half, row_sum=half)
+    >>> sketch = RowSketch(0.5 * sketch_probes(2, 10_000, seed=1), half, seed=1)
+    >>> one = TopicArrays(half[:, None], np.array([[0, 1]]), half, np.eye(1), np.ones(1), np.array([0]))
+    >>> errors = estimated_errors(one, lost, sketch)
+    >>> abs(errors.approximation.value - 0.5) < 3 * errors.approximation.standard_error < 0.02
+    True
+    """
+    if len(sketch.products) != len(topics.word_topic):
+        raise ValueError(f"{len(sketch.products)} words in the sketch, {len(topics.word_topic)} in the model")
+    recovery, exact, near = _products(topics, cooccurrence, sketch)
+    known = factorization_errors(topics, cooccurrence)
+    squares = np.array([known.row_norm, known.norm, known.approximation or 0.0]) ** 2
+    samples = np.vstack([recovery, *map(_control_variate, exact, near, squares)])
+    width = samples.shape[1]
+    # Column j: means over all probes except the j-th.
+    without = (samples.sum(axis=1, keepdims=True) - samples) / (width - 1)
+    values, replicates = _errors(samples.mean(axis=1)), _errors(without)
+    centred = replicates - replicates.mean(axis=1, keepdims=True)
+    deviations = np.sqrt((width - 1) / width * (centred**2).sum(axis=1))
+    estimates = [Estimate(float(v), float(e)) for v, e in zip(values, deviations, strict=True)]
+    return EstimatedErrors(*estimates[: 2 if topics.topic_topic is None else 4])
+
+
+def _products(
+    topics: TopicArrays, cooccurrence: Cooccurrence, sketch: RowSketch
+) -> tuple[Floats, Floats, Floats]:
+    """Per probe g: Recovery (s,), and |X g|^2 (3, s) for X = C-bar, C and C - B A B', of documents and factor.
+
+    One pass over the rows. Rows of the factor are normalized by their own sums.
+    """
+    probes, words, A = sketch.probes, topics.representatives, topics.topic_topic
+    scale, near_scale = _inverse(sketch.row_sum), _inverse(cooccurrence.row_sum)
+    inner, explained = gram(cooccurrence.factor, probes), gram(topics.word_topic, probes)
+    explained = np.zeros_like(explained) if A is None else A @ explained
+    anchors = sketch.products[words] * scale[words, None]
+    recovery, squares = np.zeros(probes.shape[1]), np.zeros((2, 3, probes.shape[1]))
+    for rows in panels(len(scale)):
+        factor = cooccurrence.factor[rows].astype(np.float64)
+        near = factor @ inner - kept_diagonal(factor, cooccurrence.diagonal[rows])[:, None] * probes[rows]
+        exact = sketch.products[rows].astype(np.float64)
+        model = topics.word_topic[rows] @ explained
+        normalised = exact * scale[rows, None]
+        residual = normalised - topic_given_word(topics, rows) @ anchors
+        recovery += np.abs(residual[scale[rows] > 0]).sum(axis=0)
+        squares[0] += [_column_squares(x) for x in (normalised, exact, exact - model)]
+        squares[1] += [_column_squares(x) for x in (near * near_scale[rows, None], near, near - model)]
+    # E |r'g| = sqrt(2 / pi) ||r||.
+    recovery *= np.sqrt(np.pi / 2) / max(int((scale > 0).sum()), 1)
+    return recovery, squares[0], squares[1]
+
+
+def _control_variate(exact: Floats, near: Floats, known: float) -> Floats:
+    """Samples (s,) with those of the factor as control variate; ``known`` is the exact mean of the latter.
+
+    The regression coefficient is 1 for a factor close to C and 0 for an unrelated one.
+    """
+    centred = near - near.mean()
+    variance = float(centred @ centred)
+    slope = float(centred @ exact) / variance if variance > 0 else 0.0
+    return exact - slope * (near - known)
+
+
+def _errors(means: Floats) -> Floats:
+    """The four errors, (4,) or (4, s), from means of samples."""
+    recovery, (row_norm, norm, approximation) = means[0], np.sqrt(np.maximum(means[1:], 0.0))
+    return np.array([recovery, _ratio(recovery, row_norm), approximation, _ratio(approximation, norm)])
+
+
+def _inverse(sums: Floats) -> Floats:
+    return _ratio(np.ones_like(sums), sums)
+
+
+def _ratio(values: Floats, sizes: Floats) -> Floats:
+    """values / sizes; 0 where the size is not positive."""
+    ratio: Floats = np.divide(values, sizes, out=np.zeros_like(values), where=sizes > 0)
+    return ratio
+
+
 def _rows_dot(left: Floats, right: Floats) -> Floats:
     return np.asarray(np.einsum("ij,ij->i", left, right))
 
 
-def _ratio(value: float, squared: float) -> float:
-    """``value`` divided by the root of ``squared``; 0 if C is 0."""
-    return float(value / np.sqrt(squared)) if squared > 0 else 0.0
+def _column_squares(products: Floats) -> Floats:
+    return np.asarray(np.einsum("ij,ij->j", products, products))

@@ -22,15 +22,15 @@ SKETCH_LABEL = "evaluation"
 
 @dataclass(frozen=True)
 class Estimate:
-    """A Monte Carlo estimate and its standard error."""
+    """A Monte Carlo estimate and its standard error; None if there is a single sample."""
 
     value: float
-    standard_error: float
+    standard_error: float | None
 
 
 @dataclass(frozen=True)
 class TopicArrays:
-    """A model with N words and K topics; arrays that an engine lacks are None.
+    """A model with N words and K topics; arrays that an engine lacks are None. ``ValueError`` if shapes do not match.
 
     Attributes
     ----------
@@ -40,19 +40,10 @@ class TopicArrays:
         (K, n) ids of the most probable words of each topic in descending order; n >= 10 if N >= 10.
     word_probability
         (N,) unigram distribution of the training corpus.
-    topic_topic
-        A, (K, K), joint topic probabilities as recovered (the sum may differ from 1).
-    topic_probability
-        (K,) p(topic).
-    anchors
-        S, (K,) word id of the anchor of each topic.
-    rectified
-        Y, (N, K), with C* ~ Y Y'.
-
-    Raises
-    ------
-    ValueError
-        If a shape does not match ``word_topic``.
+    topic_topic, topic_probability
+        A, (K, K), joint topic probabilities as recovered (the sum may differ from 1); (K,) p(topic).
+    anchors, rectified
+        S, (K,) word id of the anchor of each topic; Y, (N, K), with C* ~ Y Y'.
     """
 
     word_topic: Floats
@@ -86,19 +77,7 @@ class TopicArrays:
 class Cooccurrence:
     """C of a corpus (LR-JSMF, Eq. 1, with document weights) as stored in a moments store, never N x N.
 
-    Attributes
-    ----------
-    factor
-        F, (N, L) float32, with F F' ~ C + diag(D).
-    diagonal
-        D, (N,), exact.
-    row_sum
-        u = C e, (N,), exact.
-
-    Raises
-    ------
-    ValueError
-        If the lengths differ.
+    ``factor`` is F (N, L) float32 with F F' ~ C + diag(D); ``diagonal`` D and ``row_sum`` u = C e, (N,), are exact.
     """
 
     factor: NDArray[np.float32]
@@ -116,19 +95,8 @@ class Cooccurrence:
 class RowSketch:
     """C G for random probes G, used to estimate what the factor of a moments store lost of C. Additive over partitions.
 
-    Attributes
-    ----------
-    products
-        C G, (N, s), divided by the total weight; s >= 2.
-    row_sum
-        u = C e of the same documents, (N,).
-    seed
-        G is ``sketch_probes(N, s, seed)``.
-
-    Raises
-    ------
-    ValueError
-        If the lengths differ, or there are fewer than two probes.
+    ``products`` is C G (N, s), divided by the total weight, with s >= 2; ``row_sum`` is u = C e of the same documents,
+    (N,); G is ``sketch_probes(N, s, seed)``.
     """
 
     products: FloatArray
@@ -160,19 +128,13 @@ class SelectedCounts:
     ----------
     words
         (P,) ascending word ids, with the top words, representatives and characteristic words of the model.
-    pairs
-        (P, P) number of documents that contain both words; the diagonal is the document frequency.
-    n_documents
-        Number of documents.
+    pairs, n_documents
+        (P, P) number of documents that contain both words (the diagonal is the document frequency), and of all
+        documents.
     anchor_rows
         (K, N) exact rows of C of ``TopicArrays.representatives``, divided by the total weight.
     sketch
         Sketch of C. If given, Recovery and Approximation refer to the documents and not to the factor.
-
-    Raises
-    ------
-    ValueError
-        If ``words`` is not ascending, ``pairs`` does not match it, or there are no documents.
     """
 
     words: Integers
@@ -183,19 +145,20 @@ class SelectedCounts:
 
     def __post_init__(self) -> None:
         if self.words.ndim != 1 or bool((np.diff(self.words) <= 0).any()):
-            raise ValueError("the selected words must be distinct ids in rising order")
+            raise ValueError("words must be distinct ids in ascending order")
         _require_shape("pairs", self.pairs, (self.words.size, self.words.size))
         if self.n_documents < 1:
             raise ValueError("counts of selected words need at least one document")
 
-    def places(self, ids: Integers) -> Integers:
-        """Positions of word ids in ``words``, in an array of the same shape; -1 for ids that were not counted."""
-        if self.words.size == 0:
-            return np.full(ids.shape, -1, dtype=np.int64)
-        found = np.minimum(np.searchsorted(self.words, ids), self.words.size - 1)
-        return np.where(self.words[found] == ids, found, -1).astype(np.int64)
+    def positions(self, ids: Integers) -> Integers:
+        """Positions of word ids in ``words``, in the same shape; ``ValueError`` if a word was not counted."""
+        found = np.searchsorted(self.words, ids)
+        missing = ids[np.append(self.words, -1)[found] != ids]
+        if missing.size:
+            raise ValueError(f"word {missing[0]} is a top word and was not counted")
+        return found.astype(np.int64)
 
 
-def _require_shape(name: str, array: NDArray[np.generic] | None, wanted: tuple[int, ...]) -> None:
-    if array is not None and array.shape != wanted:
-        raise ValueError(f"{name} has the shape {array.shape}; {wanted} is needed")
+def _require_shape(name: str, array: NDArray[np.generic] | None, expected: tuple[int, ...]) -> None:
+    if array is not None and array.shape != expected:
+        raise ValueError(f"{name} has the shape {array.shape}; {expected} is needed")

@@ -1,15 +1,23 @@
-"""Metrics of B, A and p(topic) alone: specificity, dissimilarity, dominancy, evenness and sparsity."""
+"""Metrics of B, A, p(topic) and the anchors alone.
+
+Specificity, dissimilarity, dominancy, evenness and sparsity of topics; and, as printed by the authors' code
+(github.com/moontae/JSMF), whether A is a distribution and how well anchors represent their topics. As in that code,
+the divergences of ``validity`` are in bits and ranks start at 1.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 from scipy.special import xlogy
 
-from streaming_jsmf.evaluation.inputs import Floats, Integers
+from streaming_jsmf.evaluation.inputs import Floats, Integers, TopicArrays
 from streaming_jsmf.linalg.panels import panels
 
 #: Number of top words that Dissimilarity compares (both papers).
 DISSIMILARITY_WORDS = 20
+
+#: Replaces probabilities of 0 in the second argument of a divergence.
+FLOOR = float(np.finfo(np.float64).eps)
 
 
 def dominancy(topic_topic: Floats) -> float:
@@ -43,18 +51,11 @@ def relative_dominancy(topic_topic: Floats) -> float:
 
 
 def specificity(word_topic: Floats, word_probability: Floats) -> float:
-    """Mean over topics of KL(B_k || p) in nats; the authors' code uses bits (divide by log 2 to compare).
+    """Mean over topics of KL(B_k || p) in nats, B (N, K); the authors' code uses bits.
 
-    p is the unigram distribution of the corpus in JSMF 2015 and the row sum u of C in LR-JSMF 2021, which weights
-    documents instead of tokens. Words with p = 0 are omitted, since they make the divergence infinite, and the rest of
-    a topic is normalized. A topic without other words counts as 0.
-
-    Parameters
-    ----------
-    word_topic
-        B, (N, K).
-    word_probability
-        p, (N,), with any positive sum.
+    p (N,), of any positive sum, is the unigram distribution of the corpus in JSMF 2015 and the row sum u of C in
+    LR-JSMF 2021, which weights documents instead of tokens. Words with p = 0 are omitted, since they make the
+    divergence infinite, and the rest of a topic is normalized. A topic without other words counts as 0.
 
     Examples
     --------
@@ -81,10 +82,7 @@ def specificity(word_topic: Floats, word_probability: Floats) -> float:
 def dissimilarity(top_words: Integers, count: int = DISSIMILARITY_WORDS) -> float:
     """Mean number of the first ``count`` words of a topic that no other topic lists (both papers).
 
-    Parameters
-    ----------
-    top_words
-        (K, n) word ids in descending order of probability.
+    ``top_words``: (K, n) word ids in descending order of probability.
 
     Examples
     --------
@@ -109,11 +107,9 @@ def effective_topics(topic_probability: Floats) -> float:
     2.8284
     """
     total = topic_probability.sum()
-    p = (
-        topic_probability / total
-        if total > 0
-        else np.full_like(topic_probability, 1 / topic_probability.size)
-    )
+    if total <= 0:
+        return float(topic_probability.size)
+    p = topic_probability / total
     return float(np.exp(-xlogy(p, p).sum()))
 
 
@@ -136,3 +132,113 @@ def hoyer_sparsity(word_topic: Floats) -> float:
         return float((two > 0).mean())
     ratio = np.divide(one, two, out=np.full_like(two, root), where=two > 0)
     return float(np.clip((root - ratio) / (root - 1.0), 0.0, 1.0).mean())
+
+
+def validity(topic_topic: Floats, topic_probability: Floats) -> float:
+    """Symmetric divergence in bits between the row sums of A, (K, K), and p(topic), (K,); 0 if they agree.
+
+    (D(a || p) + D(p || a)) / 2, where only the second distribution of each D is normalized, so that a sum of A other
+    than 1 increases the result.
+
+    Examples
+    --------
+    Row sums (1/2, 1/2) against (1/4, 3/4): D = log2(4/3) / 2 = 0.2075 and (1/4) log2(1/2) + (3/4) log2(3/2) = 0.1887.
+
+    >>> print(f"{validity(np.full((2, 2), 0.25), np.array([0.25, 0.75])):.4f}")
+    0.1981
+    """
+    sums = topic_topic.sum(axis=1)
+    return 0.5 * (_divergence(sums, topic_probability) + _divergence(topic_probability, sums))
+
+
+def _divergence(p: Floats, q: Floats) -> float:
+    """D(p || q / sum q) in bits, with zeros of q replaced by FLOOR."""
+    lifted = np.maximum(q, FLOOR)
+    return float((xlogy(p, p) - xlogy(p, lifted / lifted.sum())).sum() / np.log(2))
+
+
+def topic_given_word(topics: TopicArrays, rows: slice) -> Floats:
+    """p(topic | word), (n, K), of a block of words by Bayes' rule; rows of words without a topic are 0.
+
+    p(topic) is ``topic_probability``, or the row sums of A, or uniform.
+    """
+    prior = topics.topic_probability
+    if prior is None and topics.topic_topic is not None:
+        prior = topics.topic_topic.sum(axis=1)
+    joint: Floats = topics.word_topic[rows] * (1.0 if prior is None else prior)
+    mass = joint.sum(axis=1, keepdims=True)
+    shares: Floats = np.divide(joint, mass, out=np.zeros_like(joint), where=mass > 0)
+    return shares
+
+
+def word_entropy(topics: TopicArrays) -> float:
+    """Mean entropy of p(topic | word) over words with a topic, over log K: 0 if certain, 1 if uniform. 0 for K = 1.
+
+    Examples
+    --------
+    Two topics with equal shares; the first word belongs to one topic, the second to both.
+
+    >>> B = np.array([[0.5, 0.0], [0.5, 0.5], [0.0, 0.5]])
+    >>> print(f"{word_entropy(TopicArrays(B, np.array([[0], [1]]), np.full(3, 1 / 3))):.4f}")
+    0.3333
+    """
+    total, words = 0.0, 0
+    for rows in panels(len(topics.word_topic)):
+        shares = topic_given_word(topics, rows)
+        total -= float(xlogy(shares, shares).sum())
+        words += int((shares.max(axis=1) > 0).sum())
+    width = topics.word_topic.shape[1]
+    return total / (words * float(np.log(width))) if width > 1 and words else 0.0
+
+
+def basis_rank(word_topic: Floats, anchors: Integers) -> dict[str, float | None]:
+    """How far the anchors (K,) are from being the most probable words of their topics, B (N, K).
+
+    ``hard`` is the mean rank (from 1) of the anchors in their own topics, ``soft`` the mean of log(largest probability
+    / that of the anchor), None if an anchor has the probability 0.
+
+    Examples
+    --------
+    The anchor of the first topic is its second word, with half the probability of the first.
+
+    >>> B = np.array([[0.6, 0.0], [0.3, 0.0], [0.1, 1.0]])
+    >>> {name: round(value, 4) for name, value in basis_rank(B, np.array([1, 2])).items()}
+    {'hard': 1.5, 'soft': 0.3466}
+    """
+    own = word_topic[anchors, np.arange(len(anchors))]
+    soft = float(np.log(word_topic.max(axis=0) / own).mean()) if (own > 0).all() else None
+    return {"hard": float(np.diag(anchor_ranks(word_topic, anchors)).mean()), "soft": soft}
+
+
+def basis_quality(word_topic: Floats, anchors: Integers) -> dict[str, float] | None:
+    """Mean rank (from 1, ``hard``) and mean probability (``soft``) of anchors in other topics; None for one topic.
+
+    Examples
+    --------
+    Each anchor is the last of three words in the other topic; only the second one has a probability there, 0.1.
+
+    >>> basis_quality(np.array([[0.9, 0.0], [0.0, 0.5], [0.1, 0.5]]), np.array([0, 2]))
+    {'hard': 2.5, 'soft': 0.05}
+    """
+    if len(anchors) == 1:
+        return None
+    others = ~np.eye(len(anchors), dtype=bool)
+    ranks = anchor_ranks(word_topic, anchors)
+    return {"hard": float(ranks[others].mean()), "soft": float(word_topic[anchors][others].mean())}
+
+
+def anchor_ranks(word_topic: Floats, anchors: Integers) -> Floats:
+    """Rank, from 1, of anchor k among the words of topic l, (K, K); ties are ordered by word id.
+
+    Examples
+    --------
+    >>> anchor_ranks(np.array([[0.6, 0.0], [0.3, 0.0], [0.1, 1.0]]), np.array([1, 2]))
+    array([[2., 3.],
+           [3., 1.]])
+    """
+    ranks = np.empty((len(anchors), len(anchors)))
+    for topic, probability in enumerate(word_topic.T):
+        rank = np.empty(len(probability), dtype=np.int64)
+        rank[np.argsort(-probability, kind="stable")] = np.arange(1, len(probability) + 1)
+        ranks[:, topic] = rank[anchors]
+    return ranks

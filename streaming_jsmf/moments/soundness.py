@@ -15,12 +15,12 @@ from itertools import compress
 import numpy as np
 
 from streaming_jsmf.corpus import open_corpus
-from streaming_jsmf.corpus.parts import partition_parts
+from streaming_jsmf.corpus.units import partition_part
 from streaming_jsmf.errors import StoreError, finding
 from streaming_jsmf.jobs.checkpoints import PARTIALS, RECORDS, Checkpoints, forget_record
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
-from streaming_jsmf.jobs.run import Job
+from streaming_jsmf.jobs.fold import Job
 from streaming_jsmf.moments.memory import require_scan_memory
 from streaming_jsmf.moments.partition import load_partitions, partitions_of
 from streaming_jsmf.moments.remedy import repair_remedy
@@ -333,9 +333,8 @@ def _mend_kept_parts(store: MomentsStore, stage: Stage, executor: Executor) -> N
         "repair: partitions computed again: %s", ", ".join(str(i) for i, lacks in enumerate(missing) if lacks)
     )
     partitions = compress(load_partitions(store.manifest, str(store.path)), missing)
-    parts = partition_parts(compress(scan.keys, missing), partitions)
-    job = Job(checkpoints, scan.reduction, parts)
-    missing_parts = job.graph(frozenset(), executor.tasks_at_once)
+    parts = tuple(map(partition_part, compress(scan.keys, missing), partitions))
+    missing_parts = Job(checkpoints, scan.reduction, parts).graph(frozenset(), executor.tasks_at_once)
     if missing_parts is not None:
         executor.compute(missing_parts)
 

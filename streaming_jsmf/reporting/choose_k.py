@@ -1,4 +1,4 @@
-"""Corpus or moments -> models of several K from one scan, compared, with a suggestion."""
+"""Compare models of several K from one scan, and suggest one."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from streaming_jsmf.config import InferSettings, PolishSettings, ScanSettings, s
 from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.errors import InputError, TooFewFactorsError
 from streaming_jsmf.evaluation.choice import Choice, Measures, choose, fields_of
-from streaming_jsmf.evaluation.count_words import counts_of
-from streaming_jsmf.evaluation.gather import Unavailable
+from streaming_jsmf.evaluation.coherence import distinct_share
+from streaming_jsmf.evaluation.counts import COUNTED, counts_of
 from streaming_jsmf.evaluation.matching import stability
-from streaming_jsmf.evaluation.measures import NEEDED, OPTIONAL, distinct_share_of, npmi_of, perplexity_of
+from streaming_jsmf.evaluation.metrics import TOP_WORDS, Unavailable, top_word_metrics
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
@@ -31,30 +31,28 @@ from streaming_jsmf.topics.fit import fit
 from streaming_jsmf.topics.infer import fit_moments, infer_each
 from streaming_jsmf.topics.store import COMPARISON, read_model
 
-#: Appended to the source, where nothing else is said.
+#: Appended to the source by default.
 SUFFIX = ".choose-k"
 
-#: Partitions of a scan of our own: so many that some can be drawn again for the stability.
+#: Number of partitions of a scan for stability, which resamples them.
 PARTITIONS = 16
 
-#: Models of resampled partitions for each K, unless told otherwise.
+#: Default number of models of resampled partitions for each K.
 DEFAULT_REPLICAS = 3
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What ``choose_k`` found and left.
+    """Result of ``choose_k``.
 
     Attributes
     ----------
-    choice
-        The table and the suggestion.
-    missing
-        Column -> why it is empty.
+    choice, missing
+        The table and the suggestion; for each column without values the reason.
     models
-        Where the models are, by rising K.
+        Where the models are, by ascending K.
     page
-        The table and its picture as a page of HTML; ``choice.json`` beside it is for programs.
+        The table and its drawings as an HTML page; ``choose-k.json`` beside it is for programs.
     """
 
     choice: Choice
@@ -65,7 +63,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class _Material:
-    """What models of any K are made of; without ``corpus`` neither polish nor counts."""
+    """What models of any K are fitted to; without ``corpus`` neither polish nor counts."""
 
     moments: Moments
     corpus: Corpus | None
@@ -88,26 +86,26 @@ def choose_k(
     """Fit a model for each of several K from one scan, measure them all the same way, and suggest one.
 
     The scan is for the largest K. Then for each K: the inference, the passes of polish, one pass that counts the top
-    words, and ``replicas`` more inferences without a pass. What is there from an earlier run is used.
+    words, and ``replicas`` more inferences without a pass. Results of an earlier run are used.
 
     Parameters
     ----------
     source
         Path or URL of a corpus, or of a moments store that was made of one.
     topics
-        Numbers of topics, two or more different ones.
+        At least two different numbers of topics.
     out
         Directory for the models (``k=5``, ...), the page and, of a corpus, the moments store, which keeps its
         partitions. None: ``source`` with ``.choose-k`` appended.
     corpus
-        With a moments store: where its corpus is now. None: where it was then. Without it neither perplexity nor NPMI.
+        Corpus of a moments store. None: its path at the time of the scan. Without it neither perplexity nor NPMI.
     replicas
-        Models of resampled partitions that tell the stability; 0: none, and a scan that keeps no partitions.
+        Number of models of resampled partitions that measure the stability; 0: none, and the scan keeps no partitions.
 
     Raises
     ------
     InputError
-        If there are fewer than two K, or the source cannot carry the largest; and as ``fit``.
+        If there are fewer than two K, or the source does not allow the largest; and as ``fit``.
     StoreError
         If a store is damaged.
     """
@@ -135,7 +133,7 @@ def choose_k(
 
 
 def _of_moments(moments: Moments, corpus: str | Path | None, largest: int) -> _Material:
-    # An error is to come before the work.
+    # Raises before any work.
     moments.eigenpairs(largest)
     paths = moments.store.manifest.paths
     if corpus is None and len(paths) != 1:
@@ -205,40 +203,41 @@ def _measured(
     execution: Execution,
     listener: Listener,
 ) -> Measures:
-    """One row; what cannot be had is None, and ``missing`` gets the reason. ``wanted``: replicas and their seed."""
-    model = read_model(path, (*NEEDED, "topic_probability"), OPTIONAL)
-    n_topics = int(model.arrays["topic_probability"].size)
-
-    def value(name: str, find: Callable[[], float]) -> float | None:
-        try:
-            return find()
-        except Unavailable as reason:
-            missing.setdefault(name, str(reason))
-            return None
+    """One row; unavailable values are None with the reason in ``missing``. ``wanted``: replicas and their seed."""
+    model = read_model(path, ("word", "prominent_words", "topic_probability"), COUNTED)
+    top_words = model.arrays["prominent_words"]
+    n_topics = len(top_words)
 
     def perplexity() -> float:
         _corpus_of(material)
-        found = perplexity_of(model)
-        if found is None:
+        held_out = (model.metrics.get("polish") or {}).get("perplexity")
+        if not held_out:
             raise Unavailable(
-                "the corpus has too few documents to keep some out of polish, or counts are fractions"
+                "the corpus has too few documents to hold some out of polish, or counts are fractions"
             )
-        return found
+        return float(held_out[-1]["perplexity"])
 
     def npmi() -> float:
-        return npmi_of(model, counts_of(path, model, _corpus_of(material), execution, listener))
+        counts = counts_of(path, model, _corpus_of(material), execution, listener)
+        return float(top_word_metrics(top_words, counts)["npmi"]["mean"])
 
-    def stable() -> float:
-        return _stability(n_topics, material.moments, *wanted, execution.workers, listener)
-
+    measures: dict[str, Callable[[], float]] = {
+        "perplexity": perplexity,
+        "npmi": npmi,
+        "stability": lambda: _stability(n_topics, material.moments, *wanted, execution.workers, listener),
+    }
+    values: dict[str, float] = {}
     with single_blas_thread():
+        for name, find in measures.items():
+            try:
+                values[name] = find()
+            except Unavailable as reason:
+                missing.setdefault(name, str(reason))
         return Measures(
             n_topics,
-            value("perplexity", perplexity),
-            value("npmi", npmi),
-            distinct_share_of(model),
-            value("stability", stable),
-            model.metrics.get("eigenvalue_gap"),
+            distinct_share=distinct_share(top_words[:, :TOP_WORDS]),
+            eigengap=model.metrics.get("eigenvalue_gap"),
+            **values,
         )
 
 
@@ -251,7 +250,7 @@ def _corpus_of(material: _Material) -> Corpus:
 def _stability(
     n_topics: int, moments: Moments, replicas: int, seed: int, threads: int | None, listener: Listener
 ) -> float:
-    """Of the topics before polish: those of resampled partitions are not polished either."""
+    """Stability before polish, because models of resampled partitions are not polished."""
     if not replicas:
         raise Unavailable("no replicas were asked for (--replicas)")
     try:

@@ -1,21 +1,29 @@
-"""What a page says of a model: plain values, the same for every engine, and None where an engine has no such thing."""
+"""What a report shows of a model: plain values, the same for every engine, and None where an engine has no such thing.
+
+Also how numbers and settings are formatted for people.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.evaluation.choice import Choice
+from streaming_jsmf.evaluation.verdicts import Check
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+#: Lists of numbers that are longer are shown by their last value.
+LONG = 8
 
-@dataclass(frozen=True)
-class Word:
+
+class Word(NamedTuple):
     """A word of a topic and p(word | topic)."""
 
     text: str
@@ -24,26 +32,24 @@ class Word:
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic's row of the table.
+    """A row of the table of topics.
 
     Attributes
     ----------
-    number
-        From 0.
-    share
-        p(topic), from 0 to 1.
+    number, share
+        From 0; p(topic), from 0 to 1.
     words
         Most probable ones, best first; at least one.
     characteristic, label
-        Words; empty where the model lists none. The label may be the one name that somebody gave the topic.
+        Words; empty if the model lists none. The label may be a single name that a user gave the topic.
     anchor
         Of LR-JSMF.
     alpha, strength, duplicate_of
         Of the tensor engine: prior, lambda*, and the larger topic with nearly the same words.
     npmi
-        Of the first words, from -1 to 1, where they were counted.
-    doubts
-        Why it may be no topic, a phrase each; empty as a rule.
+        Of the first words, from -1 to 1, if they were counted.
+    warnings
+        Why it may not be a topic, a phrase each; empty as a rule.
     """
 
     number: int
@@ -56,17 +62,17 @@ class Topic:
     strength: float | None = None
     duplicate_of: int | None = None
     npmi: float | None = None
-    doubts: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """What it is called where there is room for a few words."""
-        return ", ".join(self.name_words)
+    warnings: tuple[str, ...] = ()
 
     @property
     def name_words(self) -> tuple[str, ...]:
         """The words of its name: its label, else its first three words."""
         return self.label or tuple(word.text for word in self.words[:3])
+
+    @property
+    def name(self) -> str:
+        """A short name."""
+        return ", ".join(self.name_words)
 
 
 @dataclass(frozen=True)
@@ -75,12 +81,10 @@ class WordLists:
 
     Attributes
     ----------
-    vocabulary
-        Words that any list has, W.
-    probability
-        (W,), p(word) by the model: the sum of p(word | topic) p(topic).
+    vocabulary, probability
+        W words that any list has, and (W,), p(word) by the model: the sum of p(word | topic) p(topic).
     ids, probabilities
-        For each topic its words as numbers in ``vocabulary``, the most probable first, and their p(word | topic).
+        For each topic its words as positions in ``vocabulary``, most probable first, and their p(word | topic).
     """
 
     vocabulary: tuple[str, ...]
@@ -89,8 +93,7 @@ class WordLists:
     probabilities: tuple[Floats, ...]
 
 
-@dataclass(frozen=True)
-class Document:
+class Document(NamedTuple):
     """A document in which a topic is large: its id, the share, and the values of the metadata columns."""
 
     name: str
@@ -98,9 +101,8 @@ class Document:
     values: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Documents:
-    """For each topic the documents in which it is largest, the largest share first; names of the metadata columns."""
+class Documents(NamedTuple):
+    """Names of the metadata columns; for each topic the documents with its largest shares, in descending order."""
 
     columns: tuple[str, ...]
     of_topic: tuple[tuple[Document, ...], ...]
@@ -113,13 +115,13 @@ class Groups:
     Attributes
     ----------
     column
-        The metadata column whose values make the groups, or what was taken of it: ``year of date``.
+        The metadata column whose values define the groups, or ``year of date``.
     names, documents
-        Of each group, its value and its number of documents; G.
+        Value and number of documents of each group; G.
     ordered
         The values are numbers or times, so that a line may join them.
     shares, errors
-        (G, K); errors are standard errors of the means, 0 where there is one document only.
+        (G, K); errors are standard errors of the means, 0 for a single document.
     """
 
     column: str
@@ -141,19 +143,19 @@ class Level:
 
 @dataclass(frozen=True)
 class Levels:
-    """Models of a rising number of topics.
+    """Models of an increasing number of topics.
 
     Attributes
     ----------
     models
-        By rising K.
+        By ascending K.
     flows
-        Between each and the next, (K, K'): shares of the corpus that go from a topic to those it is made of in the
-        next. Rows sum to the shares of the topics.
+        Between each model and the next, (K, K'): how the share of a topic is distributed over the topics of the next
+        model of which it is a mixture. Rows sum to the shares of the topics.
     own
-        Which of the models the page is about.
+        Index of the model that the page is about.
     choice, missing
-        What ``choose_k`` found out about them, if it made them; and by measure why it has no values.
+        The result of ``choose_k``, if it fitted them; and for each measure without values the reason.
     """
 
     models: tuple[Level, ...]
@@ -163,25 +165,22 @@ class Levels:
     missing: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Fact:
-    """A line of a table of names and values."""
+class Fact(NamedTuple):
+    """A row of a table of names and values."""
 
     name: str
     value: str
 
 
-@dataclass(frozen=True)
-class Section:
+class Section(NamedTuple):
     """A table of facts with a heading."""
 
     title: str
     facts: tuple[Fact, ...]
 
 
-@dataclass(frozen=True)
-class Metric:
-    """A line of the table of metrics: its key, its value as text, which direction is good, and what it tells."""
+class Metric(NamedTuple):
+    """A row of the table of metrics: its path, value as text, which direction is better, and its meaning."""
 
     name: str
     value: str
@@ -189,19 +188,8 @@ class Metric:
     meaning: str
 
 
-@dataclass(frozen=True)
-class Check:
-    """A certificate in plain words: what was asked, the answer, what would be good, and whether it is."""
-
-    question: str
-    answer: str
-    good: str
-    passed: bool
-
-
-@dataclass(frozen=True)
-class Stage:
-    """What a stage of the inference took; ``peak_memory`` is in bytes, of the process so far."""
+class Stage(NamedTuple):
+    """Cost of a stage of the inference; ``peak_memory`` is in bytes, of the process so far."""
 
     name: str
     seconds: float
@@ -210,30 +198,30 @@ class Stage:
 
 @dataclass(frozen=True)
 class Contents:
-    """All that a page says. K topics.
+    """Everything that a page shows. K topics.
 
     Attributes
     ----------
     engine
         Its name.
     n_words, n_documents
-        Of the training corpus; None for documents that are not known.
+        Of the training corpus; None if the number of documents is not known.
     topics
-        By rising number; what is not shown leaves a gap.
+        By ascending number; hidden topics leave gaps.
     affinity
-        (K, K): sum over words of sqrt(p(word | i) p(word | j)), 1 for equal topics and 0 for strangers.
+        (K, K): sum over words of sqrt(p(word | i) p(word | j)), 1 for equal topics and 0 for unrelated ones.
     topic_topic
         (K, K), joint topic probabilities.
     warnings, metrics_note
-        Plain sentences; the note may be empty.
+        Sentences; the note may be empty.
     metrics, certificates, making, stages
-        Tables: how good the model is, what its inference says of itself, what it was made of and how.
+        Tables: quality, what the inference reports, sources and settings, cost.
     checks
         The certificates that can be explained.
     corpus, date
-        What the page is about, at its top: the corpus, and the day on which the model was made; empty where unknown.
+        Name of the corpus and day on which the model was made; empty if unknown.
     lists, documents, groups, levels
-        Many words of each topic, documents, groups of them, models of other K; None where they are not known.
+        Many words of each topic, documents, groups of them, models of other K; None if not known.
 
     Raises
     ------
@@ -262,9 +250,77 @@ class Contents:
     levels: Levels | None = None
 
     def __post_init__(self) -> None:
-        wanted = (len(self.topics), len(self.topics))
+        expected = (len(self.topics), len(self.topics))
         if not self.topics:
             raise ValueError("a page needs at least one topic")
         for name, matrix in (("affinity", self.affinity), ("topic_topic", self.topic_topic)):
-            if matrix is not None and matrix.shape != wanted:
-                raise ValueError(f"{name} has the shape {matrix.shape}; {wanted} is needed")
+            if matrix is not None and matrix.shape != expected:
+                raise ValueError(f"{name} has the shape {matrix.shape}; {expected} is needed")
+
+
+def percent(share: float) -> str:
+    """A share of 1 as a percentage with two significant digits.
+
+    Examples
+    --------
+    >>> percent(0.1234), percent(0.01234), percent(0.00001234), percent(1.0), percent(0.0)
+    ('12%', '1.2%', '0.0012%', '100%', '0%')
+    >>> percent(0.0099999), percent(0.004), percent(-0.05)
+    ('1.0%', '0.40%', '-5.0%')
+    >>> percent(0.0009)
+    '0.090%'
+    """
+    for least, digits in ((0.0995, 0), (0.00995, 1), (0.000995, 2), (0.0000995, 3)):
+        if abs(share) >= least:
+            return f"{share:.{digits}%}"
+    return f"{100 * share:.2g}%"
+
+
+def memory_text(size: int) -> str:
+    """Bytes as mebibytes.
+
+    Examples
+    --------
+    >>> memory_text(1_500_000_000)
+    '1,431 MiB'
+    """
+    return f"{size / 2**20:,.0f} MiB"
+
+
+def value_text(value: Any) -> str:
+    """A JSON value in a line; None and an empty list are a hyphen, a long list is shown by its last value.
+
+    Examples
+    --------
+    >>> value_text(0.000012345), value_text(True), value_text(None), value_text([["a", "b"]])
+    ('1.234e-05', 'yes', '-', '[["a", "b"]]')
+    >>> value_text([0.5] * 19 + [0.25]), value_text([{"step": 1}, {"step": 2}])
+    ('20 values, the last 0.25', '2 values, the last {"step": 2}')
+    """
+    match value:
+        case None | [] | ():
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:.4g}"
+        case [_, *_, Mapping() as last]:
+            return f"{len(value)} values, the last {value_text(last)}"
+        case [*_, int() | float() as last] if len(value) > LONG:
+            return f"{len(value)} values, the last {value_text(last)}"
+        case str():
+            return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def facts_of(fields: Mapping[str, Any]) -> tuple[Fact, ...]:
+    """Names and values as rows, in their order; a nested mapping's name and a dot precede the names in it."""
+
+    def facts(fields: Mapping[str, Any], prefix: str) -> Iterator[Fact]:
+        for name, value in fields.items():
+            if isinstance(value, Mapping):
+                yield from facts(value, f"{prefix}{name}.")
+            else:
+                yield Fact(f"{prefix}{name}", value_text(value))
+
+    return tuple(facts(fields, ""))

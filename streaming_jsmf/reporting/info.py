@@ -1,4 +1,4 @@
-"""What is at a path: a corpus, finished or not, a moments store or a model; is it complete, and what made it."""
+"""Describe a corpus, moments store or model: whether it is complete, and how it was made."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.format import verify_corpus
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.evaluation.stored_counts import read_counts, stored_corpora
-from streaming_jsmf.ingestion.plan import IngestFolder
+from streaming_jsmf.evaluation.counts import read_counts, stored_corpora
+from streaming_jsmf.ingestion.work import IngestFolder
 from streaming_jsmf.moments.provenance import describe_making
 from streaming_jsmf.moments.soundness import require_sound
 from streaming_jsmf.moments.stages.eigenpairs import EigenpairsStage, hardly_seen
@@ -24,22 +24,22 @@ from streaming_jsmf.topics.edits import read_edits
 from streaming_jsmf.topics.store import KIND as MODEL_KIND
 from streaming_jsmf.topics.store import model_names, read_model
 
-#: Words that a sample hardly saw which are named.
+#: Number of words that are named of those that a sample hardly saw.
 SHOWN_WORDS = 10
 
 
 def describe(path: str | Path | StorePath, *, verify: bool = False) -> dict[str, Any]:
-    """Describe what lies at ``path``, a local path or a URL, as JSON values; ``complete`` says whether it can be used.
+    """Describe the store at ``path``, a local path or a URL, as JSON values; ``complete`` says whether it can be used.
 
-    Committed arrays are read and compared with their digests. Of a corpus the footers are read, with ``verify`` all of
-    it, and compared with its hashes. Nothing is written. ``unfinished`` names work that the same command goes on with;
-    ``leftovers`` names locks and temporary files, which belong to a process at work, or which the next command that
-    writes here removes.
+    Committed arrays are read and compared with their digests; of a corpus the footers are read, with ``verify`` all of
+    it is compared with its hashes. Nothing is written. ``unfinished`` lists work that the same command continues,
+    ``leftovers`` locks and temporary files, which belong to a running process or are removed by the next command that
+    writes here.
 
     Raises
     ------
     InputError
-        If nothing there is ours.
+        If there is nothing of this package.
     StoreError
         If a complete store is damaged; the message names the array, chunk or shard.
     """
@@ -47,9 +47,9 @@ def describe(path: str | Path | StorePath, *, verify: bool = False) -> dict[str,
     if isinstance(place, Path) and not place.exists() and left_behind(place):
         described: dict[str, Any] = {"kind": "nothing yet", "complete": False}
     else:
-        # As it was given: a login in a URL is not in the place.
+        # ``path`` as given: a login in a URL is not in ``place``.
         described = _describe(place, str(path), verify)
-    # Only now: of a directory that is not ours all would be listed.
+    # After that: every file of a directory that is not ours would be listed.
     found = left_behind(place)
     unfinished = [each for each in found if each.suffix == ".partial" and each.is_dir()]
     leftovers = [*described.pop("leftovers", ()), *(each for each in found if each not in unfinished)]
@@ -72,14 +72,13 @@ def _describe(place: StorePath, path: str, verify: bool) -> dict[str, Any]:
                     {"path": location(child), **_describe(child, str(child), verify)} for child in children
                 ],
             }
-        # As it was given: a login in a URL is not in the place.
         return _describe_corpus(str(path), verify)
     kind = read_attributes(place).get("kind")
     if kind == MODEL_KIND:
         return _describe_model(place)
     if kind == MOMENTS_KIND:
         return _describe_moments(read_store(place))
-    raise InputError(f"{place}: a Zarr group of kind {kind!r}, not one of ours")
+    raise InputError(f"{place}: a Zarr group of kind {kind!r}, not of this package")
 
 
 def _has_unfinished_models(place: StorePath) -> bool:
@@ -104,7 +103,6 @@ def _describe_corpus(path: str, verify: bool) -> dict[str, Any]:
 
 
 def _describe_moments(store: MomentsStore) -> dict[str, Any]:
-    # First: what is described is in records, and of these some may be lost.
     require_sound(store)
     missing = store.missing_stages
     partitions = len(store.manifest.partitions)
@@ -135,7 +133,7 @@ def _describe_moments(store: MomentsStore) -> dict[str, Any]:
 
 
 def _sample_of(store: MomentsStore) -> dict[str, Any]:
-    """How far the sample of a store can be trusted; nothing of one without, or on its way."""
+    """How accurate the sample of a store is; empty for a store without a complete sample."""
     stage = EigenpairsStage.name
     if stage in store.missing_stages or stage not in store.record_names:
         return {}

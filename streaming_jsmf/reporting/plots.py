@@ -1,7 +1,11 @@
-"""Models as figures of matplotlib: the map, words of topics, correlations, the course of topics."""
+"""Models as figures of matplotlib, for papers, slides and notebooks. Needs the extra ``notebook``.
+
+Lines have the colours of Okabe and Ito (2008), which are distinguishable for colour-blind readers.
+"""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,61 +14,73 @@ import numpy as np
 
 from streaming_jsmf.documents.queries import shown_shares_of
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.reporting import figures
-from streaming_jsmf.reporting.contents import Contents, Floats
+from streaming_jsmf.reporting.contents import Contents, Floats, Groups, Topic
+from streaming_jsmf.reporting.layout import TopicMap, draw_map, times_chance, topic_tree
 from streaming_jsmf.reporting.read_contents import read_contents
 from streaming_jsmf.reporting.read_documents import groups_of
 from streaming_jsmf.topics.store import AnyModel, model_path
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Topics that are shown unless told which.
+#: Default number of topics.
 LARGEST = 6
+
+#: Okabe and Ito's, except yellow, which is too light for lines.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+
+#: Lines of one colour differ by these.
+DASHES = ("-", "--", ":", "-.")
+
+#: Largest number of topics whose names are on the axes of the correlations.
+MOST_NAMES = 40
+
+#: Characters of a name.
+NAME_LENGTH = 28
+
+#: Log2 of the ratio at which the colours of the correlations end.
+END = 3.0
 
 
 def plot_map(model: AnyModel) -> Figure:
-    """The topics as circles: near where they use the same words, as large as their shares.
+    """The topics as circles: near each other if they use the same words, with areas proportional to their shares.
 
-    The layout is that of the report: t-SNE of Hellinger distances. Its axes have no unit; below it stands how many
-    neighbours it keeps. One reading of ``word_topic``, none of documents. Needs matplotlib.
+    The layout is that of the report: t-SNE of Hellinger distances. Its axes have no unit; the label says how many
+    neighbours it preserves. One reading of ``word_topic``, none of documents.
 
     Raises
     ------
     InputError
-        If there is no model, or no matplotlib.
-
-    Examples
-    --------
-    >>> plot_map("model").savefig("map.pdf")  # doctest: +SKIP
+        If there is no model, or matplotlib is missing.
     """
-    return figures.map_figure(_contents(model))
+    return _map_figure(_contents(model))
 
 
 def plot_topics(model: AnyModel, topics: Sequence[int] | None = None, *, words: int = 10) -> Figure:
-    """The most probable words of topics as bars of p(word | topic), in per cent; None: the six largest topics.
+    """The most probable words of topics as bars of p(word | topic), in percent; None: the six largest topics.
 
     Raises
     ------
     InputError
-        If there is no such topic, the model lists fewer words, or there is no matplotlib.
+        If there is no such topic, the model lists fewer words, or matplotlib is missing.
     """
     contents = _contents(model, words)
-    return figures.topics_figure(contents, _chosen(contents, topics), words)
+    return _topics_figure(contents, _chosen(contents, topics), words)
 
 
 def plot_correlations(model: AnyModel) -> Figure:
-    """How many times as often as by chance two topics meet in a document, topics in the order of their similarity.
+    """How many times as often as by chance two topics occur in one document; topics are ordered by similarity.
 
     Raises
     ------
     InputError
-        If the model has no correlations, or there is no matplotlib.
+        If the model has no correlations, or matplotlib is missing.
     """
     contents = _contents(model)
     if contents.topic_topic is None:
         raise InputError(f"{model}: this model has no correlations between topics; polish makes them")
-    return figures.correlations_figure(contents)
+    return _correlations_figure(contents, contents.topic_topic)
 
 
 def plot_over_time(
@@ -76,28 +92,20 @@ def plot_over_time(
 ) -> Figure:
     """Mean shares of topics over time, or by another column of ``shares``, with the standard errors of the means.
 
-    Parameters
-    ----------
-    model
-        Path or URL.
-    shares
-        What ``transform`` wrote with this model.
-    topics
-        Their numbers. None: the six whose shares differ most between the groups.
-    by
-        A metadata column. None: a year or a date.
+    ``shares`` is what ``transform`` wrote with the model. ``topics`` are numbers, None: the six whose shares differ
+    most between the groups. ``by`` is a metadata column, None: a year or a date.
 
     Raises
     ------
     InputError
-        If there is no such topic or column, the shares are of another model, or there is no matplotlib.
+        If there is no such topic or column, the shares are of another model, or matplotlib is missing.
     """
     contents = _contents(model)
     groups = groups_of(shown_shares_of(model, shares), by)
     if groups is None:
         raise InputError(f"{shares}: no column holds a year or a date of few enough years; name one by by=")
     spread = groups.shares.std(axis=0)
-    return figures.groups_figure(contents, groups, _chosen(contents, topics, spread))
+    return _groups_figure(contents, groups, _chosen(contents, topics, spread))
 
 
 def _contents(model: AnyModel, words: int | None = None) -> Contents:
@@ -111,7 +119,7 @@ def _contents(model: AnyModel, words: int | None = None) -> Contents:
 
 
 def _chosen(contents: Contents, topics: Sequence[int] | None, weight: Floats | None = None) -> Sequence[int]:
-    """Places of topics that were asked for, or of the first by share or another weight."""
+    """Indices of the given topics, or of the largest by share or another weight."""
     if topics is None:
         weights = np.array([topic.share for topic in contents.topics]) if weight is None else weight
         return [int(topic) for topic in np.argsort(-weights, kind="stable")[:LARGEST]]
@@ -121,3 +129,149 @@ def _chosen(contents: Contents, topics: Sequence[int] | None, weight: Floats | N
         named = f"there is no topic {wrong[0]}" if wrong else "topics is empty"
         raise InputError(f"{named}; the model has topics 0 to {max(places)}")
     return [places[topic] for topic in topics]
+
+
+def _topic_name(topic: Topic) -> str:
+    """Number and short name; a dollar sign does not start mathematics."""
+    text = topic.name if len(topic.name) <= NAME_LENGTH else f"{topic.name[: NAME_LENGTH - 1]}…"
+    return f"{topic.number} {text}".replace("$", r"\$")
+
+
+def _map_figure(contents: Contents) -> Figure:
+    from matplotlib.patches import Circle
+
+    shares = np.array([topic.share for topic in contents.topics])
+    drawn = draw_map(contents.affinity, shares)
+    figure, axes = _figure(8.0, 6.0)
+    for topic, (x, y), radius in zip(contents.topics, drawn.points, drawn.radii, strict=True):
+        axes.add_patch(Circle((x, -y), radius, facecolor=COLOURS[0], edgecolor=COLOURS[0], alpha=0.35))
+        axes.text(x, -y, str(topic.number), ha="center", va="center", fontsize=7)
+    for number, x, y in _free_places(contents, drawn):
+        name = _topic_name(contents.topics[number]).partition(" ")[2]
+        axes.text(x, -y, name, ha="center", va="center", fontsize=6, color="#333333")
+    axes.set_aspect("equal")
+    axes.autoscale_view()
+    axes.set(xticks=[], yticks=[])
+    kept = (
+        f"; of each topic's {drawn.neighbours} nearest, {drawn.kept:.0%} are here (by chance {drawn.by_chance:.0%})"
+        if drawn.neighbours
+        else ""
+    )
+    axes.set_xlabel(f"near: the same words{kept}", fontsize=8)
+    axes.set_title("Map of the topics; areas are shares of the corpus")
+    return figure
+
+
+def _free_places(contents: Contents, drawn: TopicMap) -> list[tuple[int, float, float]]:
+    """Topics whose names fit below or above their circles, largest first, with the middle of each name."""
+    width, height = 0.0052 * np.ptp(drawn.points, axis=0).max(), 0.016 * np.ptp(drawn.points, axis=0).max()
+    taken: list[tuple[float, float, float]] = []
+    found = []
+    for number in np.argsort(-drawn.radii, kind="stable"):
+        half = width * len(contents.topics[number].name[:NAME_LENGTH])
+        x, y = drawn.points[number]
+        for middle in (y + drawn.radii[number] + height, y - drawn.radii[number] - height):
+            across = np.maximum(np.abs(drawn.points[:, 0] - x) - half, 0)
+            down = np.maximum(np.abs(drawn.points[:, 1] - middle) - height / 2, 0)
+            on_circle = (np.hypot(across, down) < drawn.radii).any()
+            on_name = any(abs(x - a) < half + b and abs(middle - c) < 1.6 * height for a, c, b in taken)
+            if not (on_circle or on_name):
+                taken.append((x, middle, half))
+                found.append((int(number), float(x), float(middle)))
+                break
+    return found
+
+
+def _topics_figure(contents: Contents, topics: Sequence[int], words: int) -> Figure:
+    columns = min(len(topics), 3)
+    rows = -(-len(topics) // columns)
+    figure, grid = _grid(rows, columns, 3.2 * columns, (0.5 + 0.18 * words) * rows)
+    for place, axes in enumerate(grid):
+        if place >= len(topics):
+            axes.axis("off")
+            continue
+        topic = contents.topics[topics[place]]
+        listed = topic.words[:words]
+        names = [word.text[:NAME_LENGTH].replace("$", r"\$") for word in listed]
+        axes.barh(range(len(listed)), [100 * word.probability for word in listed], color=COLOURS[0])
+        axes.set_yticks(range(len(listed)), names, fontsize=8)
+        axes.invert_yaxis()
+        axes.set_xlabel("p(word | topic), %", fontsize=8)
+        axes.set_title(f"Topic {topic.number}: {topic.share:.1%} of the corpus", fontsize=9)
+    return figure
+
+
+def _correlations_figure(contents: Contents, topic_topic: Floats) -> Figure:
+    from matplotlib.colors import LinearSegmentedColormap
+
+    order = topic_tree(contents.affinity).order
+    ratio = times_chance(topic_topic)[np.ix_(order, order)]
+    values = np.log2(np.maximum(ratio, 2.0**-END))
+    np.fill_diagonal(values, np.nan)
+    cold_to_warm = LinearSegmentedColormap.from_list("cold_to_warm", ["#2166ac", "#f2f2f2", "#b35806"])
+    colours = cold_to_warm.with_extremes(bad="#9aa3ad")
+    side = min(4.0 + 0.18 * len(order), 14.0)
+    figure, axes = _figure(side + 1.5, side)
+    image = axes.imshow(values, cmap=colours, vmin=-END, vmax=END, interpolation="nearest")
+    if len(order) <= MOST_NAMES:
+        names = [_topic_name(contents.topics[topic]) for topic in order]
+        axes.set_yticks(range(len(order)), names, fontsize=7)
+        axes.set_xticks(range(len(order)), [str(topic) for topic in order], fontsize=7, rotation=90)
+    else:
+        axes.set_ylabel("topics in the order of their similarity")
+        axes.set_xlabel("topics in the order of their similarity")
+    ticks = np.arange(-END, END + 1)
+    bar = figure.colorbar(image, ax=axes, ticks=ticks, shrink=0.8)
+    bar.ax.set_yticklabels([f"{2.0**tick:g}" for tick in ticks])
+    bar.set_label("times as often in one document as by chance")
+    axes.set_title("Which topics go together")
+    return figure
+
+
+def _groups_figure(contents: Contents, groups: Groups, topics: Sequence[int]) -> Figure:
+    """Lines for ordered groups, bars for others, with the standard errors of the means."""
+    figure, axes = _figure(8.0, 4.5)
+    places = np.arange(len(groups.names))
+    for line, number in enumerate(topics):
+        colour, dash = COLOURS[line % len(COLOURS)], DASHES[line // len(COLOURS) % len(DASHES)]
+        share, error = 100 * groups.shares[:, number], 100 * groups.errors[:, number]
+        name = _topic_name(contents.topics[number])
+        if groups.ordered:
+            axes.plot(places, share, dash, color=colour, label=name)
+            axes.fill_between(
+                places, np.maximum(share - error, 0), share + error, color=colour, alpha=0.2, lw=0
+            )
+        else:
+            width = 0.8 / len(topics)
+            shifted = places + (line - (len(topics) - 1) / 2) * width
+            axes.bar(shifted, share, width, yerr=error, color=colour, label=name, capsize=2)
+    every = -(-len(places) // 16)
+    names = [name[:NAME_LENGTH].replace("$", r"\$") for name in groups.names]
+    axes.set_xticks(places[::every], names[::every], rotation=0 if groups.ordered else 45)
+    axes.set_xlabel(groups.column)
+    axes.set_ylabel("mean share of the documents, %")
+    axes.set_ylim(bottom=0)
+    axes.legend(fontsize=8)
+    axes.set_title("Topics over time" if groups.ordered else f"Topics by {groups.column}")
+    return figure
+
+
+def _figure(width: float, height: float) -> tuple[Figure, Axes]:
+    figure, [axes] = _grid(1, 1, width, height)
+    return figure, axes
+
+
+def _grid(rows: int, columns: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
+    """A figure without a window: notebooks show it, and it need not be closed."""
+    from matplotlib.figure import Figure
+
+    class NotebookFigure(Figure):
+        """Shown as the last value of a cell, even if pyplot was not imported."""
+
+        def _repr_png_(self) -> bytes:
+            stream = io.BytesIO()
+            self.savefig(stream, format="png")
+            return stream.getvalue()
+
+    figure = NotebookFigure(figsize=(width, height), layout="constrained")
+    return figure, list(figure.subplots(rows, columns, squeeze=False).ravel())

@@ -1,43 +1,50 @@
-"""What a report says of a model: read from its store, panel by panel where an array is N x K."""
+"""Read what a report shows of a stored model, panel by panel where an array is N x K."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from streaming_jsmf.evaluation import coherence, topic_shape
-from streaming_jsmf.evaluation.gather import Unavailable, completion_of
-from streaming_jsmf.evaluation.glossary import LINES, lookup, number_text
-from streaming_jsmf.evaluation.inputs import SelectedCounts
-from streaming_jsmf.evaluation.stored_counts import StoredCounts, read_training_counts, training_fingerprint
-from streaming_jsmf.evaluation.summary import TOP_WORDS, document_metrics, perplexity_metric
-from streaming_jsmf.inference.perplexity import Completion
+from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.evaluation.choice import Choice, choice_of
+from streaming_jsmf.evaluation.counts import StoredCounts, read_training_counts, training_fingerprint
+from streaming_jsmf.evaluation.gather import completion_of
+from streaming_jsmf.evaluation.metrics import LINES, Unavailable, evaluate_topics, lookup, number_text
+from streaming_jsmf.evaluation.verdicts import checks_of, topic_warnings, warnings_of
 from streaming_jsmf.jobs.blas import single_blas_thread
-from streaming_jsmf.reporting.checks import checks_of
-from streaming_jsmf.reporting.contents import Contents, Fact, Level, Metric, Section, Stage, Topic
-from streaming_jsmf.reporting.doubts import Suspect, doubts_of
-from streaming_jsmf.reporting.read_words import WordTopic, read_word_topic
-from streaming_jsmf.reporting.topics import NEEDED, OPTIONAL, shown_topics, topics_of
-from streaming_jsmf.reporting.wording import facts_of
-from streaming_jsmf.storage.paths import StorePath
-from streaming_jsmf.topics.certificates import warnings_of
-from streaming_jsmf.topics.edited_topics import read_edited_topics, require_word_count
-from streaming_jsmf.topics.edits import read_edits
-from streaming_jsmf.topics.store import Model, read_model
+from streaming_jsmf.linalg.simplex import simplex_least_squares
+from streaming_jsmf.reporting.contents import (
+    Contents,
+    Fact,
+    Floats,
+    Level,
+    Levels,
+    Metric,
+    Section,
+    Stage,
+    Topic,
+    facts_of,
+)
+from streaming_jsmf.reporting.read_words import read_word_topic
+from streaming_jsmf.reporting.topics import NEEDED, OPTIONAL, edited_topics, topics_of
+from streaming_jsmf.storage.paths import StorePath, read_text
+from streaming_jsmf.topics.edits import read_edited_topics, read_edits, require_word_count
+from streaming_jsmf.topics.store import COMPARISON, Model, read_model, read_model_panels
 
-#: What a page shows besides the table of topics.
+#: Optional arrays of a model that a page shows.
 SHOWN = (*OPTIONAL, "document_frequency", "topic_topic", "topic_topic_of_documents")
 
-#: Of the documents of the training corpus, counted by ``evaluate``.
+#: Counts of the training corpus that a page shows.
 COUNTS = ("selected_words", "document_pairs", "characteristic_words")
 
 _COUNT_FIRST = (
-    "NPMI, coherence and perplexity need a look at the corpus, once: run streaming-jsmf evaluate MODEL --corpus "
-    "CORPUS, then make this report again."
+    "NPMI, coherence and perplexity require the corpus, once: run streaming-jsmf evaluate MODEL --corpus CORPUS, then "
+    "make this report again."
 )
 _NOT_ONE_CORPUS = (
     "NPMI, coherence and perplexity are shown here for models of one whole corpus only; for this one streaming-jsmf "
@@ -47,16 +54,10 @@ _MORE = "streaming-jsmf evaluate MODEL prints these and those that need the mome
 
 
 def read_contents(path: StorePath, words: int | None = None) -> Contents:
-    """Read what a report shows of a model of any engine: topics as they are shown. No pass over documents.
+    """Read what a report shows of a model of any engine, with the edits of its topics. No pass over documents.
 
-    Metrics are of the stored topics, merged and hidden or not.
-
-    Parameters
-    ----------
-    path
-        Of the model store.
-    words
-        Words of each topic. None: 10.
+    Metrics are of the stored topics, whether merged and hidden or not. ``words`` is the number of words of each topic,
+    None for 10.
 
     Raises
     ------
@@ -72,22 +73,27 @@ def read_contents(path: StorePath, words: int | None = None) -> Contents:
         listed = shown.listed_words(count)
         shares, vocabulary = model.arrays["topic_probability"], model.arrays["word"]
         word_topic = read_word_topic(shown.panels(), listed, shares, vocabulary)
-        metrics = _metric_values(shown.stored, counts)
-    npmi = (metrics.get("npmi") or {}).get("per_topic")
-    topics = shown_topics(shown, listed, word_topic.listed, counts, npmi)
+        metrics = _metrics(shown.stored, counts)
+    npmi = (metrics["npmi"] or {}).get("per_topic")
+    topics = edited_topics(shown, listed, word_topic.listed, counts, npmi)
+    arrays = model.arrays
     return Contents(
         engine=model.engine,
-        n_words=int(model.arrays["word"].size),
+        n_words=int(vocabulary.size),
         n_documents=model.metrics.get("n_documents"),
-        topics=_doubted(model, topics, word_topic),
+        topics=_with_warnings(model, topics, word_topic.affinity),
         affinity=word_topic.affinity,
-        topic_topic=_correlations(model),
+        # By the documents' shares if polish found them, otherwise as the engine recovered them.
+        topic_topic=arrays.get("topic_topic_of_documents", arrays.get("topic_topic")),
         warnings=tuple(warnings_of(model.metrics)),
-        metrics=_metric_lines(metrics),
+        metrics=_metric_rows(metrics),
         metrics_note=_note(model, counts),
         certificates=facts_of(model.metrics),
         making=_making(model),
-        stages=_stages(model),
+        stages=tuple(
+            Stage(name, float(cost["seconds"]), int(cost["peak_memory"]))
+            for name, cost in (model.provenance.get("stages") or {}).items()
+        ),
         checks=checks_of(model.metrics),
         corpus=_corpus_name(model.provenance),
         date=str(model.provenance.get("committed") or "")[: len("2026-01-31")],
@@ -95,72 +101,26 @@ def read_contents(path: StorePath, words: int | None = None) -> Contents:
     )
 
 
-def level_of(path: StorePath) -> Level:
-    """What a page says of one of several models: names and shares of its stored topics, and its metrics."""
-    model = read_model(path, NEEDED, OPTIONAL)
-    labels = read_edits(path, model).labels
-    counts = read_training_counts(path, model, COUNTS)
-    listed = model.arrays["prominent_words"][:, :3]
-    topics = topics_of(model, listed, np.zeros(listed.shape), counts)
-    lines = _metric_lines(_metric_values(model, counts))
-    return Level(
-        tuple(labels.get(topic.number, topic.name) for topic in topics),
-        model.arrays["topic_probability"],
-        tuple((line.name, line.value) for line in lines),
+def _metrics(model: Model, counts: StoredCounts | None) -> dict[str, Any]:
+    """Metrics that need only word lists, shares, correlations and counts; None for the others."""
+    completion = None
+    if counts is not None:
+        try:
+            completion = completion_of(model, counts)
+        except Unavailable:
+            completion = None
+    metrics, _ = evaluate_topics(
+        None,
+        top_words=model.arrays["prominent_words"],
+        topic_probability=model.arrays["topic_probability"],
+        topic_topic=model.arrays.get("topic_topic"),
+        counts=counts,
+        completion=completion,
     )
+    return metrics
 
 
-def _correlations(model: Model) -> NDArray[np.float64] | None:
-    """By the documents' shares where polish found them, else as the engine recovered them."""
-    return model.arrays.get("topic_topic_of_documents", model.arrays.get("topic_topic"))
-
-
-def _corpus_name(provenance: Mapping[str, Any]) -> str:
-    """Last part of the corpus' path, or of the moments without its ending: what is before it is private."""
-    corpus = (provenance.get("polish_corpus") or {}).get("path")
-    path = str(corpus or provenance.get("moments") or "").split("?")[0].rstrip("/")
-    return path.rsplit("/", 1)[-1].removesuffix(".moments").removesuffix(".corpus")
-
-
-def _doubted(model: Model, topics: tuple[Topic, ...], word_topic: WordTopic) -> tuple[Topic, ...]:
-    frequency, listed = model.arrays.get("document_frequency"), model.arrays["prominent_words"]
-    suspects = [
-        Suspect(
-            topic.share,
-            [str(model.arrays["word"][word]) for word in words],
-            None if frequency is None else frequency[words].tolist(),
-            topic.npmi,
-        )
-        for topic, words in zip(topics, listed, strict=True)
-    ]
-    doubts = doubts_of(suspects, word_topic.affinity, [topic.number for topic in topics])
-    return tuple(replace(topic, doubts=found) for topic, found in zip(topics, doubts, strict=True))
-
-
-def _metric_values(model: Model, counts: StoredCounts | None) -> dict[str, Any]:
-    """Metrics that need no more than word lists, shares, correlations and counts; None for those that cannot be had."""
-    top, topic_topic = model.arrays["prominent_words"], model.arrays.get("topic_topic")
-    selected = None if counts is None else SelectedCounts(counts.words, counts.pairs, counts.n_documents)
-    return document_metrics(top, selected) | {
-        "perplexity": perplexity_metric(_completion(model, counts)),
-        "distinct_share": coherence.distinct_share(top[:, :TOP_WORDS]),
-        "dissimilarity": topic_shape.dissimilarity(top),
-        "effective_topics": topic_shape.effective_topics(model.arrays["topic_probability"]),
-        "dominancy": None if topic_topic is None else topic_shape.dominancy(topic_topic),
-        "relative_dominancy": None if topic_topic is None else topic_shape.relative_dominancy(topic_topic),
-    }
-
-
-def _completion(model: Model, counts: StoredCounts | None) -> Completion | None:
-    if counts is None:
-        return None
-    try:
-        return completion_of(model, counts)
-    except Unavailable:
-        return None
-
-
-def _metric_lines(metrics: Mapping[str, Any]) -> tuple[Metric, ...]:
+def _metric_rows(metrics: Mapping[str, Any]) -> tuple[Metric, ...]:
     values = [(line, lookup(metrics, line.path)) for line in LINES]
     return tuple(
         Metric(line.path, number_text(value), line.better, line.meaning)
@@ -173,6 +133,26 @@ def _note(model: Model, counts: StoredCounts | None) -> str:
     if counts is not None:
         return f"Counted in {counts.corpus['path']}, {counts.n_documents} documents. {_MORE}"
     return f"{_NOT_ONE_CORPUS if training_fingerprint(model) is None else _COUNT_FIRST} {_MORE}"
+
+
+def _corpus_name(provenance: Mapping[str, Any]) -> str:
+    """Last part of the path of the corpus or moments; the rest of the path is private."""
+    corpus = (provenance.get("polish_corpus") or {}).get("path")
+    path = str(corpus or provenance.get("moments") or "").split("?")[0].rstrip("/")
+    return path.rsplit("/", 1)[-1].removesuffix(".moments").removesuffix(".corpus")
+
+
+def _with_warnings(model: Model, topics: tuple[Topic, ...], affinity: Floats) -> tuple[Topic, ...]:
+    listed, frequency = model.arrays["prominent_words"], model.arrays.get("document_frequency")
+    warnings = topic_warnings(
+        [[str(word) for word in words] for words in model.arrays["word"][listed]],
+        np.array([topic.share for topic in topics]),
+        affinity,
+        document_frequency=None if frequency is None else frequency[listed],
+        npmi=[topic.npmi for topic in topics],
+        numbers=[topic.number for topic in topics],
+    )
+    return tuple(replace(topic, warnings=found) for topic, found in zip(topics, warnings, strict=True))
 
 
 def _making(model: Model) -> tuple[Section, ...]:
@@ -190,8 +170,84 @@ def _making(model: Model) -> tuple[Section, ...]:
     )
 
 
-def _stages(model: Model) -> tuple[Stage, ...]:
-    stages = model.provenance.get("stages") or {}
-    return tuple(
-        Stage(name, float(took["seconds"]), int(took["peak_memory"])) for name, took in stages.items()
+def read_levels(root: StorePath, paths: Sequence[StorePath], own: int) -> Levels:
+    """How the topics of each of several models, ``paths`` by ascending K, are distributed over those of the next.
+
+    Two readings of each ``word_topic``, chunk by chunk. ``own`` is the index of the model that the page is about,
+    ``root`` their directory.
+
+    Raises
+    ------
+    InputError
+        If the models are not of the same words.
+    StoreError
+        If the result of ``choose_k`` in ``root`` is damaged.
+    """
+    levels = tuple(map(_read_level, paths))
+    flows = tuple(
+        flow(first, second, level.shares)
+        for (first, second), level in zip(pairwise(paths), levels, strict=False)
     )
+    return Levels(levels, flows, own, *_read_choice(root))
+
+
+def _read_level(path: StorePath) -> Level:
+    model = read_model(path, NEEDED, OPTIONAL)
+    labels = read_edits(path, model).labels
+    counts = read_training_counts(path, model, COUNTS)
+    listed = model.arrays["prominent_words"][:, :3]
+    topics = topics_of(model, listed, np.zeros(listed.shape), counts)
+    return Level(
+        tuple(labels.get(topic.number, topic.name) for topic in topics),
+        model.arrays["topic_probability"],
+        tuple((row.name, row.value) for row in _metric_rows(_metrics(model, counts))),
+    )
+
+
+def _read_choice(root: StorePath) -> tuple[Choice | None, Mapping[str, str]]:
+    """The result of ``choose_k`` in a directory of models, and why columns are empty; None if there is none."""
+    path = root / COMPARISON
+    try:
+        return choice_of(json.loads(read_text(path)))
+    except FileNotFoundError:
+        return None, {}
+    except ValueError as error:
+        raise StoreError(f"{path}: is damaged ({error}); delete it, or run choose-k again") from error
+
+
+@single_blas_thread()
+def flow(coarse: StorePath, fine: StorePath, shares: Floats) -> Floats:
+    """(K, K'): how the share of each topic of one model is distributed over the topics of another.
+
+    A topic is written as the nearest mixture of the other topics: least squares over the simplex, in which a word is
+    weighted by one over its probability, as in correspondence analysis.
+
+    Raises
+    ------
+    InputError
+        If the models are not of the same words.
+    """
+    words, other_words = (read_model(path, ("word",)).arrays["word"] for path in (coarse, fine))
+    if not np.array_equal(words, other_words):
+        raise InputError(f"{coarse} and {fine} are not of the same words; give models of one scan")
+    products: Any = 0.0
+    for first, second in _aligned(*(read_model_panels(path, "word_topic") for path in (coarse, fine))):
+        of_words = np.maximum(first, 0.0) @ np.maximum(shares, 0.0)
+        scale = np.divide(1.0, np.sqrt(of_words), out=np.zeros_like(of_words), where=of_words > 0)
+        both = np.hstack([first, second]) * scale[:, None]
+        products = both.T @ both + products
+    # Rows with these inner products, which determine the least squares.
+    values, vectors = np.linalg.eigh(products)
+    rows = vectors * np.sqrt(np.maximum(values, 0.0))
+    weights = simplex_least_squares(rows[: len(shares)], rows[len(shares) :], threads=1).weights
+    return np.maximum(shares, 0.0)[:, None] * weights
+
+
+def _aligned(first: Iterator[Floats], second: Iterator[Floats]) -> Iterator[tuple[Floats, Floats]]:
+    """The same rows of two arrays that are cut into different panels."""
+    one, other = next(first, None), next(second, None)
+    while one is not None and other is not None:
+        rows = min(len(one), len(other))
+        yield one[:rows], other[:rows]
+        one = one[rows:] if rows < len(one) else next(first, None)
+        other = other[rows:] if rows < len(other) else next(second, None)

@@ -1,9 +1,9 @@
-"""What a report needs of the words of a model, from one reading of ``word_topic``, chunk by chunk."""
+"""What a report shows of the words of a model, from one reading of ``word_topic``, chunk by chunk."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,32 +11,21 @@ from numpy.typing import NDArray
 from streaming_jsmf.linalg.gram import gram
 from streaming_jsmf.reporting.contents import Floats, Integers, WordLists
 
-#: The most probable words of each topic that a page has at hand.
+#: Number of most probable words of each topic in a page.
 MOST_WORDS = 1000
 
-#: Of each topic the first words by relevance at these lambdas are there too (lambda 1 is the order by probability).
+#: The page also has the first words of each topic by relevance at these lambdas (lambda 1 is p(word | topic)).
 LAMBDAS, BY_RELEVANCE = (0.0, 0.2, 0.4, 0.6, 0.8), 30
 
-#: Bytes that the lists may take on the page; fewer words are kept where they would take more.
+#: Largest size of the lists in bytes; fewer words are kept if they would be larger.
 BUDGET = 2_000_000
 
-#: Bytes of a listed word: its number and its probability, four bytes written as base64.
+#: Bytes of a listed word: its number and its probability, four bytes as base64.
 LISTED_BYTES = 6
 
 
-@dataclass(frozen=True)
-class WordTopic:
-    """From one reading of ``word_topic``.
-
-    Attributes
-    ----------
-    listed
-        p(word | topic) of the listed words, (K, n).
-    affinity
-        (K, K): sum over words of sqrt(p(word | i) p(word | j)).
-    lists
-        Many words of each topic.
-    """
+class WordTopic(NamedTuple):
+    """p(word | topic) of listed words, (K, n); the affinity (K, K) of ``Contents``; many words of each topic."""
 
     listed: Floats
     affinity: Floats
@@ -46,16 +35,9 @@ class WordTopic:
 def read_word_topic(
     panels: Iterable[Floats], listed: NDArray[np.int64], shares: Floats, words: NDArray[np.object_]
 ) -> WordTopic:
-    """Read the probabilities of ``listed`` words, (K, n) ids, the affinity of the topics, and their first words.
+    """Read the probabilities of ``listed`` words (K, n ids), the affinity of the topics, and their first words.
 
-    Parameters
-    ----------
-    panels
-        p(word | topic), N x K, a panel of words after the other.
-    shares
-        (K,), p(topic).
-    words
-        (N,), the vocabulary.
+    ``panels`` are p(word | topic), N x K, in panels of rows; ``shares`` (K,) is p(topic), ``words`` (N,) are the words.
     """
     n_topics = len(listed)
     probabilities, affinity = np.zeros(listed.shape), np.zeros((n_topics, n_topics))
@@ -77,7 +59,7 @@ def read_word_topic(
 
 
 class _Leading:
-    """For each topic the first words by relevance, the lower id first of equals; what a panel cannot add it passes by.
+    """The first words of each topic by relevance; ties go to the lower id.
 
     Relevance is log p(w | t) - (1 - lambda) log p(w), up to a constant (Sievert and Shirley 2014).
     """
@@ -89,7 +71,7 @@ class _Leading:
         self._probabilities: list[Floats] = [np.zeros(0)] * n_topics
 
     def see(self, start: int, panel: Floats, of_words: Floats) -> None:
-        """Words from ``start`` on: p(word | topic) and p(word)."""
+        """Add words from ``start`` on, with p(word | topic) and p(word)."""
         with np.errstate(divide="ignore", invalid="ignore"):
             scores = np.log(panel) - (1 - self._weight) * np.log(of_words)[:, None]
         for topic in range(panel.shape[1]):
@@ -113,26 +95,28 @@ class _Leading:
 
 
 def _lists(leading: list[_Leading], of_words: Floats, words: NDArray[np.object_]) -> WordLists:
-    """As many words as the budget has room for."""
+    """The longest lists within the budget."""
     n_topics, count = len(leading[0]._ids), MOST_WORDS
     while True:
         chosen = [_joined(leading, topic, count) for topic in range(n_topics)]
-        held = sorted(set().union(*chosen))
-        size = sum(map(len, chosen)) * LISTED_BYTES + sum(len(str(words[word]).encode()) + 3 for word in held)
+        vocabulary = sorted(set().union(*chosen))
+        size = sum(map(len, chosen)) * LISTED_BYTES + sum(
+            len(str(words[word]).encode()) + 3 for word in vocabulary
+        )
         if size <= BUDGET or count <= BY_RELEVANCE:
             break
         count = count * 3 // 4
-    places = {word: place for place, word in enumerate(held)}
+    places = {word: place for place, word in enumerate(vocabulary)}
     return WordLists(
-        tuple(str(words[word]) for word in held),
-        of_words[held],
+        tuple(str(words[word]) for word in vocabulary),
+        of_words[vocabulary],
         tuple(np.array([places[word] for word in topic], dtype=np.int64) for topic in chosen),
         tuple(np.array(list(topic.values())) for topic in chosen),
     )
 
 
 def _joined(leading: list[_Leading], topic: int, count: int) -> dict[int, float]:
-    """Words of a topic that are first by any relevance, the most probable first."""
+    """Words of a topic that are first by any relevance, in descending order of probability."""
     found: dict[int, float] = {}
     for first in leading:
         found.update(first.of(topic, count))

@@ -1,24 +1,20 @@
-"""Model -> one self-contained HTML page."""
+"""The report of a model as one HTML page: written to a file, opened in the browser, or shown in a notebook."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import html
+import tempfile
+import webbrowser
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from streaming_jsmf.documents.queries import shown_shares_of
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.reporting.contents import Contents
 from streaming_jsmf.reporting.page import FIRST_LINES, render
-from streaming_jsmf.reporting.read_contents import level_of, read_contents
+from streaming_jsmf.reporting.read_contents import read_contents, read_levels
 from streaming_jsmf.reporting.read_documents import documents_of, groups_of
-from streaming_jsmf.reporting.read_levels import choice_at, levels_of
 from streaming_jsmf.storage.lock import is_left, write_alone
-from streaming_jsmf.storage.paths import (
-    StorePath,
-    is_free,
-    read_bytes,
-    store_path,
-)
+from streaming_jsmf.storage.paths import StorePath, is_free, read_bytes, store_path
 from streaming_jsmf.topics.store import AnyModel, model_path, models_at
 
 
@@ -32,11 +28,11 @@ def report(
     by: str | None = None,
     overwrite: bool = False,
 ) -> StorePath:
-    """Write what is known of a model, of any engine, as a page of HTML.
+    """Write a report of a model of any engine as an HTML page, and return where it is.
 
-    The page holds its style, scripts and values, and opens from a disk without a network. The same model and shares
-    give the same bytes. ``word_topic`` is read in panels, so that memory does not grow with N x K. No pass over
-    documents; up to three over ``shares``.
+    The page contains its style, scripts and values, and opens without a network. The same model and shares give the
+    same bytes. ``word_topic`` is read in panels, so that memory does not grow with N x K. No pass over documents; up to
+    three over ``shares``.
 
     Parameters
     ----------
@@ -44,23 +40,18 @@ def report(
         Path or URL of a model; or of a directory of models of several K, as ``fit`` writes them, whose page also shows
         how the topics of each split in the next.
     out
-        Path or URL of the page, such as ``topics.html``; its directory is there.
+        Path or URL of the page, such as ``topics.html``, in an existing directory.
     words
-        Words of each topic in the table. None: 10, or as many as are listed.
+        Number of words of each topic in the table. None: 10, or as many as are listed.
     topics
-        Of several models the K of the one that the page is about. None: the largest.
+        K of the model to show, of several. None: the largest.
     shares
-        Topic shares that ``transform`` wrote with this model: the page shows the first documents of each topic, and the
-        course of its share where a column holds a year or a date.
+        Topic shares that ``transform`` wrote with this model: the page shows the top documents of each topic, and its
+        share over time if a column holds a year or a date.
     by
-        Column of ``shares`` whose values make groups, in place of the year.
+        Column of ``shares`` whose values define groups, instead of the year.
     overwrite
-        Replace a report that is there; any other file stays.
-
-    Returns
-    -------
-    StorePath
-        Where the page is.
+        Replace an existing report; any other file is refused.
 
     Raises
     ------
@@ -78,48 +69,96 @@ def report(
     _require_place(source, target)
     if not is_left(target):
         _require_free(target, overwrite)
-    page = report_page(source, words=words, topics=topics, shares=shares, by=by)
+    page = _page(source, words, topics, shares, by)
     write_alone(target, page.encode(), lambda: _require_free(target, overwrite))
     return target
 
 
-def report_page(
-    model: StorePath,
+@dataclass(frozen=True)
+class ShownReport:
+    """A report that notebooks show in a sandboxed frame of ``height`` pixels; ``page`` is its HTML."""
+
+    page: str
+    height: int
+
+    def _repr_html_(self) -> str:
+        page = html.escape(self.page, quote=True)
+        return (
+            f'<iframe srcdoc="{page}" sandbox="allow-scripts" title="Topics" '
+            f'style="width: 100%; height: {self.height}px; border: 0"></iframe>'
+        )
+
+    def __repr__(self) -> str:
+        return f"ShownReport({len(self.page):,} characters)"
+
+
+def show(
+    model: AnyModel,
     *,
     words: int | None = None,
     topics: int | None = None,
     shares: str | Path | None = None,
     by: str | None = None,
+    height: int = 800,
+) -> ShownReport:
+    """The report of a model for a notebook, which shows it when it is the last value of a cell.
+
+    Arguments and errors are those of ``report``; ``height`` is in pixels. The page is stored in the notebook: half a
+    megabyte for 20 topics, two and a half for 200.
+
+    Examples
+    --------
+    >>> show("model")  # doctest: +SKIP
+    """
+    return ShownReport(_page(model_path(model), words, topics, shares, by), height)
+
+
+def view(
+    model: AnyModel,
+    *,
+    words: int | None = None,
+    topics: int | None = None,
+    shares: str | Path | None = None,
+    by: str | None = None,
+) -> tuple[Path, bool]:
+    """Write the report of a model to the directory for temporary files, and open it in the browser.
+
+    Arguments and errors are those of ``report``.
+
+    Returns
+    -------
+    Where the page is, and whether a browser was found.
+    """
+    page = _page(model_path(model), words, topics, shares, by)
+    # The browser reads it after this process has ended, so it is not removed.
+    path = Path(tempfile.mkdtemp(prefix="streaming-jsmf-")) / "topics.html"
+    path.write_text(page, encoding="utf-8")
+    return path, webbrowser.open(path.as_uri())
+
+
+def _page(
+    model: StorePath,
+    words: int | None,
+    topics: int | None,
+    shares: str | Path | None,
+    by: str | None,
 ) -> str:
-    """The text of the page that ``report`` writes; arguments and errors are those."""
     if by is not None and shares is None:
         raise InputError("--by takes a column of --shares; give the file that transform wrote, too")
-    paths = _models(model, topics)
-    own = _own(model, paths, topics)
-    contents = read_contents(paths[own], words)
-    if len(paths) > 1:
-        choice, missing = choice_at(model)
-        levels = levels_of(paths, [level_of(path) for path in paths], own)
-        contents = replace(contents, levels=replace(levels, choice=choice, missing=missing))
-    if shares is not None:
-        contents = _with_shares(contents, paths[own], shares, by)
-    return render(contents)
-
-
-def _with_shares(contents: Contents, model: StorePath, shares: str | Path, by: str | None) -> Contents:
-    found = shown_shares_of(model, shares)
-    return replace(contents, groups=groups_of(found, by), documents=documents_of(found))
-
-
-def _models(model: StorePath, topics: int | None) -> tuple[StorePath, ...]:
-    """The model itself, or those of a directory of them, by rising K."""
     paths = models_at(model)
     if topics is not None and paths == (model,):
         raise InputError(f"--topics chooses among the models of a directory; {model} holds none")
-    return paths
+    own = _index_of(model, paths, topics)
+    contents = read_contents(paths[own], words)
+    if len(paths) > 1:
+        contents = replace(contents, levels=read_levels(model, paths, own))
+    if shares is not None:
+        found = shown_shares_of(paths[own], shares)
+        contents = replace(contents, groups=groups_of(found, by), documents=documents_of(found))
+    return render(contents)
 
 
-def _own(model: StorePath, paths: tuple[StorePath, ...], topics: int | None) -> int:
+def _index_of(model: StorePath, paths: tuple[StorePath, ...], topics: int | None) -> int:
     """Which of the models the page is about."""
     if topics is None:
         return len(paths) - 1
@@ -130,32 +169,27 @@ def _own(model: StorePath, paths: tuple[StorePath, ...], topics: int | None) -> 
 
 
 def _require_place(model: StorePath, target: StorePath) -> None:
-    """Refuse a place where no page can be, before any work is done for it."""
+    """Refuse a place where no page can be, before any work."""
     if isinstance(target, Path):
         if target.is_dir():
             raise InputError(
                 f"{target}: is a directory; give the name of a file, such as {target / 'topics.html'}"
             )
         if not target.parent.is_dir():
-            raise InputError(f"{target.parent}: no directory is here; make it, or give another path")
+            raise InputError(f"{target.parent}: no such directory; create it, or give another path")
         if isinstance(model, Path) and target.resolve().is_relative_to(model.resolve()):
             raise InputError(f"{target}: lies inside the model; give a path outside of it")
 
 
 def _require_free(target: StorePath, overwrite: bool) -> None:
-    """Refuse to replace anything but a report, and that unasked."""
+    """Refuse to replace anything but a report, and that only if asked to."""
     if is_free(target):
         return
     if not overwrite:
         raise InputError(f"{target}: exists already; give another path, or --overwrite to replace a report")
-    if not _is_report(target):
-        raise InputError(
-            f"{target}: is not a report of ours and is not replaced; give another path, or delete it"
-        )
-
-
-def _is_report(target: StorePath) -> bool:
     try:
-        return read_bytes(target).startswith(FIRST_LINES.encode())
-    except FileNotFoundError:  # behind a URL there may be objects below it only
-        return False
+        is_report = read_bytes(target).startswith(FIRST_LINES.encode())
+    except FileNotFoundError:  # behind a URL there may be only objects below it
+        is_report = False
+    if not is_report:
+        raise InputError(f"{target}: is not a report and is not replaced; give another path, or delete it")

@@ -1,4 +1,4 @@
-"""A model as a notebook holds it: it prints as its topics, which can be named, merged and hidden."""
+"""A model in a notebook, shown as its topics, which can be named, merged and hidden; and ``fit``, which returns it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,12 @@ from streaming_jsmf.display import location, printable
 from streaming_jsmf.documents import queries as documents
 from streaming_jsmf.documents.transform import transform
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.reporting.topic_table import topic_html, topic_text
-from streaming_jsmf.reporting.topics import by_share, frame_of, read_topics
-from streaming_jsmf.reporting.view import ShownReport, show
+from streaming_jsmf.reporting.report import ShownReport, show
+from streaming_jsmf.reporting.topics import by_share, frame_of, read_topics, topic_html, topic_text
 from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.topics import fit as fitting
-from streaming_jsmf.topics.edited_topics import DEFAULT_WORDS
-from streaming_jsmf.topics.edits import TopicEdits, edit_topics, read_edits
+from streaming_jsmf.topics.edits import DEFAULT_WORDS, TopicEdits, edit_topics, read_edits
 from streaming_jsmf.topics.fit import Fitted
 from streaming_jsmf.topics.store import AnyModel, Model, model_path, open_model, read_model, write_model
 
@@ -32,22 +30,17 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-#: Topics that a representation shows, the largest ones.
+#: Number of topics in a representation, the largest ones.
 SHOWN = 10
 
 
 class TopicModel:
-    """A fitted model that is on a disk or behind a URL; ``fit`` returns one.
+    """A fitted model on a disk or behind a URL; ``fit`` returns one.
 
-    It can stand wherever the path of a model can: ``evaluate(model)``, ``report(model, "topics.html")``. What is said
-    of the topics, their names and which are merged or hidden, is kept below the model, beside its arrays and never in
-    them, and read by ``topics``, ``documents`` and reports here and on the command line. Each change is written at
-    once and can be taken back; the topics that the engine found stay as they are.
-
-    Parameters
-    ----------
-    path
-        Path or URL of a model of any engine, or what ``open_model`` made of it.
+    It can be used wherever the path of a model can: ``evaluate(model)``, ``report(model, "topics.html")``. Names of
+    topics and which topics are merged or hidden are stored beside the arrays of the model, which never change, and used
+    by ``topics``, ``documents`` and reports here and on the command line. Each change is written immediately and can be
+    undone. ``path`` is a path or URL of a model of any engine, or what ``open_model`` returned.
 
     Raises
     ------
@@ -66,12 +59,12 @@ class TopicModel:
         self._read()
 
     def __fspath__(self) -> str:
-        """Where it is."""
+        """Path or URL of the model."""
         return str(self.path)
 
     @property
     def n_topics(self) -> int:
-        """K, merged and hidden topics among them."""
+        """K, including merged and hidden topics."""
         return int(self._read().arrays["topic_probability"].size)
 
     @property
@@ -81,7 +74,7 @@ class TopicModel:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What was asked for."""
+        """Settings of the inference."""
         return self._read().settings
 
     @property
@@ -91,67 +84,65 @@ class TopicModel:
 
     @property
     def dataset(self) -> xr.Dataset:
-        """Its arrays as ``open_model`` shows them."""
+        """Its arrays as ``open_model`` returns them."""
         return open_model(self.path)
 
     @property
     def corpus(self) -> Corpus | None:
-        """The corpus that ``fit`` made or took; None if the model does not know of any that is there."""
+        """The corpus of ``fit``; None if it is not known or missing."""
         beside = fitting.beside(self.path, "corpus")
         place = self._corpus or (str(beside) if isinstance(beside, Path) and beside.is_dir() else None)
         return None if place is None else open_corpus(place)
 
     @property
     def edits(self) -> TopicEdits:
-        """What was said of the topics."""
+        """Names, merged and hidden topics."""
         return read_edits(self.path, self._read())
 
     def topics(self, words: int = DEFAULT_WORDS) -> pd.DataFrame:
-        """The topics that are shown, by falling share: ``topic``, ``share``, ``label``, ``words``.
+        """The topics with edits applied, by descending share: ``topic``, ``share``, ``label``, ``words``.
 
-        ``label`` is the name that was given, or else words; ``words`` are pairs of a word and p(word | topic), the most
-        probable first. The share of a merged topic is the sum of the shares of its parts, and p(word | topic) their
-        mean, weighted by these shares. What is hidden keeps its share.
+        ``label`` is the given name, or else words; ``words`` are pairs of a word and p(word | topic), the most probable
+        first. The share of a merged topic is the sum of the shares of its parts, and p(word | topic) their mean
+        weighted by share. Hidden topics keep their share.
 
         Raises
         ------
-        InputError
-            If ``words`` is below 1.
-        StoreError
-            If the model is damaged.
+        InputError, StoreError
+            If ``words`` is below 1; if the model is damaged.
         """
         return frame_of(read_topics(self.path, words))
 
     def label(self, topic: int, name: str | None) -> TopicModel:
-        """Give a topic a name; None takes it away.
+        """Name a topic; None removes the name.
 
         Raises
         ------
         InputError
-            If there is no such topic, or it is a part of another; as for every change.
+            If there is no such topic, or it is part of another; as for every change.
         """
         return self.edit(lambda edits: edits.label(topic, name))
 
     def merge(self, topics: Iterable[int]) -> TopicModel:
-        """Show topics as one, under the number and the name of the first."""
+        """Show topics as one, with the number and name of the first."""
         return self.edit(lambda edits: edits.merge(topics))
 
     def unmerge(self, topic: int) -> TopicModel:
-        """Show all topics that were merged into this one by themselves again."""
+        """Show the parts of a merged topic separately again."""
         return self.edit(lambda edits: edits.unmerge(topic))
 
     def hide(self, *topics: int) -> TopicModel:
-        """Show these topics no more."""
+        """Do not show these topics."""
         return self.edit(lambda edits: edits.hide(*topics))
 
     def unhide(self, *topics: int) -> TopicModel:
-        """Show these topics again; without any: all."""
+        """Show these topics again; all without arguments."""
         return self.edit(lambda edits: edits.unhide(*topics))
 
     def documents(
         self, shares: str | Path, topic: int | None = None, *, by: str | None = None, number: int = 10
     ) -> pd.DataFrame:
-        """The documents of a topic, or with ``by``, or without ``topic``, mean shares by the values of a column.
+        """The top documents of a topic, or with ``by`` or without ``topic``, mean shares by the values of a column.
 
         See ``documents_of_topic`` and ``shares_by``; ``shares`` is what ``transform`` wrote with this model.
         """
@@ -160,9 +151,9 @@ class TopicModel:
         return documents.shares_by(self, shares, by, topic)
 
     def transform(self, source: Any) -> pd.DataFrame:
-        """The shares of the topics that are shown in documents: a row for each, a column for each topic's number.
+        """Topic shares of documents, with edits applied: a row for each document, a column for each topic number.
 
-        All rows in memory; for more use the function ``transform``, whose source and errors are the same.
+        All rows are in memory; for more use the function ``transform``, whose source and errors are the same.
         """
         with tempfile.TemporaryDirectory(prefix="streaming-jsmf-") as folder:
             path = Path(folder) / "shares.parquet"
@@ -177,13 +168,11 @@ class TopicModel:
         by: str | None = None,
         height: int = 800,
     ) -> ShownReport:
-        """The report, for a notebook: the last value of a cell. Arguments and errors as the function ``show``."""
+        """The report in a notebook; arguments and errors as the function ``show``."""
         return show(self, words=words, shares=shares, by=by, height=height)
 
     def save(self, path: str | Path | StorePath, *, overwrite: bool = False) -> TopicModel:
-        """Write the model, and what was said of its topics, to another path; returns the one there.
-
-        Its corpus and moments stay where they are.
+        """Write the model and its edits to another path, and return the model there; its corpus and moments stay.
 
         Raises
         ------
@@ -213,7 +202,7 @@ class TopicModel:
         )
 
     def edit(self, change: Callable[[TopicEdits], TopicEdits]) -> TopicModel:
-        """Several changes at once: ``model.edit(lambda edits: edits.merge([3, 7]).hide(5))``; all of them or none."""
+        """Apply several changes at once, or none: ``model.edit(lambda edits: edits.merge([3, 7]).hide(5))``."""
         edit_topics(self.path, self._read(), change)
         return self
 
@@ -236,18 +225,17 @@ def fit(
 ) -> TopicModel | Fitted:
     """Find the topics of a corpus, or of anything that ``ingest`` reads: a scan, the inference, polish.
 
-    One number of topics writes ``path`` itself; several write ``path/k=5``, ``path/k=10``, ... from one scan. An
-    interrupted run is finished by the same call: the scan resumes, and of several models those that are there with the
-    same fingerprint are kept. As ``streaming-jsmf fit``, to the bit.
+    One number of topics writes ``path`` itself; several write ``path/k=5``, ``path/k=10``, ... from one scan. The same
+    call completes an interrupted run: the scan resumes, and models with the same fingerprint are kept. The result has
+    the same bits as that of ``streaming-jsmf fit``.
 
     Parameters
     ----------
     source
-        Path or URL of a corpus, or an open one; or whatever ``ingest`` reads: texts, tables, files. Of that a corpus is
-        made at ``path`` with ``.corpus`` appended, and one that an earlier run made there of the same is used as it is.
+        Path or URL of a corpus, or an open one; or any source of ``ingest``: texts, tables, files, whose corpus is
+        written to ``path`` with ``.corpus`` appended, unless an earlier run has done so.
     path
-        Where to write: a path or URL. None: a temporary directory, which goes with the model that is returned; its
-        ``save`` keeps it.
+        Path or URL of the result. None: a temporary directory, removed with the returned model; ``save`` keeps it.
     n_topics
         K, or several of them. None: that of ``infer_settings``, or 20.
     ingest_request
@@ -256,13 +244,13 @@ def fit(
         Everything but the numbers of topics. With ``StodSettings`` the tensor engine, for which the scan gets the third
         moment.
     polish
-        Whether, or how, the topics are finished by passes over the documents. None: those of LR-JSMF are, those of the
-        tensor engine are not, which steps over the documents do not always make better.
+        Whether, or how, passes over the documents polish the topics. None: those of LR-JSMF are polished, those of
+        the tensor engine are not, since polish does not always improve them.
     moments
-        Where the moments store is or goes; None: ``path`` with ``.moments`` appended. A store that was made for more
-        topics and with the same other settings is used as it is.
+        Path of the moments store; None: ``path`` with ``.moments`` appended. An existing store of more topics and
+        otherwise equal settings is used.
     execution, threads
-        How the scan and the inference run; they change no bit.
+        How the scan and the inference run; the result does not depend on it.
     **options
         The fields of all these settings, such as ``min_df=5``, ``seed=3`` or ``workers=4``, and ``engine``. A ``seed``
         is that of the scan, the engine and polish.
@@ -271,7 +259,7 @@ def fit(
 
     Returns
     -------
-    The model. Of several K, also of a list of one, where the store and the models are: ``Fitted``.
+    The model; for a sequence of K ``Fitted``: where the store and the models are.
 
     Raises
     ------

@@ -1,7 +1,8 @@
-"""A model's topics as people read them: share, words with their probabilities, label."""
+"""The topics of a model for people: share, label and words of each, as values, text, HTML and data frames."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -9,10 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.evaluation.stored_counts import StoredCounts, read_training_counts
+from streaming_jsmf.display import printable
+from streaming_jsmf.evaluation.counts import StoredCounts, read_training_counts
 from streaming_jsmf.inference.words import longer_lists
 from streaming_jsmf.reporting.contents import Topic, Word
-from streaming_jsmf.topics.edited_topics import (
+from streaming_jsmf.topics.edits import (
     DEFAULT_WORDS,
     EditedTopics,
     read_edited_topics,
@@ -23,24 +25,40 @@ from streaming_jsmf.topics.store import AnyModel, Model, model_path
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Arrays that every engine writes, and those that some do; ``word_topic`` comes in panels.
+#: Arrays that every engine writes, and those that some do; ``word_topic`` is read in panels.
 NEEDED = ("word", "prominent_words", "topic_probability")
 OPTIONAL = ("alpha", "anchors", "characteristic_words", "duplicate_of", "label_words", "lambda")
 
+#: Width of the table in a terminal, and the indentation of words.
+WIDTH, _INDENT = 80, " " * 14
+
+_HTML = """\
+<table>
+<caption>{{ caption }}</caption>
+<thead><tr><th>topic</th><th>share</th><th>label</th><th>words</th></tr></thead>
+<tbody>
+{% for topic in topics %}
+<tr><th>{{ topic.number }}</th><td>{{ "%.1f"|format(100 * topic.share) }}%</td>\
+<td>{{ topic.name }}</td><td style="text-align: left">{{ topic.words|join(", ", attribute="text") }}</td></tr>
+{% endfor %}
+</tbody>
+</table>
+"""
+
 
 def read_topics(path: AnyModel, words: int | None = None, *, probabilities: bool = True) -> tuple[Topic, ...]:
-    """The topics of a model of any engine as they are shown (``EditedTopics``), by number. No pass over documents.
+    """The topics of a model of any engine with the edits applied, by number. No pass over documents.
 
-    Characteristic words are by exact rows of C where ``evaluate`` has counted the training corpus.
+    Characteristic words are by exact rows of C if ``evaluate`` has counted the training corpus.
 
     Parameters
     ----------
     path
-        Of the model.
+        Path of the model.
     words
-        Of each topic. None: 10.
+        Number of words of each topic. None: 10.
     probabilities
-        Whether those of the words are read, for which all of ``word_topic`` is; else they are NaN.
+        Whether to read those of the words, which reads all of ``word_topic``; otherwise they are NaN.
 
     Raises
     ------
@@ -54,27 +72,71 @@ def read_topics(path: AnyModel, words: int | None = None, *, probabilities: bool
     listed = shown.listed_words(count)
     counts = read_training_counts(shown.path, shown.stored, ("characteristic_words",))
     known = shown.probabilities(listed) if probabilities else np.full(listed.shape, np.nan)
-    return shown_topics(shown, listed, known, counts)
+    return edited_topics(shown, listed, known, counts)
 
 
-def shown_topics(
+def edited_topics(
     shown: EditedTopics,
     listed: NDArray[np.int64],
     probability: NDArray[np.float64],
     counts: StoredCounts | None = None,
     npmi: Sequence[float] | None = None,
 ) -> tuple[Topic, ...]:
-    """As ``topics_of``, of the topics that people are to see; ``counts`` and ``npmi`` are of the stored ones."""
+    """As ``topics_of``, of the edited topics; ``counts`` and ``npmi`` are of the stored ones."""
     if counts is not None and counts.characteristic_words is not None:
         counts = replace(counts, characteristic_words=shown.rows(counts.characteristic_words, -1))
-    scores = None if npmi is None else shown.rows(np.array(npmi, dtype=float), np.nan).tolist()
+    scores = None if npmi is None else shown.rows(np.array(npmi, dtype=float), np.nan)
     topics = topics_of(shown.model, listed, probability, counts, scores)
+    labels = shown.edits.labels
     return tuple(
-        replace(topic, number=number, label=(shown.edits.labels[number],))
-        if number in shown.edits.labels
-        else replace(topic, number=number)
+        replace(topic, number=number, label=(labels[number],) if number in labels else topic.label)
         for topic, number in zip(topics, shown.numbers, strict=True)
     )
+
+
+def topics_of(
+    model: Model,
+    listed: NDArray[np.int64],
+    probability: NDArray[np.float64],
+    counts: StoredCounts | None = None,
+    npmi: NDArray[np.float64] | None = None,
+) -> tuple[Topic, ...]:
+    """The topics of a model in memory, with the words ``listed`` and their ``probability``, both (K, n)."""
+    arrays = {**model.arrays, "prominent_words": listed}
+    if counts is not None and counts.characteristic_words is not None:
+        arrays["characteristic_words"] = counts.characteristic_words
+    if npmi is not None:
+        arrays["npmi"] = npmi
+
+    def words(name: str, topic: int) -> tuple[str, ...]:
+        ids = np.atleast_1d(arrays[name][topic])[: listed.shape[1]] if name in arrays else ()
+        return tuple(str(arrays["word"][word]) for word in ids if word >= 0)
+
+    def number(name: str, topic: int) -> float | None:
+        value = float(arrays[name][topic]) if name in arrays else np.nan
+        return None if np.isnan(value) else value
+
+    def row(topic: int) -> Topic:
+        larger = int(arrays["duplicate_of"][topic]) if "duplicate_of" in arrays else -1
+        return Topic(
+            topic,
+            float(arrays["topic_probability"][topic]),
+            tuple(map(Word, words("prominent_words", topic), probability[topic].tolist())),
+            words("characteristic_words", topic),
+            words("label_words", topic),
+            next(iter(words("anchors", topic)), None),
+            number("alpha", topic),
+            number("lambda", topic),
+            None if larger < 0 else larger,
+            number("npmi", topic),
+        )
+
+    return tuple(row(topic) for topic in range(arrays["topic_probability"].size))
+
+
+def by_share(topics: Sequence[Topic]) -> list[Topic]:
+    """Topics by descending share; equal ones by number."""
+    return sorted(topics, key=lambda topic: (-topic.share, topic.number))
 
 
 def topic_frame(model: Model, words: int = DEFAULT_WORDS) -> pd.DataFrame:
@@ -94,7 +156,7 @@ def topic_frame(model: Model, words: int = DEFAULT_WORDS) -> pd.DataFrame:
 
 
 def frame_of(topics: Sequence[Topic]) -> pd.DataFrame:
-    """Topics as a table, by falling share: ``topic``, ``share``, ``label``, ``words``.
+    """Topics as a table, by descending share: ``topic``, ``share``, ``label``, ``words``.
 
     ``words`` are pairs of a word and p(word | topic).
     """
@@ -106,54 +168,37 @@ def frame_of(topics: Sequence[Topic]) -> pd.DataFrame:
             "topic": [topic.number for topic in ordered],
             "share": [topic.share for topic in ordered],
             "label": [topic.name for topic in ordered],
-            "words": [[(word.text, word.probability) for word in topic.words] for topic in ordered],
+            "words": [[tuple(word) for word in topic.words] for topic in ordered],
         }
     )
 
 
-def by_share(topics: Sequence[Topic]) -> list[Topic]:
-    """Topics by falling share; equal ones by number."""
-    return sorted(topics, key=lambda topic: (-topic.share, topic.number))
+def topic_text(topics: Sequence[Topic], *, characteristic: bool = False) -> str:
+    """The topics as text of at most 80 columns, the label first and the words below."""
+    lines = [f"{'topic':>5} {'share':>6}  label, and most probable words"]
+    for topic in topics:
+        note = ""
+        if topic.duplicate_of is not None:
+            note = f"  (repeats topic {topic.duplicate_of})"
+        elif topic.anchor is not None and topic.anchor not in topic.label:
+            note = f"  (anchor: {topic.anchor})"
+        lines += _wrapped(topic.name + note, f"{topic.number:>5} {topic.share:>6.1%}  ")
+        lines += _wrapped(", ".join(word.text for word in topic.words))
+        if characteristic:
+            anchor = topic.anchor or topic.words[0].text
+            lines += _wrapped(f"with {anchor}: {', '.join(topic.characteristic)}")
+    return "\n".join(map(printable, lines))
 
 
-def topics_of(
-    model: Model,
-    listed: NDArray[np.int64],
-    probability: NDArray[np.float64],
-    counts: StoredCounts | None = None,
-    npmi: list[float] | None = None,
-) -> tuple[Topic, ...]:
-    """The topics of a model in memory, with the words ``listed`` and their ``probability``, both (K, n)."""
-    arrays, shown = {**model.arrays, "prominent_words": listed}, listed.shape[1]
-    if counts is not None and counts.characteristic_words is not None:
-        arrays["characteristic_words"] = counts.characteristic_words
-
-    def spell(name: str, topic: int) -> tuple[str, ...]:
-        ids = np.atleast_1d(arrays[name][topic])[:shown] if name in arrays else ()
-        return tuple(str(arrays["word"][word]) for word in ids if word >= 0)
-
-    def number(name: str, topic: int) -> float | None:
-        return number_or_none(float(arrays[name][topic])) if name in arrays else None
-
-    def row(topic: int) -> Topic:
-        words = zip(spell("prominent_words", topic), probability[topic].tolist(), strict=True)
-        larger = int(arrays["duplicate_of"][topic]) if "duplicate_of" in arrays else -1
-        return Topic(
-            topic,
-            float(arrays["topic_probability"][topic]),
-            tuple(Word(text, value) for text, value in words),
-            spell("characteristic_words", topic),
-            spell("label_words", topic),
-            next(iter(spell("anchors", topic)), None),
-            number("alpha", topic),
-            number("lambda", topic),
-            None if larger < 0 else larger,
-            None if npmi is None else number_or_none(npmi[topic]),
-        )
-
-    return tuple(row(topic) for topic in range(arrays["topic_probability"].size))
+def _wrapped(text: str, head: str = _INDENT) -> list[str]:
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=head, subsequent_indent=_INDENT, break_on_hyphens=False
+    ) or [head.rstrip()]
 
 
-def number_or_none(value: float) -> float | None:
-    """None for what is not a number, as merged topics have them."""
-    return None if value != value else value
+def topic_html(topics: Sequence[Topic], caption: str) -> str:
+    """The topics as an HTML table with a caption; all text is escaped."""
+    from jinja2 import Environment
+
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(_HTML).render(topics=topics, caption=caption)

@@ -2,6 +2,6 @@
 
 ``fit`` makes models from a source; ``infer`` makes them from a moments store, by anchor words (``anchor_words``) or
 tensor decomposition (``tensor``); ``polish`` improves them by passes over documents. ``store`` reads and writes models,
-whose arrays ``variables`` describes. ``edits`` keeps labels, merged and hidden topics beside the arrays, and
-``edited_topics`` applies them. ``certificates`` has the warnings about a model.
+whose arrays ``variables`` describes. ``edits`` keeps labels, merged and hidden topics beside the arrays, and applies
+them.
 """

@@ -1,28 +1,58 @@
-"""Polish: from a model and a corpus to the same topics, improved by a few passes over the documents."""
+"""Polish: from a model and a corpus to the same topics, improved by deterministic steps of CVB0 over the documents.
+
+The job has three parts, which run in a work store beside the result:
+
+1. ``draw``: one pass over all documents copies two small random sets of them, the held-out documents, which no step
+   sees, and a sample;
+2. ``sampled``: the first steps, on the sample, in the memory of one task;
+3. ``step-1``, ``step-2``, ...: the last steps, each a pass over all documents but the held-out ones.
+
+If the corpus is no larger than a sample, all steps run on the sample. Each part is committed, a killed job resumes at
+the first part that is not, and the bits do not depend on the scheduler.
+"""
 
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import PolishSettings, fingerprint, settings_of, takes
 from streaming_jsmf.corpus import Corpus, open_corpus
+from streaming_jsmf.corpus.units import Partition, distinct, fold_partitions, list_units, plan_partitions
 from streaming_jsmf.display import location
+from streaming_jsmf.inference.perplexity import Completer
+from streaming_jsmf.inference.polish import Step, first_topics, next_topics
 from streaming_jsmf.inference.words import label_words, prominent_words
 from streaming_jsmf.jobs.blas import single_blas_thread
-from streaming_jsmf.jobs.checkpoints import PartialResult
-from streaming_jsmf.jobs.events import Listener, silent
-from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, key_of
+from streaming_jsmf.jobs.events import Iteration, Listener, silent
+from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.memory import peak_memory
+from streaming_jsmf.jobs.order import FoldOrder
+from streaming_jsmf.jobs.run import Job, run_job, run_steps
+from streaming_jsmf.jobs.tasks import Part
+from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.storage.lock import sole_writer, work_place
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.storage.provenance import package_versions
 from streaming_jsmf.topics.parameters import Floats, TopicParameters
-from streaming_jsmf.topics.polish_passes import PolishRequest, polish_topics
+from streaming_jsmf.topics.polish_tasks import (
+    Counts,
+    DrawReduction,
+    Inputs,
+    PolishRequest,
+    Read,
+    SampledReduction,
+    StepReduction,
+    block_of,
+    longest_of,
+)
 from streaming_jsmf.topics.store import (
     AnyModel,
     Model,
@@ -172,3 +202,140 @@ def _arrays(start: Model, prior: Floats, found: PartialResult) -> dict[str, NDAr
         joint = word_topic * topic_probability
         arrays["topic_given_word"] = joint / joint.sum(axis=1, keepdims=True)
     return arrays
+
+
+def polish_topics(
+    request: PolishRequest,
+    work: StorePath,
+    execution: Execution | None = None,
+    listener: Listener = silent,
+) -> PartialResult:
+    """Polish topics on the documents of a corpus, or resume an interrupted run in the store ``work``.
+
+    Passes over the data: one, and one more for each full step. The same request gives the same bits on every scheduler.
+    The caller removes ``work`` when the result is written.
+
+    Raises ``InputError`` if the corpus has none of the model's words or a bad record, in which case ``work`` is
+    removed, or memory is too small; ``StoreError`` if a shard or ``work`` is damaged.
+
+    Returns
+    -------
+    PartialResult
+        ``word_topic`` (N x K, columns sum to 1); ``shares`` (K,) and ``pairs`` (K x K), the sums of topic shares and of
+        their products over the ``n_documents`` documents of the last step; ``log_likelihood`` of a token at each step;
+        ``watched``, the number of steps and the held-out perplexity after the sampled steps and after each full step.
+    """
+    partitions = plan_partitions(list_units(request.corpus), request.budget)
+    ids = request.topics.ids_of_corpus(request.corpus)
+    store = Workspace(work, "polish", request.arguments)
+    store.require_same()
+
+    def memory(workers: int) -> int:
+        return request.memory(partitions, workers)
+
+    with store.executor(memory, execution, listener) as executor:
+        digests = store.start({"ids": ids, "prior": request.topics.prior})
+        n_words, seed = len(request.topics.words), request.settings.seed
+        inputs = Inputs(store.root, digests, store.hint, n_words, request.held_out, seed)
+        return _Run(request, store, partitions, executor, inputs).result()
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One run of the job, on a scheduler."""
+
+    request: PolishRequest
+    store: Workspace
+    partitions: tuple[Partition, ...]
+    executor: Executor
+    inputs: Inputs
+
+    def result(self) -> PartialResult:
+        sampled, given = self.request.sampled_steps, self.request.topics
+        drawn = self._draw(sampled[0].share if sampled else 0.0)
+        documents = drawn()
+        held_out, longest = block_of(documents, "held_out", self.inputs.n_words), longest_of(documents)
+        state = self.store.checkpoints("topics")
+        # All sampled steps are one move, each full step is one.
+        full = self.request.steps[len(sampled) :]
+        moves = [sampled] * bool(sampled) + [(step,) for step in full]
+
+        def move(number: int, key: str, before: PartialResult) -> PartialResult:
+            steps, last = moves[number], number + 1 == len(moves)
+            if steps is sampled:
+                found = self._sampled(drawn, state, key, steps, last)
+            else:
+                number = before.arrays["log_likelihood"].size + 1
+                found = self._full(number, state, key, steps[0], longest, last)
+            return self._watched(before, found, held_out)
+
+        # The start is not evaluated: it may have been fitted to the held-out documents.
+        start = first_topics(given.word_topic, given.term_count / given.term_count.sum())
+        begin = PartialResult({"word_topic": start, "log_likelihood": np.zeros(0)})
+        return run_steps(state, begin, len(moves), move)
+
+    def _draw(self, share: float) -> Read:
+        reduction = DrawReduction(self.inputs, share)
+        keys, checkpoints = self._keys(reduction.name), self.store.checkpoints(reduction.name)
+        fold_partitions(checkpoints, reduction, keys, self.partitions, self.store.request, self.executor)
+        return partial(checkpoints.read_fold, FoldOrder(tuple(keys), self.store.request).total)
+
+    def _sampled(
+        self, drawn: Read, state: Checkpoints, key: str, steps: tuple[Step, ...], last: bool
+    ) -> PartialResult:
+        threads = self.executor.tasks_at_once
+        reduction = SampledReduction(self.inputs, drawn, partial(state.read_fold, key), threads, last)
+        nonzeros = sum(round(step.share * self.request.corpus.nonzeros) for step in steps)
+        part = Part(key_of(reduction.name, key), nonzeros, steps)
+        checkpoints = self.store.checkpoints(reduction.name)
+        order = FoldOrder((part.key,), self.store.request)
+        job = Job(checkpoints, reduction, (part,), order, part="sample")
+        run_job(job, self.executor)
+        return job.result()
+
+    def _full(
+        self, number: int, state: Checkpoints, key: str, step: Step, longest: float, last: bool
+    ) -> PartialResult:
+        threads = max(1, self.executor.tasks_at_once // len(self.partitions))
+        reduction = StepReduction(
+            self.inputs, f"step-{number}", partial(state.read_fold, key), step, longest, last, threads
+        )
+        checkpoints, keys = self.store.checkpoints(reduction.name), self._keys(key)
+        sums = fold_partitions(
+            checkpoints, reduction, keys, self.partitions, self.store.request, self.executor
+        )
+        log_likelihood = sums.scalars["log_likelihood"] / max(sums.scalars["n_tokens"], 1.0)
+        arrays = {
+            "word_topic": next_topics(sums.arrays["tokens"], last=last),
+            "shares": sums.arrays["shares"],
+            "pairs": sums.arrays["pairs"],
+            "log_likelihood": np.array([log_likelihood]),
+        }
+        checkpoints.clear()
+        return PartialResult(arrays, {"n_documents": sums.scalars["n_documents"]})
+
+    def _watched(self, before: PartialResult, found: PartialResult, held_out: Counts) -> PartialResult:
+        """The result of a move with the history of all moves; reports its steps."""
+        history = np.concatenate([before.arrays["log_likelihood"], found.arrays["log_likelihood"]])
+        for number in range(before.arrays["log_likelihood"].size, history.size):
+            measures = {"log_likelihood": float(history[number])}
+            self.executor.listener(Iteration("polish", number + 1, len(self.request.steps), measures))
+        row = np.array([[history.size, *self._perplexity(found.arrays["word_topic"], held_out)]])
+        seen = before.arrays.get("watched")
+        watched = row if seen is None else np.concatenate([seen, row])
+        return PartialResult({**found.arrays, "log_likelihood": history, "watched": watched}, found.scalars)
+
+    def _perplexity(self, word_topic: Floats, held_out: Counts) -> tuple[float, ...]:
+        """Perplexity of the held-out documents, by the model and by word frequencies, and their number.
+
+        Empty without held-out tokens, or if counts are fractions, which cannot be split into halves.
+        """
+        if not held_out.nnz or not np.array_equal(np.rint(held_out.data), held_out.data):
+            return ()
+        given = self.request.topics
+        done = Completer.of(word_topic, given.prior, given.term_count).complete(held_out, method="cvb0")
+        return (done.perplexity, done.unigram_perplexity, done.documents) if done.tokens else ()
+
+    def _keys(self, salt: str) -> list[str]:
+        contents = distinct([partition.content for partition in self.partitions])
+        return [key_of(content, salt) for content in contents]

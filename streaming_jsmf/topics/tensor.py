@@ -90,7 +90,7 @@ def estimate_alpha0(moments: Moments, n_topics: int, threads: int, listener: Lis
     except DegenerateAnchorsError as error:
         reason = str(error).partition(";")[0]
         raise TooFewFactorsError(
-            f"{moments.path}: alpha0 is estimated by anchor words, and {reason}; set --alpha0 to a number or to "
+            f"{moments.path}: alpha0 is estimated by anchor words, and {reason}; give --alpha0 a number or "
             "shares, or use fewer topics"
         ) from error
     return prior_sum(topics.topic_topic, topics.topic_probability)

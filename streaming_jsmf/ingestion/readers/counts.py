@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -19,18 +18,18 @@ from streaming_jsmf.ingestion.readers.base import DamagedError, Source, Unit
 from streaming_jsmf.ingestion.readers.files import size_of
 from streaming_jsmf.storage.paths import is_file, is_url, join, normalise
 
-WORD_LISTS = (*TEXT_NAMES, VOCABULARY_NAME)
+_WORD_LISTS = (*TEXT_NAMES, VOCABULARY_NAME)
 
 
 @dataclass(frozen=True)
 class CountFiles(Source):
-    """Base of readers of ``files`` of counts (local paths or URLs) over one vocabulary."""
+    """Base of readers of ``files`` of counts (local paths or URLs) over one vocabulary.
+
+    Their word lists are named by the option ``vocabulary``, relative to the file, or lie beside it.
+    """
 
     files: tuple[str, ...]
-
-    @abstractmethod
-    def words_of(self, path: str) -> tuple[str, ...]:
-        """The words of one file. Reads its word list."""
+    options: Any
 
     @cached_property
     def vocabulary(self) -> tuple[str, ...]:
@@ -55,36 +54,32 @@ class CountFiles(Source):
                 )
         return words
 
+    def words_of(self, path: str) -> tuple[str, ...]:
+        """The words of one file. Reads its word list."""
+        return read_vocabulary(self.word_list(path))[0].words
+
+    def usual_word_lists(self, path: str) -> Sequence[str]:  # noqa: ARG002
+        """Names that a word list beside the file may have."""
+        return _WORD_LISTS
+
+    def word_list(self, path: str) -> str:
+        """Path of the word list of a file. Raises InputError if there is none."""
+        wanted = self.options.vocabulary
+        folder = path.rsplit("/", 1)[0] if is_url(path) else str(Path(path).parent)
+        names = self.usual_word_lists(path) if wanted is None else [wanted]
+        candidates = [join(folder, name) for name in names]
+        if wanted is not None and (is_url(wanted) or Path(wanted).expanduser().is_absolute()):
+            candidates = [normalise(wanted)]
+        found = next((candidate for candidate in candidates if is_file(candidate)), None)
+        if found is None:
+            raise InputError(
+                f"{path} has no word list ({' or '.join(names)}); set the option vocabulary to its path"
+            )
+        return found
+
     def __reduce__(self) -> tuple[Any, ...]:
         # Without the words, which each task reads itself: tasks stay small.
         return type(self), tuple(getattr(self, field.name) for field in fields(self))
-
-
-def find_word_list(path: str, wanted: str | None, beside: Sequence[str] = WORD_LISTS) -> str:
-    """Path of the word list of a file: ``wanted``, relative to the file, or the first of the names beside it.
-
-    Raises
-    ------
-    InputError
-        If there is none.
-    """
-    folder = path.rsplit("/", 1)[0] if is_url(path) else str(Path(path).parent)
-    if wanted is None:
-        candidates = [join(folder, name) for name in beside]
-    elif is_url(wanted) or Path(wanted).expanduser().is_absolute():
-        candidates = [normalise(wanted)]
-    else:
-        candidates = [join(folder, wanted)]
-    found = next((candidate for candidate in candidates if is_file(candidate)), None)
-    if found is None:
-        names = wanted or " or ".join(beside)
-        raise InputError(f"{path} has no word list ({names}); set the option vocabulary to its path")
-    return found
-
-
-def read_words(path: str) -> tuple[str, ...]:
-    """The words of a word list. Reads it once; see ``read_vocabulary`` for the errors."""
-    return read_vocabulary(path)[0].words
 
 
 def whole_file(path: str) -> Unit:

@@ -48,7 +48,7 @@ _RECORDS = {
 _OFFICE = {
     **dict.fromkeys((".xlsx", ".xls", ".ods"), "save the sheet as CSV"),
     **dict.fromkeys(
-        (".pdf", ".docx", ".doc", ".odt", ".rtf", ".epub"), "export them as plain text, a file each"
+        (".pdf", ".docx", ".doc", ".odt", ".rtf", ".epub"), "export them as plain text, one file each"
     ),
 }
 #: Readers of tables, in the order in which the options of a user select one.
@@ -135,13 +135,7 @@ def guess_source(
 
 
 def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> ReaderName:
-    """The reader for a source; ``read`` are known options, which may select one.
-
-    Raises
-    ------
-    InputError
-        If there is nothing, or more than one reader is possible.
-    """
+    """The reader for a source; ``read`` are known options, which may select one. Raises as ``guess_source``."""
     root = normalise(location)
     if is_archive(root):
         return "text-files"
@@ -188,7 +182,7 @@ def _by_content(files: Sequence[str], suffix: str, read: Mapping[str, Any]) -> R
     if suffix in CSV_SUFFIXES and layout is not None:
         return _by_columns(files, dict.fromkeys(_csv_header(files[0], layout), pa.string()), layout)
     raise InputError(
-        f"{files[0]} could be texts a line each, baskets or a table; {_ASK}, such as --reader lines (a text file for "
+        f"{files[0]} could be one text per line, baskets or a table; {_ASK}, such as --reader lines (a text file for "
         "each document: give their folder)"
     )
 
@@ -338,7 +332,7 @@ def _csv_header(path: str, layout: _Layout) -> list[str]:
     except UnreadableError as error:
         raise InputError(f"{path}: {error}") from error
     except BadValue as error:
-        raise InputError(f"{path}, line 1: {error}; mend the header, or {_ASK}") from error
+        raise InputError(f"{path}, line 1: {error}; correct the header, or {_ASK}") from error
     return [name.strip() for name in names]
 
 

@@ -71,13 +71,7 @@ class H5adSource(MatrixFiles):
     patterns = ("*.h5ad",)
 
     def words_of(self, path: str) -> tuple[str, ...]:
-        """Names of the genes of one file. Reads the index of ``var``.
-
-        Raises
-        ------
-        InputError
-            If the file cannot be read, or a name is empty or there twice.
-        """
+        """Names of the genes of one file. Raises InputError if a name is empty or there twice."""
         try:
             with _open_cells(path, self.options) as cells:
                 names = tuple(cells.names("var", 0, None).to_pylist())
@@ -95,14 +89,7 @@ class H5adSource(MatrixFiles):
         return names
 
     def units(self) -> list[Unit]:
-        """Rows of each file. Reads ``indptr``: 16 bytes a cell.
-
-        Raises
-        ------
-        InputError
-            For a missing or damaged file, a matrix that is not in rows, a missing layer or column, and files that
-            differ in their genes.
-        """
+        """Rows of each file. Reads ``indptr``: 16 bytes a cell."""
         whole = [whole_file(path) for path in self.files]
         _ = self.vocabulary
         units = []
@@ -115,13 +102,7 @@ class H5adSource(MatrixFiles):
         return units
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
-        """Stream the cells of a unit. Memory: a slice of the matrix, and the names and columns of the unit.
-
-        Raises
-        ------
-        InputError
-            If the file is no AnnData file in rows, and under "fail" for the first bad cell.
-        """
+        """Stream the cells of a unit. Memory: a slice of the matrix, and the names and columns of the unit."""
         with bad.unreadable_file(), _open_cells(unit.path, self.options) as cells:
             stop = unit.stop or cells.n_cells
             names = cells.names("obs", unit.start, stop)
@@ -164,12 +145,10 @@ def _require_end(path: str, changed: int, options: H5adOptions) -> None:  # noqa
         [sys.executable, str(TRIAL)], input=json.dumps(request).encode(), capture_output=True, check=False
     )
     if ended.returncode == TOO_LARGE:
-        raise UnreadableError(
-            "it says it holds a text of more bytes than it has; it is damaged: fetch it again"
-        )
+        raise UnreadableError("it declares a string of more bytes than it has; it is damaged: fetch it again")
     if ended.returncode < 0:
         name = signal.Signals(-ended.returncode).name
-        raise UnreadableError(f"reading it as HDF5 does not end well ({name}); it is damaged: fetch it again")
+        raise UnreadableError(f"reading it as HDF5 is stopped ({name}); it is damaged: fetch it again")
 
 
 def _require_own(group: Any, name: str, depth: int = 3) -> None:

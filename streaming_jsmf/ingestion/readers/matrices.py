@@ -7,7 +7,7 @@ and ``numpy.lib.format`` read it in pieces.
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -22,12 +22,9 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.counts import (
-    WORD_LISTS,
     CountFiles,
     Entries,
-    find_word_list,
     merge_entries,
-    read_words,
     too_large,
     whole_file,
 )
@@ -40,16 +37,9 @@ BATCHES_PER_UNIT = 8
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """m unchecked rows of a sparse matrix.
+    """m unchecked rows of a sparse matrix: the number of the first one within its unit, and CSR arrays.
 
-    Attributes
-    ----------
-    first
-        Number of the first one within its unit.
-    indptr
-        (m + 1,) integers from 0.
-    words, counts
-        (nonzeros,).
+    ``indptr`` is (m + 1,) from 0; ``words`` and ``counts`` are (nonzeros,).
     """
 
     first: int
@@ -151,42 +141,26 @@ class NpzSource(MatrixFiles):
     options_type = NpzOptions
     patterns = ("*.npz",)
 
-    def words_of(self, path: str) -> tuple[str, ...]:
-        """The words of one file. Reads its word list."""
-        return read_words(self._word_list(path))
+    def usual_word_lists(self, path: str) -> Sequence[str]:
+        """That of the file alone first."""
+        return (PurePosixPath(path).stem + ".vocab.txt", *super().usual_word_lists(path))
 
     def units(self) -> list[Unit]:
-        """Rows of each file. Reads ``indptr`` where a file can be split: 16 bytes a document.
-
-        Raises
-        ------
-        InputError
-            For a missing file, a matrix that is not a CSR matrix of numbers, and word lists that differ.
-        """
+        """Rows of each file. Reads ``indptr`` where a file can be split: 16 bytes a document."""
         _ = self.vocabulary
         return [unit for path in self.files for unit in _units_of(path)]
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
-        """Stream the documents of a unit. Memory: a batch of values and the words.
-
-        Raises
-        ------
-        InputError
-            If the file cannot be opened or is no CSR matrix, and under "fail" for the first bad row.
-        """
-        listed = self._word_list(unit.path)
-        n_words = len(read_words(listed))
+        """Stream the documents of a unit. Memory: a batch of values and the words."""
+        n_words = len(self.words_of(unit.path))
         with bad.unreadable_file(), _open_matrix(unit.path) as matrix:
             if matrix.n_columns != n_words:
                 raise UnreadableError(
-                    f"the matrix has {matrix.n_columns} columns, the word list {listed} {n_words} words"
+                    f"the matrix has {matrix.n_columns} columns, the word list {self.word_list(unit.path)} "
+                    f"{n_words} words"
                 )
             for rows in matrix.rows(unit.start, unit.stop or matrix.n_rows):
                 yield bags_of_rows(rows, n_words, bad)
-
-    def _word_list(self, path: str) -> str:
-        own = PurePosixPath(path).stem + ".vocab.txt"
-        return find_word_list(path, self.options.vocabulary, (own, *WORD_LISTS))
 
 
 def _units_of(path: str) -> list[Unit]:

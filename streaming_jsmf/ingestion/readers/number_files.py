@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+
 from streaming_jsmf.ingestion.readers.base import UnreadableError
-from streaming_jsmf.ingestion.readers.counts import find_word_list
 from streaming_jsmf.ingestion.readers.lines import LineReader
 from streaming_jsmf.ingestion.readers.number_lines import Header, NumberFiles, parse_size, shown
 from streaming_jsmf.ingestion.readers.units import compressed
@@ -15,10 +17,10 @@ from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 from streaming_jsmf.validation import Strict
 
 _DOCWORD_NAME = re.compile(r"docword\.(.+?)\.txt(\.[a-z0-9]+)?")
-_COUNTS: dict[bytes, Literal["whole", "real", "none"]] = {
-    b"integer": "whole",
-    b"real": "real",
-    b"pattern": "none",
+_COUNT_TYPES: dict[bytes, type[np.int64] | type[np.float64] | None] = {
+    b"integer": np.int64,
+    b"real": np.float64,
+    b"pattern": None,
 }
 _BANNER = "%%MatrixMarket matrix coordinate integer|real|pattern general"
 
@@ -43,11 +45,10 @@ class DocwordSource(NumberFiles):
     patterns = compressed("docword*.txt")
     stop_words = ENGLISH
 
-    def word_list(self, path: str) -> str:
-        """As in the options, or beside the file under the name that matches its own."""
+    def usual_word_lists(self, path: str) -> Sequence[str]:
+        """The name that matches that of the file."""
         named = _DOCWORD_NAME.fullmatch(path.rsplit("/", 1)[-1])
-        name = f"vocab.{named[1]}.txt" if named else "vocab.txt"
-        return find_word_list(path, self.options.vocabulary, [name])
+        return [f"vocab.{named[1]}.txt" if named else "vocab.txt"]
 
     def header(self, lines: LineReader) -> Header | None:
         """The sizes in the first three lines."""
@@ -66,7 +67,7 @@ class DocwordSource(NumberFiles):
         return Header(
             document=0,
             word=1,
-            count="whole",
+            count_type=np.int64,
             n_documents=sizes[0],
             n_words=sizes[1],
             n_entries=sizes[2],
@@ -107,10 +108,6 @@ class MatrixMarketSource(NumberFiles):
     options_type = MatrixMarketOptions
     patterns = compressed("*.mtx")
 
-    def word_list(self, path: str) -> str:
-        """As in the options, or beside the file."""
-        return find_word_list(path, self.options.vocabulary)
-
     def header(self, lines: LineReader) -> Header | None:
         """The type and sizes of the matrix."""
         banner = lines.next_line()
@@ -127,7 +124,7 @@ class MatrixMarketSource(NumberFiles):
             raise UnreadableError(
                 f"line 1 is {shown(banner)}; only {_BANNER} can be read, write the matrix as that"
             )
-        if kind[3] not in _COUNTS:
+        if kind[3] not in _COUNT_TYPES:
             raise UnreadableError(
                 f"line 1 says the numbers are {shown(kind[3])}; they must be integer, real or pattern"
             )
@@ -136,18 +133,15 @@ class MatrixMarketSource(NumberFiles):
             raise UnreadableError(
                 f"line {lines.line} is {shown(line)}; it must have the numbers of rows, columns and entries"
             )
-        return self._header_of(_COUNTS[kind[3]], sizes, lines.line - 1)
-
-    def _header_of(self, count: Literal["whole", "real", "none"], sizes: list[int], line: int) -> Header:
         document, word, other = (0, 1, "columns") if self.options.documents == "rows" else (1, 0, "rows")
         return Header(
             document,
             word,
-            count,
+            _COUNT_TYPES[kind[3]],
             n_documents=sizes[document],
             n_words=sizes[word],
             n_entries=sizes[2],
-            size_line=line,
+            size_line=lines.line - 1,
             order="entries must be grouped by document: write the file sorted by document, or, if the "
             f"{other} are the documents, set the option documents to {other!r}",
             words_said=f"the matrix has {sizes[word]} {other} for words (see the option documents)",

@@ -7,7 +7,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,6 @@ from streaming_jsmf.ingestion.readers.counts import (
     CountFiles,
     Entries,
     merge_entries,
-    read_words,
     too_large,
     whole_file,
 )
@@ -43,23 +42,21 @@ class Header:
     ----------
     document, word
         Index of the document and of the word in a line; both count from 1 in the file.
-    count
-        "whole" or "real" numbers, or "none": each line counts 1.
-    n_documents, n_words
-        The largest document and word.
-    n_entries, size_line
-        The number of lines, and the line of the header, from 0, that gives it.
-    order
-        What to do about documents that fall, for messages.
-    words_said
-        How the header gives ``n_words``, for messages.
+    count_type
+        int64 or float64; None: each line counts 1.
+    n_documents, n_words, n_entries
+        The largest document and word, and the number of lines.
+    size_line
+        The line of the header, from 0, that gives ``n_entries``.
+    order, words_said
+        For messages: what to do about documents that fall, and how the header gives ``n_words``.
     numbered
         Whether documents have their number as id.
     """
 
     document: int
     word: int
-    count: Literal["whole", "real", "none"]
+    count_type: type[np.int64] | type[np.float64] | None
     n_documents: int
     n_words: int
     n_entries: int
@@ -69,19 +66,14 @@ class Header:
     numbered: bool
 
     @property
-    def n_numbers(self) -> int:
-        """Numbers in a line."""
-        return 2 if self.count == "none" else 3
-
-    @property
-    def count_type(self) -> Any:
-        """Type of the counts of entries."""
-        return np.float64 if self.count == "real" else np.int64
+    def types(self) -> list[Any]:
+        """Types of the numbers in a line."""
+        return [np.int64, np.int64, *([self.count_type] if self.count_type else [])]
 
     @property
     def smallest(self) -> float:
         """The smallest valid count."""
-        return SMALLEST_COUNT if self.count == "real" else 1
+        return SMALLEST_COUNT if self.count_type is np.float64 else 1
 
 
 class NumberFiles(CountFiles):
@@ -101,32 +93,18 @@ class NumberFiles(CountFiles):
         """File and line, from 1, of a record."""
         return f"{unit.path}, line {row + 1}"
 
-    def words_of(self, path: str) -> tuple[str, ...]:
-        """The words of one file. Reads its word list."""
-        return read_words(self.word_list(path))
-
-    @abstractmethod
-    def word_list(self, path: str) -> str:
-        """Path of the word list of a file."""
-
     @abstractmethod
     def header(self, lines: LineReader) -> Header | None:
         """Read the first lines; None if the stream breaks off. Raises UnreadableError if they are no header."""
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
-        """Stream the documents of a file. Memory: a few blocks of lines, one document and the words.
-
-        Raises
-        ------
-        InputError
-            For a word list that is missing, and under "fail" for a file that cannot be read and the first bad line.
-        """
+        """Stream the documents of a file. Memory: a few blocks of lines, one document and the words."""
         listed = self.word_list(unit.path)
         with bad.unreadable_file(), open_stream(unit.path) as stream:
             lines = LineReader(stream)
             header = self.header(lines)
             if header is not None:
-                n_words = len(read_words(listed))
+                n_words = len(self.words_of(unit.path))
                 if header.n_words != n_words:
                     raise UnreadableError(f"{header.words_said}, the word list {listed} has {n_words} words")
                 yield from _read_counts(lines, header, _most_empty(unit), bad)
@@ -191,7 +169,7 @@ class EntryParser:
         document, word = numbers[self._header.document], numbers[self._header.word]
         if len(document):
             self._last = int(document[-1])
-        count = np.ones(len(lines), np.int64) if self._header.count == "none" else numbers[2]
+        count = numbers[2] if self._header.count_type else np.ones(len(lines), np.int64)
         return Entries(document - 1, word - 1, count, lines)
 
     def _parse_block(self, data: bytes) -> list[NDArray[Any]] | None:
@@ -209,22 +187,19 @@ class EntryParser:
         good = (document >= self._last) & (document <= header.n_documents)
         good[1:] &= np.diff(document) >= 0
         good &= (word >= 1) & (word <= header.n_words)
-        if header.count != "none":
+        if header.count_type:
             # Comparisons with NaN are false, so it is refused as well.
             good &= (numbers[2] >= header.smallest) & (numbers[2] <= LARGEST_COUNT)
         return numbers if good.all() else None
 
     def _columns(self, data: bytes) -> list[NDArray[Any]] | None:
-        names = ["0", "1", "2"][: self._header.n_numbers]
-        types = [pa.int64(), pa.int64(), pa.from_numpy_dtype(self._header.count_type)]
+        types = {str(i): pa.from_numpy_dtype(kind) for i, kind in enumerate(self._header.types)}
         try:
             table = pa_csv.read_csv(
                 pa.BufferReader(data),
-                pa_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names),
+                pa_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=list(types)),
                 pa_csv.ParseOptions(delimiter=" ", quote_char=False, ignore_empty_lines=False),
-                pa_csv.ConvertOptions(
-                    column_types=dict(zip(names, types, strict=False)), null_values=[], check_utf8=False
-                ),
+                pa_csv.ConvertOptions(column_types=types, null_values=[], check_utf8=False),
             )
         except pa.ArrowInvalid:
             return None
@@ -247,17 +222,16 @@ class EntryParser:
                 continue
             lines.append(i)
             self._last = good[-1][header.document]
-        types = [np.int64, np.int64, header.count_type][: header.n_numbers]
-        columns = list(zip(*good, strict=True)) or [()] * header.n_numbers
-        arrays = [np.array(values, kind) for values, kind in zip(columns, types, strict=True)]
+        columns = list(zip(*good, strict=True)) or [()] * len(header.types)
+        arrays = [np.array(values, kind) for values, kind in zip(columns, header.types, strict=True)]
         return arrays, np.array(lines, np.int64)
 
     def _numbers(self, line: bytes) -> list[int | float]:
         header = self._header
         fields = line.split()
-        if len(fields) != header.n_numbers:
+        if len(fields) != len(header.types):
             raise BadValue(
-                f"the line has {len(fields)} fields, not {header.n_numbers}: {shown(line)}; it may be cut"
+                f"the line has {len(fields)} fields, not {len(header.types)}: {shown(line)}; it may be cut"
             )
         document = _whole(fields[header.document], "document")
         word = _whole(fields[header.word], "word")
@@ -267,9 +241,9 @@ class EntryParser:
             raise BadValue(f"document {document} comes after document {self._last}; {header.order}")
         if not 1 <= word <= header.n_words:
             raise BadValue(f"word {word} is not in the vocabulary of {header.n_words} words")
-        if header.count == "none":
+        if header.count_type is None:
             return [int(field) for field in fields]
-        count = _real(fields[2]) if header.count == "real" else _whole(fields[2], "count")
+        count = _whole(fields[2], "count") if header.count_type is np.int64 else _real(fields[2])
         if not header.smallest <= count <= LARGEST_COUNT:
             raise BadValue(f"count {count} is not in (0, {LARGEST_COUNT}], as every count must be")
         return [int(fields[0]), int(fields[1]), count]
@@ -277,13 +251,13 @@ class EntryParser:
 
 def _whole(text: bytes, name: str) -> int:
     if not _WHOLE.fullmatch(text):
-        raise BadValue(f"the {name} {shown(text)} is no whole number")
+        raise BadValue(f"the {name} {shown(text)} is not a whole number")
     return int(text)
 
 
 def _real(text: bytes) -> float:
     if not _REAL.fullmatch(text):
-        raise BadValue(f"the count {shown(text)} is no number")
+        raise BadValue(f"the count {shown(text)} is not a number")
     return float(text)
 
 
@@ -297,7 +271,7 @@ class _BagBuilder:
         self._header = header
         empty = np.empty(0, np.int64)
         # Entries of the last document, which may continue in the next block.
-        self._open = Entries(empty, empty, np.empty(0, header.count_type), empty)
+        self._open = Entries(empty, empty, np.empty(0, header.count_type or np.int64), empty)
         self._most_empty = most_empty
         self._bad = bad
         self._next = 0  # first document not returned

@@ -128,10 +128,7 @@ class RatingsSource(TableSource):
 def names_path(path: str, names: str) -> str:
     """Path of the names: absolute or a URL, beside the ratings, or from the root of their archive.
 
-    Raises
-    ------
-    InputError
-        If there is no such file.
+    Raises InputError if there is no such file.
     """
     inner, *archive = path.split("::")
     folder = inner.rpartition("/")[0]
@@ -196,7 +193,7 @@ def _names_by_item(lines: Sequence[bytes], options: RatingsOptions) -> dict[str,
             if found.setdefault(key, value) != value:
                 raise BadValue(f"item {key!r} has another name above")
         except BadValue as error:
-            raise UnreadableError(f"line {number}: {error}; mend the line") from error
+            raise UnreadableError(f"line {number}: {error}; correct the line") from error
     if not found:
         raise UnreadableError("it holds no names")
     return found

@@ -43,7 +43,7 @@ from streaming_jsmf.ingestion.readers.text_records import (
     TokenOptions,
     batch_records,
 )
-from streaming_jsmf.ingestion.readers.values import NAME_ENCODING, decode_file, is_binary
+from streaming_jsmf.ingestion.readers.values import decode_file, is_binary
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 
@@ -58,7 +58,7 @@ def _compiles(pattern: str) -> str:
     try:
         groups = re.compile(pattern).groupindex
     except re.error as error:
-        raise ValueError(f"no regular expression ({error})") from error
+        raise ValueError(f"not a regular expression ({error})") from error
     taken = {"label", *RESERVED_NAMES} & set(groups)
     if taken:
         raise ValueError(f"a group is named {min(taken)!r}, which is taken; give it another name")
@@ -156,9 +156,9 @@ class TextFilesSource(Source):
             try:
                 if not is_binary(file.data):
                     return decode_file(file.data, self.options.encoding)
-                reason = "it is no plain text; export the text of PDF, Word and the like"
+                reason = "it is not plain text; export the text of PDF, Word and the like"
             except BadValue as error:
-                reason = f"{error} ({NAME_ENCODING})"
+                reason = str(error)
         bad.refuse(row, f"{file.name}: {reason}", file.data)
         return None
 
@@ -179,7 +179,7 @@ class TextFilesSource(Source):
 def _archived(path: str) -> Iterator[_File]:
     """The regular files of an archive in its order, one in memory at a time. Nothing is unpacked to disk.
 
-    Raises DamagedError where the archive breaks off, or goes on after its end mark.
+    Raises DamagedError where the archive breaks off, or continues after its end mark.
     """
     if path.lower().endswith(".zip"):
         with open_raw(path) as stream, zipfile.ZipFile(stream) as archive:
@@ -200,7 +200,7 @@ def _archived(path: str) -> Iterator[_File]:
                 padding: Any = tar.fileobj
                 while rest := padding.read(1 << 20):
                     if rest.strip(b"\0"):
-                        raise DamagedError("it goes on after its end mark")
+                        raise DamagedError("it continues after its end mark")
         except tarfile.TarError as error:
             raise DamagedError(describe(error)) from error
 
@@ -252,5 +252,5 @@ def _printable(name: str) -> str:
 
 def _bounded(name: str, data: bytes) -> _File:
     if len(data) > limits.LARGEST_FILE:
-        return _File(name, None, f"larger than {limits.LARGEST_FILE >> 20} MB, no document")
+        return _File(name, None, f"larger than {limits.LARGEST_FILE >> 20} MB, too large for a document")
     return _File(name, data)

@@ -135,13 +135,7 @@ class TableSource(RecordFiles):
         return min(max(-(-total // BUCKET_BYTES), 1), MAX_BUCKETS)
 
     def scatter(self, unit: Unit, bad: BadRecords, target: Path, n_buckets: int) -> None:
-        """Read one unit and write its rows to ``target``. One pass, about a million rows in memory.
-
-        Raises
-        ------
-        InputError
-            Under "fail" for the first bad record.
-        """
+        """Read one unit and write its rows to ``target``. One pass, about a million rows in memory."""
         write_buckets(self._checked_rows(unit, bad), target, n_buckets)
 
     def gather(self, files: Sequence[Path], bucket: int, bad: BadRecords) -> Iterator[SourceBatch]:
@@ -298,7 +292,7 @@ def _keys(column: Any, name: str) -> Keys:
     codes = np.asarray(column.indices.fill_null(-1)).astype(np.int32, copy=False)
     if len(codes) and not (codes.min() >= -1 and codes.max() < len(column.dictionary)):
         raise UnreadableError(
-            f"column {name!r} has a code that its dictionary lacks; it is damaged: fetch it again"
+            f"column {name!r} has a code that is missing in its dictionary; it is damaged: fetch it again"
         )
     if pa.types.is_integer(kind):
         return Keys(name, codes, column.dictionary, {})

@@ -116,7 +116,7 @@ def check_phrases(phrases: Sequence[str]) -> None:
     """Raise InputError, which names the first phrase that is not two words."""
     for phrase in phrases:
         if not is_phrase(phrase):
-            raise InputError(f"{phrase!r} is no phrase; give two words with one space between them")
+            raise InputError(f"{phrase!r} is not a phrase; give two words with one space between them")
 
 
 def with_phrases(tokens: TokenLists, phrases: Sequence[str]) -> TokenLists:

@@ -116,7 +116,7 @@ def _words_of(text: str, analyzer: Analyzer, name: str) -> list[str]:
     except Exception as error:
         pass_on_machine(error)
         what = f"{type(error).__name__}: {first_line(error)}"
-        raise InputError(f"tokenizer {name!r} failed on a text ({what}); mend the function") from error
+        raise InputError(f"tokenizer {name!r} failed on a text ({what}); correct the function") from error
     if isinstance(found, str) or not all(isinstance(word, str) for word in found):
         held = found if isinstance(found, str) else next(word for word in found if not isinstance(word, str))
         raise InputError(f"tokenizer {name!r} must return a list of strings; it gave {str(held)[:40]!r}")

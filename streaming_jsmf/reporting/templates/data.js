@@ -20,7 +20,7 @@ function probabilities(text) {
   return Float64Array.from(unpacked(text), (step) => (step === ZERO ? 0 : 2 ** (-step / STEPS)));
 }
 
-const topics = data.topics.map((topic, number) => ({ doubts: [], characteristic: [], id: number, ...topic, number }));
+const topics = data.topics.map((topic, number) => ({ warnings: [], characteristic: [], id: number, ...topic, number }));
 const K = topics.length;
 
 const lists = {

@@ -33,14 +33,14 @@ function closeDetail() {
 }
 
 function drawDetail(topic) {
-  const { name, share, doubts, anchor, characteristic } = topics[topic];
+  const { name, share, warnings, anchor, characteristic } = topics[topic];
   const close = element("button", { type: "button", class: "close", "aria-label": "Close", click: closeDetail }, "×");
   const words = element("div", { class: "words" });
   panel.replaceChildren(
     close,
     element("h2", { id: "topic-title" }, `Topic ${topics[topic].id}: `, ...listed(name)),
     element("p", { class: "faint" }, `${percent(share)} of the corpus`),
-    ...doubts.map((doubt) => element("p", { class: "doubt" }, `Doubtful: ${doubt}`)),
+    ...warnings.map((warning) => element("p", { class: "doubt" }, `Doubtful: ${warning}`)),
     facts(anchor, characteristic),
     slider(topic, words),
     words,

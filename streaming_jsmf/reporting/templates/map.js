@@ -25,7 +25,7 @@ function drawMap(section) {
     .attr("role", "button")
     .attr("tabindex", -1)
     .attr("aria-label", (topic) => `Topic ${topicTitle(topic, 60)}, ${percent(topics[topic].share)}`)
-    .classed("doubtful", (topic) => topics[topic].doubts.length > 0)
+    .classed("doubtful", (topic) => topics[topic].warnings.length > 0)
     .on("pointerenter pointermove", (event, topic) => tell(linesOf(topic), event.clientX, event.clientY))
     .on("pointerleave blur", untell)
     .on("focus", (event, topic) => tellBeside(event.currentTarget, topic))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from streaming_jsmf.config import PolishSettings, ScanSettings
 from streaming_jsmf.corpus.csr import read_block
+from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.units import Partition
+from streaming_jsmf.inference import polish as polish_step
 from streaming_jsmf.inference.polish import (
     Step,
     StepSums,
@@ -19,31 +22,97 @@ from streaming_jsmf.inference.polish import (
     log_lengths,
     longest_document,
     next_topics,
+    plan_steps,
     step_sums,
 )
-from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, add_scalars, added
+from streaming_jsmf.jobs.checkpoints import PartialResult, add_scalars, added
+from streaming_jsmf.jobs.memory import PROCESS_BYTES
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array
 from streaming_jsmf.storage.paths import StorePath
-from streaming_jsmf.topics.parameters import over_model_words
+from streaming_jsmf.topics.parameters import (
+    BYTES_PER_NONZERO_READ,
+    TopicParameters,
+    over_model_words,
+)
 
 Counts = csr_array[Any]
+
+#: Reads a committed result.
+Read: TypeAlias = Callable[[], PartialResult]
+
+#: Increased when the same request gives other bits.
+ALGORITHM_VERSION = 3
+
+#: Bytes of a nonzero of the sample: a word id and a count.
+BYTES_PER_SAMPLED = 8
+
+#: Largest share of the documents that is held out.
+MOST_HELD_OUT = 0.02
+
+#: N x K float64 arrays that a worker holds: topics in both precisions, and sums of blocks, partition and fold.
+TALL_ARRAYS = 6
 
 #: Numbers of the draws, which are numbered like steps: held-out documents, and the sample of the first step.
 HELD_OUT_DRAW, SAMPLE_DRAW = -1, 0
 
 
 @dataclass(frozen=True)
-class Inputs:
-    """What all tasks read: counts over the words of the model, and arrays in the work store.
+class PolishRequest:
+    """Which topics are polished on which corpus, and how."""
 
-    Attributes
-    ----------
-    store, digests, hint
-        The work store, digests of its arrays, and the end of a message about damage.
-    n_words
-        N of the model.
-    held_out, seed
-        How held-out documents are drawn.
+    topics: TopicParameters
+    corpus: Corpus
+    settings: PolishSettings
+    partition_nonzeros: int | None = None
+
+    @property
+    def budget(self) -> int:
+        """Nonzeros of a partition, as in a scan."""
+        scan = ScanSettings(partition_nonzeros=self.partition_nonzeros)
+        return scan.partition_budget(self.corpus.nonzeros, self.corpus.n_words)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """Each step with the share of the documents that it sees."""
+        return plan_steps(self.corpus.nonzeros, self.settings.steps, self.settings.rounds)
+
+    @property
+    def sampled_steps(self) -> tuple[Step, ...]:
+        """The steps on the sample: all, if the corpus is no larger."""
+        whole = self.corpus.nonzeros <= polish_step.SAMPLE_NONZEROS
+        return tuple(step for step in self.steps if whole or step.share < 1)
+
+    @property
+    def held_out(self) -> float:
+        """Probability of a document to be held out."""
+        return min(self.settings.held_out / max(self.corpus.n_documents, 1), MOST_HELD_OUT)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Everything that determines the result, as JSON values."""
+        return {
+            "algorithm": ALGORITHM_VERSION,
+            "topics": self.topics.fingerprint,
+            "corpus": self.corpus.fingerprint,
+            "partition_budget": self.budget,
+            "steps": [asdict(step) for step in self.steps],
+            "held_out": self.held_out,
+            "seed": self.settings.seed,
+        }
+
+    def memory(self, partitions: Sequence[Partition], workers: int) -> int:
+        """Projected peak memory in bytes: topics and sums of each worker, a row group, and the sample."""
+        row_group = max(unit.nonzeros for partition in partitions for unit in partition.units)
+        each = TALL_ARRAYS * 8 * self.topics.word_topic.size + row_group * BYTES_PER_NONZERO_READ
+        sample = 2 * BYTES_PER_SAMPLED * min(polish_step.SAMPLE_NONZEROS, self.corpus.nonzeros)
+        return PROCESS_BYTES + each * min(workers, len(partitions)) + sample
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What all tasks read: arrays in the work store by their digests, and counts over the N words of the model.
+
+    ``hint`` ends a message about damage; ``held_out`` and ``seed`` determine the documents that are held out.
     """
 
     store: StorePath
@@ -64,18 +133,6 @@ class Inputs:
             block = over_model_words(read_block(unit, ids.size), ids, self.n_words)
             held_out = drawn_documents(unit.content, block.shape[0], HELD_OUT_DRAW, self.held_out, self.seed)
             yield unit.content, block, held_out
-
-
-@dataclass(frozen=True)
-class Committed:
-    """A committed result that tasks read."""
-
-    checkpoints: Checkpoints
-    fold: str
-
-    def read(self) -> PartialResult:
-        """The result; ``StoreError`` if it is damaged."""
-        return self.checkpoints.read_fold(self.fold)
 
 
 @dataclass(frozen=True)
@@ -131,16 +188,16 @@ class SampledReduction:
     """All steps on the sample, as one part; ``last`` if no full steps follow."""
 
     inputs: Inputs
-    drawn: Committed
-    state: Committed
+    drawn: Read
+    state: Read
     threads: int
     last: bool
     name: str = "sampled"
 
     def compute(self, steps: Sequence[Step]) -> PartialResult:
         """No pass over the corpus: reads the sample."""
-        topics, prior = self.state.read().arrays["word_topic"], self.inputs.read("prior")
-        drawn = self.drawn.read()
+        topics, prior = self.state().arrays["word_topic"], self.inputs.read("prior")
+        drawn = self.drawn()
         sample, longest = block_of(drawn, "sample", self.inputs.n_words), longest_of(drawn)
         log_likelihood = []
         for number, step in enumerate(steps, start=1):
@@ -176,7 +233,7 @@ class StepReduction:
 
     inputs: Inputs
     name: str
-    state: Committed
+    state: Read
     step: Step
     longest: float
     with_pairs: bool
@@ -184,7 +241,7 @@ class StepReduction:
 
     def compute(self, partition: Partition) -> PartialResult:
         """One pass over the partition, with one row group in memory at a time."""
-        topics, prior = self.state.read().arrays["word_topic"], self.inputs.read("prior")
+        topics, prior = self.state().arrays["word_topic"], self.inputs.read("prior")
         total: StepSums | None = None
         for _, block, held in self.inputs.blocks(partition):
             sums = step_sums(

@@ -1,0 +1,354 @@
+"""Counts of a model's words in a corpus, and what else one scan gathers for metrics, stored below the model.
+
+They are at ``MODEL/evaluation/<corpus>``, a Zarr group for each corpus. A group is committed by a rename, or behind a
+URL by its root, and each array has a digest. The arrays of the model are never changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streaming_jsmf.config import ScanSettings, fingerprint
+from streaming_jsmf.corpus.format import Corpus
+from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError
+from streaming_jsmf.evaluation.completion import CompletionRequest, complete_documents
+from streaming_jsmf.evaluation.inputs import SKETCH_LABEL, SKETCH_PROBES, Integers, RowSketch, SelectedCounts
+from streaming_jsmf.inference.words import characteristic_words
+from streaming_jsmf.jobs.checkpoints import PartialResult
+from streaming_jsmf.jobs.events import Listener, silent
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.moments.count_scan import CountRequest, count_words
+from streaming_jsmf.moments.stages.word_counts import SketchProbes, WordSelection
+from streaming_jsmf.storage.arrays import (
+    ArrayDigest,
+    create_group,
+    digest,
+    read_array,
+    read_attributes,
+    write_array,
+)
+from streaming_jsmf.storage.lock import announce_commit, is_left, recover, sole_writer, work_place
+from streaming_jsmf.storage.paths import StorePath, group_names, node_exists
+from streaming_jsmf.storage.provenance import package_versions, utc_now
+from streaming_jsmf.storage.replace import remove_store, store_written
+from streaming_jsmf.topics.parameters import TopicParameters, missing_parameter
+from streaming_jsmf.topics.store import Model
+
+KIND, FORMAT_VERSION = "streaming_jsmf.word_counts", 1
+
+#: Group of a model that holds its counts.
+EVALUATION = "evaluation"
+
+#: Hex digits of the fingerprint of a corpus in the name of its group.
+NAME_DIGITS = 32
+
+#: Number of prominent and of approximate characteristic words of each topic that are counted.
+COUNTED_PROMINENT, COUNTED_CHARACTERISTIC = 20, 10
+
+#: Arrays of a model that decide what is counted; readers of counts have read those that the model has.
+COUNTED = ("word", "prominent_words", "characteristic_words", "anchors")
+
+#: Probes that metrics generate again; with a fixed seed, so that another seed needs no other scan.
+PROBES = SketchProbes(SKETCH_PROBES, 0, SKETCH_LABEL)
+
+#: Arrays: dimensions, meaning.
+_VARIABLES = {
+    "selected_words": (("selected",), "word ids that were counted, sorted"),
+    "document_pairs": (
+        ("selected", "selected_"),
+        "documents with both words; on the diagonal with the one",
+    ),
+    "anchor_rows": (("topic", "word"), "rows of C at the anchors (without them: at the top words), exact"),
+    "characteristic_words": (("topic", "rank"), "word ids that co-occur most with the word of those rows"),
+    "sketch": (("word", "probe"), "C G for standard normal probes G"),
+    "row_sum": (("word",), "row sums of C, exact"),
+}
+
+
+@dataclass(frozen=True)
+class StoredCounts(SelectedCounts):
+    """What one scan of a corpus counted for a model; ``n_documents`` are those of two tokens or more of its words.
+
+    Attributes
+    ----------
+    characteristic_words
+        (K, ranks) word ids by the anchor rows; None if not read.
+    corpus
+        JSON values: ``path``, ``fingerprint``, ``n_documents`` (all), ``words_found`` of the model's.
+    completion
+        Fields of ``Completed``: how well the topics predict the documents; None if that is not known.
+    """
+
+    characteristic_words: Integers | None = None
+    corpus: Mapping[str, Any] = field(default_factory=dict)
+    completion: Mapping[str, float] | None = None
+
+
+def counts_of(
+    path: StorePath,
+    model: Model,
+    corpus: Corpus,
+    execution: Execution | None = None,
+    listener: Listener = silent,
+) -> StoredCounts:
+    """The stored counts of a corpus, or else those of two passes over it, which are then stored.
+
+    One pass counts words, the other completes documents, unless the model has no prior of topics or no word counts. An
+    interrupted pass is completed by the same call. The bits do not depend on ``execution``.
+
+    Parameters
+    ----------
+    path, model
+        Where the model is, and its word lists (``COUNTED``) and, for the second pass, those of ``TopicParameters.of``.
+    corpus
+        The training corpus or any other; words are matched by string, and those the model lacks are left out.
+
+    Raises
+    ------
+    InputError
+        If the corpus has none of the model's words, or no document with two of them; and as ``count_words``.
+    StoreError
+        If a shard, or what is stored, is damaged.
+    """
+    target = counts_path(path, corpus.fingerprint)
+    if (stored := _complete_counts(path, model, corpus)) is not None:
+        recover(target)
+        return stored
+    request = CountRequest(corpus, _selection(model, corpus), PROBES, _scan_settings(model))
+    _create_evaluation_group(path)
+    with sole_writer(target):
+        # Another process may have stored them in the meantime.
+        if (stored := _complete_counts(path, model, corpus)) is not None:
+            return stored
+        work = work_place(target)
+        counts = _divided(model, request, count_words(request, work, execution, listener))
+        if not missing_parameter(model):
+            wanted = CompletionRequest(TopicParameters.of(model), corpus, request.budget)
+            completed = complete_documents(wanted, work / "completion", execution, listener)
+            counts = replace(counts, completion=completed.fields())
+        announce_commit(target, fingerprint(request.arguments), work=True)
+        _write_counts(target, counts, model)
+        remove_store(work, ignore_errors=True)
+    return counts
+
+
+def representatives(model: Model) -> Integers:
+    """(K,) one word id a topic: its anchor, or without anchors its most probable word."""
+    anchors = model.arrays.get("anchors")
+    return model.arrays["prominent_words"][:, 0] if anchors is None else anchors
+
+
+def _complete_counts(path: StorePath, model: Model, corpus: Corpus) -> StoredCounts | None:
+    """The stored counts, if their completion is known or can never be."""
+    stored = read_counts(path, model, corpus.fingerprint)
+    return stored if stored and (stored.completion is not None or missing_parameter(model)) else None
+
+
+def _selection(model: Model, corpus: Corpus) -> WordSelection:
+    ids = {str(word): place for place, word in enumerate(model.arrays["word"])}
+    columns = np.array([ids.get(word, -1) for word in corpus.vocabulary().words], dtype=np.int64)
+    if not (columns >= 0).any():
+        raise InputError(
+            f"{corpus.root} has none of the {len(ids)} words of the model; give a corpus with the same kind of words"
+        )
+    lists = [model.arrays["prominent_words"][:, :COUNTED_PROMINENT], representatives(model)]
+    if "characteristic_words" in model.arrays:
+        lists.append(model.arrays["characteristic_words"][:, :COUNTED_CHARACTERISTIC])
+    words = np.unique(np.concatenate([np.ravel(listed) for listed in lists])).astype(np.int64)
+    return WordSelection(words, np.unique(representatives(model)).astype(np.int64), columns, len(ids))
+
+
+def _scan_settings(model: Model) -> ScanSettings:
+    """Document weights and partition size of the model's own scan; the defaults where it has none."""
+    known = model.provenance.get("scan_settings") or {}
+    kept = {name: known[name] for name in ("document_weights", "partition_nonzeros") if name in known}
+    return ScanSettings(**kept)
+
+
+def _divided(model: Model, request: CountRequest, total: PartialResult) -> StoredCounts:
+    """The sums of a pass, divided by the total weight."""
+    corpus, selection, weight = request.corpus, request.selection, total.scalars["total_weight"]
+    if not weight > 0:
+        raise InputError(
+            f"{corpus.root} has no document with two tokens of the model's words; give a corpus with the same kind "
+            "of words"
+        )
+    # Topics may share a word, whose row was gathered once.
+    rows = total.arrays["rows"][np.searchsorted(selection.row_words, representatives(model))] / weight
+    sketch = (total.arrays["sketch"] / weight).astype(np.float32)
+    return StoredCounts(
+        selection.words,
+        total.arrays["pairs"],
+        int(total.scalars["n_documents"]),
+        rows,
+        RowSketch(sketch, total.arrays["row_sum"] / weight, PROBES.seed),
+        characteristic_words(rows, model.arrays["prominent_words"].shape[1]),
+        {
+            "path": corpus.location,
+            "fingerprint": corpus.fingerprint,
+            "n_documents": corpus.n_documents,
+            "words_found": int(np.count_nonzero(selection.columns >= 0)),
+        },
+    )
+
+
+def counts_path(model: StorePath, corpus_fingerprint: str) -> StorePath:
+    """Where the counts of a corpus are stored."""
+    return model / EVALUATION / corpus_fingerprint[:NAME_DIGITS]
+
+
+def _selection_digest(model: Model) -> str:
+    """Identifies the model of counts by its vocabulary, word lists and anchors, as far as it has them."""
+    names = [name for name in COUNTED if name in model.arrays]
+    return fingerprint({name: digest(model.arrays[name]).sha256 for name in names})
+
+
+def _write_counts(path: StorePath, counts: StoredCounts, model: Model) -> None:
+    """Commit the counts at ``path``, in place of those of another model."""
+    arrays: dict[str, NDArray[Any] | None] = {
+        "selected_words": counts.words,
+        "document_pairs": counts.pairs,
+        "anchor_rows": counts.anchor_rows,
+        "characteristic_words": counts.characteristic_words,
+    }
+    if counts.sketch is not None:
+        arrays |= {"sketch": counts.sketch.products, "row_sum": counts.sketch.row_sum}
+    # Unlike counts, which depend on word lists, these numbers depend on all of a model.
+    of_model = {"model": model.provenance.get("fingerprint")}
+    with store_written(path, overwrite=node_exists(path)) as beside:
+        attributes = {
+            "kind": KIND,
+            "format_version": FORMAT_VERSION,
+            "selection": _selection_digest(model),
+            "corpus": dict(counts.corpus),
+            "n_documents": counts.n_documents,
+            "completion": None if counts.completion is None else {**of_model, **counts.completion},
+            "made": {"committed": utc_now(), "versions": package_versions()},
+            "digests": {
+                name: _write_variable(beside, name, values)
+                for name, values in arrays.items()
+                if values is not None
+            },
+        }
+        create_group(beside, {**attributes, "sha256": fingerprint(attributes)})
+
+
+def _write_variable(group: StorePath, name: str, values: NDArray[Any]) -> dict[str, Any]:
+    dimensions, meaning = _VARIABLES[name]
+    return write_array(group, name, values, dimensions, {"long_name": meaning}, compress=True).fields()
+
+
+def _create_evaluation_group(model: StorePath) -> None:
+    """Create the group of the counts: Zarr warns of a directory without metadata."""
+    group = model / EVALUATION
+    if node_exists(group) and not is_left(group):
+        return
+    with sole_writer(group):
+        if not node_exists(group):
+            with store_written(group) as beside:
+                create_group(beside, {})
+
+
+def read_counts(
+    model_path: StorePath, model: Model, corpus_fingerprint: str, names: tuple[str, ...] | None = None
+) -> StoredCounts | None:
+    """The counts of a corpus that are stored with a model; None if there are none, or of other words.
+
+    ``names`` are the arrays to read, None for all; the others come back empty or as None.
+
+    Raises
+    ------
+    StoreError
+        If they are damaged: names the array and what to do.
+    """
+    path = counts_path(model_path, corpus_fingerprint)
+    if not node_exists(path):
+        return None
+    attributes = _read_attributes(path)
+    if attributes["selection"] != _selection_digest(model):
+        return None
+    arrays = {
+        name: read_array(path, name, ArrayDigest.from_fields(fields), hint=_hint(path))
+        for name, fields in attributes["digests"].items()
+        if names is None or name in names
+    }
+    completion = dict(attributes.get("completion") or {})
+    of_this_model = completion.pop("model", None) == model.provenance.get("fingerprint")
+    empty = np.zeros(0, dtype=np.int64)
+    return StoredCounts(
+        arrays.get("selected_words", empty),
+        arrays.get("document_pairs", empty.reshape(0, 0)),
+        int(attributes["n_documents"]),
+        arrays.get("anchor_rows"),
+        RowSketch(arrays["sketch"], arrays["row_sum"], PROBES.seed) if "sketch" in arrays else None,
+        arrays.get("characteristic_words"),
+        attributes["corpus"],
+        completion if completion and of_this_model else None,
+    )
+
+
+def _read_attributes(path: StorePath) -> dict[str, Any]:
+    try:
+        attributes = read_attributes(path)
+        stored = attributes.pop("sha256", None)
+        intact = attributes.get("kind") == KIND and stored == fingerprint(attributes)
+    except StreamingJSMFError:
+        intact = False
+    if not intact:
+        raise StoreError(f"{path}/zarr.json: metadata are damaged; {_hint(path)}")
+    if attributes["format_version"] != FORMAT_VERSION:
+        raise StoreError(
+            f"{path}: format version {attributes['format_version']} is unknown; this release reads {FORMAT_VERSION}; "
+            f"{_hint(path)}"
+        )
+    return attributes
+
+
+def _hint(path: StorePath) -> str:
+    return f"delete {path} and run evaluate with --corpus again"
+
+
+def training_fingerprint(model: Model) -> str | None:
+    """Fingerprint of the corpus of a model; None for several corpora, or a part of one."""
+    corpora = model.provenance.get("corpus_fingerprints") or []
+    if len(corpora) != 1 or model.provenance.get("partitions") is not None:
+        return None
+    return str(corpora[0])
+
+
+def is_training_corpus(model: Model, counts: StoredCounts) -> bool:
+    """Whether the counted documents are those that the model was fitted to.
+
+    A corpus of the same fingerprint may have lost shards before that, which the number of documents tells.
+    """
+    return (
+        counts.corpus["fingerprint"] == training_fingerprint(model)
+        and model.metrics.get("n_documents") == counts.n_documents
+    )
+
+
+def read_training_counts(
+    model_path: StorePath, model: Model, names: tuple[str, ...] | None = None
+) -> StoredCounts | None:
+    """The stored counts of the documents that a model was fitted to; None without them. As ``read_counts``."""
+    corpus = training_fingerprint(model)
+    counts = None if corpus is None else read_counts(model_path, model, corpus, names)
+    return counts if counts is not None and is_training_corpus(model, counts) else None
+
+
+def stored_corpora(model_path: StorePath) -> list[dict[str, Any]]:
+    """Path, fingerprint and numbers of each corpus counted for a model.
+
+    Raises
+    ------
+    StoreError
+        If one of the groups is damaged.
+    """
+    # A name with a dot is unfinished work.
+    names = sorted(name for name in group_names(model_path / EVALUATION) if "." not in name)
+    return [dict(_read_attributes(model_path / EVALUATION / name)["corpus"]) for name in names]

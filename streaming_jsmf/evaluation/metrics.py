@@ -1,0 +1,305 @@
+"""All metrics of a model: ``METRICS`` says how each is computed, ``LINES`` how it is shown.
+
+Values are JSON values of finite floats (``docs/schemas/evaluate.schema.json``). A value is None where an
+input is missing, and where it is not defined for the topics, as ``basis_quality`` of a single topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from streaming_jsmf.evaluation import coherence, topic_shape
+from streaming_jsmf.evaluation.factorization import (
+    cooccurrence_rows,
+    estimated_errors,
+    factorization_errors,
+)
+from streaming_jsmf.evaluation.inputs import Estimate, Floats, Integers, SelectedCounts, TopicArrays
+from streaming_jsmf.evaluation.matching import recovery_error, stability
+from streaming_jsmf.evaluation.volume import anchor_points, log_relative_volume
+from streaming_jsmf.inference.perplexity import Completion
+
+#: Top words of a topic in NPMI, UMass and the distinct share.
+TOP_WORDS = 10
+
+#: Name of a coherence -> epsilon and number of top words (as many as are listed) of the paper.
+COHERENCES = {"mimno_2011": (1.0, 10), "jsmf_2015": (0.01, 20), "softclique": (1e-8, 10)}
+
+
+class Unavailable(Exception):
+    """An input is missing; the message is the reason, for people."""
+
+
+class MetricInputs:
+    """The inputs of ``evaluate_topics`` and the attributes of ``topics``, by name.
+
+    Reading an input that is missing raises ``Unavailable`` with its reason.
+    """
+
+    def __init__(self, values: Mapping[str, Any], reasons: Mapping[str, str]):
+        self._values, self._reasons = values, reasons
+
+    def __getattr__(self, name: str) -> Any:
+        value = self._values.get(name)
+        if value is None:
+            raise Unavailable(self._reasons.get(name, f"the model has no {name}"))
+        return value
+
+    @property
+    def exact_rows(self) -> Floats | None:
+        """Rows of C of the representatives, (K, N), if they were counted."""
+        counts = self._values.get("counts")
+        return None if counts is None else counts.anchor_rows
+
+    @property
+    def anchor_rows(self) -> Floats:
+        """Rows of C of the representatives, (K, N): exact ones, or those of the factor."""
+        if self.exact_rows is not None:
+            return self.exact_rows
+        return cooccurrence_rows(self.cooccurrence, self.topics.representatives)
+
+    @cached_property
+    def factorization(self) -> dict[str, Any]:
+        """Errors of the factorization: of the documents if they were sketched, otherwise of the factor."""
+        counts = self._values.get("counts")
+        if counts is None or counts.sketch is None:
+            return asdict(factorization_errors(self.topics, self.cooccurrence))
+        return asdict(estimated_errors(self.topics, self.cooccurrence, counts.sketch))
+
+    def approximation(self, name: str) -> Any:
+        """An error of the factorization that needs A."""
+        return self.topic_topic is not None and self.factorization[name]
+
+    @cached_property
+    def of_top_words(self) -> dict[str, Any]:
+        """The metrics of documents with top words."""
+        return top_word_metrics(self.top_words, self.counts)
+
+    def log_relative_volume(self) -> Estimate | None:
+        """``log_relative_volume`` of the representatives; None if their hull has no volume."""
+        topics, rows = self.topics, self.exact_rows
+        needs_factor = topics.rectified is None and rows is None
+        points = anchor_points(topics, self.cooccurrence if needs_factor else None, rows)
+        if points is None:
+            return None
+        return log_relative_volume(points, len(topics.word_topic), seed=self.seed)
+
+
+#: Key of a metric, or with a dot of a part of one -> its value.
+METRICS: Mapping[str, Callable[[MetricInputs], Any]] = {
+    "recovery": lambda of: of.factorization["recovery"],
+    "relative_recovery": lambda of: of.factorization["relative_recovery"],
+    "approximation": lambda of: of.approximation("approximation"),
+    "relative_approximation": lambda of: of.approximation("relative_approximation"),
+    "dominancy": lambda of: topic_shape.dominancy(of.topic_topic),
+    "relative_dominancy": lambda of: topic_shape.relative_dominancy(of.topic_topic),
+    "specificity.2015": lambda of: topic_shape.specificity(of.word_topic, of.word_probability),
+    "specificity.2021": lambda of: topic_shape.specificity(of.word_topic, of.cooccurrence.row_sum),
+    "dissimilarity": lambda of: topic_shape.dissimilarity(of.top_words),
+    "distinct_share": lambda of: coherence.distinct_share(of.top_words[:, :TOP_WORDS]),
+    "effective_topics": lambda of: topic_shape.effective_topics(of.topic_probability),
+    "hoyer_sparsity": lambda of: topic_shape.hoyer_sparsity(of.word_topic),
+    "legality": lambda of: float(of.topic_topic.sum()),
+    "validity": lambda of: topic_shape.validity(of.topic_topic, of.topic_probability),
+    "entropy": lambda of: topic_shape.word_entropy(of.topics),
+    "basis_rank": lambda of: topic_shape.basis_rank(of.word_topic, of.anchors),
+    "basis_quality": lambda of: topic_shape.basis_quality(of.word_topic, of.anchors),
+    "coherence": lambda of: of.of_top_words["coherence"],
+    "u_mass": lambda of: of.of_top_words["u_mass"],
+    "npmi": lambda of: of.of_top_words["npmi"],
+    "mst_incoherence.cooccurrence": lambda of: _per_topic(
+        coherence.incoherence_in_cooccurrence(of.topics, of.cooccurrence, of.anchor_rows)
+    ),
+    "mst_incoherence.documents": lambda of: _per_topic(
+        coherence.incoherence_in_documents(of.topics, of.counts, of.anchor_rows)
+    ),
+    "log_relative_volume": lambda of: _estimate(of.log_relative_volume()),
+    "perplexity": lambda of: perplexity_fields(of.completion),
+    "recovery_error": lambda of: recovery_error(of.word_topic, of.truth),
+    "stability": lambda of: _estimate(stability(of.word_topic, of.replicas)),
+}
+
+
+class Line(NamedTuple):
+    """How a metric is shown: the keys of a number under ``metrics``, with dots between, and what it means.
+
+    ``better`` says which direction is better; a dash where neither is.
+    """
+
+    path: str
+    better: str
+    meaning: str
+
+
+LINES = (
+    Line("npmi", "higher", "top 10 words occur in the same documents; from -1 to 1"),
+    Line("distinct_share", "higher", "top 10 words that no other topic repeats; read it with npmi"),
+    Line("perplexity.model", "lower", "equally likely words; half a document predicts the other"),
+    Line("perplexity.unigram", "-", "the same from word frequencies alone"),
+    Line("perplexity.tokens_without_mass", "lower", "share of these tokens whose word no topic has"),
+    Line("u_mass", "higher", "a top word occurs where a more frequent one does; at most 0"),
+    Line("coherence.mimno_2011", "higher", "sum over pairs of the top 10 words, epsilon 1"),
+    Line("coherence.jsmf_2015", "higher", "the same of the top 20 words, epsilon 0.01"),
+    Line("coherence.softclique", "higher", "the same of the top 10 words, epsilon 1e-8"),
+    Line("mst_incoherence.documents", "lower", "distance between top words, by documents"),
+    Line("mst_incoherence.cooccurrence", "lower", "the same by the co-occurrence matrix"),
+    Line("specificity.2015", "higher", "topics unlike the whole corpus, by its tokens; nats"),
+    Line("specificity.2021", "higher", "the same by the row sums of the co-occurrence matrix"),
+    Line("dissimilarity", "higher", "words among the top 20 that no other topic lists"),
+    Line("recovery", "lower", "distance of words from their mixtures of anchors"),
+    Line("relative_recovery", "lower", "the same, relative to the matrix"),
+    Line("approximation", "lower", "co-occurrence that the topics do not explain"),
+    Line("relative_approximation", "lower", "the same, relative to the matrix"),
+    Line("dominancy", "-", "topics that occur alone; 1 if no two occur together"),
+    Line("relative_dominancy", "-", "the same, as in the paper of 2021"),
+    Line("log_relative_volume", "higher", "hull of the anchors relative to random hulls"),
+    Line("recovery_error", "lower", "L1 distance to the true topics; from 0 to 2"),
+    Line("stability", "higher", "agreement with topics of resampled partitions; from 0 to 1"),
+    Line("effective_topics", "near K", "number of topics that make up the corpus"),
+    Line("hoyer_sparsity", "-", "few words make up a topic; from 0 to 1"),
+    Line("legality", "near 1", "sum of the topic correlations"),
+    Line("validity", "lower", "bits between topic shares by correlations and by words"),
+    Line("entropy", "-", "words that belong to many topics; from 0 to 1"),
+    Line("basis_rank.hard", "-", "rank of an anchor in its own topic"),
+    Line("basis_rank.soft", "-", "log of the topic's largest probability over the anchor's"),
+    Line("basis_quality.hard", "higher", "rank of an anchor in the other topics"),
+    Line("basis_quality.soft", "lower", "probability of an anchor in the other topics"),
+)
+
+
+def evaluate_topics(
+    topics: TopicArrays | None, *, reasons: Mapping[str, str] | None = None, **inputs: Any
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """All metrics that the inputs allow. No pass over documents; O(N L^2) at most.
+
+    Parameters
+    ----------
+    topics
+        The model; None if only ``top_words``, ``topic_probability`` and ``topic_topic`` are known, given by name.
+    reasons
+        Why an input is missing, by its name.
+    inputs
+        ``cooccurrence``: C of the training corpus. ``counts`` of this corpus, or of a held-out one, and the
+        ``completion`` of the same documents. ``truth``, (N, K*): topics that drew the corpus. ``replicas``, (N, K')
+        each: topics of models of bootstrap samples. ``seed`` of the random hulls, 0 by default.
+
+    Returns
+    -------
+    The value of each metric; and for each metric, or part of one, that is None the reason.
+
+    Raises
+    ------
+    ValueError
+        If the inputs are not over the same words, or a top word was not counted.
+
+    Examples
+    --------
+    >>> one_topic = TopicArrays(np.full((2, 1), 0.5), np.array([[0, 1]]), np.full(2, 0.5))
+    >>> metrics, missing = evaluate_topics(one_topic, reasons={"cooccurrence": "no moments"})
+    >>> metrics["distinct_share"], metrics["specificity"], missing["recovery"]
+    (1.0, {'2015': 0.0, '2021': None}, 'no moments')
+    """
+    arrays = {} if topics is None else vars(topics)
+    given = MetricInputs({"seed": 0, "topics": topics, **arrays, **inputs}, reasons or {})
+    metrics: dict[str, Any] = {}
+    missing: dict[str, str] = {}
+    for path, compute in METRICS.items():
+        value, reason = None, "not defined for these topics"
+        try:
+            value = compute(given)
+        except Unavailable as error:
+            reason = str(error)
+        name, _, part = path.partition(".")
+        if part:
+            metrics.setdefault(name, {})[part] = value
+        else:
+            metrics[name] = value
+        if value is None:
+            missing[path] = reason
+        elif not part:
+            parts = (line.path for line in LINES if line.path.startswith(f"{name}."))
+            missing |= {each: reason for each in parts if lookup(metrics, each) is None}
+    return metrics, missing
+
+
+def lookup(metrics: Mapping[str, Any], path: str) -> Any:
+    """The value of a metric by the path of its line; None if it is missing."""
+    value: Any = metrics
+    for key in path.split("."):
+        value = None if value is None else value.get(key)
+    return value
+
+
+def number_of(value: Any) -> float | None:
+    """A metric as one number: its value, or its mean over the topics; None if it is missing."""
+    if isinstance(value, Mapping):
+        value = value["mean"] if "mean" in value else value["value"]
+    return None if value is None else float(value)
+
+
+def number_text(value: Any) -> str:
+    """A metric in a few digits: its value with the standard error, or its mean over the topics."""
+    error = value.get("standard_error") if isinstance(value, Mapping) else None
+    return f"{number_of(value):.4g}" + ("" if error is None else f" +- {error:.1g}")
+
+
+def top_word_metrics(top_words: Integers, counts: SelectedCounts) -> dict[str, Any]:
+    """``npmi``, ``u_mass`` and ``coherence`` of top words (K, n); None where topics list fewer than two words.
+
+    Examples
+    --------
+    Of four documents two contain each word and one contains both, as expected by chance.
+
+    >>> counts = SelectedCounts(np.array([0, 1]), np.array([[2, 1], [1, 2]]), 4)
+    >>> top_word_metrics(np.array([[0, 1]]), counts)["npmi"]
+    {'mean': 0.0, 'per_topic': [0.0]}
+    """
+    if top_words.shape[1] < 2:
+        return dict.fromkeys(("npmi", "u_mass", "coherence"))
+    listed = counts.positions(top_words[:, : max(words for _, words in COHERENCES.values())])
+    frequency, first = np.diag(counts.pairs), listed[:, :TOP_WORDS]
+    return {
+        "npmi": _per_topic(coherence.npmi(frequency, counts.pairs, counts.n_documents, first)),
+        "u_mass": _per_topic(coherence.u_mass(frequency, counts.pairs, counts.n_documents, first)),
+        "coherence": {
+            name: {"epsilon": epsilon, "words": listed[:, :words].shape[1]}
+            | _per_topic(coherence.coherence(frequency, counts.pairs, listed[:, :words], epsilon=epsilon))
+            for name, (epsilon, words) in COHERENCES.items()
+        },
+    }
+
+
+def perplexity_fields(completion: Completion) -> dict[str, Any]:
+    """The metric ``perplexity``.
+
+    Examples
+    --------
+    Two tokens of probability 1/8 by the topics, and 1/16 by the words' frequencies.
+
+    >>> sums = Completion(1, tokens=2, log_likelihood=-6 * np.log(2), unigram_log_likelihood=-8 * np.log(2))
+    >>> found = perplexity_fields(sums)
+    >>> round(found["model"], 6), round(found["unigram"], 6), found["tokens_without_mass"]
+    (8.0, 16.0, 0.0)
+    """
+    return {
+        "model": completion.perplexity,
+        "unigram": completion.unigram_perplexity,
+        "tokens_without_mass": completion.tokens_without_mass,
+        "documents": completion.documents,
+        "tokens": completion.tokens,
+        "unseen_tokens": completion.unseen,
+        "unconverged": completion.unconverged,
+    }
+
+
+def _estimate(estimate: Estimate | None) -> dict[str, Any] | None:
+    return None if estimate is None else asdict(estimate)
+
+
+def _per_topic(values: Floats) -> dict[str, Any]:
+    return {"mean": float(values.mean()), "per_topic": values.tolist()}

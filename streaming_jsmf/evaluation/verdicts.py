@@ -1,0 +1,288 @@
+"""What makes a model or a topic doubtful: thresholds of certificates, and warnings about topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from streaming_jsmf.evaluation.inputs import Floats, Integers
+from streaming_jsmf.evaluation.metrics import lookup
+from streaming_jsmf.inference.perplexity import Completion
+
+#: The sum of A is 1 but for errors of the anchors' rows; real corpora with the default guards stay within a tenth.
+TRUSTED_SUM = (0.9, 1.1)
+
+#: Relative change of Y Y' in the last step of the rectification: ten times the default tolerance.
+LARGEST_CHANGE = 1e-4
+
+#: Relative residual of a Ritz pair among the first K: three times what real corpora show at K = 50.
+LARGEST_RESIDUAL = 0.25
+
+#: How far scan 2 may move Y Y' from that of scan 1.
+LARGEST_RANGE_CHANGE = 0.2
+
+#: (lambda_K - lambda_K+1) / lambda_K below which K cuts through equal eigenvalues.
+SMALLEST_GAP = 1e-3
+
+#: Share of all co-occurrence that the rectification leaves negative.
+LARGEST_OMITTED_MASS = 0.01
+
+#: Duality gap of the simplex problems, which are solved to rounding.
+LARGEST_SIMPLEX_GAP = 1e-6
+
+#: Last step of a component of the tensor, of length 1: one that moved more has not been found.
+LARGEST_STEP = 1e-6
+
+#: Share of the tokens whose words no component of the tensor has.
+LARGEST_MASS_WITHOUT_TOPIC = 0.01
+
+
+class Certificate(NamedTuple):
+    """A number that an engine reports about its result.
+
+    Attributes
+    ----------
+    path
+        Its keys in the metrics of a model, with dots between.
+    passes
+        Whether it is good, from its value and all metrics.
+    warning
+        A sentence if it is not, with what to try; a format of ``value`` and the metrics.
+    question, answer, good
+        How the report shows it: question, format of the value, and which values are good. Empty: it is not shown.
+    """
+
+    path: str
+    passes: Callable[[Any, Mapping[str, Any]], bool]
+    warning: str
+    question: str = ""
+    answer: str = ""
+    good: str = ""
+
+
+def _omitted_mass_passes(omitted: Mapping[str, float], _metrics: Mapping[str, Any]) -> bool:
+    """The estimate must exceed the threshold by more than its own error to fail."""
+    return omitted["value"] - 2 * omitted["standard_error"] <= LARGEST_OMITTED_MASS
+
+
+CERTIFICATES = (
+    Certificate(
+        "topic_topic_sum",
+        lambda total, _: TRUSTED_SUM[0] <= total <= TRUSTED_SUM[1],
+        "sum of topic correlations {value:.2f}, not near 1: anchors or rectification unreliable; try more "
+        "--max-iterations, a higher --anchor-min-df or fewer topics",
+        "Do the shares of all pairs of topics add up to one?",
+        "{value:.2f}",
+        f"{TRUSTED_SUM[0]:g} to {TRUSTED_SUM[1]:g}",
+    ),
+    Certificate(
+        "rectification.change",
+        lambda change, metrics: metrics["rectification"].get("converged", True) or change <= LARGEST_CHANGE,
+        "the rectification was still changing by {value:.1e} in its last step: topics have not converged; try more "
+        "--max-iterations",
+        "Had the rectification, which removes what no counts could produce, converged?",
+        "{value:.0e} in the last step",
+        f"at most {LARGEST_CHANGE:.0e}",
+    ),
+    Certificate(
+        "rectification.omitted_mass",
+        _omitted_mass_passes,
+        "{value[value]:.1%} of all co-occurrence stays negative after rectification: rare words distort the topics; "
+        "try a smaller vocabulary or fewer topics",
+        "How much of the matrix is still negative, although counts cannot be?",
+        "{value[value]:.2%}",
+        f"at most {LARGEST_OMITTED_MASS:.2%}",
+    ),
+    Certificate(
+        "ritz_residual",
+        lambda residual, _: residual <= LARGEST_RESIDUAL,
+        "residual of the eigenpairs {value:.0%} of their eigenvalue: the last topics are uncertain; scan with a larger "
+        "--max-topics or more --power-steps, or ask for fewer topics",
+        "How far from exact are the eigenvectors from which everything is computed?",
+        "{value:.1%} of the eigenvalue",
+        f"at most {LARGEST_RESIDUAL:.1%} of the eigenvalue",
+    ),
+    Certificate(
+        "range_change",
+        lambda change, _: change <= LARGEST_RANGE_CHANGE,
+        "the second scan moved the eigenpairs by {value:.0%}: the first missed part of the range; scan with a larger "
+        "--max-topics or larger --partition-nonzeros",
+        "By how much did the second scan change the result of the first?",
+        "{value:.1%}",
+        f"at most {LARGEST_RANGE_CHANGE:.1%}",
+    ),
+    Certificate(
+        "eigenvalue_gap",
+        lambda gap, _: gap >= SMALLEST_GAP,
+        "the next eigenvalue is within {value:.1e} of the last one used: K cuts through equal eigenvalues; try one "
+        "topic more or less",
+        "Is there a gap after the last eigenvalue used, or does K cut through equal ones?",
+        "{value:.2%}",
+        f"at least {SMALLEST_GAP:.2%}",
+    ),
+    Certificate(
+        "largest_simplex_gap",
+        lambda gap, _: gap <= LARGEST_SIMPLEX_GAP,
+        "duality gap {value:.1e} in the shares of some word: its topics are not exact; try fewer topics or a higher "
+        "--anchor-min-df",
+        "How far are words from the best mixtures of topics that represent them?",
+        "{value:.0e}",
+        f"at most {LARGEST_SIMPLEX_GAP:.0e}",
+    ),
+    Certificate(
+        "effective_rank",
+        lambda rank, metrics: rank >= (metrics.get("topics_asked") or 0),
+        "the second moment supports {value} topics, {topics_asked} were asked for; use fewer, or a larger corpus",
+    ),
+    Certificate(
+        "discarded",
+        lambda number, _: not number,
+        "{value} components were discarded and {topics_found} kept as topics; use fewer topics, or another --alpha0",
+    ),
+    Certificate("duplicates", lambda number, _: not number, "{value} topics repeat others; use fewer topics"),
+    Certificate(
+        "largest_step",
+        lambda step, _: step <= LARGEST_STEP,
+        "a component still moved by {value:.1g} in its last step: topics may depend on --seed; use fewer topics",
+        "Had the components of the tensor converged?",
+        "{value:.0e} in the last step",
+        f"at most {LARGEST_STEP:.0e} in the last step",
+    ),
+    Certificate(
+        "alpha0_at_end",
+        lambda at_end, _: not at_end,
+        "alpha0 is {alpha0:g}, where the search for it ends: give --alpha0, or use fewer topics",
+    ),
+    Certificate(
+        "mass_without_topic",
+        lambda mass, _: mass <= LARGEST_MASS_WITHOUT_TOPIC,
+        "{value:.1%} of all tokens are of words without a topic, and each topic got the corpus' share of them: "
+        "documents of fewer than three tokens do not count, use --engine lr-jsmf; else try a smaller vocabulary",
+        "How much of the text consists of words for which no topic was found?",
+        "{value:.2%}",
+        f"at most {LARGEST_MASS_WITHOUT_TOPIC:.2%}",
+    ),
+)
+
+
+def warnings_of(metrics: Mapping[str, Any]) -> list[str]:
+    """What makes a model doubtful, by its ``metrics``, and what to try; empty as a rule."""
+    return [
+        certificate.warning.format(value=value, **metrics)
+        for certificate, value in _reported(metrics)
+        if not certificate.passes(value, metrics)
+    ]
+
+
+class Check(NamedTuple):
+    """A certificate in plain words: question, answer, which answers are good, and whether this one is."""
+
+    question: str
+    answer: str
+    good: str
+    passed: bool
+
+
+def checks_of(metrics: Mapping[str, Any]) -> tuple[Check, ...]:
+    """The certificates of a model that can be explained.
+
+    Examples
+    --------
+    >>> [check] = checks_of({"topic_topic_sum": 1.2})
+    >>> check.answer, check.good, check.passed
+    ('1.20', '0.9 to 1.1', False)
+    """
+    return tuple(
+        Check(
+            certificate.question,
+            certificate.answer.format(value=value),
+            certificate.good,
+            certificate.passes(value, metrics),
+        )
+        for certificate, value in _reported(metrics)
+        if certificate.question
+    )
+
+
+def _reported(metrics: Mapping[str, Any]) -> list[tuple[Certificate, Any]]:
+    """The certificates that the engine has reported, with their values."""
+    values = [(certificate, lookup(metrics, certificate.path)) for certificate in CERTIFICATES]
+    return [(certificate, value) for certificate, value in values if value is not None]
+
+
+def perplexity_warnings(completion: Completion | None) -> list[str]:
+    """A sentence if the topics predict documents no better than the words' frequencies do."""
+    if completion is None or completion.perplexity < completion.unigram_perplexity:
+        return []
+    return [
+        f"perplexity {completion.perplexity:.4g} is not below that of the word frequencies alone "
+        f"({completion.unigram_perplexity:.4g}): the topics do not predict these documents; try another number of "
+        "topics, or documents of the same kind as those of the model"
+    ]
+
+
+#: Number of words of a topic that ``topic_warnings`` looks at.
+WORDS = 10
+
+#: Share of numbers among the words of a topic that is mostly numbers.
+NUMBERS = 0.5
+
+#: Half of the words of a topic that comes from a few documents occur in at most so many.
+FEW_DOCUMENTS = 5
+
+#: Affinity from which a topic is a copy of a larger one: Hellinger distance .39.
+COPY = 0.85
+
+
+def topic_warnings(
+    words: Sequence[Sequence[str]],
+    shares: Floats,
+    affinity: Floats,
+    *,
+    document_frequency: Integers | None = None,
+    npmi: Sequence[float | None] | None = None,
+    numbers: Sequence[int] | None = None,
+) -> list[tuple[str, ...]]:
+    """Reasons why each topic may not be one, a phrase each; empty as a rule.
+
+    Topics of numbers, topics of a few documents, topics whose words do not occur together, and copies of other topics.
+
+    Parameters
+    ----------
+    words, shares, affinity
+        The most probable words of K topics; (K,) p(topic); (K, K) sum over words of sqrt(p(word | i) p(word | j)).
+    document_frequency, npmi
+        (K, n) number of documents of each of the words, and NPMI of each topic, if known.
+    numbers
+        (K,) under which the topics are known. None: from 0.
+
+    Examples
+    --------
+    >>> words = [["1994", "1995", "may", "2001"], ["ship", "sea"]]
+    >>> topic_warnings(words, np.array([0.1, 0.9]), np.eye(2))
+    [('mostly numbers',), ()]
+    """
+    warnings = []
+    for topic, listed in enumerate(words):
+        found = []
+        if sum(map(_is_number, listed[:WORDS])) >= NUMBERS * len(listed[:WORDS]):
+            found.append("mostly numbers")
+        if document_frequency is not None:
+            half = float(np.median(document_frequency[topic][:WORDS]))
+            if half <= FEW_DOCUMENTS:
+                found.append(f"half of its words occur in at most {half:g} documents")
+        score = None if npmi is None else npmi[topic]
+        if score is not None and score < 0:
+            found.append("its words occur together less often than by chance")
+        larger = [k for k in range(len(words)) if (-shares[k], k) < (-shares[topic], topic)]
+        nearest = max(larger, key=lambda other: (float(affinity[topic, other]), -other), default=None)
+        if nearest is not None and affinity[topic, nearest] >= COPY:
+            found.append(f"nearly a copy of topic {nearest if numbers is None else numbers[nearest]}")
+        warnings.append(tuple(found))
+    return warnings
+
+
+def _is_number(word: str) -> bool:
+    return word[:1].isdigit() and 2 * sum(map(str.isdigit, word)) > len(word)

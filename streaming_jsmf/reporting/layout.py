@@ -1,0 +1,313 @@
+"""Layout of the drawings of a report: the map of topics, their tree and correlations, and the measures of several K.
+
+On the map topics are near each other if they use the same words, by the Hellinger distance. In many dimensions all
+distances are about equal, and the plane of classical scaling preserves only a few percent of them; t-SNE (van der
+Maaten and Hinton 2008) preserves neighbours. It starts from classical scaling, so nothing is random.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from streaming_jsmf.evaluation.choice import COLUMNS, EIGENGAP, Choice, comparison_table, number_text
+from streaming_jsmf.jobs.blas import single_blas_thread
+from streaming_jsmf.reporting.contents import Floats, Integers
+
+#: Fewest topics for t-SNE; the plane of classical scaling is good enough for fewer.
+FEWEST_TOPICS = 5
+
+#: Number of nearest topics that are compared.
+NEIGHBOURS = 5
+
+#: Perplexity (about the number of near topics) and steps of t-SNE.
+PERPLEXITY, STEPS = 8.0, 750
+
+#: Share of the map that all circles cover together, and the least radius as a share of the map's width.
+COVERED, SMALLEST = 0.12, 0.006
+
+#: An axis along which topics differ by less than this, as a share of their lengths, is rounding only.
+FLAT = 1e-12
+
+#: Size of the drawing of a measure in SVG units, and the distance of its points from the edge.
+WIDTH, HEIGHT, EDGE = 320.0, 170.0, 34.0
+
+
+@dataclass(frozen=True)
+class TopicMap:
+    """Circles on a plane.
+
+    Attributes
+    ----------
+    points, radii
+        (K, 2) centres, y grows downwards; (K,), areas are proportional to the shares except for the smallest.
+    kept, by_chance
+        Mean share of each topic's nearest topics that are nearest on the map, too, and its value for a random map.
+    neighbours
+        How many nearest topics ``kept`` compares; 0 if there are too few topics.
+    """
+
+    points: Floats
+    radii: Floats
+    kept: float
+    by_chance: float
+    neighbours: int
+
+
+def hellinger_distances(affinity: Floats) -> Floats:
+    """sqrt(1 - G) for the affinity G, (K, K), symmetric with zeros on the diagonal."""
+    symmetric = (affinity + affinity.T) / 2
+    squares = np.maximum(1.0 - symmetric, 0.0)
+    squares[squares < FLAT] = 0.0
+    np.fill_diagonal(squares, 0.0)
+    distances: Floats = np.sqrt(squares)
+    return distances
+
+
+def classical_scaling(distances: Floats) -> Floats:
+    """The two leading principal coordinates of points at these distances, (K, 2).
+
+    The entry of each axis with the largest absolute value is positive.
+
+    Examples
+    --------
+    >>> print(np.round(classical_scaling(np.array([[0.0, 1.0], [1.0, 0.0]])), 6).tolist())
+    [[0.5, 0.0], [-0.5, 0.0]]
+    """
+    squares = np.square(distances)
+    means = squares.mean(axis=0)
+    centred = -(squares - means - means[:, None] + means.mean()) / 2
+    values, vectors = np.linalg.eigh(centred)
+    values = np.where(values > FLAT, values, 0.0)
+    points = np.zeros((len(distances), 2))
+    for axis, place in enumerate(range(len(distances) - 1, max(len(distances) - 3, -1), -1)):
+        column = vectors[:, place] * math.sqrt(values[place])
+        # Equal sizes differ by rounding; the first of them decides.
+        leading = int(np.argmax(np.abs(column) >= np.abs(column).max() * (1 - 1e-9)))
+        # Adding 0 makes 0 of -0.
+        points[:, axis] = np.copysign(1.0, column[leading]) * column + 0.0
+    return points
+
+
+def draw_map(affinity: Floats, shares: Floats) -> TopicMap:
+    """Place a circle for each topic, without overlaps; the same topics give the same map.
+
+    ``affinity`` G (K, K) is symmetric up to rounding with a diagonal of 1, ``shares`` (K,) is p(topic).
+    """
+    distances = hellinger_distances(affinity)
+    with single_blas_thread():
+        points = classical_scaling(distances)
+        if len(points) >= FEWEST_TOPICS and distances.max() > 0:
+            points = _tsne(distances, points)
+        points = _rotated(points)
+    points = points / max(float(np.ptp(points, axis=0).max()), FLAT)
+    known = np.maximum(shares, 0.0)
+    radii = np.sqrt(COVERED / math.pi * known / max(float(known.sum()), FLAT))
+    radii = np.maximum(radii, SMALLEST)
+    points = _separated(points, radii)
+    # At most half of the others: all of them are always nearest.
+    neighbours = min(NEIGHBOURS, (len(points) - 1) // 2)
+    by_chance = neighbours / (len(points) - 1) if neighbours else 1.0
+    return TopicMap(points, radii, neighbours_kept(distances, points, neighbours), by_chance, neighbours)
+
+
+def neighbours_kept(distances: Floats, points: Floats, neighbours: int) -> float:
+    """Mean share of each row's nearest topics that are nearest by ``points`` (K, 2), too; ties go to the first."""
+    if not neighbours:
+        return 1.0
+    on_map = np.linalg.norm(points[:, None] - points[None], axis=2)
+    both = [_nearest(matrix, neighbours) for matrix in (distances, on_map)]
+    return float(np.mean([np.isin(one, other).mean() for one, other in zip(*both, strict=True)]))
+
+
+def _nearest(distances: Floats, number: int) -> Integers:
+    others = distances + np.diag(np.full(len(distances), np.inf))
+    return np.argsort(others, axis=1, kind="stable")[:, :number]
+
+
+def _tsne(distances: Floats, start: Floats) -> Floats:
+    from sklearn.manifold import TSNE
+
+    # Rounded, because t-SNE would amplify the last bits of the start.
+    start = np.round(start / max(float(start.std()), FLAT), 6) * 1e-4
+    perplexity = min(PERPLEXITY, (len(start) - 1) / 3)
+    layout = TSNE(
+        metric="precomputed",
+        init=start,
+        method="exact",
+        perplexity=perplexity,
+        max_iter=STEPS,
+        random_state=0,
+    )
+    return np.asarray(layout.fit_transform(distances), dtype=np.float64)
+
+
+def _rotated(points: Floats) -> Floats:
+    """Rotated so that the longer axis is horizontal: drawings are wider than high."""
+    centred = points - points.mean(axis=0)
+    _, axes = np.linalg.eigh(centred.T @ centred)
+    axes = axes[:, ::-1] * np.where(axes.sum(axis=0) < 0, -1.0, 1.0)[::-1]
+    turned: Floats = np.round(centred @ axes, 4) + 0.0
+    return turned
+
+
+def _separated(points: Floats, radii: Floats) -> Floats:
+    """Push overlapping circles apart, pair by pair, for at most 300 steps."""
+    points, count = points.copy(), len(points)
+    wanted = (radii[:, None] + radii[None]) * 1.08
+    # Concentric circles are pushed in different directions: multiples of the golden angle never repeat.
+    angles = np.arange(count) * 2.399963
+    aside = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    for _ in range(300):
+        between = points[:, None] - points[None]
+        gaps = np.sqrt(np.square(between).sum(axis=2))
+        over = np.where(gaps < wanted, wanted - gaps, 0.0)
+        np.fill_diagonal(over, 0.0)
+        if over.max() < 1e-6:
+            break
+        same = gaps < FLAT
+        direction = np.where(same[..., None], aside[:, None] - aside[None], between)
+        lengths = np.maximum(np.sqrt(np.square(direction).sum(axis=2)), FLAT)
+        points = points + 0.5 * np.einsum("ij,ijd->id", over / lengths, direction)
+    return points
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A hierarchy of K topics.
+
+    Attributes
+    ----------
+    order
+        (K,) topic indices; similar topics are next to each other.
+    merges, heights
+        (K - 1, 2) what each step merges: topics by index, the result of step s as K + s; (K - 1,) mean Hellinger
+        distances, ascending.
+    """
+
+    order: Integers
+    merges: Integers
+    heights: Floats
+
+
+def topic_tree(affinity: Floats) -> Tree:
+    """Average linkage of Hellinger distances, with the leaf order of Bar-Joseph, Gifford and Jaakkola (2001).
+
+    Examples
+    --------
+    >>> tree = topic_tree(np.array([[1.0, 0.1, 0.9], [0.1, 1.0, 0.2], [0.9, 0.2, 1.0]]))
+    >>> print(tree.merges.tolist(), np.round(tree.heights, 3).tolist(), tree.order.tolist())
+    [[0, 2], [1, 3]] [0.316, 0.922] [1, 2, 0]
+    """
+    from scipy.cluster.hierarchy import leaves_list, linkage
+    from scipy.spatial.distance import squareform
+
+    if len(affinity) == 1:
+        return Tree(np.zeros(1, np.int64), np.zeros((0, 2), np.int64), np.zeros(0))
+    distances = squareform(hellinger_distances(affinity), checks=False)
+    linked = linkage(distances, method="average", optimal_ordering=True)
+    # scipy orders the sides of a merge as they are drawn; here the leaves give the order.
+    merges = np.sort(linked[:, :2].astype(np.int64), axis=1)
+    return Tree(leaves_list(linked).astype(np.int64), merges, linked[:, 2])
+
+
+def conditional(topic_topic: Floats) -> Floats:
+    """p(j | i) = A_ij / sum_l A_il, (K, K); rows sum to 1, and are 0 where the sum is not positive.
+
+    Examples
+    --------
+    >>> print(conditional(np.array([[3.0, 1.0], [0.0, 0.0]])).tolist())
+    [[0.75, 0.25], [0.0, 0.0]]
+    """
+    sums = topic_topic.sum(axis=1, keepdims=True)
+    given: Floats = np.divide(topic_topic, sums, out=np.zeros_like(topic_topic), where=sums > 0)
+    return given
+
+
+def times_chance(topic_topic: Floats) -> Floats:
+    """A_ij sum A / (A_i. A_.j), (K, K): how many times as often as by chance two topics occur together.
+
+    1 where a topic has no probability; estimates slightly below 0 become 0.
+
+    Examples
+    --------
+    >>> print(np.round(times_chance(np.array([[0.5, 0.0], [0.0, 0.5]])), 3).tolist())
+    [[2.0, 0.0], [0.0, 2.0]]
+    """
+    rows, columns = topic_topic.sum(axis=1, keepdims=True), topic_topic.sum(axis=0, keepdims=True)
+    expected = rows * columns
+    ratio: Floats = np.divide(
+        topic_topic * topic_topic.sum(), expected, out=np.ones_like(topic_topic), where=expected > 0
+    )
+    return np.maximum(ratio, 0.0)
+
+
+class Point(NamedTuple):
+    """A K in the drawing of a measure: its position, and its value as text."""
+
+    n_topics: int
+    x: float
+    y: float
+    text: str
+    suggested: bool
+
+
+class Line(NamedTuple):
+    """A measure over K; ``good`` says which direction is better."""
+
+    title: str
+    good: str
+    width: float
+    height: float
+    points: tuple[Point, ...]
+
+    @property
+    def path(self) -> str:
+        """The points in SVG notation."""
+        return " ".join(f"{point.x:.1f},{point.y:.1f}" for point in self.points)
+
+
+def draw_lines(choice: Choice) -> tuple[Line, ...]:
+    """A line for each measure with at least two values; K at equal distances, larger values higher."""
+    lines = []
+    for measure in COLUMNS:
+        values = [getattr(row, measure.name) for row in choice.rows]
+        known = [value for value in values if value is not None]
+        if len(known) < 2:
+            continue
+        low, span = min(known), max(known) - min(known)
+        step = (WIDTH - 2 * EDGE) / (len(values) - 1)
+        points = tuple(
+            Point(
+                row.n_topics,
+                EDGE + index * step,
+                # y grows downwards; equal values are drawn in the middle.
+                HEIGHT - EDGE - (HEIGHT - 2 * EDGE) * ((value - low) / span if span > 0 else 0.5),
+                number_text(measure, value),
+                row.n_topics == choice.suggested,
+            )
+            for index, (row, value) in enumerate(zip(choice.rows, values, strict=True))
+            if value is not None
+        )
+        good = "" if measure is EIGENGAP else "lower is better" if measure.lower else "higher is better"
+        lines.append(Line(measure.title, good, WIDTH, HEIGHT, points))
+    return tuple(lines)
+
+
+class Comparison(NamedTuple):
+    """A choice as a page shows it: its table as text, a drawing for each measure, and why measures have no values."""
+
+    choice: Choice
+    heading: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    lines: tuple[Line, ...]
+    missing: Mapping[str, str]
+
+    @classmethod
+    def of(cls, choice: Choice, missing: Mapping[str, str]) -> Comparison:
+        """The comparison of a choice."""
+        return cls(choice, *comparison_table(choice), draw_lines(choice), missing)

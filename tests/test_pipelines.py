@@ -1,0 +1,186 @@
+"""Scripts of the papers' experiments: each runs with --quick, resumes, and measures what it says."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import click
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from scipy.io import loadmat, savemat
+
+from pipelines import authors_code, softclique, stod_fig1, stod_fig2
+from pipelines.common.methods import Setup
+from pipelines.lr_jsmf_table1 import pairing
+from streaming_jsmf import open_corpus
+from tests.corpora import planted, write_corpus
+
+#: Script -> stem and suffix of its files, and the number of its rows with --quick.
+SCRIPTS = {
+    "lr_jsmf_fig2": ("fig2", ".png", 5 * 300),
+    "lr_jsmf_fig3": ("fig3", ".png", 2 * 6),  # five methods and one more seed at two K
+    "lr_jsmf_fig4": ("fig4", ".png", 2 * (3 + 2)),
+    "lr_jsmf_table1": ("words", "", 4 * 5),
+    "lr_jsmf_convergence": ("convergence", "", 6),
+    "jsmf_2015": ("jsmf", ".png", 2 * 4),
+    "stod_fig1": ("stod_fig1", ".svg", None),
+    "stod_fig2": ("stod_fig2", ".svg", 2 * len(stod_fig2.METHODS)),
+    "stod_tables": ("stod_tables", ".svg", 2),
+    "softclique": ("softclique", ".svg", None),
+}
+
+Table = list[dict[str, str]]
+
+
+def run(name: str, out: Path) -> str:
+    script = importlib.import_module(f"pipelines.{name}")
+    done = CliRunner().invoke(script.main, [str(out), "--quick"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def tables(path: Path) -> list[Table]:
+    """The Markdown tables of a file, each as its rows by the header."""
+    found = []
+    for part in path.read_text().split("\n\n"):
+        cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in part.splitlines()]
+        if part.startswith("|"):
+            found.append([dict(zip(cells[0], row, strict=True)) for row in cells[2:]])
+    return found
+
+
+@pytest.fixture
+def setup(tmp_path: Path) -> Setup:
+    counts = planted(60, 90, 3, length=40, seed=5).counts
+    return Setup(open_corpus(write_corpus(tmp_path / "corpus", counts)), tmp_path, 3, max_iterations=30)
+
+
+def check_fig3(out: Path) -> None:
+    rows = pq.read_table(out / "fig3.parquet").to_pylist()
+    for k in (3, 5):
+        of_k = {row["method"]: row for row in rows if row["K"] == k}
+        assert of_k["AP"]["l1"] == 0
+        assert of_k["ENN"]["l1"] < 0.05
+        assert of_k["LR-JSMF"]["yy_error"] < 0.01
+        # If bare AW looked like the others, the table would compare nothing.
+        assert of_k["baseline"]["l1"] > 10 * of_k["ENN"]["l1"]
+        assert of_k["baseline"]["specificity_2021"] < of_k["ENN"]["specificity_2021"] / 2
+
+
+def check_stod_fig1(out: Path) -> None:
+    [few, many] = [
+        {name: float(row[name].split()[0].strip(",")) for name in ("STOD", "TOD", "uniform")}
+        for row in tables(out / "stod_fig1.md")[0]
+    ]
+    for error in (few, many):
+        assert error["STOD"] < error["uniform"]
+        assert error["TOD"] == pytest.approx(error["STOD"], rel=0.02)
+    assert many["STOD"] < few["STOD"]
+
+
+def check_stod_fig2(out: Path) -> None:
+    npmi = {(row["method"], row["K"]): float(row["NPMI"]) for row in tables(out / "stod_fig2.md")[0]}
+    for k in "35":
+        assert npmi["TOD", k] == pytest.approx(npmi["STOD", k], abs=0.02)
+
+
+def check_stod_tables(out: Path) -> None:
+    seconds, shares = tables(out / "stod_tables.md")
+    # Only the full run can say which method is faster.
+    assert min(float(row[column]) for row in seconds for column in ("in memory, s", "not in memory, s")) > 0
+    for row in shares:
+        assert sum(float(cell) for name, cell in row.items() if name.endswith("%")) == pytest.approx(
+            100, abs=0.3
+        )
+
+
+def check_softclique(out: Path) -> None:
+    coherence, times = tables(out / "softclique.md")[:2]
+    assert [row["method"] for row in coherence] == ["pivoting", "SC", "LR-JSMF"]
+    assert all(float(row["H = 20"].split()[0]) < float(row["H = 5"].split()[0]) < 0 for row in coherence)
+    assert [row["K"] for row in times] == ["5", "10"]
+    assert "different cliques in 100 searches" in (out / "softclique.md").read_text()
+
+
+CHECKS = {
+    "lr_jsmf_fig3": check_fig3,
+    "stod_fig1": check_stod_fig1,
+    "stod_fig2": check_stod_fig2,
+    "stod_tables": check_stod_tables,
+    "softclique": check_softclique,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_runs_and_resumes_from_stored_results(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    if name in ("jsmf_2015", "stod_fig1"):
+        pytest.importorskip("tomotopy")
+    stem, picture, rows = SCRIPTS[name]
+    first = run(name, tmp_path)
+    assert rows in (None, pq.read_table(tmp_path / f"{stem}.parquet").num_rows)
+    assert (tmp_path / f"{stem}.md").read_text() == first
+    if picture:
+        assert (tmp_path / f"{stem}{picture}").stat().st_size > 10_000
+    if name in CHECKS:
+        CHECKS[name](tmp_path)
+    # The results contain seconds: if all are equal, nothing was computed again.
+    cells = sorted(tmp_path.rglob("cells/*"))
+    assert run(name, tmp_path) == first
+    assert sorted(tmp_path.rglob("cells/*")) == cells
+
+
+def test_topics_are_matched_with_the_papers_by_their_words() -> None:
+    chosen, shared = pairing(np.array([["d", "e", "x"], ["a", "y", "z"]]), ("a b c", "d e f"))
+    assert (chosen, shared) == ([1, 0], [[0, 1], [2, 0]])
+
+
+def test_the_error_of_stod_is_that_of_matched_topics(tmp_path: Path) -> None:
+    truth = np.random.default_rng(0).dirichlet(np.ones(8), size=3).T
+    trial = stod_fig1.Trial(stod_fig1.Law(5, 8, 3), tmp_path)
+    trial.truth = truth
+    assert trial.error(truth[:, [2, 0, 1]]) == pytest.approx(0, abs=1e-15)
+    # A missing topic counts as the uniform one.
+    assert trial.error(truth[:, [2, 0]]) == pytest.approx(abs(truth[:, 1] - 1 / 8).sum() / 3)
+
+
+def test_the_results_of_the_authors_code_are_read_and_compared(
+    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Octave is not needed: its output is written here, from our own topics with ids from 1."""
+    own = setup.topics("baseline", 3)
+
+    def octave(command: list[str], *, cwd: Path, **_: object) -> SimpleNamespace:
+        assert command[0] == "octave-cli"
+        assert loadmat(cwd / "in.mat")["C"].sum() == pytest.approx(1)
+        found = {
+            "S": own["anchors"][None] + 1,
+            "B": own["word_topic"],
+            "A": own["topic_topic"],
+            "P": own["topic_probability"],
+            "Y": np.empty((0, 0)),
+            "seconds": 2.0,
+            "metrics": dict.fromkeys(authors_code.COMPARED, 0.25),
+        }
+        savemat(cwd / "out.mat", found)
+        return SimpleNamespace(returncode=0, stderr="")
+
+    monkeypatch.setattr(subprocess, "run", octave)
+    row = authors_code.compared(tmp_path, setup, "baseline", 3)
+    assert (row["anchors_shared"], row["l1"], row["words_shared"]) == (3, 0.0, 20.0)
+    assert row["their_seconds"] == 2.0
+    assert row["recovery: theirs of theirs"] == 0.25
+    assert row["recovery: ours of theirs"] == pytest.approx(row["recovery: ours of ours"])
+
+
+def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(click.BadParameter, match="NAME=SOURCE@CUTOFF"):
+        softclique.prepared_with_cutoff("kos=somewhere", tmp_path)
+    done = CliRunner().invoke(authors_code.main, [str(tmp_path), str(tmp_path / "out"), "--quick"])
+    assert (done.exit_code, "+rectification" in done.output) == (2, True)
