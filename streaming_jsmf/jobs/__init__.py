@@ -1,4 +1,4 @@
-"""Long jobs: parts that are computed on any Dask scheduler, committed one by one and, if asked, folded in a fixed order.
+"""Long jobs: parts that are computed on any Dask scheduler, committed one by one and, where needed, folded in order.
 
 Each part is computed by a task and committed by one small record, in one step. Running the same job again, after a kill
 or elsewhere, computes the parts without a record. Tasks get small arguments and return tokens, so that no data goes

@@ -20,7 +20,7 @@ from streaming_jsmf.errors import StoreError, finding
 from streaming_jsmf.jobs.checkpoints import PARTIALS, RECORDS, Checkpoints, forget_record
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
-from streaming_jsmf.jobs.fold import Job
+from streaming_jsmf.jobs.run import Job
 from streaming_jsmf.moments.memory import require_scan_memory
 from streaming_jsmf.moments.partition import load_partitions, partitions_of
 from streaming_jsmf.moments.remedy import repair_remedy
