@@ -32,6 +32,7 @@ from streaming_jsmf.jobs.events import (
     silent,
 )
 from streaming_jsmf.jobs.execution import Execution
+from tests.corpora import file_bytes
 from tests.damage import SOME, Damage, truncated
 from tests.outcomes import refused
 from tests.processes import PATIENCE, ended, finished, killed, started, wait_for
@@ -88,11 +89,7 @@ def committed(partial: Path, step: str) -> set[int]:
 
 def same_files(a: Path, b: Path) -> None:
     """The same names and bytes, manifest included."""
-    found = [
-        {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-        for folder in (a, b)
-    ]
-    assert found[0] == found[1]
+    assert file_bytes(a) == file_bytes(b)
 
 
 # -- killed processes -------------------------------------------------------------------------------------------------

@@ -296,7 +296,7 @@ def test_missing_and_unknown_metadata_of_the_truth(copy):
     with pytest.raises(InputError, match=r"format version 2; .* 1"):
         read_truth(copy)
     shutil.rmtree(copy / "truth.zarr")
-    with pytest.raises(InputError, match="no truth"):
+    with pytest.raises(InputError, match="there is no truth"):
         read_truth(copy)
 
 

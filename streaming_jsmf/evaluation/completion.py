@@ -18,6 +18,7 @@ from scipy.sparse import csr_array
 from streaming_jsmf.corpus.csr import iter_blocks
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.units import Partition, distinct, fold_partitions, list_units, plan_partitions
+from streaming_jsmf.corpus.vocabulary import over_vocabulary
 from streaming_jsmf.inference.perplexity import Completer, Completion
 from streaming_jsmf.ingestion.readers.hashing import hash_values
 from streaming_jsmf.jobs.checkpoints import PartialResult, added, key_of
@@ -30,7 +31,6 @@ from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.topics.parameters import (
     BYTES_PER_NONZERO_READ,
     TopicParameters,
-    over_model_words,
 )
 
 #: Changes when the same request would give other bits.
@@ -151,7 +151,7 @@ class CompletionReduction:
         completer = Completer.of(arrays["word_topic"], arrays["prior"], arrays["term_count"], arrays["keys"])
         places, total = arrays["places"], Completed(Completion())
         for block in iter_blocks(partition.units, places.size):
-            found = completed(completer, over_model_words(block, places, len(completer.topics)), self.threads)
+            found = completed(completer, over_vocabulary(block, places, len(completer.topics)), self.threads)
             total = Completed(total.sums.merge(found.sums), total.fractional + found.fractional)
         return PartialResult({}, total.fields())
 
