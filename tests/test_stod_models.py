@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 from pathlib import Path
@@ -121,7 +122,7 @@ def test_a_corpus_of_one_document_over_and_over(tmp_path: Path, capsys: pytest.C
     for alpha0 in ("auto", "1"):
         command = ["infer", str(store), str(model), "--topics", "4", "--engine", "stod", "--alpha0", alpha0]
         assert run([*command, "--overwrite"]) == 0
-        assert "the second moment carries 1 topics, 4 were asked for" in capsys.readouterr().err
+        assert re.search(r"\b1 topics, 4\b", capsys.readouterr().err)
         found = read_model(model)
         assert found.metrics["topics_found"] == found.metrics["effective_rank"] == 1
         assert abs(found.arrays["word_topic"][:, 0] - counts[0] / counts[0].sum()).sum() < 0.1
