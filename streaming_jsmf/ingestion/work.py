@@ -1,7 +1,7 @@
 """An ingest at work: what its steps and tasks share. Its directory, ``<target>.partial``, has this layout::
 
-ingest.json                 the arguments
-records/STEP/00000.json     task 0 of a step is done
+zarr.json                   the arguments
+records/STEP-part-00000/     task 0 of a step is done
 units.json, groups.json     the parts of the source, and which of them one task reads
 pieces.json                 the pieces of all groups
 scattered/00000.arrow       rows of a unit of a shuffled source, by bucket

@@ -1,4 +1,4 @@
-"""The order in which parts are folded. It hangs on the parts alone, so that the bits do not hang on who folds them.
+"""The order in which parts are folded. It depends on the parts alone, so that the bits do not depend on the scheduler.
 
 Of many parts neighbours are folded in groups of ``FAN_IN``, one after the other; the totals of groups, which workers
 make side by side, are folded in groups in their turn, until one is left::

@@ -2,10 +2,10 @@
 
 Until it is committed, a simulation is a directory of this layout::
 
-    simulation.json          the arguments
+    zarr.json                the arguments
     corpus/documents/        shards of the parts that are done, under their final names
     corpus/truth.zarr
-    records/00000.json       part 0 is done: its shards; 00000.npy are its counts
+    records/                 a group for each part that is done, with its shards; 00000.npy are the counts of part 0
     work/                    what tasks are writing
 
 A task writes into its own directory, moves the files to their places, and then its record is committed. A second task
