@@ -52,7 +52,7 @@ def running_scheduler(address: str) -> Iterator[Any]:
 
 @contextmanager
 def losses_in_one_line(cluster: str) -> Iterator[None]:
-    """Convert the errors of distributed for a lost cluster to ``StoreError``: the store is incomplete, and can be finished.
+    """Convert the errors of distributed for a lost cluster to ``StoreError``: the same command can finish the store.
 
     Raises
     ------
