@@ -22,6 +22,7 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.ingestion.spec import load_spec
 from streaming_jsmf.ingestion.tokens.stop_words import load_stop_words
+from tests.corpora import bags_of
 from tests.processes import command, ended
 
 ROOT = Path(__file__).parent.parent
@@ -71,16 +72,6 @@ def curate(directory: Path, target: Path, curation: Curation, *, id_column=None)
     )
 
 
-def contents(corpus: Corpus):
-    words = corpus.vocabulary().words
-    found = {}
-    for shard in corpus.shards:
-        for row in pq.read_table(corpus.shard_path(shard)).to_pylist():
-            bag = {words[i]: c for i, c in zip(row["ids"], row["counts"], strict=True)}
-            found[int(row["document_id"][1:])] = bag
-    return found
-
-
 bag_lists = st.lists(
     st.dictionaries(st.sampled_from(WORDS), st.integers(1, 5), max_size=8), min_size=2, max_size=25
 ).filter(any)
@@ -108,7 +99,7 @@ def test_curation_equals_the_reference(tmp_path_factory, bags, curation):
     curated = curate(raw, tmp_path / "c", curation)
     vocabulary = curated.vocabulary()
     assert list(vocabulary.words) == words
-    assert contents(curated) == kept
+    assert bags_of(curated) == {f"d{i}": bag for i, bag in kept.items()}
     df = [sum(w in bag for bag in kept.values()) for w in words]
     tf = [sum(bag.get(w, 0) for bag in kept.values()) for w in words]
     assert vocabulary.document_frequency.tolist() == df
@@ -183,19 +174,8 @@ def test_settings_are_checked():
 def test_stop_words(tmp_path):
     english = load_stop_words("english")
     assert 300 <= len(english) <= 570
-    assert {
-        "a",
-        "about",
-        "above",
-        "according",
-        "across",
-        "actually",
-        "after",
-        "don",
-        "ll",
-        "ve",
-        "z",
-    } <= english
+    listed = "a about above according across actually after don ll ve z"
+    assert {*listed.split()} <= english
     assert all(word == word.lower().strip() and word[0] != "#" for word in english)
     assert not english & {"cell", "neuron", "model", "data", "network", "game", "result", "president"}
     lines = (
@@ -306,28 +286,22 @@ def test_spec_errors_name_the_key(tmp_path, curation, more, message):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "message"),
+    ("old", "new", "named"),
     [
-        (
-            '"bag-of-words-parquet"',
-            '"csv"',
-            r"reader: input should be 'text', .* or 'bag-of-words-parquet', not 'csv'",
-        ),
-        ('licence = "CC0"', "", r"key source\.licence is missing"),
-        ('"vocab.txt"', '"../vocab.txt"', r"'\.\./vocab\.txt' leaves its directory"),
-        ('"vocab.txt" = { sha256 = "', '"vocab.txt" = { sha256 = "G', r"vocab\.txt\.sha256: .*pattern"),
+        ('"bag-of-words-parquet"', '"csv"', "reader: .*'text', .* 'bag-of-words-parquet', not 'csv'"),
+        ('licence = "CC0"', "", r"source\.licence"),
+        ('"vocab.txt"', '"../vocab.txt"', r"'\.\./vocab\.txt'"),
+        ('"vocab.txt" = { sha256 = "', '"vocab.txt" = { sha256 = "G', r"vocab\.txt\.sha256"),
+        ("name", "", "not valid TOML"),
     ],
 )
-def test_spec_values_are_checked(tmp_path, old, new, message):
+def test_spec_values_are_checked(tmp_path, old, new, named):
     text = spec_text(source(tmp_path / "raw", BAGS))
     assert old in text
     (tmp_path / "s.toml").write_text(text.replace(old, new))
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=named):
         load_spec(tmp_path / "s.toml")
-
-
-def test_missing_spec(tmp_path):
-    with pytest.raises(InputError, match="cannot read the spec"):
+    with pytest.raises(InputError, match=r"none\.toml"):
         load_spec(tmp_path / "none.toml")
 
 

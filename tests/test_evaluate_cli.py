@@ -289,7 +289,7 @@ def test_wrong_input_ends_in_one_line(
 ) -> None:
     refused(evaluate(tmp_path / "none"), 2, "no model is here")
     refused(evaluate(model_path, "--corpus", tmp_path / "none"), 2, "no corpus at")
-    refused(evaluate(model_path, "--truth", corpus_path), 2, "truth.zarr", "no truth is here")
+    refused(evaluate(model_path, "--truth", corpus_path), 2, "truth.zarr", "there is no truth here")
     refused(evaluate(model_path, "--truth", simulated / "corpus"), 2, "none of the words")
     refused(evaluate(model_path, "--corpus", simulated / "corpus"), 2, "none of the 120 words")
     refused(evaluate(model_path, "--moments", tmp_path / "none"), 2, "no moments store is here")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion import work
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.jobs.execution import Execution
+from tests.corpora import bags_of, write_texts
 from tests.outcomes import Command
 from tests.processes import finished
 
@@ -52,12 +53,6 @@ def refused(command: Command, tmp_path: Path) -> Callable[..., None]:
     return call
 
 
-def write_texts(path: Path, texts: Mapping[str, str]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{json.dumps({'id': key, 'text': text})}\n" for key, text in texts.items()))
-    return path
-
-
 @pytest.fixture
 def texts(tmp_path: Path) -> Path:
     """A directory of two files of texts, and what other tools leave lying about."""
@@ -73,13 +68,7 @@ def words(path: Path) -> list[str]:
 
 
 def documents(path: Path) -> dict[Any, dict[str, float]]:
-    corpus = open_corpus(path)
-    names = corpus.vocabulary().words
-    return {
-        row["document_id"]: {names[i]: c for i, c in zip(row["ids"], row["counts"], strict=True)}
-        for shard in corpus.shards
-        for row in pq.read_table(corpus.shard_path(shard)).to_pylist()
-    }
+    return bags_of(open_corpus(path))
 
 
 @pytest.mark.usefixtures("texts")
@@ -255,16 +244,9 @@ def test_a_spec_and_what_may_be_said_besides(
     refused(("weather.toml", "in/x", "--files", "in"), "lies inside the source")
 
 
-def test_the_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["ingest", "--help-all"]) == 0
-    shown = capsys.readouterr().out
-    for option in ("--reader", "--read", "--files", "--on-bad-record", "--duplicates", "--tokens-per-shard"):
-        assert option in shown
-
-
 def test_info_of_an_ingest_that_was_cut_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     partial = work.IngestFolder.beside(tmp_path / "out")
-    with partial.acquire({}):
+    with partial.acquire():
         assert run(["info", str(partial.root), "--json"]) == 0
         expected = {"kind": "unfinished ingest", "complete": False, "steps_done": {}}
         assert json.loads(capsys.readouterr().out) == expected
@@ -417,15 +399,11 @@ def test_columns_in_another_order_and_ids_that_do_not_fit(tmp_path: Path) -> Non
     source = write_bags(tmp_path / "in", [GOOD] * 4)
     table = pq.read_table(source / "1.parquet")
     pq.write_table(table.select(["doc_id", "counts", "ids"]), source / "1.parquet")
-    assert list(documents_of(again(source, tmp_path / "out"))) == ["d0", "d1", "d2", "d3"]
+    assert list(bags_of(again(source, tmp_path / "out"))) == ["d0", "d1", "d2", "d3"]
     for name, first in (("0.parquet", 0), ("1.parquet", 2**63 - 1)):
         ids = pa.array([first, first + 1], pa.uint64())
         pq.write_table(table.set_column(2, "doc_id", ids), source / name)
     with pytest.raises(InputError, match="row 1 from 0: doc_id is not a signed 64-bit integer; correct"):
         again(source, tmp_path / "more")
     kept = again(source, tmp_path / "more", on_bad_record="quarantine")
-    assert list(documents_of(kept)) == [0, 1, 2**63 - 1]
-
-
-def documents_of(corpus: Corpus) -> dict[Any, dict[str, float]]:
-    return documents(Path(corpus.root))
+    assert list(bags_of(kept)) == [0, 1, 2**63 - 1]

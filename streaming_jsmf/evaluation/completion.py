@@ -18,22 +18,20 @@ from scipy.sparse import csr_array
 from streaming_jsmf.corpus.csr import iter_blocks
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.units import Partition, distinct, fold_partitions, list_units, plan_partitions
+from streaming_jsmf.corpus.vocabulary import over_vocabulary
 from streaming_jsmf.inference.perplexity import Completer, Completion
 from streaming_jsmf.ingestion.readers.hashing import hash_values
 from streaming_jsmf.jobs.checkpoints import PartialResult, added, key_of
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.folder import WorkStore
 from streaming_jsmf.jobs.memory import PROCESS_BYTES
+from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.storage.arrays import ArrayDigest, read_arrays
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.topics.parameters import (
     BYTES_PER_NONZERO_READ,
     TopicParameters,
-    over_model_words,
 )
-
-KIND = "streaming_jsmf.completion.unfinished"
 
 #: Changes when the same request would give other bits.
 ALGORITHM_VERSION = 2
@@ -108,8 +106,8 @@ def complete_documents(
     topics, places = request.topics, request.topics.ids_of_corpus(request.corpus)
     partitions = plan_partitions(list_units(request.corpus), request.budget)
     keys = [key_of(name) for name in distinct([partition.content for partition in partitions])]
-    store = WorkStore(work, KIND, "completion of documents", request.arguments)
-    with store.at_work(partial(completion_memory, request, partitions), execution, listener) as executor:
+    store = Workspace(work, "completion of documents", request.arguments)
+    with store.executor(partial(completion_memory, request, partitions), execution, listener) as executor:
         arrays = {
             "places": places,
             "word_topic": topics.word_topic,
@@ -153,7 +151,7 @@ class CompletionReduction:
         completer = Completer.of(arrays["word_topic"], arrays["prior"], arrays["term_count"], arrays["keys"])
         places, total = arrays["places"], Completed(Completion())
         for block in iter_blocks(partition.units, places.size):
-            found = completed(completer, over_model_words(block, places, len(completer.topics)), self.threads)
+            found = completed(completer, over_vocabulary(block, places, len(completer.topics)), self.threads)
             total = Completed(total.sums.merge(found.sums), total.fractional + found.fractional)
         return PartialResult({}, total.fields())
 

@@ -116,7 +116,7 @@ class FoldOrder:
         steps = (self._by_fold[key] for key in folds if key in self._by_fold)
         return frozenset(number for step in steps for number in range(step.first, step.last + 1))
 
-    def lacking(self, folds: Collection[str]) -> list[Step]:
+    def missing(self, folds: Collection[str]) -> list[Step]:
         """The steps to the last fold from these; those that are in them already are left out."""
         wanted, found = {self.total}, []
         for step in reversed(self.steps):
