@@ -49,7 +49,7 @@ class Topic:
     npmi
         Of the first words, from -1 to 1, if they were counted.
     warnings
-        Why it may not be a topic, a phrase each; empty as a rule.
+        Why it may not be a topic, a phrase each; usually empty.
     """
 
     number: int
