@@ -1,12 +1,11 @@
-"""A fitted model beside the dense algorithms it stands for: alternating projections and the anchor word algorithm.
+"""Compare a fitted model with a dense reference: alternating projections and the anchor word algorithm.
 
     python -m benchmarks.dense_reference CORPUS MODEL --topics 20
-    python -m benchmarks.dense_reference CORPUS --topics 20        # the reference's own topics
-    python -m benchmarks.dense_reference --check                   # the fast versions here against the oracle
+    python -m benchmarks.dense_reference CORPUS --topics 20        # the topics of the reference
+    python -m benchmarks.dense_reference --check                   # compare the fast versions here with the test oracle
 
-Builds the N x N co-occurrence (200 MB at N = 5000, and a few times that while it works), rectifies it by
-Algorithm 2 of Lee et al. (ICML 2021) in f64, and runs Algorithm 1 with the guards and the
-shrunken rows that the package chooses anchors by.
+Builds the N x N co-occurrence (200 MB for N = 5000; the peak is a few times that), rectifies it in float64 with
+Algorithm 2 of Lee et al. (ICML 2021), and runs Algorithm 1 with the guards and shrunken rows of the package.
 """
 
 from __future__ import annotations
@@ -261,7 +260,7 @@ def solve(
 )
 @click.option("--anchor-min-df", default=None, type=float, help="Default: 1 % of M, at least 20 up to M/50.")
 @click.option("--iterations", default=150, show_default=True)
-@click.option("--words", default=None, type=int, help="Keep only the words of the most documents.")
+@click.option("--words", default=None, type=int, help="Keep only the words in the most documents.")
 @click.option("--check", "only_check", is_flag=True)
 def main(
     corpus: Path | None,

@@ -1,19 +1,18 @@
-"""Topic shares of documents: speed, distance from the best, and distance from the truth, beside scikit-learn's.
+"""Speed and accuracy of topic shares of documents, compared with scikit-learn.
 
     python -m benchmarks.document_shares [--documents 20000] [--peer-documents 2000] [--repeats 5]
 
-Simulated documents of latent Dirichlet allocation, N = 10,000 words, K = 50, about 90 distinct words each; true topics
-and prior are given to both. The peer is the `transform` of `LatentDirichletAllocation`: variational Bayes, one process.
-Times are processor seconds of one thread, the least of the repeats; the ratio is the median over repeats that measure
-both one after the other. L1 is the mean sum of absolute differences, of 2, to the shares that the documents were drawn
-with; KL the mean divergence of the word distributions that follow from the shares.
+Simulated LDA documents with N = 10,000 words, K = 50 and about 90 distinct words each; both libraries get the true
+topics and prior. scikit-learn's method is the `transform` of `LatentDirichletAllocation` (variational Bayes) in one
+process. Times are CPU seconds of one thread, minimum of the repeats; the ratio is the median over repeats that measure
+both in turn. L1 is the mean distance (at most 2) to the true shares; KL is the mean divergence between the word
+distributions that follow from the shares.
 
-The hard case: N = 500, five pairs of topics that are 90 % alike, K = 10, documents of 5,000 tokens. The bound is what
-the package knows of the distance from the best; the distance is that from dense Newton steps on some documents, which
-share no code with the package's. Steps of expectation-maximisation alone, 200 of them, are for comparison.
+The hard case has N = 500, K = 10, five pairs of topics that are 90 % equal, and documents of 5,000 tokens. It compares
+the error bound of the package with the distance to dense Newton steps, which share no code with it, and with 200 steps
+of expectation-maximization.
 
-With --corpus: speeds on the documents of a corpus, with the topics that LR-JSMF finds in them; scikit-learn's prior is
-one number, the mean of ours.
+--corpus measures speed on the documents of a corpus with topics of LR-JSMF; scikit-learn's prior is the mean of ours.
 """
 
 from __future__ import annotations
@@ -197,7 +196,7 @@ def real(path: str, n_peer: int, repeats: int) -> None:
 @click.option("--documents", default=20_000, show_default=True)
 @click.option("--peer-documents", default=2_000, show_default=True)
 @click.option("--repeats", default=5, show_default=True)
-@click.option("--corpus", default=None, help="Path of a corpus; instead of what is simulated.")
+@click.option("--corpus", default=None, help="Path of a corpus to use instead of simulated documents.")
 def main(documents: int, peer_documents: int, repeats: int, corpus: str | None) -> None:
     if corpus is not None:
         return real(corpus, peer_documents, repeats)

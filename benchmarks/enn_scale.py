@@ -1,12 +1,11 @@
-"""ENN and LAW on simulated moments of growing vocabularies: seconds, steps, peak memory.
+"""Time, steps and peak memory of ENN and LAW on simulated moments of growing vocabularies.
 
     python -m benchmarks.enn_scale [--words 10000,30000,100000] [--topics 100] [--threads 2]
 
-The moments are eigenpairs of F F' with F = [B chol(A), T]: K separable topics whose words follow Zipf's law behind the
-most frequent ones, and a tail T of random directions among the eigenvalues of the topics, scaled by the root of each
-word's share as sampling noise is. So there is no gap at K, rare words are mostly noise, and Y Y' has many negative
-entries. Each size runs in a process of its own, whose peak resident memory the operating system counts. The last
-column is the exponent of the growth of the processor time, of all threads, from the row above.
+The moments are eigenpairs of F F' with F = [B chol(A), T]: K separable topics whose words follow Zipf's law, and random
+directions T with eigenvalues among those of the topics, scaled by the root of each word's share like sampling noise.
+There is no gap at K, rare words are mostly noise, and Y Y' has many negative entries. Each size runs in its own
+process. The last column is the exponent with which CPU time, over all threads, grows from the previous row.
 """
 
 from __future__ import annotations
@@ -112,12 +111,14 @@ def measure(n_words: int, n_topics: int, threads: int, seed: int, acceleration: 
 
 
 @click.command(help=__doc__)
-@click.option("--words", default="10000,30000,100000", show_default=True, help="Sizes, with commas between.")
+@click.option(
+    "--words", default="10000,30000,100000", show_default=True, help="Numbers of words, separated by commas."
+)
 @click.option("--topics", default=100, show_default=True)
 @click.option("--threads", default=2, show_default=True)
 @click.option("--seed", default=0, show_default=True)
 @click.option("--acceleration", default="momentum", show_default=True)
-@click.option("--here", is_flag=True, hidden=True, help="One size in this process, as JSON.")
+@click.option("--here", is_flag=True, hidden=True, help="Measure one size in this process and print JSON.")
 def main(words: str, topics: int, threads: int, seed: int, acceleration: str, here: bool) -> None:
     if here:
         click.echo(json.dumps(measure(int(words), topics, threads, seed, acceleration)))

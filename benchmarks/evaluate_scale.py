@@ -1,9 +1,9 @@
-"""Time and memory of all metrics of a large model, beside the scan that counts its words.
+"""Time and memory of all metrics of a large model.
 
     python -m benchmarks.evaluate_scale [--words 100000] [--topics 100] [--replicas 5]
 
-Topics, factor and counts are drawn at random, of the shapes and sizes that a real model of as many words has; nothing
-is read. Prints the seconds and the peak memory of the process, with that of the inputs alone to take off.
+Topics, factor and counts are random, with the shapes and sizes of a real model of this vocabulary; nothing is read.
+Prints seconds and peak memory of the process, and the memory of the inputs alone.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ def draw_counts(rng: np.random.Generator, topics: TopicArrays, cooccurrence: Coo
 
 
 @click.command(help=__doc__)
-@click.option("--words", default=100_000, show_default=True, help="N.")
-@click.option("--topics", default=100, show_default=True, help="K.")
-@click.option("--replicas", default=5, show_default=True, help="Models that the stability compares with.")
+@click.option("--words", default=100_000, show_default=True, help="Number of words.")
+@click.option("--topics", default=100, show_default=True, help="Number of topics.")
+@click.option("--replicas", default=5, show_default=True, help="Number of models for stability.")
 @click.option("--seed", default=0, show_default=True)
 def main(words: int, topics: int, replicas: int, seed: int) -> None:
     rng = np.random.default_rng(seed)

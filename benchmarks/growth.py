@@ -1,15 +1,15 @@
-"""What it costs to add a tenth to a store with a sample, beside the scan; and topics of a period from kept partitions.
+"""Cost of adding a tenth to a sampled store, and topics of a period from kept partitions.
 
     python -m benchmarks.growth [--documents 640000,2560000] [--words 60000] [--topics 50]
     python -m benchmarks.growth --corpus CORPUS [--topics 50]
     python -m benchmarks.growth --corpus SPEECHES --by year --span 10 [--topics 20] [--max-topics 80]
 
-The first simulates documents (LDA, Zipf's law), scans them, adds a tenth more to the store, and scans all of them at
-once: processor seconds of one thread, and how far the eigenpairs Y Y' of the store that has grown are from those of the
-scan of all. The second does so with a corpus, whose last shards are added, one of eleven. Each scan has a process of
-its own, imports and compilation aside. The third scans a corpus by a column of whole numbers and keeps the partitions:
-mean and worst L1 (of 2) between the topics that ``infer --partitions`` finds for a period and those of a scan of its
-documents alone.
+The first command simulates documents (LDA, Zipf's law), scans them, adds a tenth, and scans all of them at once. It
+prints CPU seconds of one thread and the relative difference of Y Y' between the grown store and the scan of all
+documents. The second does the same with a corpus, whose last shards (one of eleven) are added. Each scan runs in its
+own process; imports and compilation are excluded. The third scans a corpus by a column of whole numbers, keeps the
+partitions, and prints mean and largest L1 distance (at most 2) between the topics of ``infer --partitions`` for a
+period and those of a scan of its documents alone.
 """
 
 from __future__ import annotations
@@ -149,15 +149,17 @@ def periods(
 
 
 @click.command(help=__doc__)
-@options.several("documents", [640_000], help="That are there first, of each simulated corpus.")
+@options.several("documents", [640_000], help="Documents of each simulated corpus before the addition.")
 @click.option("--words", default=60_000, show_default=True)
 @click.option("--topics", default=50, show_default=True)
+@click.option("--max-topics", type=int, help="Width of the scan by periods.  [default: --topics]")
 @click.option(
-    "--max-topics", type=int, help="Of the scans by periods: what is kept is wider.  [default: --topics]"
+    "--corpus",
+    type=click.Path(exists=True, path_type=Path),
+    help="Corpus to use instead of simulations.",
 )
-@click.option("--corpus", type=click.Path(exists=True, path_type=Path), help="In place of simulated ones.")
-@click.option("--by", help="Column of whole numbers: periods of the corpus in place of an addition.")
-@click.option("--span", default=10, show_default=True, help="Of a period.")
+@click.option("--by", help="Column of whole numbers; measure periods instead of an addition.")
+@click.option("--span", default=10, show_default=True, help="Values per period.")
 def main(
     documents: list[int],
     words: int,

@@ -1,10 +1,10 @@
-"""CPU seconds and memory of an ingest of text, beside scikit-learn's CountVectorizer with a known vocabulary.
+"""CPU time and memory of ingesting texts, compared with scikit-learn's CountVectorizer with a known vocabulary.
 
-python -m benchmarks.ingest_throughput SOURCE [--vocabulary-size 20000]
+    python -m benchmarks.ingest_throughput SOURCE [--vocabulary-size 20000]
 
-SOURCE is a directory of Parquet files with columns ``text`` and ``doc_id``. What is compared: the whole ingest
-(reading, words, counts, choice of the vocabulary, writing and hashing the shards) with scikit-learn's ``transform``
-alone, on the same texts held in memory, with the vocabulary that the ingest chose. Each in a process of its own.
+SOURCE is a directory of Parquet files with columns ``text`` and ``doc_id``. The whole ingest (reading, splitting,
+counting, selecting words, writing and hashing shards) is compared with scikit-learn's ``transform`` alone, on the same
+texts in memory with the vocabulary that the ingest selected. Each runs in its own process.
 """
 
 from __future__ import annotations
@@ -39,7 +39,12 @@ SAMPLE = 200  # documents counted again by hand
 @click.argument("source", type=click.Path(path_type=Path, exists=True))
 @click.option("--vocabulary-size", default=20_000, show_default=True)
 @click.option("--repeats", default=3, show_default=True)
-@click.option("--workers", default="1,2", show_default=True, help="Threads of the ingest, one run for each.")
+@click.option(
+    "--workers",
+    default="1,2",
+    show_default=True,
+    help="Numbers of threads, separated by commas.",
+)
 def main(source: Path, vocabulary_size: int, repeats: int, workers: str) -> None:
     # Not in this process: the peak memory of a child starts from that of its parent.
     size = _alone(run_size, source)["size"] / 1e6

@@ -1,11 +1,11 @@
-"""What merging costs in accuracy: the leading eigenpairs after folding many factors, against those of the exact C.
+"""Loss of accuracy from merging factors: leading eigenpairs compared with those of the exact C.
 
     python -m benchmarks.merge_accuracy CORPUS [--topics 50] [--partitions 1,2,4,8,16,32,64]
 
-Prints two Markdown tables. YYerr is ||Y Y' - Y* Y*'||_F / ||Y* Y*'||_F with Y = V_+ D_+^(1/2) of the K leading
-eigenpairs and Y* those of the exact C, by Lanczos. The first: one corpus in more and more partitions. The second: two
-halves of the corpus, each without a sixth of the words and with the others in an order of its own, scanned and merged;
-and the same documents scanned at once over the union of their words.
+YYerr is ||Y Y' - Y* Y*'||_F / ||Y* Y*'||_F with Y = V_+ D_+^(1/2) from the K leading eigenpairs, and Y* from the exact
+C by Lanczos. The first table divides one corpus into more and more partitions. The second merges the stores of two
+halves of the corpus, each without a sixth of the words and in its own word order, and compares them with one scan of
+the same documents over the union of the words.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""Anchors and topics of planted separable data: how the error falls with the documents, by rule of choice.
+"""Error of topics on planted separable data by number of documents and rule for selecting anchors.
 
     python -m benchmarks.planted_anchors [--documents 3000,10000,30000,100000] [--seeds 5] [--chart FILE.svg]
 
-N = 2,000 words, K = 20 topics, each with an anchor of 1 % of its mass, documents of about 100 tokens. Two laws:
-`broad` is that of `simulate --separable` (Dirichlet parameters of 0.1 a word), `narrow` has parameters of 0.01, so
-that a topic has few words and many of them are nearly anchors. Moments are exact (Lanczos on the co-occurrence),
-then ENN and LAW with the package's defaults; only the choice of anchors differs. Prints a Markdown table of the
-mean L1 (of 2) of matched topics over seeds, and the largest ratio to the error with the planted anchors.
-The chart needs matplotlib, which is in the extra `notebook`.
+N = 2,000 words, K = 20 topics, each with an anchor of 1 % of its mass, documents of about 100 tokens. Topics are
+`broad`, as in `simulate --separable` (Dirichlet parameters of 0.1 per word), or `narrow` (0.01), with few words of
+which many are nearly anchors. Moments are exact (Lanczos on the co-occurrence), followed by ENN and LAW with default
+settings; only the selection of anchors differs. Prints the mean L1 distance (at most 2) of matched topics over seeds,
+and the largest ratio to the error with the planted anchors. The chart requires matplotlib (extra `notebook`).
 """
 
 from __future__ import annotations

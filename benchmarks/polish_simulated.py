@@ -1,11 +1,10 @@
-"""Errors of the topics of simulated corpora, of both engines, before and after polish.
+"""Errors of the topics of both engines on simulated corpora, before and after polish.
 
     python -m benchmarks.polish_simulated [--documents 5000,20000,100000] [--steps 20] [--seeds 1]
 
-Latent Dirichlet allocation as `simulate` draws it: 10,000 words, 50 topics (Dirichlet of total mass 200), documents of
-about 100 tokens of the prior 1/K for each topic. Prints a Markdown table: mean L1 distance (of 2) of the best pairs of
-found and true topics, with default settings throughout, and of STOD with `--alpha0 shares`, too; and CPU seconds in one
-thread of scan and inference, and of the steps.
+LDA as in `simulate`: 10,000 words, 50 topics (Dirichlet distribution of mass 200), documents of about 100 tokens, prior
+1/K per topic. Prints the mean L1 distance (at most 2) between matched topics and true topics with default settings, for
+STOD also with `--alpha0 shares`, and CPU seconds of one thread for scan and inference, and for the steps.
 """
 
 from __future__ import annotations
@@ -73,9 +72,14 @@ def print_rows(folder: Path, documents: int, steps: int, seed: int) -> None:
 
 
 @click.command(help=__doc__)
-@click.option("--documents", default="5000,20000,100000", show_default=True, help="Sizes, with commas.")
-@click.option("--steps", default=20, show_default=True, help="Of polish.")
-@click.option("--seeds", default=1, show_default=True, help="Corpora of each size.")
+@click.option(
+    "--documents",
+    default="5000,20000,100000",
+    show_default=True,
+    help="Sizes, separated by commas.",
+)
+@click.option("--steps", default=20, show_default=True, help="Steps of polish.")
+@click.option("--seeds", default=1, show_default=True, help="Number of corpora of each size.")
 def main(documents: str, steps: int, seeds: int) -> None:
     click.echo("| documents | engine | error | polished | scan and infer, s | steps, s |")
     click.echo("|---:|---|---:|---:|---:|---:|")

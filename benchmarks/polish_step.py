@@ -1,12 +1,11 @@
-"""Seconds of a step of polish, beside its arithmetic.
+"""Time of a polish step compared with its arithmetic.
 
     python -m benchmarks.polish_step [--corpus CORPUS] [--topics 20,50,100] [--repeats 20]
 
-The arithmetic is nonzeros x K x (rounds + 1) x 4 operations, at the rate of a bare loop: the same four operations on
-rows that stand in memory one after the other, without documents, words or sums to look up, divide or add back. Both are
-measured in turns, and the least of the processor seconds counts, so that other work on the machine does little harm;
-the speed of two threads is by the clock, and wants a quiet machine. Without a corpus: 20,000 documents of about 90
-distinct words among 10,000.
+The arithmetic is nonzeros x K x (rounds + 1) x 4 operations at the rate of a bare loop: the same four operations on
+consecutive rows in memory, without documents, words or sums. Both are measured in turn, and the minimum CPU time
+counts, so other load has little influence. The speed of two threads is wall time and requires an idle machine. Without
+a corpus: 20,000 documents of about 90 distinct words out of 10,000.
 """
 
 from __future__ import annotations
@@ -88,7 +87,9 @@ def least(works: list[Callable[[], Any]], repeats: int, clock: Callable[[], floa
 
 @click.command(help=__doc__)
 @click.option("--corpus", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--topics", default="20,50,100", show_default=True, help="Numbers of topics, with commas.")
+@click.option(
+    "--topics", default="20,50,100", show_default=True, help="Numbers of topics, separated by commas."
+)
 @click.option("--repeats", default=20, show_default=True)
 def main(corpus: Path | None, topics: str, repeats: int) -> None:
     counts = read_counts(corpus) if corpus else simulated()

@@ -1,4 +1,4 @@
-"""A simulator of discrete events for the task graph of a scan: workers, a scheduler, a store. `scale_out` feeds it."""
+"""Discrete-event simulation of the task graph of a scan: workers, a scheduler and a store. Used by `scale_out`."""
 
 from __future__ import annotations
 

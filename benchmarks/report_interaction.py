@@ -1,8 +1,8 @@
-"""How long a report takes to answer: ``python -m benchmarks.report_interaction 20 100 200``.
+"""Response times of a report: ``python -m benchmarks.report_interaction 20 100 200``.
 
-Opens reports of made-up topics in Chromium (playwright, and a Chromium on the path) and prints for each interaction the
-median of several: milliseconds of the page's main thread (processor time, so that other programs do not count), and
-milliseconds by the clock from the event to the next picture, which they do make longer.
+Opens reports of artificial topics in Chromium (playwright, with Chromium on the path) and prints the median for each
+interaction: milliseconds of CPU time of the main thread of the page, and wall time from the event to the next frame,
+which other load on the machine increases.
 """
 
 from __future__ import annotations
@@ -127,6 +127,6 @@ def run(sizes: list[int], times: int, say: Callable[[str], None] = print) -> Non
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("topics", type=int, nargs="*", default=[20, 100, 200])
-    parser.add_argument("--times", type=int, default=7, help="of each interaction")
+    parser.add_argument("--times", type=int, default=7, help="repeats of each interaction")
     arguments = parser.parse_args()
     run(arguments.topics, arguments.times)

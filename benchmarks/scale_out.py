@@ -1,23 +1,21 @@
-"""Where a scan bends on clusters that nobody here has: the real task graph, replayed with measured costs.
+"""Scaling of a scan on large clusters: the real task graph, simulated with measured costs.
 
     python -m benchmarks.scale_out [--documents 1e6,1e8,1e10] [--workers 8,64,512,4096] [--json FILE]
     python -m benchmarks.scale_out --costs FILE ...       # with the costs of an earlier run
 
-What a task costs is measured on this machine, on a simulated corpus: seconds a nonzero of reading and multiplying,
-seconds of a fold, bytes of what is committed, seconds a byte of writing it and reading it back, seconds that Dask's
-scheduler spends on a task. Then the graph that a scan builds (`jobs.fold.FoldJob`) is replayed by a simulator of
-discrete events: workers of one thread, a scheduler that does one thing at a time, a store with a latency and a
-bandwidth for each worker, durations that vary (a log-normal distribution, and one task in a hundred three times as
-long). A worker here is a thread there.
+Costs of tasks are measured on this machine with a simulated corpus: seconds per nonzero for reading and multiplying,
+seconds of combining two results, bytes per commit, seconds per byte of writing and reading it, and seconds of Dask's
+scheduler per task. The graph that a scan builds is then run in a discrete-event simulation: workers with one thread, a
+scheduler that does one thing at a time, a store with latency and bandwidth per worker, and varying durations (a
+log-normal distribution, and one task in a hundred three times as long).
 
-Stages: scan 1 with factors of all documents, with a sample, and scan 2 and the pass for the third moment, which are the
-same for both. `one by one` is the graph of stores of earlier releases, which fold one part after the other; a number
-is a fan-in of `jobs.order`. `efficiency` is the share of the workers' time that is work. What bounds a row is named:
-`folds` is the least time of those that come one after the other, `scheduler` that of the scheduler for all tasks,
-`records` what the command itself does with the record of each part when all are folded, which is in the time too.
-`disk` is the most that lies in the store at a time of what is on its way.
+Stages: scan 1 with factors of all documents and with a sample; scan 2 and the third moment are the same for both. `one
+by one` is the graph of stores of earlier releases, which combine results sequentially; a number is the group size of
+the tree. `efficiency` is the fraction of worker time spent computing. The last columns name the bottleneck: `folds` is
+the minimum time of sequential combinations, `scheduler` that of the scheduler, `records` the time that the command
+needs for the record of each partition at the end. `disk` is the maximum size of temporary results in the store.
 
-The last table is no simulation: graphs are built, and what they weigh is measured.
+The last table is measured rather than simulated: size and time of building the graphs.
 """
 
 from __future__ import annotations
@@ -306,32 +304,42 @@ def weighed() -> list[dict[str, float]]:
 
 @click.command(help=__doc__)
 @click.option(
-    "--documents", default="1e6,1e7,1e8,1e9,1e10", show_default=True, help="Sizes to replay, with commas."
+    "--documents",
+    default="1e6,1e7,1e8,1e9,1e10",
+    show_default=True,
+    help="Numbers of documents, separated by commas.",
 )
-@click.option("--workers", default="8,64,512,4096", show_default=True, help="Threads, with commas.")
 @click.option(
-    "--partitions", default="", help="Nonzeros of a partition, with commas.  [default: what a scan chooses]"
+    "--workers", default="8,64,512,4096", show_default=True, help="Numbers of workers, separated by commas."
 )
 @click.option(
-    "--fan-in", default=f"0,{FAN_IN}", show_default=True, help="Ways to fold, with commas; 0: one by one."
+    "--partitions", default="", help="Nonzeros per partition, separated by commas.  [default: as in a scan]"
 )
-@click.option("--words", default=50_000, show_default=True, help="Of the corpus that costs are measured on.")
+@click.option(
+    "--fan-in",
+    default=f"0,{FAN_IN}",
+    show_default=True,
+    help="Group sizes, separated by commas; 0: sequential.",
+)
+@click.option("--words", default=50_000, show_default=True, help="Words of the corpus used to measure costs.")
 @click.option("--max-topics", default=50, show_default=True)
 @click.option(
-    "--bandwidth", default=200e6, show_default=True, help="Bytes a second of the store, each worker."
+    "--bandwidth", default=200e6, show_default=True, help="Bytes per second of the store, per worker."
 )
-@click.option(
-    "--latency", default=0.05, show_default=True, help="Seconds of a commit or a read in the store."
-)
+@click.option("--latency", default=0.05, show_default=True, help="Seconds per commit or read of the store.")
 @click.option(
     "--costs",
     "known",
     default=None,
     type=click.Path(path_type=Path),
-    help="What --json wrote: nothing is measured.",
+    help="A file written by --json, whose costs are used.",
 )
 @click.option(
-    "--json", "target", default=None, type=click.Path(path_type=Path), help="Also write all rows here."
+    "--json",
+    "target",
+    default=None,
+    type=click.Path(path_type=Path),
+    help="Also write costs and rows to this file.",
 )
 def main(
     documents: str,

@@ -1,10 +1,9 @@
-"""Peak memory of a scan at one and four times the documents, each in a process of its own.
+"""Peak memory of a scan at one and four times the documents, each in its own process.
 
     python -m benchmarks.scan_memory [--documents 60000] [--words 20000] [--workers 2]
 
-Simulates a Zipf corpus, scans it with the partition size held fixed, and prints the peak resident memory that the
-operating system counted, beside what `scan_memory` projected. Memory may grow with the vocabulary, the widths and the
-partition; it may not grow with the documents.
+Scans simulated Zipf corpora with a fixed partition size and prints peak resident memory and the projection of
+`scan_memory`. Memory may grow with vocabulary, widths and partition size, but not with the number of documents.
 """
 
 from __future__ import annotations
@@ -24,12 +23,14 @@ from streaming_jsmf.moments.memory import scan_memory
 
 
 @click.command(help=__doc__)
-@click.option("--documents", default=60_000, show_default=True, help="At 1x.")
+@click.option("--documents", default=60_000, show_default=True, help="Documents of the smaller corpus.")
 @click.option("--words", default=20_000, show_default=True)
 @click.option("--max-topics", default=50, show_default=True)
 @click.option("--partition-nonzeros", default=1_000_000, show_default=True)
 @click.option("--workers", default=2, show_default=True)
-@click.option("--factor", default=4, show_default=True, help="How many times the documents.")
+@click.option(
+    "--factor", default=4, show_default=True, help="Size of the larger corpus relative to the smaller one."
+)
 def main(
     documents: int, words: int, max_topics: int, partition_nonzeros: int, workers: int, factor: int
 ) -> None:

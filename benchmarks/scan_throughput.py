@@ -1,18 +1,18 @@
-"""Where the time of a scan goes; a whole scan beside the bare sparse products, and two threads beside one.
+"""Profile of a scan; a scan compared with the bare sparse products; two workers compared with one.
 
     python -m benchmarks.scan_throughput [CORPUS] [--max-topics 50] [--shares-only]
     python -m benchmarks.scan_throughput [CORPUS] --two-workers [--range factors,sample] [--turns 3]
 
-Shares are of the processor time of one scan with two threads, by the spans of `streaming_jsmf.timing`: `products` are
-H X and H'(H X), `other` what no span sees (Zarr's own thread, planning, imports). The kernel is scipy's H'(H X) in
-float32 on the same partitions in memory, as many times as the two scans multiply; the range is that of `--range
-factors`. Without CORPUS a Zipf corpus is simulated. Ratios of one run; the seconds belong to the machine.
+Shares are fractions of the CPU time of a scan with two threads, by the spans of `streaming_jsmf.timing`: `products` are
+H X and H'(H X), `other` is everything outside spans (Zarr's thread, planning, imports). The kernel is scipy's H'(H X)
+in float32 on the same partitions in memory, as often as the two scans multiply with `--range factors`. Without CORPUS a
+Zipf corpus is simulated. Compare ratios of one run.
 
-`--two-workers` scans with one worker and with two in turns, on threads and on the processes of a LocalCluster, and
-tells medians of the ratios: of the *passes* over the partitions, and of the *whole* scan, in which one process makes
-the basis and the eigenpairs. *Weak* is the time of one worker for every other shard beside that of two for all of them:
-1 where two do twice the work in the same time. All begin when the workers are there. On a machine of two cores that
-does nothing else.
+`--two-workers` scans with one and two workers in turn, on threads and on processes of a LocalCluster, and prints median
+ratios for the *passes* over the partitions and for the *whole* scan, in which one process computes basis and
+eigenpairs. *Weak* is the time of one worker for every other shard divided by that of two workers for all shards: 1
+means that two workers do twice the work in the same time. Timing starts when the workers are ready. Requires an idle
+machine with two cores.
 """
 
 from __future__ import annotations
@@ -144,11 +144,11 @@ def print_shares(corpus: Corpus, settings: ScanSettings, folder: Path) -> None:
 @click.command(help=__doc__)
 @click.argument("corpus", required=False)
 @click.option("--max-topics", default=50, show_default=True)
-@click.option("--documents", default=200_000, show_default=True, help="To simulate.")
-@click.option("--words", default=50_000, show_default=True, help="To simulate.")
+@click.option("--documents", default=200_000, show_default=True, help="Simulated documents.")
+@click.option("--words", default=50_000, show_default=True, help="Simulated words.")
 @click.option("--partition-nonzeros", default=None, type=int)
-@click.option("--shares-only", is_flag=True, help="One scan, without the comparisons.")
-@click.option("--two-workers", is_flag=True, help="Two workers beside one, and nothing else.")
+@click.option("--shares-only", is_flag=True, help="Only profile one scan.")
+@click.option("--two-workers", is_flag=True, help="Compare two workers with one, and nothing else.")
 @click.option("--range", "ranges", default="factors,sample", show_default=True, help="With --two-workers.")
 @click.option("--scheduler", default="threads,cluster", show_default=True, help="With --two-workers.")
 @click.option("--turns", default=3, show_default=True, help="With --two-workers.")

@@ -1,10 +1,10 @@
-"""Simplex least squares for many words: seconds and certificates by method.
+"""Simplex least squares for many words: time and certificates by method.
 
     python -m benchmarks.simplex [--words 100000] [--topics 100] [--threads 2] [--methods active-set]
 
-Three kinds of rows. `usual`: vertices of condition 5e4, sparse mixtures and noise, as rows of real corpora are;
-`hard`: the same vertices and mixtures of half of them without noise; `easy`: vertices of condition 10. The gap is the
-largest over words, relative to the squared norm of the word's row. Compiling is not counted.
+Three kinds of rows: `usual` has vertices of condition 5e4, sparse mixtures and noise, like rows of real corpora; `hard`
+has the same vertices and mixtures of half of them without noise; `easy` has vertices of condition 10. The gap is the
+maximum over words, relative to the squared norm of the row. Compilation is excluded.
 """
 
 from __future__ import annotations

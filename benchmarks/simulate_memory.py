@@ -1,10 +1,10 @@
-"""Peak memory, time and disk of a large simulation, in a process of its own.
+"""Peak memory, time and disk space of a large simulation, in its own process.
 
     python -m benchmarks.simulate_memory [--documents 10000000] [--words 100000] [--topics 50] [--zipf 1.0]
 
-Simulates a Zipf corpus with the command line and prints what the operating system counted: the largest sum of the
-resident memory of all its processes (sampled), the largest process (exact), wall and CPU seconds, and bytes on disk.
-Memory may grow with the vocabulary, the topics and the workers; it may not grow with the documents.
+Simulates a Zipf corpus with the command line and prints the largest sum of resident memory over its processes
+(sampled), the largest process (exact), wall and CPU seconds, and bytes on disk. Memory may grow with vocabulary, topics
+and workers, but not with the number of documents.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Usage:
 @click.option("--scheduler", default="threads", show_default=True)
 @click.option("--workers", default=2, show_default=True)
 @click.option(
-    "--folder", default=None, type=click.Path(), help="Where the corpus is made, and removed again."
+    "--folder", default=None, type=click.Path(), help="Directory for the corpus, which is removed afterwards."
 )
 def main(
     documents: int, words: int, topics: int, zipf: float, scheduler: str, workers: int, folder: str | None

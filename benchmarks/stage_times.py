@@ -1,14 +1,14 @@
-"""CPU seconds and peak memory of every stage, in two source trees by turns.
+"""CPU time and peak memory of every stage, optionally in two source trees in turn.
 
     python -m benchmarks.stage_times [--old PATH] [--new PATH] [--repeat 5] [--corpus NAME=SOURCE ...] [--topics 20]
 
-Each stage is a command in a process of its own, which the operating system measures: user and system time with the
-start of the interpreter, and the largest resident memory. Both trees run a stage one after the other, in an order that
-changes from turn to turn, so that both meet the same machine. Before that each tree runs all stages on a small corpus,
-which compiles its kernels. Without ``--old`` there is one tree and no ratio.
+Each stage is a command in its own process, measured by the operating system: user and system time including the start
+of the interpreter, and peak resident memory. Both trees run each stage directly after one another, in alternating
+order. Before that, each tree runs all stages on a small corpus to compile its kernels. Without ``--old`` there is one
+tree and no ratio.
 
-By default the corpora are texts that are simulated (``--documents``), and ``data_specs/uci_nips``. A ratio is that of
-the new tree to the old one, by the least and by the median of all turns. On a machine with other work trust the least.
+The default corpora are simulated texts (``--documents``) and ``data_specs/uci_nips``. Ratios are new to old, by minimum
+and by median over all repeats. On a machine with other load use the minimum.
 """
 
 from __future__ import annotations
@@ -136,11 +136,13 @@ def table(corpus: str, turns: Sequence[Sequence[dict[str, Usage]]]) -> list[str]
 @click.option("--old", default=None, type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--new", default=ROOT, type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--repeat", default=5, show_default=True)
-@click.option("--corpus", "corpora", multiple=True, metavar="NAME=SOURCE", help="What to ingest.")
-@click.option("--documents", default=20_000, show_default=True, help="To simulate.")
+@click.option(
+    "--corpus", "corpora", multiple=True, metavar="NAME=SOURCE", help="Sources to ingest; may be repeated."
+)
+@click.option("--documents", default=20_000, show_default=True, help="Simulated documents.")
 @click.option("--topics", default=20, show_default=True)
 @click.option(
-    "--folder", default=None, type=click.Path(exists=True, file_okay=False), help="For the results."
+    "--folder", default=None, type=click.Path(exists=True, file_okay=False), help="Directory for the results."
 )
 def main(
     old: Path | None,

@@ -1,11 +1,11 @@
-"""The tensor engine where K is not the number of topics that a corpus was made of: errors and perplexities.
+"""The tensor engine with a K other than the true number of topics: errors and perplexities.
 
     python -m benchmarks.stod_any_k [CORPUS ...] [--topics 20,25,50] [--seeds 1]
 
-Prints two Markdown tables. Of simulated corpora (12 topics, 1,500 words, 6,000 documents of about 100 tokens): the mean
-L1 error (of 2) of the best pairs of topics, with the true alpha0 and with those found by ``auto`` and ``shares``, and
-that of LR-JSMF. Of each CORPUS, every fifth document held out: perplexity of one half of the tokens of a held-out
-document under the shares that the other half tells, for the unigram, LR-JSMF and the tensor engine. Lower is better.
+The first table is for simulated corpora (12 topics, 1,500 words, 6,000 documents of about 100 tokens): mean L1 error
+(at most 2) of the best pairs of topics with the true alpha0, with the estimates ``auto`` and ``shares``, and of
+LR-JSMF. The second is for each CORPUS, with every fifth document held out: perplexity of one half of the tokens of
+held-out documents given the other half, for the unigram model, LR-JSMF and the tensor engine. Lower is better.
 """
 
 from __future__ import annotations
@@ -94,7 +94,10 @@ def print_real(name: str, counts: sparse.csr_array, topics: list[int], folder: P
 @click.command(help=__doc__)
 @click.argument("corpora", nargs=-1, type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
-    "--topics", default="20,25,50", show_default=True, help="K for the corpora, with commas between."
+    "--topics",
+    default="20,25,50",
+    show_default=True,
+    help="Numbers of topics for the corpora, separated by commas.",
 )
 @click.option("--seeds", default=1, show_default=True, help="Simulated corpora of each kind.")
 def main(corpora: tuple[Path, ...], topics: str, seeds: int) -> None:

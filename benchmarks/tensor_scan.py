@@ -1,18 +1,16 @@
-"""The pass for the third moment beside its dense products alone, and beside TOD, which scans for each iteration.
+"""The third-moment pass compared with its dense products alone and with TOD.
 
     python -m benchmarks.tensor_scan [--topics 50 --topics 100] [--documents 20000] [--tod]
 
-Processor time a document of the whole pass (reading, products, adding, committing), of its sums on documents in memory,
-and of two measures of the products that these sums cannot do without:
+CPU time per document of the whole pass (reading, products, adding, committing), of its sums on documents in memory, and
+two measures of the products that these sums require:
 
-- *slices*: for each a the product of r[a:] and r[a:], (m - a)^2 multiplications a document in all a third of m^3, as a
-  loop over BLAS does them;
-- *floor*: the m (m + 1) (m + 2) / 6 multiplications of a symmetric tensor at the rate of one large square product.
+- *slices*: the products of r[a:] and r[a:] for all a, as a loop over BLAS; m^3 / 3 multiplications per document
+- *floor*: the m (m + 1) (m + 2) / 6 multiplications of a symmetric tensor at the rate of one large square product
 
-One thread; the smallest of several rounds. Each round measures all of them, slices for as many documents as the corpus
-has: short runs find the moments in which a busy machine is free. Then where the pass spends its time, what comes once
-for all documents (the corrections for all words, in seconds), and the whole line of STOD beside what TOD would take:
-the same power iterations, each of which goes over all documents.
+One thread, minimum over rounds that each measure everything. Also prints the profile of the pass, the cost of the
+corrections for all words (once for all documents, in seconds), and the time of STOD compared with that of the same
+power iterations in TOD.
 """
 
 from __future__ import annotations
@@ -196,7 +194,7 @@ def print_row(topics: int, width: int, rounds: list[Round], inference: float, n_
 @click.option("--topics", multiple=True, type=int, default=(50, 100), show_default=True)
 @click.option("--documents", default=20_000, show_default=True)
 @click.option("--words", default=10_000, show_default=True)
-@click.option("--tod", is_flag=True, help="Also a pass of TOD.")
+@click.option("--tod", is_flag=True, help="Also measure a pass of TOD.")
 def main(topics: tuple[int, ...], documents: int, words: int, tod: bool) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -1,13 +1,13 @@
-"""What the defaults for text are worth: topics of the same documents with each default taken back, and tuned by hand.
+"""Effect of the defaults for texts: topics of the same documents with each default reverted, and with manual settings.
 
     python -m benchmarks.text_defaults news.parquet mail.parquet [--topics 20] [--variants 'papers;text']
 
-Each file is Parquet with a column ``text``. Every fifth document is held out. The others become a corpus once for each
-variant (see ``VARIANTS``), and ``fit`` makes a model of each with the same seed. Prints a Markdown table for each file:
-documents and words that are left; mean NPMI of the ten most probable words of the topics among the fitted documents,
-once over the variant's own corpus and once over all words of the texts without copies and boilerplate, the same for
-all variants (a phrase counts where its words are neighbours); the share of distinct words among them; and perplexity of
-the held-out documents (one half from the other) over the words that all variants have, to which the topics are cut.
+Each file is Parquet with a column ``text``. Every fifth document is held out. The others are ingested once per variant
+(see ``VARIANTS``) and fitted with the same seed. Prints a table per file: documents and words that are left; mean NPMI
+of the ten most probable words per topic among the fitted documents, over the variant's own corpus and over all words of
+the texts without duplicates and boilerplate, which are the same for all variants (a phrase counts where its words are
+adjacent); the share of distinct words; and perplexity of the held-out documents (one half given the other) over the
+words that all variants have.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def _row(
 @click.command()
 @click.argument("texts", nargs=-1, type=click.Path(exists=True, path_type=Path), required=True)
 @click.option("--topics", default=20, show_default=True)
-@click.option("--variants", default=None, help="Names, with semicolons.  [default: all]")
+@click.option("--variants", default=None, help="Names, separated by semicolons.  [default: all]")
 def main(texts: tuple[Path, ...], topics: int, variants: str | None) -> None:
     """Print a table for each file of texts."""
     logging.getLogger("streaming_jsmf").setLevel(logging.ERROR)

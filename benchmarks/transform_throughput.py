@@ -1,12 +1,11 @@
-"""Documents a second and peak memory of a transform, in a process of its own.
+"""Throughput and peak memory of a transform, in its own process.
 
     python -m benchmarks.transform_throughput [--documents 50000] [--topics 50] [--words 90] [--workers 1]
 
-Draws a corpus whose documents have about ``--words`` distinct words, and transforms it and one of four times as many
-documents with the command line, given the topics that drew them. Printed for each: documents a second of the
-transform's own tasks (compilation, which is kept, is done by a small run before) and of the whole command with its
-start, and the peak of resident memory, which may not grow with the documents. What others do on the machine slows both
-rates; the last line, documents per second of a CPU between the two sizes, leaves out the start and suffers less.
+Simulates a corpus whose documents have about ``--words`` distinct words, and transforms it and one of four times as
+many documents with the command line, given the true topics. Prints documents per second of the tasks and of the whole
+command, and peak resident memory, which must not grow with the documents. Compilation is excluded by a small run. The
+last line, documents per CPU second between the two sizes, excludes start-up and is least affected by other load.
 """
 
 from __future__ import annotations

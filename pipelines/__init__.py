@@ -1,1 +1,1 @@
-"""Scripts on top of the package: `python -m pipelines.NAME --help`, in a checkout."""
+"""Experiments and examples built on the package: `python -m pipelines.NAME --help`, in a checkout."""

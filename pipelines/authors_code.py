@@ -1,16 +1,15 @@
-"""The authors' own MATLAB code beside this package, on the same C: anchors, topics and metrics.
+"""The authors' MATLAB code compared with this package on the same C: anchors, topics and metrics.
 
     git clone https://github.com/moontae/JSMF AUTHORS
     python -m pipelines.authors_code AUTHORS OUT --corpus nips=data_specs/uci_nips [--words 2000] [--topics 10,20]
 
-Needs GNU Octave. C of Eq. 1 (uniform weights) goes to their functions through a file, and what they find comes back:
-rectification by AP, DC, DP, ENN (`trunEig`) and PALM, anchors among all words, the active-set solver. Ours are run on
-the same C with the same number of steps and without the guards of `infer`. Their metrics and ours are taken of their
-topics. Their LAW does not run under Octave (it divides a sparse matrix by a row), so that after ENN and PALM their
-anchor word algorithm gets Y Y'.
+Requires GNU Octave. C of Eq. 1 (uniform weights) is passed to their functions in a file: rectification by AP, DC, DP,
+ENN (`trunEig`) and PALM, anchors among all words, active-set solver. Our methods run on the same C with the same number
+of steps and without the guards of `infer`. Both sets of metrics are computed for their topics. Their LAW does not run
+under Octave (it divides a sparse matrix by a row), so after ENN and PALM their anchor word algorithm gets Y Y'.
 
-Nothing of theirs is in this package: the driver that calls their functions by name is written at each run. OUT keeps
-the results, so that the same command goes on after an interruption; it writes authors.parquet and authors.md.
+This project contains none of their code: the driver that calls their functions by name is written in each run. OUT
+keeps the results, so an interrupted command can be run again; it gets authors.parquet and authors.md.
 """
 
 from __future__ import annotations
@@ -220,8 +219,8 @@ def tables(rows: Sequence[Row]) -> str:
 @options.corpora(words=2000)
 @options.several("topics", [10, 20])
 @options.several("rectifiers", RECTIFIERS)
-@click.option("--iterations", default=150, show_default=True, help="Steps of theirs, and most of ours.")
-@click.option("--quick", is_flag=True, help="A trial in a minute: 200 words, 20 steps.")
+@click.option("--iterations", default=150, show_default=True, help="Steps of their methods; maximum of ours.")
+@click.option("--quick", is_flag=True, help="Trial run of a minute: 200 words, 20 steps.")
 def main(
     authors: Path,
     out: Path,

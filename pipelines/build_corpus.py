@@ -1,4 +1,4 @@
-"""Build a corpus from a spec, from Python: python pipelines/build_corpus.py SPEC CORPUS [--files DIRECTORY]."""
+"""Build a corpus from a spec in Python: python pipelines/build_corpus.py SPEC CORPUS [--files DIRECTORY]."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Matched topics of both engines, and of Gibbs sampling if wanted, side by side by their words.
+"""Words of matched topics of both engines and, optionally, Gibbs sampling, as in Table 3 of the STOD paper.
 
     python -m pipelines.example_topics CORPUS OUT [--topics 25] [--shown 4] [--gibbs 200]
 
-As Table 3 of STOD's paper. One moments store in OUT serves both engines. Topics are matched with those of STOD by their
-L1 distance; shown are those that all methods agree on best, without near-duplicates. Gibbs sampling needs tomotopy,
-which is not a dependency. Where STOD finds fewer topics than asked for, the others are asked for as many.
+One moments store in OUT serves both engines. Topics are matched with those of STOD by L1 distance, and those on which
+all methods agree best are shown, without near-duplicates. Gibbs sampling requires tomotopy. If STOD finds fewer topics
+than requested, the other methods use the same number.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
-"""The experiments of the JSMF paper (NIPS 2015): baseline, DC, AP and Gibbs sampling, on real and on drawn documents.
+"""Experiments of the JSMF paper (NIPS 2015): baseline, DC, AP and Gibbs sampling on real and on drawn documents.
 
     python -m pipelines.jsmf_2015 OUT --corpus kos=KOS --corpus ratings=simulated:ratings [--semi kos]
 
-Its metrics: recovery, approximation, dominancy, specificity, dissimilarity and coherence, against C as it was counted.
-`--semi NAME` adds the semi-synthetic corpus of NAME: topics and prior fitted by Gibbs sampling at each K, as many
-documents of the same lengths drawn from them, and the L1 distance of what each method finds to those topics. Gibbs
-sampling needs tomotopy, of the extra `bench`; the paper's number of sweeps, 1,000, is `Gibbs`, and `Gibbs 200` a fifth.
+Metrics: recovery, approximation, dominancy, specificity, dissimilarity and coherence, against the counted C. `--semi
+NAME` adds the semi-synthetic corpus of NAME: for each K, documents of the original lengths drawn from the topics and
+prior that Gibbs sampling finds, and the L1 distance of each method to these topics. Gibbs sampling requires tomotopy
+(extra `bench`); `Gibbs` uses the 1,000 sweeps of the paper, `Gibbs 200` a fifth.
 
-OUT keeps stores and results, so that the same command goes on after an interruption. It writes jsmf.parquet, jsmf.md
-and jsmf.png.
+OUT keeps stores and results, so an interrupted command can be run again; it gets jsmf.parquet, jsmf.md and jsmf.png.
 """
 
 from __future__ import annotations
@@ -83,7 +82,9 @@ def rows_of_real(
 @click.command(help=__doc__)
 @options.OUT
 @options.corpora(words=2000)
-@click.option("--semi", multiple=True, metavar="NAME", help="Also documents drawn from this corpus' topics.")
+@click.option(
+    "--semi", multiple=True, metavar="NAME", help="Also use documents drawn from the topics of this corpus."
+)
 @options.several("topics", [5, 10, 20, 50, 100])
 @options.several("methods", ["baseline", "DC", "AP", "Gibbs"])
 @options.ITERATIONS

@@ -1,12 +1,12 @@
-"""What stopping early means: AP and ENN as they stop by default, and at full convergence, on the same C.
+"""Effect of stopping early: AP and ENN with the default stopping rule and at full convergence, on the same C.
 
     python -m pipelines.lr_jsmf_convergence OUT --corpus kos=KOS [--topics 20] [--words 2000] [--iterations 1500]
 
-For each two of the four: anchors shared, mean L1 of matched topics, how far Y Y' is off, and the mean L1 once more with
-the anchors of the first given to both, which tells how much of the distance is another choice among near-ties of
-pivoting. Anchors among all words, uniform weights, as in the paper.
+For pairs of the four results: shared anchors, mean L1 of matched topics, relative difference of Y Y', and the mean L1
+with the anchors of the first used for both, which separates the effect of near-ties of pivoting. Anchors are chosen
+among all words, weights are uniform, as in the paper.
 
-OUT keeps stores and results. It writes convergence.parquet and convergence.md.
+OUT keeps stores and results; it gets convergence.parquet and convergence.md.
 """
 
 from __future__ import annotations
@@ -77,8 +77,10 @@ def table(rows: list[Row]) -> str:
 @options.OUT
 @options.corpora(words=2000)
 @options.several("topics", [20])
-@click.option("--iterations", default=1500, show_default=True, help="Most steps at full convergence.")
-@click.option("--tolerance", default=1e-9, show_default=True, help="Change that counts as converged.")
+@click.option(
+    "--iterations", default=1500, show_default=True, help="Maximum number of steps at full convergence."
+)
+@click.option("--tolerance", default=1e-9, show_default=True, help="Tolerance at full convergence.")
 @options.quick("the shipped corpus, 200 words, 200 steps")
 def main(
     out: Path,

@@ -2,11 +2,11 @@
 
     python -m pipelines.lr_jsmf_fig2 OUT [--corpus nips=data_specs/uci_nips] [--topics 5] [--words 2000]
 
-First row: words as rows of the row-normalised C (baseline) or C* (the others), all in the coordinates of the two
-leading principal components of AP's; the anchors of a method are the numbered vertices. Second row: LR-JSMF with a
-vocabulary that grows, each in its own two components, with the log of the hull's volume over that of random hulls.
+First row: words as rows of the row-normalized C (baseline) or C* (other methods), in the coordinates of the two leading
+principal components of AP's rows; anchors are numbered vertices. Second row: LR-JSMF with growing vocabularies, each in
+its own two components, with the log of the volume of the hull relative to random hulls.
 
-OUT keeps stores and results. It writes fig2.parquet (coordinates), fig2.md (anchors) and fig2.png.
+OUT keeps stores and results; it gets fig2.parquet (coordinates), fig2.md (anchors) and fig2.png.
 """
 
 from __future__ import annotations
@@ -86,10 +86,14 @@ def hull_volume(setup: Setup, found: Arrays, n_topics: int) -> float:
 @click.command(help=__doc__)
 @options.OUT
 @click.option(
-    "--corpus", "named", default=f"nips={NIPS}", metavar="NAME=SOURCE", help="[default: the shipped one]"
+    "--corpus",
+    "named",
+    default=f"nips={NIPS}",
+    metavar="NAME=SOURCE",
+    help="[default: the corpus that ships with the project]",
 )
 @click.option("--topics", default=5, show_default=True)
-@click.option("--words", default=2000, show_default=True, help="Of the first row.")
+@click.option("--words", default=2000, show_default=True, help="Words of the first row.")
 @options.several("sizes", [500, 1000, 2000, 4000, 5000], help="Words of the second row.")
 @options.quick("300 words")
 def main(out: Path, named: str, topics: int, words: int, sizes: list[int], quick: bool) -> None:

@@ -1,14 +1,13 @@
-"""Figure 3 of LR-JSMF: metrics and run times against the number of topics, five methods, several seeds.
+"""Figure 3 of LR-JSMF: metrics and run times of five methods against the number of topics.
 
     python -m pipelines.lr_jsmf_fig3 OUT --corpus nips=data_specs/uci_nips --corpus kos=KOS --corpus un=UN [--seeds 3]
 
-As in the paper C has uniform weights and any word can be an anchor; `--guards` chooses anchors as `infer` does. All
-methods are measured against C as it was counted, words x words, which must fit in memory. Methods beside those of the
-paper: `LR-JSMF capped` (default weights), `LR-JSMF sampled` (the scan starts from a quarter of the documents),
-`LR-JSMF polished`, `DC`, `DP`, `SC`. Seconds are processor seconds of one thread, from eigenpairs to topics.
+As in the paper, C has uniform weights and any word can be an anchor; `--guards` selects anchors as `infer` does. All
+methods are measured against the counted C (words x words), which must fit in memory. Further methods: `LR-JSMF capped`
+(default weights), `LR-JSMF sampled` (the scan starts from a quarter of the documents), `LR-JSMF polished`, `DC`, `DP`,
+`SC`. Times are CPU seconds of one thread, from eigenpairs to topics.
 
-OUT keeps stores and results, so that the same command goes on after an interruption. It writes fig3.parquet (a row a
-cell), fig3.md and fig3.png.
+OUT keeps stores and results, so an interrupted command can be run again; it gets fig3.parquet, fig3.md and fig3.png.
 """
 
 from __future__ import annotations
@@ -42,16 +41,16 @@ DRAWN = (
 @options.corpora(words=2000)
 @options.several("topics", [5, 10, 20, 50, 100])
 @options.several("methods", PAPER)
-@options.several("metrics", DRAWN, help=f"Of {', '.join(METRICS)}.")
-@click.option("--name", "label", default="fig3", show_default=True, help="Of the files that are written.")
+@options.several("metrics", DRAWN, help=f"Metrics, of {', '.join(METRICS)}.")
+@click.option("--name", "label", default="fig3", show_default=True, help="Name of the files.")
 @click.option(
-    "--first", default="AP", show_default=True, help="What the others are compared with; '' for none."
+    "--first", default="AP", show_default=True, help="Method to which the others are compared; '' for none."
 )
-@click.option("--seeds", default=3, show_default=True, help="Of methods that depend on one.")
+@click.option("--seeds", default=3, show_default=True, help="Seeds of methods that depend on one.")
 @options.MOST_TOPICS
 @options.GUARDS
 @options.ITERATIONS
-@click.option("--tolerance", default=1e-5, show_default=True, help="Change at which it ends.")
+@click.option("--tolerance", default=1e-5, show_default=True, help="Tolerance of a rectification.")
 @options.quick("the shipped corpus, 300 words")
 @options.ONLY_KEPT
 def main(

@@ -2,15 +2,15 @@
 
     python -m pipelines.lr_jsmf_fig4 OUT --corpus un=UN --ngrams 2 [--sizes 1000,2000,4000,8000,16000,32000,64000]
 
-Vocabularies of the best words by tf-idf, single words and, from texts, pairs (`--ngrams 2`). AP needs C, words x words,
-and goes to `--whole` words; LR-JSMF (ENN from two scans) and PALM on the factor of the scan go on. As in the paper any
-word can be an anchor and weights are uniform; `--guards` chooses anchors as `infer` does.
+Vocabularies consist of the words with the highest tf-idf, and of bigrams of texts with `--ngrams 2`. AP needs C (words
+x words) and runs up to `--whole` words; LR-JSMF and PALM on the factor of the scan run for all sizes. As in the paper,
+any word can be an anchor and weights are uniform; `--guards` selects anchors as `infer` does.
 
-Volume: log of the hull's over that of random hulls. Incoherence: spanning trees over C itself. Recovery: relative, an
-estimate from 64 probes of C. Seconds: processor seconds of one thread, without the scans.
+Volume is the log of the volume of the hull relative to random hulls; incoherence uses spanning trees over C; relative
+recovery is estimated with 64 probes of C; times are CPU seconds of one thread without the scans.
 
-OUT keeps corpora, stores and results, so that the same command goes on after an interruption. It writes fig4.parquet,
-fig4.md and fig4.png.
+OUT keeps corpora, stores and results, so an interrupted command can be run again; it gets fig4.parquet, fig4.md and
+fig4.png.
 """
 
 from __future__ import annotations
@@ -154,12 +154,16 @@ def method_names(n_words: int, whole: int) -> list[str]:
 @click.command(help=__doc__)
 @options.OUT
 @click.option(
-    "--corpus", "named", default=f"nips={NIPS}", metavar="NAME=SOURCE", help="[default: the shipped one]"
+    "--corpus",
+    "named",
+    default=f"nips={NIPS}",
+    metavar="NAME=SOURCE",
+    help="[default: the corpus that ships with the project]",
 )
-@options.several("sizes", [1000, 2000, 4000, 8000, 16_000, 32_000, 64_000], help="Of vocabularies.")
-@click.option("--ngrams", type=int, default=None, help="Of texts: 2 takes pairs of words, too.")
+@options.several("sizes", [1000, 2000, 4000, 8000, 16_000, 32_000, 64_000], help="Sizes of vocabularies.")
+@click.option("--ngrams", type=int, default=None, help="For texts: 2 also counts bigrams.")
 @options.several("topics", [10, 50])
-@click.option("--whole", default=4000, show_default=True, help="Most words of AP.")
+@click.option("--whole", default=4000, show_default=True, help="Maximum number of words for AP.")
 @options.GUARDS
 @options.ITERATIONS
 @options.quick("the shipped corpus, 200 and 400 words")

@@ -1,13 +1,12 @@
-"""Table 1 of LR-JSMF: prominent and characteristic words of five topics of the NIPS papers, beside the paper's.
+"""Table 1 of LR-JSMF: prominent and characteristic words of five topics of the NIPS papers, compared with the paper.
 
     python -m pipelines.lr_jsmf_table1 OUT [--corpus nips=data_specs/uci_nips] [--words 5000]
 
-Prominent words are the most probable of a topic, characteristic ones those that co-occur most with its anchor. Topics
-are paired with the paper's by the words that they share. Other corpora, such as ratings, have no paper to be paired
-with: their words are shown alone. The baseline is there for what JSMF 2015 says of it, that its topics repeat each
-other.
+Prominent words are the most probable words of a topic; characteristic words co-occur most with its anchor. Topics are
+matched with those of the paper by shared words. For other corpora only the words are shown. The baseline illustrates
+the statement of JSMF 2015 that its topics repeat each other.
 
-OUT keeps stores and results. It writes words.parquet and words.md.
+OUT keeps stores and results; it gets words.parquet and words.md.
 """
 
 from __future__ import annotations

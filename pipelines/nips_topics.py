@@ -1,4 +1,4 @@
-"""The main job on the shipped corpus, from Python: python pipelines/nips_topics.py OUT [--topics 5,10,20,50]."""
+"""Fit the corpus that ships with the project in Python: python pipelines/nips_topics.py OUT [--topics 5,10,20,50]."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
-"""Tables 3 to 5 and Figure 2 of the SoftClique paper: coherence, several cliques, and the time to choose anchors.
+"""Tables 3 to 5 and Figure 2 of the SoftClique paper: coherence, several cliques, and the time to select anchors.
 
     python -m pipelines.softclique OUT --corpus kos=KOS@60 --corpus nips=NIPS@50 [--topics 100] [--rounds 5]
 
-NAME=SOURCE@CUTOFF: words of fewer than CUTOFF documents, of more than 80 % of them, and English stop words are left
-out, as in the paper's Table 2. *SC* and *pivoting* (the paper's FAW) choose anchors from all of C as it was counted,
-among all words, and have the same recovery of topics; LDA is Gibbs sampling with alpha .5 and beta .01. *LR-JSMF*, with
-rectification and the guards of `infer`, is ours. SC takes the cliques of several sets of starts, LDA several seeds.
-Coherence (epsilon 1e-8, H top words) is the mean over topics; beside it stands the share of distinct words among all
-top 10, without which it says little: topics that all list the same frequent words are very coherent.
+NAME=SOURCE@CUTOFF removes words in fewer than CUTOFF documents or in more than 80 % of them, and English stop words, as
+in Table 2 of the paper. *SC* and *pivoting* (FAW in the paper) select anchors among all words from the counted C and
+share the recovery of topics; LDA is Gibbs sampling with alpha .5 and beta .01. *LR-JSMF*, with rectification and the
+guards of `infer`, is ours. SC uses the cliques of several sets of starts, LDA several seeds. Coherence (epsilon 1e-8, H
+top words) is the mean over topics. The share of distinct words among all top 10 is reported with it, because topics
+that all list the same frequent words are very coherent.
 
-OUT keeps the results, so that the same command goes on after an interruption. It writes softclique.parquet (a row a
-round), softclique.md with all tables, and softclique.svg.
+OUT keeps the results, so an interrupted command can be run again; it gets softclique.parquet (a row per round),
+softclique.md with all tables, and softclique.svg.
 """
 
 from __future__ import annotations
@@ -318,8 +318,10 @@ def draw(times: Sequence[Row], rows: Sequence[Row], path: Path) -> None:
 
 @click.command(help=__doc__)
 @options.OUT
-@click.option("--corpus", "corpora", multiple=True, metavar="NAME=SOURCE@CUTOFF", help="Several.")
-@click.option("--topics", default=100, show_default=True, help="Of Table 3.")
+@click.option(
+    "--corpus", "corpora", multiple=True, metavar="NAME=SOURCE@CUTOFF", help="A source; may be repeated."
+)
+@click.option("--topics", default=100, show_default=True, help="Number of topics of Table 3.")
 @options.several("methods", METHODS)
 @click.option("--rounds", default=5, show_default=True, help="Searches of SC.")
 @click.option("--lda-rounds", default=1, show_default=True, help="Seeds of LDA.")

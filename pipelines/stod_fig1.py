@@ -1,16 +1,15 @@
-"""Figure 1 of STOD's paper: recovery error and time against documents, words and topics of simulated corpora.
+"""Figure 1 of the STOD paper: recovery error and time against documents, words and topics of simulated corpora.
 
     python -m pipelines.stod_fig1 OUT [--vary documents] [--corpora 2] [--gibbs 200 --gibbs 1000]
 
-The error is the L1 distance (of 2) of a topic found and the true one that it is matched with, in the mean over topics;
-seconds are processor time of one thread, from the corpus to the topics. STOD and TOD are given the true sum of the
-prior as in the paper; `STOD, alpha0 found` has the defaults of `infer`, `STOD polished` the steps over the documents
-after it. Gibbs sampling starts from the true hyperparameters. TOD runs its passes over corpora of up to `--tod-passes`
-documents; beyond, its topics come from the same tensor made at once, and its seconds are those of one pass times their
-number.
+The error is the mean L1 distance (at most 2) between matched topics; times are CPU seconds of one thread, from the
+corpus to the topics. STOD and TOD get the true sum of the prior, as in the paper; `STOD, alpha0 found` uses the
+defaults of `infer`, and `STOD polished` adds the steps over the documents. Gibbs sampling starts from the true
+hyperparameters. TOD runs its passes for up to `--tod-passes` documents; beyond that its topics come from the same
+tensor formed at once, and its time is extrapolated from one pass.
 
-OUT keeps what each method made of each corpus, so that the same command goes on after an interruption, and other
-options add to it. It writes stod_fig1.parquet (a row a cell), stod_fig1.md and stod_fig1.svg.
+OUT keeps the results of each method and corpus, so an interrupted command can be run again and other options add to it;
+it gets stod_fig1.parquet, stod_fig1.md and stod_fig1.svg.
 """
 
 from __future__ import annotations
@@ -258,18 +257,23 @@ def draw(curves: Sequence[Curve], path: Path) -> None:
 @options.OUT
 @click.option("--vary", type=click.Choice(list(PAPER_VALUES)), multiple=True, default=list(PAPER_VALUES))
 @click.option(
-    "--values", type=options.Several(int), default=None, help="Of what varies.  [default: those of the paper]"
+    "--values",
+    type=options.Several(int),
+    default=None,
+    help="Values of the varied quantity.  [default: as in the paper]",
 )
 @click.option(
-    "--documents", "n_documents", default=100_000, show_default=True, help="Where they do not vary."
+    "--documents", "n_documents", default=100_000, show_default=True, help="Documents, unless varied."
 )
 @click.option("--words", default=10_000, show_default=True)
 @click.option("--topics", default=50, show_default=True)
-@click.option("--corpora", default=2, show_default=True, type=click.IntRange(1), help="For each value.")
+@click.option("--corpora", default=2, show_default=True, type=click.IntRange(1), help="Corpora per value.")
 @options.several("methods", METHODS, ";")
 @options.GIBBS
-@click.option("--tod-passes", default=5000, show_default=True, help="Documents up to which TOD is run.")
-@click.option("--seed", default=0, show_default=True, help="Of the first corpus.")
+@click.option(
+    "--tod-passes", default=5000, show_default=True, help="Maximum number of documents for TOD's passes."
+)
+@click.option("--seed", default=0, show_default=True, help="Seed of the first corpus.")
 @options.quick("small corpora")
 @options.ONLY_KEPT
 def main(

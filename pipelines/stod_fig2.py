@@ -1,14 +1,14 @@
-"""Figure 2 of STOD's paper: coherence of topics against their number, on real corpora, beside TOD and Gibbs sampling.
+"""Figure 2 of the STOD paper: coherence against the number of topics on real corpora, with TOD and Gibbs sampling.
 
     python -m pipelines.stod_fig2 OUT --corpus nips=data_specs/uci_nips --corpus kos=KOS [--topics 20,50,100]
 
-Every fifth document is held out; NPMI is of the 10 top words of a topic, among the documents that were fitted and among
-those held out. The share of distinct words among all top words stands beside it: NPMI rises with near-duplicates. As in
-the paper STOD and TOD are given a prior of sum 1; `STOD, alpha0 found` has the defaults of `infer`, and `STOD polished`
-the steps over the documents after them. TOD has its own whitening, by all words; its tensor is made at once.
+Every fifth document is held out. NPMI uses the 10 top words of a topic, in fitted and held-out documents. The share of
+ distinct top words is reported with it, because NPMI increases with near-duplicate topics. STOD and TOD get a
+prior of sum 1, as in the paper; `STOD, alpha0 found` uses the defaults of `infer`, and `STOD polished` adds the steps
+over the documents. TOD has its own whitening with all words; its tensor is formed at once.
 
-OUT keeps topics and results, so that the same command goes on after an interruption. It writes stod_fig2.parquet (a row
-a cell), stod_fig2.md and stod_fig2.svg.
+OUT keeps topics and results, so an interrupted command can be run again; it gets stod_fig2.parquet, stod_fig2.md and
+stod_fig2.svg.
 """
 
 from __future__ import annotations

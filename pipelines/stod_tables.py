@@ -1,17 +1,17 @@
-"""Tables 1 and 2 of STOD's paper: run time on real corpora by part, beside TOD and Gibbs sampling.
+"""Tables 1 and 2 of the STOD paper: run time on real corpora by part, with TOD and Gibbs sampling.
 
     python -m pipelines.stod_tables OUT --corpus nips=data_specs/uci_nips --corpus kos=KOS [--topics 50] [--tod-in-full]
 
-Processor seconds of one thread. STOD: the scans that end with the eigenpairs of E2 (*spectral decomposition*), the pass
-that makes the tensor, the power iterations, and the topics from them. TOD: eigenpairs of M2 by Lanczos iterations over
-the documents, and power iterations that each go over all documents: with `--tod-in-full` all of them are run, otherwise
-the seconds are those of one times their number. Gibbs sampling: 1,500 sweeps, told from 30.
+CPU seconds of one thread. STOD: the scans up to the eigenpairs of E2 (*spectral decomposition*), the pass that computes
+the tensor, the power iterations, and the topics. TOD: eigenpairs of M2 by Lanczos iterations over the documents, and
+power iterations that each read all documents, extrapolated from one unless `--tod-in-full` is given. Gibbs sampling:
+1,500 sweeps, extrapolated from 30.
 
-STOD reads the corpus from the disk in each pass, always. TOD and Gibbs sampling have it in memory; *not in memory* adds
-the seconds of reading it once for each pass over it, which is what the paper's second scenario comes to.
+STOD reads the corpus from disk in each pass. TOD and Gibbs sampling have it in memory; *not in memory* adds the time to
+read it for each pass, as in the second scenario of the paper.
 
-OUT keeps the results, so that the same command goes on after an interruption. It writes stod_tables.parquet (a row a
-corpus and method), stod_tables.md and stod_tables.svg.
+OUT keeps the results, so an interrupted command can be run again; it gets stod_tables.parquet, stod_tables.md and
+stod_tables.svg.
 """
 
 from __future__ import annotations
@@ -163,8 +163,8 @@ def draw(rows: Sequence[Row], path: Path) -> None:
 @options.OUT
 @options.corpora(words=10_000)
 @click.option("--topics", default=50, show_default=True)
-@click.option("--tod-in-full", is_flag=True, help="Run all of TOD's power iterations: minutes to hours.")
-@click.option("--no-gibbs", is_flag=True, help="Leave out Gibbs sampling, which needs tomotopy.")
+@click.option("--tod-in-full", is_flag=True, help="Run all power iterations of TOD (minutes to hours).")
+@click.option("--no-gibbs", is_flag=True, help="Omit Gibbs sampling, which requires tomotopy.")
 @options.quick("the shipped corpus, 300 words")
 @options.ONLY_KEPT
 def main(

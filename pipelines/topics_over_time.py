@@ -1,8 +1,8 @@
-"""Topics of each decade from one scan, followed from one decade to the next.
+"""Topics of each decade from one scan, matched from one decade to the next.
 
     python pipelines/topics_over_time.py CORPUS OUT --by year --span 10 --topics 20
 
-CORPUS has a metadata column of whole numbers, as ``ingest`` keeps it.
+CORPUS has a metadata column of whole numbers, as stored by ``ingest``.
 """
 
 from __future__ import annotations
@@ -131,9 +131,12 @@ def table(chains: Sequence[Sequence[Link]], words: Sequence[str]) -> list[str]:
 @click.option("--by", default="year", show_default=True, help="Metadata column of whole numbers.")
 @click.option("--span", default=10, show_default=True, type=click.IntRange(1), help="Values in one period.")
 @click.option("--topics", default=20, show_default=True, help="Number of topics in each period.")
-@click.option("--cut", default=CUT, show_default=True, help="L1 distance, 0 to 2, at which a chain ends.")
+@click.option("--cut", default=CUT, show_default=True, help="L1 distance (0 to 2) above which a chain ends.")
 @click.option(
-    "--anchor-min-df", default=None, type=float, help="As for infer; shares are of a period's documents."
+    "--anchor-min-df",
+    default=None,
+    type=float,
+    help="As for infer; fractions refer to the documents of a period.",
 )
 def main(
     corpus: str, out: Path, by: str, span: int, topics: int, cut: float, anchor_min_df: float | None

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from streaming_jsmf import transform
+from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.documents.shares import SharesFile
-from streaming_jsmf.documents.transform import Reading
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.topics.fit import fit
 from tests.outcomes import Command, refused
@@ -178,7 +178,7 @@ def test_new_texts_of_another_encoding(tmp_path: Path) -> None:
     assert "café" in words_of(tmp_path / "m.corpus")
     new = tmp_path / "new.txt"
     new.write_text("café rocket orbit\noven flour\n", encoding="cp1252")
-    reading = Reading("lines", {"encoding": "cp1252"})
+    reading = IngestRequest("lines", {"encoding": "cp1252"})
     shares: SharesFile = transform(tmp_path / "m", new, tmp_path / "shares.parquet", reading=reading)
     assert shares.about.totals is not None
     assert (shares.about.totals.documents, shares.about.totals.tokens) == (2, 5)

@@ -17,7 +17,6 @@ from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.curation import automatic_minimum
 from streaming_jsmf.corpus.format import read_manifest
-from streaming_jsmf.documents.transform import Reading
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.ingestion.tokens.boilerplate import without_boilerplate
 from streaming_jsmf.ingestion.tokens.stop_words import guess_language
@@ -435,7 +434,9 @@ def test_nothing_that_a_model_names_is_imported(model: Path, tmp_path: Path) -> 
             transform(changed, tmp_path / "t.parquet", tmp_path / "out.parquet")
         assert not (tmp_path / "out.parquet.corpus").exists()
     with pytest.raises(InputError, match="is a corpus already; leave out how a source is read"):
-        transform(model, model.with_name("model.corpus"), tmp_path / "o.parquet", reading=Reading("text"))
+        transform(
+            model, model.with_name("model.corpus"), tmp_path / "o.parquet", reading=IngestRequest("text")
+        )
 
 
 def test_what_a_corpus_cannot_carry_is_refused_before_the_scan(model: Path, tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
-"""This package beside its peers on the same documents, each method in a process of its own: cost, error, quality.
+"""This package and other libraries on the same documents: cost, error and quality.
 
-``methods`` has them all, ``apart`` runs one and measures it, ``scores`` says how good its result is, ``bounds`` what
-the machine could do at best, ``tables`` what is written; ``__main__`` goes through the grid.
+``methods`` defines the methods, ``apart`` runs one in its own process and measures it, ``scores`` rates its result,
+``bounds`` measures what the machine can do at best, ``tables`` writes the results; ``__main__`` runs the grid.
 """

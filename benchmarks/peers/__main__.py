@@ -1,16 +1,16 @@
-"""This package and its peers on the same documents: time, memory, error of the basis, quality of the topics.
+"""This package and other libraries on the same documents: time, memory, error of the basis, quality of the topics.
 
     python -m benchmarks.peers OUT --corpus kos=KOS --corpus nips=data_specs/uci_nips --topics 20,50
 
-Every fifth document is held out. Each method fits the others in a process of its own and in one thread, reading
-included, imports not (``benchmarks.peers.methods`` says what each one is). A cell is a corpus, one in so many of its
-documents (--parts), K, a method and a seed; it stays in OUT, and a second run goes on with the cells that are missing;
---only-kept writes the tables without them.
+Every fifth document is held out. Each method fits the others in its own process with one thread; reading is included,
+imports are not (``benchmarks.peers.methods`` describes the methods). A cell is a corpus, a fraction of its documents
+(--parts), K, a method and a seed. Cells are stored in OUT, so a second run computes only missing ones; --only-kept
+writes the tables without them.
 
 Writes OUT/topics.md and OUT/basis.md, the same as Parquet, and with --pictures OUT/quality.svg (quality against time)
-and OUT/time.svg (time against nonzeros). Values are medians over the seeds. Peers are the extra ``bench``; a method
-that is not installed is left out with a line, one that takes too long (--longest) has dashes. Times are of one
-machine: read their ratios.
+and OUT/time.svg (time against nonzeros). Values are medians over seeds. The other libraries are in the extra
+``bench``; a library that is not installed is reported and skipped, and a method that exceeds --longest has dashes.
+Compare ratios, not seconds.
 """
 
 from __future__ import annotations
@@ -144,15 +144,15 @@ def _installed(names: list[str]) -> Iterator[str]:
 
 @click.command(help=__doc__)
 @options.OUT
-@click.option("--corpus", "corpora", multiple=True, required=True, help="NAME=PATH; several in order.")
+@click.option("--corpus", "corpora", multiple=True, required=True, help="NAME=PATH; may be repeated.")
 @options.several("topics", [20, 50])
 @options.several("methods", METHODS)
-@options.several("parts", [1], help="Use one in so many documents: 16,8,4,2,1.")
-@click.option("--seeds", default=1, show_default=True, help="Runs of each cell, with seeds from 0 on.")
+@options.several("parts", [1], help="Use one of every so many documents, such as 16,8,4,2,1.")
+@click.option("--seeds", default=1, show_default=True, help="Number of seeds, from 0 on.")
 @click.option("--longest", default=3600.0, show_default=True, help="Seconds after which a method is stopped.")
 @options.ONLY_KEPT
 @click.option(
-    "--pictures/--no-pictures", default=True, show_default=True, help="Draw them; wants matplotlib."
+    "--pictures/--no-pictures", default=True, show_default=True, help="Draw figures (requires matplotlib)."
 )
 def main(
     out: Path, corpora: tuple[str, ...], topics: list[int], methods: list[str], parts: list[int], seeds: int,

@@ -1,4 +1,4 @@
-"""A method in a process of its own: what it returns, and what it costs."""
+"""Run a method in its own process and measure it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this machine could do at best with the work of two scans: bytes, sparse products and dense products, bare."""
+"""Lower bounds for two scans on this machine: decoding, sparse products and dense products alone."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""What is compared: each method reads a corpus directory, works in one thread, and returns its result as arrays.
+"""The methods: each reads a corpus directory, works in one thread, and returns its result as arrays.
 
 Methods of topics return ``word_topic`` (N x K, columns sum to 1) and ``prior`` (K,). Methods of the basis return
-``half``: Y (N x K), whose Y Y' is their best guess at the leading part of the co-occurrences C of Eq. 1. Peers have the
-defaults of their libraries but for what their names say; those that cannot take the diagonal of Eq. 1 off get
-sqrt(w / (n (n - 1))) h of each document, whose Gram matrix is C and that diagonal, which is taken off their factor.
+``half``, Y (N x K), whose Y Y' approximates the leading part of the co-occurrences C of Eq. 1. Other libraries use
+their defaults unless the name of the method says otherwise. Those that cannot subtract the diagonal of Eq. 1 get
+sqrt(w / (n (n - 1))) h for each document; the Gram matrix of these rows is C plus that diagonal, which is then
+subtracted from their factor.
 """
 
 from __future__ import annotations

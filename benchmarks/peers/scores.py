@@ -1,4 +1,4 @@
-"""How good a result is: topics by coherence, distinct words and perplexity; a basis by its distance to the best."""
+"""Scores: coherence, distinct words and perplexity of topics; distance of a basis to the best one."""
 
 from __future__ import annotations
 

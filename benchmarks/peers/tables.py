@@ -1,4 +1,4 @@
-"""Tables and pictures of the cells: medians over the seeds."""
+"""Tables and figures of the cells, as medians over seeds."""
 
 from __future__ import annotations
 

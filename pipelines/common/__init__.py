@@ -1,6 +1,6 @@
-"""Shared by the scripts that repeat the experiments of the papers, and by `benchmarks`.
+"""Shared by the experiments of the papers and by `benchmarks`.
 
-``results`` keeps what was worked out, a file a cell, so that the same command goes on after an interruption;
-``pictures`` has one colour and one marker for one method everywhere; ``tables`` writes Markdown; ``peers`` trains the
-topic models of other libraries; ``bags`` reads a corpus that fits in memory, and writes one; ``held_out`` splits it.
+``results`` stores each result in a file, so that an interrupted command can be run again; ``pictures`` draws each
+method in the same style everywhere; ``tables`` writes Markdown; ``peers`` fits topic models of other libraries;
+``bags`` reads and writes corpora that fit in memory; ``held_out`` splits them.
 """

@@ -1,4 +1,4 @@
-"""Corpora small enough to be held in memory, for what compares with dense or in-memory methods."""
+"""Corpora in memory, for comparisons with dense or in-memory methods."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streaming_jsmf.corpus import open_corpus
 
 @dataclass(frozen=True)
 class Bag:
-    """counts: CSR, documents x words, f64; words: the vocabulary in column order."""
+    """``counts`` (CSR, documents x words, float64) and ``words`` in column order."""
 
     counts: sparse.csr_array
     words: list[str]
@@ -43,7 +43,7 @@ def _shard(path: str, n_words: int) -> sparse.csr_array:
 
 
 def write_corpus(path: Path, counts: sparse.csr_array, documents_per_shard: int = 50_000) -> None:
-    """Write a CSR matrix as a corpus to be used in place; words are named by their ids."""
+    """Write a CSR matrix as a Parquet corpus; words are their ids."""
     path.mkdir()
     for number, start in enumerate(range(0, counts.shape[0], documents_per_shard)):
         rows = counts[start : start + documents_per_shard]

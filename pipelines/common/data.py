@@ -1,4 +1,4 @@
-"""Corpora of the experiments: any source cut to so many words, and simulated users' ratings and baskets."""
+"""Corpora of the experiments: any source with a vocabulary of given size, and simulated ratings and baskets."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from streaming_jsmf.ingestion.simulation import read_truth, simulate_lda
 
 Floats = NDArray[np.float64]
 
-#: The corpus that is shipped.
+#: The corpus that ships with the project.
 NIPS = Path(__file__).parents[2] / "data_specs" / "uci_nips"
 
-#: How often users give 1 to 10 half stars: few bad ones, whole stars more often than halves.
+#: Probabilities of 1 to 10 half stars: few low ratings, whole stars more often than halves.
 HALF_STARS = np.array([0.01, 0.03, 0.01, 0.07, 0.03, 0.22, 0.08, 0.29, 0.06, 0.20])
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """A law of documents; the topics that drew them are in ``truth.zarr`` beside the corpus."""
+    """Parameters of simulated documents; their topics are stored in ``truth.zarr``."""
 
     documents: int
     words: int
@@ -40,7 +40,7 @@ class Simulated:
     zipf: float
 
 
-#: What can be named in the place of a path. Popularity falls as a power of the rank in both.
+#: Names accepted in place of a path. Popularity is a power of the rank.
 SIMULATED = {
     "ratings": Simulated(6000, 1000, 20, 60, 0.1, 0.7),
     "baskets": Simulated(20_000, 3000, 20, 15, 0.1, 0.8),
@@ -48,7 +48,7 @@ SIMULATED = {
 
 
 def prepared(named: str, folder: Path, words: int, **read: object) -> tuple[str, Corpus]:
-    """The name and the corpus of NAME=SOURCE, made below ``folder`` unless it is there; ``read``: for its reader."""
+    """Name and corpus of NAME=SOURCE, ingested below ``folder`` unless it exists; ``read`` goes to the reader."""
     name, _, source = named.partition("=")
     if not source:
         raise click.BadParameter(f"{named!r} is not of the form NAME=SOURCE")
@@ -57,13 +57,13 @@ def prepared(named: str, folder: Path, words: int, **read: object) -> tuple[str,
     target = folder / f"{name}-{words}"
     if target.exists():
         return name, open_corpus(target)
-    # Documents of the papers have at least five tokens; what else is left out is the source's affair.
+    # Documents of the papers have at least five tokens.
     return name, ingest(source, target, IngestRequest(read=read, curation={"vocabulary_size": words}))
 
 
 def simulated(kind: str, target: Path, seed: int = 0) -> Corpus:
-    """Users as documents, drawn from planted topics (LDA). ``ratings``: each item once, with its half stars as the
-    count, so that counts are as little independent as those of users are. ``baskets``: tokens as they are drawn.
+    """Simulate users as documents with known topics (LDA). In ``ratings`` each item occurs once, with its half stars as
+    the count; ``baskets`` are the tokens as drawn.
     """
     if kind not in SIMULATED:
         raise click.BadParameter(f"simulated:{kind} is none of simulated:{', simulated:'.join(SIMULATED)}")
@@ -91,15 +91,15 @@ def simulated(kind: str, target: Path, seed: int = 0) -> Corpus:
 
 
 def planted_topics(kind: str, target: Path) -> Floats:
-    """B of ``simulated``, words x topics."""
+    """The topics of ``simulated``, words x topics."""
     return read_truth(target if kind == "baskets" else target.with_name(target.name + "-drawn")).word_topic
 
 
 def draw_documents(
     word_topic: Floats, shares: Floats, lengths: Sequence[int] | NDArray[np.integer[Any]], seed: int = 0
 ) -> sparse.csr_array:
-    """Counts of documents with given topic shares (M x K) and lengths, from topics (N x K, columns sum to 1): JSMF
-    2015's semi-synthetic corpora. Tokens of a document are independent given its shares.
+    """Draw counts of documents with given topic shares (M x K) and lengths from topics (N x K, columns sum to 1), as in
+    the semi-synthetic corpora of JSMF 2015. Tokens of a document are independent given its shares.
     """
     random = np.random.Generator(np.random.Philox(key=np.array([seed, 2], np.uint64)))
     cumulative = np.cumsum(word_topic / word_topic.sum(axis=0), axis=0)

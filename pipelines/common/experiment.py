@@ -1,4 +1,4 @@
-"""An experiment that is a grid: corpora, numbers of topics, methods and seeds; its rows, table and picture."""
+"""An experiment on a grid of corpora, numbers of topics, methods and seeds: its rows, table and figure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipelines.common.scores import METRICS, Scorer
 from pipelines.common.tables import markdown, number, spread
 from streaming_jsmf import StreamingJSMFError
 
-#: Columns of a table beside the metrics: against the first method.
+#: Columns of a table that compare a method with the first one.
 COMPARED = {
     "anchors_shared": "anchors shared",
     "l1": "mean L1",
@@ -26,7 +26,7 @@ COMPARED = {
 def rows_of(
     name: str, setup: Setup, topics: Sequence[int], methods: Sequence[str], seeds: int, first: str
 ) -> Iterator[Row]:
-    """A row for each cell of a corpus; one that cannot be made (too few eigenpairs, say) is told and left out."""
+    """Rows of one corpus; those that cannot be computed (such as too few eigenpairs) are reported and omitted."""
     scorer = Scorer(setup)
     for n_topics in topics:
         for method in methods:
@@ -38,9 +38,9 @@ def rows_of(
 
 
 def table(rows: Sequence[Row], metrics: Sequence[str]) -> str:
-    """Means and spreads over seeds of each corpus, K and method; columns without a value are left out.
+    """Means and standard deviations over seeds; columns without values are omitted.
 
-    A star at the steps: a rectification that had not converged.
+    A star marks rectifications that did not converge.
     """
     labels = {**COMPARED, **{name: METRICS[name] for name in metrics}, "sum_A": "sum(A)"}
     labels = {name: label for name, label in labels.items() if any(row.get(name) is not None for row in rows)}
@@ -56,8 +56,8 @@ def table(rows: Sequence[Row], metrics: Sequence[str]) -> str:
 
 
 def summary(rows: Sequence[Row], metrics: Sequence[str], first: str) -> str:
-    """A line a corpus and K: for each method the anchors that it shares with ``first``, mean L1 of topics, the largest
-    relative difference of a metric, seconds aside, and the gap of the pivots where anchors part; means over seeds.
+    """A line per corpus and K: for each method the anchors shared with ``first``, mean L1 of topics, the largest
+    relative difference of a metric other than seconds, and the pivot gap; means over seeds.
     """
     compared = [name for name in metrics if not name.endswith("seconds")]
     cells: dict[tuple[str, int], dict[str, list[Row]]] = {}

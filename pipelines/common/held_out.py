@@ -1,4 +1,4 @@
-"""Documents held out of a corpus in memory, and the coherence of topics among them."""
+"""Held-out documents of a corpus in memory, and the coherence of topics in documents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HELD_OUT = 5
 
 @dataclass(frozen=True)
 class Split:
-    """Counts (documents x words, CSR, int32) of the documents that are fitted and of those held out."""
+    """Counts (documents x words, CSR, int32) of fitted and held-out documents."""
 
     fitted: sparse.csr_array
     held_out: sparse.csr_array
@@ -29,7 +29,7 @@ class Split:
 
 
 def coherence_of(counts: sparse.csr_array, words: NDArray[np.int64]) -> float:
-    """Mean NPMI of topics' words (K, n) among documents."""
+    """Mean NPMI of the words of topics (K, n) in documents."""
     chosen, places = np.unique(words, return_inverse=True)
     pairs = cooccurrence_counts([counts], chosen)
     return float(npmi(np.diag(pairs), pairs, counts.shape[0], places.reshape(words.shape)).mean())

@@ -1,6 +1,6 @@
-"""The methods of the experiments of JSMF and LR-JSMF, each from a corpus to topics, in one thread.
+"""The methods of the JSMF and LR-JSMF experiments, each from a corpus to topics in one thread.
 
-On C of Eq. 1 with uniform weights and anchors among all words, as in the papers; `guards` puts those of `infer` on.
+They use C of Eq. 1 with uniform weights and anchors among all words, as in the papers; `guards` adds those of `infer`.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from streaming_jsmf.topics.rectify import rectify
 
 Floats = NDArray[np.float64]
 
-#: Which scan: all of C; two scans as by default, with uniform weights, with capped ones, or from a sample.
+#: The scan: all of C; two scans with uniform weights, with capped weights, or from a sample.
 Store = Literal["exact", "usual", "capped", "sampled"]
 
-#: Share of the documents that the sampled scan multiplies: its default takes all of corpora as small as these.
+#: Fraction of documents in a sampled scan, whose default would take all documents of such small corpora.
 SAMPLED_SHARE = 0.25
 
 #: Sweeps of Gibbs sampling in the JSMF paper.
@@ -43,7 +43,7 @@ SWEEPS = 1000
 
 @dataclass(frozen=True)
 class Method:
-    """A rectification on one of the stores. ``whole``: anchors and weights from all of C* (AW), else LAW.
+    """A rectification on one of the stores. ``whole``: anchor words on all of C* (AW) instead of LAW.
 
     ``random``: its topics depend on a seed.
     """
@@ -80,7 +80,7 @@ PAPERS: dict[str, Any] = {"anchor_min_df": 0.0, "anchor_shrinkage": 0.0, "anchor
 
 @dataclass(frozen=True)
 class Setup:
-    """One corpus and how its methods are run; stores and results lie in ``folder``."""
+    """A corpus and the settings of its methods; stores and results are in ``folder``."""
 
     corpus: Corpus
     folder: Path
@@ -92,7 +92,7 @@ class Setup:
 
     @cached_property
     def results(self) -> Results:
-        """Cells of this corpus."""
+        """Results of this corpus."""
         return Results(self.folder / "cells", self.only_kept)
 
     @cached_property
@@ -101,7 +101,7 @@ class Setup:
         return read_counts(Path(self.corpus.root))
 
     def moments(self, store: Store = "exact", seed: int = 0) -> Moments:
-        """A store, scanned now unless it is there."""
+        """The moments store, scanned unless it exists."""
         settings = ScanSettings(
             max_topics=self.max_topics,
             document_weights="capped" if store == "capped" else "uniform",
@@ -114,7 +114,7 @@ class Setup:
         return scan(self.corpus.root, path, settings, ONE_THREAD)
 
     def scan_seconds(self, store: Store, seed: int) -> float:
-        """Processor seconds of a scan, made for this."""
+        """CPU seconds of a scan, which is made to measure it."""
 
         def timed() -> dict[str, float]:
             started = time.process_time()
@@ -130,7 +130,7 @@ class Setup:
         return float(self.results.row(key, timed)["cpu_seconds"])
 
     def key(self, name: str, n_topics: int, seed: int) -> dict[str, object]:
-        """All that the topics of a method depend on."""
+        """Everything that the topics of a method depend on."""
         return {
             "method": name,
             "K": n_topics,
@@ -143,7 +143,7 @@ class Setup:
         }
 
     def settings(self, method: Method, n_topics: int) -> InferSettings:
-        """Of ``infer``."""
+        """Settings of ``infer``."""
         return InferSettings(
             n_topics,
             rectify=method.rectify,
@@ -154,7 +154,7 @@ class Setup:
         )
 
     def topics(self, name: str, n_topics: int, seed: int = 0) -> Arrays:
-        """What a method finds, worked out once: word_topic (N x K), topic_topic (K x K), topic_probability
+        """The result of a method, computed once: word_topic (N x K), topic_topic (K x K), topic_probability
         (K,), anchors (K, or none), rectified (N x K, or none), cpu_seconds, iterations and converged.
 
         Seconds are those of eigenpairs, rectification and anchor words, without the scan.
@@ -193,7 +193,7 @@ def _anchored(setup: Setup, method: Method, moments: Moments, n_topics: int) -> 
         topics.topic_topic,
         seconds,
         topics.anchors.words,
-        # The eigenpairs of what was not rectified are not what its anchors were chosen from.
+        # Without rectification the anchors were not selected from eigenpairs.
         None if method.rectify == "none" else found.rectified,
         found.iterations,
         found.converged,
@@ -202,7 +202,7 @@ def _anchored(setup: Setup, method: Method, moments: Moments, n_topics: int) -> 
 
 
 def _polished(setup: Setup, moments: Moments, n_topics: int, seed: int) -> Arrays:
-    """The topics of LR-JSMF, finished by passes over all documents; anchors and correlations are those of the start."""
+    """The polished topics of LR-JSMF; anchors and correlations are those before polish."""
     settings = setup.settings(METHODS["LR-JSMF polished"], n_topics)
     models = setup.folder / "models"
     models.mkdir(exist_ok=True)

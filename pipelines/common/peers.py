@@ -1,7 +1,7 @@
-"""Topic models of other libraries, each fitted to a matrix of counts in one thread, in one form.
+"""Topic models of other libraries, fitted to a count matrix in one thread, with results in one form.
 
-They have the defaults of their libraries but for what is asked for. tomotopy and gensim are the extra `bench`; each
-library is imported only where it is used.
+They use the defaults of their libraries unless stated. tomotopy and gensim are in the extra `bench`; each library is
+imported only where it is used.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class PeerTopics:
-    """Topics of a peer: ``word_topic`` N x K, ``prior`` (K,), seconds of fitting; ``steps``: sweeps or passes made.
+    """Topics of another library: ``word_topic`` (N x K), ``prior`` (K,), seconds of fitting, and sweeps or passes.
 
     Columns of ``word_topic`` sum to 1; words that no document has are 0. ``topic_topic``, K x K: joint probabilities of
     topics, the mean over documents of their shares' products, or the prior's where no shares were asked for.
@@ -34,7 +34,7 @@ class PeerTopics:
 
 
 class Clock:
-    """CPU and wall seconds since it was made."""
+    """CPU and wall seconds since construction."""
 
     def __init__(self) -> None:
         self._started = time.process_time(), time.perf_counter()
@@ -54,7 +54,7 @@ def gibbs(
     eta: float = 0.01,
     learn_alpha: bool = True,
 ) -> Iterator[PeerTopics]:
-    """tomotopy's collapsed Gibbs sampler: its topics after each number of ``sweeps``; it learns alpha if it may.
+    """Topics of tomotopy's collapsed Gibbs sampler after each number of ``sweeps``, optionally with a learned alpha.
 
     One run gives all of them; the numbers must rise. Seconds are from the first document on. ``alpha`` is of each
     topic and ``eta`` of each word.
@@ -82,7 +82,7 @@ def gibbs(
 
 
 def documents(counts: sparse.csr_array) -> Iterator[list[str]]:
-    """The tokens of each document that has some, as word ids in letters."""
+    """The tokens of each document that is not empty, as word ids in decimal."""
     names = np.arange(counts.shape[1]).astype(str)
     for start, end in zip(counts.indptr[:-1], counts.indptr[1:], strict=True):
         if end > start:
@@ -116,7 +116,7 @@ def scikit_nmf(counts: sparse.csr_array, n_topics: int, seed: int) -> PeerTopics
 
 
 def gensim_lda(counts: sparse.csr_array, n_topics: int, seed: int, passes: int) -> PeerTopics:
-    """gensim's online variational LDA; its default of one pass is for streams larger than these."""
+    """gensim's online variational LDA; its default of one pass is meant for streams."""
     from gensim.matutils import Sparse2Corpus
     from gensim.models import LdaModel
 
@@ -130,7 +130,7 @@ def gensim_lda(counts: sparse.csr_array, n_topics: int, seed: int, passes: int) 
 
 
 def _second_moment(alpha: Floats) -> Floats:
-    """E[theta theta'] of a Dirichlet law."""
+    """E[theta theta'] of a Dirichlet distribution."""
     total = alpha.sum()
     moment: Floats = (np.outer(alpha, alpha) + np.diag(alpha)) / (total * (total + 1.0))
     return moment

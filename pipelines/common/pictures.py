@@ -1,6 +1,6 @@
-"""Pictures of the experiments: panels with axes and units, one look for one method everywhere, and one legend.
+"""Figures of the experiments: panels with axes and units, one style per method, and one legend.
 
-matplotlib comes with the extra `notebook`; it is imported only where something is drawn.
+Requires matplotlib (extra `notebook`), which is imported only when something is drawn.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Look:
-    """How a method is drawn, wherever it is drawn."""
+    """Style of a method."""
 
     colour: str
     marker: str
@@ -31,7 +31,7 @@ class Look:
 BLACK, GREY, ORANGE, SKY = "#000000", "#7f7f7f", "#e69f00", "#56b4e9"
 GREEN, YELLOW, BLUE, VERMILION, PURPLE = "#009e73", "#d0b800", "#0072b2", "#d55e00", "#cc79a7"
 
-#: By the name that tables have as well. What polish finished has the look of its start, dotted.
+#: By the names used in tables. Polished topics have the style of their start, dotted.
 LOOKS = {
     "baseline": Look(GREY, "x"),
     "DC": Look(YELLOW, "v"),
@@ -70,7 +70,7 @@ LOOKS = {
 }
 
 
-#: Ends of the names of columns with a logarithmic axis.
+#: Suffixes of columns with a logarithmic axis.
 LOGARITHMIC = ("seconds", "approximation")
 
 
@@ -88,7 +88,7 @@ def panels(
 
 
 def curve(axes: Axes, method: str, points: Mapping[float, Sequence[float | None]]) -> None:
-    """Mean over the values at each x, with their standard deviation where there are several; gaps are left out."""
+    """Plot means and standard deviations of the values at each x; missing values are omitted."""
     look = LOOKS[method]
     there = {
         x: [v for v in values if v is not None and np.isfinite(v)] for x, values in sorted(points.items())
@@ -114,7 +114,7 @@ def curve(axes: Axes, method: str, points: Mapping[float, Sequence[float | None]
 
 
 def grid(rows: Sequence[Mapping[str, Any]], line: str, x: str, columns: Mapping[str, str]) -> Figure:
-    """A row of panels for each value of ``line``, a column for each of ``columns`` (with its label), a curve a method.
+    """A row of panels per value of ``line``, a column per entry of ``columns`` (with its label), a curve per method.
 
     ``x`` is drawn on a logarithmic axis, and so are seconds and approximation, which the baseline blows up.
     """
@@ -142,7 +142,7 @@ def grid(rows: Sequence[Mapping[str, Any]], line: str, x: str, columns: Mapping[
 
 
 def legend(figure: Figure, columns: int = 8) -> None:
-    """One legend below all panels, each method once, in the order of ``LOOKS``."""
+    """Add one legend below all panels, in the order of ``LOOKS``."""
     handles: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -158,7 +158,7 @@ def legend(figure: Figure, columns: int = 8) -> None:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write the figure, as SVG or PNG by the suffix, without a date in it; a PNG with 64 colours, which is small."""
+    """Write the figure as SVG or PNG without a date; PNG files are reduced to 64 colours."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.stem}.part{path.suffix}")
     figure.savefig(part, dpi=100, metadata={"Date": None} if path.suffix == ".svg" else None)
@@ -170,7 +170,7 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def ticks(axes: Axes, values: Iterable[float]) -> None:
-    """Marks at the values that were measured, and nowhere else, written as they are."""
+    """Set ticks at the measured values only."""
     values = sorted(set(values))
     axes.set_xticks(values, [f"{value / 1000:g}k" if value >= 1000 else f"{value:g}" for value in values])
     axes.minorticks_off()

@@ -1,7 +1,7 @@
-"""Cells of an experiment, each worked out once and kept under what it was made from.
+"""Results of an experiment, each computed once and stored under a key.
 
-A cell is one JSON file (a row of numbers) or one npz file (arrays, without pickle), written beside and renamed, so that
-a run may end at any moment and the same command goes on with the next cell.
+A result is one JSON file (a row of numbers) or one npz file (arrays, without pickle), renamed into place when it is
+complete, so that an interrupted command can be run again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-#: Numbers, strings and what else JSON has; a number that is not finite is kept as null.
+#: A row of JSON values; numbers that are not finite are stored as null.
 Row = dict[str, Any]
 Arrays = dict[str, NDArray[Any]]
 
@@ -28,23 +28,23 @@ T = TypeVar("T")
 
 
 class CellMissing(LookupError):
-    """A cell that is not there, where nothing may be worked out."""
+    """A result is missing and may not be computed."""
 
 
 @dataclass(frozen=True)
 class Results:
-    """The cells below ``folder``; with ``only_kept`` none is worked out that an earlier run has not left."""
+    """The results below ``folder``; with ``only_kept`` none is computed."""
 
     folder: Path
     only_kept: bool = False
 
     def row(self, key: Mapping[str, Any], make: Callable[[], Row]) -> Row:
-        """The row of a key, read or made now. ``key``: all that it depends on, the corpus' fingerprint included.
+        """Read or compute the row of a key, which contains everything that the row depends on.
 
         Raises
         ------
         CellMissing
-            If it is not there and ``only_kept``.
+            If it is missing and ``only_kept``.
 
         Examples
         --------
@@ -62,11 +62,11 @@ class Results:
             _beside(path, lambda part: part.write_text(json.dumps({"key": key, "row": row}, indent=1) + "\n"))
         kept = json.loads(path.read_text())
         if kept["key"] != json.loads(json.dumps(key)):
-            raise ValueError(f"{path} holds another cell: {kept['key']}; delete it")
+            raise ValueError(f"{path} contains the result of another key, {kept['key']}; delete it")
         return dict(kept["row"])
 
     def arrays(self, key: Mapping[str, Any], make: Callable[[], Arrays]) -> Arrays:
-        """The arrays of a key, read or made now. Raises ``CellMissing`` as ``row`` does."""
+        """Read or compute the arrays of a key. Raises ``CellMissing`` as ``row`` does."""
         path = self._path(key, ".npz")
         if not path.exists():
             made = self._made(key, make)
@@ -80,7 +80,7 @@ class Results:
         return make()
 
     def _path(self, key: Mapping[str, Any], suffix: str) -> Path:
-        """Short values of the key, to be read by people, and a hash of all of it."""
+        """A name of the short values of the key and a hash of the whole key."""
         text = json.dumps(key, sort_keys=True)
         shown = [re.sub(r"[^\w.+-]", "", str(value)) for value in key.values()]
         name = "_".join(value for value in shown if len(value) <= 24)
@@ -88,7 +88,7 @@ class Results:
 
 
 def publish(folder: Path, name: str, rows: Iterable[Row], markdown: str) -> None:
-    """Write ``NAME.parquet``, one row a cell, and ``NAME.md``; ``pictures.save`` puts the picture beside them."""
+    """Write ``NAME.parquet``, one row per result, and ``NAME.md``."""
     folder.mkdir(parents=True, exist_ok=True)
     table = pa.Table.from_pylist([_finite(row) for row in rows])
     _beside(folder / f"{name}.parquet", lambda part: pq.write_table(table, part))

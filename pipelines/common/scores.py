@@ -1,4 +1,4 @@
-"""What is measured of topics: the metrics of both papers against C as it was counted, and against another method."""
+"""Metrics of topics from both papers, against the counted C, and comparisons with another method."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from streaming_jsmf.jobs.blas import single_blas_thread
 
 Floats = NDArray[np.float64]
 
-#: Column of a row -> what stands at an axis.
+#: Column of a row -> label of its axis.
 METRICS = {
     "relative_recovery": "relative recovery",
     "relative_approximation": "relative approximation",
@@ -47,12 +47,12 @@ EPSILON, COHERENT_WORDS = 0.01, 20
 
 @dataclass(frozen=True)
 class Scorer:
-    """The rows of one corpus; C is that of the exact store."""
+    """Scores of methods on one corpus, with C of the exact store."""
 
     setup: Setup
 
     def row(self, name: str, n_topics: int, seed: int = 0, first: str = "AP") -> Row:
-        """Metrics of a method at K, and its distance to the method ``first`` unless that is ""."""
+        """Metrics of a method at K, and its distances to the method ``first`` unless it is empty."""
         setup = self.setup
         topics = setup.topics(name, n_topics, seed)
         key = {**setup.key(name, n_topics, seed), "scores": 1}
@@ -79,7 +79,7 @@ class Scorer:
 
     @cached_property
     def cooccurrence(self) -> Cooccurrence:
-        """C in the form of the metrics: F with F F' = C + D, of whichever side is shorter."""
+        """C as F with F F' = C + D, computed on the shorter side."""
         moments, counts = self.setup.moments(), self.setup.counts
         if counts.shape[0] < counts.shape[1]:
             lengths = counts.sum(axis=1)
@@ -92,7 +92,7 @@ class Scorer:
         return Cooccurrence(factor.astype(np.float32), moments.diagonal, moments.row_sum)
 
     def metrics(self, found: Arrays) -> Row:
-        """Of any topics in the form of ``Setup.topics``."""
+        """Metrics of topics in the form of ``Setup.topics``."""
         with single_blas_thread():
             topics = self._topics(found)
             errors = factorization_errors(topics, self.cooccurrence)
@@ -132,7 +132,7 @@ class Scorer:
         )
 
     def _coherence(self, top_words: NDArray[np.int64]) -> Row:
-        """By documents of the corpus that was fitted."""
+        """Coherence in the documents of the corpus."""
         counts = self.setup.counts
         ids = np.unique(top_words)
         pairs = coherence.cooccurrence_counts([counts], ids)
@@ -148,9 +148,7 @@ class Scorer:
 
 
 def distances(found: Arrays, first: Arrays) -> Row:
-    """Anchors shared, mean and median L1 of matched topics; where both have a Y, how far Y Y' is off, and by how much
-    the two first anchors that differ do (``pivot_gap``).
-    """
+    """Shared anchors, L1 of matched topics and, if both have a Y, the difference of Y Y' and ``pivot_gap``."""
     l1 = match_topics(found["word_topic"], first["word_topic"]).l1
     shared = len({*found["anchors"].tolist()} & {*first["anchors"].tolist()})
     both = found["rectified"].size and first["rectified"].size
@@ -164,8 +162,8 @@ def distances(found: Arrays, first: Arrays) -> Row:
 
 
 def pivot_gap(first: Arrays, anchors: NDArray[np.int64]) -> float | None:
-    """At the first step of pivoting where ``anchors`` part from those of ``first``: how much shorter what is left of
-    the other word is, relative, in the Y of ``first``. Near 0 is a tie, which noise decides. None: they never part.
+    """Relative difference of the residual norms of the two words at the first step of pivoting in which ``anchors``
+    differ from those of ``first``, in the Y of ``first``. Near 0 is a tie. None if all anchors agree.
     """
     Y, own = first["rectified"], first["anchors"]
     apart = np.flatnonzero(own != anchors)

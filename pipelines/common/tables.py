@@ -1,4 +1,4 @@
-"""Markdown: tables of rows, and numbers as they are read."""
+"""Markdown tables and numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[object]], text: int = 1) -> str:
-    """A table; the first ``text`` columns are aligned as words, the others as numbers.
+    """A table; the first ``text`` columns are aligned left, the others right.
 
     Examples
     --------
@@ -24,7 +24,7 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[object]], text: int 
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """So many significant digits, whole numbers as they are; a dash for what there is not.
+    """Format with ``digits`` significant digits; integers are unchanged, missing values are a dash.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def spread(values: Sequence[float | None], digits: int = 3) -> str:
-    """Mean of what is there, and the standard deviation of several, to the same decimal place.
+    """Mean and standard deviation of the available values, to the same decimal place.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""TOD, the tensor decomposition that STOD's paper compares STOD with: its Algorithm 1 as its section 5.1 has it.
+"""TOD, the tensor decomposition to which the STOD paper compares STOD: its Algorithm 1 as described in section 5.1.
 
-The second moment is whitened with all words, and no tensor is ever made: each power iteration goes over all documents.
-Documents are in memory here, and one pass serves all restarts of a topic, which is kinder to TOD than the paper was.
-Equations are those of Wang, Liu, Song, Han (ECML-PKDD 2014), with its errors mended as docs/math.md lists them.
+The second moment is whitened with all words, and no tensor is formed: each power iteration reads all documents. Here
+the documents are in memory, and one pass serves all restarts of a topic, which favours TOD compared with the paper.
+Equations are those of Wang, Liu, Song, Han (ECML-PKDD 2014) with the corrections listed in docs/math.md.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from streaming_jsmf.linalg.document_tensor import (
 
 Floats = NDArray[np.float64]
 
-#: The winner of the restarts is iterated until it moves less than this, or so many times.
+#: The best restart is iterated until it moves less than this, at most so many times.
 TOLERANCE, MOST_STEPS = 1e-8, 500
 
 
 class DocumentMoments:
-    """M2 and M3 as what they do to vectors of words; each product is one pass over the documents.
+    """Products with M2 and M3; each is one pass over the documents.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class DocumentMoments:
         triple = pair * n / (n - 2)
         self._pair, self._triple = pair[:, None], triple[:, None]
         self.word_mean: Floats = self._x.T @ w
-        #: What a word adds by standing twice, or thrice, in a document.
+        #: Corrections for tokens that are used twice or three times in a document.
         self._twice = (self._x.T @ (pair / n))[:, None]
         self._thrice = (self._x.T @ (2 * triple / n**2))[:, None]
         self.word_probability: Floats = np.asarray(counts.sum(axis=0) / counts.sum(), dtype=np.float64)
@@ -85,7 +85,7 @@ class DocumentMoments:
         return np.asarray(third)
 
     def whiten(self, n_topics: int) -> tuple[Floats, Floats]:
-        """The largest algebraic eigenpairs of M2: values, falling, and vectors (Lanczos, to convergence)."""
+        """The algebraically largest eigenpairs of M2, values in descending order (converged Lanczos)."""
         n = len(self.word_mean)
         operator = LinearOperator(
             (n, n), matvec=lambda v: self.second(v.reshape(-1, 1))[:, 0], dtype=np.float64
@@ -102,13 +102,13 @@ class TodTopics:
     Attributes
     ----------
     recovered
-        By the same last step as STOD's.
+        Topics, by the last step of STOD.
     components
         Of M3(W, W, W).
     spectral, power
-        Processor seconds of whitening, and of the power iterations.
+        CPU seconds of whitening and of the power iterations.
     passes
-        Power iterations of a topic's restarts, each over all documents.
+        Number of power iterations, each over all documents.
     """
 
     recovered: Recovered
@@ -119,9 +119,9 @@ class TodTopics:
 
 
 def tod(moments: DocumentMoments, settings: StodSettings, *, by_passes: bool = True) -> TodTopics:
-    """Algorithm 1. With ``by_passes=False`` the small tensor is made once, by STOD's sums in TOD's own whitening.
+    """Algorithm 1. With ``by_passes=False`` the small tensor is formed once, by STOD's sums in TOD's own whitening.
 
-    Both ways the components are those of one and the same tensor; only ``power`` and ``passes`` (0) say nothing then.
+    The components are those of the same tensor; ``power`` and ``passes`` are then not meaningful.
     """
     started = time.process_time()
     values, vectors = moments.whiten(settings.n_topics)
@@ -141,7 +141,7 @@ def tod(moments: DocumentMoments, settings: StodSettings, *, by_passes: bool = T
 def power_iterations(
     moments: DocumentMoments, whitening: Floats, settings: StodSettings
 ) -> tuple[Components, int]:
-    """Lines 1.6 to 1.16 with T(I, v, v) = W' M3(I, W v, W v) less the components that were found; and the passes."""
+    """Lines 1.6 to 1.16 with T(I, v, v) = W' M3(I, W v, W v) minus the components found so far; also the passes."""
     random = np.random.Generator(np.random.Philox(key=settings.seed))
     k, passes = whitening.shape[1], 0
     values, found, largest = np.zeros(k), np.zeros((k, k)), 0.0
@@ -167,7 +167,7 @@ def power_iterations(
 
 
 def seconds_a_pass(moments: DocumentMoments, whitening: Floats, restarts: int, repeats: int = 3) -> float:
-    """Processor seconds of one power iteration of so many restarts, the least of some."""
+    """CPU seconds of one power iteration of all restarts, minimum of ``repeats``."""
     v = _unit(np.random.default_rng(0).standard_normal((whitening.shape[1], restarts)))
     found = []
     for _ in range(repeats):

@@ -49,8 +49,9 @@ def print_topics(
     from streaming_jsmf.topics.store import models_at, read_model
 
     for path in (path for model in models for path in models_at(model)):
+        topics = read_in_order(path, words, order)
         click.echo(f"model: {location(path)}")
-        click.echo(topic_text(read_in_order(path, words, order), characteristic=characteristic))
+        click.echo(topic_text(topics, characteristic=characteristic))
         for sentence in warnings_of(read_model(path, ()).metrics):
             click.echo(f"warning: {sentence}", err=True)
 

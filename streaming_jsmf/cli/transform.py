@@ -33,12 +33,9 @@ def transform(model: str, source: str, out: str, **options: Any) -> str:
     OUT.parquet is one file, OUT.zarr an array of documents x topics, and any other OUT a directory of Parquet files. An
     interrupted run is completed by running it again.
     """
-    from streaming_jsmf.documents.transform import Reading
     from streaming_jsmf.documents.transform import transform as run
 
-    own = {name: options.pop(name) for name in _READING if name in options}
-    request = request_of(None, own) or IngestRequest()
-    reading = Reading(request.reader, request.read, request.on_bad_record)
+    reading = request_of(None, {name: options.pop(name) for name in _READING if name in options})
     made = run(model, source, out, reading=reading, **options)
     totals = made.about.totals
     assert totals is not None, "the shares are complete"

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from streaming_jsmf.config import IngestRequest, OnBadRecord, ReaderName, settings_of, takes
+from streaming_jsmf.config import IngestRequest, settings_of, takes
 from streaming_jsmf.corpus.format import Corpus, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import PHRASES, Json
 from streaming_jsmf.documents.share_files import open_shares
@@ -30,15 +29,6 @@ from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, TopicParameters
 from streaming_jsmf.topics.store import AnyModel, Model, model_path, read_model
 
 
-@dataclass(frozen=True)
-class Reading:
-    """How raw documents are read: the fields of ``IngestRequest`` that do not change the words."""
-
-    reader: ReaderName | None = None
-    read: Mapping[str, Any] = field(default_factory=dict)
-    on_bad_record: OnBadRecord = "fail"
-
-
 @takes(Execution)
 def transform(
     model: AnyModel | Model,
@@ -47,7 +37,7 @@ def transform(
     *,
     top: int | None = None,
     method: ShareMethod = "map",
-    reading: Reading | None = None,
+    reading: IngestRequest | None = None,
     execution: Execution | None = None,
     overwrite: bool = False,
     listener: Listener = silent,
@@ -75,7 +65,8 @@ def transform(
         ``map``: the most probable shares. ``cvb0``: nearer to the posterior mean, better for documents of some ten
         words.
     reading
-        Reader, its options and the treatment of bad records, if ``corpus`` is a source.
+        Reader, its options (``read``) and the treatment of bad records, if ``corpus`` is a source; everything else
+        about its words is as for the model.
 
     Returns
     -------
@@ -100,7 +91,7 @@ def transform(
         _require_free(target, overwrite)
     read = model if isinstance(model, Model) else read_model(model_path(model), NEEDED, OPTIONAL)
     topics, beside = TopicParameters.of(read), target.with_name(target.name + ".corpus")
-    opened, left_out = _documents(corpus, topics, read, beside, reading or Reading(), execution, listener)
+    opened, left_out = _documents(corpus, topics, read, beside, reading, execution, listener)
     request = TransformRequest(topics, opened, top, method, left_out)
     temporary = beside if opened.root == str(beside) else None
     with single_blas_thread():
@@ -125,40 +116,34 @@ def _documents(
     topics: TopicParameters,
     model: Model,
     beside: Path,
-    reading: Reading,
+    reading: IngestRequest | None,
     execution: Execution | None,
     listener: Listener,
 ) -> tuple[Corpus, float]:
     """The corpus, made at ``beside`` if the source is not one, and the number of unknown tokens left out of it."""
     if isinstance(source, Corpus):
         return source, 0.0
-    with at_hand(source, beside) as (path, spooled):
+    with at_hand(source, beside, reading) as (path, request):
         if is_corpus(path):
-            if reading != Reading():
+            if reading not in (None, IngestRequest()):
                 raise InputError(f"{source} is a corpus already; leave out how a source is read")
             return open_corpus(path), 0.0
         tokens = model.provenance.get("tokens")
-        made_for = None if spooled is None else spooled.made_for
-        request = _ingest_request(path, topics, tokens, reading, made_for)
+        request = _over_model_words(request or IngestRequest(), path, topics, tokens)
         corpus = open_corpus(corpus_of(path, beside, request, execution, listener))
     dropped = read_manifest(corpus.root).dropped
     return corpus, float(sum(step.tokens for step in dropped if step.step == "vocabulary"))
 
 
-def _ingest_request(
-    source: str | Path,
-    topics: TopicParameters,
-    tokens: Mapping[str, Json] | None,
-    reading: Reading,
-    made_for: str | None,
+def _over_model_words(
+    request: IngestRequest, source: str | Path, topics: TopicParameters, tokens: Mapping[str, Json] | None
 ) -> IngestRequest:
-    """How all documents of a source become a corpus over the words of the model.
+    """The request for a corpus of all documents of a source over the words of the model.
 
-    ``tokens`` describes how the texts of the model became words; None if that is unknown. ``made_for`` is the hash of
-    documents in memory.
+    ``tokens`` describes how the texts of the model became words; None if that is unknown.
     """
-    guess = guess_source(source, reading.reader, reading.read)
-    read: dict[str, Any] = {**guess.read, **reading.read}
+    guess = guess_source(source, request.reader, request.read)
+    read: dict[str, Any] = {**guess.read, **request.read}
     curation: dict[str, Any] = {"min_distinct_words": 0, "min_tokens": 0}
     if reads_texts(guess.reader):
         options, curation["stop_words"] = _text_options(tokens)
@@ -169,8 +154,8 @@ def _ingest_request(
         curation=curation,
         preset="papers",
         vocabulary=topics.words,
-        on_bad_record=reading.on_bad_record,
-        made_for=made_for,
+        on_bad_record=request.on_bad_record,
+        made_for=request.made_for,
     )
 
 

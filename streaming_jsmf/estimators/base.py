@@ -24,15 +24,17 @@ from streaming_jsmf.config import (
 )
 from streaming_jsmf.config.fields import Field, parameters_text, setting
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.estimators.inputs import DocumentInput, is_dask_array, map_documents, n_columns
-from streaming_jsmf.estimators.kept_rows import begin_rows
-from streaming_jsmf.estimators.support import (
+from streaming_jsmf.estimators.inputs import (
+    DocumentInput,
     EstimatorError,
     Shares,
     as_value_errors,
+    is_dask_array,
+    map_documents,
+    n_columns,
     seed_of,
-    temporary_directory,
 )
+from streaming_jsmf.estimators.kept_rows import begin_rows, temporary_directory
 from streaming_jsmf.inference.document_topics import MAX_ITERATIONS, TOLERANCE
 from streaming_jsmf.inference.perplexity import Completer, Completion
 from streaming_jsmf.jobs.execution import Execution
@@ -169,10 +171,8 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
 
         Parameters
         ----------
-        X
+        X, y
             As in ``fit``, always over the same words. The first batch alone must support ``n_topics``.
-        y
-            Ignored.
 
         Returns
         -------

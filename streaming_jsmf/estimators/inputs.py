@@ -1,10 +1,14 @@
-"""The input of an estimator, as a corpus or as blocks of documents, and the words of its columns."""
+"""The input of an estimator: a corpus or blocks of documents, the words of the columns, the seed, and errors."""
 
 from __future__ import annotations
 
 import inspect
+import operator
 import os
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +18,32 @@ from dask import delayed
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import check_array, validate_data
+from sklearn.utils.validation import check_array, check_random_state, validate_data
 
 from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.corpus.csr import iter_blocks
 from streaming_jsmf.corpus.matrices import column_words, matrix_blocks, tidy_rows, write_corpus
 from streaming_jsmf.corpus.units import list_units
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.inference.document_topics import document_topics
 
 #: What scikit-learn checks of a matrix.
 _MATRIX = {"accept_sparse": "csr", "ensure_non_negative": True}
+
+
+class EstimatorError(InputError, ValueError):
+    """An ``InputError`` that is also a ``ValueError``, as scikit-learn's users expect."""
+
+
+@contextmanager
+def as_value_errors() -> Iterator[None]:
+    """Raise an ``InputError`` of the block as ``EstimatorError``."""
+    try:
+        yield
+    except InputError as error:
+        raise EstimatorError(str(error)) from error
 
 
 class DocumentInput(BaseEstimator):  # type: ignore[misc]
@@ -160,6 +179,35 @@ def _checked(block: Any, number: int, n_words: int) -> csr_array[Any]:
     return counts
 
 
+@dataclass(frozen=True)
+class Shares:
+    """A function from a block of documents to their topic shares; pickles with the topics only."""
+
+    word_topic: NDArray[np.float64]
+    prior: NDArray[np.float64]
+    tolerance: float
+    iterations: int
+    threads: int | None
+
+    def __call__(self, block: csr_array[Any]) -> NDArray[np.float64]:
+        found = document_topics(
+            block,
+            self.word_topic,
+            self.prior,
+            tolerance=self.tolerance,
+            max_iterations=self.iterations,
+            threads=self.threads,
+        )
+        if found.unconverged:
+            warnings.warn(
+                f"the topic shares of {found.unconverged} documents may differ by more than {self.tolerance} from the "
+                f"optimum after {self.iterations} steps; increase transform_iterations",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return found.shares
+
+
 def map_documents(X: Any, function: Callable[[csr_array[Any]], NDArray[np.float64]], width: int) -> Any:
     """Map a function over the blocks of a Dask array lazily: documents x ``width``, with the same blocks of rows.
 
@@ -193,3 +241,13 @@ def _words_of_pipeline(estimator: object, n_features: int) -> list[str] | None:
             return None if names is None or len(names) != n_features else [str(word) for word in names]
         frame = frame.f_back
     return None
+
+
+def seed_of(random_state: Any) -> int:
+    """The seed of the scan and the engine: an integer as it is, 0 for None, otherwise drawn from the generator."""
+    if random_state is None:
+        return 0
+    try:
+        return operator.index(random_state)
+    except TypeError:
+        return int(check_random_state(random_state).randint(2**31 - 1))

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.errors import InputError, StreamingJSMFError
-from streaming_jsmf.estimators.support import temporary_directory
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.scan_verb import Changes, scan
@@ -87,3 +87,16 @@ def begin_rows(stack: ExitStack, store: str | Path | None, scratch: str | Path |
     stack.callback(shutil.rmtree, folder, ignore_errors=True)
     stack.callback(remove_store, moments, ignore_errors=True)
     return KeptRows(folder, moments)
+
+
+@contextmanager
+def temporary_directory(scratch: str | Path | None) -> Iterator[Path]:
+    """Yield a temporary directory in ``scratch``; ``InputError`` if it cannot be created."""
+    try:
+        directory = TemporaryDirectory(prefix="streaming-jsmf-", dir=scratch)
+    except OSError as error:
+        raise InputError(
+            f"scratch is {str(scratch)!r}, which is not writable ({error.strerror}); give another directory"
+        ) from error
+    with directory as name:
+        yield Path(name)

@@ -121,25 +121,12 @@ def require_frequent(given: Groups, document_frequency: Integers, min_document_f
 def shrunken_rows(
     rows: Floats, mass: Floats, document_frequency: Integers, ids: Integers, shrinkage: float
 ) -> Floats:
-    """Rows of some words, shrunk towards the mean row according to their document frequency, (len(ids), K).
+    """Rows of the words ``ids``, shrunk towards the mean row according to their document frequency, (len(ids), K).
 
     A row is an average over the df documents of its word, so the variance of its noise is of the order of 1 / df. The
-    row becomes c + df / (df + shrinkage) (x - c), with c the mean of all rows weighted by their mass: among words in
-    similar directions, pivoting then selects a well-measured one. The effect vanishes as df grows faster than the
-    shrinkage. An orthonormal map of the rows commutes with it, so Lemma 2 holds for shrunken rows too.
-
-    Parameters
-    ----------
-    rows
-        X, N x K.
-    mass
-        d, (N,); words without positive mass do not count in the mean.
-    document_frequency
-        df, (N,).
-    ids
-        Words whose rows are wanted.
-    shrinkage
-        In documents: at df = ``shrinkage`` a row keeps half of its distance. 0: the rows unchanged.
+    row becomes c + df / (df + shrinkage) (x - c), with c the mean of all rows weighted by their mass d, if positive:
+    among words in similar directions, pivoting then selects a well-measured one. ``shrinkage`` is in documents; 0
+    leaves the rows unchanged. An orthonormal map of the rows commutes with it, so Lemma 2 holds for shrunken rows too.
     """
     chosen: Floats = rows[ids]
     weights = np.maximum(mass, 0.0)
@@ -161,6 +148,9 @@ def pivoted_anchors(
 
     The same pivots as LAPACK's ``geqp3`` on X', in 2 n K^2 operations for n candidates.
 
+    Raises ``DegenerateAnchorsError`` if there are fewer candidates than topics, or the pivots fall below 1e-6 of the
+    largest.
+
     Parameters
     ----------
     rows
@@ -173,11 +163,6 @@ def pivoted_anchors(
         Anchors that come first, in this order. Their words must be among ``ids``.
     mass
         d of the rows, (n,), for tandem anchors: see ``group_means``.
-
-    Raises
-    ------
-    DegenerateAnchorsError
-        If there are fewer candidates than topics, or the pivots fall below 1e-6 of the largest.
     """
     if ids.size < n_topics:
         raise DegenerateAnchorsError(

@@ -33,18 +33,11 @@ class RefinedCorrelations:
 
 
 def diagonal_correlations(block: Floats, anchor_mass: Floats, topic_mass: Floats) -> Floats:
-    """A = B_S^-1 C_SS B_S^-1, where B_S is diagonal because an anchor belongs to one topic.
+    """A = B_S^-1 C_SS B_S^-1, K x K, non-negative; B_S is diagonal because an anchor belongs to one topic.
 
-    Returns A, K x K, symmetric and non-negative. Its sum is 1 only as far as the anchors represent all words.
-
-    Parameters
-    ----------
-    block
-        C_SS, K x K, between the anchors. Negative entries become 0, as ENN's correction E makes them.
-    anchor_mass
-        (K,), d of the anchors.
-    topic_mass
-        (K,), mass of all words by topic; B_S is anchor mass over topic mass.
+    ``block`` is C_SS between the anchors, whose negative entries become 0, as ENN's correction E makes them. B_S is the
+    ``anchor_mass`` (d of the anchors) over the ``topic_mass``. The sum is 1 only as far as the anchors represent all
+    words.
     """
     scale = topic_mass / anchor_mass
     correlations = scale[:, None] * np.maximum(block, 0.0) * scale
@@ -119,17 +112,11 @@ LEAST_SHARE = 1e-6
 
 
 def prior_sum(topic_topic: Floats, topic_probability: Floats) -> float:
-    """Sum of the Dirichlet prior with these shares under which the topic correlations have their trace.
-     Under a prior of sum a with mean p the second moment of the shares, whose entries sum to 1, has the trace (1 + a
-    |p|^2) / (1 + a): the smaller a, the more a document concentrates on one topic. Limited to ``LOWEST_SUM`` (each
-    document has one topic, or K = 1) and ``HIGHEST_SUM`` (also for correlations that no prior has).
+    """Sum of the Dirichlet prior of mean p = ``topic_probability`` that gives the topic correlations A their trace.
 
-    Parameters
-    ----------
-    topic_topic
-        K x K, A.
-    topic_probability
-        (K,) p, sum 1.
+    Under a prior of sum a the second moment of the shares, whose entries sum to 1, has the trace (1 + a |p|^2) / (1 +
+    a): the smaller a, the more a document concentrates on one topic. Limited to ``LOWEST_SUM`` (each document has one
+    topic, or K = 1) and ``HIGHEST_SUM`` (also for correlations that no prior has).
     """
     trace = float(np.trace(topic_topic) / topic_topic.sum())
     squared_mean = float(topic_probability @ topic_probability)

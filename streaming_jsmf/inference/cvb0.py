@@ -138,20 +138,9 @@ def add_documents(
     For the log-likelihood each token is predicted from the others of its document in the last round:
     sum_w c_w log(sum_k B_wk (n_k + alpha_k - g_wk) / (n + sum(alpha) - 1)). Words without a topic are ignored.
 
-    Parameters
-    ----------
-    indptr, words, counts
-        Documents x words (CSR); counts above 0. ``indptr`` need not start at 0.
-    topics, prior
-        B, words x width, and alpha, (width,), both zero in the padding.
-    rounds
-        At least 2.
-    longest
-        Maximum number of tokens that a document adds to ``tokens``: longer ones are scaled down.
-    tokens
-        words x width, added to; skipped without rows.
-    weights
-        documents x width, set to n_k + alpha_k; skipped without rows.
+    Counts (CSR, ``indptr`` from any number) are above 0; B and alpha are padded by zeros; ``rounds`` is at least 2. A
+    document adds at most ``longest`` tokens to ``tokens`` (words x width). ``weights`` (documents x width) is set to
+    n_k + alpha_k. Either result is skipped if it has no rows.
     """
     most = 0
     for document in range(indptr.size - 1):

@@ -1,12 +1,14 @@
 """Topic shares of documents for given topics; each document is processed independently.
- By default the most probable shares. With counts c of a document, topics B (words x topics) and a prior alpha they
+
+By default the most probable shares. With counts c of a document, topics B (words x topics) and a prior alpha they
 maximise
 
     sum_w c_w log (B theta)_w + sum_k alpha_k log theta_k
 
 over the simplex: the posterior density of the logarithms of the shares. (For the shares themselves the exponents would
 be alpha_k - 1, and there is no maximum where a prior is below 1, as priors of topics are.) The function is concave.
- A few steps of expectation-maximisation are followed by damped Newton steps (``map_shares``), first in single and then
+
+A few steps of expectation-maximisation are followed by damped Newton steps (``map_shares``), first in single and then
 in double precision. A document is finished when a bound on its distance from the maximum is small enough: with similar
 topics the last step of expectation-maximisation says little about the distance.
 
@@ -78,6 +80,8 @@ def document_topics(
 
     Words without a topic are ignored. A document without other words gets the mean of the prior.
 
+    Raises ``ValueError`` if shapes do not match, the prior or the tolerance is not positive, or the method is unknown.
+
     Parameters
     ----------
     counts
@@ -94,11 +98,6 @@ def document_topics(
         Maximum number of steps per document. Documents that need more are counted in ``unconverged``.
     threads
         Blocks of documents processed in parallel; None: one per core.
-
-    Raises
-    ------
-    ValueError
-        If shapes do not match, the prior or the tolerance is not positive, or the method is unknown.
     """
     topics, alpha = np.ascontiguousarray(word_topic, np.float64), np.array(prior, np.float64)
     require_matching(counts, topics, alpha)

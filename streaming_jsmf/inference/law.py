@@ -5,7 +5,9 @@ LAW is Algorithm 5 of LR-JSMF, AW steps 3 to 6 of its Algorithm 1; they agree wh
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,7 +34,7 @@ from streaming_jsmf.inference.soft_clique import (
 )
 from streaming_jsmf.linalg.gram import stacked_qr
 from streaming_jsmf.linalg.simplex import simplex_least_squares
-from streaming_jsmf.linalg.typing import Floats, Integers, Mask
+from streaming_jsmf.linalg.typing import Floats, Integers
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,9 @@ def low_rank_anchor_words(
 ) -> AnchorWordTopics:
     """LAW: anchors, topics and topic correlations from C* ~ Y Y', O(N K^2). No pass over the data.
 
+    Raises ``DegenerateAnchorsError`` if K anchors cannot be found, or a topic gets no word; ``RejectedAnchorError`` if
+    a given anchor fails the guards.
+
     Parameters
     ----------
     rectified
@@ -138,24 +143,15 @@ def low_rank_anchor_words(
         ``diagonal``: from the anchors' rows. ``refined``: see ``refined_correlations``.
     threads
         For the simplex problems. The bits do not depend on it.
-
-    Raises
-    ------
-    DegenerateAnchorsError
-        If K anchors cannot be found, or a topic gets no word.
-    RejectedAnchorError
-        If a given anchor fails the guards.
     """
     n_topics = rectified.shape[1]
     d = rectified @ rectified.sum(axis=0)
     # X = diag(d)^-1 Y R': the rows of the normalised C* up to an orthonormal map (Lemma 2).
     turned = rectified @ stacked_qr(rectified).T
     rows = _divide_rows(turned, d, out=turned)
-    candidates = anchor_candidates(
-        d, row_sum, document_frequency, rules.min_document_frequency, rules.min_row_sum
+    anchors = _select_anchors(
+        rows, d, row_sum, document_frequency, n_topics, rules, partial(low_rank_similarity, rectified)
     )
-    similarity = low_rank_similarity(rectified, np.flatnonzero(candidates))
-    anchors = _select_anchors(rows, d, document_frequency, candidates, n_topics, rules, similarity)
     sums = _group_sums(rectified, anchors.groups)
     topics = _topics(rows, d, anchors, sums @ sums.T, simplex, threads)
     if correlations == "diagonal":
@@ -187,11 +183,9 @@ def anchor_words(
     """
     d = cooccurrence.sum(axis=1)
     rows = _divide_rows(cooccurrence, d)
-    candidates = anchor_candidates(
-        d, row_sum, document_frequency, rules.min_document_frequency, rules.min_row_sum
+    anchors = _select_anchors(
+        rows, d, row_sum, document_frequency, n_topics, rules, partial(dense_similarity, cooccurrence)
     )
-    similarity = dense_similarity(cooccurrence, np.flatnonzero(candidates))
-    anchors = _select_anchors(rows, d, document_frequency, candidates, n_topics, rules, similarity)
     block = _group_sums(_group_sums(cooccurrence, anchors.groups).T, anchors.groups)
     return _topics(rows, d, anchors, block, simplex, threads)
 
@@ -199,19 +193,20 @@ def anchor_words(
 def _select_anchors(
     rows: Floats,
     d: Floats,
+    row_sum: Floats,
     document_frequency: Integers,
-    candidates: Mask,
     n_topics: int,
     rules: AnchorRules,
-    similarity: Similarity,
+    similarity: Callable[[Integers], Similarity],
 ) -> Anchors:
-    require_candidates(
-        rules.given, candidates, document_frequency, rules.min_document_frequency, rules.min_row_sum
-    )
+    """``similarity`` makes the graph among some word ids."""
+    limits = rules.min_document_frequency, rules.min_row_sum
+    candidates = anchor_candidates(d, row_sum, document_frequency, *limits)
+    require_candidates(rules.given, candidates, document_frequency, *limits)
     ids = np.flatnonzero(candidates)
     cliques: tuple[Clique, ...] = ()
     if rules.method == "soft-clique":
-        cliques = soft_cliques(similarity, candidates, n_topics, multiple=rules.cliques)
+        cliques = soft_cliques(similarity(ids), candidates, n_topics, multiple=rules.cliques)
         if rules.clique > len(cliques):
             raise DegenerateAnchorsError(
                 f"clique {rules.clique} was requested, but {rules.cliques} searches found {len(cliques)} different "

@@ -9,7 +9,8 @@ whose scaled gradient is theta_k df/dtheta_k = -r_k, r_k = alpha_k + n_k - lam t
 expectation-maximisation is theta + r / lam. A Newton step solves, for relative changes y,
 
     (diag(b) + Q' diag(c) Q) y = r,      Q_wk = B_wk theta_k / p_w,
- where b belongs to the barrier: alpha_k in Newton's method, max(alpha_k, lam theta_k - n_k) here, the primal-dual rule
+
+where b belongs to the barrier: alpha_k in Newton's method, max(alpha_k, lam theta_k - n_k) here, the primal-dual rule
 of interior point methods, by which a vanishing topic needs one step instead of a constant factor per step. Conjugate
 gradients solve it, preconditioned by b + n: a product with Q costs as much as a step of expectation-maximisation, and
 no K x K matrix is needed. A line search on p and theta keeps f decreasing.
@@ -137,7 +138,8 @@ def scale_rows(rows: Floats, counts: Floats, sums: Floats, single: Single) -> fl
 @inlined
 def error_bound(prior: Numbers, shares: Numbers, topics: Numbers) -> float:
     """Bound on the sum of absolute differences between the shares and those of the maximum, after ``explain``.
-     For theta and the optimum o, let m_k^2 = theta_k o_k. The difference of the gradients, multiplied by theta - o, is
+
+    For theta and the optimum o, let m_k^2 = theta_k o_k. The difference of the gradients, multiplied by theta - o, is
     at least sum_k alpha_k (theta_k - o_k)^2 / m_k^2, since the words' part is non-negative; applying Cauchy-Schwarz
     twice gives e = sum |theta - o| <= sqrt(sum m^2 / alpha) sqrt(sum (r m / theta)^2 / alpha). With o_k <= theta_k + e
     this is e^2 <= (a + b e) (c + d e), and e is at most the larger root; infinite if b d >= 1.
@@ -299,7 +301,8 @@ def newton_solve(
     smallest: float,
 ) -> tuple[int, float]:
     """Iterate from ``shares``, in place, until the error bound is within ``tolerance``; return (steps, bound).
-     ``first`` steps of expectation-maximisation, then Newton steps, ``most`` in all; also stops when a Newton step
+
+    ``first`` steps of expectation-maximisation, then Newton steps, ``most`` in all; also stops when a Newton step
     changes no share by more than ``smallest``, relative. ``shares`` includes the padded topics, which stay 0.
     """
     bound = np.inf

@@ -114,10 +114,7 @@ class Completer:
     ) -> Self:
         """Smooth B (N, K) with the word frequencies p (N,) of the training corpus, of any positive sum.
 
-        Raises
-        ------
-        ValueError
-            If shapes do not match, p is negative or all 0, or ``smoothing`` is not between 0 and 1.
+        Raises ``ValueError`` if shapes do not match, p is negative or all 0, or ``smoothing`` is not between 0 and 1.
         """
         n_words, n_topics = word_topic.shape
         if word_probability.shape != (n_words,) or prior.shape != (n_topics,):
@@ -144,6 +141,8 @@ class Completer:
     ) -> Completion:
         """Score one half of the tokens of each document, given the other half; one pass over ``counts``.
 
+        Raises ``ValueError`` if counts are negative or not integers, or have another number of words.
+
         Parameters
         ----------
         counts
@@ -152,11 +151,6 @@ class Completer:
             Of the split, see ``observed_half``.
         method, threads
             For the shares of the observed halves, see ``document_topics``.
-
-        Raises
-        ------
-        ValueError
-            If counts are negative or not integers, or have another number of words.
         """
         if counts.shape[1] != len(self.topics):
             raise ValueError(f"the counts have {counts.shape[1]} words, the topics {len(self.topics)}")
@@ -184,14 +178,12 @@ class Completer:
 
 def observed_half(counts: csr_array[Any], keys: Keys, seed: int) -> csr_array[np.float64]:
     """Counts of the observed tokens: a random half of each document, rounded down.
-     The split depends on the seed, the ``keys`` (N,) of the document's words and its counts alone, not on the order of
+
+    The split depends on the seed, the ``keys`` (N,) of the document's words and its counts alone, not on the order of
     documents or words. Observed counts are hypergeometric. Zeros are stored, so that the result has the words of
     ``counts``.
 
-    Raises
-    ------
-    ValueError
-        If counts are negative or not integers.
+    Raises ``ValueError`` if counts are negative or not integers.
     """
     numbers = np.asarray(counts.data, np.float64)
     if (numbers < 0).any() or (numbers != np.rint(numbers)).any():

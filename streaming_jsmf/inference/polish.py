@@ -107,6 +107,8 @@ def step_sums(
 
     Memory: 8 N K bytes for the sums and 4 N K for each thread and one more, besides float32 topics.
 
+    Raises ``ValueError`` if shapes do not match, the prior is not positive, or there are too few rounds.
+
     Parameters
     ----------
     counts
@@ -123,11 +125,6 @@ def step_sums(
         Whether to compute ``shares`` and ``pairs``.
     threads
         Blocks of documents processed in parallel; None: one per core.
-
-    Raises
-    ------
-    ValueError
-        If shapes do not match, the prior is not positive, or there are too few rounds.
     """
     require_matching(counts, word_topic, prior)
     if rounds < 2:
@@ -162,16 +159,9 @@ def next_topics(tokens: Floats, *, last: bool = False) -> Floats:
 
 
 def first_topics(word_topic: Floats, word_probability: Floats) -> Floats:
-    """Initial topics, N x K: the given ones, mixed with a little of the word frequencies.
+    """Initial topics, N x K: the given ones, mixed with a little of the word frequencies (N,), sum 1.
 
     Otherwise a word without a topic (a threshold leaves thousands) would not affect the shares of its documents.
-
-    Parameters
-    ----------
-    word_topic
-        N x K, columns sum to 1.
-    word_probability
-        (N,) word frequencies, sum 1.
     """
     topics: Floats = (1 - START_SMOOTHING) * word_topic + START_SMOOTHING * word_probability[:, None]
     return topics
@@ -269,10 +259,7 @@ def plan_steps(nonzeros: int, steps: int = STEPS, rounds: int = ROUNDS) -> tuple
     >>> plan_steps(40_000_000, steps=6)
     (Step(share=0.05, rounds=5), Step(share=1.0, rounds=5), ... five in all)
 
-    Raises
-    ------
-    ValueError
-        If ``steps`` is below 1.
+    Raises ``ValueError`` if ``steps`` is below 1.
     """
     if steps < 1:
         raise ValueError(f"steps is {steps}; give 1 or more")
@@ -282,21 +269,10 @@ def plan_steps(nonzeros: int, steps: int = STEPS, rounds: int = ROUNDS) -> tuple
 
 
 def drawn_documents(label: str, n_documents: int, step: int, share: float, seed: int) -> Mask:
-    """Documents of a unit that a step uses, (n_documents,); a pure function of its arguments.
+    """Documents of a unit that a step uses, (n_documents,), each with probability ``share``; a pure function.
 
-    Parameters
-    ----------
-    label
-        Of the unit, such as the digest of its shard and the number of its row group; not its position in the corpus,
-        which depends on other shards.
-    n_documents
-        In the unit.
-    step
-        Number of the step, from 0: each has its own sample.
-    share
-        Probability of each document.
-    seed
-        The user's seed.
+    ``label`` identifies the unit, by the digest of its shard and the number of its row group; its position in the
+    corpus depends on other shards. Steps are numbered from 0, and each has its own sample.
     """
     generator = np.random.Generator(np.random.Philox(key=philox_key(seed, f"{step}:{label}")))
     drawn: Mask = generator.random(n_documents) < share

@@ -65,26 +65,11 @@ def low_rank_similarity(rectified: Floats, ids: Integers) -> Similarity:
 def soft_cliques(
     similarity: Similarity, candidates: Mask, n_topics: int, *, multiple: int = 1, max_exchanges: int = 1000
 ) -> tuple[Clique, ...]:
-    """Cliques of K words of small weight; the lightest first.
+    """Cliques of K words of small weight, the lightest first, from ``multiple`` searches; equal ones are returned once.
 
-    Parameters
-    ----------
-    similarity
-        Rows of the graph among the candidates. Edges must not be negative.
-    candidates
-        (N,), words that may be chosen. Without a minimum document frequency rare words win, which hardly co-occur with
-        any.
-    n_topics
-        K.
-    multiple
-        Number of searches from different starts. Equal cliques are returned once.
-    max_exchanges
-        Limit of LocalSearch.
-
-    Raises
-    ------
-    DegenerateAnchorsError
-        If there are fewer candidates than topics.
+    ``similarity`` gives rows of the graph among the candidates, without negative edges. ``candidates`` (N,) should have
+    a minimum document frequency: rare words hardly co-occur with any. Raises ``DegenerateAnchorsError`` if there are
+    fewer candidates than topics.
     """
     ids = np.flatnonzero(candidates)
     if ids.size < n_topics:

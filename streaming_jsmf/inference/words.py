@@ -20,16 +20,10 @@ def prominent_words(scores: NDArray[np.floating[Any]], count: int) -> Integers:
 
 
 def longer_lists(listed: Integers, word_topic: Iterable[NDArray[np.floating[Any]]], count: int) -> Integers:
-    """Lists of ``count`` words per topic, (K, count) ids: the given ones, then the most probable of the others.
+    """Lists of ``count`` words per topic, (K, count) ids: ``listed`` (K, n), then the most probable of the others.
 
-    Fewer columns if there are fewer words. Ties go to the lowest id.
-
-    Parameters
-    ----------
-    listed
-        (K, n) word ids, n below ``count``.
-    word_topic
-        p(word | topic), N x K, in panels of rows, in order.
+    ``word_topic`` is p(word | topic), N x K, in panels of rows, in order. Fewer columns if there are fewer words. Ties
+    go to the lowest id.
     """
     n_topics, n_listed = listed.shape
     ids, values = np.empty((n_topics, 0), np.int64), np.empty((n_topics, 0))
@@ -55,17 +49,11 @@ def characteristic_words(anchor_rows: Floats, count: int) -> Integers:
 
 
 def label_words(prominent: Integers, characteristic: Integers, count: int) -> Integers:
-    """Words for each topic that are both prominent and characteristic, at most one topic per word, (K, count) ids.
-     A word's score for a topic is the sum of its two ranks; a list without the word counts as its length. Pairs of
-    topic and word are assigned by ascending score (ties: lower topic, then lower id), so that a shared word labels the
-    topic that it fits best. -1 where the lists are exhausted.
+    """Words of each topic that are both prominent and characteristic (K, n), each for one topic, (K, count) ids.
 
-    Parameters
-    ----------
-    prominent, characteristic
-        (K, n) word ids of ``prominent_words`` and ``characteristic_words``.
-    count
-        Labels wanted.
+    A word's score for a topic is the sum of its two ranks; a list without the word counts as its length. Pairs of topic
+    and word are assigned by ascending score (ties: lower topic, then lower id), so that a shared word labels the topic
+    that it fits best. -1 where the lists are exhausted.
     """
     n_topics, listed = prominent.shape
     offers: list[tuple[int, int, int]] = []

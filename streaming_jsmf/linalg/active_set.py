@@ -1,5 +1,6 @@
 """Compiled active-set solver for least squares over the probability simplex.
- For one row x the problem is min_b ||x - V'b||^2 subject to b >= 0 and sum(b) = 1. It is solved from G = V V' and c = V
+
+For one row x the problem is min_b ||x - V'b||^2 subject to b >= 0 and sum(b) = 1. It is solved from G = V V' and c = V
 x by the primal active-set method: start at the nearest vertex, let the vertex with the most negative reduced gradient
 enter, solve the equality-constrained problem on the *passive* vertices (those of positive weight) by a Cholesky factor
 that grows with them, and step back to the first weight that would become negative.
@@ -276,20 +277,10 @@ def _gap(gradient: Floats, weights: Floats) -> float:
 def solve_block(
     rows: Floats, columns: Floats, gram: Floats, shift: float, weights: Floats, gap: Floats, steps: Integers
 ) -> None:
-    """Solve every row of a block in place, with O(K^2) working memory and c = V x of all rows (n x K).
+    """Solve the rows (n x d) of a block: fills ``weights`` (n x K), ``gap`` (n,) and ``steps`` (n,).
 
-    Parameters
-    ----------
-    rows
-        (n, d).
-    columns
-        V', (d, K).
-    gram
-        V V', (K, K).
-    shift
-        s > 0 of the factor of G + s e e'.
-    weights, gap, steps
-        (n, K), (n,) and (n,): filled.
+    ``columns`` is V' (d x K), ``gram`` V V', ``shift`` the s > 0 of the factor of G + s e e'. Needs O(K^2) working
+    memory, and n x K for c = V x.
     """
     n_vertices = gram.shape[0]
     shifted = gram + shift

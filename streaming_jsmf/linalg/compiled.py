@@ -19,11 +19,8 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     Numba raises if it can write neither beside the source nor to the user's cache directory, as in a read-only
     installation without a home directory. Then every process compiles again.
 
-    Raises
-    ------
-    ValueError
-        If ``fastmath`` is among the options: it lets the order of a sum depend on the compiler and on the addresses of
-        arrays, so that bits differ between processes. ``linalg.lanes`` has fast sums in a fixed order.
+    Raises ``ValueError`` if ``fastmath`` is among the options: it lets the order of a sum depend on the compiler and on
+    the addresses of arrays, so that bits differ between processes. ``linalg.lanes`` has fast sums in a fixed order.
     """
     if "fastmath" in options:
         raise ValueError("with fastmath, results depend on memory addresses; use linalg.lanes for fast sums")

@@ -16,15 +16,10 @@ SHORTEST_DOCUMENT = 2
 
 
 def pair_scales(lengths: Floats, pairs: Floats, weights: Floats) -> tuple[Floats, Floats]:
-    """Factors of a document's counts in u and of its pairs of tokens in C: w / n and w / (n (n - 1)).
+    """Factors (documents,) of a document's counts in u and of its pairs of tokens in C: w / n and w / (n (n - 1)).
 
-    Where counts are below 1 there are more pairs than n (n - 1), and the first factor is w (n - 1) over the pairs; the
-    words' ``diagonal_excess`` is then added to u with the second.
-
-    Parameters
-    ----------
-    lengths, pairs, weights
-        (documents,) n, ``pair_totals``, w. Documents of weight 0 do not count.
+    ``pairs`` are the ``pair_totals``. Where counts are below 1 they exceed n (n - 1), and the first factor is w (n - 1)
+    over them; the words' ``diagonal_excess`` is then added to u with the second. Documents of weight 0 do not count.
     """
     n = np.maximum(lengths, 2.0)
     whole = n * (n - 1)
@@ -104,15 +99,8 @@ def add_word_sums(
 ) -> None:
     """Add sums over documents to ``sums`` (words x 3), and the number of documents to ``document_frequency`` (words,).
 
-    With X = ``factors`` and g = ``diagonal_excess(counts)``, a word with count c in a document adds c X_0 + g X_1,
-    (c - g) X_1 and c X_2.
-
-    Parameters
-    ----------
-    indptr, words, counts
-        H, rows x words (CSR).
-    factors
-        X, rows x 3. Rows whose first entry is 0 are skipped in both sums.
+    H is rows x words (CSR). With X = ``factors`` (rows x 3) and g = ``diagonal_excess(counts)``, a word with count c
+    adds c X_0 + g X_1, (c - g) X_1 and c X_2. Rows with X_0 = 0 are skipped in both sums.
     """
     for row in range(indptr.size - 1):
         if factors[row, 0] == 0.0:

@@ -37,15 +37,8 @@ START_SEED = 20210701
 def gram_rows(block: csr_array[Any], rows: slice) -> Floats:
     """Rows of H'H, (rows, words) dense float64: products in the precision of H, added in float64.
 
-    Entry (i, j) is added up in the same order as (j, i) whichever rows are requested, so panels put together are
-    symmetric to the bit.
-
-    Parameters
-    ----------
-    block
-        H, documents x words (CSR).
-    rows
-        Words whose rows are wanted, with ``start`` and ``stop``.
+    ``block`` is H, documents x words (CSR), ``rows`` a slice of words with ``start`` and ``stop``. Entry (i, j) is
+    added up in the same order as (j, i) whichever rows are requested, so panels put together are symmetric to the bit.
     """
     total = np.zeros((rows.stop - rows.start, block.shape[1]))
     for part in _document_chunks(block):

@@ -88,16 +88,9 @@ class Documents:
 
 
 def tensor_sums(batches: Iterable[Documents], basis: FloatArray) -> TensorSums:
-    """Sum the contributions of documents; one pass over the batches, one at a time.
+    """Sum the contributions of documents, in order; one pass over the batches, one at a time. ``basis`` is Q, N x m.
 
-    Products have the precision of the shares and of ``basis``, which must have the same type; sums are float64.
-
-    Parameters
-    ----------
-    batches
-        Documents, in the order in which they are added.
-    basis
-        Q, N x m.
+    Products have the precision of the shares and of the basis, which must have the same type; sums are float64.
     """
     basis = np.ascontiguousarray(basis)
     n_words, width = basis.shape
@@ -185,7 +178,8 @@ class BasisMoments:
 
 def basis_moments(sums: TensorSums, basis: Floats, dtype: type[np.floating[Any]]) -> BasisMoments:
     """Divide the sums of all documents by their weight, and subtract the contribution of repeated words.
-     E3 = [A1 - sym(A2) + 2 A3] / W. In the basis both corrections are sums over words of f (x) q (x) q over its three
+
+    E3 = [A1 - sym(A2) + 2 A3] / W. In the basis both corrections are sums over words of f (x) q (x) q over its three
     positions, with q the word's row of Q and f that of F = G - (2/3) diag(a) Q: A3 is symmetric, so each position gets
     a third of it.
 
@@ -219,16 +213,9 @@ def sort_by_word(
     documents: NDArray[np.int32],
     sorted_values: FloatArray,
 ) -> None:
-    """Convert rows to columns: the nonzeros of word x become those from ``ends[x - 1]`` (or 0) up to ``ends[x]``.
+    """Sort the nonzeros of a CSR matrix (``indptr`` from 0) by word: word x has ``ends[x - 1]`` (or 0) to ``ends[x]``.
 
-    Parameters
-    ----------
-    indptr, words, values
-        Documents x words (CSR); ``indptr`` from 0.
-    ends
-        (words,), filled.
-    documents, sorted_values
-        (nonzeros,), filled: document, ascending within a word, and value of each nonzero.
+    Fills ``ends`` (words,), ``documents`` (nonzeros,), ascending within a word, and ``sorted_values`` (nonzeros,).
     """
     # At first the start of each word; each nonzero placed advances it, finally to the end of the word.
     ends[:] = 0

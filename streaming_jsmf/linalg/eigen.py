@@ -78,18 +78,10 @@ def with_fixed_signs(values: Floats, vectors: Floats) -> Eigenpairs:
 def factor_eigenpairs(factor: FloatArray, diagonal: Floats, count: int) -> Eigenpairs:
     """Largest algebraic eigenpairs of C ~ F F' - diag(D): min(count, N, rank of F) of them. No pass over the data.
 
-    Block Davidson from the left singular vectors of F. The eigenvectors satisfy v = (lambda + D)^-1 F F'v, so the
-    correction (lambda_j + D)^-1 r_j of a residual is the fixed-point step of that equation; the Ritz step selects the
-    largest algebraic pairs. Lanczos, which reads F once per vector, takes ten times as long for a hundred pairs.
-
-    Parameters
-    ----------
-    factor
-        F, N x L.
-    diagonal
-        D of Eq. 1, (N,), exact, non-negative.
-    count
-        Eigenpairs wanted.
+    F is N x L, D (N,) that of Eq. 1, exact. Block Davidson from the left singular vectors of F. The eigenvectors
+    satisfy v = (lambda + D)^-1 F F'v, so the correction (lambda_j + D)^-1 r_j of a residual is the fixed-point step of
+    that equation; the Ritz step selects the largest algebraic pairs. Lanczos, which reads F once per vector, takes ten
+    times as long for a hundred pairs.
     """
     n = factor.shape[0]
     if n <= DENSE_WORDS:
@@ -107,20 +99,12 @@ def factor_eigenpairs(factor: FloatArray, diagonal: Floats, count: int) -> Eigen
 
 
 class RitzBlock:
-    """The largest Ritz pairs of a symmetric matrix in a space that their corrections extend (block Davidson).
-     Two arrays serve the whole iteration, because new memory costs as much as the arithmetic. The first ``count``
-    columns of ``vectors`` and ``product`` hold the Ritz vectors X and C X, the others the extension of the space.
+    """The ``count`` largest Ritz pairs of the symmetric matrix ``times`` in a space that their corrections extend.
 
-    Parameters
-    ----------
-    times
-        The matrix.
-    diagonal
-        D, whose subtraction makes the matrix indefinite.
-    start
-        Spans the first space, N x p, float32.
-    count
-        Pairs to iterate.
+    This is block Davidson; the space is first spanned by ``start`` (N x p, float32). D is the ``diagonal`` whose
+    subtraction makes the matrix indefinite. Two arrays serve the whole iteration, because new memory costs as much as
+    the arithmetic: the first ``count`` columns of ``vectors`` and ``product`` hold the Ritz vectors X and C X, the
+    others the extension.
     """
 
     def __init__(self, times: Times, diagonal: Floats, start: Single, count: int) -> None:
@@ -157,7 +141,8 @@ class RitzBlock:
 
     def correct(self, count: int) -> bool:
         """Extend the space by unit columns (lambda_j + D)^-1 r_j of the residuals r_j, and recompute the Ritz pairs.
-         Returns False, without a step, if the residuals of the first ``count`` pairs are small or have stopped
+
+        Returns False, without a step, if the residuals of the first ``count`` pairs are small or have stopped
         decreasing.
         """
         k, corrections = self.values.size, self.residuals()
@@ -232,17 +217,11 @@ def _lengths(columns: Single) -> Single:
 
 
 def nystrom_eigenpairs(basis: FloatArray, product: FloatArray) -> Eigenpairs:
-    """Positive eigenpairs of C from C Q: G = (C Q)(Q'C Q)^(-1/2), eigenpairs from G'G.
-     Half the error of Rayleigh-Ritz on the same data, because C Q holds one more multiplication by C than Q. Returns at
+    """Positive eigenpairs of C from Q (N x m, orthonormal) and C Q: G = (C Q)(Q'C Q)^(-1/2), eigenpairs from G'G.
+
+    Half the error of Rayleigh-Ritz on the same data, because C Q holds one more multiplication by C than Q. Returns at
     most m pairs: negative eigenvalues are dropped, and Ritz pairs (theta, q) whose residual C q - theta q is longer
     than theta (they would contribute more error than signal to G G').
-
-    Parameters
-    ----------
-    basis
-        Q, N x m, orthonormal.
-    product
-        C Q, N x m.
     """
     core, squares = gram(basis, product.astype(np.float64, copy=False)), gram(product)
     thetas, ritz = np.linalg.eigh((core + core.T) / 2)
@@ -261,17 +240,9 @@ def nystrom_eigenpairs(basis: FloatArray, product: FloatArray) -> Eigenpairs:
 def single_view_eigenpairs(sketch: FloatArray, probes: FloatArray, rank: int) -> Eigenpairs:
     """The one-pass eigendecomposition that LR-JSMF names (Halko et al. 2011, sec. 5.5), with a truncated range.
 
-    Q holds the ``rank`` leading left singular vectors of Y = C Omega, and B solves B (Q'Omega) = Q'Y. Without the
-    truncation the solve is nearly singular, and more probes make the result worse.
-
-    Parameters
-    ----------
-    sketch
-        Y = C Omega, N x L.
-    probes
-        Omega, N x L.
-    rank
-        Columns of Q, at most L.
+    Y = C Omega is the ``sketch``, Omega the ``probes``, both N x L. Q holds the ``rank`` leading left singular vectors
+    of Y, and B solves B (Q'Omega) = Q'Y. Without the truncation the solve is nearly singular, and more probes make it
+    worse.
     """
     y, omega = sketch.astype(np.float64), probes.astype(np.float64)
     left, _, _ = np.linalg.svd(y, full_matrices=False)

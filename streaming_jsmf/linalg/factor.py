@@ -23,16 +23,9 @@ ROW_BLOCK_BYTES = 8 * 2**20
 
 
 def apply_gram(block: csr_array[Any], vectors: FloatArray, core: Floats | None = None) -> Single:
-    """Return H'(H X), words x columns.
+    """H'(H X), words x columns, for H documents x words (CSR, float32) and X words x columns (float32).
 
-    Parameters
-    ----------
-    block
-        H, documents x words (CSR, float32).
-    vectors
-        X, words x columns. float32, C order.
-    core
-        If given, (H X)'(H X) is added to it, columns x columns.
+    Adds (H X)'(H X), columns x columns, to ``core`` if there is one.
     """
     n_documents, n_words = block.shape
     x = np.ascontiguousarray(vectors, dtype=np.float32)
@@ -86,20 +79,13 @@ def partition_factor(block: csr_array[Any], probes: Single, power_steps: int) ->
 
 
 def merge_factors(folded: Single, partition: Single, width: int) -> Single:
-    """Best factor of at most ``width`` columns of F F' + F_b F_b'.
+    """Best factor of at most ``width`` columns of F F' + F_b F_b', from factors of p and q columns (float32).
+
+    Returns (words, min(width, p + q)), columns orthogonal, strongest first.
 
     From the eigenvectors V of the small Gram matrix: [F, F_b]'[F, F_b] = V S V', F <- [F, F_b] V_L. Exact while the
     ranks add up to at most ``width``; otherwise the weakest directions are dropped, which lowers every eigenvalue a
     little. The result depends on the order of merging.
-
-    Parameters
-    ----------
-    folded, partition
-        Factors, words x p and words x q (float32). Neither is changed.
-
-    Returns
-    -------
-    (words, min(width, p + q)) float32, columns orthogonal, strongest first.
     """
     p = folded.shape[1]
     small = np.empty((p + partition.shape[1],) * 2)

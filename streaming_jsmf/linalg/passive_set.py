@@ -3,7 +3,8 @@
 W is lower triangular with W P W' = 1, where P is the block of the passive vertices in the shifted Gram matrix. Unlike
 solving with the Cholesky factor, multiplying with W has no chain of divisions; its last row is the contribution of the
 last vertex to P^-1 = W'W, and a vertex is removed by rotations of whole rows. Every loop runs along memory.
- Compiled into ``active_set``, whose numba cache does not notice changes here: delete ``__pycache__`` after one. Names:
+
+Compiled into ``active_set``, whose numba cache does not notice changes here: delete ``__pycache__`` after one. Names:
 ``order[:size]`` are the passive vertices, ``inverse[:size, :size]`` is W, ``gradient`` = G b - c. Rows 0 and 1 of
 ``work`` are free, row 2 is the gradient, row 3 holds the ``sums`` W'W 1. Only sums of products may be reassociated.
 """
@@ -178,7 +179,8 @@ def minimize_after_entry(
     start: Integers,
 ) -> int:
     """``minimize`` where all passive vertices but the last have equal gradients, and the last differs by ``slope``.
-     This remains true after a partial step and after a removal, so the last row of W and ``sums`` give each step, and
+
+    This remains true after a partial step and after a removal, so the last row of W and ``sums`` give each step, and
     the gradient is computed once, at the end.
     """
     step, change, sums = work[0], work[1], work[3]

@@ -17,15 +17,8 @@ ROWS_PER_COUNTER = 8192
 def gaussian_probes(n_words: int, width: int, seed: int, label: str) -> Single:
     """Standard normal test matrix Omega (Halko et al. 2011), (n_words, width) float32, a pure function.
 
-    Parameters
-    ----------
-    n_words, width
-        Shape of the result.
-    seed
-        The user's seed.
-    label
-        Purpose of the probes, such as the content hash of a partition (not its position): other labels give
-        independent probes.
+    ``label`` is the purpose of the probes, such as the content hash of a partition (not its position): other labels
+    give independent probes.
     """
     probes = np.empty((n_words, width), dtype=np.float32)
     for rows, bits in _blocks(probes, seed, label):

@@ -42,12 +42,7 @@ CORRECTION_STEPS = 1
 class SampleParts:
     """The documents of a sample by use, each part scaled to represent all documents: X'X ~ C + diag(D).
 
-    Attributes
-    ----------
-    fitted
-        Seven of eight documents, which make up the matrix.
-    held_out
-        The others.
+    ``fitted`` are seven of eight documents, which make up the matrix; ``held_out`` are the others.
     """
 
     fitted: csr_array[Any]

@@ -58,6 +58,9 @@ def simplex_least_squares(
 ) -> SimplexSolution:
     """Minimise ||x_i - V'b_i||^2 over the probability simplex for every row x_i of X.
 
+    Raises ``ValueError`` if shapes do not match, entries are not finite, the method is unknown, or ``block_rows``,
+    ``threads`` or ``tolerance`` is not positive.
+
     Parameters
     ----------
     X
@@ -73,12 +76,6 @@ def simplex_least_squares(
         Rows per block.
     threads
         Blocks solved in parallel; default: one per processor. The result does not depend on it.
-
-    Raises
-    ------
-    ValueError
-        If shapes do not match, entries are not finite, the method is unknown, or ``block_rows``, ``threads`` or
-        ``tolerance`` is not positive.
     """
     rows, corners = _checked(X, vertices)
     if method not in get_args(SimplexMethod):

@@ -37,19 +37,12 @@ class _Slab:
 
 
 class CubeSum:
-    """Sum of symmetric tensors, in slabs: each is one matrix product of pairs of columns with columns.
+    """Sum of symmetric tensors of a width m, in slabs: each is one matrix product of pairs of columns with columns.
 
     Of three indices, two are in the same half of 0, ..., m - 1. So pairs within the halves suffice: half of all pairs,
     each with twice as many third indices. Multiplying and packing pairs is what slows BLAS down. This takes a sixth of
     the m^3 multiplications per summand, and a few redundant ones (k < j, for all j but the first of a slab). Products
-    have the precision of their operands, sums are float64.
-
-    Parameters
-    ----------
-    width
-        m.
-    dtype
-        Precision of the products.
+    have the given precision, sums are float64.
     """
 
     def __init__(self, width: int, dtype: DTypeLike) -> None:
@@ -128,13 +121,7 @@ def packed_size(width: int) -> int:
 
 
 def unpacked(packed: Floats, width: int) -> Floats:
-    """The full m x m x m tensor of a packed one.
-
-    Raises
-    ------
-    ValueError
-        If the number of entries does not match the width.
-    """
+    """The full m x m x m tensor of a packed one. Raises ``ValueError`` if its size does not match the width."""
     if packed.shape != (packed_size(width),):
         raise ValueError(f"a symmetric tensor of width {width} has {packed_size(width)} entries")
     full = np.empty((width, width, width))

@@ -33,6 +33,8 @@ def alternating_projection(
 ) -> Rectification:
     """AP on the complete C; O(N^2 K) per iteration, which starts from the eigenvectors of the previous one.
 
+    Raises ``ValueError`` if there are fewer than K eigenpairs.
+
     Parameters
     ----------
     matrix
@@ -54,11 +56,6 @@ def alternating_projection(
     -------
     Rectification
         ``matrix`` is C*, non-negative; ``rectified`` its nearest Y Y'.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than K eigenpairs.
     """
     require_pairs(pairs, n_topics, "alternating projections")
     c = matrix if overwrite else matrix.copy()

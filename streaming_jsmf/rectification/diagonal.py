@@ -37,6 +37,8 @@ def diagonal_completion(
 ) -> Rectification:
     """C with a completed, non-negative diagonal, scaled to sum 1; O(N^2 K) per halving.
 
+    Raises ``ValueError`` if there are fewer than 2 K words.
+
     Parameters
     ----------
     matrix
@@ -54,11 +56,6 @@ def diagonal_completion(
     -------
     Rectification
         ``matrix`` is C*; ``rectified`` the nearest Y Y'; ``change`` that of the diagonal, relative to ||C||_F.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than 2 K words.
     """
     n = matrix.shape[0]
     if n < 2 * n_topics:
@@ -99,16 +96,10 @@ def _halving_estimate(matrix: Floats, old: Floats, n_topics: int, permutation: I
 
 
 def completed_diagonal(matrix: Floats, basis: Floats, start: Floats) -> Floats:
-    """The d for which M + diag(d) has the diagonal of its projection onto a subspace.
+    """The d for which M + diag(d) has the diagonal of its projection U U' onto a subspace.
 
-    Parameters
-    ----------
-    matrix
-        M, n x n, symmetric, with a zero diagonal.
-    basis
-        U, n x r, orthonormal: the projection is P = U U'.
-    start
-        (n,): d of words that lie in the subspace (P_ii = 1), which the equation leaves open.
+    ``matrix`` is M, n x n, symmetric, with a zero diagonal; ``basis`` U, n x r, orthonormal. ``start`` (n,) is the d of
+    words that lie in the subspace (P_ii = 1), which the equation leaves open.
     """
     target = np.einsum("ij,ij->i", basis, basis @ (basis.T @ (matrix @ basis)))
 

@@ -1,5 +1,6 @@
 """Epsilon non-negative rectification (LR-JSMF, Algorithm 3), with an outer iteration that needs a tenth of the work.
- A step of the paper replaces Y Y' by the nearest matrix of rank K to A = Y Y' + E + r e e'. Three things differ here,
+
+A step of the paper replaces Y Y' by the nearest matrix of rank K to A = Y Y' + E + r e e'. Three things differ here,
 none of which changes the fixed points:
 
 - A warm block of K + 10 vectors and one power step replace Lanczos.
@@ -93,6 +94,8 @@ def epsilon_nonnegative(
 
     The topic correlations A of an unconverged result have a sum far from 1.
 
+    Raises ``ValueError`` if there are fewer than K eigenpairs.
+
     Parameters
     ----------
     pairs
@@ -106,11 +109,6 @@ def epsilon_nonnegative(
         paper.
     on_iteration
         Called after each step.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than K eigenpairs.
     """
     options = options or ENNOptions()
     require_pairs(pairs, n_topics, "ENN")

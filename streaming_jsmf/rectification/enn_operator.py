@@ -47,14 +47,9 @@ class Correction:
 class Checked:
     """The rows that are kept non-negative, and bounds of the others.
 
-    Attributes
-    ----------
-    words
-        I, ids of the longest rows of Y, ascending.
-    epsilon
-        Largest squared length of another row: no entry outside the rows and columns of I is below -epsilon.
-    left_out
-        Sum of the squared lengths of the others over ||Y Y'||_F, which bounds the Frobenius norm of their block.
+    ``words`` is I, the ids of the longest rows of Y, ascending. ``epsilon`` is the largest squared length of another
+    row: no entry outside the rows and columns of I is below -epsilon. ``left_out`` is the sum of the squared lengths of
+    the others over ||Y Y'||_F, which bounds the Frobenius norm of their block.
     """
 
     words: Integers
@@ -82,18 +77,10 @@ def checked_rows(y: FloatArray, own_gram: Floats, size: int, left_out: float | N
 class Corrections:
     """X -> E X + r w(w'X) with E_ij = max(-Y_i Y_j', 0) wherever i or j is in I.
 
-    Groups of blocks are computed on the threads of ``panels.panel_threads``; the bits do not depend on their number.
-
-    Parameters
-    ----------
-    y
-        Y, N x K, C order. Its type is that of the blocks of Y Y_I' and of all products.
-    checked
-        I.
-    shares
-        w, (N,): distribution of the missing mass r over the words.
-    keep
-        Keep E for a second product, as long as it has no more entries than Y. The bits do not depend on it.
+    Y is N x K, C order; its type is that of the blocks of Y Y_I' and of all products. ``shares`` is w, (N,): the
+    distribution of the missing mass r over the words. With ``keep``, E is kept for a second product, as long as it has
+    no more entries than Y. Groups of blocks are computed on the threads of ``panels.panel_threads``; neither option
+    changes the bits.
     """
 
     def __init__(self, y: FloatArray, checked: Integers, shares: Floats, keep: bool = False) -> None:
@@ -222,20 +209,11 @@ GROUP = 8
 def negative_entries(
     block: FloatArray, signs: NDArray[Any], indptr: Integers, columns: NDArray[np.int32], values: FloatArray
 ) -> bool:
-    """Write the negative entries of a block (rows x columns) as CSR; return False if there is not enough room.
-     There are no branches on signs, which the processor cannot predict: each entry is written, and kept if it is
-    negative. The same applies to groups of entries.
+    """Write the negative entries of a block (C order) as CSR; return False if there is not enough room.
 
-    Parameters
-    ----------
-    block
-        Entries, C order.
-    signs
-        Its memory as integers of the same width, which have the signs of the entries.
-    indptr
-        (rows + 1,), overwritten.
-    columns, values
-        Overwritten up to ``indptr[-1]``. They need room for the entries found and one more row.
+    ``signs`` is the memory of the block as integers of the same width. ``columns`` and ``values`` need room for the
+    entries found and one more row. There are no branches on signs, which the processor cannot predict: each entry is
+    written, and kept if it is negative; likewise groups of entries.
     """
     found, width = 0, block.shape[1]
     whole = width // GROUP

@@ -108,6 +108,8 @@ def palm(
 
     Y is non-negative, so Y Y' needs no epsilon. Convergence is slow: check ``converged``.
 
+    Raises ``ValueError`` if there are fewer than K eigenpairs.
+
     Parameters
     ----------
     operator
@@ -125,11 +127,6 @@ def palm(
     -------
     Rectification
         With ``objective`` J.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than K eigenpairs.
     """
     require_pairs(pairs, n_topics, "PALM")
     options = options or PALMOptions()

@@ -181,6 +181,8 @@ def tensor_topics(
 ) -> TensorTopics:
     """Whiten, decompose, recover (Algorithm 2 after its scans).
 
+    Raises ``NoTopicsError`` if M2 has no eigenvalue above the floor, or no component is a topic.
+
     Parameters
     ----------
     moments
@@ -193,11 +195,6 @@ def tensor_topics(
         Their ``alpha0`` is not used.
     alpha0
         Sum of the prior.
-
-    Raises
-    ------
-    NoTopicsError
-        If M2 has no eigenvalue above the floor, or no component is a topic.
     """
     core = core_moments(moments, basis)
     whitening = whiten(core, alpha0, settings.n_topics)
@@ -219,9 +216,10 @@ def tensor_topics(
 
 def find_alpha0(core: CoreMoments, settings: StodSettings, on_step: OnStep | None = None) -> float:
     """The alpha0 at which the shares of all components sum to 1; the sum decreases as alpha0 grows.
-     Exact if K is the number of topics of the corpus; otherwise components of noise enter the sum, and alpha0 is far
-    too high. Its logarithm is bracketed from 1 outwards (far from the solution components do not converge) and then
-    found by Brent's method. ``LOWEST_SUM`` or ``HIGHEST_SUM`` if it lies beyond them.
+
+    Exact if K is the number of topics of the corpus; otherwise components of noise enter the sum, and alpha0 is far too
+    high. Its logarithm is bracketed from 1 outwards (far from the solution components do not converge) and then found
+    by Brent's method. ``LOWEST_SUM`` or ``HIGHEST_SUM`` if it lies beyond them.
 
     Parameters
     ----------

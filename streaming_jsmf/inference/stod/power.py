@@ -126,15 +126,8 @@ def _polished(rest: Floats, vector: Floats, tolerance: float) -> tuple[Floats, f
 def refine(tensor: Floats, components: Components, sweeps: int) -> Components:
     """Fit T by components that need not be orthogonal: alternating least squares from those of ``decompose``.
 
-    One factor is solved for with the other two fixed, and replaces all three. The tensor is fitted better; whether the
-    topics are better depends on the corpus.
-
-    Parameters
-    ----------
-    tensor
-        k x k x k, symmetric.
-    sweeps
-        Maximum number; stops earlier when the vectors converge.
+    One factor is solved for with the other two fixed, and replaces all three, until the vectors converge or ``sweeps``
+    are done. The tensor is fitted better; whether the topics are better depends on the corpus.
     """
     k = tensor.shape[0]
     flat = tensor.reshape(k, k * k)

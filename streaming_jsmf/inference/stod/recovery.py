@@ -137,18 +137,11 @@ def noise_of(topics: Floats, word_mean: Floats) -> Floats:
 
 def best_multiple(topics: Floats, deviation: Floats, noise: Floats) -> float:
     """The multiple of the noise to subtract from the entries of all topics, by Stein's unbiased risk estimate.
-     With z an entry over its noise, max(z - c, 0) has the squared error z^2 - 1 for z <= c, otherwise 1 + c^2
-    (one-sided SureShrink, Donoho and Johnstone 1995), summed over words and topics, words weighted by M1. Large where
-    topics have few of many words, nearly 0 where they have many, as in text.
 
-    Parameters
-    ----------
-    topics
-        N x k, as computed from the tensor.
-    deviation
-        sqrt(M1), (N,).
-    noise
-        (k,), see ``noise_of``.
+    With z an entry over its noise, max(z - c, 0) has the squared error z^2 - 1 for z <= c, otherwise 1 + c^2 (one-sided
+    SureShrink, Donoho and Johnstone 1995), summed over words and topics, words weighted by M1. Large where topics have
+    few of many words, nearly 0 where they have many, as in text. ``topics`` are N x k, as computed from the tensor,
+    ``deviation`` is sqrt(M1), ``noise`` that of ``noise_of``.
     """
     there, bins = deviation > 0, NOISE_STEPS + 2
     weight = deviation[there] ** 2
@@ -167,16 +160,10 @@ def best_multiple(topics: Floats, deviation: Floats, noise: Floats) -> float:
 
 
 def listing_scores(topics: Floats, deviation: Floats, noise: Floats) -> Single:
-    """Scores of words in topics of the tensor, N x k: the part above the noise.
-     The noise of frequent words is larger, so these lists have fewer of them. Words below their noise follow, with
-    negative scores, by probability.
+    """Scores of words in topics of the tensor, N x k: the part above ``noise`` (k,) times ``deviation`` (N,).
 
-    Parameters
-    ----------
-    topics, deviation
-        As in ``best_multiple``.
-    noise
-        (k,); that of a word is this times its ``deviation``.
+    The noise of frequent words is larger, so these lists have fewer of them. Words below their noise follow, with
+    negative scores, by probability.
     """
     scores = np.empty(topics.shape, dtype=np.float32)
     for topic, column in enumerate(topics.T):
@@ -187,9 +174,10 @@ def listing_scores(topics: Floats, deviation: Floats, noise: Floats) -> Single:
 
 def mix(topics: Floats, word_probability: Floats, start: Floats) -> Floats:
     """Weights of topics, (k,), sum 1, with which the topics (N x k, changed in place) mix to the corpus exactly.
-     Expectation-maximisation from the weights ``start``: with p(t | w) proportional to p_t phi_wt, the weight of a
-    topic is the mean of p(t | w) over the words of the corpus. The last step also updates the topics, phi_wt ~ p(w) p(t
-    | w). A word without a topic is distributed as the topics are, p(t | w) = p_t.
+
+    Expectation-maximisation from the weights ``start``: with p(t | w) proportional to p_t phi_wt, the weight of a topic
+    is the mean of p(t | w) over the words of the corpus. The last step also updates the topics, phi_wt ~ p(w) p(t | w).
+    A word without a topic is distributed as the topics are, p(t | w) = p_t.
     """
     if not topics.shape[1]:
         return np.zeros(0)
