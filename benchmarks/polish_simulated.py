@@ -27,8 +27,7 @@ from streaming_jsmf import (
     scan,
 )
 from streaming_jsmf.evaluation.matching import match_topics
-from streaming_jsmf.ingestion.simulate import simulate
-from streaming_jsmf.ingestion.simulation import read_truth
+from streaming_jsmf.ingestion.simulation import read_truth, simulate_lda
 from streaming_jsmf.topics.store import Model
 
 WORDS, TOPICS, LENGTH = 10_000, 50, 100
@@ -45,8 +44,8 @@ ONE = Execution("synchronous")
 def print_rows(folder: Path, documents: int, steps: int, seed: int) -> None:
     """All engines on one corpus, from one scan."""
     corpus = folder / "corpus"
-    simulate(
-        corpus, documents=documents, vocabulary_size=WORDS, topics=TOPICS, mean_length=LENGTH, seed=seed,
+    simulate_lda(
+        corpus, n_documents=documents, n_words=WORDS, n_topics=TOPICS, mean_length=LENGTH, seed=seed,
         execution=ONE,
     )  # fmt: skip
     truth = read_truth(corpus).word_topic

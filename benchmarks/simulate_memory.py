@@ -22,7 +22,7 @@ from dask.utils import format_bytes
 
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.ingestion.simulation.law import make_law
-from streaming_jsmf.ingestion.simulation.run import simulation_memory
+from streaming_jsmf.ingestion.simulation.simulate import simulation_memory
 from streaming_jsmf.jobs.execution import Execution
 
 SAMPLE_SECONDS = 0.1

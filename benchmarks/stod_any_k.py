@@ -24,8 +24,7 @@ from streaming_jsmf import Execution, InferSettings, ScanSettings, StodSettings,
 from streaming_jsmf.evaluation.matching import recovery_error
 from streaming_jsmf.inference.correlations import dirichlet_prior, prior_sum
 from streaming_jsmf.inference.perplexity import Completer, Completion
-from streaming_jsmf.ingestion.simulate import simulate
-from streaming_jsmf.ingestion.simulation import read_truth
+from streaming_jsmf.ingestion.simulation import read_truth, simulate_lda
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.topics.infer import fit_moments
 
@@ -57,8 +56,8 @@ def print_simulated(folder: Path, seeds: int) -> None:
     for seed in range(seeds):
         for total in TRUE_SUMS:
             corpus = folder / f"simulated-{total:g}-{seed}"
-            simulate(
-                corpus, documents=DOCUMENTS, vocabulary_size=WORDS, topics=TRUE_TOPICS,
+            simulate_lda(
+                corpus, n_documents=DOCUMENTS, n_words=WORDS, n_topics=TRUE_TOPICS,
                 alpha=total / TRUE_TOPICS, seed=seed, execution=ONE,
             )  # fmt: skip
             settings = ScanSettings(max_topics=max(ASKED_TOPICS), third_moment=True)

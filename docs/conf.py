@@ -1,7 +1,6 @@
 """The documentation as a site: ``python -m sphinx -W --keep-going docs site`` (needs the extra ``docs``).
 
-Pages are Markdown, the Python pages come from docstrings and the pages of the commands from the commands themselves, so
-that none of them can fall behind the code.
+Pages are Markdown. The references of functions, commands and settings are generated from the code.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ html_theme = "furo"
 html_title = "streaming-jsmf"
 html_static_path: list[str] = []
 
-# Notebooks are kept without outputs and run here; one that fails, or warns, fails the build.
+# Notebooks are stored without outputs and run here; errors and warnings fail the build.
 nb_execution_mode = "force"
 nb_execution_timeout = 600
 nb_execution_raise_on_error = True
@@ -48,7 +47,7 @@ myst_enable_extensions = ["colon_fence"]
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"
 autodoc_class_signature = "separated"
-# pydantic's own members are no part of the settings.
+# pydantic's own members are not settings.
 autodoc_default_options = {
     "members": True,
     "exclude-members": "model_config,model_fields,model_computed_fields,model_post_init",
@@ -56,7 +55,7 @@ autodoc_default_options = {
 
 
 def settings_tables(_app: object, page: str, source: list[str]) -> None:
-    """The reference of all settings, from their declarations."""
+    """Generate the reference of all settings from their declarations."""
     if page != "settings":
         return
     lines = []
@@ -88,7 +87,7 @@ def settings_tables(_app: object, page: str, source: list[str]) -> None:
 
 
 def copy_notebooks(_app: object) -> None:
-    """Notebooks live beside the package, and pages below ``docs``; one that is as it was is not run again."""
+    """Copy the notebooks below ``docs``; unchanged ones are not run again."""
     target = HERE / "notebooks"
     for source in sorted((HERE.parent / "notebooks").glob("*.*")):
         copy = target / source.name
@@ -97,7 +96,7 @@ def copy_notebooks(_app: object) -> None:
 
 
 def add_pictures(app: Any, doctree: nodes.document, page: str) -> None:
-    """In the gallery each notebook has its first picture below its name."""
+    """Add the first figure of each notebook to the gallery."""
     if page != "notebooks/index":
         return
     for section in doctree.findall(nodes.section):

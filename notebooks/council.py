@@ -1,11 +1,11 @@
-"""Made-up speeches in a town council, for the notebooks: readable, free of rights, and of known topics and years."""
+"""Simulated speeches in a town council, for the notebooks: readable, free of rights, with known topics and years."""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
 
-#: Theme -> who, does what, to what, when or how.
+#: Theme -> subjects, verbs, objects, and times or manners.
 THEMES = {
     "buses": (
         "bus driver timetable tram passenger conductor commuter cyclist taxi mechanic inspector ferry",
@@ -51,14 +51,14 @@ THEMES = {
     ),
 }
 
-#: What everybody says before anything else.
+#: The first sentence of every speech.
 OPENING = "Madam chair, dear colleagues, let me be brief."
 
 YEARS = range(2000, 2024)
 
 
 def weights(year: int) -> dict[str, float]:
-    """How much of a year's speeches a theme has by the plan: screens rise, buses fall, water comes with two floods."""
+    """Planned shares of the themes in a year: screens rise, buses fall, and floods raise water in three years."""
     late = (year - YEARS[0]) / (len(YEARS) - 1)
     planned = {
         "buses": 2.2 - 1.8 * late,
@@ -73,7 +73,7 @@ def weights(year: int) -> dict[str, float]:
 
 
 def speeches(count: int = 1200, seed: int = 0) -> pd.DataFrame:
-    """``text``, ``year``, ``ward`` and ``theme`` (the one that most of the speech is about) of so many speeches."""
+    """Simulate speeches with ``text``, ``year``, ``ward`` and ``theme``, the most frequent theme of the speech."""
     random = np.random.default_rng(seed)
     rows = []
     for _ in range(count):
@@ -88,7 +88,7 @@ def speeches(count: int = 1200, seed: int = 0) -> pd.DataFrame:
 
 
 def sentence(theme: str, random: np.random.Generator) -> str:
-    """Who does what to what, when."""
+    """Draw a sentence about a theme."""
     who, does, what, when = (words.split() for words in THEMES[theme])
     first, second = random.choice(what, 2, replace=False)
     subject, verb, occasion = (random.choice(words) for words in (who, does, when))

@@ -32,7 +32,7 @@ _EXPORTS = {
     "evaluate": "streaming_jsmf.evaluation.evaluate",
     "fit": "streaming_jsmf.reporting.topic_model",
     "infer": "streaming_jsmf.topics.infer",
-    "ingest": "streaming_jsmf.ingestion.spool",
+    "ingest": "streaming_jsmf.ingestion.ingest",
     "model_to_gensim": "streaming_jsmf.documents.interop",
     "model_to_pyldavis": "streaming_jsmf.documents.interop",
     "open_corpus": "streaming_jsmf.corpus",
@@ -48,7 +48,7 @@ _EXPORTS = {
     "show": "streaming_jsmf.reporting.report",
     "shares_by": "streaming_jsmf.documents.queries",
     "similar_documents": "streaming_jsmf.documents.queries",
-    "to_dask_array": "streaming_jsmf.corpus.dask_array",
+    "to_dask_array": "streaming_jsmf.corpus.csr",
     "transform": "streaming_jsmf.documents.transform",
     "view": "streaming_jsmf.reporting.report",
 }
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from streaming_jsmf.config import ScanSettings as ScanSettings
     from streaming_jsmf.config import StodSettings as StodSettings
     from streaming_jsmf.corpus import open_corpus as open_corpus
-    from streaming_jsmf.corpus.dask_array import to_dask_array as to_dask_array
+    from streaming_jsmf.corpus.csr import to_dask_array as to_dask_array
     from streaming_jsmf.documents.interop import corpus_from_gensim as corpus_from_gensim
     from streaming_jsmf.documents.interop import corpus_from_matrix as corpus_from_matrix
     from streaming_jsmf.documents.interop import corpus_to_matrix as corpus_to_matrix
@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from streaming_jsmf.estimators import LRJSMF as LRJSMF
     from streaming_jsmf.estimators import STOD as STOD
     from streaming_jsmf.evaluation.evaluate import evaluate as evaluate
-    from streaming_jsmf.ingestion.spool import ingest as ingest
+    from streaming_jsmf.ingestion.ingest import ingest as ingest
     from streaming_jsmf.jobs.execution import Execution as Execution
     from streaming_jsmf.moments.reader import open_moments as open_moments
     from streaming_jsmf.moments.scan_verb import scan as scan

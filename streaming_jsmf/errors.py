@@ -51,7 +51,7 @@ class StoreError(StreamingJSMFError):
     exit_code = 3
 
 
-def finding(error: StoreError) -> str:
+def finding(error: StreamingJSMFError) -> str:
     """What is wrong, by a message about damage, without the advice at its end."""
     what, _, _ = str(error).rpartition("; ")
     return what or str(error)

@@ -1,15 +1,18 @@
-"""Small corpora with known counts, written as a user would have them: Parquet lists and a word list."""
+"""Small corpora with known counts, and what is read of corpora: documents, matrices, files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.corpus.footer import open_parquet
@@ -80,3 +83,40 @@ def iter_documents(corpus: Corpus) -> Iterator[Documents]:
         with open_parquet(path, path) as file:
             for batch in file.iter_batches():
                 yield documents_from_batch(batch, corpus.n_words)
+
+
+def dense(corpus: Corpus) -> NDArray[np.float64]:
+    """All documents as a matrix (documents x words)."""
+    return np.vstack([dense_rows(block, corpus.n_words) for block in iter_documents(corpus)])
+
+
+def dense_rows(documents: Documents, n_words: int) -> NDArray[np.float64]:
+    """Documents as a matrix (documents x words)."""
+    arrays = (documents.counts, documents.ids, documents.indptr)
+    return csr_array(arrays, shape=(documents.n_documents, n_words)).toarray().astype(float)
+
+
+def rows_of(corpus: Corpus) -> list[dict[str, Any]]:
+    """All documents in order, as Python values."""
+    return [row for shard in corpus.shards for row in pq.read_table(corpus.shard_path(shard)).to_pylist()]
+
+
+def bags_of(corpus: Corpus) -> dict[Any, dict[str, float]]:
+    """The words of each document with their counts, by document id."""
+    words = corpus.vocabulary().words
+    return {
+        row["document_id"]: {words[i]: c for i, c in zip(row["ids"], row["counts"], strict=True)}
+        for row in rows_of(corpus)
+    }
+
+
+def file_bytes(root: Path) -> dict[str, bytes]:
+    """The contents of all files below a directory, by relative name."""
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def write_texts(path: Path, texts: Mapping[Any, str]) -> Path:
+    """Write texts by id as a file of JSON lines."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{json.dumps({'id': key, 'text': text})}\n" for key, text in texts.items()))
+    return path

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_array, csr_array, csr_matrix, vstack
 
 from streaming_jsmf.corpus import open_corpus
-from streaming_jsmf.corpus.csr import iter_blocks, read_block
-from streaming_jsmf.corpus.dask_array import to_dask_array
+from streaming_jsmf.corpus.csr import iter_blocks, read_block, to_dask_array
 from streaming_jsmf.corpus.units import list_units, partition_units, plan_partitions
 from streaming_jsmf.errors import InputError, StoreError
 from tests.corpora import Planted, write_lists
@@ -114,6 +113,7 @@ BAD = {
     "negative": ([[0], [1], [2]], [[1], [-4], [1]], "row 1.*-4"),
     "zero": ([[0], [1], [2]], [[1], [0], [1]], "row 1"),
     "not a number": ([[0], [1], [2]], [[1], [float("nan")], [1]], "row 1.*nan"),
+    "too large": ([[0], [1], [2]], [[1], [2.0**40], [1]], "row 1"),
     "infinite": ([[0], [1], [2]], [[1], [float("inf")], [1]], "row 1.*inf"),
 }
 

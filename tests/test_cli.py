@@ -32,6 +32,7 @@ from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
 from streaming_jsmf.moments.stages.range import RangeReduction
 from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.topics.store import read_model
+from tests import outcomes
 from tests.cases import each_once
 from tests.corpora import as_lists, planted, words, write_corpus, write_lists
 from tests.damage import SOME, Damage
@@ -61,14 +62,6 @@ def listing(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
 
-def require_one_line(outcome: Outcome, code: int, *named: str) -> None:
-    assert outcome.code == code, outcome.err
-    assert outcome.err.startswith("error: "), outcome.err
-    assert outcome.err.count("\n") == 1, outcome.err
-    for name in named:
-        assert name in outcome.err
-
-
 @dataclass(frozen=True)
 class Refusals:
     """Runs a command that must fail, and compares the folder it works in before and after."""
@@ -78,7 +71,7 @@ class Refusals:
 
     def __call__(self, arguments: Sequence[object], *named: str, code: int = 2) -> None:
         before = listing(self.folder)
-        require_one_line(self.command(*arguments), code, *named)
+        outcomes.refused(self.command(*arguments), code, *named)
         assert listing(self.folder) == before
 
 
@@ -172,8 +165,8 @@ def test_topics_as_a_table_as_csv_and_as_json(made_model: Path, command: Command
         assert (line["anchor"], line["words"]) == (row["anchor"], ", ".join(row["prominent"]))
         assert line["characteristic"].startswith(", ".join(row["characteristic"]))
         assert line["label"] == ", ".join(row["label"])
-    require_one_line(command("topics", made_model, "--csv", "--json"), 2, "--csv and --json")
-    require_one_line(command("topics", made_model, "--words", "0"), 2, "--words is 0")
+    outcomes.refused(command("topics", made_model, "--csv", "--json"), 2, "--csv and --json")
+    outcomes.refused(command("topics", made_model, "--words", "0"), 2, "--words is 0")
 
 
 def test_topics_are_sorted_by_share_unless_json_or_told_otherwise(made_model: Path, command: Command) -> None:
@@ -272,7 +265,7 @@ def test_a_scan_for_more_topics_serves_fewer(corpus: Path, moments: Path, comman
     assert (again.code, again.out) == (0, f"moments: {moments}\n")
     assert "carries up to 5 topics and is used as it is" in again.err
     assert (moments / "zarr.json").read_bytes() == before
-    require_one_line(
+    outcomes.refused(
         command("scan", corpus, moments, "--max-topics", "6", *SCAN), 2, "max_topics: stored 5, asked 6"
     )
 
@@ -507,7 +500,7 @@ def test_a_bad_record_while_other_threads_still_commit(
     arguments = ("--max-topics", "5", "--partition-nonzeros", "1000", "--workers", "2")
     outcome = refused.command("scan", path, refused.folder / "m", *arguments)
     assert ended.wait(timeout=PATIENCE)
-    require_one_line(outcome, 2, reason)
+    outcomes.refused(outcome, 2, reason)
     assert listing(refused.folder) == before
 
 
@@ -836,7 +829,7 @@ def test_a_parquet_file_truncated_while_it_is_scanned(
 
     monkeypatch.setattr(RangeReduction, "compute", compute_then_truncate)
     outcome = refused.command("scan", path, refused.folder / "m", *SMALL_SCAN)
-    require_one_line(outcome, 3, str(shard), "row group 0", "truncated")
+    outcomes.refused(outcome, 3, str(shard), "row group 0", "truncated")
     assert _info(refused.command, refused.folder / "m")["range_partitions_done"] > 0, "what is done is kept"
     monkeypatch.undo()
     shard.write_bytes(whole)
@@ -857,7 +850,7 @@ def test_a_process_ends_with_the_code_and_one_line(corpus: Path, tmp_path: Path)
     assert "projection: finished in" in done.err
     chunk = tmp_path / "m" / "diagonal" / "c" / "0"
     chunk.unlink()
-    require_one_line(external("infer", tmp_path / "m", tmp_path / "model", "--topics", "5"), 3, "diagonal")
+    outcomes.refused(external("infer", tmp_path / "m", tmp_path / "model", "--topics", "5"), 3, "diagonal")
     assert not (tmp_path / "model").exists()
 
 
@@ -868,7 +861,7 @@ def test_a_bad_record_in_a_process(scheduler: str, counts: NDArray[np.int64], tm
     before = listing(tmp_path)
     # One partition: nothing else can be committed and told before the bad record is met.
     arguments = ("--max-topics", "5", "--scheduler", scheduler, "--workers", "2")
-    require_one_line(external("scan", path, tmp_path / "m", *arguments), 2, reason, "row group 1", "row 5")
+    outcomes.refused(external("scan", path, tmp_path / "m", *arguments), 2, reason, "row group 1", "row 5")
     assert listing(tmp_path) == before
 
 

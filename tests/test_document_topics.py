@@ -147,7 +147,7 @@ def test_rows_are_shares_and_nothing_said_is_the_prior(case: Case, method: str) 
 
 @METHODS
 @given(case=cases, seed=st.integers(0, 2**16))
-def test_a_document_hangs_on_its_own_words_alone(case: Case, seed: int, method: str) -> None:
+def test_a_document_depends_on_its_own_words_alone(case: Case, seed: int, method: str) -> None:
     whole = case.found(method=method).shares
     order = np.random.default_rng(seed).permutation(len(case.counts))
     np.testing.assert_array_equal(case.found(case.counts[order], method=method).shares, whole[order])
@@ -162,6 +162,7 @@ def test_threads_and_blocks_change_no_bit(method: str) -> None:
     one, three = case.found(threads=1, method=method), case.found(threads=3, method=method)
     np.testing.assert_array_equal(three.shares, one.shares)
     np.testing.assert_array_equal(three.remaining, one.remaining)
+    assert case.found(case.counts[:0], method=method).shares.shape == (0, 5)
     last = case.found(case.counts[-5:], method=method).shares
     np.testing.assert_array_equal(one.shares[-5:], last)
 
@@ -177,7 +178,7 @@ def test_cvb0_is_that_of_the_oracle(case: Case) -> None:
 
 @given(cases)
 @settings(max_examples=10)
-def test_cvb0_settles(case: Case) -> None:
+def test_cvb0_converges(case: Case) -> None:
     found = case.found(method="cvb0", max_iterations=1000)
     expected = [shares_by_rounds(row, case.word_topic, case.prior, 500) for row in case.counts]
     assert found.unconverged == 0
@@ -231,11 +232,6 @@ def test_kinds_of_counts_give_the_same_bits() -> None:
         np.testing.assert_array_equal(document_topics(block, case.word_topic, case.prior).shares, expected)
 
 
-def test_no_documents() -> None:
-    case = Case(4)
-    assert case.found(np.zeros((0, 30))).shares.shape == (0, 5)
-
-
 def test_the_error_falls_with_the_length_of_documents() -> None:
     random = np.random.default_rng(0)
     word_topic, prior = random.dirichlet(np.full(400, 0.1), size=8).T, np.full(8, 0.2)
@@ -250,25 +246,18 @@ def test_the_error_falls_with_the_length_of_documents() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "prior", "said"),
+    ("words", "prior", "options", "said"),
     [
-        (29, [0.1] * 5, "do not match"),
-        (30, [0.1] * 4, "do not match"),
-        (30, [0.1, 0.1, 0.1, 0.1, 0.0], "prior must be positive"),
-        (30, [0.1, 0.1, 0.1, 0.1, np.nan], "prior must be positive"),
+        (29, [0.1] * 5, {}, "29"),
+        (30, [0.1] * 4, {}, "4"),
+        (30, [0.1, 0.1, 0.1, 0.1, 0.0], {}, "prior must be positive"),
+        (30, [0.1, 0.1, 0.1, 0.1, np.nan], {}, "prior must be positive"),
+        (30, [0.1] * 5, {"method": "gibbs"}, "'gibbs'; it can be map or cvb0"),
+        *((30, [0.1] * 5, {"tolerance": t}, "tolerance must be positive") for t in (0.0, -1.0, np.nan)),
     ],
 )
-def test_what_cannot_be_is_refused(words: int, prior: list[float], said: str) -> None:
+def test_invalid_arguments_are_refused(
+    words: int, prior: list[float], options: dict[str, Any], said: str
+) -> None:
     with pytest.raises(ValueError, match=said):
-        document_topics(csr_array(np.ones((2, words))), Case(0).word_topic, np.array(prior))
-
-
-def test_there_are_two_methods() -> None:
-    with pytest.raises(ValueError, match="method is 'gibbs'; it can be map or cvb0"):
-        Case(0).found(method="gibbs")
-
-
-@pytest.mark.parametrize("tolerance", [0.0, -1.0, np.nan])
-def test_a_tolerance_must_be_positive(tolerance: float) -> None:
-    with pytest.raises(ValueError, match="tolerance must be positive"):
-        Case(0).found(tolerance=tolerance)
+        document_topics(csr_array(np.ones((2, words))), Case(0).word_topic, np.array(prior), **options)

@@ -17,7 +17,7 @@ from streaming_jsmf.cli.main import run
 from streaming_jsmf.config import InferSettings, ScanSettings
 from streaming_jsmf.evaluation.coherence import npmi
 from streaming_jsmf.evaluation.metrics import LINES
-from streaming_jsmf.ingestion.simulate import simulate
+from streaming_jsmf.ingestion.simulation import simulate_lda
 from streaming_jsmf.ingestion.simulation.truth import read_truth
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.scan_verb import scan
@@ -71,8 +71,8 @@ def model_path(fitted: Path, tmp_path: Path) -> Path:
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A simulated corpus with its truth, moments that keep their partitions, and a model."""
     root = tmp_path_factory.mktemp("simulated")
-    sizes = {"documents": 500, "vocabulary_size": 60, "topics": 4, "mean_length": 40}
-    simulate(root / "corpus", **sizes, separable=True, documents_per_shard=50)
+    sizes = {"n_documents": 500, "n_words": 60, "n_topics": 4, "mean_length": 40}
+    simulate_lda(root / "corpus", **sizes, separable=True, documents_per_shard=50)
     settings = ScanSettings(max_topics=4, partition_nonzeros=2000)
     moments = scan(
         root / "corpus", root / "moments", settings, Execution("synchronous"), keep_partitions=True
@@ -289,7 +289,7 @@ def test_wrong_input_ends_in_one_line(
 ) -> None:
     refused(evaluate(tmp_path / "none"), 2, "no model is here")
     refused(evaluate(model_path, "--corpus", tmp_path / "none"), 2, "no corpus at")
-    refused(evaluate(model_path, "--truth", corpus_path), 2, "truth.zarr", "no truth is here")
+    refused(evaluate(model_path, "--truth", corpus_path), 2, "truth.zarr", "there is no truth here")
     refused(evaluate(model_path, "--truth", simulated / "corpus"), 2, "none of the words")
     refused(evaluate(model_path, "--corpus", simulated / "corpus"), 2, "none of the 120 words")
     refused(evaluate(model_path, "--moments", tmp_path / "none"), 2, "no moments store is here")

@@ -11,7 +11,7 @@ import pytest
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.gather import cooccurrence_of, topic_arrays, truth_of
-from streaming_jsmf.ingestion.simulate import simulate
+from streaming_jsmf.ingestion.simulation import simulate_lda
 from streaming_jsmf.ingestion.simulation.truth import read_truth, read_truth_words
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.scan_verb import scan
@@ -47,7 +47,7 @@ def test_the_share_of_words_comes_from_the_best_there_is(
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     corpus = tmp_path_factory.mktemp("truth") / "corpus"
-    simulate(corpus, documents=40, vocabulary_size=30, topics=3, mean_length=30, separable=True)
+    simulate_lda(corpus, n_documents=40, n_words=30, n_topics=3, mean_length=30, separable=True)
     return corpus
 
 

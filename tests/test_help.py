@@ -125,3 +125,8 @@ def test_the_shell_completes_what_is_typed() -> None:
     found = ended([sys.executable, "-c", code], **asked)
     assert (found.code, found.err) == (0, "")
     assert "share" in found.out.replace(",", " ").split()
+
+
+def test_the_command_line_starts_without_heavy_libraries() -> None:
+    code = "import sys, streaming_jsmf.cli.main; print(*{'dask', 'numpy', 'pyarrow', 'zarr'} & sys.modules.keys())"
+    assert ended([sys.executable, "-c", code]).out == "\n"

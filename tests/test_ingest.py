@@ -26,10 +26,11 @@ from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import Corpus, Curation, curation, open_corpus
 from streaming_jsmf.corpus.format import read_manifest, verify_corpus
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion import choose, plan, read
+from streaming_jsmf.ingestion import choose, read, work
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.ingestion.tokens.stop_words import load_stop_words
 from streaming_jsmf.jobs.execution import Execution
+from tests.corpora import bags_of, file_bytes, rows_of, write_texts
 
 #: Keeps all that can be kept.
 LOOSE: Mapping[str, Any] = {"stop_words": "none", "min_distinct_words": 0, "min_tokens": 0}
@@ -82,19 +83,6 @@ def reference(bags: Mapping[Any, Bag], rules: Curation, stop: frozenset[str] = f
     return Reference(kept, [w for w in sorted(best) if any(w in bag for bag in kept.values())])
 
 
-def rows_of(corpus: Corpus) -> list[dict[str, Any]]:
-    """All documents in order, as Python values."""
-    return [row for shard in corpus.shards for row in pq.read_table(corpus.shard_path(shard)).to_pylist()]
-
-
-def bags_of(corpus: Corpus) -> dict[Any, Bag]:
-    words = corpus.vocabulary().words
-    return {
-        row["document_id"]: {words[i]: c for i, c in zip(row["ids"], row["counts"], strict=True)}
-        for row in rows_of(corpus)
-    }
-
-
 def quarantined(path: Path) -> list[dict[str, Any]]:
     return pq.read_table(path / "quarantine.parquet").to_pylist()
 
@@ -112,11 +100,7 @@ def make(
 
 def same_files(a: Path, b: Path) -> None:
     """The same names and bytes, manifest included."""
-    found = [
-        {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-        for folder in (a, b)
-    ]
-    assert found[0] == found[1]
+    assert file_bytes(a) == file_bytes(b)
 
 
 def require_equal(corpus: Corpus, expected: Reference) -> None:
@@ -285,7 +269,7 @@ def write_sample(folder: Path, texts: Mapping[str, str], names: Sequence[str]) -
 @pytest.fixture
 def many_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """A group of units for each file."""
-    monkeypatch.setattr(plan, "GROUP_BYTES", (1, 1))
+    monkeypatch.setattr(work, "GROUP_BYTES", (1, 1))
 
 
 STRICT: Mapping[str, Any] = {
@@ -379,7 +363,7 @@ def test_small_tasks_change_no_document(tmp_path: Path, monkeypatch: pytest.Monk
     source = write_sample(tmp_path / "in", sample(120), "abc")
     rules = {**STRICT, "duplicates": "drop"}
     plain = make(source, tmp_path / "out", rules)
-    monkeypatch.setattr(plan, "GROUP_BYTES", (1, 1))
+    monkeypatch.setattr(work, "GROUP_BYTES", (1, 1))
     monkeypatch.setattr(read, "TOKENS_PER_SHARD", 50)
     monkeypatch.setattr("streaming_jsmf.ingestion.readers.limits.BATCH_BYTES", 1000)
     pieces = make(source, tmp_path / "pieces", rules, tokens_per_shard=50)
@@ -391,12 +375,6 @@ def test_small_tasks_change_no_document(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 # -- curation ---------------------------------------------------------------------------------------------------------
-
-
-def write_texts(path: Path, texts: Mapping[Any, str]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{json.dumps({'id': k, 'text': text})}\n" for k, text in texts.items()))
-    return path
 
 
 def dropped(path: Path) -> dict[str, tuple[int, int, float]]:

@@ -18,18 +18,7 @@ import pytest
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.corpus.format import QUARANTINE_NAME, open_corpus, read_manifest
 
-KEEP_ALL = [
-    "--preset",
-    "papers",
-    "--stop-words",
-    "none",
-    "--min-distinct-words",
-    "0",
-    "--min-tokens",
-    "0",
-    "--workers",
-    "2",
-]
+KEEP_ALL = ["--preset", "papers", "--stop-words", "none", "--min-distinct-words", "0", "--min-tokens", "0"]
 WORDS = "ant\nbee\ncat\n"
 
 
@@ -42,7 +31,6 @@ class Case:
     reason: str
     row: int | None
     documents: int
-    options: tuple[str, ...] = ()
 
 
 def texts(directory: Path, columns: dict[str, object]) -> Path:
@@ -110,7 +98,7 @@ def directory(tmp_path: Path) -> Path:
 def test_it_is_named(kind, tmp_path, capsys):
     case = CASES[kind]
     source = case.make(directory(tmp_path))
-    assert run(["ingest", str(source), str(tmp_path / "out" / "c"), *KEEP_ALL, *case.options]) == 2
+    assert run(["ingest", str(source), str(tmp_path / "out" / "c"), *KEEP_ALL]) == 2
     message = capsys.readouterr().err.strip().splitlines()[-1]
     assert message.startswith("error: ")
     assert case.where in message

@@ -21,7 +21,7 @@ import pytest
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
-from streaming_jsmf.ingestion import plan
+from streaming_jsmf.ingestion import work
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.jobs.events import (
     Event,
@@ -32,6 +32,7 @@ from streaming_jsmf.jobs.events import (
     silent,
 )
 from streaming_jsmf.jobs.execution import Execution
+from tests.corpora import file_bytes
 from tests.damage import SOME, Damage, truncated
 from tests.outcomes import refused
 from tests.processes import PATIENCE, ended, finished, killed, started, wait_for
@@ -43,7 +44,7 @@ N_FILES = 12
 MAIN = """
 import os, threading
 from streaming_jsmf.__main__ import main
-from streaming_jsmf.ingestion import plan
+from streaming_jsmf.ingestion import work
 from streaming_jsmf.jobs.records import NumberedRecords
 
 step, tasks = os.environ.get("HOLD", "none 0").split()
@@ -55,7 +56,7 @@ def commit_and_hold(records, *arguments):
         threading.Event().wait()
 
 NumberedRecords.commit = commit_and_hold
-plan.GROUP_BYTES = (1, 1)
+work.GROUP_BYTES = (1, 1)
 main()
 """
 
@@ -88,11 +89,7 @@ def committed(partial: Path, step: str) -> set[int]:
 
 def same_files(a: Path, b: Path) -> None:
     """The same names and bytes, manifest included."""
-    found = [
-        {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-        for folder in (a, b)
-    ]
-    assert found[0] == found[1]
+    assert file_bytes(a) == file_bytes(b)
 
 
 # -- killed processes -------------------------------------------------------------------------------------------------
@@ -112,7 +109,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def in_this_process(patch: pytest.MonkeyPatch, folder: Path) -> None:
     """What ``MAIN`` and its start in the folder are for a process of its own."""
-    patch.setattr(plan, "GROUP_BYTES", (1, 1))
+    patch.setattr(work, "GROUP_BYTES", (1, 1))
     patch.chdir(folder)
     patch.syspath_prepend(folder)
 
@@ -274,7 +271,7 @@ class Job:
 
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
-    monkeypatch.setattr(plan, "GROUP_BYTES", (1, 1))
+    monkeypatch.setattr(work, "GROUP_BYTES", (1, 1))
     return Job(write_source(tmp_path / "in", 3), tmp_path / "out")
 
 
@@ -503,6 +500,6 @@ def test_a_source_that_changes_between_the_passes_is_noticed(job: Job, tmp_path:
 
             pq.write_table(pq.read_table(shard).slice(3), shard)
 
-    with pytest.raises(InputError, match=rf"{shard.name}: it was changed while it was read; run"):
+    with pytest.raises(InputError, match=rf"{shard.name}: it changed while it was read"):
         again(shorten)
     assert not again.partial.exists()

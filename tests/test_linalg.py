@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -36,27 +38,26 @@ def symmetric(values: NDArray[np.float64], seed: int = 0) -> NDArray[np.float64]
     return (vectors * values) @ vectors.T
 
 
-def test_probes_are_a_function_of_their_arguments_and_normal() -> None:
-    probes = gaussian_probes(20_000, 6, seed=3, label="a")
-    np.testing.assert_array_equal(probes, gaussian_probes(20_000, 6, seed=3, label="a"))
-    for other in (gaussian_probes(20_000, 6, 4, "a"), gaussian_probes(20_000, 6, 3, "b")):
-        assert abs(np.corrcoef(probes.ravel(), other.ravel())[0, 1]) < 0.02
-    assert abs(probes.mean()) < 0.02
-    assert abs(probes.std() - 1) < 0.02
-    # No block of rows repeats another: each has its own counter.
-    assert (
-        abs(
-            np.corrcoef(probes[:ROWS_PER_COUNTER, 0], probes[ROWS_PER_COUNTER : 2 * ROWS_PER_COUNTER, 0])[
-                0, 1
-            ]
-        )
-        < 0.05
-    )
-
-
-def test_rows_of_probes_do_not_depend_on_the_rows_after_them() -> None:
-    long, short = gaussian_probes(20_000, 3, 0, "x"), gaussian_probes(9_000, 3, 0, "x")
-    np.testing.assert_array_equal(long[:ROWS_PER_COUNTER], short[:ROWS_PER_COUNTER])
+@pytest.mark.parametrize(
+    ("make", "width", "quartiles"),
+    [
+        (gaussian_probes, 6, [-0.674, 0, 0.674]),
+        *((uniform_probes, width, [-0.5, 0, 0.5]) for width in (1, 3, 8)),
+    ],
+)
+def test_probes_are_a_function_of_their_arguments_of_the_stated_distribution(
+    make: Callable[..., NDArray[np.float32]], width: int, quartiles: list[float]
+) -> None:
+    probes = make(20_001, width, seed=3, label="a")
+    np.testing.assert_array_equal(probes, make(20_001, width, 3, "a"))
+    assert np.abs(np.quantile(probes, [0.25, 0.5, 0.75]) - quartiles).max() < 0.02
+    if make is uniform_probes:
+        assert np.abs(probes).max() < 1
+    # Rows do not depend on those after them, and no block of rows repeats another.
+    np.testing.assert_array_equal(probes[:ROWS_PER_COUNTER], make(9_000, width, 3, "a")[:ROWS_PER_COUNTER])
+    others = make(20_001, width, 4, "a"), make(20_001, width, 3, "b"), np.roll(probes, ROWS_PER_COUNTER, 0)
+    for other in others:
+        assert abs(np.corrcoef(probes.ravel(), other.ravel())[0, 1]) < 0.03
 
 
 @pytest.mark.parametrize("scheme", ["capped", "uniform", "length"])
@@ -75,12 +76,6 @@ def test_apply_gram_is_the_dense_product_however_its_rows_are_cut(monkeypatch: p
     np.testing.assert_allclose(whole, dense.T @ (dense @ x), rtol=0, atol=2e-6 * np.abs(whole).max())
     monkeypatch.setattr(factor_module, "ROW_BLOCK_BYTES", 4 * 7 * 13)
     np.testing.assert_allclose(apply_gram(h, x), whole, rtol=0, atol=2e-6 * np.abs(whole).max())
-
-
-def test_apply_gram_of_no_documents_is_zero() -> None:
-    np.testing.assert_array_equal(
-        apply_gram(csr_array((0, N), dtype=np.float32), np.ones((N, 2), np.float32)), 0
-    )
 
 
 def test_a_rotation_in_place_is_a_product_and_may_be_narrower(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,36 +115,6 @@ def test_stacked_qr_of_several_parts_is_that_of_all_side_by_side(n_rows: int) ->
     np.testing.assert_allclose(apart, np.linalg.norm(left[:, :2] - right, axis=0), rtol=1e-4)
 
 
-@pytest.mark.parametrize("width", [1, 3, 8])
-def test_uniform_probes_are_a_function_of_their_arguments_and_uniform(width: int) -> None:
-    probes = uniform_probes(20_001, width, seed=3, label="a")
-    np.testing.assert_array_equal(probes, uniform_probes(20_001, width, 3, "a"))
-    np.testing.assert_array_equal(
-        probes[:ROWS_PER_COUNTER], uniform_probes(9_000, width, 3, "a")[:ROWS_PER_COUNTER]
-    )
-    assert np.abs(probes).max() < 1
-    assert np.abs(np.quantile(probes, [0.25, 0.5, 0.75]) - [-0.5, 0, 0.5]).max() < 0.02
-    others = (
-        uniform_probes(20_001, width, 4, "a"),
-        uniform_probes(20_001, width, 3, "b"),
-        np.roll(probes, ROWS_PER_COUNTER, 0),
-    )
-    for other in others:
-        assert abs(np.corrcoef(probes.ravel(), other.ravel())[0, 1]) < 0.03
-
-
-@pytest.mark.parametrize("rows", [40, 400])
-def test_a_factor_keeps_weak_directions_whether_documents_or_words_are_fewer(rows: int) -> None:
-    h = sparse_rows(12, rows=rows, decay=0.3)
-    f = partition_factor(h, uniform_probes(N, 12, 0, "p"), 3).astype(float)
-    found, exact = (np.linalg.svd(matrix, compute_uv=False)[:5] for matrix in (f, h.toarray().astype(float)))
-    np.testing.assert_allclose(found, exact, rtol=1e-3)
-
-
-def test_inverse_square_root_of_zero_has_no_columns() -> None:
-    assert inverse_square_root(np.zeros((3, 3))).shape == (3, 0)
-
-
 @pytest.mark.parametrize("rank", [1, 5, 12])
 @pytest.mark.parametrize("steps", [1, 2, 3])
 def test_a_factor_wide_enough_for_the_rank_is_exact(rank: int, steps: int) -> None:
@@ -173,26 +138,12 @@ def test_power_steps_lower_the_error_of_a_narrow_factor() -> None:
     assert errors[2] < 1.08 * best
 
 
-def test_factor_of_empty_documents_has_no_columns() -> None:
-    assert partition_factor(csr_array((5, N), dtype=np.float32), gaussian_probes(N, 4, 0, ""), 3).shape == (
-        N,
-        0,
-    )
-
-
 def test_merging_is_exact_while_the_ranks_fit() -> None:
     parts = [partition_factor(sparse_rows(4, seed=s), gaussian_probes(N, 4, 0, "p"), 2) for s in range(3)]
     merged = merge_factors(merge_factors(parts[0], parts[1], 12), parts[2], 12)
     expected = sum(part.astype(float) @ part.T for part in parts)
     np.testing.assert_allclose(merged.astype(float) @ merged.T, expected, atol=2e-6)
     assert merged.shape[1] == 12
-
-
-def test_merging_with_nothing_keeps_the_other() -> None:
-    part = partition_factor(sparse_rows(4), gaussian_probes(N, 4, 0, "p"), 2)
-    nothing = np.empty((N, 0), np.float32)
-    for merged in (merge_factors(part, nothing, 8), merge_factors(nothing, part, 8)):
-        np.testing.assert_allclose(merged @ merged.T, part @ part.T, atol=1e-6)
 
 
 @given(st.integers(0, 2**31), st.integers(1, 10))
@@ -221,20 +172,13 @@ def test_eigenpairs_are_the_largest_algebraic_ones(spectrum: str) -> None:
     vectors, _ = np.linalg.qr(np.random.default_rng(1).standard_normal((N, N)))
     factor = vectors * np.sqrt(values + shift)
     pairs = factor_eigenpairs(factor, np.full(N, shift), 6)
-    expected = reference.truncated_eig(symmetric_from(vectors, values), 6)
+    expected = reference.truncated_eig((vectors * values) @ vectors.T, 6)
     np.testing.assert_allclose(pairs.values, expected.values, atol=1e-6)
+    every = factor_eigenpairs(factor[:4, :2], np.full(4, 0.5), 4).values
+    tiny = factor[:4, :2] @ factor[:4, :2].T - 0.5 * np.eye(4)
+    np.testing.assert_allclose(every, np.linalg.eigvalsh(tiny)[::-1])
     y, y_expected = (p.vectors * np.sqrt(np.maximum(p.values, 0)) for p in (pairs, expected))
     assert yy_error(y, y_expected) < 1e-5
-
-
-def symmetric_from(vectors: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    return (vectors * values) @ vectors.T
-
-
-def test_all_eigenpairs_of_a_tiny_matrix_can_be_asked_for() -> None:
-    factor = np.random.default_rng(0).standard_normal((4, 2))
-    pairs = factor_eigenpairs(factor, np.full(4, 0.5), 4)
-    np.testing.assert_allclose(pairs.values, np.linalg.eigvalsh(factor @ factor.T - 0.5 * np.eye(4))[::-1])
 
 
 def test_nystrom_is_exact_on_a_positive_matrix_of_the_basis_rank_and_drops_what_is_negative() -> None:
@@ -248,16 +192,46 @@ def test_nystrom_is_exact_on_a_positive_matrix_of_the_basis_rank_and_drops_what_
     np.testing.assert_allclose(np.abs(pairs.vectors.T @ exact.vectors[:, :2]), np.eye(2), atol=1e-10)
 
 
-def test_nystrom_keeps_pairs_a_thousand_times_weaker_than_the_first() -> None:
-    """As topics are beside the frequencies of words, where nothing was stopped."""
-    c, basis = np.diag([1.0, 4e-4, 2e-4, 1e-4, 0.0]), np.eye(5)[:, :4]
-    np.testing.assert_allclose(nystrom_eigenpairs(basis, c @ basis).values, [1.0, 4e-4, 2e-4, 1e-4])
+@pytest.mark.parametrize("rows", [40, 400])
+def test_a_factor_keeps_weak_directions_whether_documents_or_words_are_fewer(rows: int) -> None:
+    """Steps from the columns of a factor would lose directions below 3e-4 of the strongest."""
+    rng = np.random.default_rng(3)
+    left, right = (np.linalg.qr(rng.standard_normal((n, 30)))[0] for n in (rows, N))
+    strengths = np.logspace(0, -3, 30)  # of H; their squares are those of H'H
+    block = csr_array(((left * strengths) @ right.T).astype(np.float32))
+    factor = partition_factor(block, gaussian_probes(N, 40, 0, "weak"), 3).astype(np.float64)
+    np.testing.assert_allclose(factor @ factor.T, (right * strengths**2) @ right.T, atol=2e-6)
+    assert np.linalg.matrix_rank(factor, tol=2e-3) >= 27
 
 
-def test_nystrom_drops_pairs_with_a_residual_longer_than_themselves() -> None:
-    c, basis = np.diag([1.0, 0.5, 0.01, 0.0, 0.0]), np.eye(5)[:, :3]
-    c[2, 3:] = c[3:, 2] = 0.05  # what the third word has outside of the basis, 7 times its own
-    np.testing.assert_allclose(nystrom_eigenpairs(basis, c @ basis).values, [1.0, 0.5])
+def test_nothing_has_no_directions() -> None:
+    nothing, probes = csr_array((5, N), dtype=np.float32), gaussian_probes(N, 4, 0, "p")
+    np.testing.assert_array_equal(apply_gram(nothing, probes), 0)
+    np.testing.assert_array_equal(apply_gram(nothing[:0], probes), 0)
+    assert inverse_square_root(np.zeros((3, 3))).shape == (3, 0)
+    empty = partition_factor(nothing, probes, 3)
+    assert empty.shape == (N, 0)
+    part = partition_factor(sparse_rows(4), probes, 2)
+    for merged in (merge_factors(part, empty, 8), merge_factors(empty, part, 8)):
+        np.testing.assert_allclose(merged @ merged.T, part @ part.T, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("diagonal", "width", "outside", "expected"),
+    [
+        # A thousand times weaker than the first, as topics are relative to word frequencies.
+        ([1.0, 4e-4, 2e-4, 1e-4, 0.0], 4, 0.0, [1.0, 4e-4, 2e-4, 1e-4]),
+        # The residual of the third pair outside the basis is seven times its own length.
+        ([1.0, 0.5, 0.01, 0.0, 0.0], 3, 0.05, [1.0, 0.5]),
+    ],
+)
+def test_nystrom_keeps_weak_pairs_and_drops_those_with_long_residuals(
+    diagonal: list[float], width: int, outside: float, expected: list[float]
+) -> None:
+    c, basis = np.diag(diagonal), np.eye(5)[:, :width]
+    c[2, 3:] += outside
+    c[3:, 2] += outside
+    np.testing.assert_allclose(nystrom_eigenpairs(basis, c @ basis).values, expected)
 
 
 def test_single_view_is_exact_on_a_matrix_of_the_range_rank() -> None:
@@ -291,15 +265,3 @@ def test_block_davidson_finds_what_dense_algebra_finds(
     y, y_exact = (pairs.leading(6).vectors * np.sqrt(pairs.leading(6).values) for pairs in (found, exact))
     assert yy_error(y, y_exact) < 1e-3
     np.testing.assert_allclose(found.vectors.T @ found.vectors, np.eye(20), atol=1e-12)
-
-
-def test_a_partition_keeps_its_weak_directions() -> None:
-    """Where a step starts from the columns of a factor, all below 3e-4 of the strongest would be squared away."""
-    rng = np.random.default_rng(3)
-    left, right = (np.linalg.qr(rng.standard_normal((n, 30)))[0] for n in (400, 60))
-    strengths = np.logspace(0, -3, 30)  # of H; their squares are those of H'H
-    block = csr_array(((left * strengths) @ right.T).astype(np.float32))
-    factor = partition_factor(block, gaussian_probes(60, 40, 0, "weak"), 3).astype(np.float64)
-    exact = (right * strengths**2) @ right.T
-    np.testing.assert_allclose(factor @ factor.T, exact, atol=2e-6)
-    assert np.linalg.matrix_rank(factor, tol=2e-3) >= 27

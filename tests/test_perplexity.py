@@ -134,15 +134,6 @@ def test_one_topic_that_is_the_unigram_distribution_has_its_perplexity() -> None
     assert found.without_mass == 0
 
 
-def test_short_documents_are_completed_better_by_cvb0() -> None:
-    random = np.random.default_rng(1)
-    topics, prior = random.dirichlet(np.full(400, 0.1), size=8).T, np.full(8, 0.1)
-    counts = np.array([random.multinomial(20, topics @ row) for row in random.dirichlet(prior, size=1500)])
-    completer = Completer.of(topics, prior, counts.sum(axis=0) + 0.5)
-    by = {name: completer.complete(csr_array(counts), method=name).perplexity for name in ("map", "cvb0")}
-    assert by["cvb0"] < 0.995 * by["map"]
-
-
 def test_true_topics_are_better_than_others_and_these_than_none() -> None:
     random = np.random.default_rng(0)
     topics = random.dirichlet(np.full(200, 0.1), size=(2, 5)).transpose(0, 2, 1)

@@ -18,8 +18,9 @@ from streaming_jsmf import InputError, fit, transform
 from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.corpus.format import read_manifest
+from streaming_jsmf.ingestion import ingest as ingest_module
 from streaming_jsmf.ingestion import phrases as found
-from streaming_jsmf.ingestion import plan, run
+from streaming_jsmf.ingestion import work
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.ingestion.tokens.lists import TokenLists, with_phrases
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
@@ -163,11 +164,11 @@ def test_language_and_phrases_are_told(
 ) -> None:
     with caplog.at_level("INFO"):
         ingested(source, tmp_path / "c")
-    assert caplog.text.count("the language is taken to be English") == 1
+    assert caplog.text.count("the language was detected as English") == 1
     assert "6 pairs of neighbours become one word each: " in caplog.text
     with caplog.at_level("INFO"):
         ingested(source, tmp_path / "d", 1.0)
-    assert "no neighbouring words have so high an NPMI" in caplog.text
+    assert "no neighbouring words have such a high NPMI" in caplog.text
 
 
 @pytest.mark.parametrize(("workers", "group_bytes", "rows"), [(2, 1, 1_000_000), (1, 1, 7), (2, 16 << 20, 1)])
@@ -180,7 +181,7 @@ def test_the_cut_of_the_source_changes_no_byte(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(plan, "GROUP_BYTES", (group_bytes, group_bytes))
+    monkeypatch.setattr(work, "GROUP_BYTES", (group_bytes, group_bytes))
     monkeypatch.setattr(found, "TABLE_ROWS", rows)
     made = ingest(source, tmp_path / "c", IngestRequest(phrases=0.5), Execution("threads", workers))
     assert made.tokens == corpus.tokens
@@ -196,7 +197,7 @@ def test_what_was_counted_is_not_counted_again_after_an_interruption(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(run, "read_source", interrupted)
+        patch.setattr(ingest_module, "read_source", interrupted)
         with pytest.raises(KeyboardInterrupt):
             ingested(source, tmp_path / "c")
     assert [path.name for path in (tmp_path / "c.partial" / "records").iterdir()] == ["phrases"]

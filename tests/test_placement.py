@@ -30,7 +30,7 @@ PLACEMENTS = 64
 N_DOCUMENTS, N_WORDS = 40, 90
 
 
-def moved(arguments: Iterable[Any], placement: int) -> tuple[Any, ...]:
+def relocated(arguments: Iterable[Any], placement: int) -> tuple[Any, ...]:
     """The same arguments, with the arrays in another order and at other alignments of one piece of memory.
 
     The first array begins at another multiple of 4 bytes each time. Between two there is nothing, or some numbers, or
@@ -62,7 +62,7 @@ def outcomes(function: Callable[..., Any], arguments: tuple[Any, ...], placement
     """What the function returns and leaves in its arguments, for each placement of these."""
     found = set()
     for placement in range(placements):
-        given = moved(arguments, placement)
+        given = relocated(arguments, placement)
         returned = function(*given)
         found.add(bits(returned) + bits(tuple(each for each in given if isinstance(each, np.ndarray))))
     return found
@@ -133,7 +133,7 @@ def _shares(n: int, dtype: Any) -> tuple[Any, ...]:
     return (starts.astype(np.int64), words.astype(np.int64), numbers, *known, 1e-3, 40, *results)
 
 
-def _climbed(n: int, dtype: Any) -> tuple[Any, ...]:
+def _newton_solved(n: int, dtype: Any) -> tuple[Any, ...]:
     size, width = 48, -(-n // 4) * 4
     rows, shares = _double(width, size).astype(dtype), np.zeros(width, dtype)
     rows[n:], shares[:n] = 0, 1 / n
@@ -186,7 +186,7 @@ KERNELS: dict[str, tuple[Dispatcher, Callable[[int], tuple[Any, ...]]]] = {
     "next shares": (cvb0.next_shares, _of_a_document),
     "shares by cvb0": (cvb0.iterate_shares, lambda n: _shares(n, np.float32)),
     "shares by map": (map_shares.most_probable, lambda n: _shares(n, np.float64)),
-    "Newton solver, double": (map_shares.newton_solve, lambda n: _climbed(n, np.float64)),
+    "Newton solver, double": (map_shares.newton_solve, lambda n: _newton_solved(n, np.float64)),
     "simplex": (active_set.solve_block, _least_squares),
     "dot, single": (lanes.dot, lambda n: (_single(n), _single(n), n)),
     "dot, double": (lanes.dot, lambda n: (_double(n), _double(n), n)),
@@ -248,7 +248,7 @@ KERNELS: dict[str, tuple[Dispatcher, Callable[[int], tuple[Any, ...]]]] = {
 #: Compiled for these tests alone, which takes a while.
 SLOW = {
     "topics of a document": (cvb0.weigh_topics, _weighed),
-    "Newton solver, single": (map_shares.newton_solve, lambda n: _climbed(n, np.float32)),
+    "Newton solver, single": (map_shares.newton_solve, lambda n: _newton_solved(n, np.float32)),
     "simplex, one row": (active_set._solve_row, _one_row),
 }
 

@@ -70,17 +70,6 @@ def test_anchor_words_recover_an_exact_separable_model(n_topics):
     np.testing.assert_allclose(found.topic_given_word.sum(axis=1), 1.0)
 
 
-def test_low_rank_form_equals_the_dense_one_on_a_non_negative_product():
-    rng = np.random.default_rng(3)
-    Y = rng.gamma(0.4, size=(80, 5))
-    Y /= np.linalg.norm(Y.sum(axis=0))
-    dense = ref.anchor_word_algorithm(Y @ Y.T, 5)
-    low_rank = ref.low_rank_anchor_word_algorithm(Y, 5)
-    np.testing.assert_array_equal(dense.anchors, low_rank.anchors)
-    np.testing.assert_allclose(dense.word_topic, low_rank.word_topic, atol=1e-12)
-    np.testing.assert_allclose(dense.topic_topic, low_rank.topic_topic, rtol=1e-10)
-
-
 def test_projection_steps_shrink_and_end_non_negative():
     C = ref.cooccurrence(counts(4))
     result = ref.alternating_projection(C, 4, 60)

@@ -11,7 +11,6 @@ import pytest
 from streaming_jsmf import Execution, ScanSettings, open_corpus, scan
 from streaming_jsmf.corpus import footer as footer_module
 from streaming_jsmf.corpus import format as format_module
-from streaming_jsmf.corpus import hashes as hashes_module
 from streaming_jsmf.corpus.units import WorkUnit, list_units, plan_partitions
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.moments import memory as planning
@@ -92,7 +91,7 @@ def test_a_corpus_in_place_is_hashed_once_and_each_footer_read_once(
         opened[path] += 1
         return parquet_file(path, **options)
 
-    for module in (format_module, hashes_module):
+    for module in (format_module, footer_module):
         monkeypatch.setattr(module, "sha256_of", hash_and_count)
     monkeypatch.setattr(footer_module.pq, "ParquetFile", open_and_count)
     execution = Execution("synchronous", memory=None if budget is None else 4000 * MIB)

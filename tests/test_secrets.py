@@ -15,7 +15,7 @@ from fsspec.utils import infer_storage_options
 
 from streaming_jsmf import open_corpus
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion import run as ingestion
+from streaming_jsmf.ingestion import ingest as ingestion
 from tests.corpora import planted, write_corpus
 from tests.outcomes import Command, Outcome
 from tests.readers import documents

@@ -14,7 +14,7 @@ from streaming_jsmf.cli.main import run
 from streaming_jsmf.config import InferSettings, ScanSettings, StodSettings
 from streaming_jsmf.evaluation.evaluate import evaluate
 from streaming_jsmf.evaluation.matching import match_topics
-from streaming_jsmf.ingestion.simulate import simulate
+from streaming_jsmf.ingestion.simulation import simulate_lda
 from streaming_jsmf.ingestion.simulation.truth import read_truth
 from streaming_jsmf.topics.infer import infer
 from streaming_jsmf.topics.store import read_model
@@ -48,7 +48,7 @@ def printed(capsys: pytest.CaptureFixture[str], *command: object) -> Any:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A simulated corpus with its truth, and what the verb ``fit`` makes of it."""
     root = tmp_path_factory.mktemp("stod_evaluate")
-    simulate(root / "corpus", documents=2000, vocabulary_size=80, topics=K, mean_length=50)
+    simulate_lda(root / "corpus", n_documents=2000, n_words=80, n_topics=K, mean_length=50)
     # Topics of 80 words have no anchors, and K is the truth.
     options = (
         "--topics",

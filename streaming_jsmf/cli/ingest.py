@@ -34,7 +34,7 @@ def ingest(source: str, corpus: str, **options: Any) -> str:
 
     Ends with a table of what was dropped. Run an interrupted ingest again to complete it.
     """
-    from streaming_jsmf.ingestion.spool import ingest as run
+    from streaming_jsmf.ingestion.ingest import ingest as run
 
     allow_local_tokenizers(options)
     given = click.get_current_context().params

@@ -19,7 +19,7 @@ from streaming_jsmf.cli.fit import fit
 from streaming_jsmf.cli.infer import infer
 from streaming_jsmf.cli.info import info
 from streaming_jsmf.cli.ingest import ingest
-from streaming_jsmf.cli.observation import outcome_of
+from streaming_jsmf.cli.outcome import outcome_of
 from streaming_jsmf.cli.polish import polish
 from streaming_jsmf.cli.report import report, view
 from streaming_jsmf.cli.scan import scan

@@ -1,71 +1,24 @@
-"""Observation of a command: progress on standard error, the JSON log, and how the command ends."""
+"""Observation of a long command: progress on standard error, and the JSON log."""
 
 from __future__ import annotations
 
 import logging
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import click
 
 from streaming_jsmf.cli import interrupts
 from streaming_jsmf.cli.log_json import STANDARD_ERROR, JsonLog, MessageLog
+from streaming_jsmf.cli.outcome import Outcome, interrupted, outcome_of
 from streaming_jsmf.cli.progress import Bars, Lines, progress_listener
-from streaming_jsmf.errors import LogError, MachineError, StreamingJSMFError, is_of_machine, machine_error
+from streaming_jsmf.errors import LogError
 from streaming_jsmf.jobs.events import Listener, combine
 from streaming_jsmf.storage.provenance import package_versions
 
 logger = logging.getLogger(__name__)
-
-USAGE = 2
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a command ends; ``line`` says what went wrong and what to do, and is empty after success."""
-
-    name: Literal["done", "error", "interrupted"]
-    exit_code: int
-    line: str = ""
-
-
-def outcome_of(error: BaseException) -> Outcome | None:
-    """How a command ends with ``error``; None for a bug, which keeps its traceback."""
-    # Libraries turn an interrupt into errors of their own, and worker processes may get the signal before we do.
-    if interrupts.received() is not None or isinstance(error, KeyboardInterrupt | click.Abort):
-        return interrupted()
-    if is_of_machine(error) and not isinstance(error, MachineError):
-        return outcome_of(machine_error(error))
-    match error:
-        case StreamingJSMFError():
-            return Outcome("error", error.exit_code, str(error))
-        case click.ClickException():
-            line = f"{error.format_message().removesuffix('.')}{_example(error)}; see --help"
-            return Outcome("error", USAGE, line)
-        case OSError():
-            file = f"{error.filename}: " if error.filename else ""
-            line = f"{file}{error.strerror or error}; correct this and run the same command again"
-            return Outcome("error", USAGE, line)
-        case _:
-            return None
-
-
-def interrupted() -> Outcome:
-    """How a command ends after a signal."""
-    number = interrupts.received() or signal.SIGINT
-    return Outcome("interrupted", 128 + number, interrupts.line(number))
-
-
-def _example(error: click.ClickException) -> str:
-    """The example of a verb, for a message about a missing parameter."""
-    context = error.ctx if isinstance(error, click.MissingParameter) else None
-    examples = getattr(context.command, "examples", ()) if context else ()
-    return f", as in: {examples[0]}" if examples else ""
 
 
 @contextmanager

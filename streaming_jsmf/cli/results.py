@@ -14,7 +14,6 @@ import click
 
 from streaming_jsmf.display import location, printable
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.evaluation.metrics import LINES, lookup, number_of, number_text
 
 if TYPE_CHECKING:
     from streaming_jsmf.reporting.choose_k import Comparison
@@ -98,6 +97,8 @@ def topics_csv(models: Mapping[str, Sequence[Topic]], *, raw: bool) -> str:
 
 def format_metrics(document: Mapping[str, Any]) -> str:
     """The result of ``evaluate`` as text, without topics and warnings."""
+    from streaming_jsmf.evaluation.metrics import LINES, lookup, number_text
+
     lines = [f"{'metric':<29} {'value':>18}  {'better':<7} meaning"]
     for line in LINES:
         value = lookup(document["metrics"], line.path)
@@ -109,6 +110,8 @@ def format_metrics(document: Mapping[str, Any]) -> str:
 
 def format_several(documents: Sequence[Mapping[str, Any]]) -> str:
     """The results of several models as one table: a line per metric, a column per model, a star on the best value."""
+    from streaming_jsmf.evaluation.metrics import LINES, lookup, number_of
+
     heads = [Path(document["model"]).name for document in documents]
     lines = [f"{'metric':<29}" + "".join(f" {head:>10}" for head in heads) + "  better"]
     for line in LINES:

@@ -40,9 +40,15 @@ def simulate(corpus: str, **options: Any) -> str:
     The same options give the same bytes with any scheduler and number of workers. An interrupted simulation is
     completed by running it again.
     """
-    from streaming_jsmf.ingestion.simulate import simulate as run
+    from streaming_jsmf.ingestion.simulation import simulate_lda
 
-    made = run(corpus, **options)
+    made = simulate_lda(
+        corpus,
+        n_documents=options.pop("documents"),
+        n_words=options.pop("vocabulary_size"),
+        n_topics=options.pop("topics"),
+        **options,
+    )
     return (
         f"corpus: {corpus} ({made.n_documents} documents, {made.nonzeros} nonzeros)\n"
         f"truth: {Path(corpus) / 'truth.zarr'}"

@@ -1,12 +1,8 @@
-"""Corpora on disk: Parquet shards of bags of words, a vocabulary, and a manifest that tells what they hold.
+"""Corpora on disk: Parquet shards of bags of words, a vocabulary, and a manifest of their contents.
 
-Start with ``format``, which opens a corpus and checks it as far as footers tell; ``manifest``, ``vocabulary`` and
-``footer`` know one file each. ``records`` checks documents and holds them in memory, ``shards`` writes them, ``write``
-makes a directory of shards a corpus, all at once. ``curation`` chooses words and documents from counts. Where documents
-come from is in ``sources``, how they become a corpus in ``ingestion``, and blocks of H in ``blocks``. Imports
-``storage``, ``validation`` and ``errors``.
-
-Names are imported when they are first used: a worker that reads shards needs neither curation nor the writer.
+Start with ``format``, which opens a corpus. ``manifest``, ``vocabulary`` and ``footer`` each read one kind of file,
+``records`` checks documents, ``units`` divides a corpus into partitions and ``csr`` reads them. ``write`` and
+``shards`` create a corpus, and ``curation`` chooses its words from counts.
 """
 
 from __future__ import annotations
@@ -14,6 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+# Imported when first used: a worker that reads shards needs neither the curation nor the writer.
 _EXPORTS = {
     "Corpus": "streaming_jsmf.corpus.format",
     "CorpusWriter": "streaming_jsmf.corpus.write",
@@ -38,7 +35,3 @@ def __getattr__(name: str) -> Any:
     if name in _EXPORTS:
         return getattr(import_module(_EXPORTS[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_EXPORTS})

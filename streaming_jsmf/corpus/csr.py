@@ -1,4 +1,4 @@
-"""From a row group to a block of H: documents x words, CSR, without a copy."""
+"""Blocks of H (documents x words): a row group as CSR without a copy, and a corpus as a Dask array of them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import pyarrow as pa
 from dask.sizeof import sizeof
 from scipy.sparse import csr_array
 
-from streaming_jsmf.corpus.footer import open_parquet
-from streaming_jsmf.corpus.hashes import require_hash
+from streaming_jsmf.corpus.footer import hash_of_shard, open_parquet, require_hash
+from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.corpus.records import Place, checked_bags
 from streaming_jsmf.corpus.sizeof import register_sizeof
-from streaming_jsmf.corpus.units import WorkUnit, read_labels
+from streaming_jsmf.corpus.units import WorkUnit, list_units, read_labels
+from streaming_jsmf.storage.paths import AnyPath
 
 register_sizeof(sizeof)
 
@@ -22,28 +23,28 @@ register_sizeof(sizeof)
 def read_block(unit: WorkUnit, n_words: int) -> csr_array[Any]:
     """Read one row group as CSR counts (rows documents, ``n_words`` columns).
 
-    The arrays are views of Arrow's buffers and read-only: copy before changing them. Records are checked on
-    the way, at a fiftieth of the cost of multiplying them.
+    The arrays are read-only views of Arrow's buffers: copy before changing them. Records are checked, which takes a
+    fiftieth of the time of multiplying them.
 
     Returns
     -------
-    csr_array of the file's count type (int32 or float32 as a rule), int32 indices.
+    csr_array of the file's count type (usually int32 or float32), int32 indices.
 
     Raises
     ------
     InputError
         For a bad record, with file, row group and row: see ``checked_bags``.
     StoreError
-        If the file is truncated or corrupt, or is not the one that the corpus was opened with: the first read of a
-        shard in a process takes its hash.
+        If the file is truncated or corrupt, or has changed since the corpus was opened: the first read of a shard in a
+        process takes its hash.
     """
     with open_parquet(unit.path, f"{unit.path}, row group {unit.row_group}") as file:
         if unit.sha256 is not None:
-            require_hash(unit.path, unit.sha256)
+            require_hash(unit.path, hash_of_shard(unit.path), unit.sha256)
         table = file.read_row_group(unit.row_group, columns=["ids", "counts"], use_threads=False)
-    ids, counts = (_whole(table.column(name)) for name in ("ids", "counts"))
+    ids, counts = (_one_array(table.column(name)) for name in ("ids", "counts"))
     bags = checked_bags(ids, counts, n_words, Place(unit.path, unit.row_group))
-    # scipy's products want both index arrays in 32 bit, and copy them otherwise.
+    # scipy's products need both index arrays in 32 bits, and copy them otherwise.
     indptr = bags.indptr.astype(np.int32) if bags.ids.size < np.iinfo(np.int32).max else bags.indptr
     indices = bags.ids.astype(indptr.dtype, copy=False)
     block = csr_array((bags.counts, indices, indptr), shape=(indptr.size - 1, n_words), copy=False)
@@ -54,13 +55,39 @@ def read_block(unit: WorkUnit, n_words: int) -> csr_array[Any]:
 
 
 def iter_blocks(units: Iterable[WorkUnit], n_words: int) -> Iterator[csr_array[Any]]:
-    """Yield the blocks of ``units`` one after the other; one is in memory at a time. One pass over the data."""
+    """Yield the blocks of ``units`` in order; one is in memory at a time. One pass over the data."""
     for unit in units:
         yield read_block(unit, n_words)
 
 
-def _whole(column: Any) -> Any:
-    """A column as one array; Arrow splits only what exceeds 2 GB or comes from several row groups."""
+def _one_array(column: Any) -> Any:
+    """A column as one array; Arrow splits only what exceeds 2 GB."""
     if column.num_chunks == 1:
         return column.chunk(0)
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def to_dask_array(corpus: AnyPath | Corpus) -> Any:
+    """Return H (documents x words) of a corpus as a Dask array with one ``csr_array`` block for each row group.
+
+    Nothing is read yet. Use ``map_blocks`` with ``meta=`` on it: array operators such as ``@`` and ``.sum``
+    are not defined for sparse blocks in Dask, and some fail silently.
+    """
+    from dask import array as da
+    from dask.base import tokenize
+    from dask.highlevelgraph import HighLevelGraph
+    from dask.task_spec import Task
+
+    corpus = corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
+    units = list_units(corpus)
+    name = f"corpus-{tokenize(corpus.fingerprint, corpus.root)}"
+    layer = {
+        (name, i, 0): Task((name, i, 0), read_block, unit, corpus.n_words) for i, unit in enumerate(units)
+    }
+    return da.Array(
+        HighLevelGraph.from_collections(name, layer),
+        name,
+        chunks=(tuple(unit.rows for unit in units), (corpus.n_words,)),
+        meta=csr_array((0, 0), dtype=np.int32),
+        dtype=np.int32,
+    )

@@ -1,18 +1,21 @@
-"""Shards as Parquet files, and what their footers tell: sizes, and records that cannot be right. No data is read."""
+"""Shards as Parquet files: opened, checked as far as their footers tell, and compared with their hashes."""
 
 from __future__ import annotations
 
 import math
+import threading
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streaming_jsmf.errors import InputError, StoreError, first_line, pass_on_machine
-from streaming_jsmf.storage.paths import is_url, open_file
+from streaming_jsmf.storage.paths import is_url, open_file, sha256_of
 
 _ROW_CHECK = "reading it row by row (ingest) finds the row"
 
@@ -27,10 +30,10 @@ class RowGroup:
 
 @dataclass(frozen=True)
 class Footer:
-    """Rows of a file and its (document, word) pairs, as a whole and by row group.
+    """Rows of a file and its (document, word) pairs, in total and by row group.
 
-    ``nonzeros`` is exact where the writer stored null counts (Arrow, Spark and DuckDB do): an empty list is one
-    null value of its column. Without them each empty list is counted as one, which makes it an upper bound.
+    ``nonzeros`` is exact if the writer stored null counts (Arrow, Spark and DuckDB do). Otherwise each empty list
+    counts as one, and it is an upper bound.
     """
 
     rows: int
@@ -40,13 +43,12 @@ class Footer:
 
 @contextmanager
 def open_parquet(path: str, name: str) -> Iterator[Any]:
-    """A ``pyarrow.parquet.ParquetFile``, page checksums verified; ``name`` is what messages call the file.
+    """A ``pyarrow.parquet.ParquetFile`` with verified page checksums; ``name`` stands for the file in messages.
 
     Raises
     ------
     StoreError
-        For a file that is missing, truncated, damaged or no Parquet, also when the damage shows only while
-        the caller reads.
+        If the file is missing, truncated, damaged or not Parquet, also if the damage shows only while the caller reads.
     """
     try:
         if is_url(path):
@@ -65,28 +67,29 @@ def open_parquet(path: str, name: str) -> Iterator[Any]:
         ) from error
 
 
-def read_footer(path: str, name: str, n_words: int) -> Footer:
-    """Read and check the footer of the shard ``name`` at ``path``.
+def read_footer(path: str, n_words: int) -> Footer:
+    """Read and check the footer of the shard at ``path``.
 
     Raises
     ------
     InputError
-        For missing or mistyped columns ``ids`` and ``counts``, and for ids outside ``0..n_words-1`` or counts
-        that are not positive and finite where the statistics show it.
+        For missing or mistyped columns ``ids`` and ``counts``, and if the statistics show ids outside ``0..n_words-1``
+        or counts that are not positive and finite.
     StoreError
         For an unreadable file.
     """
-    with open_parquet(path, name) as file:
+    with open_parquet(path, path) as file:
         schema, metadata = file.schema_arrow, file.metadata
-    check_columns(schema, name)
+    check_columns(schema, path)
     leaves = leaf_columns(metadata)
     nonzeros, row_groups = 0, []
-    for g in range(metadata.num_row_groups):
-        group = metadata.row_group(g)
-        ids = group.column(leaves["ids"])
-        _check_ids(ids.statistics, n_words, f"{name}, row group {g}")
-        _check_counts(group.column(leaves["counts"]).statistics, f"{name}, row group {g}")
-        nonzeros += _values(ids)
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        ids, counts = (group.column(leaves[name]) for name in ("ids", "counts"))
+        _check_statistics(ids.statistics, counts.statistics, n_words, f"{path}, row group {number}")
+        statistics = ids.statistics
+        nulls = statistics.null_count if statistics is not None and statistics.has_null_count else 0
+        nonzeros += int(ids.num_values) - int(nulls)
         row_groups.append(RowGroup(int(group.num_rows), int(ids.num_values)))
     return Footer(int(metadata.num_rows), nonzeros, tuple(row_groups))
 
@@ -99,8 +102,9 @@ def check_columns(schema: Any, name: str) -> None:
     InputError
         If one of the columns is missing or of another type.
     """
-    wanted = {"ids": (_is_integer, "integers"), "counts": (_is_number, "integers or floats")}
-    for column, (accepts, what) in wanted.items():
+    integer, floating = pa.types.is_integer, pa.types.is_floating
+    wanted = {"ids": ((integer,), "integers"), "counts": ((integer, floating), "integers or floats")}
+    for column, (accepted, described) in wanted.items():
         if column not in schema.names:
             raise InputError(
                 f"{name} has no column {column!r} (it has {', '.join(schema.names)}); "
@@ -108,47 +112,54 @@ def check_columns(schema: Any, name: str) -> None:
             )
         kind = schema.field(column).type
         is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
-        if not (is_list and accepts(kind.value_type)):
-            raise InputError(f"{name}: column {column!r} is {kind}; it must be a list of {what}")
-
-
-def _is_integer(kind: Any) -> bool:
-    return bool(pa.types.is_integer(kind))
-
-
-def _is_number(kind: Any) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+        if not (is_list and any(accepts(kind.value_type) for accepts in accepted)):
+            raise InputError(f"{name}: column {column!r} is {kind}; it must be a list of {described}")
 
 
 def leaf_columns(metadata: Any) -> dict[str, int]:
-    """Index of the leaf column under ``ids`` and ``counts`` (the names below depend on the writer)."""
+    """Index of the leaf column below each column (the names of leaves depend on the writer)."""
     schema = metadata.schema
     return {schema.column(i).path.split(".")[0]: i for i in range(metadata.num_columns)}
 
 
-def _values(column: Any) -> int:
-    statistics = column.statistics
-    nulls = statistics.null_count if statistics is not None and statistics.has_null_count else 0
-    return int(column.num_values) - int(nulls)
-
-
-def _check_ids(statistics: Any, n_words: int, where: str) -> None:
-    if statistics is None or not statistics.has_min_max:
-        return
-    for value in (statistics.min, statistics.max):
+def _check_statistics(ids: Any, counts: Any, n_words: int, where: str) -> None:
+    for value in () if ids is None or not ids.has_min_max else (ids.min, ids.max):
         if not 0 <= value < n_words:
             raise InputError(
                 f"{where}: word id {value} is outside 0..{n_words - 1}, the ids of the vocabulary; "
                 f"give the vocabulary of this corpus ({_ROW_CHECK})"
             )
-
-
-def _check_counts(statistics: Any, where: str) -> None:
-    if statistics is None or not statistics.has_min_max:
-        return
-    for value in (statistics.min, statistics.max):
+    for value in () if counts is None or not counts.has_min_max else (counts.min, counts.max):
         if not (value > 0 and math.isfinite(value)):
             raise InputError(
                 f"{where}: a count is {value}; counts must be positive and finite, "
                 f"leave the word out of the document instead ({_ROW_CHECK})"
             )
+
+
+#: Size and modification time of each hashed file (None behind a URL), and its hash.
+_hashes: dict[str, tuple[tuple[int, int] | None, str]] = {}
+_locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+
+
+def hash_of_shard(path: str) -> str:
+    """Hex SHA-256 of a file: one pass over it, unless this process has hashed it and it has not changed since."""
+    with _locks[path]:
+        state = None
+        if not is_url(path):
+            found = Path(path).stat()
+            state = found.st_size, found.st_mtime_ns
+        if path not in _hashes or _hashes[path][0] != state:
+            _hashes[path] = (state, sha256_of(path))
+        return _hashes[path][1]
+
+
+def require_hash(path: str, found: str, expected: str) -> None:
+    """Raise ``StoreError`` if a shard is not the one that its manifest names.
+
+    Page checksums reveal damage, but not a shard that another program wrote.
+    """
+    if found != expected:
+        raise StoreError(
+            f"{path} has sha256 {found[:12]}..., expected {expected[:12]}...; restore it or build the corpus again"
+        )

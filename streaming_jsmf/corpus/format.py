@@ -1,7 +1,7 @@
 """A corpus on disk: Parquet shards of bags of words, a vocabulary, and usually a manifest.
 
-``open_corpus`` is the border: what it returns has been checked as far as footers tell, and the stages behind
-it trust it. It also takes a directory without manifest in place, at the price of hashing its files once.
+What ``open_corpus`` returns has been checked as far as footers tell, and all stages trust it. It also opens a directory
+without a manifest in place; this hashes its files once.
 """
 
 from __future__ import annotations
@@ -9,12 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 
-from streaming_jsmf.corpus.footer import Footer, RowGroup, read_footer
-from streaming_jsmf.corpus.hashes import hash_of_shard, require_same_hash
+from streaming_jsmf.corpus.footer import Footer, RowGroup, hash_of_shard, read_footer, require_hash
 from streaming_jsmf.corpus.manifest import (
     MANIFEST_NAME,
     Json,
@@ -44,10 +42,10 @@ DOCUMENTS = "documents"
 QUARANTINE_NAME = "quarantine.parquet"
 PARQUET_SUFFIXES = (".parquet", ".pq", ".parq")  # of files that others wrote; ours are .parquet
 
-#: Stores that people take for a corpus, and what they want instead.
+#: Stores that are not corpora, and what to do with them instead.
 _STORES = {
     "streaming_jsmf.moments": "a moments store, not a corpus; infer makes a model of it",
-    "streaming_jsmf.model": "a model, not a corpus; give what it was made of",
+    "streaming_jsmf.model": "a model, not a corpus; give the corpus that it was made of",
 }
 
 
@@ -62,13 +60,13 @@ class Shard:
     rows
         Documents.
     nonzeros
-        (document, word) pairs; for a corpus used in place ``footer.Footer`` says when it is a bound.
+        (document, word) pairs; an upper bound for some corpora used in place (see ``footer.Footer``).
     bytes
         Size of the file.
     sha256
         Hex hash of the file.
     row_groups
-        What its footer tells of each.
+        Sizes of its row groups.
     """
 
     name: str
@@ -81,7 +79,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Corpus:
-    """An opened corpus: where its files are and what is known of them. Holds no documents.
+    """An open corpus: where its files are and what they hold. Documents are not in memory.
 
     Attributes
     ----------
@@ -96,7 +94,7 @@ class Corpus:
     vocabulary_path
         Absolute local path or URL of the vocabulary file.
     tokens
-        How its texts became words (``manifest.token_settings``); None if it is not of texts or does not tell.
+        How its texts became words (``manifest.token_settings``); None if that is unknown or it has no texts.
     """
 
     root: str = field(repr=False)
@@ -107,12 +105,12 @@ class Corpus:
     tokens: Mapping[str, Json] | None = field(default=None, compare=False)
 
     def __fspath__(self) -> str:
-        """The root: an open corpus can stand where its path can."""
+        """The root: an open corpus can stand for its path."""
         return self.root
 
     @property
     def location(self) -> str:
-        """The root as it may be said and kept: a URL without its secrets (``display.location``)."""
+        """The root as it may be printed and stored: a URL without its secrets (``display.location``)."""
         return location(self.root)
 
     @property
@@ -127,10 +125,7 @@ class Corpus:
 
     @property
     def fingerprint(self) -> str:
-        """Hex SHA-256 over the hash of the vocabulary and the hashes of the shards in order of names.
-
-        The same contents have the same fingerprint wherever the directory lies.
-        """
+        """Hex SHA-256 of the hashes of the vocabulary and the shards in order of names; independent of the path."""
         hashes = [self.vocabulary_sha256, *(shard.sha256 for shard in self.shards)]
         return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
 
@@ -139,82 +134,61 @@ class Corpus:
         return join(self.root, shard.name)
 
     def vocabulary(self) -> Vocabulary:
-        """Read the vocabulary file.
-
-        Raises
-        ------
-        StoreError
-            If it is not the one the corpus was opened with.
-        """
+        """Read the vocabulary file; ``StoreError`` if it has changed since the corpus was opened."""
         return read_vocabulary(self.vocabulary_path, self.vocabulary_sha256)[0]
 
 
 def open_corpus(path: AnyPath, vocabulary: AnyPath | None = None) -> Corpus:
     """Open a corpus directory, or any directory of bag-of-words Parquet files, in place.
 
-    With a ``manifest.json`` the footers of the shards are checked against it and no document is read: hashes are taken
-    from it, and compared by whoever reads the shards (``verify_corpus`` does nothing else). Without one, the
-    ``*.parquet`` files right in the directory and in its ``documents/`` are the shards, and every file is read once to
-    hash it.
+    With a ``manifest.json`` the footers of the shards are compared with it and no document is read; its hashes are
+    verified when the shards are read, and by ``verify_corpus``. Without one, the ``*.parquet`` files in the directory
+    and in its ``documents/`` are the shards, and every file is read once to hash it.
 
     Parameters
     ----------
     path
         Local directory or fsspec URL.
     vocabulary
-        Vocabulary file of a directory without manifest; found beside the shards as vocabulary.parquet,
-        vocab.txt or vocabulary.txt when not given.
+        Vocabulary file of a directory without a manifest; by default vocabulary.parquet, vocab.txt or vocabulary.txt
+        beside the shards.
 
     Raises
     ------
     InputError
-        Not a corpus, an unknown format version, no documents, missing or mistyped columns, ids or counts out
-        of range.
+        Not a corpus, an unknown format version, no documents, missing or mistyped columns, ids or counts out of range.
     StoreError
-        A file of the manifest is missing, truncated, damaged or of another size.
+        A file in the manifest is missing, truncated, damaged or of another size.
     """
     root = corpus_root(path)
     if not exists(root):
         raise InputError(f"there is no corpus at {root}; check the path")
     if is_file(root):
-        raise InputError(f"{root} is a file, no corpus; {_to_make_one(root)}")
+        raise InputError(f"{root} is a file, not a corpus; {_how_to_ingest(root)}")
     require_no_store(root)
-    where = join(root, MANIFEST_NAME)
-    if not exists(where):
+    if not exists(join(root, MANIFEST_NAME)):
         return _open_in_place(root, None if vocabulary is None else normalise(vocabulary))
     if vocabulary is not None:
         raise InputError(
             f"{root} has a manifest, which names its vocabulary; leave the vocabulary argument out"
         )
-    return _open_committed(root, parse_manifest(read_bytes(where), where))
+    return _open_committed(root, read_manifest(root))
 
 
 def corpus_root(path: AnyPath) -> str:
-    """The absolute path or the URL of what is to be a corpus.
-
-    Raises
-    ------
-    InputError
-        If it is no path: says what makes a corpus of a table or of texts.
-    """
+    """The absolute path or the URL of a corpus; ``InputError`` if ``path`` is not a path."""
     if not isinstance(path, str | os.PathLike):
         raise InputError(
-            f"a corpus is named by its path, and a {type(path).__name__} was given; make a corpus of it with "
+            f"a corpus is given as a path, not as a {type(path).__name__}; make a corpus of it with "
             "ingest(source, path), or give it to fit"
         )
     return normalise(path)
 
 
 def require_no_store(root: str) -> None:
-    """Refuse a store of ours on the local disk where a corpus or a source is wanted.
-
-    Raises
-    ------
-    InputError
-        If it is one: says what can be done with it.
-    """
+    """Raise ``InputError`` if there is a local moments store or model where a corpus or a source is expected."""
     if is_url(root):
-        return  # it would be one more question to a server
+        return  # it would take another request
     try:
         kind = json.loads(read_bytes(join(root, "zarr.json")))["attributes"]["kind"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -231,37 +205,18 @@ def read_manifest(path: AnyPath) -> Manifest:
     return parse_manifest(read_bytes(where), where)
 
 
-def damage_of_corpus(path: AnyPath) -> StoreError | None:
-    """The first damage of vocabulary and shards, if any; errors as ``read_manifest``. One pass over all bytes."""
-    root, manifest = normalise(path), read_manifest(path)
-    _check_unknown_files(root, {entry.name for entry in manifest.shards})
-    hashes = {VOCABULARY_NAME: manifest.vocabulary.sha256}
-    hashes |= {entry.name: entry.sha256 for entry in manifest.shards}
-    for name, found in zip(hashes, in_threads(partial(_hash_of, root), tuple(hashes)), strict=True):
-        if found != hashes[name]:
-            return StoreError(f"{join(root, name)} is missing or damaged; build the corpus again")
-    return None
-
-
-def _hash_of(root: str, name: str) -> str | None:
-    try:
-        return sha256_of(join(root, name))
-    except FileNotFoundError:
-        return None
-
-
 def verify_corpus(corpus: Corpus) -> None:
-    """Compare the hash of every file with the one known of it. One pass over the bytes of the corpus.
+    """Compare every file with its hash. One pass over the bytes of the corpus.
 
     Raises
     ------
     StoreError
-        If a file differs; of the shards the message names the first one in order of names.
+        If a file differs; the message names the first shard in order of names.
     """
     corpus.vocabulary()
     hashes = in_threads(lambda shard: sha256_of(corpus.shard_path(shard)), corpus.shards)
     for shard, found in zip(corpus.shards, hashes, strict=True):
-        require_same_hash(corpus.shard_path(shard), found, shard.sha256)
+        require_hash(corpus.shard_path(shard), found, shard.sha256)
 
 
 def _open_committed(root: str, manifest: Manifest) -> Corpus:
@@ -269,11 +224,17 @@ def _open_committed(root: str, manifest: Manifest) -> Corpus:
     n_words = manifest.vocabulary.words
     if not entries:
         raise InputError(f"{root} is an empty corpus: its manifest names no shards")
-    _check_unknown_files(root, {entry.name for entry in entries})
+    # A shard that was copied into the directory would be ignored without notice.
+    for name in _parquet_files(root, f"{DOCUMENTS}/"):
+        if name not in {entry.name for entry in entries}:
+            raise StoreError(
+                f"{join(root, name)} is not in {MANIFEST_NAME}; move it away "
+                f"(or remove {MANIFEST_NAME} to use the directory as it is)"
+            )
     vocabulary_path = join(root, VOCABULARY_NAME)
     if not exists(vocabulary_path):
         raise StoreError(f"{vocabulary_path} is missing; restore it or build the corpus again")
-    footers = in_threads(lambda entry: _check_entry(root, entry, n_words), entries)
+    footers = in_threads(lambda entry: _checked_footer(root, entry, n_words), entries)
     shards = tuple(
         Shard(entry.name, entry.rows, entry.nonzeros, entry.bytes, entry.sha256, footer.row_groups)
         for entry, footer in zip(entries, footers, strict=True)
@@ -283,17 +244,7 @@ def _open_committed(root: str, manifest: Manifest) -> Corpus:
     )
 
 
-def _check_unknown_files(root: str, known: set[str]) -> None:
-    """A shard copied into a committed corpus would be passed over without a word."""
-    extra = [name for name in _shard_names(join(root, DOCUMENTS), f"{DOCUMENTS}/") if name not in known]
-    if extra:
-        raise StoreError(
-            f"{join(root, extra[0])} is not in {MANIFEST_NAME}; move it away "
-            f"(or remove {MANIFEST_NAME} to use the directory as it is)"
-        )
-
-
-def _check_entry(root: str, entry: ShardEntry, n_words: int) -> Footer:
+def _checked_footer(root: str, entry: ShardEntry, n_words: int) -> Footer:
     path = join(root, entry.name)
     try:
         size = file_size(path)
@@ -303,7 +254,7 @@ def _check_entry(root: str, entry: ShardEntry, n_words: int) -> Footer:
         raise StoreError(
             f"{path} has {size} bytes, its manifest says {entry.bytes}; restore it or build the corpus again"
         )
-    footer = read_footer(path, path, n_words)
+    footer = read_footer(path, n_words)
     if footer.rows != entry.rows or footer.nonzeros < entry.nonzeros:
         raise StoreError(
             f"{path} has {footer.rows} documents and {footer.nonzeros} nonzeros, its manifest says "
@@ -313,82 +264,68 @@ def _check_entry(root: str, entry: ShardEntry, n_words: int) -> Footer:
 
 
 def _open_in_place(root: str, vocabulary: str | None) -> Corpus:
-    names = find_shards(root, vocabulary)
+    names = sorted(find_shards(root, vocabulary))
     vocabulary_path = vocabulary if vocabulary is not None else find_vocabulary(root)
     if not exists(vocabulary_path):
         raise InputError(f"there is no vocabulary at {vocabulary_path}; check the path")
     words, vocabulary_sha256 = read_vocabulary(vocabulary_path)
     n_words = len(words.words)
-    paths = {name: join(root, name) for name in sorted(names)}
-    footers = in_threads(lambda path: read_footer(path, path, n_words), tuple(paths.values()))
-    _check_not_empty(root, footers)
-    sizes = in_threads(lambda path: (file_size(path), hash_of_shard(path)), tuple(paths.values()))
+    paths = [join(root, name) for name in names]
+    footers = in_threads(lambda path: read_footer(path, n_words), paths)
+    if not sum(footer.rows for footer in footers):
+        raise InputError(f"{root} is an empty corpus: its {len(footers)} Parquet files hold no documents")
+    if not sum(footer.nonzeros for footer in footers):
+        raise InputError(f"{root} is an empty corpus: none of its documents has a word")
+    sizes = in_threads(lambda path: (file_size(path), hash_of_shard(path)), paths)
     shards = tuple(
         Shard(name, footer.rows, footer.nonzeros, size, digest, footer.row_groups)
-        for name, footer, (size, digest) in zip(paths, footers, sizes, strict=True)
+        for name, footer, (size, digest) in zip(names, footers, sizes, strict=True)
     )
     return Corpus(root, shards, n_words, vocabulary_sha256, vocabulary_path)
 
 
 def find_shards(root: str, vocabulary: str | None = None) -> list[str]:
-    """Names of the Parquet files in a directory and in its ``documents/`` that are not the vocabulary.
+    """Names of the Parquet files, except the vocabulary, in a directory and in its ``documents/``.
 
     Raises
     ------
     InputError
         If there are none.
     """
-    names = [
-        name
-        for name in (*_shard_names(join(root, DOCUMENTS), f"{DOCUMENTS}/"), *_shard_names(root, ""))
-        if join(root, name) != vocabulary
-    ]
+    found = [*_parquet_files(root, f"{DOCUMENTS}/"), *_parquet_files(root, "")]
+    names = [name for name in found if join(root, name) != vocabulary]
     if not names:
         raise InputError(
-            f"no corpus in {root}: no *.parquet files in it or in its {DOCUMENTS}/; {_to_make_one(root)}"
+            f"no corpus in {root}: no *.parquet files in it or in its {DOCUMENTS}/; {_how_to_ingest(root)}"
         )
     return names
 
 
-def _to_make_one(root: str) -> str:
-    """How texts and tables become a corpus, or topics at once."""
-    shown = location(root)
-    return (
-        f"make one of texts or tables with: streaming-jsmf ingest {shown} CORPUS, or topics at once with: "
-        f"streaming-jsmf fit {shown} MODEL --topics 20"
-    )
+def find_vocabulary(root: str) -> str:
+    """Path of the vocabulary beside the shards, by its usual names; ``InputError`` if there is none."""
+    names, here = (VOCABULARY_NAME, *TEXT_NAMES), set(file_names(root))
+    found = next((name for name in names if name in here), None)
+    if found is None:
+        raise InputError(
+            f"no corpus in {root}: it has no vocabulary ({', '.join(names)}) beside its Parquet files; "
+            f"{_how_to_ingest(root)}"
+        )
+    return join(root, found)
 
 
-def _check_not_empty(root: str, footers: Sequence[Footer]) -> None:
-    if not sum(footer.rows for footer in footers):
-        raise InputError(f"{root} is an empty corpus: its {len(footers)} Parquet files hold no documents")
-    if not sum(footer.nonzeros for footer in footers):
-        raise InputError(f"{root} is an empty corpus: none of its documents has a word")
-
-
-def _shard_names(directory: str, prefix: str) -> list[str]:
-    """Parquet files right in a directory that may be shards; hidden and marker files are not."""
+def _parquet_files(root: str, folder: str) -> list[str]:
+    """Parquet files in a folder of ``root`` that may be shards; hidden and marker files are not."""
     reserved = {VOCABULARY_NAME, QUARANTINE_NAME}
     return [
-        f"{prefix}{name}"
-        for name in file_names(directory)
+        f"{folder}{name}"
+        for name in file_names(join(root, folder.rstrip("/")) if folder else root)
         if name.endswith(PARQUET_SUFFIXES) and name not in reserved and name[0] not in "._"
     ]
 
 
-def find_vocabulary(root: str) -> str:
-    """Path of the word list beside the shards, by its usual names.
-
-    Raises
-    ------
-    InputError
-        If there is none.
-    """
-    here = set(file_names(root))
-    found = [name for name in (VOCABULARY_NAME, *TEXT_NAMES) if name in here]
-    if not found:
-        raise InputError(
-            f"no corpus in {root}: it has no vocabulary ({', '.join((VOCABULARY_NAME, *TEXT_NAMES))}) beside its "
-            f"Parquet files; {_to_make_one(root)}"
-        )
-    return join(root, found[0])
+def _how_to_ingest(root: str) -> str:
+    shown = location(root)
+    return (
+        f"make a corpus of texts or tables with: streaming-jsmf ingest {shown} CORPUS, or topics at once with: "
+        f"streaming-jsmf fit {shown} MODEL --topics 20"
+    )

@@ -1,14 +1,13 @@
-"""``manifest.json``: what a corpus directory holds, and what was left out on the way.
+"""``manifest.json``: the contents of a corpus directory, and what was dropped when it was made.
 
-Every key is fixed by the format version: a reader refuses keys and versions it does not know, since a key it
-passed over could change what the numbers mean.
+A reader refuses unknown keys and versions: ignoring a key could change the meaning of the numbers.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError
 
@@ -17,14 +16,13 @@ from streaming_jsmf.validation import RelativeName, Sha256, Strict, explain, is_
 
 MANIFEST_NAME = "manifest.json"
 FORMAT_VERSION: Literal[1] = 1
-KNOWN_VERSIONS = (1,)
 
 Number = int | float
 Json = str | bool | int | float | None
 
 
 class ShardEntry(Strict):
-    """One Parquet file; ``name`` is a posix path under the corpus, ``tokens`` the sum of its counts."""
+    """One Parquet file; ``name`` is a posix path relative to the corpus, ``tokens`` the sum of its counts."""
 
     name: RelativeName
     rows: PositiveInt
@@ -51,7 +49,7 @@ class Totals(Strict):
 
 
 class Dropped(Strict):
-    """What one step of the curation took away, and why."""
+    """What one step of the curation dropped, and why."""
 
     step: str
     reason: str
@@ -61,7 +59,7 @@ class Dropped(Strict):
 
 
 class Manifest(Strict):
-    """The whole file. ``source`` and ``settings`` are flat tables: where the data are from, how it was made."""
+    """The whole file. ``source`` and ``settings`` are flat tables: the origin of the data, how the corpus was made."""
 
     format_version: Literal[1] = FORMAT_VERSION
     kind: Literal["corpus"] = "corpus"
@@ -74,54 +72,56 @@ class Manifest(Strict):
     settings: dict[str, Json] = Field(default_factory=dict)
 
 
-#: What decides the words of a text, as an ingest of texts writes it into the settings, and as it is told.
+#: Key of the phrases in the settings, one per line.
 PHRASES = "phrases"
-_TOKEN_KEYS = ("tokenizer", "ngrams", "stemmer", "boilerplate")
 
 
 def token_settings(settings: Mapping[str, Json]) -> dict[str, Json] | None:
-    """How texts became words, of the settings of a corpus: tokenizer, n-grams, stemmer, boilerplate and the like.
+    """How texts became words: tokenizer, n-grams, stemmer, boilerplate, phrases; None for a corpus of anything else.
 
-    Stop words go out after the texts became words, so that they are told where a stemmer spares them only. Phrases,
-    where there are any, are a text with one a line. None for a corpus of anything else.
+    Stop words are included only if there is a stemmer, which does not change them.
     """
     if "read_tokenizer" not in settings:
         return None
-    found = {key: settings.get(f"read_{key}") for key in _TOKEN_KEYS}
+    found = {key: settings.get(f"read_{key}") for key in ("tokenizer", "ngrams", "stemmer", "boilerplate")}
     found["boilerplate"] = found["boilerplate"] or "keep"
-    phrases = {"phrases": settings[PHRASES]} if PHRASES in settings else {}
-    spared = None if found["stemmer"] is None else settings.get("stop_words")
-    return {**found, "stop_words": spared, **phrases}
+    phrases = {PHRASES: settings[PHRASES]} if PHRASES in settings else {}
+    unstemmed = None if found["stemmer"] is None else settings.get("stop_words")
+    return {**found, "stop_words": unstemmed, **phrases}
 
 
 def as_number(value: float) -> Number:
-    """Sums of counts are kept in floats; a whole one is written as an integer."""
+    """A sum of counts, as an integer if it is whole."""
     return int(value) if float(value).is_integer() else float(value)
 
 
 def dump_manifest(manifest: Manifest) -> bytes:
-    """The bytes of ``manifest.json``: the same for the same manifest (no clock, no host, no versions)."""
+    """The bytes of ``manifest.json``: the same for the same manifest (no time, host or versions)."""
     return (json.dumps(manifest.model_dump(mode="json"), indent=1, ensure_ascii=False) + "\n").encode()
 
 
 def parse_manifest(data: bytes, where: str) -> Manifest:
-    """Read and check the bytes of a manifest; ``where`` is its path for messages.
+    """Read and check the bytes of a manifest; ``where`` is its path, for messages.
 
     Raises
     ------
     InputError
         For an unknown format version, another kind of store, or a name that leaves the directory.
     StoreError
-        For anything else that is not a whole manifest.
+        If the manifest is damaged or contradicts itself.
     """
-    raw = _json_table(data, where)
+    try:
+        raw = json.loads(data)
+    except ValueError as error:
+        raise StoreError(f"{where} is not JSON ({error}); restore it or build the corpus again") from error
+    if not isinstance(raw, dict):
+        raise StoreError(f"{where} does not hold a JSON object; restore it or build the corpus again")
     if raw.get("kind") != "corpus":
         raise InputError(f"{where} is of kind {raw.get('kind')!r}, not 'corpus'; give the path of a corpus")
     version = raw.get("format_version")
-    if isinstance(version, bool) or version not in KNOWN_VERSIONS:
-        known = ", ".join(str(v) for v in KNOWN_VERSIONS)
+    if isinstance(version, bool) or version != FORMAT_VERSION:
         raise InputError(
-            f"{where} has format version {version!r}; this package knows {known}: "
+            f"{where} has format version {version!r}; this package knows {FORMAT_VERSION}: "
             "install a newer streaming-jsmf or build the corpus again"
         )
     try:
@@ -129,24 +129,7 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
     except ValidationError as error:
         kind = InputError if is_unsafe(error) else StoreError
         raise kind(f"{where}: {explain(error, Manifest)}") from error
-    _check_sums(manifest, where)
-    return manifest
-
-
-def _json_table(data: bytes, where: str) -> dict[str, Any]:
-    try:
-        raw = json.loads(data)
-    except ValueError as error:
-        raise StoreError(f"{where} is no JSON ({error}); restore it or build the corpus again") from error
-    if not isinstance(raw, dict):
-        raise StoreError(f"{where} holds no JSON object; restore it or build the corpus again")
-    return raw
-
-
-def _check_sums(manifest: Manifest, where: str) -> None:
-    """A manifest that contradicts itself was edited or cut: none of its numbers can be trusted."""
-    names = [shard.name for shard in manifest.shards]
-    if len(set(names)) < len(names):
+    if len({shard.name for shard in manifest.shards}) < len(manifest.shards):
         raise StoreError(f"{where} names a shard twice; build the corpus again")
     sums = {
         "documents": sum(shard.rows for shard in manifest.shards),
@@ -154,8 +137,33 @@ def _check_sums(manifest: Manifest, where: str) -> None:
         "words": manifest.vocabulary.words,
     }
     for key, value in sums.items():
-        if getattr(manifest.totals, key) != value:
+        if (total := getattr(manifest.totals, key)) != value:
             raise StoreError(
-                f"{where}: totals.{key} is {getattr(manifest.totals, key)} but its parts give {value}; "
-                "build the corpus again"
+                f"{where}: totals.{key} is {total} but the sum of its parts is {value}; build the corpus again"
             )
+    return manifest
+
+
+def losses_table(manifest: Manifest) -> str:
+    """A table of what was read, what each step dropped and why, and what was kept: documents, words, tokens.
+
+    Steps that dropped nothing are omitted. The tokens of a step are those that the steps before it kept.
+    """
+    read, kept = manifest.settings, manifest.totals
+    words = kept.words + sum(step.words for step in manifest.dropped)
+    rows: list[tuple[Json, ...]] = [
+        ("read", read.get("documents_read"), words, read.get("tokens_read")),
+        *(
+            (f"- {step.reason}", step.documents, step.words, step.tokens)
+            for step in manifest.dropped
+            if step.documents or step.words
+        ),
+        ("kept", kept.documents, kept.words, kept.tokens),
+    ]
+    width = max(len(str(label)) for label, *_ in rows)
+    cells = (
+        [f"{number:>11,.0f}" if isinstance(number, int | float) and number else " " * 11 for number in row]
+        for _, *row in rows
+    )
+    lines = [f"{label:<{width}}" + "".join(row) for (label, *_), row in zip(rows, cells, strict=True)]
+    return "\n".join([" " * width + "  documents      words     tokens", *lines])

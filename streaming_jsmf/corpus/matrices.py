@@ -1,4 +1,4 @@
-"""Corpora of matrices: rows of counts as documents, a block after the other."""
+"""Corpora of matrices: rows of counts as documents, one block after the other."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from streaming_jsmf.linalg.panels import panels
 
 def matrix_blocks(X: Any) -> Iterator[csr_array[Any]]:
     """The rows of a CSR or dense matrix (documents x words), about a million nonzeros at a time."""
-    nonzeros = X.size  # of a sparse matrix what it stores
+    nonzeros = X.size  # of a sparse matrix its stored values
     step = max(1, int(BATCH_NONZEROS * X.shape[0] / max(nonzeros, 1)))
     for rows in panels(X.shape[0], step):
         yield tidy_rows(X[rows])
@@ -38,7 +38,7 @@ def column_words(given: Any, n_columns: int, name: str) -> list[str]:
     Raises
     ------
     InputError
-        If they are no list, or not one for each column; ``name`` is that of the argument.
+        If they are not a list with one word for each column; ``name`` is that of the argument.
     """
     listed = given.get_feature_names_out() if hasattr(given, "get_feature_names_out") else given
     if isinstance(listed, str) or not isinstance(listed, Iterable):
@@ -54,22 +54,20 @@ def column_words(given: Any, n_columns: int, name: str) -> list[str]:
 def write_corpus(
     blocks: Iterable[csr_array[Any]], words: Sequence[str], path: Path, first: int = 0
 ) -> Corpus:
-    """Write blocks of documents as a corpus, one after the other; all words are kept, and documents without any.
+    """Write blocks of documents as a corpus; keeps all words, and documents without words. Removes zeros in place.
 
-    The blocks lose their zeros.
-
-    Integers become int32 and other numbers float32. The corpus has the bytes of one that was written document by
-    document, with running numbers from ``first`` for ids.
+    Integers become int32 and other numbers float32. Document ids are running numbers from ``first``. The bytes do not
+    depend on the blocks.
 
     Raises
     ------
     InputError
-        If a count is too large, a block has not one column for each word, the words are not distinct or empty, or no
+        If a count is too large, a block does not have one column per word, the words are repeated or empty, or no
         document has a word.
     """
     word, times = next(iter(Counter(words).most_common(1)), ("", 0))
     if times > 1:
-        raise InputError(f"the words have {word!r} {times} times; give a word of its own to each column")
+        raise InputError(f"the words have {word!r} {times} times; give each column its own word")
     with CorpusWriter(path, words) as writer:
         for block in blocks:
             if block.shape[1] != len(words):
@@ -84,7 +82,7 @@ def write_corpus(
 
 def _documents(block: csr_array[Any], first: int) -> Documents:
     if block.data.max(initial=0) > LARGEST_COUNT:
-        raise InputError(f"X has the count {block.data.max()}; the largest that is read is {LARGEST_COUNT}")
+        raise InputError(f"X has the count {block.data.max()}; the largest allowed is {LARGEST_COUNT}")
     block.data[block.data < SMALLEST_COUNT] = 0
     block.eliminate_zeros()
     ids = pa.array(np.arange(first, first + block.shape[0], dtype=np.int64))
@@ -93,7 +91,7 @@ def _documents(block: csr_array[Any], first: int) -> Documents:
 
 
 def tidy_rows(rows: Any) -> csr_array[Any]:
-    """Rows as CSR with words rising, once in each and without zeros: a copy, since the matrix is the user's."""
+    """A copy of rows as CSR with the words of each in ascending order, once each and without zeros."""
     block = csr_array(rows, copy=True)
     if block.dtype == np.bool_:
         block = block.astype(np.int32)

@@ -1,4 +1,4 @@
-"""Records: the list columns of a file become arrays, the first bad record is named, and documents in memory."""
+"""Records: the list columns of a file as arrays, with the place of the first bad record, and documents in memory."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ ID_COLUMNS = ("document_id", "doc_id")
 
 Counts = NDArray[np.int32] | NDArray[np.float32]
 LARGEST_COUNT = int(np.iinfo(np.int32).max)
-SMALLEST_COUNT = float(np.finfo(np.float32).tiny)  # below it a float count would become 0 or lose its digits
+SMALLEST_COUNT = float(np.finfo(np.float32).tiny)  # a smaller count becomes 0 in float32, or loses its digits
 
 
 class RecordError(InputError):
-    """A bad record: ``row`` within its batch and ``reason``, besides the whole message.
+    """A bad record: its ``row`` within the batch and the ``reason``, besides the whole message.
 
-    With defaults, since pickle makes an exception of its message alone and sets the attributes after that.
+    The defaults are for pickle, which makes an exception of its message alone and then sets the attributes.
     """
 
     def __init__(self, message: str, row: int = 0, reason: str = "") -> None:
@@ -35,7 +35,7 @@ class RecordError(InputError):
 
 @dataclass(frozen=True)
 class Place:
-    """Where a batch of records lies, for messages: rows count from 0 within the row group."""
+    """The place of a batch of records, for messages: rows count from 0 within the row group."""
 
     path: str
     row_group: int
@@ -44,14 +44,14 @@ class Place:
     def refuse(self, row: int, reason: str) -> RecordError:
         """The error for a record, to be raised."""
         where = f"{self.path}, row group {self.row_group}, row {self.row + row} from 0"
-        return RecordError(f"{where}: {reason}; mend the record", row, reason)
+        return RecordError(f"{where}: {reason}; correct the record", row, reason)
 
 
 @dataclass(frozen=True, eq=False)
 class Bags:
-    """Checked bags of words: int64 ``indptr`` from 0, word ids rising within a document, positive counts.
+    """Checked bags of words: int64 ``indptr`` from 0, word ids in ascending order, positive counts.
 
-    ``ids`` and ``counts`` are views of Arrow's buffers with the file's types.
+    ``ids`` and ``counts`` are views of Arrow's buffers with the types of the file.
     """
 
     indptr: NDArray[np.int64]
@@ -65,8 +65,8 @@ def checked_bags(ids: Any, counts: Any, n_words: int, where: Place) -> Bags:
     Raises
     ------
     InputError
-        For the first null, lists of different lengths, id outside ``0..n_words-1`` or not rising, or count that
-        is not positive and finite: with file, row group and row.
+        For the first null, lists of different lengths, id outside ``0..n_words-1`` or not ascending, or count that is
+        not positive and finite: with file, row group and row.
     """
     indptr, values = _lists(ids, "ids", where)
     other, numbers = _lists(counts, "counts", where)
@@ -74,8 +74,23 @@ def checked_bags(ids: Any, counts: Any, n_words: int, where: Place) -> Bags:
     if uneven.any():
         row = int(np.argmax(uneven))
         raise where.refuse(row, f"{np.diff(indptr)[row]} ids but {np.diff(other)[row]} counts")
-    _check_ids(indptr, values, n_words, where)
-    _check_counts(indptr, numbers, where)
+
+    def require(good: NDArray[np.bool_], reason: str) -> None:
+        """Refuse the record of the first value that is not good; ``reason`` has its position as ``at``."""
+        if not good.all():
+            at = int(np.argmin(good))
+            row = int(np.searchsorted(indptr, at, side="right")) - 1
+            raise where.refuse(row, reason.format(id=values[at], before=values[at - 1], count=numbers[at]))
+
+    require((values >= 0) & (values < n_words), f"word id {{id}} is outside 0..{n_words - 1}")
+    ascending = np.ones(len(values), bool)
+    ascending[1:] = values[1:] > values[:-1]
+    starts = indptr[:-1]
+    ascending[starts[starts < len(values)]] = True
+    require(ascending, "id {id} comes after {before}; ids must be in ascending order")
+    # Comparisons with NaN are false, so it is refused as well.
+    in_range = (numbers >= SMALLEST_COUNT) & (numbers <= LARGEST_COUNT)
+    require(in_range, f"count {{count}} is not in (0, {LARGEST_COUNT}]")
     return Bags(indptr, values, numbers)
 
 
@@ -88,39 +103,9 @@ def _lists(column: Any, name: str, where: Place) -> tuple[NDArray[np.int64], NDA
     offsets = np.asarray(column.offsets).astype(np.int64)
     indptr, values = offsets - offsets[0], column.flatten()
     if values.null_count:
-        position = int(np.argmax(np.asarray(values.is_null())))
-        raise where.refuse(_row_of(indptr, position), f"{name} holds a null")
+        at = int(np.argmax(np.asarray(values.is_null())))
+        raise where.refuse(int(np.searchsorted(indptr, at, side="right")) - 1, f"{name} holds a null")
     return indptr, np.asarray(values)
-
-
-def _check_ids(indptr: NDArray[np.int64], ids: NDArray[Any], n_words: int, where: Place) -> None:
-    at = _first((ids < 0) | (ids >= n_words))
-    if at is not None:
-        raise where.refuse(_row_of(indptr, at), f"word id {ids[at]} is outside 0..{n_words - 1}")
-    falls = np.zeros(len(ids), bool)
-    falls[1:] = ids[1:] <= ids[:-1]
-    # From the last id of a document to the first of the next anything goes.
-    starts = indptr[:-1]
-    falls[starts[starts < len(ids)]] = False
-    at = _first(falls)
-    if at is not None:
-        raise where.refuse(_row_of(indptr, at), f"id {ids[at]} comes after {ids[at - 1]}; ids must rise")
-
-
-def _check_counts(indptr: NDArray[np.int64], counts: NDArray[Any], where: Place) -> None:
-    # Comparisons with NaN are false, so it is refused as well.
-    at = _first(~((counts >= SMALLEST_COUNT) & (counts <= LARGEST_COUNT)))
-    if at is not None:
-        reason = f"count {counts[at]} is not in (0, {LARGEST_COUNT}], as every count must be"
-        raise where.refuse(_row_of(indptr, at), reason)
-
-
-def _first(bad: NDArray[np.bool_]) -> int | None:
-    return int(np.argmax(bad)) if bad.any() else None
-
-
-def _row_of(indptr: NDArray[np.int64], position: int) -> int:
-    return int(np.searchsorted(indptr, position, side="right")) - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +117,7 @@ class Documents:
     indptr
         (m + 1,) int64, starts at 0.
     ids
-        (nonzeros,) int32; rising within a document.
+        (nonzeros,) int32; ascending within a document.
     counts
         (nonzeros,) int32 or float32; positive.
     document_id
@@ -152,15 +137,11 @@ class Documents:
         """m."""
         return len(self.indptr) - 1
 
-    @property
-    def rows(self) -> NDArray[np.int64]:
-        """Document (0..m-1) of each nonzero."""
-        return np.repeat(np.arange(self.n_documents), np.diff(self.indptr))
-
     def tokens(self) -> NDArray[np.float64]:
-        """Sum of counts of each document, float64, m; the same bits however documents are batched."""
-        weights = self.counts.astype(np.float64)
-        return np.bincount(self.rows, weights, self.n_documents).astype(np.float64, copy=False)
+        """Sum of the counts of each document, float64, (m,); the same bits however documents are batched."""
+        rows = np.repeat(np.arange(self.n_documents), np.diff(self.indptr))
+        sums = np.bincount(rows, self.counts.astype(np.float64), self.n_documents)
+        return sums.astype(np.float64, copy=False)
 
     def take(self, start: int, stop: int) -> Documents:
         """Documents start..stop-1, without a copy of ids and counts."""
@@ -173,33 +154,33 @@ class Documents:
             {name: column[start:stop] for name, column in self.metadata.items()},
         )
 
-    def keep(
-        self, documents: NDArray[np.bool_], nonzeros: NDArray[np.bool_], new_ids: NDArray[np.int32]
-    ) -> Documents:
-        """The masked documents (m) with the masked nonzeros, word ids replaced by ``new_ids[id]``."""
-        mask = nonzeros & documents[self.rows]
-        lengths = np.bincount(self.rows[mask], minlength=self.n_documents)[documents]
-        chosen = pa.array(documents)
-        return Documents(
-            np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-            new_ids[self.ids[mask]],
-            self.counts[mask],
-            self.document_id.filter(chosen),
-            {name: column.filter(chosen) for name, column in self.metadata.items()},
-        )
-
 
 def documents_from_batch(batch: Any, n_words: int, id_column: str | None = None) -> Documents:
     """Check and convert one Arrow record batch with list columns ``ids`` and ``counts``.
+
+    Documents without an id column get running numbers.
 
     Raises
     ------
     InputError
         For the first bad record, and for columns that are missing or mistyped.
     """
-    where = Place("the record batch", 0, 0)
+    where = Place("the record batch", 0)
+    names = batch.schema.names
     check_columns(batch.schema, where.path)
-    return _to_documents(batch, _id_column(batch.schema.names, id_column, where.path), n_words, where)
+    if id_column is not None and id_column not in names:
+        raise InputError(
+            f"{where.path} has no column {id_column!r} for document ids; it has {', '.join(names)}"
+        )
+    found = id_column or next((name for name in ID_COLUMNS if name in names), None)
+    bags = checked_bags(batch.column("ids"), batch.column("counts"), n_words, where)
+    if found is None:
+        identities = pa.array(np.arange(batch.num_rows, dtype=np.int64))
+    else:
+        identities = document_ids(batch.column(found), found, where)
+    metadata = {name: batch.column(name) for name in names if name not in ("ids", "counts", found)}
+    ids = bags.ids.astype(np.int32, copy=False)
+    return Documents(bags.indptr, ids, narrow_counts(bags.counts), identities, metadata)
 
 
 def narrow_counts(counts: NDArray[Any]) -> Counts:
@@ -209,41 +190,8 @@ def narrow_counts(counts: NDArray[Any]) -> Counts:
     return counts.astype(np.float32, copy=False)
 
 
-def _id_column(names: list[str], wanted: str | None, path: str) -> str | None:
-    if wanted is not None and wanted not in names:
-        raise InputError(f"{path} has no column {wanted!r} for document ids; it has {', '.join(names)}")
-    return wanted or next((name for name in ID_COLUMNS if name in names), None)
-
-
-def _to_documents(batch: Any, id_column: str | None, n_words: int, where: Place) -> Documents:
-    bags = checked_bags(batch.column("ids"), batch.column("counts"), n_words, where)
-    metadata = {
-        name: batch.column(name) for name in batch.schema.names if name not in ("ids", "counts", id_column)
-    }
-    return Documents(
-        bags.indptr,
-        bags.ids.astype(np.int32, copy=False),
-        narrow_counts(bags.counts),
-        _document_ids(batch, id_column, where),
-        metadata,
-    )
-
-
-def _document_ids(batch: Any, id_column: str | None, where: Place) -> Any:
-    """The id column as int64 or string; running numbers when there is none."""
-    if id_column is None:
-        return pa.array(np.arange(batch.num_rows, dtype=np.int64))
-    return document_ids(batch.column(id_column), id_column, where)
-
-
 def document_ids(column: Any, name: str, where: Place) -> Any:
-    """An id column of Arrow as int64 or string.
-
-    Raises
-    ------
-    InputError
-        For a null, with its row, and for another type.
-    """
+    """An id column of Arrow as int64 or string; ``InputError`` for a null, with its row, and for other types."""
     if column.null_count:
         row = int(np.argmax(np.asarray(column.is_null())))
         raise where.refuse(row, f"{name} is null")

@@ -1,4 +1,4 @@
-"""Documents streamed into Parquet shards of one directory."""
+"""Documents streamed into the Parquet shards of one directory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streaming_jsmf.storage.paths import sha256_of
 
 TOKENS_PER_SHARD = 20_000_000
 
-# Measured on the NIPS counts: 1.33 bytes a nonzero, against 1.93 with Arrow's default encodings.
+# Measured on the NIPS counts: 1.33 bytes per nonzero, against 1.93 with Arrow's default encodings.
 _PARQUET = {
     "compression": "zstd",
     "compression_level": 9,
@@ -33,7 +33,7 @@ _PARQUET = {
 
 @dataclass(frozen=True)
 class ShardLimits:
-    """Where shards and row groups end.
+    """Where shards and row groups end; ``InputError`` if a bound is not positive.
 
     Attributes
     ----------
@@ -42,12 +42,7 @@ class ShardLimits:
     documents_per_shard
         A shard ends after this many documents, if that comes first.
     nonzeros_per_row_group
-        Upper bound of nonzeros in a row group (a longer document stands alone).
-
-    Raises
-    ------
-    InputError
-        If a bound is not positive.
+        Upper bound of the nonzeros of a row group; a longer document has its own.
     """
 
     tokens_per_shard: float = TOKENS_PER_SHARD
@@ -60,10 +55,10 @@ class ShardLimits:
 
 
 class ShardWriter:
-    """Writes documents, in the order given, as ``part-00000.parquet``, ... into a directory. One pass, bounded memory.
+    """Writes documents, in the order given, as ``part-00000.parquet``, ... into a directory. One pass.
 
-    Where shards and row groups end depends on the documents alone, not on the batches they come in: the same
-    documents give the same bytes. Memory: one row group, one batch, and two arrays of N.
+    Where shards and row groups end depends on the documents only, not on their batches: the same documents give the
+    same bytes. Memory: one row group, one batch, and two arrays of N.
 
     Parameters
     ----------
@@ -77,7 +72,7 @@ class ShardWriter:
     Attributes
     ----------
     document_frequency
-        (N,) int64; documents each word is in so far.
+        (N,) int64; number of documents with each word so far.
     term_count
         (N,) float64; tokens of each word so far.
     """
@@ -85,6 +80,7 @@ class ShardWriter:
     def __init__(self, directory: Path, n_words: int, limits: ShardLimits) -> None:
         self._directory = directory
         self._limits = limits
+        self._documents_limit = limits.documents_per_shard or int(np.iinfo(np.int64).max)
         self.document_frequency = np.zeros(n_words, np.int64)
         self.term_count = np.zeros(n_words, np.float64)
         self._shards: list[ShardEntry] = []
@@ -92,7 +88,7 @@ class ShardWriter:
         self._file: Any = None
         self._pieces: list[Documents] = []
         self._pending = 0  # nonzeros in _pieces
-        self._rows, self._nonzeros, self._tokens = 0, 0, 0.0  # of the shard being written, _pieces included
+        self._rows, self._nonzeros, self._tokens = 0, 0, 0.0  # of the current shard, _pieces included
 
     def write(self, documents: Documents) -> None:
         """Write checked documents (ids sorted, unique, below N; counts positive).
@@ -104,7 +100,7 @@ class ShardWriter:
         """
         self._check_schema(documents)
         np.add.at(self.document_frequency, documents.ids, 1)
-        # One by one, not a sum per batch: float counts would round differently with other batches.
+        # One by one, not one sum per batch: float counts would round differently with other batches.
         np.add.at(self.term_count, documents.ids, documents.counts.astype(np.float64))
         tokens = documents.tokens()
         start = 0
@@ -124,14 +120,10 @@ class ShardWriter:
         return tuple(self._shards)
 
     def abort(self) -> None:
-        """Close the file being written. May be called again, and after ``close``."""
+        """Close the current file. May be called again, and after ``close``."""
         if self._file is not None:
             self._file.close()
             self._file = None
-
-    @property
-    def _documents_limit(self) -> int:
-        return self._limits.documents_per_shard or int(np.iinfo(np.int64).max)
 
     def _check_schema(self, documents: Documents) -> None:
         clash = {"ids", "counts", "document_id"} & set(documents.metadata)
@@ -141,11 +133,13 @@ class ShardWriter:
         if self._schema is None:
             self._schema = schema
         elif schema != self._schema:
-            ours, theirs = _one_line(self._schema), _one_line(schema)
-            raise InputError(f"documents have columns {theirs}, those before {ours}; make them the same")
+            first, other = (
+                ", ".join(f"{field.name}: {field.type}" for field in each) for each in (self._schema, schema)
+            )
+            raise InputError(f"documents have columns {other}, those before {first}; make them the same")
 
     def _fitting(self, indptr: NDArray[np.int64], tokens: NDArray[np.float64]) -> int:
-        """How many of the next documents belong to the row group and shard being written."""
+        """How many of the next documents belong to the current row group and shard."""
         room = self._limits.nonzeros_per_row_group - self._pending
         by_nonzeros = int(np.searchsorted(indptr[1:] - indptr[0], room, side="right"))
         if by_nonzeros == 0 and not self._pieces:
@@ -175,17 +169,16 @@ class ShardWriter:
         self._flush()
         if self._file is None:
             return
-        self._file.close()
-        self._file = None
+        self.abort()
         path = self._directory / self._name()
         self._shards.append(
             ShardEntry(
-                name=self._name(),
+                name=path.name,
                 rows=self._rows,
                 nonzeros=self._nonzeros,
                 tokens=as_number(self._tokens),
                 bytes=path.stat().st_size,
-                sha256=sha256_of(str(path)),
+                sha256=sha256_of(path),
             )
         )
         self._rows, self._nonzeros, self._tokens = 0, 0, 0.0
@@ -204,40 +197,34 @@ def _schema(documents: Documents) -> Any:
     return pa.schema([*fields, *(pa.field(name, array.type) for name, array in documents.metadata.items())])
 
 
-def _one_line(schema: Any) -> str:
-    return ", ".join(f"{field.name}: {field.type}" for field in schema)
-
-
 def _table(pieces: list[Documents], schema: Any) -> Any:
-    """One Arrow table of all pieces. Raises nothing: a row group stays far below the 2^31 of list offsets."""
+    """One Arrow table of all pieces; a row group stays far below the 2^31 of list offsets."""
     lengths = np.concatenate([np.diff(piece.indptr) for piece in pieces])
     offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
-
-    def lists(field: Any, parts: list[NDArray[Any]]) -> Any:
-        return pa.ListArray.from_arrays(offsets, pa.array(np.concatenate(parts)), type=field.type)
-
+    ids = pa.array(np.concatenate([piece.ids for piece in pieces]))
+    counts = pa.array(np.concatenate([piece.counts for piece in pieces]))
     columns = [
-        lists(schema.field("ids"), [piece.ids for piece in pieces]),
-        lists(schema.field("counts"), [piece.counts for piece in pieces]),
+        pa.ListArray.from_arrays(offsets, ids, type=schema.field("ids").type),
+        pa.ListArray.from_arrays(offsets, counts, type=schema.field("counts").type),
         pa.chunked_array([piece.document_id for piece in pieces]),
+        *(
+            pa.chunked_array([piece.metadata[name] for piece in pieces], schema.field(name).type)
+            for name in schema.names[3:]
+        ),
     ]
-    for name in schema.names[3:]:
-        columns.append(pa.chunked_array([piece.metadata[name] for piece in pieces], schema.field(name).type))
     return pa.Table.from_arrays(columns, schema=schema)
 
 
 def renumber_shard(entry: ShardEntry, source: Path, target: Path, new_ids: NDArray[np.int32]) -> ShardEntry:
-    """Copy the shard at ``source`` with the word ids ``new_ids[id]``, which rise with id; a row group at a time."""
+    """Copy the shard at ``source`` with the word ids ``new_ids[id]``, which rise with id; one row group at a time."""
     with pq.ParquetFile(source) as file:
         schema = file.schema_arrow
+        column, field = schema.get_field_index("ids"), schema.field("ids")
         with pq.ParquetWriter(target, schema, **_PARQUET) as writer:
-            for g in range(file.metadata.num_row_groups):
-                table = file.read_row_group(g, use_threads=False)
+            for number in range(file.metadata.num_row_groups):
+                table = file.read_row_group(number, use_threads=False)
                 ids = table.column("ids").combine_chunks()
-                moved = pa.array(new_ids[np.asarray(ids.flatten())])
-                lists = pa.ListArray.from_arrays(ids.offsets, moved, type=schema.field("ids").type)
-                place = schema.get_field_index("ids")
-                writer.write_table(
-                    table.set_column(place, schema.field("ids"), lists), row_group_size=len(table)
-                )
-    return entry.model_copy(update={"bytes": target.stat().st_size, "sha256": sha256_of(str(target))})
+                renumbered = pa.array(new_ids[np.asarray(ids.flatten())])
+                lists = pa.ListArray.from_arrays(ids.offsets, renumbered, type=field.type)
+                writer.write_table(table.set_column(column, field, lists), row_group_size=len(table))
+    return entry.model_copy(update={"bytes": target.stat().st_size, "sha256": sha256_of(target)})

@@ -1,4 +1,4 @@
-"""The units of work of a scan, and how they are grouped. Planning takes integers and gives ranges."""
+"""Work units and partitions of a corpus. Planning takes integers and returns ranges; it reads no documents."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ from functools import cached_property
 from streaming_jsmf.corpus.footer import open_parquet
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
+from streaming_jsmf.jobs.execution import Executor
+from streaming_jsmf.jobs.fold import FoldJob, Part, Reduction
+from streaming_jsmf.jobs.order import FoldOrder
+from streaming_jsmf.jobs.run import run_job
 
 
 @dataclass(frozen=True)
@@ -24,15 +29,15 @@ class WorkUnit:
     row_group
         Its number in the file.
     rows
-        Documents in it.
+        Documents.
     nonzeros
-        At most this many: the footer counts an empty document as one. With a selection an estimate.
+        Upper bound: the footer counts an empty document as one. An estimate with a selection.
     content
-        sha256 of the shard, the row group's number and the selection: known by what it holds, not by its name.
+        sha256 of the shard, the row group's number and the selection; independent of the name.
     only
         Selection of its documents; None for all.
     sha256
-        Of the shard, with which it is compared when it is read; None if that is not known.
+        Of the shard, verified when it is read; None if unknown.
     """
 
     path: str
@@ -48,7 +53,7 @@ class WorkUnit:
 class Selection:
     """The documents whose metadata ``column`` has ``value`` (None: is null).
 
-    ``read`` are the nonzeros of the whole row group, all of which pass through memory.
+    ``read`` is the number of nonzeros of the whole row group, which are all read into memory.
     """
 
     column: str
@@ -58,7 +63,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class ColumnMap:
-    """Where the words of a corpus are among those of a store: an array of new ids by old, in the store at ``path``."""
+    """The ids that the words of a corpus have in a store: an array of new ids by old, in the store at ``path``."""
 
     path: str
     name: str
@@ -68,16 +73,16 @@ class ColumnMap:
 
 @dataclass(frozen=True)
 class Partition:
-    """Units that one task holds in memory and commits at once.
+    """Units that one task loads and commits together.
 
     Parameters
     ----------
     index
-        Place among the partitions of the store.
+        Number among the partitions of the store.
     units
         In the order of the corpus.
     label
-        Value of the metadata column that partitions are made by; None without one.
+        Value of the metadata column that the corpus is partitioned by; None without one.
     columns
         Where the corpus has other words than the store.
     """
@@ -99,7 +104,7 @@ class Partition:
 
     @cached_property
     def content(self) -> str:
-        """sha256 over the contents of the units in order: what the probes of the partition hang on."""
+        """sha256 of the contents of the units in order; the probes of the partition depend on it."""
         return hashlib.sha256("".join(unit.content for unit in self.units).encode()).hexdigest()
 
 
@@ -109,10 +114,7 @@ def shard_name(unit: WorkUnit, root: str) -> str:
 
 
 def list_units(corpus: Corpus) -> tuple[WorkUnit, ...]:
-    """Return the work units of a corpus in the order (shard name, row group); empty row groups are left out.
-
-    Nothing is read: a corpus that is open knows its row groups.
-    """
+    """The work units of a corpus in the order (shard name, row group), without empty row groups. Reads nothing."""
     return tuple(
         WorkUnit(
             corpus.shard_path(shard),
@@ -131,9 +133,8 @@ def list_units(corpus: Corpus) -> tuple[WorkUnit, ...]:
 def partition_units(sizes: Sequence[int], budget: int) -> list[range]:
     """Group consecutive units of the given sizes into partitions of nearly equal size.
 
-    As many partitions as the budget asks for, a unit going where its middle lies: no small rest at
-    the end, and a partition exceeds the budget by less than its largest unit. Integers in, ranges of
-    unit numbers out; the number of workers is not among the arguments.
+    A unit belongs to the partition that its middle lies in: there is no small remainder at the end, and a partition
+    exceeds the budget by less than its largest unit. The result does not depend on the number of workers.
 
     Parameters
     ----------
@@ -165,49 +166,52 @@ def plan_partitions(
 ) -> tuple[Partition, ...]:
     """Return the partitions of a scan: ``partition_units`` applied to work units.
 
-    With ``partition_by`` to the units of each value of that metadata column apart, in order of the values; the
-    column is read once, and a row group that holds several values belongs to several partitions.
+    With ``partition_by``, the units of each value of that metadata column have their own partitions, in order of the
+    values: integers, strings, null. The column is read once, and a row group that holds several values belongs to
+    several partitions.
 
     Raises
     ------
     InputError
-        If a shard has no such column, or it holds neither strings nor integers.
+        As ``read_labels``.
     """
-    if partition_by is None:
-        groups = partition_units([unit.nonzeros for unit in units], budget)
-        return tuple(Partition(i, tuple(units[j] for j in group)) for i, group in enumerate(groups))
     by_value: dict[str | int | None, list[WorkUnit]] = {}
-    for unit in units:
-        for selected in split_by_value(unit, partition_by):
-            assert selected.only is not None
-            by_value.setdefault(selected.only.value, []).append(selected)
+    if partition_by is None:
+        by_value[None] = list(units)
+    else:
+        for unit in units:
+            for value, selected in split_by_value(unit, partition_by).items():
+                by_value.setdefault(value, []).append(selected)
+
+    def order(value: str | int | None) -> tuple[bool, bool, str | int]:
+        return value is None, isinstance(value, str), 0 if value is None else value
+
     partitions: list[Partition] = []
-    for value in sorted(by_value, key=_sort_key):
-        held = by_value[value]
-        for group in partition_units([unit.nonzeros for unit in held], budget):
-            partitions.append(Partition(len(partitions), tuple(held[j] for j in group), value))
+    for value in sorted(by_value, key=order):
+        selected_units = by_value[value]
+        for group in partition_units([unit.nonzeros for unit in selected_units], budget):
+            partitions.append(Partition(len(partitions), tuple(selected_units[j] for j in group), value))
     return tuple(partitions)
 
 
-def split_by_value(unit: WorkUnit, column: str) -> list[WorkUnit]:
-    """The unit once for each value of a metadata column; nonzeros by its share of the documents. Reads the column.
+def split_by_value(unit: WorkUnit, column: str) -> dict[str | int | None, WorkUnit]:
+    """The unit for each value of a metadata column, with nonzeros by its share of the documents. Reads the column.
 
     Raises
     ------
     InputError
-        If the shard has no such column, or it holds neither strings nor integers.
+        As ``read_labels``.
     """
-    counts = Counter(read_labels(unit, column))
-    return [
-        replace(
+    return {
+        value: replace(
             unit,
             rows=count,
             nonzeros=-(-unit.nonzeros * count // unit.rows),
             content=hashlib.sha256(f"{unit.content}:{column}={value!r}".encode()).hexdigest(),
             only=Selection(column, value, unit.nonzeros),
         )
-        for value, count in counts.items()
-    ]
+        for value, count in Counter(read_labels(unit, column)).items()
+    }
 
 
 def read_labels(unit: WorkUnit, column: str) -> list[str | int | None]:
@@ -216,13 +220,13 @@ def read_labels(unit: WorkUnit, column: str) -> list[str | int | None]:
     Raises
     ------
     InputError
-        If the shard has no such column, or it holds neither strings nor integers.
+        If the shard does not have the column, or it holds neither strings nor integers.
     """
     with open_parquet(unit.path, unit.path) as file:
         names = file.schema_arrow.names
         if column not in names:
             raise InputError(
-                f"{unit.path} has no column {column!r} to make partitions by; it has {', '.join(names)}"
+                f"{unit.path} has no column {column!r} to partition by; it has {', '.join(names)}"
             )
         table = file.read_row_group(unit.row_group, columns=[column], use_threads=False)
     labels: list[str | int | None] = table.column(column).to_pylist()
@@ -234,6 +238,45 @@ def read_labels(unit: WorkUnit, column: str) -> list[str | int | None]:
     return labels
 
 
-def _sort_key(value: str | int | None) -> tuple[bool, bool, str | int]:
-    """Integers in their order, then strings in theirs, then null."""
-    return (value is None, isinstance(value, str), 0 if value is None else value)
+def distinct(contents: Sequence[str]) -> tuple[str, ...]:
+    """The same names with repeats numbered: a corpus may hold a shard twice, and both count."""
+    seen: Counter[str] = Counter()
+    names = []
+    for content in contents:
+        seen[content] += 1
+        names.append(content if seen[content] == 1 else f"{content} repeat {seen[content]}")
+    return tuple(names)
+
+
+def partition_part(key: str, partition: Partition) -> Part:
+    """A partition as a part of a tree reduction, with its size and content as metadata."""
+    described = {"nonzeros": partition.nonzeros, "rows": partition.rows, "content": partition.content}
+    return Part(key, partition.nonzeros, partition, described)
+
+
+def fold_partitions(
+    checkpoints: Checkpoints,
+    reduction: Reduction,
+    keys: Sequence[str],
+    partitions: Sequence[Partition],
+    salt: str,
+    executor: Executor,
+) -> PartialResult:
+    """Reduce all partitions in their order. One pass over those that are not committed.
+
+    Parameters
+    ----------
+    keys
+        Of the partitions in the checkpoints, all different: a key changes with anything that changes its result.
+    salt
+        Changes with anything else that changes a fold, see ``FoldOrder``.
+
+    Raises
+    ------
+    InputError, StoreError
+        From the tasks.
+    """
+    parts = tuple(map(partition_part, keys, partitions))
+    job = FoldJob(checkpoints, reduction, parts, FoldOrder(tuple(keys), salt))
+    run_job(job, executor)
+    return job.result()

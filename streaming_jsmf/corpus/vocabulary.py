@@ -1,4 +1,4 @@
-"""The vocabulary beside a corpus: ``vocabulary.parquet``, or a plain list of words in a text file."""
+"""Words, their ids and counts; the vocabulary of a corpus: ``vocabulary.parquet``, or a text file of words."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from streaming_jsmf.errors import InputError, StoreError, first_line, pass_on_machine
 from streaming_jsmf.storage.paths import read_bytes
@@ -20,22 +24,90 @@ TEXT_NAMES = ("vocab.txt", "vocabulary.txt")
 NOT_RECORDED = -1
 
 
+def word_ids(words: Any, vocabulary: Any) -> NDArray[np.int64]:
+    """The id in ``vocabulary`` of each of ``words``, (n,); -1 if it is missing. Both are Arrow arrays or sequences."""
+    wanted, known = (
+        each if isinstance(each, pa.Array) else pa.array(map(str, each), pa.string())
+        for each in (words, vocabulary)
+    )
+    found = pc.index_in(wanted, value_set=known).fill_null(-1)
+    return np.asarray(found).astype(np.int64)
+
+
+def over_vocabulary(block: csr_array[Any], ids: NDArray[np.int64], n_words: int) -> csr_array[Any]:
+    """Counts over another vocabulary (documents x ``n_words``), given the id there of each word of the block, or -1.
+
+    Words with -1 are left out, documents are kept. Returns the block itself if the ids are the same.
+    """
+    if len(ids) == n_words and np.array_equal(ids, np.arange(n_words)):
+        return block
+    new_ids = ids[block.indices]
+    known = new_ids >= 0
+    before = np.concatenate([[0], np.cumsum(known)])
+    return csr_array(
+        (block.data[known], new_ids[known], before[block.indptr]), shape=(block.shape[0], n_words)
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class WordCounts:
+    """Counts of n words over some documents.
+
+    Attributes
+    ----------
+    words
+        Arrow array of n strings.
+    document_frequency
+        (n,) int64; number of documents with the word.
+    term_count
+        (n,) float64; tokens of the word.
+    """
+
+    words: Any
+    document_frequency: NDArray[np.int64]
+    term_count: NDArray[np.float64]
+
+    @classmethod
+    def joined(cls, tables: Sequence[WordCounts]) -> WordCounts:
+        """Tables as one, in their order."""
+        return cls(
+            pa.concat_arrays([pa.array([], pa.string()), *(table.words for table in tables)]),
+            np.concatenate([np.zeros(0, np.int64), *(table.document_frequency for table in tables)]),
+            np.concatenate([np.zeros(0), *(table.term_count for table in tables)]),
+        )
+
+    def take(self, chosen: NDArray[Any]) -> WordCounts:
+        """The words with these numbers, in that order, or the words of a mask."""
+        numbers = np.flatnonzero(chosen) if chosen.dtype == bool else chosen
+        words = self.words.take(pa.array(numbers))
+        return WordCounts(words, self.document_frequency[numbers], self.term_count[numbers])
+
+    def tf_idf(self, n_documents: int) -> NDArray[np.float64]:
+        """term_count * ln(floor(M / document_frequency)) of each word (n,); 0 for a word in no document.
+
+        The floor makes it 0 for every word in more than half of the M documents.
+        """
+        ratio = n_documents // np.maximum(self.document_frequency, 1)
+        score = self.term_count * np.log(np.maximum(ratio, 1))
+        return np.where(self.document_frequency > 0, score, 0.0)
+
+
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
     """N words, row number = word id, with their counts over the corpus.
 
-    A vocabulary file with words alone gives -1, NaN and NaN for the counts and the score; ``counted`` tells.
+    If the file has only words, the counts and the score are -1, NaN and NaN; see ``counted``.
 
     Attributes
     ----------
     words
         N distinct strings.
     document_frequency
-        (N,) int64; documents a word is in.
+        (N,) int64; number of documents with the word.
     term_count
-        (N,) float64; tokens of a word.
+        (N,) float64; tokens of the word.
     tf_idf
-        (N,) float64; the score of ``tf_idf``.
+        (N,) float64; see ``WordCounts.tf_idf``.
     """
 
     words: tuple[str, ...]
@@ -45,41 +117,18 @@ class Vocabulary:
 
     @property
     def counted(self) -> bool:
-        """Whether the file recorded document frequencies and term counts."""
+        """Whether the file has document frequencies and term counts."""
         return bool((self.document_frequency >= 0).all())
 
 
-def tf_idf(
-    term_count: NDArray[np.float64], document_frequency: NDArray[np.int64], n_documents: int
-) -> NDArray[np.float64]:
-    """Score of each word (N): term_count * ln(floor(M / document_frequency)), 0 for a word in no document.
-
-    The floor makes it 0 for every word in more than half of the M documents.
-    """
-    ratio = n_documents // np.maximum(document_frequency, 1)
-    score = term_count * np.log(np.maximum(ratio, 1))
-    return np.where(document_frequency > 0, score, 0.0)
-
-
-def make_vocabulary(
-    words: Sequence[str],
-    document_frequency: NDArray[np.int64],
-    term_count: NDArray[np.float64],
-    n_documents: int,
-) -> Vocabulary:
-    """A vocabulary with the tf-idf of its counts over ``n_documents`` documents. All arrays have length N."""
-    score = tf_idf(term_count, document_frequency, n_documents)
-    return Vocabulary(tuple(words), document_frequency, term_count, score)
-
-
-def write_vocabulary(vocabulary: Vocabulary, path: str) -> None:
-    """Write ``vocabulary.parquet``: one row a word, the same bytes for the same vocabulary."""
+def write_vocabulary(counts: WordCounts, n_documents: int, path: Path) -> None:
+    """Write ``vocabulary.parquet``: one row per word, the same bytes for the same counts over M documents."""
     table = pa.table(
         {
-            "word": pa.array(vocabulary.words, pa.string()),
-            "document_frequency": pa.array(vocabulary.document_frequency, pa.int64()),
-            "term_count": pa.array(vocabulary.term_count, pa.float64()),
-            "tf_idf": pa.array(vocabulary.tf_idf, pa.float64()),
+            "word": counts.words,
+            "document_frequency": pa.array(counts.document_frequency, pa.int64()),
+            "term_count": pa.array(counts.term_count, pa.float64()),
+            "tf_idf": pa.array(counts.tf_idf(n_documents), pa.float64()),
         }
     )
     pq.write_table(table, path, compression="zstd", use_dictionary=False, write_page_checksum=True)
@@ -93,7 +142,7 @@ def read_vocabulary(path: str, expected_sha256: str | None = None) -> tuple[Voca
     StoreError
         If the file is missing, damaged, or differs from ``expected_sha256``.
     InputError
-        If its words are no vocabulary (none, empty, repeated, not UTF-8).
+        If it has no words, or a word is empty, repeated or not UTF-8.
     """
     try:
         data = read_bytes(path)
@@ -107,18 +156,30 @@ def read_vocabulary(path: str, expected_sha256: str | None = None) -> tuple[Voca
             "it was changed or damaged: restore it or build the corpus again"
         )
     vocabulary = _from_parquet(data, path) if data[:4] == b"PAR1" else _from_text(data, path)
-    _check_words(vocabulary.words, path)
+    words = vocabulary.words
+    if not words:
+        raise InputError(
+            f"the vocabulary {path} has no words; give one word per line, in the order of the ids"
+        )
+    if "" in words:
+        row = words.index("")
+        raise InputError(f"the vocabulary {path} has an empty word at id {row}; every id needs a word")
+    if len(set(words)) < len(words):
+        word, times = Counter(words).most_common(1)[0]
+        raise InputError(f"the vocabulary {path} has the word {word!r} {times} times; words must be distinct")
     return vocabulary, digest
 
 
 def _from_text(data: bytes, path: str) -> Vocabulary:
     if path.endswith(".parquet"):
-        raise StoreError(f"the vocabulary {path} is no Parquet file; it is truncated or damaged: restore it")
+        raise StoreError(
+            f"the vocabulary {path} is not a Parquet file; it is truncated or damaged: restore it"
+        )
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"the vocabulary {path} is not UTF-8 (byte {error.start}); convert it") from error
-    # Not splitlines: it would also cut at characters such as U+2028 inside a word.
+    # Not splitlines, which also splits at characters such as U+2028 inside a word.
     lines = text.removesuffix("\n").replace("\r\n", "\n").removesuffix("\r").split("\n")
     return _uncounted(tuple(lines) if text else ())
 
@@ -130,7 +191,7 @@ def _uncounted(words: tuple[str, ...]) -> Vocabulary:
 
 def _from_parquet(data: bytes, path: str) -> Vocabulary:
     try:
-        # Not pq.read_table: its threads may still hold the bytes when the interpreter ends, which then aborts.
+        # Not pq.read_table: its threads may still use the bytes when the interpreter ends, which then aborts.
         with pq.ParquetFile(pa.BufferReader(data)) as file:
             table = file.read(use_threads=False)
     except (OSError, pa.ArrowException) as error:
@@ -145,23 +206,13 @@ def _from_parquet(data: bytes, path: str) -> Vocabulary:
         raise InputError(f"the vocabulary {path} has {column.null_count} null words; give each row a word")
     blank = _uncounted(tuple(column.to_pylist()))
 
-    def numbers(name: str, otherwise: NDArray[np.generic]) -> NDArray[np.generic]:
-        return np.asarray(table.column(name)) if name in table.column_names else otherwise
+    def numbers(name: str, otherwise: NDArray[Any]) -> NDArray[Any]:
+        found = np.asarray(table.column(name)) if name in table.column_names else otherwise
+        return found.astype(otherwise.dtype)
 
     return Vocabulary(
         blank.words,
-        numbers("document_frequency", blank.document_frequency).astype(np.int64),
-        numbers("term_count", blank.term_count).astype(np.float64),
-        numbers("tf_idf", blank.tf_idf).astype(np.float64),
+        numbers("document_frequency", blank.document_frequency),
+        numbers("term_count", blank.term_count),
+        numbers("tf_idf", blank.tf_idf),
     )
-
-
-def _check_words(words: tuple[str, ...], path: str) -> None:
-    if not words:
-        raise InputError(f"the vocabulary {path} has no words; give one word a line, in the order of the ids")
-    if "" in words:
-        row = words.index("")
-        raise InputError(f"the vocabulary {path} has an empty word at id {row}; every id needs a word")
-    if len(set(words)) < len(words):
-        word, times = Counter(words).most_common(1)[0]
-        raise InputError(f"the vocabulary {path} has the word {word!r} {times} times; words must be distinct")

@@ -1,4 +1,4 @@
-"""A corpus directory appears whole or not at all."""
+"""Corpus directories that appear complete or not at all."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+import pyarrow as pa
 
 from streaming_jsmf.corpus.format import DOCUMENTS, Corpus, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import (
@@ -28,7 +27,7 @@ from streaming_jsmf.corpus.manifest import (
 )
 from streaming_jsmf.corpus.records import BATCH_NONZEROS, Documents, documents_from_batch
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD, ShardLimits, ShardWriter
-from streaming_jsmf.corpus.vocabulary import VOCABULARY_NAME, make_vocabulary, write_vocabulary
+from streaming_jsmf.corpus.vocabulary import VOCABULARY_NAME, WordCounts, write_vocabulary
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.storage.lock import is_left
 from streaming_jsmf.storage.paths import AnyPath, is_url, normalise, sha256_of, write_bytes
@@ -37,7 +36,7 @@ from streaming_jsmf.storage.replace import put_in_place, require_outside
 
 @dataclass(frozen=True)
 class Origin:
-    """What a manifest says of where a corpus is from.
+    """What a manifest records of the origin of a corpus.
 
     Attributes
     ----------
@@ -48,7 +47,7 @@ class Origin:
     source
         Name, licence, address and the like.
     settings
-        What made the corpus, without paths.
+        How the corpus was made, without paths.
     """
 
     dropped: Sequence[Dropped] = ()
@@ -60,9 +59,9 @@ class Origin:
 class CorpusWriter:
     """Writes documents, in the order given, as shards, vocabulary and manifest. One pass, bounded memory.
 
-    All files go to a sibling directory ``<target>.partial-<random>``; ``commit`` writes the manifest last and
-    renames it onto the target. Leaving the ``with`` block without a commit removes it; only a killed process
-    leaves it behind, for the user to delete. The same documents give the same bytes, however they are batched.
+    All files go to a sibling directory ``<target>.partial-<random>``; ``commit`` writes the manifest last and renames
+    the directory to the target. Leaving the ``with`` block without a commit removes it; only a killed process leaves it
+    behind, to be deleted by hand. The same documents give the same bytes, whatever their batches.
 
     Memory: one row group, one batch, and two arrays of N.
 
@@ -92,7 +91,7 @@ class CorpusWriter:
     ) -> None:
         limits = ShardLimits(tokens_per_shard, documents_per_shard, nonzeros_per_row_group)
         self._target = free_target(target)
-        self._words = tuple(words)
+        self._words = pa.array(words, pa.string())
         self._partial = self._target.with_name(f"{self._target.name}.partial-{secrets.token_hex(4)}")
         (self._partial / DOCUMENTS).mkdir(parents=True)
         self._shards = ShardWriter(self._partial / DOCUMENTS, len(self._words), limits)
@@ -103,12 +102,8 @@ class CorpusWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.abort()
-
-    @property
-    def document_frequency(self) -> NDArray[np.int64]:
-        """Documents each word is in so far; (N,) int64."""
-        return self._shards.document_frequency.copy()
+        self._shards.abort()
+        shutil.rmtree(self._partial, ignore_errors=True)
 
     def write_batch(self, batch: Any, id_column: str | None = None) -> None:
         """Write an Arrow record batch with list columns ``ids`` and ``counts``.
@@ -116,69 +111,45 @@ class CorpusWriter:
         Raises
         ------
         InputError
-            For what ``documents_from_batch`` and ``write`` refuse.
+            As ``documents_from_batch`` and ``write``.
         """
         self.write(documents_from_batch(batch, len(self._words), id_column))
 
     def write(self, documents: Documents) -> None:
-        """Write checked documents (ids sorted, unique, below N; counts positive).
-
-        Raises
-        ------
-        InputError
-            If the columns or their types differ from those of the first batch.
-        """
+        """Write checked documents; see ``ShardWriter.write``."""
         self._shards.write(documents)
 
-    def commit(
-        self,
-        *,
-        dropped: Sequence[Dropped] = (),
-        attribution: str | None = None,
-        source: Mapping[str, Json] | None = None,
-        settings: Mapping[str, Json] | None = None,
-    ) -> Corpus:
-        """Write vocabulary and manifest, rename onto the target, open the result.
+    def commit(self, origin: Origin | None = None) -> Corpus:
+        """Write vocabulary and manifest, rename the directory to the target, and open the result.
 
         Raises
         ------
         InputError
             If no document with a word was written or the target has appeared meanwhile.
         """
-        entries = [in_documents(entry, entry.name) for entry in self._shards.close()]
-        counts = WordTotals(self._words, self._shards.document_frequency, self._shards.term_count)
-        origin = Origin(dropped, attribution, source, settings)
-        finish_directory(self._partial, self._target, entries, counts, origin)
+        shards = self._shards.close()
+        counts = WordCounts(self._words, self._shards.document_frequency, self._shards.term_count)
+        finish_directory(self._partial, self._target, shards, counts, origin or Origin())
         free_target(self._target)
         put_in_place(self._partial, self._target)
         return open_corpus(self._target)
 
-    def abort(self) -> None:
-        """Remove what was written, unless it has been committed. May be called again."""
-        self._shards.abort()
-        shutil.rmtree(self._partial, ignore_errors=True)
-
-
-@dataclass(frozen=True, eq=False)
-class WordTotals:
-    """The N words of a corpus with their document frequencies (int64) and term counts (float64)."""
-
-    words: Sequence[str]
-    document_frequency: NDArray[np.int64]
-    term_count: NDArray[np.float64]
-
-
-def in_documents(entry: ShardEntry, name: str) -> ShardEntry:
-    """The entry of a shard for a manifest: named ``documents/<name>``."""
-    return entry.model_copy(update={"name": f"{DOCUMENTS}/{name}"})
-
 
 def finish_directory(
-    partial: Path, target: Path, shards: Sequence[ShardEntry], counts: WordTotals, origin: Origin
-) -> None:
-    """Make ``partial``, which holds the shards already, a corpus that can be renamed to ``target``.
+    directory: Path, target: Path, shards: Sequence[ShardEntry], counts: WordCounts, origin: Origin
+) -> dict[Path, str]:
+    """Write the vocabulary and then the manifest of a directory that has the shards in its ``documents/``.
 
-    Writes the vocabulary, and the manifest last.
+    Parameters
+    ----------
+    target
+        Path that the directory will be renamed to.
+    shards
+        Named relative to ``documents/``.
+
+    Returns
+    -------
+    The sha256 of the shards by path.
 
     Raises
     ------
@@ -187,30 +158,35 @@ def finish_directory(
     """
     if not sum(shard.nonzeros for shard in shards):
         raise InputError(f"{target} would be an empty corpus: no document with a word was written")
+    documents, n_words = sum(shard.rows for shard in shards), len(counts.words)
+    vocabulary = directory / VOCABULARY_NAME
+    write_vocabulary(counts, documents, vocabulary)
+    entries = [shard.model_copy(update={"name": f"{DOCUMENTS}/{shard.name}"}) for shard in shards]
     manifest = Manifest(
-        shards=tuple(shards),
-        vocabulary=_write_vocabulary(partial, counts, sum(shard.rows for shard in shards)),
-        totals=_totals(shards, len(counts.words)),
+        shards=tuple(entries),
+        vocabulary=VocabularyEntry(words=n_words, sha256=sha256_of(vocabulary)),
+        totals=Totals(
+            documents=documents,
+            words=n_words,
+            nonzeros=sum(shard.nonzeros for shard in shards),
+            tokens=as_number(sum(shard.tokens for shard in shards)),
+        ),
         dropped=tuple(origin.dropped),
         attribution=origin.attribution,
         source=dict(origin.source or {}),
         settings=dict(origin.settings or {}),
     )
-    write_bytes(partial / MANIFEST_NAME, dump_manifest(manifest))
+    write_bytes(directory / MANIFEST_NAME, dump_manifest(manifest))
+    return {directory / entry.name: entry.sha256 for entry in entries}
 
 
 def free_target(target: AnyPath, *, overwrite: bool = False, resumed: bool = False) -> Path:
-    """The local path of a corpus to be written.
-
-    Parameters
-    ----------
-    resumed
-        Whether to let one pass that a killed run may have put there (``jobs.folder.WorkFolder.held`` finds out).
+    """The local path of a new corpus; ``resumed`` accepts one that a killed run may have put there.
 
     Raises
     ------
     InputError
-        If there is something already, but for a corpus that may be overwritten; or it is a URL.
+        If the path is a URL, or something exists there, except a corpus that may be overwritten.
     """
     path = normalise(target)
     if is_url(path):
@@ -225,19 +201,3 @@ def free_target(target: AnyPath, *, overwrite: bool = False, resumed: bool = Fal
             f"{path} exists; remove it, replace a corpus with --overwrite, or choose another path"
         )
     return Path(path)
-
-
-def _write_vocabulary(partial: Path, counts: WordTotals, n_documents: int) -> VocabularyEntry:
-    vocabulary = make_vocabulary(counts.words, counts.document_frequency, counts.term_count, n_documents)
-    path = str(partial / VOCABULARY_NAME)
-    write_vocabulary(vocabulary, path)
-    return VocabularyEntry(words=len(counts.words), sha256=sha256_of(path))
-
-
-def _totals(shards: Sequence[ShardEntry], n_words: int) -> Totals:
-    return Totals(
-        documents=sum(shard.rows for shard in shards),
-        words=n_words,
-        nonzeros=sum(shard.nonzeros for shard in shards),
-        tokens=as_number(sum(shard.tokens for shard in shards)),
-    )

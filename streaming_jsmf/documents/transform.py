@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,10 @@ from streaming_jsmf.documents.shares import SharesFile
 from streaming_jsmf.documents.transform_job import TransformRequest, transform_documents
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.inference.document_topics import ShareMethod
-from streaming_jsmf.ingestion.ensure_corpus import corpus_of, is_corpus
+from streaming_jsmf.ingestion.ensure_corpus import ensure_corpus, is_corpus
 from streaming_jsmf.ingestion.readers.guess import guess_source
 from streaming_jsmf.ingestion.readers.registry import reads_texts
-from streaming_jsmf.ingestion.spool import at_hand
+from streaming_jsmf.ingestion.spool import spool_input
 from streaming_jsmf.ingestion.tokens.tokenizer import BUILT_IN
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
@@ -123,14 +124,15 @@ def _documents(
     """The corpus, made at ``beside`` if the source is not one, and the number of unknown tokens left out of it."""
     if isinstance(source, Corpus):
         return source, 0.0
-    with at_hand(source, beside, reading) as (path, request):
+    with spool_input(source, beside) as (path, made_for):
         if is_corpus(path):
             if reading not in (None, IngestRequest()):
                 raise InputError(f"{source} is a corpus already; leave out how a source is read")
             return open_corpus(path), 0.0
         tokens = model.provenance.get("tokens")
-        request = _over_model_words(request or IngestRequest(), path, topics, tokens)
-        corpus = open_corpus(corpus_of(path, beside, request, execution, listener))
+        request = replace(reading or IngestRequest(), made_for=made_for)
+        request = _over_model_words(request, path, topics, tokens)
+        corpus = ensure_corpus(path, beside, request, execution, listener)
     dropped = read_manifest(corpus.root).dropped
     return corpus, float(sum(step.tokens for step in dropped if step.step == "vocabulary"))
 

@@ -27,6 +27,7 @@ from streaming_jsmf.corpus.footer import open_parquet
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.records import ID_COLUMNS, Place, document_ids
 from streaming_jsmf.corpus.units import Partition, WorkUnit, list_units, plan_partitions, shard_name
+from streaming_jsmf.corpus.vocabulary import over_vocabulary
 from streaming_jsmf.documents.share_files import (
     ABOUT_NAME,
     TOPIC,
@@ -49,7 +50,7 @@ from streaming_jsmf.jobs.tasks import TaskJob
 from streaming_jsmf.storage.arrays import ArrayDigest, create_group, read_array, write_array
 from streaming_jsmf.storage.paths import join, node_exists, sha256_of, write_json
 from streaming_jsmf.storage.replace import remove_store
-from streaming_jsmf.topics.parameters import BYTES_PER_NONZERO_READ, TopicParameters, over_model_words
+from streaming_jsmf.topics.parameters import BYTES_PER_NONZERO_READ, TopicParameters
 
 logger = logging.getLogger(__name__)
 
@@ -266,7 +267,7 @@ def write_part(context: PartContext, index: int) -> Record:
         for first, unit in context.units(index):
             metadata = _metadata(unit, first, context.schema)
             counts = read_block(unit, ids.size)
-            known = over_model_words(counts, ids, word_topic.shape[0])
+            known = over_vocabulary(counts, ids, word_topic.shape[0])
             for start in range(0, known.shape[0], about.row_group_rows):
                 rows = slice(start, min(start + about.row_group_rows, known.shape[0]))
                 found = document_topics(

@@ -17,8 +17,8 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.corpus.csr import iter_blocks
 from streaming_jsmf.corpus.format import Corpus
-from streaming_jsmf.corpus.parts import distinct, fold_partitions
-from streaming_jsmf.corpus.units import Partition, list_units, plan_partitions
+from streaming_jsmf.corpus.units import Partition, distinct, fold_partitions, list_units, plan_partitions
+from streaming_jsmf.corpus.vocabulary import over_vocabulary
 from streaming_jsmf.inference.perplexity import Completer, Completion
 from streaming_jsmf.ingestion.readers.hashing import hash_values
 from streaming_jsmf.jobs.checkpoints import PartialResult, added, key_of
@@ -31,7 +31,6 @@ from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.topics.parameters import (
     BYTES_PER_NONZERO_READ,
     TopicParameters,
-    over_model_words,
 )
 
 KIND = "streaming_jsmf.completion.unfinished"
@@ -154,7 +153,7 @@ class CompletionReduction:
         completer = Completer.of(arrays["word_topic"], arrays["prior"], arrays["term_count"], arrays["keys"])
         ids, total = arrays["places"], Completed(Completion())
         for block in iter_blocks(partition.units, ids.size):
-            found = completed(completer, over_model_words(block, ids, len(completer.topics)), self.threads)
+            found = completed(completer, over_vocabulary(block, ids, len(completer.topics)), self.threads)
             total = Completed(total.sums.merge(found.sums), total.fractional + found.fractional)
         return PartialResult({}, total.fields())
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import InferSettings
+from streaming_jsmf.corpus.vocabulary import word_ids
 from streaming_jsmf.errors import InputError, StreamingJSMFError
 from streaming_jsmf.evaluation.completion import Completed
 from streaming_jsmf.evaluation.counts import StoredCounts
@@ -153,8 +154,7 @@ def truth_of(corpus: Any, model: Model) -> Floats:
     if corpus is None:
         raise Unavailable("no truth was given; name a simulated corpus with --truth")
     truth = read_truth(str(corpus))
-    ids = {str(word): place for place, word in enumerate(read_truth_words(str(corpus)))}
-    found = np.array([ids.get(str(word), -1) for word in model.arrays["word"]], dtype=np.int64)
+    found = word_ids(model.arrays["word"], read_truth_words(str(corpus)))
     topics = np.where((found >= 0)[:, None], truth.word_topic[found], 0.0)
     mass = topics.sum(axis=0)
     if not (mass > 0).all():

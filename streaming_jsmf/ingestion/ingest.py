@@ -1,41 +1,55 @@
-"""Spec or source -> corpus."""
+"""Source -> corpus, as one function: plan, read, choose words, write.
+
+The same source and settings give the same bytes with any scheduler.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
+import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from streaming_jsmf.config import Curation, IngestRequest, ReaderName, request_of, require_kind
-from streaming_jsmf.corpus.format import Corpus, read_manifest
-from streaming_jsmf.corpus.losses import losses_table
-from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
-from streaming_jsmf.corpus.write import Origin, free_target
+import pyarrow.parquet as pq
+
+from streaming_jsmf.config import Curation, IngestRequest, TextReading, request_of, settings_of, takes
+from streaming_jsmf.corpus.format import DOCUMENTS, QUARANTINE_NAME, Corpus, open_corpus, read_manifest
+from streaming_jsmf.corpus.manifest import PHRASES, Dropped, Json, ShardEntry, as_number, losses_table
+from streaming_jsmf.corpus.write import Origin, finish_directory, free_target
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion import IngestSettings, ingest_source, load_spec
-from streaming_jsmf.ingestion.given_words import given_phrases, given_words
-from streaming_jsmf.ingestion.readers.fetch import fetch_files
-from streaming_jsmf.ingestion.readers.guess import guess_source
-from streaming_jsmf.ingestion.readers.registry import (
-    OpenedSource,
-    check_options,
-    default_curation,
-    open_source,
-    reads_texts,
+from streaming_jsmf.ingestion.choose import (
+    choose_words,
+    find_repeated_documents,
+    with_language,
+    word_counts,
 )
-from streaming_jsmf.ingestion.readers.text_records import TokenOptions
-from streaming_jsmf.ingestion.spec import CorpusSpec
-from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH, LANGUAGES, NONE
+from streaming_jsmf.ingestion.phrases import with_found_phrases
+from streaming_jsmf.ingestion.plan import arguments_of, curation_fields, plan_ingest
+from streaming_jsmf.ingestion.read import QUARANTINE_SCHEMA, read_source
+from streaming_jsmf.ingestion.readers import limits
+from streaming_jsmf.ingestion.readers.base import Unit
+from streaming_jsmf.ingestion.spool import spool_input
+from streaming_jsmf.ingestion.work import Ingest, IngestFolder, Piece
+from streaming_jsmf.ingestion.write import STEPS, renumber_shards, sum_counts, write_shards
 from streaming_jsmf.jobs.events import Listener, silent
-from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.execution import Execution, Executor
+from streaming_jsmf.jobs.folder import Commit
+from streaming_jsmf.jobs.memory import PROCESS_BYTES
+from streaming_jsmf.jobs.records import Record
 from streaming_jsmf.storage.paths import is_url, normalise
-from streaming_jsmf.validation import Strict
 
 logger = logging.getLogger(__name__)
 
+#: Memory of a task in batches of text: the batch in all its forms, and the words and keys of a piece.
+_FORMS_OF_A_BATCH = 20
 
+
+@takes(IngestRequest, Curation, TextReading, Execution)
 def ingest(
-    source: str | Path,
+    source: Any,
     corpus: str | Path,
     request: IngestRequest | None = None,
     execution: Execution | None = None,
@@ -43,178 +57,222 @@ def ingest(
     *,
     overwrite: bool = False,
     progress: bool = False,
+    **options: Any,
 ) -> Corpus:
-    """Make the corpus of a spec (``.toml``) or of a source, or finish an interrupted ingest.
+    """Make a corpus of a source, or finish an interrupted ingest of the same arguments.
 
-    What was left out is logged as a table (``losses_table``).
+    One pass over the source (a second one if that costs the same as reading a copy of its bags, and one before if
+    phrases are searched for), one over the bags; the shards are copied if words turn out to be in no document kept. A
+    table of what was dropped is logged. Work is done in ``<corpus>.partial``, which bad input removes and an
+    interruption leaves, to be continued by the same call.
 
-    With a spec its files are fetched if they are missing, with a bar when ``progress``, and verified. Passes over the
-    data: see ``ingest_source``.
+    Documents keep the order of the source. Words keep the order of a source that knows its words, otherwise they are
+    sorted. Words are chosen by counts over all good documents; the vocabulary has counts over the documents kept. In
+    the manifest, tokens read = tokens kept + tokens dropped, step by step.
+
+    Memory: for each worker one batch, and the words and keys of a piece (``tokens_per_shard`` tokens); in the parent
+    the words kept, and arrays of N if the source knows its words.
+
+    Parameters
+    ----------
+    source
+        A path, URL or spec (``.toml``), as ``streaming-jsmf ingest`` takes it. Or a table with a column of text: a
+        pandas or polars ``DataFrame``, an Arrow table, anything that exports Arrow streams. Or texts: a list, a
+        generator, a series. Or rows as mappings: a list, a generator, a Hugging Face data set. These are first written
+        to a temporary file, one batch at a time; other columns are kept as metadata.
+    corpus
+        Local path of the corpus; must not exist, unless ``overwrite``.
+    request
+        Settings, such as ``IngestRequest(read={"text": "body"})``. Its fields, those of its ``curation`` and of
+        ``Execution`` are also keyword arguments, such as ``min_df=5``.
+    progress
+        Whether to show a progress bar while the files of a spec are downloaded.
 
     Raises
     ------
     InputError
-        For a bad spec or source, files that cannot be had, bad records, and all that ``ingest_source`` refuses.
+        For a source, spec or target that cannot be used, a bad record (under "fail"), or if nothing is left.
+    SettingsMismatchError
+        If there is an unfinished ingest of other arguments.
+    StoreError
+        If an unfinished ingest is damaged.
+
+    Warns
+    -----
+    UserWarning
+        If every text is the path of an existing file.
+
+    Examples
+    --------
+    >>> ingest(["the cat sat", "the dog ran"], "corpus")  # doctest: +SKIP
     """
-    request = request_of(request, {}) or IngestRequest()
-    require_kind("execution", execution, Execution)
-    _require_outside(
-        free_target(corpus, overwrite=overwrite, resumed=True),
-        request.files if request.files is not None else source,
-    )
-    if str(source).lower().endswith(".toml"):
-        opened, settings, origin = _from_spec(load_spec(source), request, progress)
-    else:
-        opened, settings, origin = _from_source(source, request)
-    if request.made_for is not None:
-        origin = replace(origin, settings={**(origin.settings or {}), "made_for": request.made_for})
-    built = ingest_source(
-        opened.source,
-        corpus,
-        settings,
-        origin=origin,
-        execution=execution,
-        overwrite=overwrite,
-        listener=listener,
-    )
-    # Line by line: a message is one line, and what would break it is spelled out.
-    for line in losses_table(read_manifest(built.root)).splitlines():
+    request = request_of(request, options) or IngestRequest()
+    execution = settings_of("execution", Execution, execution, options) or Execution()
+    target = free_target(corpus, overwrite=overwrite, resumed=True)
+    with spool_input(source, target) as (location, _):
+        _require_outside(target, location if request.files is None else request.files)
+        planned, origin = plan_ingest(location, target, request, progress=progress)
+        memory = ingest_memory(execution)
+        execution.require_memory(memory, "the ingest", "lower --workers")
+        units, words = planned.source.units(), planned.source.vocabulary
+        planned = replace(
+            planned,
+            folder=planned.folder.of_units(units),
+            n_words=None if words is None else len(words),
+        )
+        arguments = arguments_of(planned, units, words)
+        with planned.folder.acquire(arguments, replace=overwrite) as commit:
+            if commit is not None:
+                with execution.executor(listener, on_bad_input=planned.folder.remove) as executor:
+                    _ingest(planned, executor, units, words, origin, commit)
+            built = open_corpus(target)
+    # One log message per line.
+    for line in losses_table(read_manifest(target)).splitlines():
         logger.info("%s", line)
     return built
 
 
-def _from_spec(
-    spec: CorpusSpec, request: IngestRequest, progress: bool
-) -> tuple[OpenedSource, IngestSettings, Origin]:
-    if request.reader is not None or request.read:
-        given = ", ".join(
-            ["--reader"] * (request.reader is not None) + [f"--read {key}" for key in request.read]
-        )
-        raise InputError(f"a spec names its own reader and its options; leave {given} out, or edit the spec")
-    if request.preset is not None:
-        raise InputError("a spec says itself what stays; leave --preset out, or edit the spec")
-    directory = Path(request.files) if request.files is not None else _cache(spec.name)
-    found = fetch_files(spec.remote_files, directory, page=spec.source.url, progress=progress)
-    spec.check_word_lists(directory)
-    for name, digest in found.items():
-        if spec.source.files[name].sha256 is None:
-            logger.info("%s: sha256 %s; write it into the spec to pin this file", name, digest)
-    curation = spec.curation_with(dict(request.curation))
-    names = list(found)
-    location = directory
-    if spec.path is not None and spec.path not in names:
-        archives = [name for name in names if name.lower().endswith(".zip")]
-        if len(archives) != 1:
-            raise InputError(
-                f"the spec {spec.name}: read.path is none of its files, nor is there one zip archive"
-            )
-        location = directory / archives[0]
-    opened = open_source(
-        location,
-        spec.reader,
-        _phrased(spec.options, spec.reader, request),
-        path=spec.path,
-        files=names,
-        tokenizer=request.tokenizer,
-        stop_words=curation.stop_words,
-    )
-    settings = _settings(request, curation, opened, spec.output.tokens_per_shard)
-    return opened, settings, Origin((), spec.source.attribution, spec.origin(found), opened.settings)
-
-
-def _from_source(source: str | Path, request: IngestRequest) -> tuple[OpenedSource, IngestSettings, Origin]:
-    if request.files is not None:
-        raise InputError("--files is for a spec (.toml); give the source itself as the first argument")
-    guess = guess_source(source, request.reader, request.read)
-    if guess.note:
-        logger.info("%s", guess.note)
-    reader = guess.reader
-    curation = _curation(request, reader)
-    read = {**guess.read, **request.read}
-    path = read.pop("path", None)
-    if reads_texts(reader) and request.preset != "papers":
-        read = {"boilerplate": "drop", **read}
-    opened = open_source(
-        source,
-        reader,
-        _phrased(check_options(reader, read, "--read"), reader, request),
-        path=path,
-        tokenizer=request.tokenizer,
-        stop_words=curation.stop_words,
-    )
-    settings = _settings(request, curation, opened, TOKENS_PER_SHARD)
-    return opened, settings, Origin(settings=opened.settings)
-
-
-def _phrased(options: Strict, reader: ReaderName, request: IngestRequest) -> Strict:
-    """The options of a reader with the phrases that are asked for, or that come with a vocabulary."""
-    asked = request.phrases
-    if not isinstance(options, TokenOptions):
-        if asked is not None:
-            raise InputError(f"the reader {reader} takes words as they are; leave --phrases out")
-        return options
-    if asked is None:
-        if request.vocabulary is None or options.phrases is not None or options.ngrams > 1:
-            return options
-        asked = given_phrases(request.vocabulary)
-    elif isinstance(asked, str) and asked == NONE:
-        asked = ()
-    elif isinstance(asked, str | Path) and not _is_number(asked):
-        asked = given_phrases(asked)
-    return check_options(reader, {**options.model_dump(), "phrases": asked}, "--phrases")
-
-
-def _is_number(text: str | Path) -> bool:
-    try:
-        float(str(text))
-    except ValueError:
-        return False
-    return True
-
-
-def _curation(request: IngestRequest, reader: ReaderName) -> Curation:
-    """The default of the reader with what the request says in its place."""
-    given = {key: value for key, value in request.curation.items() if value is not None}
-    if request.read.get("stemmer") is not None and "stop_words" not in given:
-        # Words are spared from stemming while the texts are read, before their language can be told from counts.
-        stemmer = str(request.read["stemmer"]).lower()
-        given["stop_words"] = stemmer if stemmer in LANGUAGES else ENGLISH
-    return replace(default_curation(reader, request.preset), **given)
-
-
-def _settings(
-    request: IngestRequest, curation: Curation, opened: OpenedSource, tokens_per_shard: int
-) -> IngestSettings:
-    given = request.tokens_per_shard
-    tokens = tokens_per_shard if given is None else given
-    words = None if request.vocabulary is None else given_words(request.vocabulary)
-    if words is not None:
-        chosen = [key for key in _OF_WORDS if request.curation.get(key) is not None]
-        chosen += ["phrases"] * (opened.phrases is not None)
-        if chosen:
-            names = ", ".join("--" + key.replace("_", "-") for key in chosen)
-            raise InputError(f"--vocabulary says which words stay; leave {names} out")
-    return IngestSettings(curation, tokens, request.on_bad_record, opened.ngrams, opened.phrases, words)
-
-
-#: Fields of ``Curation`` that choose words; the stop words besides are those that a stemmer spares.
-_OF_WORDS = (
-    "numbers",
-    "min_word_length",
-    "min_document_frequency",
-    "max_document_frequency",
-    "vocabulary_size",
-)
-
-
 def _require_outside(target: Path, source: str | Path) -> None:
-    """A corpus within its own source would be found there as a part of it."""
+    """A corpus within its own source would become a part of it."""
     root = normalise(source)
     if not is_url(root) and Path(root).is_dir() and target.resolve().is_relative_to(Path(root).resolve()):
         raise InputError(f"{target} lies inside the source {root}; choose another place for the corpus")
 
 
-def _cache(name: str) -> Path:
-    import pooch
+def ingest_memory(execution: Execution) -> int:
+    """Estimated bytes of an ingest of texts, over all its processes.
 
-    return Path(pooch.os_cache("streaming-jsmf")) / name
+    A list of items or words needs 100 bytes for each in the parent besides.
+    """
+    processes = execution.concurrency + 1 if execution.scheduler in ("processes", "cluster") else 1
+    return processes * PROCESS_BYTES + execution.concurrency * _FORMS_OF_A_BATCH * limits.BATCH_BYTES
+
+
+def _ingest(
+    ingest: Ingest,
+    executor: Executor,
+    units: Sequence[Unit],
+    words: Sequence[str] | None,
+    origin: Origin,
+    commit: Commit,
+) -> None:
+    """The steps: phrases, read, choose, write, and the corpus in its place; ``words`` are those of the source."""
+    folder, target = ingest.folder, ingest.folder.target
+    if ingest.phrases is not None:
+        ingest = with_found_phrases(ingest, executor, units)
+    read = read_source(ingest, executor, units)
+    pieces = [
+        Piece(group, number, piece["documents"], piece["nonzeros"])
+        for group, record in enumerate(read)
+        for number, piece in enumerate(record["pieces"])
+    ]
+    if not pieces:
+        raise InputError(f"{target} would be an empty corpus: there is no good document in the source")
+    folder.save("pieces", pieces)
+    ingest = with_language(ingest, word_counts(ingest, pieces, words))
+    selection = choose_words(ingest, pieces, words)
+    n_duplicates = find_repeated_documents(ingest, pieces, words)
+    shards, directory = write_shards(ingest, executor, pieces), folder.root / "written"
+    totals = sum_counts(folder, len(pieces), selection.counts.words)
+    used = totals.document_frequency > 0
+    n_unused = int((~used).sum()) if ingest.vocabulary is None else 0
+    dropped = (*selection.dropped, *_dropped_documents(ingest, read, shards, n_unused))
+    if not used.any():
+        raise InputError(_nothing_left(target, dropped))
+    if n_unused:
+        shards, directory = renumber_shards(ingest, executor, pieces, used), folder.root / "renumbered"
+        totals = totals.take(used)
+    settings = {
+        **(origin.settings or {}),
+        **curation_fields(ingest),
+        **_phrases_of(ingest.source),
+        **_totals_read(read),
+        "duplicate_documents": n_duplicates,
+    }
+    entries = _gather_shards(folder, directory, shards)
+    _write_quarantine(folder)
+    origin = replace(origin, dropped=dropped, settings=settings)
+    commit(folder.root / "corpus", finish_directory(folder.root / "corpus", target, entries, totals, origin))
+
+
+def _dropped_documents(
+    ingest: Ingest, read: Sequence[Record], written: Sequence[Record], n_unused: int
+) -> list[Dropped]:
+    """The steps that drop documents, and the words that are in no document kept, for the manifest."""
+    documents = {step: sum(record["documents"][step] for record in written) for step in STEPS}
+    tokens = {step: sum(record["tokens"][step] for record in written) for step in STEPS}
+    curation, quarantine = ingest.curation, ingest.on_bad_record == "quarantine"
+    distinct, least = curation.min_distinct_words, curation.min_tokens
+    reasons = [
+        (quarantine, "repeated_id", "in quarantine.parquet: the id of an earlier document"),
+        (curation.duplicates == "drop", "duplicates", "documents with the words of another"),
+        (distinct > 0, "min_distinct_words", f"documents with fewer than {distinct} distinct kept words"),
+        (least > 0, "min_tokens", f"documents with fewer than {least} tokens of kept words"),
+    ]
+    bad = sum(record["bad"] for record in read)
+    return [
+        *([Dropped(step="bad_records", reason="in quarantine.parquet", documents=bad)] * quarantine),
+        *(
+            Dropped(step=step, reason=reason, documents=documents[step], tokens=as_number(tokens[step]))
+            for applies, step, reason in reasons
+            if applies
+        ),
+        Dropped(step="unused_words", reason="in none of the documents kept", words=n_unused),
+    ]
+
+
+def _nothing_left(target: Path, dropped: Sequence[Dropped]) -> str:
+    reasons = ", ".join(f"{step.documents} {step.reason}" for step in dropped if step.documents)
+    return (
+        f"{target} would be an empty corpus: no document is left after the curation "
+        f"({reasons or 'they have no words'}); give more documents, or loosen its settings, such as --max-df 100% and "
+        "--min-tokens 1"
+    )
+
+
+def _totals_read(read: Sequence[Record]) -> dict[str, Json]:
+    """Sizes of the source, without bad records."""
+    pieces = [piece for record in read for piece in record["pieces"]]
+    return {
+        "documents_read": sum(piece["documents"] for piece in pieces),
+        "nonzeros_read": sum(piece["nonzeros"] for piece in pieces),
+        "tokens_read": as_number(sum(piece["tokens"] for piece in pieces)),
+    }
+
+
+def _phrases_of(source: Any) -> dict[str, Json]:
+    """The phrases of texts, found or given, as stored in the manifest: one per line."""
+    phrases = source.tokenizer.phrases if hasattr(source, "tokenizer") else ()
+    return {PHRASES: "\n".join(phrases)} if phrases else {}
+
+
+def _gather_shards(folder: IngestFolder, directory: Path, records: Sequence[Record]) -> list[ShardEntry]:
+    """Link the shards of all pieces, with consecutive numbers, into the directory that becomes the corpus."""
+    shutil.rmtree(folder.root / "corpus", ignore_errors=True)
+    documents = folder.root / "corpus" / DOCUMENTS
+    documents.mkdir(parents=True)
+    entries: list[ShardEntry] = []
+    for piece, record in enumerate(records):
+        for shard in map(ShardEntry.model_validate, record["shards"]):
+            name = f"part-{len(entries):05d}.parquet"
+            made = directory / f"{piece:05d}" / shard.name
+            try:
+                # A second name for the same file, so that an interruption loses nothing.
+                os.link(made, documents / name)
+            except OSError:
+                shutil.copyfile(made, documents / name)
+            entries.append(shard.model_copy(update={"name": name}))
+    return entries
+
+
+def _write_quarantine(folder: IngestFolder) -> None:
+    """All bad records, if any, in the order of units; one file of them in memory at a time."""
+    patterns = ("scattered/*.bad", "read/*/*.bad", "repeated-*.bad")
+    paths = [path for pattern in patterns for path in sorted(folder.root.glob(pattern))]
+    if not paths:
+        return
+    target = folder.root / "corpus" / QUARANTINE_NAME
+    with pq.ParquetWriter(target, QUARANTINE_SCHEMA, compression="zstd") as writer:
+        for path in paths:
+            with pq.ParquetFile(path) as file:
+                writer.write_table(file.read(use_threads=False))

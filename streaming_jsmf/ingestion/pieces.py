@@ -1,10 +1,9 @@
-"""Bags on their way from source to shards: documents over the words met so far, and the counts of those words."""
+"""Bags between source and shards: documents over the words found so far, the counts of those words, and keys."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,35 +16,27 @@ from streaming_jsmf.errors import StoreError, pass_on_machine
 from streaming_jsmf.ingestion.readers.base import SourceBatch
 from streaming_jsmf.ingestion.readers.hashing import hash_bags, hash_values
 
-#: One entry of a file of keys: 128 bits of hash, what decides between equal ones, and which document it is: its number
+#: One entry of a file of keys: 128 bits of hash, the order of documents with equal keys, and the document: its number
 #: in the piece, its unit, its row there.
 KEY = np.dtype(
     [("high", "<u8"), ("low", "<u8"), ("order", "<u8"), ("ordinal", "<i8"), ("unit", "<i8"), ("row", "<i8")]
 )
 
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
-_METADATA = "metadata "  # before the names of the user's columns, so that ours cannot clash
-
-
-@dataclass(frozen=True, eq=False)
-class UnitBatch:
-    """A batch and the number of the unit it is from."""
-
-    unit: int
-    batch: SourceBatch
+_METADATA = "metadata "  # prefix of the user's columns, which distinguishes them from ours
 
 
 class PieceWriter:
-    """Takes batches of a source and leaves, under a stem of file names: bags, word counts, keys.
+    """Takes batches of a source and writes, under a stem of file names: bags, word counts, keys.
 
     Parameters
     ----------
     stem
         Path without suffix; its directory exists.
     n_words
-        N where the source knows its words, else None: then words are numbered as they come.
+        N of a source that knows its words, else None: then words are numbered as they come.
     spill
-        Whether the bags are written; not for a source that is read again as cheaply.
+        Whether to write the bags; not for a source that is read again at the same cost.
     first_order
         Order of the first document, where ids do not decide it.
     """
@@ -57,19 +48,15 @@ class PieceWriter:
         self._first_order = first_order
         self._stream: Any = None
         self._words = pa.array([], pa.string())
-        self._hashes = np.empty((0, 2), np.uint64)
-        self._document_frequency = np.zeros(0, np.int64)
-        self._term_count = np.zeros(0, np.float64)
-        self._contents: list[NDArray[Any]] = []
-        self._identities: list[NDArray[Any]] = []
+        self._hashes = hash_values(pa.array(np.arange(n_words or 0, dtype=np.int64)))
+        self._document_frequency = np.zeros(n_words or 0, np.int64)
+        self._term_count = np.zeros(n_words or 0, np.float64)
+        self._keys: dict[str, list[NDArray[Any]]] = {"contents": [], "identities": []}
         self.documents = self.nonzeros = 0
         self.tokens = 0.0
-        if n_words is not None:
-            self._hashes = hash_values(pa.array(np.arange(n_words, dtype=np.int64)))
-            self._grow(n_words)
 
     def add(self, unit: int, batch: SourceBatch) -> None:
-        """Take a batch of a unit."""
+        """Take a batch of the unit with this number."""
         codes = batch.codes if batch.dictionary is None else self._codes(batch)
         np.add.at(self._document_frequency, codes, 1)
         np.add.at(self._term_count, codes, batch.counts.astype(np.float64))
@@ -92,14 +79,13 @@ class PieceWriter:
         if self._open_vocabulary:
             columns["word"] = self._words.take(columns["code"])
         table = pa.table(columns)
-        if self._open_vocabulary:
-            table = table.sort_by("word")
-        write_table(self._stem.with_suffix(".words"), table)
-        for kind, keys in (("contents", self._contents), ("identities", self._identities)):
-            if keys:
-                joined = np.concatenate(keys)
-                by_hash = joined[np.argsort(joined["high"], kind="stable")]
-                by_hash.tofile(self._stem.with_suffix(f".{kind}"))
+        write_table(
+            self._stem.with_suffix(".words"), table.sort_by("word") if self._open_vocabulary else table
+        )
+        for kind, parts in self._keys.items():
+            if parts:
+                keys = np.concatenate(parts)
+                keys[np.argsort(keys["high"], kind="stable")].tofile(self._stem.with_suffix(f".{kind}"))
 
     def abort(self) -> None:
         """Close the stream of bags."""
@@ -108,7 +94,7 @@ class PieceWriter:
             self._stream = None
 
     def _codes(self, batch: SourceBatch) -> NDArray[np.int32]:
-        """Codes of the batch's dictionary as codes of the piece, which learns the new words."""
+        """The codes of the batch as codes of the piece, which learns the new words."""
         words = batch.dictionary.cast(pa.string())
         known = pc.index_in(words, value_set=self._words)
         new = np.asarray(known.is_null())
@@ -118,29 +104,28 @@ class PieceWriter:
             added = words.filter(pa.array(new))
             self._words = pa.concat_arrays([self._words, added])
             self._hashes = np.concatenate([self._hashes, hash_values(added)])
-            self._grow(len(self._words))
+            self._document_frequency = np.append(self._document_frequency, np.zeros(len(added), np.int64))
+            self._term_count = np.append(self._term_count, np.zeros(len(added)))
         codes: NDArray[np.int32] = numbers[batch.codes]
         return codes
 
-    def _grow(self, size: int) -> None:
-        added = size - len(self._document_frequency)
-        self._document_frequency = np.concatenate([self._document_frequency, np.zeros(added, np.int64)])
-        self._term_count = np.concatenate([self._term_count, np.zeros(added, np.float64)])
-
     def _add_keys(self, unit: int, batch: SourceBatch, codes: NDArray[Any]) -> None:
-        ordinal = self.documents + np.arange(batch.n_documents)
-        order = (self._first_order + ordinal).astype(np.uint64)
+        keys = np.empty(batch.n_documents, KEY)
+        keys["ordinal"] = self.documents + np.arange(batch.n_documents)
+        keys["order"] = (self._first_order + keys["ordinal"]).astype(np.uint64)
+        keys["unit"], keys["row"] = unit, batch.rows
         if batch.document_id is not None:
-            identities = hash_values(batch.document_id)
-            self._identities.append(_keys(identities, order, ordinal, unit, batch.rows))
+            identities = keys.copy()
+            identities["high"], identities["low"] = hash_values(batch.document_id).T
+            self._keys["identities"].append(identities)
             if pa.types.is_integer(batch.document_id.type):
                 # Flipping the sign bit makes the order of int64 that of uint64.
-                order = np.asarray(batch.document_id).view(np.uint64) ^ np.uint64(1 << 63)
+                keys["order"] = np.asarray(batch.document_id).view(np.uint64) ^ np.uint64(1 << 63)
             else:
-                order = identities[:, 0]
-        contents = hash_bags(batch.indptr, self._hashes[codes], batch.counts)
-        filled = np.diff(batch.indptr) > 0  # empty documents are no copies of each other
-        self._contents.append(_keys(contents, order, ordinal, unit, batch.rows)[filled])
+                keys["order"] = identities["high"]
+        keys["high"], keys["low"] = hash_bags(batch.indptr, self._hashes[codes], batch.counts).T
+        # Empty documents do not repeat each other.
+        self._keys["contents"].append(keys[np.diff(batch.indptr) > 0])
 
     def _write(self, unit: int, batch: SourceBatch, codes: NDArray[Any]) -> None:
         offsets = pa.array(np.asarray(batch.indptr, np.int32))
@@ -159,55 +144,46 @@ class PieceWriter:
         self._stream.write_batch(record)
 
 
-def read_bags(stem: Path) -> Iterator[UnitBatch]:
-    """The batches that were written, their codes over the words of the piece.
+def read_bags(stem: Path) -> Iterator[tuple[int, SourceBatch]]:
+    """The batches that were written, each with the number of its unit; ``StoreError`` if the file is damaged.
 
-    Raises
-    ------
-    StoreError
-        If the file is missing or damaged.
+    Their codes are over the words of the piece.
     """
     path = stem.with_suffix(".bags")
-    with _ours(path), pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
+    with _own_file(path), pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
         for record in stream:
-            codes, counts = record.column("codes"), record.column("counts")
+            codes, names = record.column("codes"), record.schema.names
             offsets = np.asarray(codes.offsets).astype(np.int64)
             batch = SourceBatch(
                 offsets - offsets[0],
                 np.asarray(codes.flatten()),
-                np.asarray(counts.flatten()),
+                np.asarray(record.column("counts").flatten()),
                 np.asarray(record.column("row")),
-                record.column("document_id") if "document_id" in record.schema.names else None,
+                record.column("document_id") if "document_id" in names else None,
                 {
                     name.removeprefix(_METADATA): record.column(name)
-                    for name in record.schema.names
+                    for name in names
                     if name.startswith(_METADATA)
                 },
             )
-            yield UnitBatch(record.column("unit")[0].as_py(), batch)
+            yield record.column("unit")[0].as_py(), batch
 
 
 def write_table(path: Path, table: Any) -> None:
-    """Write an Arrow table to be read in parts."""
+    """Write an Arrow table that can be read in parts."""
     with pa.ipc.new_file(str(path), table.schema) as file:
         file.write_table(table.combine_chunks())
 
 
 def read_table(path: Path) -> Any:
-    """The table, mapped from the file rather than read.
-
-    Raises
-    ------
-    StoreError
-        If the file is missing or damaged.
-    """
-    with _ours(path):
+    """The table, mapped from the file rather than read; ``StoreError`` if the file is missing or damaged."""
+    with _own_file(path):
         return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
 
 
 @contextmanager
-def _ours(path: Path) -> Iterator[None]:
-    """What an earlier step wrote; only a crash of the machine or a person leaves it in another state."""
+def _own_file(path: Path) -> Iterator[None]:
+    """A file of an earlier step; only a crash of the machine or a person can have damaged it."""
     try:
         yield
     except (OSError, pa.ArrowException) as error:
@@ -223,16 +199,7 @@ def damaged(path: Path) -> StoreError:
     return StoreError(f"{path} is missing or damaged; remove {root} and run again")
 
 
-def _keys(
-    hashes: NDArray[np.uint64], order: NDArray[Any], ordinal: NDArray[Any], unit: int, rows: NDArray[Any]
-) -> NDArray[Any]:
-    keys = np.empty(len(hashes), KEY)
-    keys["high"], keys["low"] = hashes[:, 0], hashes[:, 1]
-    keys["order"], keys["ordinal"], keys["unit"], keys["row"] = order, ordinal, unit, rows
-    return keys
-
-
-def within(ordinals: NDArray[np.int64], first: int, count: int) -> NDArray[np.int64]:
-    """Those of sorted ordinals that fall in a batch, from the batch's start."""
+def in_batch(ordinals: NDArray[np.int64], first: int, count: int) -> NDArray[np.int64]:
+    """Those of sorted ordinals that are in the batch of ``count`` documents from ``first``, relative to its start."""
     low, high = np.searchsorted(ordinals, [first, first + count])
     return ordinals[low:high] - first

@@ -1,254 +1,278 @@
-"""The plan of an ingest: what was asked for, how the source is cut, and the directory that the steps share."""
+"""The plan of an ingest: a request and a source, or a spec, become an ``Ingest`` and the origin for the manifest."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from streaming_jsmf.config import Curation, OnBadRecord
-from streaming_jsmf.corpus.manifest import Json
+from streaming_jsmf.config import Curation, IngestRequest, ReaderName
+from streaming_jsmf.corpus.format import open_corpus
+from streaming_jsmf.corpus.manifest import MANIFEST_NAME, PHRASES, Json
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
-from streaming_jsmf.display import location
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.corpus.vocabulary import read_vocabulary
+from streaming_jsmf.corpus.write import Origin
+from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.ingestion.readers.base import Unit
+from streaming_jsmf.ingestion.readers.fetch import fetch_files
 from streaming_jsmf.ingestion.readers.files import list_files
-from streaming_jsmf.ingestion.tokens.stop_words import is_path, load_stop_words
-from streaming_jsmf.jobs.execution import Executor
-from streaming_jsmf.jobs.folder import Commit, WorkFolder
-from streaming_jsmf.jobs.records import Record, read_json
-from streaming_jsmf.jobs.run import run_job
-from streaming_jsmf.jobs.tasks import TaskJob
-from streaming_jsmf.storage.paths import file_size, is_url, write_json
+from streaming_jsmf.ingestion.readers.guess import guess_source
+from streaming_jsmf.ingestion.readers.registry import (
+    OpenedSource,
+    check_options,
+    default_curation,
+    open_source,
+    reads_texts,
+)
+from streaming_jsmf.ingestion.readers.text_records import TokenOptions
+from streaming_jsmf.ingestion.spec import CorpusSpec, load_spec
+from streaming_jsmf.ingestion.tokens.lists import is_phrase
+from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH, LANGUAGES, NONE, is_path, load_stop_words
+from streaming_jsmf.ingestion.work import Ingest, IngestFolder
+from streaming_jsmf.storage.arrays import ArrayDigest, read_array, read_attributes
+from streaming_jsmf.storage.paths import (
+    StorePath,
+    exists,
+    file_size,
+    is_file,
+    is_url,
+    join,
+    node_exists,
+    normalise,
+    store_path,
+)
+from streaming_jsmf.validation import Strict
 
-#: Bytes of the units that one task reads, and about how many tasks there are between these bounds.
-GROUP_BYTES = (16 << 20, 128 << 20)
-GROUPS = 64
+logger = logging.getLogger(__name__)
+
+#: Fields of ``Curation`` that choose words. A stemmer does not change stop words, so they remain an option.
+_WORD_RULES = (
+    "numbers",
+    "min_word_length",
+    "min_document_frequency",
+    "max_document_frequency",
+    "vocabulary_size",
+)
 
 
-@dataclass(frozen=True)
-class IngestSettings:
-    """How a source becomes a corpus.
+def plan_ingest(
+    source: str | Path, target: Path, request: IngestRequest, *, progress: bool = False
+) -> tuple[Ingest, Origin]:
+    """The ingest of a spec (``.toml``) or of a source, and its origin.
 
-    Attributes
-    ----------
-    curation
-        What to keep.
-    tokens_per_shard
-        A shard ends with the document that brings it to this many tokens.
-    on_bad_record
-        "fail" ends with the first bad record, "quarantine" keeps them aside in ``quarantine.parquet``.
-    ngrams
-        Whether the source's words may be runs of words.
-    phrases
-        Least NPMI of neighbouring words that become one word (``ingestion.phrases``); None: none are looked for.
-    vocabulary
-        Exactly the words to keep, in this order; None: those that the curation chooses.
+    The files of a spec are fetched if they are missing, with a bar if ``progress``, and verified.
+
+    Raises
+    ------
+    InputError
+        For a bad spec, source or request, and files that cannot be fetched.
     """
-
-    curation: Curation = field(default_factory=Curation)
-    tokens_per_shard: float = TOKENS_PER_SHARD
-    on_bad_record: OnBadRecord = "fail"
-    ngrams: bool = False
-    phrases: float | None = None
-    vocabulary: tuple[str, ...] | None = None
-
-
-@dataclass(frozen=True)
-class Group:
-    """Consecutive units that one task reads: ``start`` to ``stop - 1``; ``size`` in bytes."""
-
-    start: int
-    stop: int
-    size: int
-
-
-@dataclass(frozen=True)
-class Piece:
-    """Documents of a group that become shards together: ``number`` counts within the group."""
-
-    group: int
-    number: int
-    documents: int
-    nonzeros: int
+    if str(source).lower().endswith(".toml"):
+        opened, curation, origin, tokens_per_shard = _from_spec(load_spec(source), request, progress)
+    else:
+        opened, curation, origin = _from_source(source, request)
+        tokens_per_shard = TOKENS_PER_SHARD
+    words = None if request.vocabulary is None else given_words(request.vocabulary)
+    if words is not None:
+        chosen = [key for key in _WORD_RULES if request.curation.get(key) is not None]
+        chosen += ["phrases"] * (opened.phrases is not None)
+        if chosen:
+            names = ", ".join("--" + key.replace("_", "-") for key in chosen)
+            raise InputError(f"--vocabulary gives the words to keep; leave {names} out")
+    marked = {} if request.made_for is None else {"made_for": request.made_for}
+    ingest = Ingest(
+        opened.source,
+        curation,
+        IngestFolder.beside(target),
+        request.tokens_per_shard or tokens_per_shard,
+        request.on_bad_record,
+        opened.ngrams,
+        opened.phrases,
+        words,
+    )
+    return ingest, replace(origin, settings={**opened.settings, **marked})
 
 
-def group_units(units: Sequence[Unit]) -> list[Group]:
-    """Put small units together, in order, so that a thousand small files are not a thousand tasks and shards."""
-    least, most = GROUP_BYTES
-    target = min(max(sum(unit.size for unit in units) // GROUPS, least), most)
-    groups, start, size = [], 0, 0
-    for i, unit in enumerate(units):
-        size += unit.size
-        if size >= target or i == len(units) - 1:
-            groups.append(Group(start, i + 1, size))
-            start, size = i + 1, 0
-    return groups
+def _from_spec(
+    spec: CorpusSpec, request: IngestRequest, progress: bool
+) -> tuple[OpenedSource, Curation, Origin, float]:
+    if request.reader is not None or request.read:
+        given = ["--reader"] * (request.reader is not None) + [f"--read {key}" for key in request.read]
+        raise InputError(
+            f"a spec names its reader and its options; leave {', '.join(given)} out, or edit the spec"
+        )
+    if request.preset is not None:
+        raise InputError("a spec has its own curation; leave --preset out, or edit the spec")
+    directory = Path(request.files) if request.files is not None else _cache(spec.name)
+    found = fetch_files(spec.remote_files, directory, page=spec.source.url, progress=progress)
+    spec.check_word_lists(directory)
+    for name, digest in found.items():
+        if spec.source.files[name].sha256 is None:
+            logger.info("%s: sha256 %s; write it into the spec to pin this file", name, digest)
+    curation = spec.curation_with(request.curation)
+    names = list(found)
+    location = directory
+    if spec.path is not None and spec.path not in names:
+        archives = [name for name in names if name.lower().endswith(".zip")]
+        if len(archives) != 1:
+            raise InputError(
+                f"the spec {spec.name}: read.path is not one of its files, nor is there one zip archive"
+            )
+        location = directory / archives[0]
+    opened = open_source(
+        location,
+        spec.reader,
+        _with_phrases(spec.options, spec.reader, request),
+        path=spec.path,
+        files=names,
+        tokenizer=request.tokenizer,
+        stop_words=curation.stop_words,
+    )
+    origin = Origin((), spec.source.attribution, spec.origin(found))
+    return opened, curation, origin, spec.output.tokens_per_shard
 
 
-@dataclass(frozen=True)
-class IngestFolder(WorkFolder):
-    """Names of what lies in the directory of an ingest; travels with the tasks.
+def _cache(name: str) -> Path:
+    import pooch
 
-    Attributes
-    ----------
-    opened_as
-        The URLs of files that have secrets, by what the lists of units have in their place (see ``safe_names``).
+    return Path(pooch.os_cache("streaming-jsmf")) / name
+
+
+def _from_source(source: str | Path, request: IngestRequest) -> tuple[OpenedSource, Curation, Origin]:
+    if request.files is not None:
+        raise InputError("--files is for a spec (.toml); give the source itself as the first argument")
+    guess = guess_source(source, request.reader, request.read)
+    if guess.note:
+        logger.info("%s", guess.note)
+    reader = guess.reader
+    given = {key: value for key, value in request.curation.items() if value is not None}
+    if request.read.get("stemmer") is not None and "stop_words" not in given:
+        # The stemmer needs the stop words while the texts are read, before their language is detected from counts.
+        stemmer = str(request.read["stemmer"]).lower()
+        given["stop_words"] = stemmer if stemmer in LANGUAGES else ENGLISH
+    curation = replace(default_curation(reader, request.preset), **given)
+    read = {**guess.read, **request.read}
+    path = read.pop("path", None)
+    if reads_texts(reader) and request.preset != "papers":
+        read = {"boilerplate": "drop", **read}
+    opened = open_source(
+        source,
+        reader,
+        _with_phrases(check_options(reader, read, "--read"), reader, request),
+        path=path,
+        tokenizer=request.tokenizer,
+        stop_words=curation.stop_words,
+    )
+    return opened, curation, Origin()
+
+
+def _with_phrases(options: Strict, reader: ReaderName, request: IngestRequest) -> Strict:
+    """The options of a reader with the phrases of the request, or those that come with its vocabulary."""
+    asked = request.phrases
+    if not isinstance(options, TokenOptions):
+        if asked is not None:
+            raise InputError(f"the reader {reader} takes words as they are; leave --phrases out")
+        return options
+    if asked is None:
+        if request.vocabulary is None or options.phrases is not None or options.ngrams > 1:
+            return options
+        asked = _given_phrases(request.vocabulary)
+    elif isinstance(asked, str) and asked == NONE:
+        asked = ()
+    elif isinstance(asked, str | Path) and not _is_number(asked):
+        asked = _given_phrases(asked)
+    return check_options(reader, {**options.model_dump(), "phrases": asked}, "--phrases")
+
+
+def _is_number(text: str | Path) -> bool:
+    try:
+        float(str(text))
+    except ValueError:
+        return False
+    return True
+
+
+def _given_phrases(place: str | Path | Sequence[str]) -> tuple[str, ...]:
+    """The phrases of a corpus or a model; of a list or a file of words, those that are two words."""
+    if isinstance(place, str | Path):
+        root, store = normalise(place), _model_at(place)
+        if store is not None:
+            tokens = _model_attributes(store)["provenance"].get("tokens") or {}
+        elif exists(root) and not is_file(root):
+            tokens = open_corpus(root).tokens or {}
+        else:
+            return tuple(filter(is_phrase, given_words(place)))
+        return tuple(str(tokens[PHRASES]).split("\n")) if PHRASES in tokens else ()
+    return tuple(filter(is_phrase, given_words(place)))
+
+
+def given_words(vocabulary: str | Path | Sequence[str]) -> tuple[str, ...]:
+    """The words of a list, of a file of words (text or Parquet), of a corpus or of a model, in their order.
+
+    Raises
+    ------
+    InputError
+        If there is nothing there, or a word is empty or repeated.
+    StoreError
+        If a corpus or a model is damaged.
     """
-
-    what: str = "ingest"
-    opened_as: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def scattered(self) -> Path:
-        """Shuffled sources: rows by bucket, a file for each unit."""
-        return self.root / "scattered"
-
-    @property
-    def read(self) -> Path:
-        """Bags and counts of the groups of units."""
-        return self.root / "read"
-
-    @property
-    def neighbours(self) -> Path:
-        """Counts of words and of pairs of neighbours, by group of units."""
-        return self.root / "neighbours"
-
-    @property
-    def written(self) -> Path:
-        """Shards of the pieces."""
-        return self.root / "written"
-
-    @property
-    def renumbered(self) -> Path:
-        """Shards written again without words that turned out to be unused."""
-        return self.root / "renumbered"
-
-    @property
-    def vocabulary(self) -> Path:
-        """Chosen words (Arrow), or new ids by old (NumPy)."""
-        return self.root / "vocabulary"
-
-    @property
-    def first_rows(self) -> Path:
-        """Number, in the whole source, of the first record of each unit (NumPy)."""
-        return self.root / "first_rows.npy"
-
-    @property
-    def new_ids(self) -> Path:
-        """Ids without gaps by chosen word, where some turned out to be unused (NumPy)."""
-        return self.root / "renumber.npy"
-
-    @property
-    def corpus(self) -> Path:
-        """The corpus as it will be renamed onto the target."""
-        return self.root / "corpus"
-
-    def piece(self, group: int, number: int) -> Path:
-        """Stem of the files of a piece."""
-        return self.read / f"{group:05d}" / f"{number:04d}"
-
-    def save_list(self, name: str, items: Sequence[Any]) -> None:
-        """Save groups or pieces for the tasks to look up."""
-        write_json(self.root / f"{name}.json", [asdict(item) for item in items])
-
-    def save_units(self, name: str, units: Sequence[Unit]) -> None:
-        """Save units, without the secrets of their URLs."""
-        kept = {url: safe for safe, url in self.opened_as.items()}
-        self.save_list(name, [replace(unit, path=kept.get(unit.path, unit.path)) for unit in units])
-
-    def _unit(self, fields: Mapping[str, Any]) -> Unit:
-        unit = Unit(**fields)
-        return replace(unit, path=self.opened_as.get(unit.path, unit.path))
-
-    def _list(self, name: str) -> Any:
-        return read_json(self.root / f"{name}.json", list, self.root)
-
-    def load_unit(self, name: str, index: int) -> Unit:
-        """Unit ``index`` of the list ``name``."""
-        return self._unit(self._list(name)[index])
-
-    def load_units(self, group: int) -> dict[int, Unit]:
-        """The units of a group, by number."""
-        held = Group(**self._list("groups")[group])
-        units = self._list("units")
-        return {number: self._unit(units[number]) for number in range(held.start, held.stop)}
-
-    def load_piece(self, index: int) -> Piece:
-        """Piece ``index`` of all."""
-        return Piece(**self._list("pieces")[index])
-
-    def save_repeats(self, index: int, ordinals: Mapping[str, Any]) -> None:
-        """Save which documents of a piece are left out, by step."""
-        directory = self.root / "repeats"
-        directory.mkdir(exist_ok=True)
-        np.savez(directory / f"{index:05d}.npz", **ordinals)
-
-    def load_repeats(self, index: int) -> dict[str, NDArray[np.int64]]:
-        """What ``save_repeats`` saved; nothing for most pieces."""
-        path = self.root / "repeats" / f"{index:05d}.npz"
-        if not path.exists():
-            return {}
-        with np.load(path) as saved:
-            return dict(saved.items())
+    if not isinstance(vocabulary, str | Path):
+        words = tuple(vocabulary)
+        if not words or "" in words or len(set(words)) < len(words):
+            raise InputError("the words given must be distinct and not empty, and at least one")
+        return words
+    root = normalise(vocabulary)
+    if not exists(root):
+        raise InputError(f"there is no vocabulary at {root}; give a file of words, a corpus or a model")
+    if is_file(root):
+        return read_vocabulary(root)[0].words
+    store = _model_at(vocabulary)
+    if store is not None:
+        expected = ArrayDigest.from_fields(_model_attributes(store)["digests"]["word"])
+        return tuple(map(str, read_array(store, "word", expected, hint="run infer again")))
+    return open_corpus(root).vocabulary().words
 
 
-@dataclass(frozen=True)
-class Ingest:
-    """One ingest at work: what its steps share in the process that gives out the tasks.
-
-    ``commit`` puts the corpus in its place (``WorkFolder.held``).
-    """
-
-    source: Any
-    settings: IngestSettings
-    folder: IngestFolder
-    executor: Executor
-    commit: Commit
-
-    def run(
-        self,
-        step: str,
-        task: Callable[[Any, int], Record],
-        context: Any,
-        sizes: Sequence[int],
-        unit: str = "bytes",
-    ) -> list[Record]:
-        """Do what is not committed of a step, or is damaged; all its records in order."""
-        job = TaskJob(step, task, context, sizes, self.folder.records(step), unit)
-        run_job(job, self.executor)
-        return job.result()
+def _model_at(place: str | Path) -> StorePath | None:
+    """The store at a path that is not a corpus."""
+    root = normalise(place)
+    if not exists(root) or is_file(root) or exists(join(root, MANIFEST_NAME)):
+        return None
+    store = store_path(place, "a model")
+    return store if node_exists(store) else None
 
 
-def safe_names(units: Sequence[Unit]) -> dict[str, str]:
-    """The URLs with secrets by a name for each that has none: its ``location``, numbered where two have the same."""
-    urls = dict.fromkeys(unit.path for unit in units if location(unit.path) != unit.path)
-    return {f"{location(url)} ({number})": url for number, url in enumerate(urls)}
+def _model_attributes(store: StorePath) -> dict[str, Any]:
+    """Attributes of a model. Only its words and tokenizer are needed here, and models depend on corpora."""
+    attributes = read_attributes(store)
+    if attributes.get("kind") != "streaming_jsmf.model":
+        raise InputError(f"{store}: this is not a model; give a file of words, a corpus or a model")
+    missing = {"digests", "provenance"} - attributes.keys()
+    if missing or "word" not in attributes["digests"]:
+        raise StoreError(f"{store}/zarr.json: metadata are incomplete; run infer again")
+    return attributes
 
 
-def arguments_of(source: Any, units: Sequence[Unit], settings: IngestSettings) -> dict[str, Any]:
-    """What decides the bytes of the corpus, to tell whether an unfinished ingest is of the same."""
+def arguments_of(ingest: Ingest, units: Sequence[Unit], words: Sequence[str] | None) -> dict[str, Any]:
+    """What decides the bytes of the corpus, to recognize an unfinished ingest of the same; ``words`` of the source."""
     files = sorted({unit.path for unit in units})
-    words = source.vocabulary
     return {
-        "source": hashlib.sha256(repr(source).encode()).hexdigest(),
+        "source": hashlib.sha256(repr(ingest.source).encode()).hexdigest(),
         "units": hashlib.sha256(json.dumps([asdict(unit) for unit in units]).encode()).hexdigest(),
         "files": hashlib.sha256(json.dumps([_state(path) for path in files]).encode()).hexdigest(),
         "words": None if words is None else _digest(words),
-        "curation": curation_fields(settings.curation, settings.vocabulary),
-        "tokens_per_shard": settings.tokens_per_shard,
-        "on_bad_record": settings.on_bad_record,
+        "curation": curation_fields(ingest),
+        "tokens_per_shard": ingest.tokens_per_shard,
+        "on_bad_record": ingest.on_bad_record,
     }
 
 
 def _state(path: str) -> list[Any]:
-    """Enough to notice that a file, or one in a directory, was changed since."""
+    """Enough to notice that a file, or one in a directory, has changed."""
     try:
         path.encode()
     except UnicodeEncodeError as error:
@@ -264,15 +288,22 @@ def _state(path: str) -> list[Any]:
         return [path]
 
 
-def curation_fields(curation: Curation, vocabulary: Sequence[str] | None) -> dict[str, Json]:
-    """What was asked for, without paths: the stop words, and a vocabulary that was given, by hash."""
-    fields = {
-        # Not told where it is the papers' way, as in corpora made before there was another.
-        **{key: value for key, value in asdict(curation).items() if (key, value) != ("numbers", "keep")},
-        "stop_words": "file" if is_path(curation.stop_words) else curation.stop_words,
-        "stop_words_sha256": _digest(sorted(load_stop_words(curation.stop_words))),
+def curation_fields(ingest: Ingest) -> Mapping[str, Json]:
+    """The curation as stored, without paths: stop words, and a given vocabulary, by their hash."""
+    stop_words = ingest.curation.stop_words
+    fields: dict[str, Json] = {
+        # The papers' way is not stored: older corpora do not have this field.
+        **{
+            key: value
+            for key, value in asdict(ingest.curation).items()
+            if (key, value) != ("numbers", "keep")
+        },
+        "stop_words": "file" if is_path(stop_words) else stop_words,
+        "stop_words_sha256": _digest(sorted(load_stop_words(stop_words))),
     }
-    return fields if vocabulary is None else {**fields, "vocabulary_sha256": _digest(vocabulary)}
+    return (
+        fields if ingest.vocabulary is None else {**fields, "vocabulary_sha256": _digest(ingest.vocabulary)}
+    )
 
 
 def _digest(words: Iterable[str]) -> str:

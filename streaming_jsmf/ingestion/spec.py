@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from itertools import product
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
@@ -10,7 +11,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError
 
 from streaming_jsmf.config import Curation, ReaderName
-from streaming_jsmf.corpus.curation import CURATION_KEYS
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.display import location
@@ -24,7 +24,7 @@ from streaming_jsmf.validation import RelativeName, Sha256, Strict, explain, sta
 
 
 class FileEntry(Strict):
-    """[source.files]: where a file is fetched from, and what it must be; both may be left out."""
+    """[source.files]: the URL of a file and its hash; both are optional."""
 
     url: str | None = None
     sha256: Sha256 | None = None
@@ -55,7 +55,7 @@ class CurationTable(Strict):
 
 
 class OutputTable(Strict):
-    """[output]: how the corpus is cut."""
+    """[output]: sizes of the files of the corpus."""
 
     tokens_per_shard: PositiveInt = TOKENS_PER_SHARD
 
@@ -77,12 +77,12 @@ class CorpusSpec(Strict):
 
     @property
     def remote_files(self) -> list[RemoteFile]:
-        """The files to have."""
+        """The files to fetch."""
         return [RemoteFile(name, entry.url, entry.sha256) for name, entry in self.source.files.items()]
 
     @property
     def path(self) -> str | None:
-        """The file meant, when it is not all of them."""
+        """The file to read, if not all of them."""
         value = self.read.get("path")
         return None if value is None else str(value)
 
@@ -99,15 +99,15 @@ class CorpusSpec(Strict):
         for folder, name in product(folders, named):
             file_inside(directory, str(folder / name), limits.LARGEST_NAMES)
 
-    def curation_with(self, changes: dict[str, Any]) -> Curation:
-        """The curation, with those of ``changes`` that are not None in place of the spec's own."""
-        values = {key: getattr(self.curation, key) for key in CURATION_KEYS}
-        # A spec says what was done: what it leaves out is as in the papers, whatever texts get otherwise.
+    def curation_with(self, changes: Mapping[str, Any]) -> Curation:
+        """The curation of the spec, with those of ``changes`` that are not None."""
+        values = dict(self.curation)
+        # What a spec leaves out is as in the papers, not as the default for texts.
         values["stop_words"] = values["stop_words"] or default_curation(self.reader, "papers").stop_words
         return Curation(**{**values, **{key: value for key, value in changes.items() if value is not None}})
 
     def origin(self, found: dict[str, str]) -> dict[str, Json]:
-        """Where the corpus is from, for its manifest; ``found`` are the hashes of the files."""
+        """The origin of the corpus, for its manifest; ``found`` are the hashes of the files."""
         return {
             "name": self.name,
             "title": self.title,
@@ -120,7 +120,7 @@ class CorpusSpec(Strict):
 
 
 def load_spec(path: AnyPath) -> CorpusSpec:
-    """Read and check a spec.
+    """Read and check a spec; a list of stop words is found relative to it.
 
     Raises
     ------
@@ -138,24 +138,14 @@ def load_spec(path: AnyPath) -> CorpusSpec:
         spec = CorpusSpec.model_validate(raw)
     except ValidationError as error:
         raise InputError(f"the spec {where}: {explain(error, CorpusSpec)}") from error
-    _check_path(spec, where)
-    _ = spec.options
-    spec.curation_with({})
-    return _with_stop_words_beside(spec, where)
-
-
-def _check_path(spec: CorpusSpec, where: Path) -> None:
-    """Files that options name stay inside the source, as the listed ones do."""
     for key in (*PATH_OPTIONS, "path"):
         value = spec.read.get(key)
         if value is not None and not stays_inside(str(value)):
             raise InputError(
                 f"the spec {where}: read.{key}: {value!r} leaves the source; give a relative name"
             )
-
-
-def _with_stop_words_beside(spec: CorpusSpec, where: Path) -> CorpusSpec:
-    """A list of stop words is found beside its spec, wherever the command was started."""
+    _ = spec.options
+    spec.curation_with({})
     choice = spec.curation.stop_words
     if choice is None or not is_path(choice):
         return spec

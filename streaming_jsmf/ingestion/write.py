@@ -1,113 +1,71 @@
-"""The second pass: a piece of bags becomes shards over the chosen words, without the documents that are left out."""
+"""The second pass: a piece of bags becomes shards over the chosen words, without the documents that are dropped."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import Curation
 from streaming_jsmf.corpus.manifest import ShardEntry
-from streaming_jsmf.corpus.records import Documents
+from streaming_jsmf.corpus.records import Counts, Documents
 from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter, renumber_shard
+from streaming_jsmf.corpus.vocabulary import WordCounts, word_ids
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.pieces import damaged, read_table, within
-from streaming_jsmf.ingestion.plan import Ingest, IngestFolder, Piece
-from streaming_jsmf.ingestion.read import piece_batches, rereads
-from streaming_jsmf.ingestion.readers.base import Source, SourceBatch
+from streaming_jsmf.ingestion.pieces import damaged, in_batch, read_table
+from streaming_jsmf.ingestion.read import piece_batches
+from streaming_jsmf.ingestion.readers.base import SourceBatch
+from streaming_jsmf.ingestion.work import Ingest, IngestFolder, Piece
+from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.records import FILES, Record
 from streaming_jsmf.storage.paths import file_hashes
 
-#: Why documents are left out, in the order in which they are asked; 0 is for those that stay.
+#: Why documents are dropped, in the order of the checks; the first is for those that are kept.
 STEPS = ("kept", "repeated_id", "duplicates", "min_distinct_words", "min_tokens")
 
 
-@dataclass(frozen=True)
-class WriteContext:
-    """What the tasks of the second pass need.
-
-    Attributes
-    ----------
-    source
-        Read again if that is as cheap as its bags (``read.rereads``), else not touched.
-    folder
-        Where bags and choices are, and shards go.
-    curation
-        Rules for documents.
-    limits
-        Of shards.
-    n_words
-        N, the words chosen.
-    knows_words
-        Whether codes are the source's word ids rather than places in each piece's words.
-    """
-
-    source: Source
-    folder: IngestFolder
-    curation: Curation
-    limits: ShardLimits
-    n_words: int
-    knows_words: bool
+def write_shards(ingest: Ingest, executor: Executor, pieces: Sequence[Piece]) -> list[Record]:
+    """The step: pieces become shards over the words chosen, without the documents that are dropped."""
+    return ingest.run(executor, "write", write_piece, [piece.nonzeros for piece in pieces], "nonzeros")
 
 
-@dataclass
-class _Tally:
-    """Documents and tokens by step."""
-
-    documents: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(STEPS), np.int64))
-    tokens: NDArray[np.float64] = field(default_factory=lambda: np.zeros(len(STEPS)))
-
-
-def write_shards(ingest: Ingest, pieces: Sequence[Piece], n_words: int, *, knows_words: bool) -> list[Record]:
-    """The step: pieces become shards over the words chosen, without the documents that are left out."""
-    settings = ingest.settings
-    context = WriteContext(
-        ingest.source,
-        ingest.folder,
-        settings.curation,
-        ShardLimits(settings.tokens_per_shard),
-        n_words,
-        knows_words,
-    )
-    return ingest.run("write", write_piece, context, [piece.nonzeros for piece in pieces], "nonzeros")
-
-
-def renumber_shards(ingest: Ingest, pieces: Sequence[Piece], used: NDArray[np.bool_]) -> list[Record]:
-    """The step that follows if some words are in no document kept: the shards again, over the ``used`` ones."""
-    np.save(ingest.folder.new_ids, (np.cumsum(used) - 1).astype(np.int32))
+def renumber_shards(
+    ingest: Ingest, executor: Executor, pieces: Sequence[Piece], used: NDArray[np.bool_]
+) -> list[Record]:
+    """The step that follows if some words are in no document kept: the shards again, over the ``used`` words."""
+    np.save(ingest.folder.root / "renumber.npy", (np.cumsum(used) - 1).astype(np.int32))
     sizes = [piece.nonzeros for piece in pieces]
-    return ingest.run("renumber", renumber_piece, ingest.folder, sizes, "nonzeros")
+    return ingest.run(executor, "renumber", renumber_piece, sizes, "nonzeros")
 
 
-def write_piece(context: WriteContext, index: int) -> Record:
+def write_piece(ingest: Ingest, index: int) -> Record:
     """Task: write the shards of a piece. One pass over its bags."""
-    piece = context.folder.load_piece(index)
-    directory = context.folder.written / f"{index:05d}"
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
-    new_ids = _new_ids(context, piece)
-    writer = ShardWriter(directory, context.n_words, context.limits)
-    tally, ordinal = _Tally(), 0
-    repeats = context.folder.load_repeats(index)
+    piece = ingest.folder.saved_piece(index)
+    directory = _empty_directory(ingest.folder.root / "written" / f"{index:05d}")
+    new_ids, n_words = _new_ids(ingest, piece)
+    writer = ShardWriter(directory, n_words, ShardLimits(ingest.tokens_per_shard))
+    documents, tokens, ordinal = np.zeros(len(STEPS), np.int64), np.zeros(len(STEPS)), 0
+    repeats = _repeats(ingest.folder, index)
+    first_rows = np.load(ingest.folder.root / "first_rows.npy", mmap_mode="r")
     try:
-        first_rows = np.load(context.folder.first_rows, mmap_mode="r")
-        for held in piece_batches(context.source, context.folder, piece):
-            batch = held.batch
+        for unit, batch in piece_batches(ingest, piece):
             steps = np.zeros(batch.n_documents, np.int8)
             for step, ordinals in repeats.items():
-                steps[within(ordinals, ordinal, batch.n_documents)] = STEPS.index(step)
-            documents = _documents(batch, new_ids, steps, int(first_rows[held.unit]), context.curation, tally)
-            if documents.n_documents:
-                writer.write(documents)
+                steps[in_batch(ordinals, ordinal, batch.n_documents)] = STEPS.index(step)
+            ids, rows = new_ids[batch.codes], np.repeat(np.arange(batch.n_documents), np.diff(batch.indptr))
+            lengths = _mark_short(steps, rows[ids >= 0], batch.counts[ids >= 0], ingest.curation)
+            documents += np.bincount(steps, minlength=len(STEPS))
+            tokens += np.bincount(steps, weights=lengths, minlength=len(STEPS))
+            kept = _kept_documents(batch, ids, rows, steps == 0, int(first_rows[unit]))
+            if kept.n_documents:
+                writer.write(kept)
             ordinal += batch.n_documents
-        _require_all(context, piece, ordinal)
+        _require_all(ingest, piece, ordinal)
         shards = writer.close()
     finally:
         writer.abort()
@@ -119,63 +77,84 @@ def write_piece(context: WriteContext, index: int) -> Record:
         term_count=writer.term_count[used],
     )
     return {
-        **_shards_record(context.folder, directory, shards),
-        "documents": dict(zip(STEPS, tally.documents.tolist(), strict=True)),
-        "tokens": dict(zip(STEPS, tally.tokens.tolist(), strict=True)),
+        **_shards_record(ingest.folder, directory, shards),
+        "documents": dict(zip(STEPS, documents.tolist(), strict=True)),
+        "tokens": dict(zip(STEPS, tokens.tolist(), strict=True)),
     }
 
 
-def _require_all(context: WriteContext, piece: Piece, seen: int) -> None:
-    """A stream of bags that was cut between two batches looks whole."""
+def _empty_directory(path: Path) -> Path:
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir(parents=True)
+    return path
+
+
+def _repeats(folder: IngestFolder, index: int) -> dict[str, NDArray[np.int64]]:
+    """Ordinals of the documents of a piece that repeat another, by step; nothing for most pieces."""
+    path = folder.root / "repeats" / f"{index:05d}.npz"
+    if not path.exists():
+        return {}
+    with np.load(path) as saved:
+        return dict(saved.items())
+
+
+def _require_all(ingest: Ingest, piece: Piece, seen: int) -> None:
+    """A stream of bags that was cut between two batches looks complete."""
     if seen == piece.documents:
         return
-    if not rereads(context.source):
-        raise damaged(context.folder.piece(piece.group, piece.number).with_suffix(".bags"))
-    path = next(iter(context.folder.load_units(piece.group).values())).path
-    raise InputError(f"{path}: it was changed while it was read; run the same command again")
+    if not ingest.rereads:
+        raise damaged(ingest.folder.piece(piece).with_suffix(".bags"))
+    path = next(iter(ingest.folder.units(piece.group).values())).path
+    raise InputError(f"{path}: it changed while it was read; run the same command again")
 
 
-def _new_ids(context: WriteContext, piece: Piece) -> NDArray[np.int32]:
-    """New word id by code, -1 for words left out."""
-    if context.knows_words:
-        known: NDArray[np.int32] = np.load(context.folder.vocabulary.with_suffix(".npy"), mmap_mode="r")
-        return known
-    table = read_table(context.folder.piece(piece.group, piece.number).with_suffix(".words"))
-    chosen = read_table(context.folder.vocabulary.with_suffix(".arrow")).column("word").combine_chunks()
-    found = pc.index_in(table.column("word").combine_chunks(), value_set=chosen).fill_null(-1)
+def _new_ids(ingest: Ingest, piece: Piece) -> tuple[NDArray[np.int32], int]:
+    """New word id by code, -1 for dropped words; and the number of chosen words."""
+    if ingest.n_words is not None:
+        known: NDArray[np.int32] = np.load(ingest.folder.root / "vocabulary.npy", mmap_mode="r")
+        return known, int(known.max()) + 1
+    chosen = read_table(ingest.folder.root / "vocabulary.arrow").column("word").combine_chunks()
+    table = read_table(ingest.folder.piece(piece).with_suffix(".words"))
     codes = np.asarray(table.column("code"))
     new_ids = np.full(int(codes.max(initial=-1)) + 1, -1, np.int32)
-    new_ids[codes] = np.asarray(found)
-    return new_ids
+    new_ids[codes] = word_ids(table.column("word").combine_chunks(), chosen)
+    return new_ids, len(chosen)
 
 
-def _documents(
-    batch: SourceBatch,
-    new_ids: NDArray[np.int32],
-    steps: NDArray[np.int8],
-    first_row: int,
-    curation: Curation,
-    tally: _Tally,
-) -> Documents:
-    """The documents of a batch that stay, with the words that stay. ``steps`` is completed and counted.
-
-    ``first_row`` is the number, in the whole source, of the first record of the unit: what documents without ids are
-    numbered from.
-    """
-    ids = new_ids[batch.codes]
-    rows = np.repeat(np.arange(batch.n_documents), np.diff(batch.indptr))
-    kept = ids >= 0
-    distinct = np.bincount(rows[kept], minlength=batch.n_documents)
-    tokens = np.bincount(rows[kept], weights=batch.counts[kept], minlength=batch.n_documents)
+def _mark_short(
+    steps: NDArray[np.int8], rows: NDArray[np.int64], counts: Counts, curation: Curation
+) -> NDArray[Any]:
+    """Mark in ``steps`` the documents that are too short; returns the tokens of each. ``rows`` are those of counts."""
+    distinct = np.bincount(rows, minlength=len(steps))
+    tokens = np.bincount(rows, weights=counts, minlength=len(steps))
     steps[(steps == 0) & (distinct < curation.min_distinct_words)] = STEPS.index("min_distinct_words")
     steps[(steps == 0) & (tokens < curation.min_tokens)] = STEPS.index("min_tokens")
-    tally.documents += np.bincount(steps, minlength=len(STEPS))
-    tally.tokens += np.bincount(steps, weights=tokens, minlength=len(STEPS))
-    stays = steps == 0
-    kept &= stays[rows]
+    return tokens
+
+
+def _kept_documents(
+    batch: SourceBatch,
+    ids: NDArray[np.int32],
+    rows: NDArray[np.int64],
+    stays: NDArray[np.bool_],
+    first_row: int,
+) -> Documents:
+    """The documents of a batch that stay, with the words that stay, in order of ids.
+
+    Parameters
+    ----------
+    ids, rows
+        New word id (or -1) and document of each nonzero.
+    stays
+        Mask of the documents.
+    first_row
+        Number, in the whole source, of the first record of the unit; documents without ids are numbered from it.
+    """
+    kept = (ids >= 0) & stays[rows]
     rows, ids, counts = rows[kept], ids[kept], batch.counts[kept]
-    order = _order(rows, ids)
-    if order is not None:
+    keys = (rows << 32) | ids
+    if not bool((keys[1:] > keys[:-1]).all()):
+        order = np.argsort(keys)
         ids, counts = ids[order], counts[order]
     lengths = np.bincount(rows, minlength=batch.n_documents)[stays]
     mask = pa.array(stays)
@@ -191,44 +170,22 @@ def _documents(
     )
 
 
-def _order(rows: NDArray[Any], ids: NDArray[np.int32]) -> NDArray[np.int64] | None:
-    """What puts the words of each document in order of ids; None if they are. The rows rise already."""
-    keys = (rows << 32) | ids
-    if bool((keys[1:] > keys[:-1]).all()):
-        return None
-    order: NDArray[np.int64] = np.argsort(keys)
-    return order
-
-
-@dataclass(frozen=True, eq=False)
-class Totals:
-    """(N,) document frequencies (int64) and term counts (float64) over the documents kept."""
-
-    document_frequency: NDArray[np.int64]
-    term_count: NDArray[np.float64]
-
-    def take(self, used: NDArray[np.bool_]) -> Totals:
-        """Those of the masked words."""
-        return Totals(self.document_frequency[used], self.term_count[used])
-
-
-def sum_counts(folder: IngestFolder, n_pieces: int, n_words: int) -> Totals:
-    """Counts over all pieces, added in their order."""
-    document_frequency, term_count = np.zeros(n_words, np.int64), np.zeros(n_words)
+def sum_counts(folder: IngestFolder, n_pieces: int, words: pa.Array) -> WordCounts:
+    """Counts of the chosen words over the documents kept, added in the order of the pieces."""
+    totals = WordCounts(words, np.zeros(len(words), np.int64), np.zeros(len(words)))
     for index in range(n_pieces):
-        with np.load(folder.written / f"{index:05d}" / "counts.npz") as counts:
-            document_frequency[counts["ids"]] += counts["document_frequency"]
-            term_count[counts["ids"]] += counts["term_count"]
-    return Totals(document_frequency, term_count)
+        with np.load(folder.root / "written" / f"{index:05d}" / "counts.npz") as counts:
+            totals.document_frequency[counts["ids"]] += counts["document_frequency"]
+            totals.term_count[counts["ids"]] += counts["term_count"]
+    return totals
 
 
-def renumber_piece(folder: IngestFolder, index: int) -> Record:
+def renumber_piece(ingest: Ingest, index: int) -> Record:
     """Task: write the shards of a piece again with ids that leave no gap for unused words."""
-    new_ids = np.load(folder.new_ids, mmap_mode="r")
-    directory = folder.renumbered / f"{index:05d}"
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
-    source = folder.written / f"{index:05d}"
+    folder = ingest.folder
+    new_ids = np.load(folder.root / "renumber.npy", mmap_mode="r")
+    directory = _empty_directory(folder.root / "renumbered" / f"{index:05d}")
+    source = folder.root / "written" / f"{index:05d}"
     shards = [
         renumber_shard(entry, source / entry.name, directory / entry.name, new_ids)
         for entry in map(ShardEntry.model_validate, folder.records("write").read(index)["shards"])
@@ -238,5 +195,5 @@ def renumber_piece(folder: IngestFolder, index: int) -> Record:
 
 def _shards_record(folder: IngestFolder, directory: Path, shards: Sequence[ShardEntry]) -> Record:
     known = {directory / shard.name: shard.sha256 for shard in shards}
-    made = file_hashes(folder.root, sorted(directory.iterdir()), known=known)
-    return {"shards": [shard.model_dump(mode="json") for shard in shards], FILES: made}
+    files = file_hashes(folder.root, sorted(directory.iterdir()), known=known)
+    return {"shards": [shard.model_dump(mode="json") for shard in shards], FILES: files}

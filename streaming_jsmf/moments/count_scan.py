@@ -8,8 +8,7 @@ from typing import Any
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.format import Corpus
-from streaming_jsmf.corpus.parts import distinct, fold_partitions
-from streaming_jsmf.corpus.units import Partition, list_units, plan_partitions
+from streaming_jsmf.corpus.units import Partition, distinct, fold_partitions, list_units, plan_partitions
 from streaming_jsmf.jobs.checkpoints import PartialResult, key_of
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution

@@ -17,8 +17,7 @@ from pydantic import Field
 from streaming_jsmf.config import ScanSettings, fingerprint
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.manifest import Json
-from streaming_jsmf.corpus.parts import distinct
-from streaming_jsmf.corpus.units import Partition, list_units, plan_partitions, shard_name
+from streaming_jsmf.corpus.units import Partition, distinct, list_units, plan_partitions, shard_name
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.checkpoints import key_of

@@ -88,7 +88,7 @@ def _units_of(
     shards = tuple(shard for shard in corpus.shards if shard.sha256 in present)
     units = list_units(replace(corpus, shards=shards))
     if partition_by is not None:
-        units = tuple(part for unit in units for part in split_by_value(unit, partition_by))
+        units = tuple(part for unit in units for part in split_by_value(unit, partition_by).values())
     return {
         (shard_name(unit, corpus.root), unit.row_group, None if unit.only is None else unit.only.value): unit
         for unit in units

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import accumulate, pairwise
 
 from streaming_jsmf.corpus.format import Corpus
-from streaming_jsmf.corpus.parts import partition_part
+from streaming_jsmf.corpus.units import partition_part
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.checkpoints import Checkpoints
 from streaming_jsmf.jobs.execution import Executor

@@ -15,7 +15,7 @@ from itertools import compress
 import numpy as np
 
 from streaming_jsmf.corpus import open_corpus
-from streaming_jsmf.corpus.parts import partition_parts
+from streaming_jsmf.corpus.units import partition_part
 from streaming_jsmf.errors import StoreError, finding
 from streaming_jsmf.jobs.checkpoints import Checkpoints
 from streaming_jsmf.jobs.events import Listener, silent
@@ -334,7 +334,7 @@ def _mend_kept_parts(store: MomentsStore, stage: Stage, executor: Executor) -> N
         "repair: partitions computed again: %s", ", ".join(str(i) for i, lacks in enumerate(missing) if lacks)
     )
     partitions = compress(load_partitions(store.manifest, str(store.path)), missing)
-    parts = partition_parts(compress(scan.keys, missing), partitions)
+    parts = tuple(map(partition_part, compress(scan.keys, missing), partitions))
     executor.compute(FoldJob(checkpoints, scan.reduction, parts, scan.order).unfolded())
 
 

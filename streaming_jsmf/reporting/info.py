@@ -10,7 +10,7 @@ from streaming_jsmf.corpus.format import verify_corpus
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.counts import read_counts, stored_corpora
-from streaming_jsmf.ingestion.plan import IngestFolder
+from streaming_jsmf.ingestion.work import IngestFolder
 from streaming_jsmf.moments.provenance import describe_making
 from streaming_jsmf.moments.soundness import require_sound
 from streaming_jsmf.moments.stages.eigenpairs import EigenpairsStage, hardly_seen

@@ -25,8 +25,8 @@ from streaming_jsmf.config import (
 )
 from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.ensure_corpus import corpus_of, is_corpus
-from streaming_jsmf.ingestion.spool import at_hand
+from streaming_jsmf.ingestion.ensure_corpus import ensure_corpus, is_corpus
+from streaming_jsmf.ingestion.spool import spool_input
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.scan_verb import scan
@@ -102,11 +102,11 @@ def fit(
     place = beside(target, "moments") if moments is None else store_path(moments, "a moments store")
     targets = model_targets(target, topics, overwrite)
     wanted: dict[int, InferSettings | StodSettings] = {k: replace(base, n_topics=k) for k in topics}
-    with at_hand(source, Path(str(beside(target, "corpus"))), request_of(ingest_request, options)) as (
-        spooled,
-        request,
-    ):
-        corpus = open_corpus(_corpus(spooled, target, request, execution, listener, overwrite))
+    request = request_of(ingest_request, options)
+    with spool_input(source, Path(str(beside(target, "corpus")))) as (spooled, made_for):
+        if made_for is not None:
+            request = replace(request or IngestRequest(), made_for=made_for)
+        corpus = _corpus(spooled, target, request, execution, listener, overwrite)
     _require_feasible(corpus, max(topics), base, scan_settings)
     announce_cost(corpus.n_words, wanted[max(topics)], threads)
     third_moment = scan_settings.third_moment or isinstance(base, StodSettings)
@@ -155,17 +155,23 @@ def _corpus(
     execution: Execution | None,
     listener: Listener,
     overwrite: bool,
-) -> str | Path:
-    """The path of the corpus, which is made beside the model if the source is not a corpus."""
+) -> Corpus:
+    """The corpus, which is made beside the model if the source is not a corpus."""
     if is_corpus(source):
-        return corpus_of(source, Path(), request, execution, listener)
+        if request not in (None, IngestRequest()):
+            raise InputError(
+                f"{source} is already a corpus; leave out the options of ingest, or give the source of the corpus"
+            )
+        return open_corpus(source)
     target = local_path(beside(model, "corpus"), "the corpus of a source, made beside the model,")
 
     def remove_moments() -> None:
         remove_store(beside(model, "moments"), ignore_errors=True)
 
     replacing = remove_moments if overwrite else None
-    found = corpus_of(source, target, request, execution, listener, replacing=replacing)
+    found = ensure_corpus(
+        source, target, request or IngestRequest(), execution, listener, replacing=replacing
+    )
     logger.info("%s: the corpus of %s, which later runs reuse", target, source)
     return found
 

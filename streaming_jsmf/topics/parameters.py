@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from streaming_jsmf.config import fingerprint
 from streaming_jsmf.corpus.format import Corpus
+from streaming_jsmf.corpus.vocabulary import word_ids
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.inference.correlations import dirichlet_prior, prior_sum
 from streaming_jsmf.storage.arrays import digest
@@ -72,8 +71,7 @@ class TopicParameters:
 
     def ids(self, words: Sequence[str]) -> NDArray[np.int64]:
         """The id in this model of each of ``words``, matched as strings; -1 if it is not in the model."""
-        ids = {word: number for number, word in enumerate(self.words)}
-        return np.array([ids.get(word, -1) for word in words], dtype=np.int64)
+        return word_ids(words, self.words)
 
     def ids_of_corpus(self, corpus: Corpus) -> NDArray[np.int64]:
         """``ids`` of the words of a corpus.
@@ -109,18 +107,3 @@ def prior_of(model: Model) -> Floats:
         return np.asarray(arrays["alpha"], np.float64)
     shares = arrays["topic_probability"]
     return dirichlet_prior(shares, prior_sum(arrays["topic_topic"], shares))
-
-
-def over_model_words(block: csr_array[Any], ids: NDArray[np.int64], n_words: int) -> csr_array[Any]:
-    """Counts over the words of a corpus as counts over those of a model (documents x ``n_words``).
-
-    Words with the id -1 are dropped, documents are kept. Returns the block itself if the words are the same.
-    """
-    if len(ids) == n_words and np.array_equal(ids, np.arange(n_words)):
-        return block
-    columns = ids[block.indices]
-    known = columns >= 0
-    before = np.concatenate([[0], np.cumsum(known)])
-    return csr_array(
-        (block.data[known], columns[known], before[block.indptr]), shape=(block.shape[0], n_words)
-    )

@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import PolishSettings, fingerprint, settings_of, takes
 from streaming_jsmf.corpus import Corpus, open_corpus
-from streaming_jsmf.corpus.parts import distinct, fold_partitions
-from streaming_jsmf.corpus.units import Partition, list_units, plan_partitions
+from streaming_jsmf.corpus.units import Partition, distinct, fold_partitions, list_units, plan_partitions
 from streaming_jsmf.display import location
 from streaming_jsmf.inference.perplexity import Completer
 from streaming_jsmf.inference.polish import Step, first_topics, next_topics

@@ -14,6 +14,7 @@ from streaming_jsmf.config import PolishSettings, ScanSettings
 from streaming_jsmf.corpus.csr import read_block
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.units import Partition
+from streaming_jsmf.corpus.vocabulary import over_vocabulary
 from streaming_jsmf.inference import polish as polish_step
 from streaming_jsmf.inference.polish import (
     Step,
@@ -32,7 +33,6 @@ from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.topics.parameters import (
     BYTES_PER_NONZERO_READ,
     TopicParameters,
-    over_model_words,
 )
 
 Counts = csr_array[Any]
@@ -130,7 +130,7 @@ class Inputs:
         """Content hash, counts (documents x N) and which documents are held out, of each row group."""
         ids = self.read("ids")
         for unit in partition.units:
-            block = over_model_words(read_block(unit, ids.size), ids, self.n_words)
+            block = over_vocabulary(read_block(unit, ids.size), ids, self.n_words)
             held_out = drawn_documents(unit.content, block.shape[0], HELD_OUT_DRAW, self.held_out, self.seed)
             yield unit.content, block, held_out
 

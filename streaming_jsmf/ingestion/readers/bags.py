@@ -61,10 +61,7 @@ class BagColumns:
     def of(cls, schema: Any, wanted: str | None) -> BagColumns:
         """Those of a file; its ids are the column ``wanted``, else found by the usual names.
 
-        Raises
-        ------
-        UnreadableError
-            If one is missing or mistyped.
+        Raises UnreadableError if one is missing or mistyped.
         """
         try:
             check_columns(schema, "it")
@@ -98,14 +95,8 @@ class BagColumns:
 class BagSource(Source):
     """Reader "bag-of-words-parquet": list columns ``ids`` and ``counts`` over a vocabulary.
 
-    Attributes
-    ----------
-    files, vocabulary_path
-        Local paths or URLs of the shards and of the word list.
-    columns
-        Those of the first file that can be read; all others must agree.
-    fingerprint
-        Of a corpus with a manifest, else None.
+    ``columns`` are those of the first file that can be read; all others must agree. ``fingerprint`` is that of a corpus
+    with a manifest, else None.
     """
 
     files: tuple[str, ...]

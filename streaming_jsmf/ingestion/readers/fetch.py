@@ -27,16 +27,10 @@ _FAILURES = (OSError, ValueError, EOFError, ftplib.Error)
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file of a data set.
+    """A file of a data set: its posix name relative to the data set's directory, its URL and SHA-256.
 
-    Attributes
-    ----------
-    name
-        Posix name relative to the data set's directory.
-    url
-        http, https or ftp; None when the file is placed by hand.
-    sha256
-        64 lower-case hex digits; None when no hash is known.
+    ``url`` is http, https or ftp, or None when the file is placed by hand; ``sha256`` has 64 lower-case hex digits, or
+    is None when no hash is known.
     """
 
     name: str

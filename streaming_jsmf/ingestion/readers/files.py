@@ -48,12 +48,7 @@ def list_files(source: AnyPath) -> tuple[str, ...]:
 def find_files(source: AnyPath) -> tuple[SourceFile, ...]:
     """The sorted files of a source: a file, a directory with everything below it, or a glob; local or a URL.
 
-    Hidden files (``is_hidden``) below the source are skipped.
-
-    Raises
-    ------
-    InputError
-        If there are none.
+    Hidden files (``is_hidden``) below the source are skipped. Raises InputError if there are none.
     """
     root = normalise(source)
     try:
@@ -109,17 +104,9 @@ def _address(fs: Any, root: str, base: str, name: str) -> str:
 
 @contextmanager
 def read_as(what: str) -> Iterator[None]:
-    """Turn whatever a library raises for a damaged file, also while the caller reads, into one reason.
+    """Turn whatever a library raises for a damaged file, also while the caller reads, into an UnreadableError.
 
-    Libraries raise any error, depending on which byte is wrong. Errors of this package pass, and so do those of the
-    machine, which say nothing about the file.
-
-    Raises
-    ------
-    UnreadableError
-        Says that the file cannot be read as ``what``.
-    MachineError
-        If there is no more memory, or no thread.
+    Libraries raise any error, depending on which byte is wrong. Errors of this package and of the machine pass.
     """
     try:
         yield
@@ -208,12 +195,8 @@ def size_of(path: str) -> int:
 def open_stream(path: str) -> Iterator[IO[bytes]]:
     """A binary stream on a file or URL, decompressed by its suffix.
 
-    Of a damaged stream ``read1`` gives all that comes before the damage, ``read`` may not.
-
-    Raises
-    ------
-    DamagedError
-        If it cannot be opened, and while the caller reads, if it ends early or is damaged.
+    Raises DamagedError if it cannot be opened, or while the caller reads, if it ends early or is damaged. Of a damaged
+    stream ``read1`` gives all that comes before the damage, ``read`` may not.
     """
     with open_raw(path) as raw:
         decompress = _CODECS.get(_name(path).suffix)
@@ -247,13 +230,7 @@ def describe(error: BaseException) -> str:
 
 @contextmanager
 def open_parquet_source(path: str) -> Iterator[Any]:
-    """A user's file as a ``pyarrow.parquet.ParquetFile``.
-
-    Raises
-    ------
-    UnreadableError
-        For a file that is not Parquet, cut or damaged, also when that shows only while the caller reads.
-    """
+    """A user's file as a ``pyarrow.parquet.ParquetFile``. Raises UnreadableError, also while the caller reads."""
     with open_raw(path) as stream, read_as("Parquet"):
         try:
             yield pq.ParquetFile(stream, page_checksum_verification=True)

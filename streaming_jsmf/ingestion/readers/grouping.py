@@ -28,7 +28,7 @@ _KEY = b"n_buckets"
 
 
 def write_buckets(pieces: Iterable[Any], target: Path, n_buckets: int) -> None:
-    """Write rows to an Arrow IPC file, which appears when it is complete.
+    """Write rows to an Arrow IPC file, which appears when it is complete. ``n_buckets`` is in 1..4096.
 
     About a million rows at a time are sorted by bucket and written as one record batch per bucket, possibly empty:
     batch i belongs to bucket i modulo ``n_buckets``.
@@ -38,11 +38,6 @@ def write_buckets(pieces: Iterable[Any], target: Path, n_buckets: int) -> None:
     pieces
         Record batches ``document`` (a dictionary of int64 or strings), ``word`` (a dictionary of strings), ``count``
         (int32 or float32), without nulls.
-
-    Raises
-    ------
-    ValueError
-        If ``n_buckets`` is not in 1..4096.
     """
     if not 1 <= n_buckets <= MAX_BUCKETS:
         raise ValueError(f"{n_buckets} buckets; 1 to {MAX_BUCKETS} are possible")
@@ -120,12 +115,7 @@ def read_bucket(files: Sequence[Path], bucket: int, bad: BadRecords) -> Iterator
     to ``bad``. Memory: the bucket, a few times over. Batches of about a million values; ``rows`` number the
     documents of the bucket.
 
-    Raises
-    ------
-    StoreError
-        For a file that is missing or damaged, or not of the same source and buckets.
-    InputError
-        Under "fail" for a sum that is too large.
+    Raises StoreError for a file that is missing or damaged, or not of the same source and buckets.
     """
     parts = [batch for path in files for batch in _batches(path, bucket)]
     if not parts:

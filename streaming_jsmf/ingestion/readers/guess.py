@@ -135,13 +135,7 @@ def guess_source(
 
 
 def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> ReaderName:
-    """The reader for a source; ``read`` are known options, which may select one.
-
-    Raises
-    ------
-    InputError
-        If there is nothing, or more than one reader is possible.
-    """
+    """The reader for a source; ``read`` are known options, which may select one. Raises as ``guess_source``."""
     root = normalise(location)
     if is_archive(root):
         return "text-files"

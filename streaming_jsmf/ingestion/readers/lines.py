@@ -77,11 +77,11 @@ def lines_of(stream: Any, unit: Unit) -> Iterator[bytes]:
         yield line
 
 
-def text_of(line: bytes, encoding: str = "utf-8") -> str:
+def text_of(line: bytes, encoding: str = "utf-8", hint: str = "") -> str:
     """The text of a line of ``lines_of``, without a byte order mark. Raises BadValue if it was cut or is not text."""
     if _was_cut(line):
         raise BadValue(too_long())
-    return decode(line.removeprefix(BYTE_ORDER_MARK), encoding)
+    return decode(line.removeprefix(BYTE_ORDER_MARK), encoding, hint=hint)
 
 
 def _was_cut(line: bytes) -> bool:

@@ -37,16 +37,9 @@ BATCHES_PER_UNIT = 8
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """m unchecked rows of a sparse matrix.
+    """m unchecked rows of a sparse matrix: the number of the first one within its unit, and CSR arrays.
 
-    Attributes
-    ----------
-    first
-        Number of the first one within its unit.
-    indptr
-        (m + 1,) integers from 0.
-    words, counts
-        (nonzeros,).
+    ``indptr`` is (m + 1,) from 0; ``words`` and ``counts`` are (nonzeros,).
     """
 
     first: int

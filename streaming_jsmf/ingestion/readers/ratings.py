@@ -128,10 +128,7 @@ class RatingsSource(TableSource):
 def names_path(path: str, names: str) -> str:
     """Path of the names: absolute or a URL, beside the ratings, or from the root of their archive.
 
-    Raises
-    ------
-    InputError
-        If there is no such file.
+    Raises InputError if there is no such file.
     """
     inner, *archive = path.split("::")
     folder = inner.rpartition("/")[0]

@@ -54,18 +54,10 @@ READERS: dict[ReaderName, type[Reader]] = {
 
 @dataclass(frozen=True)
 class OpenedSource:
-    """A source ready to be ingested.
+    """A source ready to be ingested, with its reader and options for the manifest (without paths).
 
-    Attributes
-    ----------
-    source
-        Units and documents.
-    settings
-        Reader and options for the manifest, without paths.
-    ngrams
-        Whether words may be runs of words.
-    phrases
-        Least NPMI of neighbours that are to become one word; None: phrases are not searched.
+    ``ngrams``: whether words may be runs of words. ``phrases``: least NPMI of neighbours that are to become one word;
+    None: phrases are not searched.
     """
 
     source: Source | TableSource
@@ -89,10 +81,7 @@ def default_curation(reader: ReaderName, preset: Preset | None = None) -> Curati
 def check_options(reader: ReaderName, given: Mapping[str, Any], where: str) -> Strict:
     """The options of a reader; a list may be given as text with commas.
 
-    Raises
-    ------
-    InputError
-        Names the key and what is allowed; ``where`` says whose options they are.
+    Raises InputError, which names the key and what is allowed; ``where`` says whose options they are.
     """
     model = READERS[reader].options_type
     lists = {key for key, item in model.model_fields.items() if "tuple" in str(item.annotation)}

@@ -75,16 +75,9 @@ class Delimited(Strict):
 
 @dataclass(frozen=True, eq=False)
 class TableBatch:
-    """n rows of a table.
+    """n rows: Arrow arrays by name (strings from text, any type from Parquet), numbers within the unit, and bytes.
 
-    Attributes
-    ----------
-    columns
-        Arrow arrays of n by name: strings (or a dictionary of them) from text, any type from Parquet.
-    rows
-        (n,) int64; number of each row within the unit, from 0.
-    record
-        Returns the bytes of row i (0..n-1).
+    ``rows`` is (n,) int64; ``record`` returns the bytes of row i (0..n-1).
     """
 
     columns: Mapping[str, Any]

@@ -46,6 +46,7 @@ from streaming_jsmf.ingestion.readers.text_records import (
 )
 from streaming_jsmf.ingestion.readers.units import PARQUET_PATTERNS, RecordFiles, compressed, is_parquet
 from streaming_jsmf.ingestion.readers.values import (
+    ENCODING_HINT,
     NAME_ENCODING,
     encoding_name,
     is_utf8,
@@ -156,10 +157,13 @@ class LineSource(RecordFiles, Source):
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
         """Batches of about 8 MB of text."""
-        lines = read_lines(unit, lambda line: _line_text(line, self.options.encoding).strip() or None, bad)
+        lines = read_lines(unit, self._text, bad)
         records: Iterator[Record] = ((row, text, None, ()) for row, text in lines)
         for batch in batch_records(records, TextColumns("text", None, None, {})):
             yield batch.tokenized(self.tokenizer)
+
+    def _text(self, line: bytes) -> str | None:
+        return text_of(line, self.options.encoding, ENCODING_HINT).strip() or None
 
 
 def _columns_of(path: str, options: TextOptions) -> TextColumns:
@@ -184,13 +188,6 @@ def _columns_of(path: str, options: TextOptions) -> TextColumns:
 
 def _delimiter_of(path: str, options: TextOptions) -> str | None:
     return options.delimiter or CSV_SUFFIXES.get(bare_suffix(path))
-
-
-def _line_text(line: bytes, encoding: str) -> str:
-    try:
-        return text_of(line, encoding)
-    except BadValue as error:
-        raise BadValue(f"{error} ({NAME_ENCODING})" if "is not" in str(error) else str(error)) from error
 
 
 def _json_columns(path: str, options: TextOptions) -> TextColumns:
@@ -228,7 +225,7 @@ def _json_type(kinds: set[type]) -> Any:
 
 def _json_object(line: bytes, encoding: str) -> dict[str, Any]:
     try:
-        value = json.loads(_line_text(line, encoding))
+        value = json.loads(text_of(line, encoding, ENCODING_HINT))
     except (ValueError, RecursionError) as error:
         raise BadValue(f"the line is not JSON ({first_line(error)})") from error
     if not isinstance(value, dict):
@@ -302,7 +299,7 @@ def _csv_values(
             for name, position in zip(columns.names, positions, strict=True)
         ]
     except BadValue as error:
-        raise BadValue(f"{error} ({NAME_ENCODING})") from error
+        raise BadValue(f"{error}{ENCODING_HINT}") from error
     if not columns.id:
         return values[0], None, values[1:]
     if not values[1]:

@@ -43,7 +43,7 @@ from streaming_jsmf.ingestion.readers.text_records import (
     TokenOptions,
     batch_records,
 )
-from streaming_jsmf.ingestion.readers.values import NAME_ENCODING, decode_file, is_binary
+from streaming_jsmf.ingestion.readers.values import decode_file, is_binary
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 
@@ -158,7 +158,7 @@ class TextFilesSource(Source):
                     return decode_file(file.data, self.options.encoding)
                 reason = "it is not plain text; export the text of PDF, Word and the like"
             except BadValue as error:
-                reason = f"{error} ({NAME_ENCODING})"
+                reason = str(error)
         bad.refuse(row, f"{file.name}: {reason}", file.data)
         return None
 

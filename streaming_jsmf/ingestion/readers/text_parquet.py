@@ -30,10 +30,7 @@ _LARGEST_INTEGER = 2**63 - 1
 def parquet_columns(path: str, options: TextOptions) -> TextColumns:
     """The columns of a source, by the footer of its first file.
 
-    Raises
-    ------
-    UnreadableError
-        If the file cannot be read, a column is missing, or the text or id is of another type.
+    Raises UnreadableError if it cannot be read, a column is missing, or the text or id is of another type.
     """
     with open_parquet_source(path) as file:
         schema = file.schema_arrow

@@ -98,16 +98,9 @@ class LineOptions(TokenOptions):
 
 @dataclass(frozen=True)
 class TextColumns:
-    """The columns of all files of a source.
+    """The columns of all files of a source: names of the text and the id (or None), and Arrow types.
 
-    Attributes
-    ----------
-    text
-        Name of the text.
-    id, id_type
-        Name and Arrow type (int64 or string) of the id, or None.
-    metadata
-        Arrow type by name of each column kept.
+    The id is int64 or string; ``metadata`` has the type of each column kept.
     """
 
     text: str
@@ -124,10 +117,7 @@ class TextColumns:
 def choose_columns(names: Sequence[str], options: TextOptions) -> tuple[str | None, list[str]]:
     """The id column, as given or by its usual names, and the metadata columns in the order of the file.
 
-    Raises
-    ------
-    UnreadableError
-        If a column is missing, or a name is there twice, is not UTF-8, or is reserved.
+    Raises UnreadableError if a column is missing, or a name is there twice, is not UTF-8, or is reserved.
     """
     asked = () if options.metadata == "all" else options.metadata
     require_columns([options.text, *([options.id] if options.id else []), *asked], names)

@@ -135,13 +135,7 @@ class TableSource(RecordFiles):
         return min(max(-(-total // BUCKET_BYTES), 1), MAX_BUCKETS)
 
     def scatter(self, unit: Unit, bad: BadRecords, target: Path, n_buckets: int) -> None:
-        """Read one unit and write its rows to ``target``. One pass, about a million rows in memory.
-
-        Raises
-        ------
-        InputError
-            Under "fail" for the first bad record.
-        """
+        """Read one unit and write its rows to ``target``. One pass, about a million rows in memory."""
         write_buckets(self._checked_rows(unit, bad), target, n_buckets)
 
     def gather(self, files: Sequence[Path], bucket: int, bad: BadRecords) -> Iterator[SourceBatch]:

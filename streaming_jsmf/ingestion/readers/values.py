@@ -12,6 +12,7 @@ import pyarrow as pa
 from streaming_jsmf.ingestion.readers.base import BadValue, UnreadableError
 
 NAME_ENCODING = "name its encoding, such as --encoding cp1252, or utf-8,cp1252 where files differ"
+ENCODING_HINT = f" ({NAME_ENCODING})"
 
 _MOST_NAMES = 20
 _HEAD = 1000  # bytes of a file that show whether it is text
@@ -26,10 +27,10 @@ _BYTE_ORDER_MARKS = (
 )
 
 
-def decode(data: bytes, encoding: str, what: str = "line") -> str:
+def decode(data: bytes, encoding: str, what: str = "line", hint: str = "") -> str:
     """Decode bytes with the first encoding of a comma-separated list that can.
 
-    Raises BadValue, which names the first byte that the first encoding cannot decode.
+    Raises BadValue, which names the first byte that the first encoding cannot decode, and ends with the hint.
     """
     first: UnicodeDecodeError | None = None
     for codec in encoding.split(","):
@@ -38,12 +39,12 @@ def decode(data: bytes, encoding: str, what: str = "line") -> str:
         except UnicodeDecodeError as error:
             first = first or error
     assert first is not None
-    raise BadValue(f"byte {first.start} of the {what} is not {encoding_name(encoding)}") from first
+    raise BadValue(f"byte {first.start} of the {what} is not {encoding_name(encoding)}{hint}") from first
 
 
 def decode_file(data: bytes, encoding: str) -> str:
     """Decode a whole file; a byte order mark decides the encoding. Raises as ``decode``."""
-    return decode(data, marked_encoding(data) or encoding, "file")
+    return decode(data, marked_encoding(data) or encoding, "file", ENCODING_HINT)
 
 
 def marked_encoding(data: bytes) -> str | None:

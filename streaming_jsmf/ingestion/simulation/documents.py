@@ -127,34 +127,21 @@ def _bags(
     return Documents(indptr, ids, counts, identity, {})
 
 
-class _LastSampler:
-    """The sampler that this process used last: tasks carry the law alone, and its tables are made once."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kept: Sampler | None = None
-
-    def of(self, law: Law) -> Sampler:
-        # The lock makes the first task build the tables while the others wait, not build them too.
-        with self._lock:
-            if self._kept is None or self._kept.law != law:
-                self._kept = None
-                self._kept = make_sampler(law)
-            return self._kept
-
-    def forget(self) -> None:
-        with self._lock:
-            self._kept = None
-
-
-_last = _LastSampler()
+#: The sampler that this process used last: tasks carry only the law, and its tables are made once.
+_last: list[Sampler] = []
+_lock = threading.Lock()
 
 
 def process_sampler(law: Law) -> Sampler:
     """The sampler of a law, made once in this process and shared by its threads; one law is kept at a time."""
-    return _last.of(law)
+    with _lock:  # the other tasks wait for the tables rather than make them, too
+        if not _last or _last[0].law != law:
+            _last.clear()
+            _last.append(make_sampler(law))
+        return _last[0]
 
 
 def forget_sampler() -> None:
     """Free the tables that ``process_sampler`` keeps in this process."""
-    _last.forget()
+    with _lock:
+        _last.clear()

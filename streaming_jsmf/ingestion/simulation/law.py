@@ -1,4 +1,4 @@
-"""The law that a simulated corpus is drawn from: its parameters, checked, and the topics drawn from them."""
+"""The law of a simulated corpus: its parameters, checked, and the topics drawn from them."""
 
 from __future__ import annotations
 
@@ -58,23 +58,16 @@ class Law:
 
     def __post_init__(self) -> None:
         fewest = self.n_topics + 1 if self.separable else 1
-        _require(
-            fewest <= self.n_words <= MOST_WORDS,
-            f"n_words is {self.n_words}; it must be at least 1, above n_topics when separable, below 2^31",
-        )
-        _require(
-            0 < self.mean_length <= LONGEST_MEAN,
-            f"mean_length is {self.mean_length}; it must be positive and at most a million",
-        )
-        _require(
-            self.beta is None or 0 < self.beta < np.inf,
-            f"beta is {self.beta}; it must be positive and finite",
-        )
-        _require(
-            self.zipf is None or 0 <= self.zipf < np.inf,
-            f"zipf is {self.zipf}; it must be finite and not negative",
-        )
-        _require(0 <= self.seed < 2**64, f"seed is {self.seed}; it must be in 0..2^64-1")
+        wanted = {
+            "n_words": (fewest <= self.n_words <= MOST_WORDS, f"from {fewest} to 2^31 - 1"),
+            "mean_length": (0 < self.mean_length <= LONGEST_MEAN, "positive and at most a million"),
+            "beta": (self.beta is None or 0 < self.beta < np.inf, "positive and finite"),
+            "zipf": (self.zipf is None or 0 <= self.zipf < np.inf, "finite and not negative"),
+            "seed": (0 <= self.seed < 2**64, "in 0..2^64-1"),
+        }
+        for name, (valid, allowed) in wanted.items():
+            if not valid:
+                raise InputError(f"{name} is {getattr(self, name)}; it must be {allowed}")
 
     def settings(self) -> dict[str, Json]:
         """The parameters as a flat table, for a manifest."""
@@ -100,13 +93,7 @@ def make_law(
     zipf: float | None,
     seed: int,
 ) -> Law:
-    """The law for the arguments of ``truth.simulate_truth``.
-
-    Raises
-    ------
-    InputError
-        For sizes and parameters out of range.
-    """
+    """The law for the arguments of ``truth.simulate_truth``; ``InputError`` if one is out of range."""
     prior = _prior(n_topics, alpha)
     return Law(n_words, n_topics, float(mean_length), prior, beta, separable, zipf, seed)
 
@@ -148,17 +135,14 @@ def word_names(n_words: int) -> list[str]:
 
 
 def _prior(n_topics: int, alpha: float | Sequence[float] | None) -> tuple[float, ...]:
-    _require(n_topics >= 1, f"n_topics is {n_topics}; it must be at least 1")
+    if n_topics < 1:
+        raise InputError(f"n_topics is {n_topics}; it must be at least 1")
     given = np.asarray(1.0 / n_topics if alpha is None else alpha, dtype=np.float64)
     if given.ndim > 1 or given.size not in (1, n_topics):
         raise InputError(
             f"alpha has {given.size} values; give one number or one for each of {n_topics} topics"
         )
     prior = np.broadcast_to(given, (n_topics,))
-    _require(bool((np.isfinite(prior) & (prior > 0)).all()), "alpha must be positive and finite")
+    if not (np.isfinite(prior) & (prior > 0)).all():
+        raise InputError("alpha must be positive and finite")
     return tuple(prior.tolist())
-
-
-def _require(holds: bool, message: str) -> None:
-    if not holds:
-        raise InputError(message)

@@ -202,12 +202,14 @@ def _arrays(truth: Truth) -> dict[str, NDArray[Any]]:
 
 def _checked_attributes(path: Path) -> dict[str, Any]:
     if not (path / "zarr.json").exists():
-        raise InputError(f"{path}: no truth is here; give the directory of a corpus that simulate wrote")
+        raise InputError(
+            f"{path}: there is no truth here; give the directory of a corpus that simulate wrote"
+        )
     attributes = read_attributes(path)
     missing = {"kind", "format_version", "seed", "mean_length", "digests"} - attributes.keys()
     if missing or not {"word_topic", "alpha"} <= set(attributes["digests"]):
-        lacking = ", ".join(sorted(missing)) or "arrays"
-        raise StoreError(f"{path}/zarr.json: metadata lack {lacking}; simulate the corpus again")
+        missing_names = ", ".join(sorted(missing)) or "arrays"
+        raise StoreError(f"{path}/zarr.json: metadata are missing {missing_names}; simulate the corpus again")
     if (attributes["kind"], attributes["format_version"]) != (KIND, FORMAT_VERSION):
         raise InputError(
             f"{path}: {attributes['kind']} of format version {attributes['format_version']}; "

@@ -1,4 +1,4 @@
-"""Simulated corpora on disk: parts in parallel, one commit at the end, and an interrupted run goes on.
+"""Parameters -> a corpus whose topics are known. Parts are drawn in parallel and committed at the end; resumable.
 
 Until it is committed, a simulation is a directory of this layout::
 
@@ -8,8 +8,8 @@ Until it is committed, a simulation is a directory of this layout::
     records/00000.json       part 0 is done: its shards; 00000.npy are its counts
     work/                    what tasks are writing
 
-A part writes in a directory of its own, moves the files to their places, and then its record is committed. Who comes
-second with the same part puts the same bytes in the same places, so a lost worker that comes back harms nothing.
+A task writes into its own directory, moves the files to their places, and then its record is committed. A second task
+for the same part puts the same bytes in the same places, so a lost worker that comes back does no harm.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import pyarrow as pa
 
+from streaming_jsmf.config import settings_of, takes
 from streaming_jsmf.corpus.format import DOCUMENTS, Corpus, open_corpus
 from streaming_jsmf.corpus.manifest import ShardEntry
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD, ShardLimits, ShardWriter
-from streaming_jsmf.corpus.write import Origin, WordTotals, finish_directory, free_target, in_documents
+from streaming_jsmf.corpus.vocabulary import WordCounts
+from streaming_jsmf.corpus.write import Origin, finish_directory, free_target
 from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError
 from streaming_jsmf.ingestion.simulation.documents import (
     batch_documents,
@@ -40,7 +42,7 @@ from streaming_jsmf.ingestion.simulation.law import Law, make_law, word_names
 from streaming_jsmf.ingestion.simulation.truth import TRUTH_NAME, commit_truth, read_truth, truth_of
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.folder import Commit, WorkFolder
+from streaming_jsmf.jobs.folder import WorkFolder
 from streaming_jsmf.jobs.memory import PROCESS_BYTES
 from streaming_jsmf.jobs.records import FILES, RECORDS, Record
 from streaming_jsmf.jobs.run import run_job
@@ -50,7 +52,7 @@ from streaming_jsmf.storage.paths import AnyPath, file_hashes, fsync_directory, 
 #: Changes with anything that gives the same arguments other documents.
 ALGORITHM_VERSION = 1
 
-#: One batch and one row group of a task, with the copies made of them on the way.
+#: One batch and one row group of a task, with the copies made of them.
 TASK_BYTES = 128 * 2**20
 
 #: A word of the vocabulary as a Python string and in the tables made of it.
@@ -59,6 +61,7 @@ WORD_BYTES = 250
 CORPUS, WORK, COUNTS_NAME = "corpus", "work", "counts.npy"
 
 
+@takes(Execution)
 def simulate_lda(
     target: AnyPath,
     *,
@@ -70,17 +73,17 @@ def simulate_lda(
     beta: float | None = None,
     separable: bool = False,
     zipf: float | None = None,
-    seed: int,
+    seed: int = 0,
     documents_per_shard: int | None = None,
     execution: Execution | None = None,
     listener: Listener = silent,
+    **options: Any,
 ) -> Corpus:
     """Draw a corpus and write it at ``target``, with its topics in ``truth.zarr`` (see ``read_truth``).
 
-    The same arguments give the same bytes on every scheduler and number of workers. Words are named w0, w1, ...
-    with leading zeros; words that no document uses stay in the vocabulary, so that word ids are rows of the
-    truth. ``document_id`` counts from 0. An interrupted run is finished by the same call: work goes to
-    ``<target>.partial`` and shards committed there are not made again.
+    The same arguments give the same bytes with any scheduler and number of workers. Words are named w0, w1, ... with
+    leading zeros; unused words stay in the vocabulary, so that word ids are rows of the truth. ``document_id`` counts
+    from 0. An interrupted run is finished by the same call: work is done in ``<target>.partial``.
 
     Memory: see ``simulation_memory``; it does not grow with the documents.
 
@@ -93,12 +96,12 @@ def simulate_lda(
     n_words, n_topics, mean_length, alpha, beta, separable, zipf, seed
         See ``simulate_truth``.
     documents_per_shard
-        Changes the files, never the documents; default about 20 million tokens a shard. Numbers far from a
-        multiple of a batch (a million tokens) cost time: the batches at the ends of a part are drawn twice.
+        Changes the files, never the documents; default about 20 million tokens per shard. A number that is not a
+        multiple of a batch (a million tokens) costs time: the batches at the ends of a part are drawn twice.
     execution
-        How to run; ``memory`` is compared with ``simulation_memory``.
+        How to run; ``memory`` is compared with ``simulation_memory``. Its fields are also keyword arguments.
     listener
-        Told of each part committed; sizes are documents.
+        Called with each committed part; sizes are documents.
 
     Raises
     ------
@@ -111,12 +114,11 @@ def simulate_lda(
     """
     if n_documents < 1 or (documents_per_shard is not None and documents_per_shard < 1):
         raise InputError("n_documents and documents_per_shard must be at least 1")
+    execution = settings_of("execution", Execution, execution, options) or Execution()
     law = make_law(n_words, n_topics, mean_length, alpha, beta, separable, zipf, seed)
-    cut = plan(law, n_documents, documents_per_shard)
     path = Path(normalise(target))
-    simulation = Simulation(law, cut, WorkFolder.beside(path, "simulation"))
+    simulation = plan(law, n_documents, documents_per_shard, WorkFolder.beside(path, "simulation"))
     free_target(target, resumed=True)
-    execution = execution or Execution()
     execution.require_memory(
         simulation_memory(law, execution),
         "the simulation",
@@ -124,11 +126,14 @@ def simulate_lda(
     )
     with simulation.folder.acquire(simulation.arguments) as commit:
         if commit is not None:
+            records = simulation.folder.records()
+            job = TaskJob("simulate", write_part, simulation, simulation.sizes, records, "documents")
             try:
                 with execution.executor(listener) as executor:
                     simulation.prepare()
-                    run_job(simulation.job, executor)
-                simulation.finish(path, commit)
+                    run_job(job, executor)
+                corpus = simulation.folder.root / CORPUS
+                commit(corpus, simulation.finish(path, job.result()))
             finally:
                 forget_sampler()
     return open_corpus(path)
@@ -137,8 +142,8 @@ def simulate_lda(
 def simulation_memory(law: Law, execution: Execution) -> int:
     """Projected peak memory of a simulation in bytes, over all its processes.
 
-    The tables of the topics once in every process, a batch and a few arrays of N for every worker. It depends on
-    the vocabulary, the topics and the workers, not on the number of documents.
+    The tables of the topics once in every process, a batch and a few arrays of N for every worker. It depends on the
+    vocabulary, the topics and the workers, not on the number of documents.
     """
     workers = execution.concurrency
     tables = 8 * law.n_words * law.n_topics
@@ -153,19 +158,21 @@ def simulation_memory(law: Law, execution: Execution) -> int:
 
 
 @dataclass(frozen=True)
-class Cut:
-    """How documents are cut into shards, and shards into parts: one part for each task.
+class Simulation:
+    """What to draw, its division into shards and parts (one per task), and where to write: what every task needs.
 
     Attributes
     ----------
     n_documents
         M.
     documents_per_shard
-        All shards but the last have as many.
+        Of all shards but the last.
     shards_per_part
-        Above 1 only where a shard is smaller than a batch, which would be drawn again for each of its shards.
+        More than 1 only if a shard is smaller than a batch, which would be drawn again for each of its shards.
     """
 
+    law: Law
+    folder: WorkFolder
     n_documents: int
     documents_per_shard: int
     shards_per_part: int
@@ -176,32 +183,6 @@ class Cut:
         each = self.documents_per_shard * self.shards_per_part
         return [min(each, self.n_documents - first) for first in range(0, self.n_documents, each)]
 
-    def first_document(self, part: int) -> int:
-        """Number of a part's first document in the corpus."""
-        return part * self.shards_per_part * self.documents_per_shard
-
-    def shard_name(self, part: int, number: int) -> str:
-        """File name of the shard with this number in its part."""
-        return f"part-{part * self.shards_per_part + number:05d}.parquet"
-
-
-def plan(law: Law, n_documents: int, documents_per_shard: int | None) -> Cut:
-    """The cut that is asked for; by default shards of whole batches, about ``TOKENS_PER_SHARD`` tokens each."""
-    batch = batch_documents(law)
-    if documents_per_shard is None:
-        tokens = batch * max(law.mean_length, 1.0)
-        documents_per_shard = batch * max(1, round(TOKENS_PER_SHARD / tokens))
-    return Cut(n_documents, documents_per_shard, -(-batch // documents_per_shard))
-
-
-@dataclass(frozen=True)
-class Simulation:
-    """What to draw, how it is cut, and where to write: what every task needs, in a few hundred bytes."""
-
-    law: Law
-    cut: Cut
-    folder: WorkFolder
-
     @property
     def arguments(self) -> dict[str, Any]:
         """What decides the bytes of the corpus: JSON values."""
@@ -209,24 +190,23 @@ class Simulation:
         return {
             **asdict(self.law),
             "alpha": alpha[0] if len(set(alpha)) == 1 else alpha,
-            "n_documents": self.cut.n_documents,
-            "documents_per_shard": self.cut.documents_per_shard,
+            "n_documents": self.n_documents,
+            "documents_per_shard": self.documents_per_shard,
             "algorithm": ALGORITHM_VERSION,
             "numpy": np.__version__,
         }
 
     @property
     def documents(self) -> Path:
-        """Where the shards end."""
+        """Directory of the finished shards."""
         return self.folder.root / CORPUS / DOCUMENTS
 
-    @property
-    def job(self) -> TaskJob:
-        """The tasks, one for each part."""
-        return TaskJob("simulate", write_part, self, self.cut.sizes, self.folder.records(), "documents")
+    def counts_path(self, part: int) -> Path:
+        """(2, N) float64: document frequencies and term counts of a part, whole numbers."""
+        return self.folder.root / RECORDS / f"{part:05d}.npy"
 
     def prepare(self) -> None:
-        """Clear what an interrupted run left half done, and write the truth if it is not there, or damaged."""
+        """Clear the work of an interrupted run, and write the truth if it is missing or damaged."""
         work, truth = self.folder.root / WORK, self.folder.root / CORPUS / TRUTH_NAME
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir()
@@ -237,43 +217,41 @@ class Simulation:
             shutil.rmtree(truth, ignore_errors=True)
             commit_truth(work, truth, truth_of(self.law))
 
-    def counts(self, part: int) -> NDArray[np.float64]:
-        """(2, N) float64; document frequencies and term counts of a part, whole numbers."""
-        counts: NDArray[np.float64] = np.load(self._counts_path(part), allow_pickle=False)
-        return counts
-
     def keep(self, part: int, attempt: Path, shards: tuple[ShardEntry, ...]) -> Record:
-        """Move the files of ``attempt`` to their places; return the record that will make them count."""
+        """Move the files of ``attempt`` to their places; return the record to be committed."""
         entries = []
-        for number, shard in enumerate(shards):
-            name = self.cut.shard_name(part, number)
+        for number, shard in enumerate(shards, part * self.shards_per_part):
+            name = f"part-{number:05d}.parquet"
             (attempt / shard.name).replace(self.documents / name)
             entries.append(shard.model_copy(update={"name": name}))
-        counts = self._counts_path(part)
+        counts = self.counts_path(part)
         (attempt / COUNTS_NAME).replace(counts)
         fsync_directory(self.documents)
         fsync_directory(counts.parent)
         known = {self.documents / shard.name: shard.sha256 for shard in entries}
-        made = file_hashes(self.folder.root, [*known, counts], known=known)
-        return {"shards": [shard.model_dump(mode="json") for shard in entries], FILES: made}
+        files = file_hashes(self.folder.root, [*known, counts], known=known)
+        return {"shards": [shard.model_dump(mode="json") for shard in entries], FILES: files}
 
-    def finish(self, path: Path, commit: Commit) -> None:
-        """Add up the counts, commit the corpus."""
+    def finish(self, path: Path, parts: Sequence[Record]) -> dict[Path, str]:
+        """Add up the counts and write vocabulary and manifest; the hashes of the shards."""
+        # Whole numbers far below 2^53: their sums are exact in any order.
         counts = np.zeros((2, self.law.n_words))
-        entries = []
-        for number, part in enumerate(self.job.result()):
-            # Whole numbers far below 2^53: their sums are exact in any order.
-            counts += self.counts(number)
-            shards = map(ShardEntry.model_validate, part["shards"])
-            entries += [in_documents(shard, shard.name) for shard in shards]
-        totals = WordTotals(word_names(self.law.n_words), counts[0].astype(np.int64), counts[1])
+        for part in range(len(parts)):
+            counts += np.load(self.counts_path(part), allow_pickle=False)
+        shards = [ShardEntry.model_validate(shard) for part in parts for shard in part["shards"]]
+        words = pa.array(word_names(self.law.n_words), pa.string())
+        totals = WordCounts(words, counts[0].astype(np.int64), counts[1])
         origin = Origin(settings=self.law.settings())
-        corpus = self.folder.root / CORPUS
-        finish_directory(corpus, path, entries, totals, origin)
-        commit(corpus, {corpus / entry.name: entry.sha256 for entry in entries})
+        return finish_directory(self.folder.root / CORPUS, path, shards, totals, origin)
 
-    def _counts_path(self, part: int) -> Path:
-        return self.folder.root / RECORDS / f"{part:05d}.npy"
+
+def plan(law: Law, n_documents: int, documents_per_shard: int | None, folder: WorkFolder) -> Simulation:
+    """The division into shards; by default shards of whole batches, about ``TOKENS_PER_SHARD`` tokens each."""
+    batch = batch_documents(law)
+    if documents_per_shard is None:
+        tokens = batch * max(law.mean_length, 1.0)
+        documents_per_shard = batch * max(1, round(TOKENS_PER_SHARD / tokens))
+    return Simulation(law, folder, n_documents, documents_per_shard, -(-batch // documents_per_shard))
 
 
 def write_part(simulation: Simulation, part: int) -> Record:
@@ -288,15 +266,14 @@ def write_part(simulation: Simulation, part: int) -> Record:
     """
     attempt = simulation.folder.root / WORK / f"{part:05d}-{uuid.uuid4().hex}"
     try:
-        # Without parents: a worker that outlives its simulation must not bring the directory back.
+        # Without parents: a worker that outlives its simulation must not create the directory again.
         attempt.mkdir()
     except FileNotFoundError as error:
         raise StoreError(
             f"{simulation.folder.root} was removed while documents were written to it"
         ) from error
     try:
-        shards = _write_shards(simulation, part, attempt)
-        return simulation.keep(part, attempt, shards)
+        return simulation.keep(part, attempt, _write_shards(simulation, part, attempt))
     finally:
         shutil.rmtree(attempt, ignore_errors=True)
 
@@ -304,14 +281,14 @@ def write_part(simulation: Simulation, part: int) -> Record:
 def _write_shards(simulation: Simulation, part: int, attempt: Path) -> tuple[ShardEntry, ...]:
     """Write the shards of a part and its counts into ``attempt``; all files are on the disk when it returns."""
     sampler = process_sampler(simulation.law)
-    limits = ShardLimits(tokens_per_shard=np.inf, documents_per_shard=simulation.cut.documents_per_shard)
+    limits = ShardLimits(tokens_per_shard=np.inf, documents_per_shard=simulation.documents_per_shard)
     writer = ShardWriter(attempt, simulation.law.n_words, limits)
     size = batch_documents(simulation.law)
-    first = simulation.cut.first_document(part)
-    stop = first + simulation.cut.sizes[part]
+    first = part * simulation.shards_per_part * simulation.documents_per_shard
+    stop = first + simulation.sizes[part]
     try:
         for number in range(first // size, -(-stop // size)):
-            batch = simulate_batch(sampler, simulation.cut.n_documents, number)
+            batch = simulate_batch(sampler, simulation.n_documents, number)
             start = number * size
             writer.write(batch.take(max(first - start, 0), min(stop - start, batch.n_documents)))
         shards = writer.close()

@@ -1,0 +1,183 @@
+"""An ingest at work: what its steps and tasks share. Its directory, ``<target>.partial``, has this layout::
+
+ingest.json                 the arguments
+records/STEP/00000.json     task 0 of a step is done
+units.json, groups.json     the parts of the source, and which of them one task reads
+pieces.json                 the pieces of all groups
+scattered/00000.arrow       rows of a unit of a shuffled source, by bucket
+neighbours/00000/           counts of words and pairs of neighbours of a group
+read/00000/0000.*           bags, word counts and keys of piece 0 of group 0
+first_rows.npy              number, in the whole source, of the first record of each unit
+vocabulary.arrow or .npy    the words chosen, or their new ids by old
+repeats/00000.npz           documents of piece 0 that repeat another
+written/00000/              shards of piece 0
+renumber.npy, renumbered/   new ids and shards without unused words
+corpus/                     the corpus before it is renamed to the target
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from streaming_jsmf.config import Curation, OnBadRecord
+from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
+from streaming_jsmf.display import location
+from streaming_jsmf.ingestion.readers.base import Unit
+from streaming_jsmf.jobs.execution import Executor
+from streaming_jsmf.jobs.folder import WorkFolder
+from streaming_jsmf.jobs.records import Record, read_json
+from streaming_jsmf.jobs.run import run_job
+from streaming_jsmf.jobs.tasks import TaskJob
+from streaming_jsmf.storage.paths import write_json
+
+#: Least and most bytes of the units that one task reads, and about how many tasks there are between these bounds.
+GROUP_BYTES = (16 << 20, 128 << 20)
+GROUPS = 64
+
+
+@dataclass(frozen=True)
+class Group:
+    """Consecutive units that one task reads: ``start`` to ``stop - 1``; ``size`` in bytes."""
+
+    start: int
+    stop: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Documents of a group that become shards together: ``number`` counts within the group."""
+
+    group: int
+    number: int
+    documents: int
+    nonzeros: int
+
+
+def group_units(units: Sequence[Unit]) -> list[Group]:
+    """Group small units, in order, so that a thousand small files are not a thousand tasks and shards."""
+    least, most = GROUP_BYTES
+    target = min(max(sum(unit.size for unit in units) // GROUPS, least), most)
+    groups, start, size = [], 0, 0
+    for i, unit in enumerate(units):
+        size += unit.size
+        if size >= target or i == len(units) - 1:
+            groups.append(Group(start, i + 1, size))
+            start, size = i + 1, 0
+    return groups
+
+
+@dataclass(frozen=True)
+class IngestFolder(WorkFolder):
+    """The directory of an ingest.
+
+    Attributes
+    ----------
+    opened_as
+        The URLs of files that have secrets, by what the lists of units have in their place (see ``of_units``).
+    """
+
+    what: str = "ingest"
+    opened_as: Mapping[str, str] = field(default_factory=dict)
+
+    def of_units(self, units: Sequence[Unit]) -> IngestFolder:
+        """The folder for units whose URLs may have secrets: each is stored as its ``location`` and a number."""
+        urls = dict.fromkeys(unit.path for unit in units if location(unit.path) != unit.path)
+        return replace(
+            self, opened_as={f"{location(url)} ({number})": url for number, url in enumerate(urls)}
+        )
+
+    def piece(self, piece: Piece) -> Path:
+        """Stem of the files of a piece."""
+        return self.root / "read" / f"{piece.group:05d}" / f"{piece.number:04d}"
+
+    def save(self, name: str, items: Sequence[Unit | Group | Piece]) -> None:
+        """Save units, without the secrets of their URLs, groups or pieces for the tasks."""
+        stored = {url: name for name, url in self.opened_as.items()}
+        listed = [
+            replace(item, path=stored.get(item.path, item.path)) if isinstance(item, Unit) else item
+            for item in items
+        ]
+        write_json(self.root / f"{name}.json", [asdict(item) for item in listed])
+
+    def _saved(self, name: str) -> Any:
+        return read_json(self.root / f"{name}.json", list, self.root)
+
+    def units(self, group: int) -> dict[int, Unit]:
+        """The units of a group, by number."""
+        chosen, units = Group(**self._saved("groups")[group]), self._saved("units")
+        return {number: self._unit(units[number]) for number in range(chosen.start, chosen.stop)}
+
+    def unit(self, name: str, index: int) -> Unit:
+        """Unit ``index`` of the list ``name``."""
+        return self._unit(self._saved(name)[index])
+
+    def _unit(self, fields: Mapping[str, Any]) -> Unit:
+        unit = Unit(**fields)
+        return replace(unit, path=self.opened_as.get(unit.path, unit.path))
+
+    def saved_piece(self, index: int) -> Piece:
+        """Piece ``index`` of all."""
+        return Piece(**self._saved("pieces")[index])
+
+
+@dataclass(frozen=True)
+class Ingest:
+    """One ingest: what is asked for, and where the work is done. Steps take it, and tasks without the vocabulary.
+
+    Attributes
+    ----------
+    source
+        Units and documents (``readers.base.Source`` or ``ShuffledSource``).
+    curation
+        What to keep.
+    folder
+        Where the steps work.
+    tokens_per_shard
+        A shard ends with the document that brings it to this many tokens.
+    on_bad_record
+        "fail" ends with the first bad record, "quarantine" writes them to ``quarantine.parquet``.
+    ngrams
+        Whether the words of the source may be n-grams.
+    phrases
+        Least NPMI of neighbouring words to be joined (``ingestion.phrases``); None: phrases are not searched for.
+    vocabulary
+        Exactly the words to keep, in this order; None: those that the curation chooses.
+    n_words
+        N of a source that knows its words, else None.
+    buckets
+        Of a shuffled source; else 0.
+    """
+
+    source: Any
+    curation: Curation
+    folder: IngestFolder
+    tokens_per_shard: float = TOKENS_PER_SHARD
+    on_bad_record: OnBadRecord = "fail"
+    ngrams: bool = False
+    phrases: float | None = None
+    vocabulary: tuple[str, ...] | None = None
+    n_words: int | None = None
+    buckets: int = 0
+
+    @property
+    def rereads(self) -> bool:
+        """Whether documents are read again from the source rather than from copies of its bags."""
+        return bool(getattr(self.source, "rereads", False))
+
+    def run(
+        self,
+        executor: Executor,
+        step: str,
+        task: Callable[[Ingest, int], Record],
+        sizes: Sequence[int],
+        unit: str = "bytes",
+    ) -> list[Record]:
+        """Run the tasks of a step that are not committed, or are damaged; all records in order."""
+        context = replace(self, vocabulary=None)
+        job = TaskJob(step, task, context, sizes, self.folder.records(step), unit)
+        run_job(job, executor)
+        return job.result()
