@@ -43,9 +43,9 @@ from streaming_jsmf.config.scan import SAMPLED_DOCUMENTS
 from streaming_jsmf.corpus.units import list_units, plan_partitions
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
-from streaming_jsmf.jobs.fold import FoldJob, Part, Reduction
-from streaming_jsmf.jobs.graph import TaskGraph
 from streaming_jsmf.jobs.order import FAN_IN, FoldOrder, Step
+from streaming_jsmf.jobs.run import Job
+from streaming_jsmf.jobs.tasks import Part, Reduction, TaskGraph
 from streaming_jsmf.moments.stages.projection import ProjectionReduction
 from streaming_jsmf.moments.stages.range import RangeReduction
 from streaming_jsmf.moments.stages.sample import BYTES_PER_NONZERO as SAMPLED_BYTES
@@ -95,7 +95,7 @@ def fold_graph(n_partitions: int, workers: int, fan_in: int | None = FAN_IN) -> 
     """The graph that a scan of so many partitions builds: key -> Dask task."""
     keys = tuple(f"{number:032x}" for number in range(n_partitions))
     parts = [Part(key, 1) for key in keys]
-    job = FoldJob(NothingDone(), NamedStage(), parts, FoldOrder(keys, "", fan_in=fan_in))  # type: ignore[arg-type]
+    job = Job(NothingDone(), NamedStage(), parts, FoldOrder(keys, "", fan_in=fan_in))  # type: ignore[arg-type]
     return dict(job.graph(frozenset(), workers).__dask_graph__())  # type: ignore[union-attr]
 
 

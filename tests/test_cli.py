@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.jobs import fold
+from streaming_jsmf.jobs import run as jobs_run
+from streaming_jsmf.jobs import tasks
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
 from streaming_jsmf.moments.stages.range import RangeReduction
 from streaming_jsmf.moments.store import read_store
@@ -471,7 +472,7 @@ def test_a_bad_record_while_other_threads_still_commit(
 ) -> None:
     path, reason = _bad_corpus(refused.folder, counts, "null list", statistics=False)
     failed, ended = threading.Event(), threading.Event()
-    commit, compute = fold.commit_part, RangeReduction.compute
+    commit, compute = tasks.commit_part, RangeReduction.compute
 
     def slow_if_good(stage: RangeReduction, partition: Partition) -> PartialResult:
         try:
@@ -486,16 +487,16 @@ def test_a_bad_record_while_other_threads_still_commit(
         return partial
 
     def told(
-        checkpoints: Checkpoints, stage: fold.Reduction, part: fold.Part, link: fold.Link, *after: str
+        checkpoints: Checkpoints, stage: tasks.Reduction, part: tasks.Part, step: Any, *after: str
     ) -> str:
         try:
-            return commit(checkpoints, stage, part, link, *after)
+            return commit(checkpoints, stage, part, step, *after)
         finally:
             if part.source is not None and part.source.index == 0:
                 ended.set()
 
     monkeypatch.setattr(RangeReduction, "compute", slow_if_good)
-    monkeypatch.setattr(fold, "commit_part", told)
+    monkeypatch.setattr(jobs_run, "commit_part", told)
     before = listing(refused.folder)
     arguments = ("--max-topics", "5", "--partition-nonzeros", "1000", "--workers", "2")
     outcome = refused.command("scan", path, refused.folder / "m", *arguments)

@@ -14,8 +14,7 @@ import pytest
 from streaming_jsmf import InputError, documents_of_topic, ingest
 from streaming_jsmf.documents.share_files import ABOUT_NAME
 from streaming_jsmf.ingestion.ingest import IngestRequest
-from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
-from streaming_jsmf.jobs.records import read_record, write_record
+from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, read_record, write_record
 from streaming_jsmf.storage.arrays import read_array, write_array
 
 SPEC = """

@@ -137,7 +137,7 @@ def test_the_posterior_never_falls(case: Case) -> None:
 
 @METHODS
 @given(case=cases)
-def test_rows_are_shares_and_nothing_said_is_the_prior(case: Case, method: str) -> None:
+def test_rows_are_shares_and_empty_documents_get_the_prior(case: Case, method: str) -> None:
     found = case.found(method=method)
     assert found.shares.min() > 0
     np.testing.assert_allclose(found.shares.sum(axis=1), 1, rtol=1e-14)
@@ -201,7 +201,7 @@ def test_cvb0_predicts_short_documents_better_than_the_mode() -> None:
 
 
 @METHODS
-def test_probabilities_near_nothing_change_nothing(method: str) -> None:
+def test_negligible_probabilities_change_nothing(method: str) -> None:
     case = Case(2)
     with_traces = case.word_topic + 1e-300
     with_traces[3] = 0

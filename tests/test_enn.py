@@ -124,7 +124,7 @@ def test_momentum_keeps_the_answer_in_fewer_steps(cooccurrence: Floats) -> None:
 
 
 @pytest.mark.parametrize("friction", [enn.FRICTION, 0.5])
-def test_momentum_walks_as_the_oracle_does(
+def test_momentum_takes_the_steps_of_the_oracle(
     friction: float, cooccurrence: Floats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # With little friction it overshoots, and has to start anew.
@@ -184,7 +184,7 @@ def test_relative_change_is_the_dense_one() -> None:
     assert change_by_step(b.T @ b, b.T @ step, step.T @ step) == pytest.approx(dense)
 
 
-def test_the_change_by_a_short_step_does_not_drown_in_rounding() -> None:
+def test_the_change_of_a_short_step_is_not_lost_in_rounding() -> None:
     rng = np.random.default_rng(0)
     y, direction = rng.standard_normal((2, 30, 3))
     changes = [
@@ -213,7 +213,7 @@ def test_more_topics_than_directions_stay_finite_and_empty() -> None:
 
 
 @pytest.mark.parametrize("by_word", [False, True])
-def test_words_that_never_occur_keep_a_row_of_nothing_and_change_nothing(by_word: bool) -> None:
+def test_words_that_never_occur_keep_a_zero_row_and_change_nothing(by_word: bool) -> None:
     c = SPECTRA["negative tail"]()
     n = len(c)
     kept = np.delete(np.arange(n + 2), [5, n])

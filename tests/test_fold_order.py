@@ -16,9 +16,9 @@ from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import StoreError
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, fold_keys
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.fold import WINDOW_PER_WORKER, FoldJob, Part
 from streaming_jsmf.jobs.order import FAN_IN, FoldOrder
-from streaming_jsmf.jobs.run import run_job
+from streaming_jsmf.jobs.run import WINDOW_PER_WORKER, Job, run_job
+from streaming_jsmf.jobs.tasks import Part
 from streaming_jsmf.moments import manifest
 from streaming_jsmf.moments.stages.range import RangeReduction
 from streaming_jsmf.moments.store import read_store
@@ -104,7 +104,7 @@ def test_what_is_added_goes_on_from_what_is_there(first: int) -> None:
     alone = FoldOrder(keys[:first], "salt", (first,), 3)
     both, all_of_them = (FoldOrder(keys[: first + n], "salt", (first, n), 3) for n in (7, 12))
     assert alone.total in {step.fold for step in both.steps}
-    assert {step.first for step in both.lacking({alone.total})} <= {0, *range(first, first + 7)}
+    assert {step.first for step in both.missing({alone.total})} <= {0, *range(first, first + 7)}
     assert symbolic(both)[both.total].startswith(f"({symbolic(alone)[alone.total]}")
     # Other parts, other keys.
     assert both.total != all_of_them.total
@@ -116,8 +116,8 @@ def test_what_a_fold_holds_is_not_folded_again() -> None:
     by_parts = {(step.first, step.last): step.fold for step in order.steps}
     known = {by_parts[0, 5], by_parts[6, 7]}
     assert order.covered([*known, "of another"]) == set(range(8))
-    assert [(step.first, step.last) for step in order.lacking(known)] == [(6, 8), (0, 8), (0, 9)]
-    assert order.lacking({order.total}) == []
+    assert [(step.first, step.last) for step in order.missing(known)] == [(6, 8), (0, 8), (0, 9)]
+    assert order.missing({order.total}) == []
 
 
 # -- jobs -------------------------------------------------------------------------------------------------------------
@@ -146,19 +146,15 @@ def brackets(sections: Sequence[int], fan_in: int) -> list[int]:
     return list(slow_total(values, sections, fan_in, lambda a, b: [-1, *a, *b, -2]))
 
 
-def job_in(folder: Path, sections: tuple[int, ...], fan_in: int, *, keep: bool = False) -> FoldJob:
+def job_in(folder: Path, sections: tuple[int, ...], fan_in: int, *, keep: bool = False) -> Job:
     if not folder.exists():
         create_group(folder, {})
     checkpoints = Checkpoints(folder, "brackets", "make it again", keep)
     parts = [Part(f"{number:02d}", 1, number, {"number": number}) for number in range(sum(sections))]
-    return FoldJob(
-        checkpoints, Brackets(), parts, FoldOrder(tuple(p.key for p in parts), "", sections, fan_in)
-    )
+    return Job(checkpoints, Brackets(), parts, FoldOrder(tuple(p.key for p in parts), "", sections, fan_in))
 
 
-def run_in_some_order(
-    job: FoldJob, workers: int, rng: np.random.Generator, stop_after: float = np.inf
-) -> None:
+def run_in_some_order(job: Job, workers: int, rng: np.random.Generator, stop_after: float = np.inf) -> None:
     """The tasks of a job, each as soon as it may or much later; a kill after some of them."""
     lacking = job.graph(job.committed(), workers)
     tasks = {} if lacking is None else dict(lacking.__dask_graph__())
@@ -175,7 +171,7 @@ def test_no_order_of_tasks_and_no_kill_changes_a_fold(keep: bool, tmp_path: Path
     sections, rng = (4, 11), np.random.default_rng(0)
     for turn in range(3):
         job = job_in(tmp_path / str(turn), sections, 3, keep=keep)
-        while job.order.total not in job.checkpoints.folds():
+        while job.order is not None and job.order.total not in job.checkpoints.folds():
             # Killed, and gone on with by another number of workers.
             run_in_some_order(job, int(rng.integers(1, 4)), rng, stop_after=int(rng.integers(1, 12)))
         assert job.result().arrays["trace"].tolist() == brackets(sections, 3)

@@ -246,7 +246,7 @@ def test_a_spec_and_what_may_be_said_besides(
 
 def test_info_of_an_ingest_that_was_cut_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     partial = work.IngestFolder.beside(tmp_path / "out")
-    with partial.acquire({}):
+    with partial.acquire():
         assert run(["info", str(partial.root), "--json"]) == 0
         expected = {"kind": "unfinished ingest", "complete": False, "steps_done": {}}
         assert json.loads(capsys.readouterr().out) == expected

@@ -45,17 +45,17 @@ MAIN = """
 import os, threading
 from streaming_jsmf.__main__ import main
 from streaming_jsmf.ingestion import work
-from streaming_jsmf.jobs.records import NumberedRecords
+from streaming_jsmf.jobs.checkpoints import Checkpoints
 
 step, tasks = os.environ.get("HOLD", "none 0").split()
-commit = NumberedRecords.commit
+commit = Checkpoints.commit_metadata
 
 def commit_and_hold(records, *arguments):
     commit(records, *arguments)
-    if records.directory.name == step and len(records.committed()) >= int(tasks):
+    if records.stage == step and len(records.parts()) >= int(tasks):
         threading.Event().wait()
 
-NumberedRecords.commit = commit_and_hold
+Checkpoints.commit_metadata = commit_and_hold
 work.GROUP_BYTES = (1, 1)
 main()
 """
@@ -84,7 +84,7 @@ def write_source(folder: Path, n_files: int = N_FILES) -> Path:
 
 
 def committed(partial: Path, step: str) -> set[int]:
-    return {int(path.stem) for path in (partial / "records" / step).glob("[0-9]*.json")}
+    return {int(path.parent.name[-5:]) for path in partial.glob(f"records/{step}-part-*/zarr.json")}
 
 
 def same_files(a: Path, b: Path) -> None:
@@ -365,12 +365,7 @@ def test_what_has_got_nowhere_is_removed(job: Job) -> None:
         job(interrupt_at("read"))
     assert not job.partial.exists()
     # A kill leaves it, but it binds nobody.
-    job.partial.mkdir()
-    (job.partial / "ingest.json").write_text(
-        '{"kind": "unfinished ingest", "arguments": {"files": "others"}}'
-    )
-    (job.partial / ".ingest.json.0123").write_text("{")
-    (job.partial / "lock").touch()
+    work.IngestFolder(job.partial, arguments={"files": "others"}).start()
     job()
     assert not job.partial.exists()
 
@@ -455,7 +450,10 @@ def test_what_is_damaged_of_an_interrupted_ingest_is_done_again(
     with pytest.raises(KeyboardInterrupt):
         job(at_the_end)
     made = {"write": "written", "renumber": "renumbered"}.get(step, step)
-    places = [*(job.partial / made / "00001").iterdir(), job.partial / "records" / step / "00001.json"]
+    places = [
+        *(job.partial / made / "00001").iterdir(),
+        job.partial / "records" / f"{step}-part-00001" / "zarr.json",
+    ]
     whole = tmp_path / "whole"
     shutil.copytree(job.partial, whole)
     for place in places:
@@ -466,7 +464,7 @@ def test_what_is_damaged_of_an_interrupted_ingest_is_done_again(
         job(done.append)
         again = [(event.stage, event.index) for event in done if isinstance(event, PartitionCommitted)]
         assert again == [(step, 1)], place
-        assert f"{job.partial / 'records' / step}: parts that are damaged" in caplog.text
+        assert f"{job.partial}: damaged or incomplete parts of {step}" in caplog.text
         same_files(undisturbed.target, job.target)
         shutil.rmtree(job.target)
         shutil.copytree(whole, job.partial)
@@ -474,15 +472,15 @@ def test_what_is_damaged_of_an_interrupted_ingest_is_done_again(
 
 @pytest.mark.parametrize("spoil", [truncated, lambda path: path.write_text("[]")], ids=["cut", "another"])
 def test_damaged_arguments_are_named_in_one_line(spoil: Callable[[Path], Any], interrupted: Job) -> None:
-    spoil(interrupted.partial / "ingest.json")
+    spoil(interrupted.partial / "zarr.json")
     with pytest.raises(StoreError) as caught:
         interrupted()
     message = str(caught.value)
-    assert "ingest.json" in message
+    assert "zarr.json" in message
     assert "\n" not in message
     assert str(interrupted.partial) in message.split("; remove ")[1]
     # The advice helps.
-    shutil.rmtree(message.split("; remove ")[1].removesuffix(" and run again"))
+    shutil.rmtree(message.split("; remove ")[1].removesuffix(" and run the same command again"))
     interrupted()
     assert not interrupted.partial.exists()
 

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -17,7 +18,7 @@ from streaming_jsmf.cli.main import run
 from streaming_jsmf.config import fingerprint
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.folder import WorkFolder
+from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.storage.lock import announce_commit, is_left, lock_path, recover, sole_writer, work_place
 from streaming_jsmf.storage.replace import directory_written_beside, put_in_place
@@ -103,10 +104,9 @@ def test_a_replacement_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
 
 
 def test_the_work_for_a_result_goes_only_when_the_result_is_there(tmp_path: Path) -> None:
-    work = WorkFolder.beside(tmp_path / "t", "simulation")
-    with work.acquire({"a": 1}):
-        (work.root / "records").mkdir()
-        (work.root / "records" / "00000.json").write_text("{}")
+    work = Workspace.beside(tmp_path / "t", "simulation", {"a": 1})
+    with work.acquire():
+        work.checkpoints().commit_metadata("00000", {})
         announce_commit(tmp_path / "t", "of-t", work=True)
         announced = lock_path(tmp_path / "t").read_text()
     for there in (False, True):
@@ -114,38 +114,38 @@ def test_the_work_for_a_result_goes_only_when_the_result_is_there(tmp_path: Path
             (tmp_path / "t").mkdir()
         lock_path(tmp_path / "t").write_text(announced)
         recover(tmp_path / "t")
-        assert work.root.exists() is not there
+        assert work.directory.exists() is not there
 
 
 def test_a_result_is_known_by_the_command_that_was_killed_and_by_no_other(tmp_path: Path) -> None:
-    work = WorkFolder.beside(tmp_path / "t", "simulation")
+    work = Workspace.beside(tmp_path / "t", "simulation", {"a": 1})
     (tmp_path / "t").mkdir()
     leave_lock(tmp_path / "t", commits=f"{fingerprint({'a': 1})} {fingerprint({})}")
-    with pytest.raises(InputError, match="t exists; remove it"), work.acquire({"a": 2}):
+    with pytest.raises(InputError, match="t exists; remove it"), replace(work, arguments={"a": 2}).acquire():
         pass
     assert names(tmp_path) == {"t", ".t.lock.json"}, "the other command has come to nothing"
-    with work.acquire({"a": 1}) as commit:
+    with work.acquire() as commit:
         assert commit is None
     assert names(tmp_path) == {"t"}
 
 
 def test_a_result_that_is_damaged_is_replaced_once_it_is_made_again(tmp_path: Path) -> None:
-    work = WorkFolder.beside(tmp_path / "t", "simulation")
+    work = Workspace.beside(tmp_path / "t", "simulation", {"a": 1})
     (tmp_path / "t").mkdir()
     (tmp_path / "t" / "part").write_text("damaged")
     leave_lock(tmp_path / "t", commits=f"{fingerprint({'a': 1})} {fingerprint({'part': '0' * 64})}")
 
     def make_again() -> None:
-        with work.acquire({"a": 1}) as commit:
+        with work.acquire() as commit:
             assert commit is not None
             assert (tmp_path / "t" / "part").read_text() == "damaged"
-            (work.root / "made").mkdir()
-            (work.root / "made" / "part").write_text("whole")
-            commit(work.root / "made")
+            (work.directory / "made").mkdir()
+            (work.directory / "made" / "part").write_text("whole")
+            commit(work.directory / "made")
 
     # What somebody has put there is not deleted with it.
     (tmp_path / "t" / "thesis").write_text("mine")
-    with pytest.raises(InputError, match="t/thesis is not of the simulation; move it away"):
+    with pytest.raises(InputError, match=r"t/thesis .*; move it away"):
         make_again()
     (tmp_path / "t" / "thesis").rename(tmp_path / "thesis")
     make_again()
@@ -154,12 +154,12 @@ def test_a_result_that_is_damaged_is_replaced_once_it_is_made_again(tmp_path: Pa
 
 
 def test_what_appears_meanwhile_is_not_replaced(tmp_path: Path) -> None:
-    work = WorkFolder.beside(tmp_path / "t", "simulation")
-    with work.acquire({"a": 1}) as commit:
+    work = Workspace.beside(tmp_path / "t", "simulation", {"a": 1})
+    with work.acquire() as commit:
         assert commit is not None
         (tmp_path / "t").write_text("mine")
-        with pytest.raises(InputError, match="t is not of the simulation; move it away"):
-            commit(work.root)
+        with pytest.raises(InputError, match=r"t .*; move it away"):
+            commit(work.directory)
     assert (tmp_path / "t").read_text() == "mine"
 
 

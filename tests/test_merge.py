@@ -16,7 +16,7 @@ from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.jobs import checkpoints
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.fold import WINDOW_PER_WORKER
+from streaming_jsmf.jobs.run import WINDOW_PER_WORKER
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.store import read_store
 from tests import reference

@@ -434,7 +434,7 @@ def test_a_log_that_breaks_in_an_ingest_costs_no_work(tmp_path: Path) -> None:
     texts.write_text('{"text": "river stone garden window summer winter forest"}\n' * 9, encoding="utf-8")
     with pytest.raises(LogError):
         ingest(texts, tmp_path / "c", request, execution=Execution("synchronous"), listener=log)
-    assert (tmp_path / "c.partial" / "records" / "read" / "00000.json").exists()
+    assert (tmp_path / "c.partial" / "records" / "read-part-00000" / "zarr.json").exists()
     heard: list[Event] = []
     ingest(texts, tmp_path / "c", request, execution=Execution("synchronous"), listener=heard.append)
     assert [event.done for event in heard if isinstance(event, StageStarted)] == [frozenset({0}), frozenset()]

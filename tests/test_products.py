@@ -65,7 +65,7 @@ def test_sorting_by_word_is_the_change_to_columns() -> None:
 
 
 @pytest.mark.parametrize("width", [1, 2, 7, 8, 17])
-def test_words_get_what_their_documents_add(width: int) -> None:
+def test_words_get_the_sums_over_their_documents(width: int) -> None:
     block = ragged()
     # Words of 0 to 9 documents as well: these are the rows of the transpose.
     for counts in (block, block.T.tocsr()):

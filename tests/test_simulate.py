@@ -20,9 +20,9 @@ from streaming_jsmf.ingestion.simulation import documents as drawing
 from streaming_jsmf.ingestion.simulation import read_truth, simulate_lda, simulate_truth
 from streaming_jsmf.ingestion.simulation import simulate as simulating
 from streaming_jsmf.ingestion.simulation.law import ANCHOR_PROBABILITY, Law, make_law
+from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.events import Event, PartitionCommitted, StageFinished, StageStarted
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.records import Record
 from streaming_jsmf.storage.lock import sole_writer
 from tests.corpora import dense, dense_rows, file_bytes
 from tests.damage import SOME, Damage
@@ -394,10 +394,12 @@ def test_a_killed_simulation_is_finished_by_the_same_command(
     arguments += ["--alpha", "0.2", "--documents", "24000", "--documents-per-shard", "2000"]
     target, partial = tmp_path / "a", tmp_path / "a.partial"
     line = command("simulate", target, *arguments, "--scheduler", scheduler, "--workers", "2")
-    with killed(line, lambda: len(list(partial.glob("records/*.json"))) >= 2):
+    with killed(line, lambda: len(list(partial.glob("records/simulation-part-*/zarr.json"))) >= 2):
         pass
     assert not target.exists()
-    kept = [f"part-{path.stem}.parquet" for path in partial.glob("records/*.json")]
+    kept = [
+        f"{path.parent.name[-10:]}.parquet" for path in partial.glob("records/simulation-part-*/zarr.json")
+    ]
     assert 2 <= len(kept) < 12
     inodes = {name: (partial / "corpus" / "documents" / name).stat().st_ino for name in kept}
     assert invoke("simulate", target, *arguments).code == 0
@@ -425,7 +427,7 @@ class TestInterruption:
             raised = error or KeyboardInterrupt()
 
             def failing(simulation: simulating.Simulation, part: int) -> Record:
-                if len(simulation.folder.records().committed()) == after:
+                if len(simulation.folder.checkpoints().parts()) == after:
                     raise raised
                 return task(simulation, part)
 
@@ -435,7 +437,9 @@ class TestInterruption:
                 simulate_lda(tmp_path / "a", **FIVE_PARTS)
             monkeypatch.setattr(simulating, "write_part", task)
             assert not (tmp_path / "a").exists()
-            return sorted(int(path.stem) for path in tmp_path.glob("a.partial/records/*.json"))
+            return sorted(
+                int(path.parent.name[-5:]) for path in tmp_path.glob("a.partial/records/*/zarr.json")
+            )
 
         return stop
 
@@ -479,13 +483,18 @@ class TestInterruption:
 
     def test_names_damaged_arguments(self, tmp_path, stop) -> None:
         stop()
-        path = tmp_path / "a.partial" / "simulation.json"
+        path = tmp_path / "a.partial" / "zarr.json"
         path.write_bytes(path.read_bytes()[:-20])
         with pytest.raises(StoreError, match=f"{path}.*; "):
             simulate_lda(tmp_path / "a", **FIVE_PARTS)
 
     @pytest.mark.parametrize(
-        "name", ["records/0000{}.json", "records/0000{}.npy", "corpus/documents/part-0000{}.parquet"]
+        "name",
+        [
+            "records/simulation-part-0000{}/zarr.json",
+            "records/0000{}.npy",
+            "corpus/documents/part-0000{}.parquet",
+        ],
     )
     @pytest.mark.parametrize("damage", SOME)
     def test_makes_damaged_parts_again(self, tmp_path, stop, name, damage: Damage) -> None:

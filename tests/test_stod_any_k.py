@@ -96,7 +96,7 @@ def test_the_threshold_changes_word_lists_alone(moments: Moments) -> None:
     assert not np.array_equal(plain.arrays["prominent_words"], usual.arrays["prominent_words"])
 
 
-def test_words_of_short_documents_get_their_share_and_are_told(tmp_path: Path) -> None:
+def test_words_of_short_documents_get_their_share_and_a_warning(tmp_path: Path) -> None:
     """The third moment sees documents of three tokens and more; the last ten words are in shorter ones."""
     random = np.random.default_rng(3)
     long = np.hstack([LAW.documents(np.full(400, 20)), np.zeros((400, 10), np.int64)])
@@ -115,7 +115,7 @@ def test_words_of_short_documents_get_their_share_and_are_told(tmp_path: Path) -
     )
 
 
-def test_without_anchor_words_alpha0_is_asked_for(tmp_path: Path) -> None:
+def test_without_anchor_words_alpha0_must_be_given(tmp_path: Path) -> None:
     """Words of five documents each, of 1,000: none is frequent enough for an anchor."""
     counts = np.zeros((1000, 600), np.int64)
     for document, row in enumerate(counts):

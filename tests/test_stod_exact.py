@@ -85,7 +85,7 @@ def test_growing_and_shrinking(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "settings", [EXACT, replace(SMALL, scans=1, third_moment=True)], ids=["exact", "one scan"]
 )
-def test_a_corpus_that_is_gone_is_named_before_anything_changes(
+def test_a_missing_corpus_is_named_before_anything_changes(
     settings: ScanSettings, folder: Path, tmp_path: Path
 ) -> None:
     corpus = Path(shutil.copytree(folder / "a", tmp_path / "a"))
@@ -102,7 +102,7 @@ def test_a_corpus_that_is_gone_is_named_before_anything_changes(
 
 
 @pytest.mark.parametrize("array", ["cooccurrence", "third_moment"])
-def test_what_is_damaged_is_mended(array: str, folder: Path, tmp_path: Path) -> None:
+def test_damaged_arrays_are_repaired(array: str, folder: Path, tmp_path: Path) -> None:
     store = Path(shutil.copytree(folder / "exact", tmp_path / "m"))
     chunk = next(path for path in (store / array / "c").rglob("*") if path.is_file())
     chunk.write_bytes(chunk.read_bytes()[:-9])

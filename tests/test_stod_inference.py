@@ -108,7 +108,9 @@ def test_alpha0_beyond_the_range_ends_at_its_limit(factor: float, end: float) ->
 
 
 @pytest.mark.parametrize("truth", [0.03, 0.87, 12.0])
-def test_what_does_not_settle_far_away_leads_nowhere(truth: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_noise_far_from_alpha0_does_not_mislead_the_search(
+    truth: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Components of noise may have any shares: above 20 they seem too large here, and below .012 too small."""
 
     def share_sum(_: object, alpha0: float, __: object) -> float:
@@ -184,7 +186,7 @@ def test_the_restarts_find_all_components_whatever_the_seed() -> None:
         assert found.largest_step < 1e-12
 
 
-def test_a_tensor_of_nothing_has_no_strength() -> None:
+def test_a_zero_tensor_has_zero_components() -> None:
     found = decompose(np.zeros((3, 3, 3)), restarts=2, iterations=2, seed=0)
     assert list(found.values) == [0, 0, 0]
     assert np.isfinite(found.vectors).all()
@@ -208,7 +210,7 @@ def components(*values: float) -> Components:
     return Components(np.array(values), np.eye(len(values)), 0.0)
 
 
-def test_components_that_are_no_topics_are_left_out() -> None:
+def test_components_that_are_not_topics_are_discarded() -> None:
     product, even = np.random.default_rng(5).uniform(0.1, 1, size=(8, 3)), np.full(8, 1 / 8)
     found = recover(product, components(3.0, 0.9, 1.5), even, even, 2.0)
     assert found.discarded == 1
@@ -247,7 +249,7 @@ def test_topics_mix_to_the_corpus_and_leave_no_word_out() -> None:
     np.testing.assert_allclose(again, found, atol=1e-14)
 
 
-def test_words_of_no_component_are_told() -> None:
+def test_words_without_a_component_are_counted() -> None:
     product = np.array([[0.5, 0.2, -0.001, 0.0], [0.1, 0.4, -0.002, 0.0]]).T
     mean, tokens = np.array([0.6, 0.3, 0.1, 0.0]), np.array([0.5, 0.3, 0.1, 0.1])
     found = recover(product, components(1.2, 1.3), mean, tokens, 2.0)
@@ -257,7 +259,7 @@ def test_words_of_no_component_are_told() -> None:
     np.testing.assert_allclose(found.word_topic @ found.probability, np.array([0.6, 0.3, 0.1, 0.1]) / 1.1)
 
 
-def test_topics_with_the_same_words_are_told() -> None:
+def test_duplicate_topics_are_found() -> None:
     topics = np.random.default_rng(6).dirichlet(np.full(30, 0.2), size=4).T
     topics[:, 2] = 0.99 * topics[:, 0] + 0.01 * topics[:, 1]
     topics[:, 3] = topics[:, 0]
@@ -267,7 +269,7 @@ def test_topics_with_the_same_words_are_told() -> None:
     assert list(found.duplicate_of) == [-1, -1, 0, 0]
 
 
-def test_words_are_listed_by_what_is_above_the_noise() -> None:
+def test_words_are_listed_by_their_part_above_the_noise() -> None:
     mean = np.array([0.25, 0.25, 0.04, 0.0, 0.46])
     topics = np.array([[0.5, -0.1, -0.04, 0.0, 0.3], [0.1, 0.5, 0.04, 0.0, 0.3]]).T
     deviation, noise = np.sqrt(mean), noise_of(topics, mean)
@@ -285,7 +287,7 @@ def test_words_are_listed_by_what_is_above_the_noise() -> None:
 
 
 @pytest.mark.parametrize(("sparsity", "least", "most"), [(0.02, 0.3, 2.0), (5.0, 0.0, 0.2)])
-def test_as_much_noise_is_taken_off_as_lowers_the_error(sparsity: float, least: float, most: float) -> None:
+def test_the_noise_subtracted_minimises_the_error(sparsity: float, least: float, most: float) -> None:
     random = np.random.default_rng(8)
     truth = random.dirichlet(np.full(400, sparsity), size=4).T
     mean = truth.mean(axis=1) + 1e-6

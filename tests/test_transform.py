@@ -20,7 +20,7 @@ from streaming_jsmf.documents.share_files import open_shares
 from streaming_jsmf.documents.transform_job import TransformRequest, transform_documents, write_part
 from streaming_jsmf.errors import SettingsMismatchError
 from streaming_jsmf.inference.document_topics import document_topics
-from streaming_jsmf.jobs.folder import WorkFolder
+from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.topics.parameters import TopicParameters
 from streaming_jsmf.topics.store import Model, write_model
 from tests.corpora import Planted, as_lists, planted, words
@@ -225,13 +225,13 @@ def test_same_bytes_after_a_kill(
     monkeypatch.setattr("streaming_jsmf.documents.transform_job.write_part", dying)
     with pytest.raises(KeyboardInterrupt):
         transform_documents(request, tmp_path / name, SYNCHRONOUS)
-    assert WorkFolder.beside(tmp_path / name, "transform").steps_done == {"records": 2}
+    assert Workspace.beside(tmp_path / name, "transform").steps_done == {"transform": 2}
     assert not (tmp_path / name).exists()
     other = TransformRequest(request.topics, request.corpus, top=1, partition_nonzeros=300)
     with pytest.raises(SettingsMismatchError, match="top"):
         transform_documents(other, tmp_path / name, SYNCHRONOUS)
     damaged, whole = done
-    part = WorkFolder.beside(tmp_path / name, "transform").root / "parts" / f"part-{damaged:05d}.parquet"
+    part = Workspace.beside(tmp_path / name, "transform").directory / "parts" / f"part-{damaged:05d}.parquet"
     part.write_bytes(b"a crash of the machine")
 
     again: list[int] = []
@@ -245,7 +245,7 @@ def test_same_bytes_after_a_kill(
     assert damaged in again
     assert whole not in again
     assert files(tmp_path / name) == files(tmp_path / "whole" / name)
-    assert not WorkFolder.beside(tmp_path / name, "transform").root.exists()
+    assert not Workspace.beside(tmp_path / name, "transform").directory.exists()
 
 
 @pytest.mark.parametrize("scheduler", ["threads", "processes"])

@@ -39,7 +39,7 @@ from pipelines.common.results import CellMissing, Results, Row
 
 @dataclass(frozen=True)
 class Documents:
-    """A corpus, or one in so many of its documents, cut in two; ``path``: those that are fitted, as a corpus."""
+    """A corpus or a fraction of it, split in two; ``path`` is the corpus of the fitted documents."""
 
     name: str
     part: int
@@ -49,7 +49,7 @@ class Documents:
 
     @classmethod
     def of(cls, name: str, part: int, counts: sparse.csr_array, folder: Path) -> Documents:
-        """Cut ``counts`` and write what is fitted below ``folder``, if it is not there."""
+        """Split ``counts`` and write the fitted documents below ``folder`` unless they exist."""
         split = Split.of(sparse.csr_array(counts[::part]))
         content = hashlib.sha256()
         for array in (split.fitted.indptr, split.fitted.indices, split.fitted.data):
@@ -69,7 +69,7 @@ class Documents:
 
 @dataclass(frozen=True)
 class Grid:
-    """What is run: ``methods`` for each K and seed, each for at most ``longest`` seconds."""
+    """The grid: ``methods`` for each K and seed, each for at most ``longest`` seconds."""
 
     results: Results
     methods: list[str]
@@ -78,7 +78,7 @@ class Grid:
     longest: float
 
     def rows(self, documents: Documents) -> Iterator[Row]:
-        """One row a cell, scored."""
+        """One row of scores per cell."""
         for n_topics in self.topics:
             for name in self.methods:
                 for seed in range(self.seeds):
@@ -118,7 +118,7 @@ class Grid:
         return dict(basis_scores(found, best))
 
     def bounds(self, documents: Documents) -> Iterator[Row]:
-        """What the machine could do at best, one row a K."""
+        """Lower bounds of this machine, one row per K."""
         for n_topics in self.topics:
             key = documents.key(K=n_topics, bounds=True)
             make = partial(bounds, documents.path, documents.split.fitted, n_topics)

@@ -20,17 +20,17 @@ from threadpoolctl import threadpool_limits
 from benchmarks.peers.methods import METHODS, Arrays
 from pipelines.common.bags import write_corpus
 
-#: Seconds between two looks at the memory.
+#: Seconds between two samples of memory.
 INTERVAL = 0.02
 
 
 class FitError(Exception):
-    """A method that ended without a result: the time was up, or an error, which it has printed."""
+    """A method ended without a result, because of its time limit or an error, which it has printed."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What a method returned; seconds by the clock and of all its processors; bytes at the peak, with its children."""
+    """Arrays of a method, its wall and CPU seconds, and peak memory in bytes including child processes."""
 
     arrays: Arrays
     wall_seconds: float
@@ -102,6 +102,6 @@ def _few_documents() -> sparse.csr_array:
 
 
 def _cpu_seconds() -> float:
-    """Of this process and its children that have ended."""
+    """CPU seconds of this process and its finished children."""
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in used)

@@ -41,7 +41,7 @@ from streaming_jsmf.topics.parameters import prior_of
 Floats = NDArray[np.float64]
 Arrays = dict[str, NDArray[Any]]
 
-#: (corpus, K, seed, a directory of its own) -> arrays.
+#: (corpus, K, seed, an empty directory) -> arrays.
 Fit = Callable[[Path, int, int, Path], Arrays]
 
 
@@ -58,7 +58,7 @@ class Method:
 
 
 def anchored(weights: str = "capped", steps: int = 0) -> Fit:
-    """Scan and infer with the defaults, and so many steps of polish."""
+    """Scan and infer with the defaults, then ``steps`` of polish."""
 
     def fit(corpus: Path, n_topics: int, seed: int, folder: Path) -> Arrays:
         settings = ScanSettings(max_topics=n_topics, document_weights=weights, seed=seed)
@@ -73,7 +73,7 @@ def anchored(weights: str = "capped", steps: int = 0) -> Fit:
 
 
 def tensor(corpus: Path, n_topics: int, seed: int, folder: Path) -> Arrays:
-    """Scan with the third moment, and the tensor engine."""
+    """Scan with the third moment and infer with the tensor engine."""
     settings = ScanSettings(max_topics=n_topics, third_moment=True, seed=seed)
     moments = scan(corpus, folder / "moments", settings, ONE_THREAD)
     model = infer(moments, folder / "model", StodSettings(n_topics, seed=seed), threads=1)
@@ -81,7 +81,7 @@ def tensor(corpus: Path, n_topics: int, seed: int, folder: Path) -> Arrays:
 
 
 def of_counts(topics: Callable[[sparse.csr_array, int, int], PeerTopics]) -> Fit:
-    """A peer that has all counts in memory."""
+    """A library that holds all counts in memory."""
 
     def fit(corpus: Path, n_topics: int, seed: int, folder: Path) -> Arrays:
         del folder
@@ -120,7 +120,7 @@ def lengths_of(rows: Any) -> Floats:
 
 
 def weights_of(lengths: Floats) -> Floats:
-    """w of documents of so many tokens, the default of a scan; those below two count for nothing."""
+    """Default weights of documents by length, 0 below two tokens."""
     return np.where(lengths >= 2, document_weights(lengths, "capped"), 0.0)
 
 
@@ -138,19 +138,19 @@ def scaled(counts: sparse.csr_array) -> sparse.csr_array:
 
 
 def diagonal_of(counts: sparse.csr_array) -> Floats:
-    """D (N,), what Eq. 1 takes off the diagonal of the scaled rows' Gram matrix."""
+    """D (N,), which Eq. 1 subtracts from the diagonal of the Gram matrix of the scaled rows."""
     lengths = lengths_of(counts)
     diagonal: Floats = counts.T @ pair_weights(lengths, weights_of(lengths).sum())
     return diagonal
 
 
 def width(n_topics: int) -> int:
-    """Components that decompositions are asked for: as many as a scan carries."""
+    """Number of components, the same as in a scan."""
     return ScanSettings(max_topics=n_topics).basis_width
 
 
 def decomposed(decompose: Callable[[Path, sparse.csr_array, int, int], Floats]) -> Fit:
-    """A peer that gives a factor F (N x R), whose F F' is near the Gram matrix of the scaled rows."""
+    """A library that computes a factor F (N x R) with F F' near the Gram matrix of the scaled rows."""
 
     def fit(corpus: Path, n_topics: int, seed: int, folder: Path) -> Arrays:
         del folder
@@ -186,7 +186,7 @@ def gensim_lsi(corpus: Path, counts: sparse.csr_array, rank: int, seed: int) -> 
 
 
 def dask_svd(corpus: Path, counts: sparse.csr_array, rank: int, seed: int) -> Floats:
-    """dask-ml's TruncatedSVD on the corpus as a Dask array; it fails on sparse blocks, so each is made dense."""
+    """dask-ml's TruncatedSVD on the corpus as a Dask array; blocks are dense, because it fails on sparse ones."""
     from dask_ml.decomposition import TruncatedSVD
 
     total = weights_of(lengths_of(counts)).sum()

@@ -17,15 +17,15 @@ from streaming_jsmf.rectification.result import positive_half
 
 Floats = NDArray[np.float64]
 
-#: Words of a topic that are scored.
+#: Scored words per topic.
 LISTED = 10
 
-#: The reference is there when a step moves Y Y' by less; or after so many steps.
+#: The reference has converged when a step moves Y Y' by less than this; maximum number of steps.
 REFERENCE_CHANGE, REFERENCE_STEPS = 1e-3, 30
 
 
 def topic_scores(found: Arrays, documents: Split) -> dict[str, float]:
-    """NPMI of the top words among both kinds of documents, share of distinct ones, perplexity of those held out."""
+    """NPMI of the top words in fitted and held-out documents, share of distinct words, held-out perplexity."""
     top = prominent_words(found["word_topic"], LISTED)
     counted = np.asarray(documents.fitted.sum(axis=0), np.float64).ravel()
     completer = Completer.of(found["word_topic"], found["prior"], counted)

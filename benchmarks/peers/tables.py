@@ -10,7 +10,7 @@ from pipelines.common import pictures
 from pipelines.common.results import Row, publish
 from pipelines.common.tables import markdown, number
 
-#: Column of a row -> head of the table, and significant digits.
+#: Column of a row -> header in the table, and significant digits.
 COSTS = {"cpu": ("CPU s", 3), "wall": ("s", 3), "peak": ("peak MB", 3)}
 SCORES = {
     "topics": {
@@ -24,7 +24,7 @@ SCORES = {
 
 
 def medians(rows: Iterable[Row]) -> list[Row]:
-    """One row for all seeds of a cell; a number that a seed lacks is missing."""
+    """One row of medians for all seeds of a cell; numbers that a seed lacks are missing."""
     cells: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
         cells.setdefault((row["corpus"], row["part"], row["K"], row["method"]), []).append(row)
@@ -40,7 +40,7 @@ def _median(found: Sequence[Row]) -> Row:
 
 
 def write_tables(out: Path, rows: Sequence[Row], best: Sequence[Row]) -> None:
-    """``topics`` and ``basis``, as Markdown and Parquet; below the second what the machine could do at best."""
+    """Write ``topics`` and ``basis`` as Markdown and Parquet, with lower bounds below the second."""
     for makes, heads in SCORES.items():
         shown = [row for row in medians(rows) if row["makes"] == makes]
         if not shown:
@@ -73,7 +73,7 @@ def _bounds(best: Sequence[Row]) -> str:
 
 
 def write_pictures(out: Path, rows: Sequence[Row]) -> None:
-    """Quality against time, a row of panels a corpus; time against nonzeros, a panel a K and kind of method."""
+    """Draw quality against time (a row of panels per corpus) and time against nonzeros (a panel per K and kind)."""
     there = [row for row in medians(rows) if row.get("cpu") is not None]
     topics = [row for row in there if row["makes"] == "topics" and row["part"] == 1]
     if topics:

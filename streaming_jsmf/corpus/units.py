@@ -13,9 +13,9 @@ from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
 from streaming_jsmf.jobs.execution import Executor
-from streaming_jsmf.jobs.fold import FoldJob, Part, Reduction
 from streaming_jsmf.jobs.order import FoldOrder
-from streaming_jsmf.jobs.run import run_job
+from streaming_jsmf.jobs.run import Job, run_job
+from streaming_jsmf.jobs.tasks import Part, Reduction
 
 
 @dataclass(frozen=True)
@@ -277,6 +277,6 @@ def fold_partitions(
         From the tasks.
     """
     parts = tuple(map(partition_part, keys, partitions))
-    job = FoldJob(checkpoints, reduction, parts, FoldOrder(tuple(keys), salt))
+    job = Job(checkpoints, reduction, parts, FoldOrder(tuple(keys), salt))
     run_job(job, executor)
     return job.result()

@@ -40,13 +40,12 @@ from streaming_jsmf.documents.share_files import (
 from streaming_jsmf.documents.shares import DOCUMENT_ID, SHARES, TOPICS, About, Totals, to_lists
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.inference.document_topics import ShareMethod, document_topics
+from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
-from streaming_jsmf.jobs.folder import WorkFolder
 from streaming_jsmf.jobs.memory import PROCESS_BYTES
-from streaming_jsmf.jobs.records import FILES, Record
-from streaming_jsmf.jobs.run import run_job
-from streaming_jsmf.jobs.tasks import TaskJob
+from streaming_jsmf.jobs.run import Job, map_job, run_job
+from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.storage.arrays import ArrayDigest, create_group, read_array, write_array
 from streaming_jsmf.storage.paths import join, node_exists, sha256_of, write_json
 from streaming_jsmf.storage.replace import remove_store
@@ -163,21 +162,21 @@ def transform_documents(
     # A word without any topic is as unknown as one that is not in the model.
     ids[(ids >= 0) & ~(request.topics.word_topic.sum(axis=1) > 0)[np.maximum(ids, 0)]] = -1
     schema = _schema_of(request.corpus, request.about)
-    work = WorkFolder.beside(target, "transform")
-    with work.acquire(request.arguments, replace=overwrite) as commit:
+    work = Workspace.beside(target, "transform", request.arguments)
+    with work.acquire(replace=overwrite) as commit:
         if commit is None:
             totals = open_shares(target).about.totals or Totals()
         else:
             with execution.executor(listener, on_bad_input=work.remove) as executor:
                 job = _job(request, work, ids, schema, partitions, executor)
                 run_job(job, executor)
-            records = job.result()
+            records = job.records()
             parts = [Totals(**record["totals"]) for record in records]
             totals = sum(parts, Totals(tokens=request.left_out, unknown_tokens=request.left_out))
             _log_totals(totals, request.method)
             result = _assemble(work, replace(request.about, totals=totals), schema, parts, target)
             hashes = {name: sha256 for record in records for name, sha256 in record[FILES].items()}
-            commit(result, {work.root / name: sha256 for name, sha256 in hashes.items()})
+            commit(result, {work.directory / name: sha256 for name, sha256 in hashes.items()})
         if temporary is not None:
             remove_store(temporary)
     return totals
@@ -198,13 +197,13 @@ def _schema_of(corpus: Corpus, about: About) -> Any:
 
 def _job(
     request: TransformRequest,
-    work: WorkFolder,
+    work: Workspace,
     ids: NDArray[np.int64],
     schema: Any,
     partitions: Sequence[Partition],
     executor: Executor,
-) -> TaskJob:
-    given, topics = work.root / GIVEN, request.topics
+) -> Job:
+    given, topics = work.directory / GIVEN, request.topics
     if not node_exists(given):
         create_group(given, {})
     digests = {
@@ -213,7 +212,7 @@ def _job(
         "prior": write_array(given, "prior", topics.prior, ("topic",)),
     }
     for folder in (PLAN, PARTS):
-        (work.root / folder).mkdir(exist_ok=True)
+        (work.directory / folder).mkdir(exist_ok=True)
     first = 0
     for partition in partitions:
         lines = []
@@ -222,11 +221,11 @@ def _job(
             named = replace(unit, path=shard_name(unit, request.corpus.root))
             lines.append({"first": first, "unit": asdict(named)})
             first += unit.rows
-        write_json(work.root / PLAN / f"{partition.index:05d}.json", lines)
+        write_json(work.directory / PLAN / f"{partition.index:05d}.json", lines)
     threads = max(1, executor.tasks_at_once // len(partitions))
-    context = PartContext(work.root, request.corpus.root, request.about, schema, digests, threads)
+    context = PartContext(work.directory, request.corpus.root, request.about, schema, digests, threads)
     sizes = [partition.rows for partition in partitions]
-    return TaskJob("transform", write_part, context, sizes, work.records(), "documents")
+    return map_job(write_part, context, sizes, work.checkpoints(), "documents")
 
 
 @dataclass(frozen=True)
@@ -352,13 +351,13 @@ def _log_totals(totals: Totals, method: ShareMethod) -> None:
         )
 
 
-def _assemble(work: WorkFolder, about: About, schema: Any, totals: Sequence[Totals], target: Path) -> Path:
+def _assemble(work: Workspace, about: About, schema: Any, totals: Sequence[Totals], target: Path) -> Path:
     """The result in the form that the name of the target asks for, in the working directory."""
-    directory = work.root / PARTS
+    directory = work.directory / PARTS
     names = [_part_name(index) for index in range(len(totals))]
     files = tuple(directory / name for name in names)
     parts = ParquetShares.of(directory, replace(about, totals=None), schema, files)
-    result = work.root / f"{RESULT}{target.suffix}"
+    result = work.directory / f"{RESULT}{target.suffix}"
     if target.suffix == ".parquet":
         metadata = [schema.field(name) for name in parts.columns if name != DOCUMENT_ID]
         whole = shares_schema(about, schema.field(DOCUMENT_ID).type, metadata)

@@ -24,16 +24,14 @@ from streaming_jsmf.ingestion.readers.hashing import hash_values
 from streaming_jsmf.jobs.checkpoints import PartialResult, added, key_of
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.folder import WorkStore
 from streaming_jsmf.jobs.memory import PROCESS_BYTES
+from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.storage.arrays import ArrayDigest, read_arrays
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.topics.parameters import (
     BYTES_PER_NONZERO_READ,
     TopicParameters,
 )
-
-KIND = "streaming_jsmf.completion.unfinished"
 
 #: Changes when the same request would give other bits.
 ALGORITHM_VERSION = 2
@@ -108,8 +106,8 @@ def complete_documents(
     topics, ids = request.topics, request.topics.ids_of_corpus(request.corpus)
     partitions = plan_partitions(list_units(request.corpus), request.budget)
     keys = [key_of(name) for name in distinct([partition.content for partition in partitions])]
-    store = WorkStore(work, KIND, "completion of documents", request.arguments)
-    with store.at_work(partial(completion_memory, request, partitions), execution, listener) as executor:
+    store = Workspace(work, "completion of documents", request.arguments)
+    with store.executor(partial(completion_memory, request, partitions), execution, listener) as executor:
         arrays = {
             "places": ids,
             "word_topic": topics.word_topic,

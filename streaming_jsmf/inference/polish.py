@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import Any
 
@@ -83,14 +83,7 @@ class StepSums:
     pairs: Floats
 
     def __add__(self, other: StepSums) -> StepSums:
-        return StepSums(
-            self.tokens + other.tokens,
-            self.log_likelihood + other.log_likelihood,
-            self.n_tokens + other.n_tokens,
-            self.n_documents + other.n_documents,
-            self.shares + other.shares,
-            self.pairs + other.pairs,
-        )
+        return StepSums(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})
 
 
 def step_sums(

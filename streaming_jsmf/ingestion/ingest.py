@@ -34,11 +34,11 @@ from streaming_jsmf.ingestion.readers.base import Unit
 from streaming_jsmf.ingestion.spool import spool_input
 from streaming_jsmf.ingestion.work import Ingest, IngestFolder, Piece
 from streaming_jsmf.ingestion.write import STEPS, renumber_shards, sum_counts, write_shards
+from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
-from streaming_jsmf.jobs.folder import Commit
 from streaming_jsmf.jobs.memory import PROCESS_BYTES
-from streaming_jsmf.jobs.records import Record
+from streaming_jsmf.jobs.workspace import Commit
 from streaming_jsmf.storage.paths import is_url, normalise
 
 logger = logging.getLogger(__name__)
@@ -121,7 +121,7 @@ def ingest(
             n_words=None if words is None else len(words),
         )
         arguments = arguments_of(planned, units, words)
-        with planned.folder.acquire(arguments, replace=overwrite) as commit:
+        with replace(planned.folder, arguments=arguments).acquire(replace=overwrite) as commit:
             if commit is not None:
                 with execution.executor(listener, on_bad_input=planned.folder.remove) as executor:
                     _ingest(planned, executor, units, words, origin, commit)

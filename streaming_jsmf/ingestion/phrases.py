@@ -24,8 +24,8 @@ from streaming_jsmf.ingestion.tokens.lists import TokenLists, with_ngrams
 from streaming_jsmf.ingestion.tokens.stop_words import load_stop_words
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.ingestion.work import Ingest, group_units
+from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.jobs.execution import Executor
-from streaming_jsmf.jobs.records import FILES, Record
 from streaming_jsmf.storage.paths import file_hashes
 
 logger = logging.getLogger(__name__)

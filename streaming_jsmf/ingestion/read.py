@@ -18,8 +18,8 @@ from streaming_jsmf.display import location
 from streaming_jsmf.ingestion.pieces import PieceWriter, read_bags
 from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch, Unit
 from streaming_jsmf.ingestion.work import Group, Ingest, Piece, group_units
+from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.jobs.execution import Executor
-from streaming_jsmf.jobs.records import FILES, Record
 from streaming_jsmf.storage.paths import file_hashes
 
 #: Bits of the number of a document within its group.

@@ -1,7 +1,7 @@
 """An ingest at work: what its steps and tasks share. Its directory, ``<target>.partial``, has this layout::
 
-ingest.json                 the arguments
-records/STEP/00000.json     task 0 of a step is done
+zarr.json                   the arguments
+records/STEP-part-00000/     task 0 of a step is done
 units.json, groups.json     the parts of the source, and which of them one task reads
 pieces.json                 the pieces of all groups
 scattered/00000.arrow       rows of a unit of a shuffled source, by bucket
@@ -17,6 +17,7 @@ corpus/                     the corpus before it is renamed to the target
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -25,12 +26,12 @@ from typing import Any
 from streaming_jsmf.config import Curation, OnBadRecord
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.display import location
+from streaming_jsmf.errors import StoreError, pass_on_machine
 from streaming_jsmf.ingestion.readers.base import Unit
+from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
-from streaming_jsmf.jobs.folder import WorkFolder
-from streaming_jsmf.jobs.records import Record, read_json
-from streaming_jsmf.jobs.run import run_job
-from streaming_jsmf.jobs.tasks import TaskJob
+from streaming_jsmf.jobs.run import map_job, run_job
+from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.storage.paths import write_json
 
 #: Least and most bytes of the units that one task reads, and about how many tasks there are between these bounds.
@@ -71,7 +72,7 @@ def group_units(units: Sequence[Unit]) -> list[Group]:
 
 
 @dataclass(frozen=True)
-class IngestFolder(WorkFolder):
+class IngestFolder(Workspace):
     """The directory of an ingest.
 
     Attributes
@@ -80,6 +81,7 @@ class IngestFolder(WorkFolder):
         The URLs of files that have secrets, by what the lists of units have in their place (see ``of_units``).
     """
 
+    root: Path
     what: str = "ingest"
     opened_as: Mapping[str, str] = field(default_factory=dict)
 
@@ -104,7 +106,12 @@ class IngestFolder(WorkFolder):
         write_json(self.root / f"{name}.json", [asdict(item) for item in listed])
 
     def _saved(self, name: str) -> Any:
-        return read_json(self.root / f"{name}.json", list, self.root)
+        path = self.root / f"{name}.json"
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            pass_on_machine(error)
+            raise StoreError(f"{path} is missing or damaged; {self.hint}") from error
 
     def units(self, group: int) -> dict[int, Unit]:
         """The units of a group, by number."""
@@ -178,6 +185,6 @@ class Ingest:
     ) -> list[Record]:
         """Run the tasks of a step that are not committed, or are damaged; all records in order."""
         context = replace(self, vocabulary=None)
-        job = TaskJob(step, task, context, sizes, self.folder.records(step), unit)
+        job = map_job(task, context, sizes, self.folder.checkpoints(step), unit)
         run_job(job, executor)
-        return job.result()
+        return job.records()

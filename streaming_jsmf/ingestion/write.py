@@ -21,8 +21,8 @@ from streaming_jsmf.ingestion.pieces import damaged, in_batch, read_table
 from streaming_jsmf.ingestion.read import piece_batches
 from streaming_jsmf.ingestion.readers.base import SourceBatch
 from streaming_jsmf.ingestion.work import Ingest, IngestFolder, Piece
+from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.jobs.execution import Executor
-from streaming_jsmf.jobs.records import FILES, Record
 from streaming_jsmf.storage.paths import file_hashes
 
 #: Why documents are dropped, in the order of the checks; the first is for those that are kept.
@@ -188,7 +188,9 @@ def renumber_piece(ingest: Ingest, index: int) -> Record:
     source = folder.root / "written" / f"{index:05d}"
     shards = [
         renumber_shard(entry, source / entry.name, directory / entry.name, new_ids)
-        for entry in map(ShardEntry.model_validate, folder.records("write").read(index)["shards"])
+        for entry in map(
+            ShardEntry.model_validate, folder.checkpoints("write").read_metadata(f"{index:05d}")["shards"]
+        )
     ]
     return _shards_record(folder, directory, shards)
 

@@ -1,4 +1,4 @@
-"""A running Dask scheduler: reached, looked over before work is sent to it, and its loss told in one line."""
+"""A running Dask scheduler: connect to it, check its workers, and report its loss in one line."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def running_scheduler(address: str) -> Iterator[Any]:
 
 @contextmanager
 def losses_in_one_line(cluster: str) -> Iterator[None]:
-    """Turn what distributed raises for a lost cluster into an error of ours: the store is incomplete and can go on.
+    """Convert the errors of distributed for a lost cluster to ``StoreError``: the same command can finish the store.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def worker_threads(client: Any) -> int:
 
 @contextmanager
 def _quiet_client() -> Iterator[None]:
-    """What the client would log of a lost scheduler, tracebacks and all, is raised as one line."""
+    """Keep the client from logging a lost scheduler with tracebacks: it is raised as one line."""
     logger = logging.getLogger("distributed.client")
     level = logger.level
     logger.setLevel(logging.CRITICAL)

@@ -1,4 +1,4 @@
-"""The order in which parts are folded. It hangs on the parts alone, so that the bits do not hang on who folds them.
+"""The order in which parts are folded. It depends on the parts alone, so that the bits do not depend on the scheduler.
 
 Of many parts neighbours are folded in groups of ``FAN_IN``, one after the other; the totals of groups, which workers
 make side by side, are folded in groups in their turn, until one is left::
@@ -116,7 +116,7 @@ class FoldOrder:
         steps = (self._by_fold[key] for key in folds if key in self._by_fold)
         return frozenset(number for step in steps for number in range(step.first, step.last + 1))
 
-    def lacking(self, folds: Collection[str]) -> list[Step]:
+    def missing(self, folds: Collection[str]) -> list[Step]:
         """The steps to the last fold from these; those that are in them already are left out."""
         wanted, found = {self.total}, []
         for step in reversed(self.steps):

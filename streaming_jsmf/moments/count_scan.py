@@ -12,14 +12,12 @@ from streaming_jsmf.corpus.units import Partition, distinct, fold_partitions, li
 from streaming_jsmf.jobs.checkpoints import PartialResult, key_of
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.folder import WorkStore
 from streaming_jsmf.jobs.memory import PROCESS_BYTES
+from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.moments.memory import BYTES_PER_NONZERO_READ
 from streaming_jsmf.moments.stages.word_counts import CountReduction, SketchProbes, WordSelection
 from streaming_jsmf.storage.arrays import digest
 from streaming_jsmf.storage.paths import StorePath
-
-KIND = "streaming_jsmf.word_counts.unfinished"
 
 #: Changes when the same request would give other bits.
 ALGORITHM_VERSION = 3
@@ -84,8 +82,8 @@ def count_words(
     """
     partitions = plan_partitions(list_units(request.corpus), request.budget)
     keys = [key_of(name) for name in distinct([partition.content for partition in partitions])]
-    store = WorkStore(work, KIND, "count of words", request.arguments)
-    with store.at_work(partial(count_memory, request, partitions), execution, listener) as executor:
+    store = Workspace(work, "count of words", request.arguments)
+    with store.executor(partial(count_memory, request, partitions), execution, listener) as executor:
         # What another request has left here is of no use: the model's counts of a corpus are those of this one.
         digests = store.start(request.selection.arrays(), replace=True)
         n_words, weights = request.selection.n_words, request.settings.document_weights

@@ -11,8 +11,8 @@ from streaming_jsmf.corpus.units import partition_part
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.checkpoints import Checkpoints
 from streaming_jsmf.jobs.execution import Executor
-from streaming_jsmf.jobs.fold import FoldJob, Part
-from streaming_jsmf.jobs.run import run_job
+from streaming_jsmf.jobs.run import Job, run_job
+from streaming_jsmf.jobs.tasks import Part
 from streaming_jsmf.linalg.panels import panel_threads
 from streaming_jsmf.moments.manifest import Manifest
 from streaming_jsmf.moments.partition import Partitions, partitions_of
@@ -58,7 +58,7 @@ def run_stage_of(store: MomentsStore, stage: Stage, executor: Executor, load: Pa
             checkpoints = replace(checkpoints, protected=store.covered_fold)
         for scan in scans:
             parts = _parts(store.manifest, scan, checkpoints, load)
-            run_job(FoldJob(checkpoints, scan.reduction, parts, scan.order), executor)
+            run_job(Job(checkpoints, scan.reduction, parts, scan.order), executor)
         with single_blas_thread(), panel_threads(executor.threads_here):
             final = stage.final(store, (checkpoints.read_fold(scan.order.total) for scan in scans))
         history = [note for scan in scans for note in checkpoints.history(scan.keys)]

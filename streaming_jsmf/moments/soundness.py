@@ -17,11 +17,10 @@ import numpy as np
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.units import partition_part
 from streaming_jsmf.errors import StoreError, finding
-from streaming_jsmf.jobs.checkpoints import Checkpoints
+from streaming_jsmf.jobs.checkpoints import PARTIALS, RECORDS, Checkpoints, forget_record
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
-from streaming_jsmf.jobs.fold import FoldJob
-from streaming_jsmf.jobs.records import PARTIALS, RECORDS, forget_record
+from streaming_jsmf.jobs.run import Job
 from streaming_jsmf.moments.memory import require_scan_memory
 from streaming_jsmf.moments.partition import load_partitions, partitions_of
 from streaming_jsmf.moments.remedy import repair_remedy
@@ -335,7 +334,9 @@ def _mend_kept_parts(store: MomentsStore, stage: Stage, executor: Executor) -> N
     )
     partitions = compress(load_partitions(store.manifest, str(store.path)), missing)
     parts = tuple(map(partition_part, compress(scan.keys, missing), partitions))
-    executor.compute(FoldJob(checkpoints, scan.reduction, parts, scan.order).unfolded())
+    missing_parts = Job(checkpoints, scan.reduction, parts).graph(frozenset(), executor.tasks_at_once)
+    if missing_parts is not None:
+        executor.compute(missing_parts)
 
 
 def _tell(error: StoreError, what: str) -> None:

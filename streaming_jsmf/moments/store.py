@@ -23,8 +23,15 @@ from pydantic import ValidationError
 
 from streaming_jsmf.config import ScanSettings, differences, fingerprint
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
-from streaming_jsmf.jobs.checkpoints import Checkpoints, key_of
-from streaming_jsmf.jobs.records import PARTIALS, RECORDS, forget_record, read_record, write_record
+from streaming_jsmf.jobs.checkpoints import (
+    PARTIALS,
+    RECORDS,
+    Checkpoints,
+    forget_record,
+    key_of,
+    read_record,
+    write_record,
+)
 from streaming_jsmf.moments.manifest import FORMAT_VERSION, Manifest
 from streaming_jsmf.moments.remedy import repair_remedy
 from streaming_jsmf.moments.stages.base import Stage, Variable

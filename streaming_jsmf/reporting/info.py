@@ -59,7 +59,7 @@ def describe(path: str | Path | StorePath, *, verify: bool = False) -> dict[str,
 
 def _describe(place: StorePath, path: str, verify: bool) -> dict[str, Any]:
     # Corpora are ingested on a local disk only.
-    if isinstance(place, Path) and (folder := IngestFolder(place)).is_there():
+    if isinstance(place, Path) and (folder := IngestFolder(place)).exists():
         return {"kind": folder.kind, "complete": False, "steps_done": folder.steps_done}
     if not node_exists(place):
         children = [place / name for name in model_names(place)]

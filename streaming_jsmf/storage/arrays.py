@@ -98,7 +98,7 @@ def create_group(path: StorePath, attributes: Mapping[str, Any]) -> None:
     zarr.create_group(store=zarr_store(path), attributes=dict(attributes), zarr_format=3)
 
 
-def read_attributes(path: StorePath) -> dict[str, Any]:
+def read_attributes(path: StorePath, *, hint: str = "make the store again") -> dict[str, Any]:
     """Return the JSON attributes of the group at ``path``; ``StoreError`` if its metadata are damaged."""
     try:
         attributes: dict[str, Any] = zarr.open_group(
@@ -107,9 +107,7 @@ def read_attributes(path: StorePath) -> dict[str, Any]:
     except Exception as error:  # as of an array
         pass_on_machine(error)
         reason = " ".join(str(error).split())
-        raise StoreError(
-            f"{path}/zarr.json: metadata are damaged ({reason}); make the store again"
-        ) from error
+        raise StoreError(f"{path}/zarr.json: metadata are damaged ({reason}); {hint}") from error
     return attributes
 
 

@@ -33,11 +33,11 @@ from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, key_of
 from streaming_jsmf.jobs.events import Iteration, Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
-from streaming_jsmf.jobs.fold import FoldJob, Part
-from streaming_jsmf.jobs.folder import WorkStore
 from streaming_jsmf.jobs.memory import peak_memory
 from streaming_jsmf.jobs.order import FoldOrder
-from streaming_jsmf.jobs.run import run_job, run_steps
+from streaming_jsmf.jobs.run import Job, run_job, run_steps
+from streaming_jsmf.jobs.tasks import Part
+from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.storage.lock import sole_writer, work_place
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.storage.provenance import package_versions
@@ -63,8 +63,6 @@ from streaming_jsmf.topics.store import (
     read_model,
     require_free_model,
 )
-
-KIND = "streaming_jsmf.polish.unfinished"
 
 #: Names of the values in ``polish_topics``' ``watched``.
 WATCHED = ("step", "perplexity", "unigram_perplexity", "documents")
@@ -229,16 +227,16 @@ def polish_topics(
     """
     partitions = plan_partitions(list_units(request.corpus), request.budget)
     ids = request.topics.ids_of_corpus(request.corpus)
-    store = WorkStore(work, KIND, "polish", request.arguments)
+    store = Workspace(work, "polish", request.arguments)
     store.require_same()
 
     def memory(workers: int) -> int:
         return request.memory(partitions, workers)
 
-    with store.at_work(memory, execution, listener) as executor:
+    with store.executor(memory, execution, listener) as executor:
         digests = store.start({"ids": ids, "prior": request.topics.prior})
         n_words, seed = len(request.topics.words), request.settings.seed
-        inputs = Inputs(store.path, digests, store.hint, n_words, request.held_out, seed)
+        inputs = Inputs(store.root, digests, store.hint, n_words, request.held_out, seed)
         return _Run(request, store, partitions, executor, inputs).result()
 
 
@@ -247,7 +245,7 @@ class _Run:
     """One run of the job, on a scheduler."""
 
     request: PolishRequest
-    store: WorkStore
+    store: Workspace
     partitions: tuple[Partition, ...]
     executor: Executor
     inputs: Inputs
@@ -291,7 +289,7 @@ class _Run:
         part = Part(key_of(reduction.name, key), nonzeros, steps)
         checkpoints = self.store.checkpoints(reduction.name)
         order = FoldOrder((part.key,), self.store.request)
-        job = FoldJob(checkpoints, reduction, (part,), order, part="sample")
+        job = Job(checkpoints, reduction, (part,), order, part="sample")
         run_job(job, self.executor)
         return job.result()
 

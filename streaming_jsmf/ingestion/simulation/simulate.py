@@ -2,10 +2,10 @@
 
 Until it is committed, a simulation is a directory of this layout::
 
-    simulation.json          the arguments
+    zarr.json                the arguments
     corpus/documents/        shards of the parts that are done, under their final names
     corpus/truth.zarr
-    records/00000.json       part 0 is done: its shards; 00000.npy are its counts
+    records/                 a group for each part that is done, with its shards; 00000.npy are the counts of part 0
     work/                    what tasks are writing
 
 A task writes into its own directory, moves the files to their places, and then its record is committed. A second task
@@ -17,7 +17,7 @@ from __future__ import annotations
 import shutil
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +40,12 @@ from streaming_jsmf.ingestion.simulation.documents import (
 )
 from streaming_jsmf.ingestion.simulation.law import Law, make_law, word_names
 from streaming_jsmf.ingestion.simulation.truth import TRUTH_NAME, commit_truth, read_truth, truth_of
+from streaming_jsmf.jobs.checkpoints import FILES, RECORDS, Record
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.folder import WorkFolder
 from streaming_jsmf.jobs.memory import PROCESS_BYTES
-from streaming_jsmf.jobs.records import FILES, RECORDS, Record
-from streaming_jsmf.jobs.run import run_job
-from streaming_jsmf.jobs.tasks import TaskJob
+from streaming_jsmf.jobs.run import map_job, run_job
+from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.storage.paths import AnyPath, file_hashes, fsync_directory, fsync_file, normalise
 
 #: Changes with anything that gives the same arguments other documents.
@@ -117,23 +116,23 @@ def simulate_lda(
     execution = settings_of("execution", Execution, execution, options) or Execution()
     law = make_law(n_words, n_topics, mean_length, alpha, beta, separable, zipf, seed)
     path = Path(normalise(target))
-    simulation = plan(law, n_documents, documents_per_shard, WorkFolder.beside(path, "simulation"))
+    simulation = plan(law, n_documents, documents_per_shard, Workspace.beside(path, "simulation"))
     free_target(target, resumed=True)
     execution.require_memory(
         simulation_memory(law, execution),
         "the simulation",
         "lower the vocabulary size, the topics or --workers",
     )
-    with simulation.folder.acquire(simulation.arguments) as commit:
+    with replace(simulation.folder, arguments=simulation.arguments).acquire() as commit:
         if commit is not None:
-            records = simulation.folder.records()
-            job = TaskJob("simulate", write_part, simulation, simulation.sizes, records, "documents")
+            checkpoints = simulation.folder.checkpoints()
+            job = map_job(write_part, simulation, simulation.sizes, checkpoints, "documents")
             try:
                 with execution.executor(listener) as executor:
                     simulation.prepare()
                     run_job(job, executor)
-                corpus = simulation.folder.root / CORPUS
-                commit(corpus, simulation.finish(path, job.result()))
+                corpus = simulation.folder.directory / CORPUS
+                commit(corpus, simulation.finish(path, job.records()))
             finally:
                 forget_sampler()
     return open_corpus(path)
@@ -172,7 +171,7 @@ class Simulation:
     """
 
     law: Law
-    folder: WorkFolder
+    folder: Workspace
     n_documents: int
     documents_per_shard: int
     shards_per_part: int
@@ -199,15 +198,15 @@ class Simulation:
     @property
     def documents(self) -> Path:
         """Directory of the finished shards."""
-        return self.folder.root / CORPUS / DOCUMENTS
+        return self.folder.directory / CORPUS / DOCUMENTS
 
     def counts_path(self, part: int) -> Path:
         """(2, N) float64: document frequencies and term counts of a part, whole numbers."""
-        return self.folder.root / RECORDS / f"{part:05d}.npy"
+        return self.folder.directory / RECORDS / f"{part:05d}.npy"
 
     def prepare(self) -> None:
         """Clear the work of an interrupted run, and write the truth if it is missing or damaged."""
-        work, truth = self.folder.root / WORK, self.folder.root / CORPUS / TRUTH_NAME
+        work, truth = self.folder.directory / WORK, self.folder.directory / CORPUS / TRUTH_NAME
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir()
         self.documents.mkdir(parents=True, exist_ok=True)
@@ -229,7 +228,7 @@ class Simulation:
         fsync_directory(self.documents)
         fsync_directory(counts.parent)
         known = {self.documents / shard.name: shard.sha256 for shard in entries}
-        files = file_hashes(self.folder.root, [*known, counts], known=known)
+        files = file_hashes(self.folder.directory, [*known, counts], known=known)
         return {"shards": [shard.model_dump(mode="json") for shard in entries], FILES: files}
 
     def finish(self, path: Path, parts: Sequence[Record]) -> dict[Path, str]:
@@ -242,10 +241,10 @@ class Simulation:
         words = pa.array(word_names(self.law.n_words), pa.string())
         totals = WordCounts(words, counts[0].astype(np.int64), counts[1])
         origin = Origin(settings=self.law.settings())
-        return finish_directory(self.folder.root / CORPUS, path, shards, totals, origin)
+        return finish_directory(self.folder.directory / CORPUS, path, shards, totals, origin)
 
 
-def plan(law: Law, n_documents: int, documents_per_shard: int | None, folder: WorkFolder) -> Simulation:
+def plan(law: Law, n_documents: int, documents_per_shard: int | None, folder: Workspace) -> Simulation:
     """The division into shards; by default shards of whole batches, about ``TOKENS_PER_SHARD`` tokens each."""
     batch = batch_documents(law)
     if documents_per_shard is None:
@@ -264,13 +263,13 @@ def write_part(simulation: Simulation, part: int) -> Record:
     StoreError
         If the directory was removed meanwhile.
     """
-    attempt = simulation.folder.root / WORK / f"{part:05d}-{uuid.uuid4().hex}"
+    attempt = simulation.folder.directory / WORK / f"{part:05d}-{uuid.uuid4().hex}"
     try:
         # Without parents: a worker that outlives its simulation must not create the directory again.
         attempt.mkdir()
     except FileNotFoundError as error:
         raise StoreError(
-            f"{simulation.folder.root} was removed while documents were written to it"
+            f"{simulation.folder.directory} was removed while documents were written to it"
         ) from error
     try:
         return simulation.keep(part, attempt, _write_shards(simulation, part, attempt))

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.jobs.checkpoints import PartialResult, key_of
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.fold import Reduction
 from streaming_jsmf.jobs.order import FoldOrder
+from streaming_jsmf.jobs.tasks import Reduction
 from streaming_jsmf.moments.manifest import Manifest
 from streaming_jsmf.moments.remedy import repair_remedy
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array

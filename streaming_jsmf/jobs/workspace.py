@@ -1,0 +1,265 @@
+"""Where a job works until its result is committed: a Zarr group beside the target, ``<target>.partial``."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from numpy.typing import NDArray
+
+from streaming_jsmf.config import differences, fingerprint
+from streaming_jsmf.errors import InputError, SettingsMismatchError, StreamingJSMFError
+from streaming_jsmf.jobs.checkpoints import PARTIALS, RECORDS, Checkpoints
+from streaming_jsmf.jobs.events import Listener, silent
+from streaming_jsmf.jobs.execution import Execution, Executor
+from streaming_jsmf.storage.arrays import ArrayDigest, create_group, digest, read_attributes, write_array
+from streaming_jsmf.storage.lock import announce_commit, sole_writer, work_place
+from streaming_jsmf.storage.paths import StorePath, child_names, file_hashes, is_free, node_exists
+from streaming_jsmf.storage.replace import put_in_place, remove_store, store_written
+
+logger = logging.getLogger(__name__)
+
+
+class Commit(Protocol):
+    """Renames what was made to the target; the sha256 of some of its files may be known."""
+
+    def __call__(self, made: Path, known: Mapping[Path, str] | None = None) -> None: ...
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Arrays and files that tasks read, their checkpoints, and the arguments of the work. Local or behind a URL.
+
+    Parameters
+    ----------
+    root
+        Where it is; see ``beside``.
+    what
+        What is unfinished here, such as a polish.
+    arguments
+        What determines the bits of the result: JSON values.
+    """
+
+    root: StorePath
+    what: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def beside(cls, target: Path, *fields: Any) -> Self:
+        """The workspace of a target: ``<target>.partial``."""
+        return cls(work_place(target), *fields)
+
+    @property
+    def directory(self) -> Path:
+        """The root of a local workspace, in which tasks write files."""
+        assert isinstance(self.root, Path), "a local workspace"
+        return self.root
+
+    @property
+    def target(self) -> Path:
+        """Where the result will be."""
+        return self.directory.with_suffix("")
+
+    @property
+    def kind(self) -> str:
+        """Kind in the attributes, and in messages."""
+        return f"unfinished {self.what}"
+
+    @property
+    def request(self) -> str:
+        """Fingerprint of the arguments."""
+        return fingerprint(self.arguments)
+
+    @property
+    def hint(self) -> str:
+        """End of a message about damage."""
+        return f"remove {self.root} and run the same command again"
+
+    @property
+    def steps_done(self) -> dict[str, int]:
+        """Numbers of committed tasks, by step."""
+        names = (name.partition("-part-") for name in child_names(self.root / RECORDS))
+        return dict(sorted(Counter(step for step, found, _ in names if found).items()))
+
+    def exists(self) -> bool:
+        """Whether there is a workspace of this kind."""
+        return node_exists(self.root) and read_attributes(self.root, hint=self.hint).get("kind") == self.kind
+
+    def checkpoints(self, stage: str = "") -> Checkpoints:
+        """Where the tasks of a stage commit; a job of one stage need not name it."""
+        return Checkpoints(self.root, stage or self.what, self.hint)
+
+    @contextmanager
+    def executor(
+        self, memory: Callable[[int], int], execution: Execution | None, listener: Listener = silent
+    ) -> Iterator[Executor]:
+        """Yield a scheduler, once the memory is known to suffice; ``InputError`` in the block removes the workspace.
+
+        Parameters
+        ----------
+        memory
+            Peak bytes by the number of tasks that run at once.
+        execution
+            None: the default.
+
+        Raises
+        ------
+        InputError
+            If the memory budget is too small, or as ``Execution.executor``.
+        """
+        execution = execution or Execution()
+        execution.require_memory(memory(execution.concurrency), f"the {self.what}", "lower --workers")
+        with execution.executor(listener, on_bad_input=self.remove) as executor:
+            yield executor
+
+    def start(
+        self, arrays: Mapping[str, NDArray[Any]] | None = None, *, replace: bool = False
+    ) -> dict[str, ArrayDigest]:
+        """Make the workspace, or continue an interrupted run of the same arguments; return the digests of ``arrays``.
+
+        Parameters
+        ----------
+        arrays
+            Arrays of up to two axes for tasks to read (``storage.arrays.read_array``).
+        replace
+            Whether anything else at this path is removed rather than refused.
+
+        Raises
+        ------
+        InputError, SettingsMismatchError, StoreError
+            As ``require_same``.
+        """
+        arrays = arrays or {}
+        if replace and not self._is_same():
+            self.remove()
+        if is_free(self.root):
+            self._create(arrays)
+        elif not replace:
+            self.require_same()
+        return {name: digest(values) for name, values in arrays.items()}
+
+    def require_same(self) -> None:
+        """Accept a free path or unfinished work of the same arguments, and nothing else.
+
+        To be called before anything that removes the workspace on bad input.
+
+        Raises
+        ------
+        InputError
+            If something else is there.
+        SettingsMismatchError
+            If unfinished work of other arguments is there; names those that differ.
+        StoreError
+            If its attributes are damaged.
+        """
+        if is_free(self.root):
+            return
+        stored = read_attributes(self.root, hint=self.hint) if node_exists(self.root) else {}
+        if stored.get("kind") != self.kind:
+            raise InputError(
+                f"{self.root} is the place of unfinished work and holds something else; move it away or choose "
+                "another target"
+            )
+        if differing := differences(dict(stored["arguments"]), self.arguments):
+            raise SettingsMismatchError(
+                f"{self.root} holds an {self.kind} that differs in {differing}; finish it with its own command, or "
+                "remove that directory"
+            )
+
+    def remove(self) -> None:
+        """Remove the workspace, in one step for its readers."""
+        remove_store(self.root, ignore_errors=True)
+
+    @contextmanager
+    def acquire(self, *, replace: bool = False) -> Iterator[Commit | None]:
+        """Lock the target and start the work for the block. A workspace without committed tasks is removed after it.
+
+        Parameters
+        ----------
+        replace
+            Whether an existing target is to be replaced.
+
+        Yields
+        ------
+        Commit
+            Renames a file or directory to the target, and removes the workspace. None if the target is complete: a run
+            of the same arguments was killed after its commit, and all bytes are as committed, which one pass verifies.
+
+        Raises
+        ------
+        InputError
+            If the target exists, another process writes it, or something else is in the place of the workspace.
+        SettingsMismatchError, StoreError
+            As ``require_same``.
+        """
+        with sole_writer(self.target) as committed:
+            exists, (request, _, contents) = os.path.lexists(self.target), committed.partition(" ")
+            if exists and not replace:
+                if request != self.request:
+                    raise InputError(f"{self.target} exists; remove it or choose another path")
+                if self._is_intact(contents):
+                    yield None
+                    return
+            if self.exists() and not self.steps_done:
+                self.remove()
+            self.start()
+            try:
+                yield partial(self._commit, None if exists and replace else self.request, exists)
+            finally:
+                if not self.steps_done:
+                    self.remove()
+
+    def _is_intact(self, contents: str) -> bool:
+        if fingerprint(file_hashes(self.target)) == contents:
+            logger.info("%s: complete; a run that was killed has committed it", self.target)
+            return True
+        logger.warning("%s: differs from what was committed, and is made again", self.target)
+        return False
+
+    def _commit(
+        self, request: str | None, existed: bool, made: Path, known: Mapping[Path, str] | None = None
+    ) -> None:
+        """``request`` is None if another result is replaced; ``known`` are hashes of some files of ``made``."""
+        files = file_hashes(made, known=known or {})
+        if os.path.lexists(self.target) and request is not None:
+            self._require_own(files, existed)
+        # A result that is to be replaced must not be taken for the new one.
+        result = f"{request} {fingerprint(files)}" if request else ""
+        announce_commit(self.target, result, work=request is not None)
+        put_in_place(made, self.target)
+        self.remove()
+
+    def _require_own(self, files: Mapping[str, str], existed: bool) -> None:
+        """Refuse to replace files that this work did not make."""
+        others = sorted(file_hashes(self.target).keys() - files.keys()) if existed else ["."]
+        if others:
+            raise InputError(
+                f"{self.target / others[0]} does not belong to the {self.what}; move it away and run the same command "
+                "again"
+            )
+
+    def _is_same(self) -> bool:
+        if not node_exists(self.root):
+            return False
+        try:
+            stored = read_attributes(self.root)
+        except StreamingJSMFError:
+            logger.warning("%s: cannot be read and is made again", self.root)
+            return False
+        return (stored.get("kind"), stored.get("request")) == (self.kind, self.request)
+
+    def _create(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        with store_written(self.root) as beside:
+            for name, values in arrays.items():
+                write_array(beside, name, values, [name, "topic"][: values.ndim])
+            for group in (PARTIALS, RECORDS):
+                create_group(beside / group, {})
+            root = {"kind": self.kind, "request": self.request, "arguments": dict(self.arguments)}
+            create_group(beside, root)
