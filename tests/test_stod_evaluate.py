@@ -97,14 +97,6 @@ def test_corpus_and_truth_add_what_they_tell(folder: Path, capsys: pytest.Captur
     assert [row["characteristic"] for row in after] == [topic["characteristic"] for topic in shown["topics"]]
 
 
-def test_a_table_for_people(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["evaluate", str(folder / "model")]) == 0
-    shown = capsys.readouterr().out
-    assert "distinct_share" in shown
-    assert "missing: approximation" in shown
-    assert "the model has no topic_topic" in shown
-
-
 def test_a_third_moment_added_later_leaves_models_what_they_were(folder: Path, tmp_path: Path) -> None:
     moments = scanned(folder / "corpus", tmp_path / "moments", SETTINGS, keep=False)
     infer(moments, tmp_path / "before", InferSettings(K, max_iterations=3))

@@ -12,18 +12,9 @@ from typing import Any
 class Measures:
     """Quality of the topics of one K; None for what could not be measured.
 
-    Attributes
-    ----------
-    n_topics
-        K.
-    perplexity
-        Perplexity of documents held out by polish.
-    npmi, distinct_share
-        Coherence and share of distinct words of the top 10 words.
-    stability
-        Agreement with topics of resampled documents, from 0 to 1.
-    eigengap
-        (lambda_K - lambda_K+1) / lambda_K; large if K factors stand out. Informative only.
+    ``perplexity`` is of documents held out by polish, ``npmi`` and ``distinct_share`` of the top 10 words,
+    ``stability`` the agreement with topics of resampled documents, from 0 to 1, and ``eigengap`` (lambda_K -
+    lambda_K+1) / lambda_K, which is informative only.
     """
 
     n_topics: int
@@ -36,18 +27,9 @@ class Measures:
 
 @dataclass(frozen=True)
 class Measure:
-    """A column of the comparison.
+    """A column of the comparison: its field of ``Measures`` and heading, and how losses are measured.
 
-    Attributes
-    ----------
-    name, title
-        Field of ``Measures``, and column heading.
-    lower
-        Whether low values are good.
-    unit
-        A noticeable loss: relative if ``ratio``, otherwise absolute.
-    ratio
-        Whether losses are ratios of values.
+    ``unit`` is a noticeable loss, relative if ``ratio``, otherwise absolute; ``lower`` says that low values are good.
     """
 
     name: str
@@ -78,18 +60,9 @@ COLUMNS = (*MEASURES, EIGENGAP)
 
 @dataclass(frozen=True)
 class Choice:
-    """The suggested number of topics.
+    """The suggested number of topics: the K with the smallest sum of losses, the smallest such K.
 
-    Attributes
-    ----------
-    rows
-        Measures by ascending K.
-    losses
-        Sum of the losses of each row.
-    suggested
-        K with the smallest loss; the smallest K if there are several.
-    reason
-        One or two sentences.
+    ``rows`` are measures by ascending K, ``losses`` their sums of losses, ``reason`` is one or two sentences.
     """
 
     rows: tuple[Measures, ...]
@@ -99,12 +72,7 @@ class Choice:
 
 
 def choose(rows: Sequence[Measures]) -> Choice:
-    """Suggest one of several K: the one with the smallest sum of losses.
-
-    Raises
-    ------
-    ValueError
-        Without rows.
+    """Suggest one of several K, at least one: the one with the smallest sum of losses.
 
     Examples
     --------
@@ -197,10 +165,7 @@ def fields_of(choice: Choice, missing: Mapping[str, str]) -> dict[str, Any]:
 def choice_of(fields: Mapping[str, Any]) -> tuple[Choice, dict[str, str]]:
     """Restore the comparison from ``fields_of``; losses and suggestion are computed from the rows.
 
-    Raises
-    ------
-    ValueError
-        If the values are not a comparison, or have an unknown format version.
+    ``ValueError`` if the values are not a comparison, or have an unknown format version.
 
     Examples
     --------

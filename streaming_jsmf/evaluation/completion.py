@@ -103,13 +103,13 @@ def complete_documents(
     StoreError
         If a shard or ``work`` is damaged.
     """
-    topics, places = request.topics, request.topics.ids_of_corpus(request.corpus)
+    topics, ids = request.topics, request.topics.ids_of_corpus(request.corpus)
     partitions = plan_partitions(list_units(request.corpus), request.budget)
     keys = [key_of(name) for name in distinct([partition.content for partition in partitions])]
     store = Workspace(work, "completion of documents", request.arguments)
     with store.executor(partial(completion_memory, request, partitions), execution, listener) as executor:
         arrays = {
-            "places": places,
+            "places": ids,
             "word_topic": topics.word_topic,
             "prior": topics.prior,
             "term_count": topics.term_count,
@@ -149,9 +149,9 @@ class CompletionReduction:
         """One pass over the partition, a row group in memory at a time."""
         arrays = read_arrays(self.store, self.digests, hint=self.hint)
         completer = Completer.of(arrays["word_topic"], arrays["prior"], arrays["term_count"], arrays["keys"])
-        places, total = arrays["places"], Completed(Completion())
-        for block in iter_blocks(partition.units, places.size):
-            found = completed(completer, over_vocabulary(block, places, len(completer.topics)), self.threads)
+        ids, total = arrays["places"], Completed(Completion())
+        for block in iter_blocks(partition.units, ids.size):
+            found = completed(completer, over_vocabulary(block, ids, len(completer.topics)), self.threads)
             total = Completed(total.sums.merge(found.sums), total.fractional + found.fractional)
         return PartialResult({}, total.fields())
 

@@ -74,14 +74,9 @@ _VARIABLES = {
 class StoredCounts(SelectedCounts):
     """What one scan of a corpus counted for a model; ``n_documents`` are those of two tokens or more of its words.
 
-    Attributes
-    ----------
-    characteristic_words
-        (K, ranks) word ids by the anchor rows; None if not read.
-    corpus
-        JSON values: ``path``, ``fingerprint``, ``n_documents`` (all), ``words_found`` of the model's.
-    completion
-        Fields of ``Completed``: how well the topics predict the documents; None if that is not known.
+    ``characteristic_words`` (K, ranks) are word ids by the anchor rows, None if not read. ``corpus`` has the JSON
+    values ``path``, ``fingerprint``, ``n_documents`` (all) and ``words_found`` of the model's. ``completion`` has the
+    fields of ``Completed``, None if unknown.
     """
 
     characteristic_words: Integers | None = None
@@ -98,15 +93,9 @@ def counts_of(
 ) -> StoredCounts:
     """The stored counts of a corpus, or else those of two passes over it, which are then stored.
 
-    One pass counts words, the other completes documents, unless the model has no prior of topics or no word counts. An
-    interrupted pass is completed by the same call. The bits do not depend on ``execution``.
-
-    Parameters
-    ----------
-    path, model
-        Where the model is, and its word lists (``COUNTED``) and, for the second pass, those of ``TopicParameters.of``.
-    corpus
-        The training corpus or any other; words are matched by string, and those the model lacks are left out.
+    One pass counts words, the other completes documents, unless the model has no prior of topics or no word counts. The
+    same call completes an interrupted pass. The bits do not depend on ``execution``. Words are matched by string, and
+    those that the model lacks are left out.
 
     Raises
     ------
@@ -342,13 +331,7 @@ def read_training_counts(
 
 
 def stored_corpora(model_path: StorePath) -> list[dict[str, Any]]:
-    """Path, fingerprint and numbers of each corpus counted for a model.
-
-    Raises
-    ------
-    StoreError
-        If one of the groups is damaged.
-    """
+    """Path, fingerprint and numbers of each corpus counted for a model; ``StoreError`` if one is damaged."""
     # A name with a dot is unfinished work.
     names = sorted(name for name in group_names(model_path / EVALUATION) if "." not in name)
     return [dict(_read_attributes(model_path / EVALUATION / name)["corpus"]) for name in names]

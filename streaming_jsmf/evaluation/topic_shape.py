@@ -27,10 +27,8 @@ def dominancy(topic_topic: Floats) -> float:
 
     Examples
     --------
-    Rows (0.3, 0.1) and (0.1, 0.5): 0.3 / 0.4 = 0.75 and 0.5 / 0.6.
-
-    >>> print(f"{dominancy(np.array([[0.3, 0.1], [0.1, 0.5]])):.4f}")
-    0.7917
+    >>> print(f"{dominancy(np.array([[0.3, 0.1], [0.1, 0.5]])):.4f} = (0.3 / 0.4 + 0.5 / 0.6) / 2")
+    0.7917 = (0.3 / 0.4 + 0.5 / 0.6) / 2
     """
     sums = topic_topic.sum(axis=1)
     return float(np.divide(np.diag(topic_topic), sums, out=np.zeros_like(sums), where=sums > 0).mean())

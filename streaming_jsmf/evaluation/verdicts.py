@@ -168,7 +168,7 @@ CERTIFICATES = (
 
 
 def warnings_of(metrics: Mapping[str, Any]) -> list[str]:
-    """What makes a model doubtful, by its ``metrics``, and what to try; empty as a rule."""
+    """What makes a model doubtful, by its ``metrics``, and what to try; usually empty."""
     return [
         certificate.warning.format(value=value, **metrics)
         for certificate, value in _reported(metrics)
@@ -245,7 +245,7 @@ def topic_warnings(
     npmi: Sequence[float | None] | None = None,
     numbers: Sequence[int] | None = None,
 ) -> list[tuple[str, ...]]:
-    """Reasons why each topic may not be one, a phrase each; empty as a rule.
+    """Reasons why each topic may not be one, a phrase each; usually empty.
 
     Topics of numbers, topics of a few documents, topics whose words do not occur together, and copies of other topics.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from streaming_jsmf.storage.lock import write_alone
 from streaming_jsmf.storage.paths import StorePath, json_bytes, node_exists, store_path
 from streaming_jsmf.topics.fit import fit
 from streaming_jsmf.topics.infer import fit_moments, infer_each
-from streaming_jsmf.topics.store import COMPARISON, read_model
+from streaming_jsmf.topics.store import COMPARISON, Model, read_model
 
 #: Appended to the source by default.
 SUFFIX = ".choose-k"
@@ -59,15 +59,6 @@ class Comparison:
     missing: dict[str, str]
     models: tuple[StorePath, ...]
     page: StorePath
-
-
-@dataclass(frozen=True)
-class _Material:
-    """What models of any K are fitted to; without ``corpus`` neither polish nor counts."""
-
-    moments: Moments
-    corpus: Corpus | None
-    without_corpus: str = ""
 
 
 @takes(Execution)
@@ -117,36 +108,35 @@ def choose_k(
     target = place.with_name(place.name + SUFFIX) if out is None else store_path(out, "a directory of models")
     execution = settings_of("execution", Execution, execution, options) or Execution()
     if node_exists(place) and read_attributes(place).get("kind") == MOMENTS_KIND:
-        material = _of_moments(open_moments(place), corpus, numbers[-1])
+        moments = open_moments(place)
+        moments.eigenpairs(numbers[-1])  # raises before any work
+        opened, reason = _corpus_of(moments, corpus)
     else:
-        material = _scanned(
-            open_corpus(source), target / "moments", numbers[-1], seed, replicas, execution, listener
-        )
-    models = _fitted(material, target, numbers, seed, execution, listener)
-    missing: dict[str, str] = {}
-    rows = [_measured(path, material, (replicas, seed), missing, execution, listener) for path in models]
-    choice = choose(rows)
-    page = target / "choose-k.html"
+        opened, reason = open_corpus(source), ""
+        moments = _scan(opened, target / "moments", numbers[-1], seed, replicas, execution, listener)
+    candidates = _Candidates(moments, opened, reason, seed, replicas, execution, listener)
+    models = candidates.fit(target, numbers)
+    choice = choose([candidates.measure(path) for path in models])
+    page, missing = target / "choose-k.html", candidates.missing
     write_alone(page, render_comparison(choice, missing).encode())
     write_alone(target / COMPARISON, json_bytes(fields_of(choice, missing)))
     return Comparison(choice, missing, models, page)
 
 
-def _of_moments(moments: Moments, corpus: str | Path | None, largest: int) -> _Material:
-    # Raises before any work.
-    moments.eigenpairs(largest)
+def _corpus_of(moments: Moments, corpus: str | Path | None) -> tuple[Corpus | None, str]:
+    """The corpus of a moments store; or None and the reason why it is missing."""
     paths = moments.store.manifest.paths
-    if corpus is None and len(paths) != 1:
-        return _Material(moments, None, f"{moments.path} is of {len(paths)} corpora")
+    if corpus is not None:
+        return open_corpus(corpus), ""
+    if len(paths) != 1:
+        return None, f"{moments.path} is of {len(paths)} corpora"
     try:
-        return _Material(moments, open_corpus(paths[0] if corpus is None else corpus))
+        return open_corpus(paths[0]), ""
     except InputError as error:
-        if corpus is not None:
-            raise
-        return _Material(moments, None, f"{error}; name it with --corpus")
+        return None, f"{error}; name it with --corpus"
 
 
-def _scanned(
+def _scan(
     corpus: Corpus,
     place: StorePath,
     largest: int,
@@ -154,7 +144,7 @@ def _scanned(
     replicas: int,
     execution: Execution,
     listener: Listener,
-) -> _Material:
+) -> Moments:
     most = min(corpus.n_documents, corpus.n_words)
     if largest > most:
         raise TooFewFactorsError(
@@ -164,52 +154,68 @@ def _scanned(
     settings = ScanSettings(max_topics=largest, seed=seed)
     if replicas:
         usual = settings.partition_budget(corpus.nonzeros, corpus.n_words)
-        settings = replace(
-            settings, partition_nonzeros=max(1, min(usual, math.ceil(corpus.nonzeros / PARTITIONS)))
-        )
-    return _Material(scan(corpus, place, settings, execution, listener, keep_partitions=replicas > 0), corpus)
+        budget = max(1, min(usual, math.ceil(corpus.nonzeros / PARTITIONS)))
+        settings = replace(settings, partition_nonzeros=budget)
+    return scan(corpus, place, settings, execution, listener, keep_partitions=replicas > 0)
 
 
-def _fitted(
-    material: _Material,
-    target: StorePath,
-    topics: Sequence[int],
-    seed: int,
-    execution: Execution,
-    listener: Listener,
-) -> tuple[StorePath, ...]:
-    base, moments = InferSettings(topics[0]), material.moments
-    if material.corpus is None:
-        return infer_each(moments, target, topics, base, threads=execution.workers, listener=listener)
-    return fit(
-        material.corpus.root,
-        str(target),
-        topics,
-        scan_settings=moments.settings,
-        infer_settings=base,
-        polish=PolishSettings(seed=seed),
-        moments=str(moments.path),
-        execution=execution,
-        threads=execution.workers,
-        listener=listener,
-    ).models
+@dataclass(frozen=True)
+class _Candidates:
+    """Models of several K and their measures; without ``corpus``, for this ``reason``, neither polish nor counts.
 
+    ``missing`` has the reason for each measure without values.
+    """
 
-def _measured(
-    path: StorePath,
-    material: _Material,
-    wanted: tuple[int, int],
-    missing: dict[str, str],
-    execution: Execution,
-    listener: Listener,
-) -> Measures:
-    """One row; unavailable values are None with the reason in ``missing``. ``wanted``: replicas and their seed."""
-    model = read_model(path, ("word", "prominent_words", "topic_probability"), COUNTED)
-    top_words = model.arrays["prominent_words"]
-    n_topics = len(top_words)
+    moments: Moments
+    corpus: Corpus | None
+    reason: str
+    seed: int
+    replicas: int
+    execution: Execution
+    listener: Listener
+    missing: dict[str, str] = field(default_factory=dict)
 
-    def perplexity() -> float:
-        _corpus_of(material)
+    def fit(self, target: StorePath, topics: Sequence[int]) -> tuple[StorePath, ...]:
+        settings, threads = InferSettings(topics[0]), self.execution.workers
+        if self.corpus is None:
+            return infer_each(self.moments, target, topics, settings, threads=threads, listener=self.listener)
+        return fit(
+            self.corpus.root,
+            str(target),
+            topics,
+            scan_settings=self.moments.settings,
+            infer_settings=settings,
+            polish=PolishSettings(seed=self.seed),
+            moments=str(self.moments.path),
+            execution=self.execution,
+            threads=threads,
+            listener=self.listener,
+        ).models
+
+    @single_blas_thread()
+    def measure(self, path: StorePath) -> Measures:
+        """The row of a model."""
+        model = read_model(path, ("word", "prominent_words", "topic_probability"), COUNTED)
+        top_words = model.arrays["prominent_words"]
+        measures: dict[str, Callable[[], float]] = {
+            "perplexity": lambda: self._perplexity(model),
+            "npmi": lambda: self._npmi(path, model),
+            "stability": lambda: self._stability(len(top_words)),
+        }
+        values: dict[str, float] = {}
+        for name, measure in measures.items():
+            try:
+                values[name] = measure()
+            except Unavailable as reason:
+                self.missing.setdefault(name, str(reason))
+        share = distinct_share(top_words[:, :TOP_WORDS])
+        eigengap = model.metrics.get("eigenvalue_gap")
+        return Measures(len(top_words), distinct_share=share, eigengap=eigengap, **values)
+
+    def _perplexity(self, model: Model) -> float:
+        """Of the documents that polish held out, at its end."""
+        if self.corpus is None:
+            raise Unavailable(self.reason)
         held_out = (model.metrics.get("polish") or {}).get("perplexity")
         if not held_out:
             raise Unavailable(
@@ -217,50 +223,25 @@ def _measured(
             )
         return float(held_out[-1]["perplexity"])
 
-    def npmi() -> float:
-        counts = counts_of(path, model, _corpus_of(material), execution, listener)
-        return float(top_word_metrics(top_words, counts)["npmi"]["mean"])
+    def _npmi(self, path: StorePath, model: Model) -> float:
+        if self.corpus is None:
+            raise Unavailable(self.reason)
+        counts = counts_of(path, model, self.corpus, self.execution, self.listener)
+        return float(top_word_metrics(model.arrays["prominent_words"], counts)["npmi"]["mean"])
 
-    measures: dict[str, Callable[[], float]] = {
-        "perplexity": perplexity,
-        "npmi": npmi,
-        "stability": lambda: _stability(n_topics, material.moments, *wanted, execution.workers, listener),
-    }
-    values: dict[str, float] = {}
-    with single_blas_thread():
-        for name, find in measures.items():
-            try:
-                values[name] = find()
-            except Unavailable as reason:
-                missing.setdefault(name, str(reason))
-        return Measures(
-            n_topics,
-            distinct_share=distinct_share(top_words[:, :TOP_WORDS]),
-            eigengap=model.metrics.get("eigenvalue_gap"),
-            **values,
+    def _stability(self, n_topics: int) -> float:
+        """Stability before polish, because models of resampled partitions are not polished."""
+        if not self.replicas:
+            raise Unavailable("no replicas were asked for (--replicas)")
+        try:
+            require_parts(self.moments)
+        except InputError as error:
+            raise Unavailable(str(error)) from error
+        drawn = (resampled(self.moments, self.seed, number) for number in range(self.replicas))
+        own, *others = (
+            fit_moments(
+                moments, InferSettings(n_topics), threads=self.execution.workers, listener=self.listener
+            ).arrays["word_topic"]
+            for moments in (self.moments, *drawn)
         )
-
-
-def _corpus_of(material: _Material) -> Corpus:
-    if material.corpus is None:
-        raise Unavailable(material.without_corpus)
-    return material.corpus
-
-
-def _stability(
-    n_topics: int, moments: Moments, replicas: int, seed: int, threads: int | None, listener: Listener
-) -> float:
-    """Stability before polish, because models of resampled partitions are not polished."""
-    if not replicas:
-        raise Unavailable("no replicas were asked for (--replicas)")
-    try:
-        require_parts(moments)
-    except InputError as error:
-        raise Unavailable(str(error)) from error
-    drawn = (resampled(moments, seed, number) for number in range(replicas))
-    settings = InferSettings(n_topics)
-    own, *others = (
-        fit_moments(made_of, settings, threads=threads, listener=listener).arrays["word_topic"]
-        for made_of in (moments, *drawn)
-    )
-    return stability(own, others).value
+        return stability(own, others).value

@@ -49,7 +49,7 @@ class Topic:
     npmi
         Of the first words, from -1 to 1, if they were counted.
     warnings
-        Why it may not be a topic, a phrase each; empty as a rule.
+        Why it may not be a topic, a phrase each; usually empty.
     """
 
     number: int
@@ -79,12 +79,9 @@ class Topic:
 class WordLists:
     """Many words of every topic.
 
-    Attributes
-    ----------
-    vocabulary, probability
-        W words that any list has, and (W,), p(word) by the model: the sum of p(word | topic) p(topic).
-    ids, probabilities
-        For each topic its words as positions in ``vocabulary``, most probable first, and their p(word | topic).
+    ``vocabulary`` has the W words that any list has, ``probability`` (W,) their p(word) by the model. ``ids`` and
+    ``probabilities`` are for each topic its words as positions in ``vocabulary``, most probable first, and p(word |
+    topic).
     """
 
     vocabulary: tuple[str, ...]
@@ -110,18 +107,10 @@ class Documents(NamedTuple):
 
 @dataclass(frozen=True)
 class Groups:
-    """Mean topic shares of G groups of documents.
+    """Mean topic shares of G groups of documents, defined by the values of ``column`` (or ``year of date``).
 
-    Attributes
-    ----------
-    column
-        The metadata column whose values define the groups, or ``year of date``.
-    names, documents
-        Value and number of documents of each group; G.
-    ordered
-        The values are numbers or times, so that a line may join them.
-    shares, errors
-        (G, K); errors are standard errors of the means, 0 for a single document.
+    ``names`` and ``documents`` are value and size of each group. ``ordered``: the values are numbers or times, so that
+    a line may join them. ``shares`` and their standard ``errors`` are (G, K); errors are 0 for a single document.
     """
 
     column: str

@@ -53,8 +53,8 @@ def describe(path: str | Path | StorePath, *, verify: bool = False) -> dict[str,
     found = left_behind(place)
     unfinished = [each for each in found if each.suffix == ".partial" and each.is_dir()]
     leftovers = [*described.pop("leftovers", ()), *(each for each in found if each not in unfinished)]
-    told = {"unfinished": unfinished, "leftovers": leftovers}
-    return {**described, **{name: list(map(str, paths)) for name, paths in told.items() if paths}}
+    paths_by_state = {"unfinished": unfinished, "leftovers": leftovers}
+    return {**described, **{name: list(map(str, paths)) for name, paths in paths_by_state.items() if paths}}
 
 
 def _describe(place: StorePath, path: str, verify: bool) -> dict[str, Any]:

@@ -104,8 +104,8 @@ def plot_over_time(
     groups = groups_of(shown_shares_of(model, shares), by)
     if groups is None:
         raise InputError(f"{shares}: no column holds a year or a date of few enough years; name one by by=")
-    spread = groups.shares.std(axis=0)
-    return _groups_figure(contents, groups, _chosen(contents, topics, spread))
+    deviation = groups.shares.std(axis=0)
+    return _groups_figure(contents, groups, _chosen(contents, topics, deviation))
 
 
 def _contents(model: AnyModel, words: int | None = None) -> Contents:
@@ -123,12 +123,12 @@ def _chosen(contents: Contents, topics: Sequence[int] | None, weight: Floats | N
     if topics is None:
         weights = np.array([topic.share for topic in contents.topics]) if weight is None else weight
         return [int(topic) for topic in np.argsort(-weights, kind="stable")[:LARGEST]]
-    places = {topic.number: place for place, topic in enumerate(contents.topics)}
-    wrong = [topic for topic in topics if topic not in places]
+    indices = {topic.number: index for index, topic in enumerate(contents.topics)}
+    wrong = [topic for topic in topics if topic not in indices]
     if wrong or not topics:
         named = f"there is no topic {wrong[0]}" if wrong else "topics is empty"
-        raise InputError(f"{named}; the model has topics 0 to {max(places)}")
-    return [places[topic] for topic in topics]
+        raise InputError(f"{named}; the model has topics 0 to {max(indices)}")
+    return [indices[topic] for topic in topics]
 
 
 def _topic_name(topic: Topic) -> str:
@@ -146,7 +146,7 @@ def _map_figure(contents: Contents) -> Figure:
     for topic, (x, y), radius in zip(contents.topics, drawn.points, drawn.radii, strict=True):
         axes.add_patch(Circle((x, -y), radius, facecolor=COLOURS[0], edgecolor=COLOURS[0], alpha=0.35))
         axes.text(x, -y, str(topic.number), ha="center", va="center", fontsize=7)
-    for number, x, y in _free_places(contents, drawn):
+    for number, x, y in _label_positions(contents, drawn):
         name = _topic_name(contents.topics[number]).partition(" ")[2]
         axes.text(x, -y, name, ha="center", va="center", fontsize=6, color="#333333")
     axes.set_aspect("equal")
@@ -162,7 +162,7 @@ def _map_figure(contents: Contents) -> Figure:
     return figure
 
 
-def _free_places(contents: Contents, drawn: TopicMap) -> list[tuple[int, float, float]]:
+def _label_positions(contents: Contents, drawn: TopicMap) -> list[tuple[int, float, float]]:
     """Topics whose names fit below or above their circles, largest first, with the middle of each name."""
     width, height = 0.0052 * np.ptp(drawn.points, axis=0).max(), 0.016 * np.ptp(drawn.points, axis=0).max()
     taken: list[tuple[float, float, float]] = []
@@ -231,23 +231,23 @@ def _correlations_figure(contents: Contents, topic_topic: Floats) -> Figure:
 def _groups_figure(contents: Contents, groups: Groups, topics: Sequence[int]) -> Figure:
     """Lines for ordered groups, bars for others, with the standard errors of the means."""
     figure, axes = _figure(8.0, 4.5)
-    places = np.arange(len(groups.names))
+    positions = np.arange(len(groups.names))
     for line, number in enumerate(topics):
         colour, dash = COLOURS[line % len(COLOURS)], DASHES[line // len(COLOURS) % len(DASHES)]
         share, error = 100 * groups.shares[:, number], 100 * groups.errors[:, number]
         name = _topic_name(contents.topics[number])
         if groups.ordered:
-            axes.plot(places, share, dash, color=colour, label=name)
+            axes.plot(positions, share, dash, color=colour, label=name)
             axes.fill_between(
-                places, np.maximum(share - error, 0), share + error, color=colour, alpha=0.2, lw=0
+                positions, np.maximum(share - error, 0), share + error, color=colour, alpha=0.2, lw=0
             )
         else:
             width = 0.8 / len(topics)
-            shifted = places + (line - (len(topics) - 1) / 2) * width
+            shifted = positions + (line - (len(topics) - 1) / 2) * width
             axes.bar(shifted, share, width, yerr=error, color=colour, label=name, capsize=2)
-    every = -(-len(places) // 16)
+    every = -(-len(positions) // 16)
     names = [name[:NAME_LENGTH].replace("$", r"\$") for name in groups.names]
-    axes.set_xticks(places[::every], names[::every], rotation=0 if groups.ordered else 45)
+    axes.set_xticks(positions[::every], names[::every], rotation=0 if groups.ordered else 45)
     axes.set_xlabel(groups.column)
     axes.set_ylabel("mean share of the documents, %")
     axes.set_ylim(bottom=0)

@@ -106,11 +106,11 @@ def _lists(leading: list[_Leading], of_words: Floats, words: NDArray[np.object_]
         if size <= BUDGET or count <= BY_RELEVANCE:
             break
         count = count * 3 // 4
-    places = {word: place for place, word in enumerate(vocabulary)}
+    positions = {word: position for position, word in enumerate(vocabulary)}
     return WordLists(
         tuple(str(words[word]) for word in vocabulary),
         of_words[vocabulary],
-        tuple(np.array([places[word] for word in topic], dtype=np.int64) for topic in chosen),
+        tuple(np.array([positions[word] for word in topic], dtype=np.int64) for topic in chosen),
         tuple(np.array(list(topic.values())) for topic in chosen),
     )
 
