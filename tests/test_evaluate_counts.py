@@ -35,7 +35,12 @@ from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.events import Event, StageStarted
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.scan_verb import scan
-from streaming_jsmf.moments.stages.word_counts import CountReduction, SketchProbes, WordSelection, WordTally
+from streaming_jsmf.moments.word_counts import (
+    CooccurrenceAccumulator,
+    CountReduction,
+    SketchProbes,
+    WordSelection,
+)
 from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.topics.infer import infer
 from streaming_jsmf.topics.store import Model, open_model, read_model, write_model
@@ -148,7 +153,7 @@ def test_counts_do_not_depend_on_how_documents_are_split(seed: int, cuts: list[i
         stage = CountReduction(Path("unused"), {}, 9, "capped", probes, "")
         folded = None
         for part in parts:
-            one = WordTally(selection, "capped", probes.draw(9))
+            one = CooccurrenceAccumulator(selection, "capped", probes.draw(9))
             one.append(csr_array(part))
             folded = stage.fold(folded, one.partial())
         assert folded is not None

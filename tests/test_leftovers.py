@@ -240,11 +240,11 @@ def test_info_names_what_is_dead_and_writes_nothing(folder: Path, invoke: Comman
     left = (lock_path(model), folder / ".model.old", lock_path(counts), new)
     assert sorted(said["leftovers"]) == sorted(map(str, left))
     said = json.loads(invoke("info", folder / "m", "--json").out)
-    assert sorted(said["leftovers"]) == sorted(map(str, read_store(folder / "m").rests()))
+    assert sorted(said["leftovers"]) == sorted(map(str, read_store(folder / "m").leftovers()))
     assert len(said["leftovers"]) == 2
     assert states(folder) == before
     assert invoke("scan", folder / "corpus", folder / "m", *SCAN).code == 0
-    assert not read_store(folder / "m").rests()
+    assert not read_store(folder / "m").leftovers()
 
 
 def test_info_of_what_is_between_two_renames_says_so(folder: Path, invoke: Command) -> None:

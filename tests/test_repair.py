@@ -88,7 +88,7 @@ def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, st
 Call = Callable[..., tuple[int, str, str]]
 
 
-def require_sound(store: Path, reference: Path, call: Call) -> None:
+def require_intact(store: Path, reference: Path, call: Call) -> None:
     """All there is in a store is read, and is what the reference has."""
     code, out, err = call("info", store, "--json")
     assert code == 0, err
@@ -123,7 +123,7 @@ def mended(
         assert f"mend it with streaming-jsmf scan CORPUS {store} --repair" in error.splitlines()[-1]
     code, _, log = call("scan", corpus, store, "--repair", "--scheduler", "synchronous")
     assert code == 0, log
-    require_sound(store, reference, call)
+    require_intact(store, reference, call)
     assert [path.name for path in (store / "partials").iterdir()] != []
     assert list(store.parent.rglob(".*")) == []
     return log

@@ -35,9 +35,9 @@ from streaming_jsmf.linalg.sampled import (
     corrected_eigenpairs,
     sample_eigenpairs,
 )
+from streaming_jsmf.moments.integrity import require_intact
 from streaming_jsmf.moments.reader import open_moments
 from streaming_jsmf.moments.scan_verb import Changes, scan
-from streaming_jsmf.moments.soundness import require_sound
 from streaming_jsmf.moments.stages import eigenpairs
 from streaming_jsmf.moments.stages.projection import ProjectionReduction
 from streaming_jsmf.moments.stages.third_moment import ThirdMomentReduction
@@ -332,7 +332,7 @@ def test_what_is_damaged_is_found_and_mended(
         if chunk.is_file():
             chunk.write_bytes(b"nothing")
     with pytest.raises(StoreError, match=name):
-        require_sound(read_store(store))
+        require_intact(read_store(store))
     scan(corpus, store, SAMPLED, SYNCHRONOUS, keep_partitions=True, repair=True)
     assert digests(store) == digests(undisturbed)
 
@@ -345,11 +345,11 @@ def test_a_lost_sum_is_found_and_made_again(
     (fold,) = (store / "records").glob("projection-fold-*")
     shutil.rmtree(fold)
     with pytest.raises(StoreError, match="last fold"):
-        require_sound(read_store(store))
+        require_intact(read_store(store))
     scan(corpus, store, SAMPLED, SYNCHRONOUS, keep_partitions=True, repair=True)
     assert "scan 2 is repeated" in caplog.text
     assert digests(store) == digests(undisturbed)
-    require_sound(read_store(store))
+    require_intact(read_store(store))
 
 
 @pytest.fixture(scope="module")
@@ -451,7 +451,7 @@ def test_an_addition_that_was_cut_off_goes_on_from_what_is_added(
     assert digests(store) == digests(whole)
     assert len(done) == 2
     assert not set(again) & set(done)
-    require_sound(read_store(store))
+    require_intact(read_store(store))
 
 
 def test_a_bad_corpus_leaves_a_sampled_store_as_it_was(halves: Path, tmp_path: Path) -> None:
@@ -462,7 +462,7 @@ def test_a_bad_corpus_leaves_a_sampled_store_as_it_was(halves: Path, tmp_path: P
     with pytest.raises(InputError, match="-3"):
         changed(halves / "a", store, add=[tmp_path / "bad"])
     assert digests(store) == digests(halves / "of-a")
-    require_sound(read_store(store))
+    require_intact(read_store(store))
     changed(halves / "a", store, add=[halves / "b"])
 
 
@@ -475,7 +475,7 @@ def test_a_damaged_basis_of_a_store_that_has_grown_is_made_of_all(halves: Path, 
     moments = scan(halves / "a", store, None, SYNCHRONOUS, repair=True)
     basis, product = moments.projected_basis() or pytest.fail("no product")
     np.testing.assert_allclose(product, dense(COUNTS) @ basis, atol=1e-6 * np.abs(product).max())
-    require_sound(read_store(store))
+    require_intact(read_store(store))
 
 
 @pytest.mark.slow

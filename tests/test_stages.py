@@ -17,10 +17,10 @@ from streaming_jsmf.corpus.units import Partition, list_units, plan_partitions
 from streaming_jsmf.errors import StoreError
 from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.moments.integrity import require_intact
 from streaming_jsmf.moments.memory import scan_memory
 from streaming_jsmf.moments.partition import iter_counts
 from streaming_jsmf.moments.scan_verb import scan
-from streaming_jsmf.moments.soundness import require_sound
 from streaming_jsmf.moments.stages import registry
 from streaming_jsmf.moments.stages.base import Store, SumStage, Variable
 from tests.corpora import planted, words, write_corpus
@@ -132,11 +132,11 @@ def test_it_is_checked_and_mended(corpus: Path, tmp_path: Path, caplog: pytest.L
     chunk = tmp_path / "m" / "length_count" / "c" / "0" / "0"
     chunk.write_bytes(chunk.read_bytes()[:-8] + b"\xff" * 8)
     with pytest.raises(StoreError, match="length_count"):
-        require_sound(store)
+        require_intact(store)
     scan(corpus, tmp_path / "m", SETTINGS, SYNCHRONOUS, repair=True)
     assert LengthStage.hint in caplog.text
     assert digests(tmp_path / "m") == before
-    require_sound(store)
+    require_intact(store)
 
 
 @pytest.mark.usefixtures("with_length")

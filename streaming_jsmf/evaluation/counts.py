@@ -22,8 +22,7 @@ from streaming_jsmf.inference.words import characteristic_words
 from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments.count_scan import CountRequest, count_words
-from streaming_jsmf.moments.stages.word_counts import SketchProbes, WordSelection
+from streaming_jsmf.moments.word_counts import CountRequest, SketchProbes, WordSelection, count_words
 from streaming_jsmf.storage.arrays import (
     ArrayDigest,
     create_group,

@@ -12,11 +12,11 @@ from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
+from streaming_jsmf.moments.integrity import require_intact
 from streaming_jsmf.moments.manifest import Manifest, with_corpus, with_third_moment, without
 from streaming_jsmf.moments.memory import require_scan_memory
 from streaming_jsmf.moments.partition import load_partitions
 from streaming_jsmf.moments.run import run_missing_stages
-from streaming_jsmf.moments.soundness import require_sound
 from streaming_jsmf.moments.store import MomentsStore, read_store, replace_manifest
 from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import StorePath
@@ -74,7 +74,7 @@ def _change_alone(
     rebase: bool,
 ) -> MomentsStore:
     store = read_store(path)
-    require_sound(store, folded=False)
+    require_intact(store, folded=False)
     if names and not store.manifest.keep_partitions:
         raise InputError(
             f"{path}: does not keep its partitions, so nothing can be taken out; scan what is to stay into another "
@@ -143,7 +143,7 @@ def add_third_moment(
     execution = execution or Execution()
     with sole_writer(path):
         store = read_store(path)
-        require_sound(store, folded=False)
+        require_intact(store, folded=False)
         after = with_third_moment(store.manifest).changed(change=mark)
         require_scan_memory(after, path, execution)
         with execution.executor(listener) as executor:

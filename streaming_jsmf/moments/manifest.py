@@ -313,7 +313,7 @@ def _as_one_part(manifest: Manifest) -> list[tuple[str, int]]:
     return [(f"fold {manifest.order.total}", len(manifest.partitions))]
 
 
-def moved(manifest: Manifest, corpus: Corpus) -> Manifest:
+def relocate(manifest: Manifest, corpus: Corpus) -> Manifest:
     """The manifest with a corpus at the place where it is now, if its shards have kept their names."""
     shards = {(shard.name, shard.sha256) for shard in corpus.shards}
 

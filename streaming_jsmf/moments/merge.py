@@ -14,12 +14,12 @@ from streaming_jsmf.config import differences
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.moments.integrity import require_intact
 from streaming_jsmf.moments.manifest import Manifest, MergePlan, merged_manifest
 from streaming_jsmf.moments.memory import require_scan_memory
 from streaming_jsmf.moments.partition import load_partitions
 from streaming_jsmf.moments.run import run_missing_stages
-from streaming_jsmf.moments.soundness import require_sound
-from streaming_jsmf.moments.stages.range import spread
+from streaming_jsmf.moments.stages.range import reindex
 from streaming_jsmf.moments.store import (
     MomentsStore,
     read_store,
@@ -90,7 +90,7 @@ def _merge_alone(
     _require_mergeable(store, second)
     _require_complete(store)
     _require_complete(second)
-    require_sound(store, folded=False)
+    require_intact(store, folded=False)
     union = _unite(_words(store), _words(second))
     if not union.same:
         _require_local(path)
@@ -226,7 +226,7 @@ def _rebuilt(
         own = np.arange(store.n_words)
         for key, source, rows in ((keys[0], store, own), (keys[1], second, union.word_ids)):
             fold = source.checkpoints("range").read_fold(source.total)
-            checkpoints.commit_part(key, spread(fold, rows, len(union.words)), {"merged": str(source.path)})
+            checkpoints.commit_part(key, reindex(fold, rows, len(union.words)), {"merged": str(source.path)})
     return read_store(store.path)
 
 

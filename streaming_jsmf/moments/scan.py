@@ -13,11 +13,11 @@ from streaming_jsmf.corpus.units import list_units
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments.manifest import Manifest, moved, new_manifest, with_third_moment
+from streaming_jsmf.moments.integrity import require_intact
+from streaming_jsmf.moments.manifest import Manifest, new_manifest, relocate, with_third_moment
 from streaming_jsmf.moments.memory import fitting_settings, require_scan_memory
 from streaming_jsmf.moments.partition import load_partitions
 from streaming_jsmf.moments.run import run_missing_stages
-from streaming_jsmf.moments.soundness import require_sound
 from streaming_jsmf.moments.store import (
     MomentsStore,
     create_store,
@@ -74,8 +74,8 @@ def scan_corpus(
     if existing is not None:
         _tell_what_else(existing, corpus)
         if not existing.missing_stages and _asked(existing, corpus, settings) == existing.manifest:
-            settle_store(existing)
-            require_sound(existing)
+            clear_leftovers(existing)
+            require_intact(existing)
             return existing
     planned = _asked(existing, corpus, settings) if existing else manifest
     require_scan_memory(planned, path, execution, [corpus])
@@ -94,7 +94,7 @@ def _scan_alone(
     # Looked at again: another process may have been at work until now.
     existing = resume_store(path, manifest)
     if existing is not None:
-        require_sound(existing)
+        require_intact(existing)
     # The scheduler comes first: if it does not answer, no store is made or touched.
     with execution.executor(listener) as executor:
         if existing is None:
@@ -132,7 +132,7 @@ def _sized(settings: ScanSettings, corpus: Corpus, path: StorePath, execution: E
     return fitting_settings(settings, corpus.n_words, list_units(corpus), execution)
 
 
-def settle_store(store: MomentsStore) -> None:
+def clear_leftovers(store: MomentsStore) -> None:
     """Clear what a killed process has left in and beside a complete store; what one that lives does is its own."""
     if not store.is_cleared():
         # Nobody else's work depends on it: on a medium that is read only it stays.
@@ -160,14 +160,14 @@ def finish_store(
             with execution.executor(listener) as executor:
                 run_missing_stages(store, executor)
         else:
-            require_sound(store)
+            require_intact(store)
             store.clear()
     return store
 
 
 def _asked(store: MomentsStore, corpus: Corpus, settings: ScanSettings) -> Manifest:
     """The manifest of a store that looks for the corpus where it is now, and has the third moment if that is asked."""
-    manifest = moved(store.manifest, corpus)
+    manifest = relocate(store.manifest, corpus)
     return with_third_moment(manifest) if settings.third_moment else manifest
 
 

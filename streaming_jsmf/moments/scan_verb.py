@@ -16,10 +16,10 @@ from streaming_jsmf.jobs.checkpoints import key_of
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.changes import add_third_moment, change_store, is_part
+from streaming_jsmf.moments.integrity import repair_store
 from streaming_jsmf.moments.merge import merge_stores
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.scan import finish_store, scan_corpus
-from streaming_jsmf.moments.soundness import repair_store
 from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.storage.lock import recover
 from streaming_jsmf.storage.paths import StorePath, node_exists, normalise, store_path

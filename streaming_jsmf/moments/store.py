@@ -33,8 +33,7 @@ from streaming_jsmf.jobs.checkpoints import (
     write_record,
 )
 from streaming_jsmf.moments.manifest import FORMAT_VERSION, Manifest
-from streaming_jsmf.moments.remedy import repair_remedy
-from streaming_jsmf.moments.stages.base import Stage, Variable
+from streaming_jsmf.moments.stages.base import Stage, Variable, repair_hint
 from streaming_jsmf.moments.stages.registry import stage_named, stages_of
 from streaming_jsmf.storage.arrays import (
     ArrayDigest,
@@ -121,9 +120,9 @@ class MomentsStore:
         """The checkpoints of a stage that runs over partitions."""
         made = stage_named(stage)
         keep = self.manifest.keep_partitions and made.keeps_parts
-        return Checkpoints(self.path, stage, repair_remedy(self.path), keep, made.part_axes)
+        return Checkpoints(self.path, stage, repair_hint(self.path), keep, made.part_axes)
 
-    def rests(self) -> list[StorePath]:
+    def leftovers(self) -> list[StorePath]:
         """What lies in a complete store but is not a part of it: results on their way, and of earlier states.
 
         Of scan 1 the last fold stays, and the parts of the manifest if they are kept; of a store with a sample also the
@@ -148,19 +147,19 @@ class MomentsStore:
         ]
 
     def is_cleared(self) -> bool:
-        """Whether nothing is left to be done: no stage, no rest, and no process at work or killed at it."""
-        return not (self.missing_stages or is_left(self.path) or self.rests())
+        """Whether nothing is left to be done: no stage, no leftovers, and no process at work or killed at it."""
+        return not (self.missing_stages or is_left(self.path) or self.leftovers())
 
     def clear(self) -> None:
-        """Remove the ``rests``: the last step of every change, which a run after a kill repeats."""
-        remove_trees(self.rests())
+        """Remove the ``leftovers``: the last step of every change, which a run after a kill repeats."""
+        remove_trees(self.leftovers())
 
     def outcome(self, stage: str) -> dict[str, Any] | None:
         """The committed record of a finished stage: digests, scalars, history; None before.
 
         A record of other partitions or words than those of the manifest is that of an earlier state of the store.
         """
-        record = read_record(self.path, stage, repair_remedy(self.path))
+        record = read_record(self.path, stage, repair_hint(self.path))
         return record if record is not None and record.get("covers") == self._covers(stage) else None
 
     def _has_outcome(self, stage: str) -> bool:
@@ -190,7 +189,7 @@ class MomentsStore:
     @property
     def covered_fold(self) -> str | None:
         """The fold that the committed outcome of scan 1 was made of, of this manifest or an earlier one."""
-        record = read_record(self.path, "range", repair_remedy(self.path))
+        record = read_record(self.path, "range", repair_hint(self.path))
         return None if record is None else str(record.get("covers"))
 
     def commit_stage(
@@ -245,7 +244,7 @@ class MomentsStore:
 
     def read(self, name: str) -> NDArray[Any]:
         """Read a final array, verified against its digest; ``StoreError`` names what is damaged."""
-        return read_array(self.path, name, self.array_digest(name), hint=repair_remedy(self.path))
+        return read_array(self.path, name, self.array_digest(name), hint=repair_hint(self.path))
 
     def digests(self, *, without: Sequence[str] = ()) -> dict[str, str]:
         """sha256 of every committed array, by name, but for the arrays of some stages."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.moments.manifest import CorpusEntry, WordIds
-from streaming_jsmf.moments.remedy import repair_remedy
+from streaming_jsmf.moments.stages.base import repair_hint
 from streaming_jsmf.moments.store import WORD_IDS, MomentsStore
 from streaming_jsmf.storage.arrays import ArrayDigest, digest, read_array, write_array
 from streaming_jsmf.storage.paths import StorePath
@@ -26,7 +26,7 @@ def read_word_ids(store: MomentsStore, entry: CorpusEntry) -> NDArray[np.int64] 
     if described is None:
         return None
     expected = ArrayDigest(described.sha256, (described.n_words,), "int64")
-    ids: NDArray[np.int64] = read_array(store.path, described.name, expected, hint=repair_remedy(store.path))
+    ids: NDArray[np.int64] = read_array(store.path, described.name, expected, hint=repair_hint(store.path))
     return ids
 
 

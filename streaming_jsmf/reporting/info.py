@@ -11,8 +11,8 @@ from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.counts import read_counts, stored_corpora
 from streaming_jsmf.ingestion.work import IngestFolder
+from streaming_jsmf.moments.integrity import require_intact
 from streaming_jsmf.moments.provenance import describe_making
-from streaming_jsmf.moments.soundness import require_sound
 from streaming_jsmf.moments.stages.eigenpairs import EigenpairsStage, hardly_seen
 from streaming_jsmf.moments.stages.sample import LENGTHS
 from streaming_jsmf.moments.store import KIND as MOMENTS_KIND
@@ -103,7 +103,7 @@ def _describe_corpus(path: str, verify: bool) -> dict[str, Any]:
 
 
 def _describe_moments(store: MomentsStore) -> dict[str, Any]:
-    require_sound(store)
+    require_intact(store)
     missing = store.missing_stages
     partitions = len(store.manifest.partitions)
     described = {
@@ -124,7 +124,7 @@ def _describe_moments(store: MomentsStore) -> dict[str, Any]:
         "provenance": describe_making(store),
     }
     if not missing:
-        described["leftovers"] = store.rests()
+        described["leftovers"] = store.leftovers()
     for stage in missing:
         checkpoints = store.checkpoints(stage)
         held = store.manifest.order.covered(checkpoints.folds()) if stage == "range" else ()

@@ -5,8 +5,7 @@ which settings ask for it, its scans with the keys of their parts and folds, its
 memory that it needs and how it is mended. ``base`` says what each of these is; read ``projection`` first, the shortest.
 
 What runs, checks, mends or describes a store walks ``registry.STAGES`` and names none of them. So another stage is a
-module here and a line there. ``word_counts`` is no stage of a store: its checkpoints lies beside a model, and it has a
-reduction only.
+module here and a line there.
 
 A stage sees its store through ``base.Store`` alone; it may import what lies below the moments, and of them
 ``checkpoints``, ``manifest`` and ``partition``.

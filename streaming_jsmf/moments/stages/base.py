@@ -16,10 +16,14 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.order import FoldOrder
 from streaming_jsmf.jobs.tasks import Reduction
 from streaming_jsmf.moments.manifest import Manifest
-from streaming_jsmf.moments.remedy import repair_remedy
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.timing import span
+
+
+def repair_hint(store: StorePath) -> str:
+    """The end of a message about damage that can be repaired."""
+    return f"mend it with streaming-jsmf scan CORPUS {store} --repair"
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ class Scan:
     reduction
         What its tasks do.
     order
-        Keys of its parts and folds in the checkpoints: hashes of all that their bits hang on.
+        Keys of its parts and folds in the checkpoints: hashes of all that their bits depend on.
     counts
         How many partitions each part stands for: 1, or all of a store that was merged as one part.
     """
@@ -89,7 +93,7 @@ class Scan:
 
     @classmethod
     def of_partitions(cls, reduction: Reduction, store: Store, *salts: str) -> Scan:
-        """A part for each partition; ``salts`` are what its result hangs on besides what the partition holds."""
+        """A part for each partition; ``salts`` are what its result depends on besides what the partition holds."""
         keys = tuple(key_of(name, *salts) for name in store.manifest.contents)
         counts = (1,) * len(keys)
         return cls(reduction, store.manifest.order_of(keys, counts, store.base), counts)
@@ -107,7 +111,7 @@ class Stage(ABC):
     hint
         What a repair says that it does if they are damaged.
     inputs
-        Final arrays of earlier stages that its own hang on besides the partitions: others make its results stale.
+        Final arrays of earlier stages that its own depend on besides the partitions: others make its results stale.
     part_axes
         Axes of arrays of its parts, where they are not (word, rank).
     reads_corpora
@@ -115,7 +119,7 @@ class Stage(ABC):
     keeps_parts
         Whether results of its parts stay in a store that keeps its partitions.
     of_base
-        Whether it hangs on what the basis is made of alone, so that it stays when documents are added.
+        Whether it depends on what the basis is made of alone, so that it stays when documents are added.
     """
 
     name: ClassVar[str]
@@ -214,5 +218,5 @@ class BasisReduction:
     def read_basis(self) -> NDArray[np.float32]:
         """The basis as tasks multiply with it; ``StoreError`` if it is damaged."""
         with span("commit"):
-            basis = read_array(self.store, self.basis_name, self.basis, hint=repair_remedy(self.store))
+            basis = read_array(self.store, self.basis_name, self.basis, hint=repair_hint(self.store))
             return basis.astype(np.float32)

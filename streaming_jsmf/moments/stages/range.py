@@ -179,7 +179,7 @@ def repeated(part: PartialResult, times: int) -> PartialResult:
     return PartialResult(arrays, {name: value * times for name, value in part.scalars.items()})
 
 
-def spread(partial: PartialResult, rows: NDArray[np.int64], n_words: int) -> PartialResult:
+def reindex(partial: PartialResult, rows: NDArray[np.int64], n_words: int) -> PartialResult:
     """A result over more words: row i becomes row ``rows[i]``, the others are zero."""
     arrays = dict(partial.arrays)
     for name, values in partial.arrays.items():

@@ -1,7 +1,7 @@
-"""Is what a store has committed still there and as it was written? And if not: mended, with the same bits.
+"""Checks that all a store has committed is still there and unchanged, and repairs what is not, to the same bits.
 
-Every record and array is read. What is damaged is taken back stage by stage, and made again from what is sound, or from
-the corpora if it must be.
+Every record and array is read. Damaged results are discarded stage by stage and computed again from what is intact,
+or from the corpora where necessary.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.run import Job
 from streaming_jsmf.moments.memory import require_scan_memory
 from streaming_jsmf.moments.partition import load_partitions, partitions_of
-from streaming_jsmf.moments.remedy import repair_remedy
 from streaming_jsmf.moments.run import run_stage_of
-from streaming_jsmf.moments.stages.base import Scan, Stage
+from streaming_jsmf.moments.stages.base import Scan, Stage, repair_hint
 from streaming_jsmf.moments.store import WORDS, MomentsStore, read_store, words_digest
 from streaming_jsmf.moments.word_ids import read_word_ids, write_word_ids
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array, read_attributes
@@ -44,20 +43,20 @@ class OutcomeDamage:
 
 
 @dataclass(frozen=True)
-class LedgerDamage:
+class DamagedResults:
     """What is wrong with the results on their way into a stage's final arrays.
 
     Attributes
     ----------
     folds, parts
         Errors by key.
-    sound
+    intact
         Keys of the folds that are not damaged.
     """
 
     folds: Mapping[str, StoreError]
     parts: Mapping[str, StoreError]
-    sound: frozenset[str]
+    intact: frozenset[str]
 
 
 def damage_of_outcome(store: MomentsStore, stage: str) -> OutcomeDamage | None:
@@ -66,10 +65,10 @@ def damage_of_outcome(store: MomentsStore, stage: str) -> OutcomeDamage | None:
         record = store.outcome(stage)
     except StoreError as error:
         return OutcomeDamage(error, in_record=True)
-    hint = repair_remedy(store.path)
+    hint = repair_hint(store.path)
     for name, fields in record["arrays"].items() if record else ():
         read = partial(read_array, store.path, name, ArrayDigest.from_fields(fields), hint=hint)
-        damage = _raised(read)
+        damage = _error_of(read)
         if damage is not None:
             return OutcomeDamage(damage, in_record=False)
     return None
@@ -81,14 +80,14 @@ def damage_of_words(store: MomentsStore) -> StoreError | None:
     if found is not None:
         return found.error
     if store.outcome(WORDS) is None:
-        return StoreError(f"{store.path}/{RECORDS}/words is missing; {repair_remedy(store.path)}")
+        return StoreError(f"{store.path}/{RECORDS}/words is missing; {repair_hint(store.path)}")
     return None
 
 
 def damage_of_word_ids(store: MomentsStore) -> Mapping[int, StoreError]:
     """What is wrong with the ids of the words of each corpus, by its number."""
     errors = {
-        number: _raised(partial(read_word_ids, store, entry))
+        number: _error_of(partial(read_word_ids, store, entry))
         for number, entry in enumerate(store.manifest.corpora)
     }
     return {number: error for number, error in errors.items() if error is not None}
@@ -97,10 +96,10 @@ def damage_of_word_ids(store: MomentsStore) -> Mapping[int, StoreError]:
 def damage_of_groups(store: MomentsStore) -> Mapping[StorePath, StoreError]:
     """Directories whose own Zarr metadata are damaged: they say that these are groups, for other readers of Zarr."""
     errors = {
-        place: _raised(partial(read_attributes, place))
+        place: _error_of(partial(read_attributes, place))
         for place in (store.path / PARTIALS, store.path / RECORDS)
     }
-    hint = repair_remedy(store.path)
+    hint = repair_hint(store.path)
     return {
         place: StoreError(f"{place}/zarr.json: metadata are damaged; {hint}")
         for place, error in errors.items()
@@ -108,7 +107,7 @@ def damage_of_groups(store: MomentsStore) -> Mapping[StorePath, StoreError]:
     }
 
 
-def damage_of_scan(checkpoints: Checkpoints, scan: Scan, *, finished: bool) -> LedgerDamage:
+def damage_of_scan(checkpoints: Checkpoints, scan: Scan, *, finished: bool) -> DamagedResults:
     """What is wrong with parts and folds of a scan. Reads all their arrays, one result at a time.
 
     ``finished``: whether the stage is committed, so that the last fold must be there.
@@ -117,8 +116,8 @@ def damage_of_scan(checkpoints: Checkpoints, scan: Scan, *, finished: bool) -> L
     bad_folds = _damages(checkpoints, "fold", there)
     if finished and scan.order.total not in there:
         bad_folds[scan.order.total] = _missing(checkpoints, "the last fold")
-    sound = there - bad_folds.keys()
-    folded = {keys[number] for number in scan.order.covered(sound)}
+    intact = there - bad_folds.keys()
+    folded = {keys[number] for number in scan.order.covered(intact)}
     parts, done = checkpoints.parts(), set() if checkpoints.keep else folded
     # Of a part that is folded and not kept the record alone is left; so it is with parts of an earlier state.
     bad_parts = _damages(checkpoints, "part", parts & (set(keys) - done))
@@ -126,10 +125,10 @@ def damage_of_scan(checkpoints: Checkpoints, scan: Scan, *, finished: bool) -> L
     if checkpoints.keep:
         for key in sorted(folded - parts):
             bad_parts[key] = _missing(checkpoints, f"the kept part {key}")
-    return LedgerDamage(bad_folds, bad_parts, sound)
+    return DamagedResults(bad_folds, bad_parts, intact)
 
 
-def require_sound(store: MomentsStore, *, folded: bool = True) -> None:
+def require_intact(store: MomentsStore, *, folded: bool = True) -> None:
     """Read all that is committed for good: of a complete store everything, of one on its way the finished stages.
 
     Parameters
@@ -140,7 +139,7 @@ def require_sound(store: MomentsStore, *, folded: bool = True) -> None:
     Raises
     ------
     StoreError
-        If something is damaged: names it, and says how to mend it.
+        If something is damaged: names it, and says how to repair it.
     """
     for error in _errors(store, folded):
         if error is not None:
@@ -172,11 +171,11 @@ def _damages(
 
 def _missing(checkpoints: Checkpoints, what: str) -> StoreError:
     return StoreError(
-        f"{checkpoints.store}: the record of {what} is missing; {repair_remedy(checkpoints.store)}"
+        f"{checkpoints.store}: the record of {what} is missing; {repair_hint(checkpoints.store)}"
     )
 
 
-def _raised(read: Callable[[], object]) -> StoreError | None:
+def _error_of(read: Callable[[], object]) -> StoreError | None:
     try:
         read()
     except StoreError as error:
@@ -204,40 +203,40 @@ def repair_store(
     with sole_writer(path):
         store = read_store(path)
         require_scan_memory(store.manifest, path, execution)
-        _mend_groups(store)
-        _mend_words(store)
+        _repair_groups(store)
+        _repair_words(store)
         with execution.executor(listener) as executor:
             load = partitions_of(store.manifest, store.path)
             for stage in store.stages:
-                _take_back(store, stage)
+                _discard_damage(store, stage)
                 run_stage_of(store, stage, executor, load)
             for stage in store.stages:
                 if stage.keeps_parts and store.manifest.keep_partitions:
-                    _mend_kept_parts(store, stage, executor)
+                    _repair_kept_parts(store, stage, executor)
         store.clear()
     return store
 
 
-def _mend_groups(store: MomentsStore) -> None:
+def _repair_groups(store: MomentsStore) -> None:
     for place, error in damage_of_groups(store).items():
-        _tell(error, "is written again")
+        _warn(error, "is written again")
         place.mkdir(exist_ok=True)
         write_json(place / "zarr.json", {"zarr_format": 3, "node_type": "group", "attributes": {}})
 
 
-def _mend_words(store: MomentsStore) -> None:
+def _repair_words(store: MomentsStore) -> None:
     """The words are those of the corpora, and the ids of a corpus's words are known from both."""
     error = damage_of_words(store)
     if error is not None:
-        _tell(error, "the words are read from the corpora")
+        _warn(error, "the words are read from the corpora")
         words = _words_of_corpora(store)
         store.commit_stage(WORDS, {"word": np.array(words, dtype=object)}, {})
     for number, error in damage_of_word_ids(store).items():
-        _tell(error, "the words of the corpus are looked up again")
-        places = {str(word): i for i, word in enumerate(store.read("word"))}
+        _warn(error, "the words of the corpus are looked up again")
+        ids_of_words = {str(word): i for i, word in enumerate(store.read("word"))}
         entry = store.manifest.corpora[number]
         own = open_corpus(entry.path).vocabulary().words
-        write_word_ids(store.path, [np.array([places.get(word, -1) for word in own], np.int64)])
+        write_word_ids(store.path, [np.array([ids_of_words.get(word, -1) for word in own], np.int64)])
         read_word_ids(store, entry)
 
 
@@ -245,9 +244,9 @@ def _words_of_corpora(store: MomentsStore) -> list[str]:
     words = [""] * store.n_words
     for entry in store.manifest.corpora:
         own, ids = open_corpus(entry.path).vocabulary().words, read_word_ids(store, entry)
-        places = range(len(own)) if ids is None else ids.tolist()
-        if len(places) == len(own) <= store.n_words:
-            for place, word in zip(places, own, strict=True):
+        ids_of_words = range(len(own)) if ids is None else ids.tolist()
+        if len(ids_of_words) == len(own) <= store.n_words:
+            for place, word in zip(ids_of_words, own, strict=True):
                 words[place] = word
     if words_digest(words) != store.manifest.vocabulary:
         raise StoreError(
@@ -256,14 +255,14 @@ def _words_of_corpora(store: MomentsStore) -> list[str]:
     return words
 
 
-def _take_back(store: MomentsStore, stage: Stage) -> None:
+def _discard_damage(store: MomentsStore, stage: Stage) -> None:
     """Take back what is damaged of a stage, so that running it makes that again."""
     if stage.keeps_fold(store.settings):
-        _take_back_kept(store, stage)
+        _discard_damaged_fold(store, stage)
         return
     found = damage_of_outcome(store, stage.name)
     if found is not None:
-        _tell(found.error, stage.hint)
+        _warn(found.error, stage.hint)
         forget_record(store.path, stage.name)
     if store.outcome(stage.name) is None:
         for scan in stage.scans(store):
@@ -271,7 +270,7 @@ def _take_back(store: MomentsStore, stage: Stage) -> None:
             _drop(checkpoints, damage_of_scan(checkpoints, scan, finished=False))
 
 
-def _take_back_kept(store: MomentsStore, stage: Stage) -> None:
+def _discard_damaged_fold(store: MomentsStore, stage: Stage) -> None:
     """Of a stage whose last fold stays: its final arrays come from that, and the fold from parts if they are kept."""
     checkpoints, final, (scan,) = (
         store.checkpoints(stage.name),
@@ -280,16 +279,16 @@ def _take_back_kept(store: MomentsStore, stage: Stage) -> None:
     )
     record = None if final is not None and final.in_record else store.outcome(stage.name)
     found = damage_of_scan(checkpoints, scan, finished=record is not None)
-    _refuse_lost_merges(store, scan, checkpoints.parts() - found.parts.keys(), found.sound)
+    _refuse_lost_merges(store, scan, checkpoints.parts() - found.parts.keys(), found.intact)
     _drop(checkpoints, found)
-    folded = scan.order.total in found.sound
+    folded = scan.order.total in found.intact
     if record is not None and not folded:
         parts = "scan 1 is repeated for all partitions" if stage.keeps_parts else stage.hint
         if checkpoints.keep:
             parts = "the kept parts are folded again"
         logger.warning("repair: %s: the last fold of %s is lost; %s", store.path, stage.name, parts)
     elif final is not None:
-        _tell(final.error, stage.hint)
+        _warn(final.error, stage.hint)
     else:
         return
     if record is not None and folded:
@@ -313,16 +312,16 @@ def _refuse_lost_merges(
             )
 
 
-def _drop(checkpoints: Checkpoints, found: LedgerDamage) -> None:
+def _drop(checkpoints: Checkpoints, found: DamagedResults) -> None:
     for key, error in found.folds.items():
-        _tell(error, "the fold is taken back")
+        _warn(error, "the fold is taken back")
         checkpoints.drop("fold", key)
     for key, error in found.parts.items():
-        _tell(error, "the part is taken back")
+        _warn(error, "the part is taken back")
         checkpoints.drop("part", key)
 
 
-def _mend_kept_parts(store: MomentsStore, stage: Stage, executor: Executor) -> None:
+def _repair_kept_parts(store: MomentsStore, stage: Stage, executor: Executor) -> None:
     """Parts that are folded, and so missed by no stage, but were to be kept. One pass over these partitions."""
     checkpoints, (scan,) = store.checkpoints(stage.name), stage.scans(store)
     known = checkpoints.parts()
@@ -339,5 +338,5 @@ def _mend_kept_parts(store: MomentsStore, stage: Stage, executor: Executor) -> N
         executor.compute(missing_parts)
 
 
-def _tell(error: StoreError, what: str) -> None:
+def _warn(error: StoreError, what: str) -> None:
     logger.warning("repair: %s; %s", finding(error), what)
