@@ -467,7 +467,7 @@ def test_parameters_are_the_settings(corpus: Path) -> None:
         (STOD(50, **ONE), COUNTS[:, :30], "50 topics were asked for"),
         (LRJSMF(20, **ONE), np.repeat(COUNTS[:1], 30, axis=0), "positive eigenvalues, 20 topics were asked for"),
         (LRJSMF(3), -COUNTS, "Negative values in data passed to X in LRJSMF"),
-        (LRJSMF(3), np.full((4, 5), 2.0**31), "the largest that is read is 2147483647"),
+        (LRJSMF(3), np.full((4, 5), 2.0**31), "2147483647"),
         (LRJSMF(3), np.zeros((4, 5)), "no document with a word"),
         (LRJSMF(3), "nowhere/at/all", "there is no corpus at"),
         (LRJSMF(3), da.from_array(COUNTS, chunks=(100, 20)), "8 blocks across the words; rechunk it"),

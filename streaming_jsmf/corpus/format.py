@@ -224,13 +224,7 @@ def _open_committed(root: str, manifest: Manifest) -> Corpus:
     n_words = manifest.vocabulary.words
     if not entries:
         raise InputError(f"{root} is an empty corpus: its manifest names no shards")
-    # A shard that was copied into the directory would be ignored without notice.
-    for name in _parquet_files(root, f"{DOCUMENTS}/"):
-        if name not in {entry.name for entry in entries}:
-            raise StoreError(
-                f"{join(root, name)} is not in {MANIFEST_NAME}; move it away "
-                f"(or remove {MANIFEST_NAME} to use the directory as it is)"
-            )
+    require_no_other_shards(root, manifest)
     vocabulary_path = join(root, VOCABULARY_NAME)
     if not exists(vocabulary_path):
         raise StoreError(f"{vocabulary_path} is missing; restore it or build the corpus again")
@@ -242,6 +236,17 @@ def _open_committed(root: str, manifest: Manifest) -> Corpus:
     return Corpus(
         root, shards, n_words, manifest.vocabulary.sha256, vocabulary_path, token_settings(manifest.settings)
     )
+
+
+def require_no_other_shards(root: str, manifest: Manifest) -> None:
+    """Raise ``StoreError`` for a shard that was copied into the directory: it would be ignored, or deleted with it."""
+    names = {entry.name for entry in manifest.shards}
+    for name in _parquet_files(root, f"{DOCUMENTS}/"):
+        if name not in names:
+            raise StoreError(
+                f"{join(root, name)} is not in {MANIFEST_NAME}; move it away "
+                f"(or remove {MANIFEST_NAME} to use the directory as it is)"
+            )
 
 
 def _checked_footer(root: str, entry: ShardEntry, n_words: int) -> Footer:

@@ -14,6 +14,7 @@ from streaming_jsmf.corpus.format import (
     Corpus,
     open_corpus,
     read_manifest,
+    require_no_other_shards,
     require_no_store,
     verify_corpus,
 )
@@ -65,12 +66,16 @@ def ensure_corpus(
     ------
     InputError
         If the corpus at ``beside`` is of other files or settings; and as ``ingest``.
+    StoreError
+        If the directory of the corpus has shards that its manifest does not name.
     """
     made_for = _request_hash(source, request)
     recover(beside)
     overwrite = replacing is not None
     if beside.exists():
-        if read_manifest(beside).settings.get("made_for") == made_for:
+        manifest = read_manifest(beside)
+        if manifest.settings.get("made_for") == made_for:
+            require_no_other_shards(normalise(beside), manifest)
             try:
                 corpus = open_corpus(beside)
                 verify_corpus(corpus)

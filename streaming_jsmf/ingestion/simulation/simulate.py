@@ -125,7 +125,7 @@ def simulate_lda(
     )
     with replace(simulation.folder, arguments=simulation.arguments).acquire() as commit:
         if commit is not None:
-            checkpoints = simulation.folder.checkpoints()
+            checkpoints = simulation.folder.checkpoints("simulate")
             job = map_job(write_part, simulation, simulation.sizes, checkpoints, "documents")
             try:
                 with execution.executor(listener) as executor:
