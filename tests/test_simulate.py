@@ -394,11 +394,11 @@ def test_a_killed_simulation_is_finished_by_the_same_command(
     arguments += ["--alpha", "0.2", "--documents", "24000", "--documents-per-shard", "2000"]
     target, partial = tmp_path / "a", tmp_path / "a.partial"
     line = command("simulate", target, *arguments, "--scheduler", scheduler, "--workers", "2")
-    with killed(line, lambda: len(list(partial.glob("records/simulation-part-*/zarr.json"))) >= 2):
+    with killed(line, lambda: len(list(partial.glob("records/simulate-part-*/zarr.json"))) >= 2):
         pass
     assert not target.exists()
     kept = [
-        f"{path.parent.name[-10:]}.parquet" for path in partial.glob("records/simulation-part-*/zarr.json")
+        f"{path.parent.name[-10:]}.parquet" for path in partial.glob("records/simulate-part-*/zarr.json")
     ]
     assert 2 <= len(kept) < 12
     inodes = {name: (partial / "corpus" / "documents" / name).stat().st_ino for name in kept}
@@ -427,7 +427,7 @@ class TestInterruption:
             raised = error or KeyboardInterrupt()
 
             def failing(simulation: simulating.Simulation, part: int) -> Record:
-                if len(simulation.folder.checkpoints().parts()) == after:
+                if len(simulation.folder.checkpoints("simulate").parts()) == after:
                     raise raised
                 return task(simulation, part)
 
@@ -491,7 +491,7 @@ class TestInterruption:
     @pytest.mark.parametrize(
         "name",
         [
-            "records/simulation-part-0000{}/zarr.json",
+            "records/simulate-part-0000{}/zarr.json",
             "records/0000{}.npy",
             "corpus/documents/part-0000{}.parquet",
         ],
