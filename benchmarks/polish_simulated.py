@@ -4,7 +4,7 @@
 
 LDA as in `simulate`: 10,000 words, 50 topics (Dirichlet distribution of mass 200), documents of about 100 tokens, prior
 1/K per topic. Prints the mean L1 distance (at most 2) between matched topics and true topics with default settings, for
-STOD also with `--alpha0 shares`, and CPU seconds of one thread for scan and inference, and for the steps.
+STOD also with `--stod-alpha0 shares`, and CPU seconds of one thread for scan and inference, and for the steps.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WORDS, TOPICS, LENGTH = 10_000, 50, 100
 ENGINES = {
     "LR-JSMF": InferSettings(TOPICS),
     "STOD": StodSettings(TOPICS),
-    "STOD, --alpha0 shares": StodSettings(TOPICS, alpha0="shares"),
+    "STOD, --stod-alpha0 shares": StodSettings(TOPICS, alpha0="shares"),
 }
 
 ONE = Execution("synchronous")

@@ -143,11 +143,11 @@ def test_a_sound_model_gives_no_warning() -> None:
             {"topics_asked": 10, "topics_found": 7, "effective_rank": 7},
             ("7 topics, 10 were asked for", "larger corpus"),
         ),
-        ({"topics_found": 7, "discarded": 3}, ("3 components", "7 kept", "--alpha0")),
+        ({"topics_found": 7, "discarded": 3}, ("3 components", "7 kept", "--stod-alpha0")),
         ({"duplicates": 2}, ("2 topics repeat others", "fewer topics")),
         ({"largest_step": 1e-3}, ("moved by 0.001 in its last step", "fewer topics")),
         ({"mass_without_topic": 0.03}, ("3.0% of all tokens", "--engine lr-jsmf")),
-        ({"alpha0": 50.0, "alpha0_at_end": True}, ("alpha0 is 50", "--alpha0")),
+        ({"alpha0": 50.0, "alpha0_at_end": True}, ("alpha0 is 50", "--stod-alpha0")),
     ],
 )
 def test_each_threshold_has_a_sentence_that_says_what_to_try(

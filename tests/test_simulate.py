@@ -397,9 +397,7 @@ def test_a_killed_simulation_is_finished_by_the_same_command(
     with killed(line, lambda: len(list(partial.glob("records/simulate-part-*/zarr.json"))) >= 2):
         pass
     assert not target.exists()
-    kept = [
-        f"{path.parent.name[-10:]}.parquet" for path in partial.glob("records/simulate-part-*/zarr.json")
-    ]
+    kept = [f"{path.parent.name[-10:]}.parquet" for path in partial.glob("records/simulate-part-*/zarr.json")]
     assert 2 <= len(kept) < 12
     inodes = {name: (partial / "corpus" / "documents" / name).stat().st_ino for name in kept}
     assert invoke("simulate", target, *arguments).code == 0

@@ -126,5 +126,5 @@ def test_without_anchor_words_alpha0_must_be_given(tmp_path: Path) -> None:
         fit_moments(moments, StodSettings(4), threads=1)
     said = str(caught.value)
     assert "0 words may be anchors for 4 topics" in said
-    assert "--alpha0" in said
+    assert "--stod-alpha0" in said
     assert "\n" not in said

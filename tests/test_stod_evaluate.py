@@ -55,7 +55,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         K,
         "--engine",
         "stod",
-        "--alpha0",
+        "--stod-alpha0",
         "shares",
         "--partition-nonzeros",
         4000,

@@ -126,7 +126,7 @@ def test_an_alpha0_out_of_range_is_refused_before_any_work(
 ) -> None:
     corpus = write_corpus(tmp_path / "corpus", hard_documents("ragged")[:50])
     said = one_error(
-        capsys, "fit", corpus, tmp_path / "m", "--topics", 2, "--engine", "stod", "--alpha0", alpha0
+        capsys, "fit", corpus, tmp_path / "m", "--topics", 2, "--engine", "stod", "--stod-alpha0", alpha0
     )
     assert "alpha0 is " in said
     assert {path.name for path in tmp_path.iterdir()} == {"corpus"}

@@ -120,7 +120,17 @@ def test_a_corpus_of_one_document_over_and_over(tmp_path: Path, capsys: pytest.C
     corpus, store, model = write_corpus(tmp_path / "copies", counts), tmp_path / "m", tmp_path / "model"
     scanned(corpus, store, ScanSettings(max_topics=4, third_moment=True), keep=False)
     for alpha0 in ("auto", "1"):
-        command = ["infer", str(store), str(model), "--topics", "4", "--engine", "stod", "--alpha0", alpha0]
+        command = [
+            "infer",
+            str(store),
+            str(model),
+            "--topics",
+            "4",
+            "--engine",
+            "stod",
+            "--stod-alpha0",
+            alpha0,
+        ]
         assert run([*command, "--overwrite"]) == 0
         assert re.search(r"\b1 topics, 4\b", capsys.readouterr().err)
         found = read_model(model)
@@ -190,7 +200,7 @@ def test_the_same_settings_give_the_same_bits_and_other_seeds_the_same_topics(pl
 
 def test_topics_and_info(plain: Path, tmp_path: Path, invoke: Command) -> None:
     model = tmp_path / "model"
-    made = invoke("infer", plain, model, "--topics", K, "--engine", "stod", "--alpha0", 1.5)
+    made = invoke("infer", plain, model, "--topics", K, "--engine", "stod", "--stod-alpha0", 1.5)
     assert (made.code, "anchor" in made.out) == (0, False)
     rows: list[dict[str, Any]] = json.loads(invoke("topics", model, "--json").out)
     assert [(row["duplicate_of"], len(row["prominent"])) for row in rows] == [(None, 10)] * K
@@ -239,12 +249,12 @@ def test_a_store_without_the_third_moment_names_the_command_that_adds_it(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--alpha0", "0"), "alpha0 is 0.0"),
-        (("--alpha0", "much"), "alpha0 is 'much'"),
-        (("--restarts", "0"), "restarts is 0"),
+        (("--stod-alpha0", "0"), "alpha0 is 0.0"),
+        (("--stod-alpha0", "much"), "alpha0 is 'much'"),
+        (("--stod-restarts", "0"), "restarts is 0"),
         (("--topics", "1000"), "1000 topics were asked for; use --topics 15 or fewer"),
         (("--rectify", "none"), "rectify belongs to engine lr-jsmf"),
-        (("--engine", "lr-jsmf", "--refine", "als"), "refine belongs to engine stod"),
+        (("--engine", "lr-jsmf", "--stod-refine", "als"), "refine belongs to engine stod"),
         (("--partitions", "1990"), "--partition-by"),
     ],
 )

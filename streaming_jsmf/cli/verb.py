@@ -33,28 +33,13 @@ FIRST_COLUMN = 26
 
 
 class GroupedOption(click.Option):
-    """An option under the heading ``group``; ``--help-all`` alone lists ``rare`` ones, and nothing ``former`` names."""
+    """An option under the heading ``group``; only ``--help-all`` lists ``rare`` ones."""
 
     def __init__(
-        self,
-        declared: Sequence[str],
-        *,
-        group: str = BASIC,
-        rare: bool = False,
-        former: str | None = None,
-        **settings: Any,
+        self, declared: Sequence[str], *, group: str = BASIC, rare: bool = False, **settings: Any
     ) -> None:
-        super().__init__([*declared, *([] if former is None else [former])], **settings)
-        self.group, self.rare, self.former = group, rare, former
-
-    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """Names and help, without the former name."""
-        names = self.opts
-        self.opts = [name for name in names if name != self.former]
-        try:
-            return super().get_help_record(ctx)
-        finally:
-            self.opts = names
+        super().__init__(declared, **settings)
+        self.group, self.rare = group, rare
 
 
 class Verb(click.Command):
@@ -148,7 +133,7 @@ def verb(*examples: str, **settings: Any) -> Callable[[Callable[..., Any]], clic
     return click.command(cls=Verb, examples=examples, **settings)
 
 
-#: Like ``click.option``, with ``group``, ``rare`` and ``former``.
+#: Like ``click.option``, with ``group`` and ``rare``.
 option: Callable[..., Callable[[Any], Any]] = partial(click.option, cls=GroupedOption)
 
 #: An argument that is a path or a URL.
@@ -191,7 +176,6 @@ def _attributes(field: Field) -> dict[str, Any]:
     shown = about.absent or ("" if field.flag or about.multiple else str(field.default))
     found: dict[str, Any] = {
         "group": about.group,
-        "former": about.former,
         "metavar": about.metavar,
         "help": f"{field.help}  [default: {shown}]" if shown else field.help,
         "default": None if about.absent or about.multiple else field.default,

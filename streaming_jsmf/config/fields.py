@@ -38,9 +38,8 @@ class About:
         Bounds of a number.
     absent
         What the default stands for where the value itself does not tell.
-    flags, former, metavar
-        Names of the option if they differ from the field's, one that is accepted but not listed, and the placeholder
-        of its value.
+    flags, metavar
+        Names of the option if they differ from the field's, and the placeholder of its value.
     parse
         Converts text to a value; returns any other value unchanged.
     multiple
@@ -60,7 +59,6 @@ class About:
     lt: float | None = None
     absent: str = ""
     flags: tuple[str, ...] = ()
-    former: str | None = None
     metavar: str | None = None
     parse: Callable[[Any], Any] | None = None
     multiple: bool = False

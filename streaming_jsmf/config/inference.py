@@ -232,16 +232,15 @@ class StodSettings(Settings):
     alpha0: float | Literal["auto", "shares"] = _stod(
         AUTO,
         flags=("--stod-alpha0",),
-        former="--alpha0",
         metavar="auto|shares|X",
         parse=_number_or_text,
         gt=0,
         le=LARGEST_ALPHA0,
     )
-    restarts: int = _stod(30, flags=("--stod-restarts",), former="--restarts", ge=1)
-    iterations: int = _stod(30, flags=("--stod-iterations",), former="--iterations", ge=1)
-    threshold: float = _stod(6.0, flags=("--stod-threshold",), former="--threshold", ge=0)
-    refine: Refinement = _stod("none", flags=("--stod-refine",), former="--refine")
+    restarts: int = _stod(30, flags=("--stod-restarts",), ge=1)
+    iterations: int = _stod(30, flags=("--stod-iterations",), ge=1)
+    threshold: float = _stod(6.0, flags=("--stod-threshold",), ge=0)
+    refine: Refinement = _stod("none", flags=("--stod-refine",))
     seed: int = _stod(0, ge=0, le=LARGEST_SEED)
 
     def __post_init__(self) -> None:

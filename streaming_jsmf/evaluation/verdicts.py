@@ -139,7 +139,7 @@ CERTIFICATES = (
     Certificate(
         "discarded",
         lambda number, _: not number,
-        "{value} components were discarded and {topics_found} kept as topics; use fewer topics, or another --alpha0",
+        "{value} components were discarded, {topics_found} kept as topics; use fewer topics or another --stod-alpha0",
     ),
     Certificate("duplicates", lambda number, _: not number, "{value} topics repeat others; use fewer topics"),
     Certificate(
@@ -153,7 +153,7 @@ CERTIFICATES = (
     Certificate(
         "alpha0_at_end",
         lambda at_end, _: not at_end,
-        "alpha0 is {alpha0:g}, where the search for it ends: give --alpha0, or use fewer topics",
+        "alpha0 is {alpha0:g}, where the search for it ends: give --stod-alpha0, or use fewer topics",
     ),
     Certificate(
         "mass_without_topic",

@@ -55,7 +55,7 @@ def fit_tensor(
         found = tensor_topics(tensor.moments, tensor.basis, word_probability, settings, alpha0)
     except NoTopicsError as error:
         raise TooFewFactorsError(
-            f"{moments.path}: {error}; the corpus is too small or has one subject only, or give another --alpha0"
+            f"{moments.path}: {error}; the corpus is too small or has one subject only, or give another --stod-alpha0"
         ) from error
     lap("tensor")
     arrays = _arrays(moments, tensor, found)
@@ -90,7 +90,7 @@ def estimate_alpha0(moments: Moments, n_topics: int, threads: int, listener: Lis
     except DegenerateAnchorsError as error:
         reason = str(error).partition(";")[0]
         raise TooFewFactorsError(
-            f"{moments.path}: alpha0 is estimated by anchor words, and {reason}; give --alpha0 a number or "
+            f"{moments.path}: alpha0 is estimated by anchor words, and {reason}; give --stod-alpha0 a number or "
             "shares, or use fewer topics"
         ) from error
     return prior_sum(topics.topic_topic, topics.topic_probability)
