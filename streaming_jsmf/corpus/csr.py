@@ -23,16 +23,9 @@ register_sizeof(sizeof)
 def read_block(unit: WorkUnit, n_words: int) -> csr_array[Any]:
     """Read one row group as CSR counts, (rows, ``n_words``), with the count type of the file and int32 indices.
 
-    The arrays are read-only views of Arrow buffers; copy them before changing them. Checking the records takes about 2
-    % of the time needed to multiply them.
-
-    Raises
-    ------
-    InputError
-        If a record is bad; the message has file, row group and row, see ``checked_bags``.
-    StoreError
-        If the file is damaged or has changed since the corpus was opened; the first read of a shard in a process
-        computes its hash.
+    The arrays are read-only views of Arrow buffers; copy them before changing them. Raises ``InputError`` for a bad
+    record (see ``checked_bags``; checking takes about 2 % of the time of a product), and ``StoreError`` if the file is
+    damaged or has changed since the corpus was opened; the first read of a shard in a process computes its hash.
     """
     with open_parquet(unit.path, f"{unit.path}, row group {unit.row_group}") as file:
         if unit.sha256 is not None:

@@ -1,7 +1,4 @@
-"""Curation: choose words by their counts, and record what each rule dropped.
-
-Counts may come in several tables; memory is needed only for the kept words and one table.
-"""
+"""Choose words by their counts, in tables that need not fit into memory, and record what each rule dropped."""
 
 from __future__ import annotations
 
@@ -82,21 +79,9 @@ def select_words(
 ) -> Selection:
     """Choose the vocabulary. Tables are in order of word ids, and no word is in two tables.
 
-    Words are compared with the stop words in lower case. If ``vocabulary_size`` is set, the words with the highest
-    ``WordCounts.tf_idf`` are kept; ties go to the smaller id. Memory: at most twice the kept words, and one table.
-
-    Parameters
-    ----------
-    tables
-        Counts of the words.
-    n_documents
-        Number of documents M.
-    curation
-        The rules.
-    stop_words
-        The words of ``curation.stop_words``, in lower case.
-    ngrams
-        Whether words with spaces are n-grams, which are dropped if one of their words is a stop word.
+    Words are compared with the stop words in lower case; with ``ngrams``, a word with spaces is dropped if one of its
+    parts is a stop word. If ``vocabulary_size`` is set, the words with the highest ``WordCounts.tf_idf`` are kept; ties
+    go to the smaller id. Memory: at most twice the kept words, and one table.
     """
     size = curation.vocabulary_size
     rules = list(_rules(n_documents, curation, stop_words, ngrams))

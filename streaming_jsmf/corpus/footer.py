@@ -45,10 +45,7 @@ class Footer:
 def open_parquet(path: str, name: str) -> Iterator[Any]:
     """Open a ``pyarrow.parquet.ParquetFile`` with verified page checksums; ``name`` is used in messages.
 
-    Raises
-    ------
-    StoreError
-        If the file is missing, damaged or not Parquet, even if this is detected only while the caller reads.
+    Raises ``StoreError`` if the file is missing, damaged or not Parquet, also while the caller reads.
     """
     try:
         if is_url(path):
@@ -68,15 +65,10 @@ def open_parquet(path: str, name: str) -> Iterator[Any]:
 
 
 def read_footer(path: str, n_words: int) -> Footer:
-    """Read and check the footer of the shard at ``path``.
+    """Read and check the footer of the shard at ``path``; ``StoreError`` if the file cannot be read.
 
-    Raises
-    ------
-    InputError
-        If the columns ``ids`` or ``counts`` are missing or have the wrong type, or the statistics show ids outside
-        ``0..n_words-1`` or counts that are not positive and finite.
-    StoreError
-        If the file cannot be read.
+    Raises ``InputError`` if the columns ``ids`` or ``counts`` are missing or have the wrong type, or the statistics
+    show ids outside ``0..n_words-1`` or counts that are not positive and finite.
     """
     with open_parquet(path, path) as file:
         schema, metadata = file.schema_arrow, file.metadata
@@ -149,10 +141,7 @@ def hash_of_shard(path: str) -> str:
 
 
 def require_hash(path: str, found: str, expected: str) -> None:
-    """Raise ``StoreError`` if the hash of a shard is not the expected one.
-
-    Page checksums detect damage, but not a shard that another program wrote.
-    """
+    """Raise ``StoreError`` if the hash of a shard differs, which page checksums do not detect if it was rewritten."""
     if found != expected:
         raise StoreError(
             f"{path} has sha256 {found[:12]}..., expected {expected[:12]}...; restore it or build the corpus again"

@@ -60,16 +60,12 @@ class Shard:
     ----------
     name
         POSIX path relative to the corpus, such as "documents/part-00000.parquet".
-    rows
-        Number of documents.
     nonzeros
         Number of (document, word) pairs; may be an upper bound for a corpus used in place (see ``footer.Footer``).
     bytes
         File size.
     sha256
         Hex hash of the file.
-    row_groups
-        Sizes of the row groups.
     """
 
     name: str
@@ -86,16 +82,14 @@ class Corpus:
 
     Attributes
     ----------
-    root
-        Absolute local path or URL of the directory.
+    root, vocabulary_path
+        Absolute local path or URL of the directory and of the vocabulary file.
     shards
         Sorted by name.
     n_words
         Number of words N.
     vocabulary_sha256
         Hex hash of the vocabulary file.
-    vocabulary_path
-        Absolute local path or URL of the vocabulary file.
     tokens
         Tokenizer settings (``manifest.token_settings``); None if they are unknown or the source was not text.
     """
@@ -108,7 +102,6 @@ class Corpus:
     tokens: Mapping[str, Json] | None = field(default=None, compare=False)
 
     def __fspath__(self) -> str:
-        """Return the root, so that an open corpus can be used as a path."""
         return self.root
 
     @property
@@ -153,14 +146,14 @@ def open_corpus(path: AnyPath, vocabulary: AnyPath | None = None) -> Corpus:
     path
         Local directory or fsspec URL.
     vocabulary
-        Vocabulary file of a directory without a manifest; by default vocabulary.parquet, vocab.txt or vocabulary.txt
-        in that directory.
+        Vocabulary file of a directory without a manifest; by default vocabulary.parquet, vocab.txt or vocabulary.txt in
+        it.
 
     Raises
     ------
     InputError
-        If the path is not a corpus, its format version is unknown, it has no documents, columns are missing or have the
-        wrong type, or ids or counts are out of range.
+        If the path is not a corpus, has an unknown format version or no documents, or columns, ids or counts are
+        invalid.
     StoreError
         If a file in the manifest is missing, damaged or has the wrong size.
     """
@@ -210,13 +203,7 @@ def read_manifest(path: AnyPath) -> Manifest:
 
 
 def verify_corpus(corpus: Corpus) -> None:
-    """Compare every file with its hash. Makes one pass over the bytes of the corpus.
-
-    Raises
-    ------
-    StoreError
-        If a file differs; the message names the first such shard by name.
-    """
+    """Compare every file with its hash, in one pass; ``StoreError`` names the first shard that differs."""
     corpus.vocabulary()
     hashes = in_threads(lambda shard: sha256_of(corpus.shard_path(shard)), corpus.shards)
     for shard, found in zip(corpus.shards, hashes, strict=True):

@@ -103,12 +103,8 @@ def dump_manifest(manifest: Manifest) -> bytes:
 def parse_manifest(data: bytes, where: str) -> Manifest:
     """Parse and check a manifest; ``where`` is its path, for messages.
 
-    Raises
-    ------
-    InputError
-        If the format version is unknown, the store is not a corpus, or a name leaves the directory.
-    StoreError
-        If the manifest is damaged or inconsistent.
+    Raises ``StoreError`` if the manifest is damaged or inconsistent, and ``InputError`` if its format version is
+    unknown, it is not of a corpus, or a name leaves the directory.
     """
     try:
         raw = json.loads(data)

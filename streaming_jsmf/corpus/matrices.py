@@ -35,10 +35,7 @@ def matrix_blocks(X: Any) -> Iterator[csr_array[Any]]:
 def column_words(given: Any, n_columns: int, name: str) -> list[str]:
     """Return the words of the columns, from a list or a transformer with ``get_feature_names_out``.
 
-    Raises
-    ------
-    InputError
-        If there is not one word for each column; ``name`` is the argument name for the message.
+    Raises ``InputError``, with the argument ``name``, if there is not one word for each column.
     """
     listed = given.get_feature_names_out() if hasattr(given, "get_feature_names_out") else given
     if isinstance(listed, str) or not isinstance(listed, Iterable):
@@ -57,13 +54,8 @@ def write_corpus(
     """Write blocks of documents as a corpus, keeping all words and empty documents. Removes zeros in place.
 
     Integers become int32 and other numbers float32. Documents are numbered from ``first``. The bytes do not depend on
-    the blocks.
-
-    Raises
-    ------
-    InputError
-        If a count is too large, a block does not have one column per word, words are repeated or empty, or no document
-        has a word.
+    the blocks. Raises ``InputError`` if a count is too large, a block does not have one column per word, words are
+    repeated or empty, or no document has a word.
     """
     word, times = next(iter(Counter(words).most_common(1)), ("", 0))
     if times > 1:

@@ -22,10 +22,7 @@ SMALLEST_COUNT = float(np.finfo(np.float32).tiny)  # smaller counts become 0 or 
 
 
 class RecordError(InputError):
-    """A bad record, with its ``row`` within the batch and the ``reason``.
-
-    The defaults are needed by pickle, which creates the exception from its message and then sets the attributes.
-    """
+    """A bad record, with its ``row`` within the batch and the ``reason``. Pickle needs the defaults."""
 
     def __init__(self, message: str, row: int = 0, reason: str = "") -> None:
         super().__init__(message)
@@ -49,10 +46,7 @@ class Place:
 
 @dataclass(frozen=True, eq=False)
 class Bags:
-    """Checked bags of words: int64 ``indptr`` from 0, ascending word ids, positive counts.
-
-    ``ids`` and ``counts`` are views of Arrow buffers with the types of the file.
-    """
+    """Checked bags of words, as views of Arrow buffers: int64 ``indptr`` from 0, ascending ids, positive counts."""
 
     indptr: NDArray[np.int64]
     ids: NDArray[Any]
@@ -62,11 +56,8 @@ class Bags:
 def checked_bags(ids: Any, counts: Any, n_words: int, where: Place) -> Bags:
     """Convert two Arrow list arrays to bags, without copying their values.
 
-    Raises
-    ------
-    InputError
-        At the first null, lists of different lengths, id outside ``0..n_words-1`` or not ascending, or count that is
-        not positive and finite; the message has file, row group and row.
+    Raises ``InputError`` with file, row group and row at the first null, lists of different lengths, id outside
+    ``0..n_words-1`` or not ascending, or count that is not positive and finite.
     """
     indptr, values = _lists(ids, "ids", where)
     other, numbers = _lists(counts, "counts", where)
@@ -76,7 +67,6 @@ def checked_bags(ids: Any, counts: Any, n_words: int, where: Place) -> Bags:
         raise where.refuse(row, f"{np.diff(indptr)[row]} ids but {np.diff(other)[row]} counts")
 
     def require(good: NDArray[np.bool_], reason: str) -> None:
-        """Refuse the record of the first value that is not good."""
         if not good.all():
             at = int(np.argmin(good))
             row = int(np.searchsorted(indptr, at, side="right")) - 1
@@ -134,7 +124,6 @@ class Documents:
 
     @property
     def n_documents(self) -> int:
-        """Number of documents m."""
         return len(self.indptr) - 1
 
     def tokens(self) -> NDArray[np.float64]:
@@ -158,12 +147,7 @@ class Documents:
 def documents_from_batch(batch: Any, n_words: int, id_column: str | None = None) -> Documents:
     """Check and convert an Arrow record batch with list columns ``ids`` and ``counts``.
 
-    Documents without an id column are numbered.
-
-    Raises
-    ------
-    InputError
-        At the first bad record, or if columns are missing or have the wrong type.
+    Documents without an id column are numbered. Raises ``InputError`` for bad records and missing or mistyped columns.
     """
     where = Place("the record batch", 0)
     names = batch.schema.names

@@ -35,14 +35,8 @@ _PARQUET = {
 class ShardLimits:
     """Limits of shards and row groups; ``InputError`` if one is not positive.
 
-    Attributes
-    ----------
-    tokens_per_shard
-        A shard ends with the document that reaches this number of tokens.
-    documents_per_shard
-        A shard ends after this number of documents, if that is reached first.
-    nonzeros_per_row_group
-        Maximum nonzeros of a row group; a longer document has its own row group.
+    A shard ends with the document that reaches ``tokens_per_shard``, or after ``documents_per_shard`` documents. A
+    document with more than ``nonzeros_per_row_group`` nonzeros has its own row group.
     """
 
     tokens_per_shard: float = TOKENS_PER_SHARD
@@ -55,19 +49,10 @@ class ShardLimits:
 
 
 class ShardWriter:
-    """Write documents, in the given order, as ``part-00000.parquet``, ... into a directory. Makes one pass.
+    """Write documents, in the given order, as ``part-00000.parquet``, ... into an empty directory. Makes one pass.
 
     The same documents give the same bytes, however they are batched. Memory: one row group, one batch, and two arrays
     of length N.
-
-    Parameters
-    ----------
-    directory
-        Existing directory without shards.
-    n_words
-        N, greater than all ids.
-    limits
-        Limits of shards and row groups.
 
     Attributes
     ----------
@@ -93,10 +78,7 @@ class ShardWriter:
     def write(self, documents: Documents) -> None:
         """Write checked documents (ids sorted, unique, below N; counts positive).
 
-        Raises
-        ------
-        InputError
-            If the columns or their types differ from those of the first batch.
+        Raises ``InputError`` if the columns or their types differ from those of the first batch.
         """
         self._check_schema(documents)
         np.add.at(self.document_frequency, documents.ids, 1)

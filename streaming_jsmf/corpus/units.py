@@ -20,12 +20,10 @@ from streaming_jsmf.jobs.tasks import Part, Reduction
 
 @dataclass(frozen=True)
 class WorkUnit:
-    """One row group of one shard.
+    """One row group of one shard, with the ``path`` as the worker opens it.
 
     Attributes
     ----------
-    path
-        Path or URL of the Parquet file, as the worker opens it.
     nonzeros
         Upper bound, because the footer counts an empty document as one; an estimate if ``only`` is set.
     content
@@ -69,18 +67,10 @@ class ColumnMap:
 
 @dataclass(frozen=True)
 class Partition:
-    """Units that one task loads and commits together.
+    """Units, in corpus order, that one task loads and commits together.
 
-    Attributes
-    ----------
-    index
-        Number of the partition in the store.
-    units
-        In corpus order.
-    label
-        Value of the metadata column that the corpus is partitioned by; None without one.
-    columns
-        Map of word ids if the vocabularies of corpus and store differ.
+    ``label`` is the value of the column that the corpus is partitioned by. ``columns`` maps word ids if the
+    vocabularies of corpus and store differ.
     """
 
     index: int
@@ -95,7 +85,6 @@ class Partition:
 
     @cached_property
     def rows(self) -> int:
-        """Documents of all units."""
         return sum(unit.rows for unit in self.units)
 
     @cached_property
@@ -157,8 +146,8 @@ def plan_partitions(
     """Return the partitions of a scan.
 
     With ``partition_by``, each value of that metadata column has its own partitions, ordered by value: integers,
-    strings, null. The column is read once; a row group with several values belongs to several partitions. Raises
-    ``InputError`` as ``read_labels`` does.
+    strings, null. The column is read once (see ``read_labels``); a row group with several values belongs to several
+    partitions.
     """
     by_value: dict[str | int | None, list[WorkUnit]] = {}
     if partition_by is None:
@@ -180,10 +169,7 @@ def plan_partitions(
 
 
 def split_by_value(unit: WorkUnit, column: str) -> dict[str | int | None, WorkUnit]:
-    """Return the unit for each value of a metadata column, with nonzeros in proportion to its documents.
-
-    Reads the column; raises ``InputError`` as ``read_labels`` does.
-    """
+    """Return the unit for each value of a metadata column, with nonzeros in proportion to its documents."""
     return {
         value: replace(
             unit,
@@ -199,10 +185,7 @@ def split_by_value(unit: WorkUnit, column: str) -> dict[str | int | None, WorkUn
 def read_labels(unit: WorkUnit, column: str) -> list[str | int | None]:
     """Return the values of a metadata column in the row group of a unit, one per document.
 
-    Raises
-    ------
-    InputError
-        If the column is missing or contains neither strings nor integers.
+    Raises ``InputError`` if the column is missing or contains neither strings nor integers.
     """
     with open_parquet(unit.path, unit.path) as file:
         names = file.schema_arrow.names
@@ -244,20 +227,10 @@ def fold_partitions(
     salt: str,
     executor: Executor,
 ) -> PartialResult:
-    """Reduce all partitions in order. Makes one pass over the partitions that are not committed.
+    """Reduce all partitions in order, in one pass over those that are not committed.
 
-    Parameters
-    ----------
-    keys
-        Distinct checkpoint keys of the partitions; a key changes with anything that changes the result of its
-        partition.
-    salt
-        Changes with anything else that changes a fold, see ``FoldOrder``.
-
-    Raises
-    ------
-    InputError, StoreError
-        If a task raises them.
+    A key identifies a partition and everything that changes its result; ``salt`` covers anything else that changes a
+    fold (see ``FoldOrder``). Raises the errors of the tasks.
     """
     parts = tuple(map(partition_part, keys, partitions))
     job = Job(checkpoints, reduction, parts, FoldOrder(tuple(keys), salt))

@@ -137,12 +137,8 @@ def write_vocabulary(counts: WordCounts, n_documents: int, path: Path) -> None:
 def read_vocabulary(path: str, expected_sha256: str | None = None) -> tuple[Vocabulary, str]:
     """Read a vocabulary in one pass; return it with the hex SHA-256 of its file.
 
-    Raises
-    ------
-    StoreError
-        If the file is missing, damaged, or differs from ``expected_sha256``.
-    InputError
-        If there are no words, or a word is empty, repeated or not UTF-8.
+    Raises ``StoreError`` if the file is missing, damaged, or differs from ``expected_sha256``, and ``InputError`` if
+    there are no words, or a word is empty, repeated or not UTF-8.
     """
     try:
         data = read_bytes(path)

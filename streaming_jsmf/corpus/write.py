@@ -38,16 +38,8 @@ from streaming_jsmf.storage.replace import put_in_place, require_outside
 class Origin:
     """Provenance of a corpus, as recorded in its manifest.
 
-    Attributes
-    ----------
-    dropped
-        Curation steps.
-    attribution
-        Sentence required by the licence.
-    source
-        Name, licence, URL and similar fields.
-    settings
-        How the corpus was made, without paths.
+    ``dropped`` has the curation steps, ``attribution`` the sentence required by the licence, ``source`` name, licence
+    and URL, and ``settings`` how the corpus was made, without paths.
     """
 
     dropped: Sequence[Dropped] = ()
@@ -61,9 +53,8 @@ class CorpusWriter:
 
     Files are written to a sibling directory ``<target>.partial-<random>``; ``commit`` writes the manifest last and
     renames the directory to the target. Leaving the ``with`` block without a commit removes it; only a killed process
-    leaves it behind, to be deleted manually. The same documents give the same bytes, however they are batched.
-
-    Memory: one row group, one batch, and two arrays of length N.
+    leaves it behind, to be deleted manually. The same documents give the same bytes, however they are batched. Memory:
+    one row group, one batch, and two arrays of length N.
 
     Parameters
     ----------
@@ -106,10 +97,7 @@ class CorpusWriter:
         shutil.rmtree(self._partial, ignore_errors=True)
 
     def write_batch(self, batch: Any, id_column: str | None = None) -> None:
-        """Write an Arrow record batch with list columns ``ids`` and ``counts``.
-
-        Raises ``InputError`` as ``documents_from_batch`` and ``write`` do.
-        """
+        """Write an Arrow record batch with list columns ``ids`` and ``counts``; see ``documents_from_batch``."""
         self.write(documents_from_batch(batch, len(self._words), id_column))
 
     def write(self, documents: Documents) -> None:
@@ -119,10 +107,7 @@ class CorpusWriter:
     def commit(self, origin: Origin | None = None) -> Corpus:
         """Write the vocabulary and the manifest, rename the directory to the target, and open the result.
 
-        Raises
-        ------
-        InputError
-            If no document with a word was written, or the target was created in the meantime.
+        Raises ``InputError`` if no document with a word was written, or the target was created in the meantime.
         """
         shards = self._shards.close()
         counts = WordCounts(self._words, self._shards.document_frequency, self._shards.term_count)
@@ -137,21 +122,8 @@ def finish_directory(
 ) -> dict[Path, str]:
     """Write the vocabulary, then the manifest, of a directory with shards in ``documents/``.
 
-    Parameters
-    ----------
-    target
-        Path that the directory will be renamed to.
-    shards
-        Shards, named relative to ``documents/``.
-
-    Returns
-    -------
-    The sha256 of the shards by path.
-
-    Raises
-    ------
-    InputError
-        If no document has a word.
+    Shards are named relative to ``documents/``; ``target`` is the future path of the directory. Returns the sha256 of
+    the shards by path. Raises ``InputError`` if no document has a word.
     """
     if not sum(shard.nonzeros for shard in shards):
         raise InputError(f"{target} would be an empty corpus: no document with a word was written")
@@ -180,10 +152,7 @@ def finish_directory(
 def free_target(target: AnyPath, *, overwrite: bool = False, resumed: bool = False) -> Path:
     """Return the local path of a new corpus; ``resumed`` accepts one that a killed run may have put there.
 
-    Raises
-    ------
-    InputError
-        If the path is a URL, or exists and is not a corpus that may be overwritten.
+    Raises ``InputError`` if the path is a URL, or exists and is not a corpus that may be overwritten.
     """
     path = normalise(target)
     if is_url(path):

@@ -142,10 +142,7 @@ Repeats = Mapping[int, NDArray[Any]]
 def find_repeated_documents(ingest: Ingest, pieces: Sequence[Piece], words: Sequence[str] | None) -> int:
     """Save which documents repeat an id and which others repeat contents; return the number of the latter.
 
-    Raises
-    ------
-    InputError
-        If an id is repeated, unless bad records are quarantined.
+    Raises ``InputError`` if an id is repeated, unless bad records are quarantined.
     """
     stems = [ingest.folder.piece(piece) for piece in pieces]
     identities = find_repeats([stem.with_suffix(".identities") for stem in stems])

@@ -51,20 +51,10 @@ def ensure_corpus(
     *,
     replacing: Callable[[], None] | None = None,
 ) -> Corpus:
-    """Return the corpus of a source at ``beside``, making it if it is missing or damaged.
+    """Return the corpus of a source at ``beside``, verified by its hashes, or made if it is missing or damaged.
 
-    An existing corpus is verified by its hashes.
-
-    Parameters
-    ----------
-    replacing
-        Called before a corpus of other files or settings is replaced, to remove what was made of it; None refuses to
-        replace it.
-
-    Raises
-    ------
-    InputError
-        If ``beside`` is a corpus of other files or settings, or as ``ingest`` does.
+    ``replacing`` is called before a corpus of other files or settings is replaced, to remove what was made of it; if it
+    is None, such a corpus raises ``InputError``. Other errors are those of ``ingest``.
     """
     made_for = _request_hash(source, request)
     recover(beside)

@@ -1,7 +1,4 @@
-"""Convert a source to a corpus in one function: plan, read, choose words, write.
-
-The same source and settings give the same bytes with any scheduler.
-"""
+"""Convert a source to a corpus: plan, read, choose words, write. The bytes do not depend on the scheduler."""
 
 from __future__ import annotations
 
@@ -61,10 +58,10 @@ def ingest(
 ) -> Corpus:
     """Convert a source to a corpus, or resume an interrupted ingest with the same arguments.
 
-    Makes one pass over the source and one over the bags of words. The second pass reads the source again if that costs
-    the same as reading a copy of its bags. Searching for phrases takes one more pass over the source, and the shards
-    are copied if some words occur in no kept document. A table of what was dropped is logged. Work is done in
-    ``<corpus>.partial``, which is removed on bad input and kept on interruption; the same call resumes it.
+    Makes one pass over the source and one over its bags of words; the second pass reads the source again if that costs
+    the same. Searching for phrases takes one more pass over the source, and the shards are copied if some words occur
+    in no kept document. A table of what was dropped is logged. Work is done in ``<corpus>.partial``, which is removed
+    on bad input and kept on interruption.
 
     Documents keep the order of the source. Words keep the order of a source with a fixed vocabulary, and are sorted
     otherwise. Words are chosen by their counts over all good documents; the vocabulary has the counts over the kept
@@ -140,10 +137,7 @@ def _require_outside(target: Path, source: str | Path) -> None:
 
 
 def ingest_memory(execution: Execution) -> int:
-    """Estimate the memory of an ingest of texts in bytes, over all its processes.
-
-    Excludes the 100 bytes that the parent needs for each entry of a list of items or words.
-    """
+    """Estimate the memory in bytes over all processes; a list of items or words needs 100 bytes more per entry."""
     processes = execution.concurrency + 1 if execution.scheduler in ("processes", "cluster") else 1
     return processes * PROCESS_BYTES + execution.concurrency * _FORMS_OF_A_BATCH * limits.BATCH_BYTES
 

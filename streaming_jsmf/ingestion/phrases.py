@@ -164,10 +164,7 @@ class _Frequent:
 def pair_npmi(
     together: NDArray[np.float64], first: NDArray[np.float64], second: NDArray[np.float64], tokens: float
 ) -> NDArray[np.float64]:
-    """Return the NPMI of pairs, (n,), from the counts of the pairs and their words among all ``tokens``.
-
-    It is 1 if neither word occurs without the other, and 0 if they are independent.
-    """
+    """NPMI of pairs, (n,): 1 if neither word occurs without the other, 0 if they are independent."""
     share = together / tokens
     # A single pair with share 1 carries no information; this avoids 0 / 0.
     information = np.where(share < 1, -np.log(share), np.inf)

@@ -27,18 +27,10 @@ _METADATA = "metadata "  # prefix that separates user columns from our own
 
 
 class PieceWriter:
-    """Write batches of a source as files with a common stem: bags, word counts, keys.
+    """Write batches of a source as files with the path prefix ``stem``: bags (if ``spill``), word counts, keys.
 
-    Parameters
-    ----------
-    stem
-        Path without suffix, in an existing directory.
-    n_words
-        N of a source with a fixed vocabulary; None numbers words in order of appearance.
-    spill
-        Whether to write the bags; False if the source can be read again at the same cost.
-    first_order
-        Order of the first document, used if ids do not determine the order.
+    If ``n_words`` is None, words are numbered in order of appearance. ``first_order`` is the order of the first
+    document, used if ids do not determine the order.
     """
 
     def __init__(self, stem: Path, n_words: int | None, *, spill: bool, first_order: int) -> None:
@@ -68,7 +60,6 @@ class PieceWriter:
         self.tokens += float(batch.counts.sum(dtype=np.float64))
 
     def close(self) -> None:
-        """Write the counts and keys."""
         self.abort()
         used = np.flatnonzero(self._document_frequency)
         columns = {
@@ -88,7 +79,6 @@ class PieceWriter:
                 keys[np.argsort(keys["high"], kind="stable")].tofile(self._stem.with_suffix(f".{kind}"))
 
     def abort(self) -> None:
-        """Close the stream of bags."""
         if self._stream is not None:
             self._stream.close()
             self._stream = None

@@ -64,12 +64,8 @@ def plan_ingest(
 ) -> tuple[Ingest, Origin]:
     """Return the ingest of a spec (``.toml``) or a source, and its origin for the manifest.
 
-    Missing files of a spec are downloaded, with a progress bar if ``progress``, and all are verified.
-
-    Raises
-    ------
-    InputError
-        If the spec, source or request is bad, or files cannot be fetched.
+    Missing files of a spec are downloaded, with a progress bar if ``progress``, and all are verified. Raises
+    ``InputError`` if the spec, source or request is bad, or files cannot be fetched.
     """
     if str(source).lower().endswith(".toml"):
         opened, curation, origin, tokens_per_shard = _from_spec(load_spec(source), request, progress)
@@ -213,12 +209,8 @@ def _given_phrases(place: str | Path | Sequence[str]) -> tuple[str, ...]:
 def given_words(vocabulary: str | Path | Sequence[str]) -> tuple[str, ...]:
     """Return the words of a list, a file of words (text or Parquet), a corpus or a model, in order.
 
-    Raises
-    ------
-    InputError
-        If nothing exists at the path, or a word is empty or repeated.
-    StoreError
-        If a corpus or model is damaged.
+    Raises ``InputError`` if nothing exists at the path or a word is empty or repeated, ``StoreError`` if a store is
+    damaged.
     """
     if not isinstance(vocabulary, str | Path):
         words = tuple(vocabulary)

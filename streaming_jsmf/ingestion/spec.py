@@ -77,7 +77,6 @@ class CorpusSpec(Strict):
 
     @property
     def remote_files(self) -> list[RemoteFile]:
-        """Files to fetch."""
         return [RemoteFile(name, entry.url, entry.sha256) for name, entry in self.source.files.items()]
 
     @property
@@ -88,7 +87,6 @@ class CorpusSpec(Strict):
 
     @property
     def options(self) -> Strict:
-        """Checked options of the reader."""
         given = {key: value for key, value in self.read.items() if key != "path"}
         return check_options(self.reader, given, f"[read] of the spec {self.name}")
 
@@ -122,10 +120,7 @@ class CorpusSpec(Strict):
 def load_spec(path: AnyPath) -> CorpusSpec:
     """Read and check a spec; the path of a stop word list is relative to it.
 
-    Raises
-    ------
-    InputError
-        If the spec is invalid; the message names the key and the allowed values.
+    Raises ``InputError`` if the spec is invalid; the message names the key and the allowed values.
     """
     where = Path(normalise(path))
     try:

@@ -29,12 +29,8 @@ def spool_input(source: Any, corpus: Path) -> Iterator[tuple[str | Path, str | N
     """Yield the path of a source and None, or for data in memory a temporary file and its sha256.
 
     Data in memory are written one batch at a time. If the block is interrupted, the unfinished work for ``corpus`` is
-    removed, because the same file cannot be given again.
-
-    Raises
-    ------
-    InputError
-        If the source is not a path, texts, rows or a table.
+    removed, because the same file cannot be given again. Raises ``InputError`` if the source is not a path, texts, rows
+    or a table.
     """
     if isinstance(source, str | PathLike):
         if isinstance(source, str) and " " in source and not Path(source).suffix and not exists(source):

@@ -75,10 +75,7 @@ def group_units(units: Sequence[Unit]) -> list[Group]:
 class IngestFolder(Workspace):
     """The working directory of an ingest.
 
-    Attributes
-    ----------
-    opened_as
-        URLs with credentials, by the names that replace them in stored lists of units (see ``of_units``).
+    ``opened_as`` has the URLs with credentials by the names that replace them in stored lists of units (``of_units``).
     """
 
     root: Path
@@ -114,12 +111,10 @@ class IngestFolder(Workspace):
             raise StoreError(f"{path} is missing or damaged; {self.hint}") from error
 
     def units(self, group: int) -> dict[int, Unit]:
-        """Units of a group, by number."""
         chosen, units = Group(**self._saved("groups")[group]), self._saved("units")
         return {number: self._unit(units[number]) for number in range(chosen.start, chosen.stop)}
 
     def unit(self, name: str, index: int) -> Unit:
-        """Unit ``index`` of the list ``name``."""
         return self._unit(self._saved(name)[index])
 
     def _unit(self, fields: Mapping[str, Any]) -> Unit:
@@ -127,7 +122,6 @@ class IngestFolder(Workspace):
         return replace(unit, path=self.opened_as.get(unit.path, unit.path))
 
     def saved_piece(self, index: int) -> Piece:
-        """Piece ``index`` in the list of all pieces."""
         return Piece(**self._saved("pieces")[index])
 
 
@@ -139,8 +133,6 @@ class Ingest:
     ----------
     source
         Source of units and documents (``readers.base.Source`` or ``ShuffledSource``).
-    curation
-        Rules for words and documents.
     tokens_per_shard
         A shard ends with the document that reaches this number of tokens.
     on_bad_record

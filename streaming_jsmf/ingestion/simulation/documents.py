@@ -1,4 +1,4 @@
-"""Draw documents from a law in batches. Any process can draw any batch independently.
+"""Draw documents from a law in batches, each of which any process can draw independently.
 
 Each batch has its own counter-based generator, keyed by the seed and the batch number, so the documents do not depend
 on the size of the corpus, on the shards, or on the process.
@@ -29,8 +29,6 @@ class Sampler:
 
     Attributes
     ----------
-    law
-        The parameters.
     cumulative
         (K, N) float64; cumulative distribution of each topic, ending with exactly 1.
     guide
@@ -80,7 +78,6 @@ def batch_documents(law: Law) -> int:
 
 
 def n_batches(law: Law, n_documents: int) -> int:
-    """Number of batches of a corpus of ``n_documents``."""
     return -(-n_documents // batch_documents(law))
 
 

@@ -22,29 +22,10 @@ TOPICS, ANCHORS, BATCHES = 0, 1, 2
 
 @dataclass(frozen=True)
 class Law:
-    """Parameters of latent Dirichlet allocation: small, picklable, and sufficient to determine the documents.
+    """Validated parameters of latent Dirichlet allocation: small, picklable, and sufficient to draw the documents.
 
-    Parameters
-    ----------
-    n_words, n_topics
-        N and K.
-    mean_length
-        Mean of the Poisson distribution of document lengths.
-    alpha
-        K Dirichlet parameters of the topic shares of a document.
-    beta
-        Mean Dirichlet parameter of the topics; None means 200/N.
-    separable
-        Whether each topic has an anchor, a word that no other topic uses.
-    zipf
-        Exponent s of the topics' Dirichlet parameters, which decrease as 1 / rank^s; None makes them equal.
-    seed
-        Seed of all random draws.
-
-    Raises
-    ------
-    InputError
-        If a parameter is out of range.
+    The parameters are those of ``truth.simulate_truth``, with ``alpha`` as K numbers. Raises ``InputError`` if one is
+    out of range.
     """
 
     n_words: int

@@ -8,8 +8,7 @@ Until it is committed, a simulation is a directory with this layout::
     records/                 one group per completed part, with its shards; 00000.npy has the counts of part 0
     work/                    files that tasks are writing
 
-A task writes into its own directory and moves the files into place; then its record is committed. Running a part twice
-writes the same bytes to the same places, so a lost worker that returns does no harm.
+Running a part twice writes the same bytes to the same places, so a lost worker that returns does no harm.
 """
 
 from __future__ import annotations
@@ -89,14 +88,11 @@ def simulate_lda(
     ----------
     target
         Local directory to create; must not exist.
-    n_documents
-        Number of documents M.
     n_words, n_topics, mean_length, alpha, beta, separable, zipf, seed
         See ``simulate_truth``.
     documents_per_shard
-        Changes the files, never the documents; the default gives about 20 million tokens per shard. A number that is
-        not a multiple of the batch size (a million tokens) costs time, because batches at the ends of a part are drawn
-        twice.
+        Changes the files, never the documents; default about 20 million tokens. If it is not a multiple of the batch
+        size (a million tokens), batches at the ends of a part are drawn twice.
     execution
         How to run; ``memory`` is compared with ``simulation_memory``. Its fields are also keyword arguments.
     listener
@@ -141,8 +137,7 @@ def simulate_lda(
 def simulation_memory(law: Law, execution: Execution) -> int:
     """Estimate the peak memory of a simulation in bytes, over all its processes.
 
-    Counts the topic tables in every process, and a batch and a few arrays of length N for every worker. The estimate
-    does not depend on the number of documents.
+    Counts the topic tables per process, and a batch and arrays of length N per worker; independent of ``n_documents``.
     """
     workers = execution.concurrency
     tables = 8 * law.n_words * law.n_topics
@@ -160,15 +155,8 @@ def simulation_memory(law: Law, execution: Execution) -> int:
 class Simulation:
     """Everything that a task needs: the law, the division into shards and parts (one per task), and the directory.
 
-    Attributes
-    ----------
-    n_documents
-        Number of documents M.
-    documents_per_shard
-        Documents in each shard except the last.
-    shards_per_part
-        Greater than 1 only if a shard is smaller than a batch, which would otherwise be drawn again for each of its
-        shards.
+    ``shards_per_part`` exceeds 1 only if a shard is smaller than a batch, which would otherwise be drawn once per
+    shard.
     """
 
     law: Law
@@ -179,7 +167,6 @@ class Simulation:
 
     @property
     def sizes(self) -> list[int]:
-        """Number of documents in each part."""
         each = self.documents_per_shard * self.shards_per_part
         return [min(each, self.n_documents - first) for first in range(0, self.n_documents, each)]
 
@@ -198,7 +185,6 @@ class Simulation:
 
     @property
     def documents(self) -> Path:
-        """Directory of the finished shards."""
         return self.folder.directory / CORPUS / DOCUMENTS
 
     def counts_path(self, part: int) -> Path:
@@ -257,8 +243,7 @@ def plan(law: Law, n_documents: int, documents_per_shard: int | None, folder: Wo
 def write_part(simulation: Simulation, part: int) -> Record:
     """Task: draw and write the documents of one part; return the record to commit.
 
-    Memory: the tables of ``process_sampler``, one batch, one row group, and six arrays of length N. Raises
-    ``StoreError`` if the directory was removed in the meantime.
+    Memory: the tables of ``process_sampler``, one batch, one row group, and six arrays of length N.
     """
     attempt = simulation.folder.directory / WORK / f"{part:05d}-{uuid.uuid4().hex}"
     try:

@@ -51,8 +51,6 @@ class Truth:
         (K,) float64; Dirichlet prior of the topic shares of a document.
     anchors
         (K,) int64; the word that only topic k uses; None if the topics are not separable.
-    seed
-        Seed of the simulation.
     mean_length
         Mean of the Poisson distribution of document lengths (a length of 0 becomes 1).
     """
@@ -83,9 +81,9 @@ def simulate_truth(
     zipf: float | None = None,
     seed: int,
 ) -> Truth:
-    """Return the topics that ``simulate_lda`` uses with the same arguments.
+    """Return the topics that ``simulate_lda`` uses with the same arguments. Memory: briefly 16 N K bytes.
 
-    Memory: 8 N K bytes, briefly twice that.
+    Raises ``InputError`` if a size or parameter is out of range.
 
     Parameters
     ----------
@@ -102,13 +100,6 @@ def simulate_truth(
     zipf
         Exponent s: the Dirichlet parameters decrease as 1 / rank^s with the same sum (id = rank), so that word
         frequencies have the tail of real text at large N.
-    seed
-        Seed of all random draws.
-
-    Raises
-    ------
-    InputError
-        If a size or parameter is out of range.
     """
     return truth_of(make_law(n_words, n_topics, mean_length, alpha, beta, separable, zipf, seed))
 
@@ -121,11 +112,7 @@ def truth_of(law: Law) -> Truth:
 
 
 def write_truth(path: Path, truth: Truth) -> None:
-    """Write a truth store at ``path``, whose parent exists; the same truth gives the same bytes.
-
-    The attributes contain the seed, the mean length and the digest of each array. Memory: one 16 MiB chunk, and N
-    words.
-    """
+    """Write a truth store at ``path``, whose parent exists; deterministic. Memory: one 16 MiB chunk, and N words."""
     create_group(path, {})
     digests = {}
     for name, values in _arrays(truth).items():
@@ -152,12 +139,7 @@ def commit_truth(work: Path, path: Path, truth: Truth) -> None:
 
 
 def read_truth(corpus: str | os.PathLike[str]) -> Truth:
-    """Read the truth of a simulated corpus and compare each array with its digest.
-
-    Parameters
-    ----------
-    corpus
-        Local directory of the corpus, which contains ``truth.zarr``.
+    """Read the truth of a simulated corpus, a local directory, and compare each array with its digest.
 
     Raises
     ------
