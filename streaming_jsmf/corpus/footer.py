@@ -141,7 +141,7 @@ def hash_of_shard(path: str) -> str:
 
 
 def require_hash(path: str, found: str, expected: str) -> None:
-    """Raise ``StoreError`` if the hash of a shard differs, which page checksums do not detect if it was rewritten."""
+    """Raise ``StoreError`` if the hash of a shard differs; page checksums do not detect a rewritten shard."""
     if found != expected:
         raise StoreError(
             f"{path} has sha256 {found[:12]}..., expected {expected[:12]}...; restore it or build the corpus again"

@@ -39,11 +39,7 @@ from streaming_jsmf.storage.paths import (
 
 DOCUMENTS = "documents"
 QUARANTINE_NAME = "quarantine.parquet"
-PARQUET_SUFFIXES = (
-    ".parquet",
-    ".pq",
-    ".parq",
-)  # also accept files written by other programs; ours are .parquet
+PARQUET_SUFFIXES = (".parquet", ".pq", ".parq")  # ours are .parquet
 
 #: Stores that are not corpora, with the advice for the error message.
 _STORES = {

@@ -243,7 +243,8 @@ def plan(law: Law, n_documents: int, documents_per_shard: int | None, folder: Wo
 def write_part(simulation: Simulation, part: int) -> Record:
     """Task: draw and write the documents of one part; return the record to commit.
 
-    Memory: the tables of ``process_sampler``, one batch, one row group, and six arrays of length N.
+    Memory: the tables of ``process_sampler``, one batch, one row group, and six arrays of length N. Raises
+    ``StoreError`` if the directory was removed in the meantime.
     """
     attempt = simulation.folder.directory / WORK / f"{part:05d}-{uuid.uuid4().hex}"
     try:
