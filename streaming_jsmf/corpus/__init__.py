@@ -1,8 +1,6 @@
-"""Corpora on disk: Parquet shards of bags of words, a vocabulary, and a manifest of their contents.
+"""Corpora on disk: Parquet shards of bags of words, a vocabulary, and a manifest.
 
-Start with ``format``, which opens a corpus. ``manifest``, ``vocabulary`` and ``footer`` each read one kind of file,
-``records`` checks documents, ``units`` divides a corpus into partitions and ``csr`` reads them. ``write`` and
-``shards`` create a corpus, and ``curation`` chooses its words from counts.
+``format`` opens a corpus, ``write`` creates one, ``units`` partitions it, and ``curation`` chooses words.
 """
 
 from __future__ import annotations
@@ -10,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-# Imported when first used: a worker that reads shards needs neither the curation nor the writer.
+# Imported lazily, because workers that read shards need neither curation nor the writer.
 _EXPORTS = {
     "Corpus": "streaming_jsmf.corpus.format",
     "CorpusWriter": "streaming_jsmf.corpus.write",

@@ -1,4 +1,4 @@
-"""Blocks of H (documents x words): a row group as CSR without a copy, and a corpus as a Dask array of them."""
+"""Blocks of H (documents x words): row groups as CSR arrays without a copy, and a corpus as a Dask array."""
 
 from __future__ import annotations
 
@@ -21,22 +21,11 @@ register_sizeof(sizeof)
 
 
 def read_block(unit: WorkUnit, n_words: int) -> csr_array[Any]:
-    """Read one row group as CSR counts (rows documents, ``n_words`` columns).
+    """Read one row group as CSR counts, (rows, ``n_words``), with the count type of the file and int32 indices.
 
-    The arrays are read-only views of Arrow's buffers: copy before changing them. Records are checked, which takes a
-    fiftieth of the time of multiplying them.
-
-    Returns
-    -------
-    csr_array of the file's count type (usually int32 or float32), int32 indices.
-
-    Raises
-    ------
-    InputError
-        For a bad record, with file, row group and row: see ``checked_bags``.
-    StoreError
-        If the file is truncated or corrupt, or has changed since the corpus was opened: the first read of a shard in a
-        process takes its hash.
+    The arrays are read-only views of Arrow buffers; copy them before changing them. Raises ``InputError`` for a bad
+    record (see ``checked_bags``; checking takes about 2 % of the time of a product), and ``StoreError`` if the file is
+    damaged or has changed since the corpus was opened; the first read of a shard in a process computes its hash.
     """
     with open_parquet(unit.path, f"{unit.path}, row group {unit.row_group}") as file:
         if unit.sha256 is not None:
@@ -44,7 +33,7 @@ def read_block(unit: WorkUnit, n_words: int) -> csr_array[Any]:
         table = file.read_row_group(unit.row_group, columns=["ids", "counts"], use_threads=False)
     ids, counts = (_one_array(table.column(name)) for name in ("ids", "counts"))
     bags = checked_bags(ids, counts, n_words, Place(unit.path, unit.row_group))
-    # scipy's products need both index arrays in 32 bits, and copy them otherwise.
+    # scipy copies the index arrays in products unless both are int32.
     indptr = bags.indptr.astype(np.int32) if bags.ids.size < np.iinfo(np.int32).max else bags.indptr
     indices = bags.ids.astype(indptr.dtype, copy=False)
     block = csr_array((bags.counts, indices, indptr), shape=(indptr.size - 1, n_words), copy=False)
@@ -55,23 +44,23 @@ def read_block(unit: WorkUnit, n_words: int) -> csr_array[Any]:
 
 
 def iter_blocks(units: Iterable[WorkUnit], n_words: int) -> Iterator[csr_array[Any]]:
-    """Yield the blocks of ``units`` in order; one is in memory at a time. One pass over the data."""
+    """Yield the blocks of ``units`` in order, with one in memory at a time. Makes one pass over the data."""
     for unit in units:
         yield read_block(unit, n_words)
 
 
 def _one_array(column: Any) -> Any:
-    """A column as one array; Arrow splits only what exceeds 2 GB."""
+    """Return a column as one array; Arrow splits columns only above 2 GB."""
     if column.num_chunks == 1:
         return column.chunk(0)
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def to_dask_array(corpus: AnyPath | Corpus) -> Any:
-    """Return H (documents x words) of a corpus as a Dask array with one ``csr_array`` block for each row group.
+    """Return H (documents x words) as a lazy Dask array with one ``csr_array`` block per row group.
 
-    Nothing is read yet. Use ``map_blocks`` with ``meta=`` on it: array operators such as ``@`` and ``.sum``
-    are not defined for sparse blocks in Dask, and some fail silently.
+    Use ``map_blocks`` with ``meta=``: Dask does not define array operators such as ``@`` and ``.sum`` for sparse
+    blocks, and some fail silently.
     """
     from dask import array as da
     from dask.base import tokenize

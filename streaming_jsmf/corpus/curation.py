@@ -1,7 +1,4 @@
-"""Curation: the choice of words from their counts, with a record of what each rule dropped.
-
-Counts may come in any number of tables: memory is needed for the words kept and one table, not for all words.
-"""
+"""Choose words by their counts, in tables that need not fit into memory, and record what each rule dropped."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from streaming_jsmf.corpus.vocabulary import WordCounts, word_ids
 
 AUTO: Final = "auto"
 
-#: Default for texts: what gave readable topics in four kinds of texts (docs/ingest.md).
+#: Default for texts; gave readable topics for four kinds of texts (docs/ingest.md).
 TEXT_CURATION = Curation(
     stop_words=AUTO,
     numbers="drop",
@@ -32,16 +29,18 @@ TEXT_CURATION = Curation(
     duplicates="drop",
 )
 
-#: Default minimum length of a word, and the scripts in which it is one less.
+#: Default minimum length of a word; one less in the dense scripts.
 _MIN_LENGTH = 3
 _DENSE_SCRIPTS = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}]"
 
-#: Words beyond ``vocabulary_size`` that may be in memory before the worst are dropped.
+#: Buffer of words beyond ``vocabulary_size`` before the lowest scores are dropped.
 _SLACK = 200_000
 
 
 def automatic_minimum(n_documents: int) -> int:
-    """Default minimum document frequency, of M: 5; fewer if that exceeds a twentieth of M, more above 10,000 documents.
+    """Return the default minimum document frequency for M documents.
+
+    It is 5, less if that exceeds M / 20, and sqrt(M / 400) if that is more (above 10,000 documents).
 
     Examples
     --------
@@ -53,7 +52,7 @@ def automatic_minimum(n_documents: int) -> int:
 
 
 def least_documents(curation: Curation, n_documents: int) -> int:
-    """Minimum document frequency of a word, of M documents."""
+    """Minimum document frequency of a word, given M documents."""
     least = curation.min_document_frequency
     return (
         automatic_minimum(n_documents)
@@ -64,7 +63,7 @@ def least_documents(curation: Curation, n_documents: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """The words kept, in the order they came, and what each rule dropped."""
+    """The kept words, in input order, and what each rule dropped."""
 
     counts: WordCounts
     dropped: tuple[Dropped, ...]
@@ -78,25 +77,11 @@ def select_words(
     *,
     ngrams: bool = False,
 ) -> Selection:
-    """Choose the vocabulary. Tables come in order of ids, and no word is in two of them.
+    """Choose the vocabulary. Tables are in order of word ids, and no word is in two tables.
 
-    Words are compared with the stop words in lower case. The best ``vocabulary_size`` by ``WordCounts.tf_idf`` are
-    kept, of equal scores the smaller id; a word in more than half of the documents scores 0 and so comes last.
-
-    Parameters
-    ----------
-    tables
-        Counts of the words.
-    n_documents
-        M, the documents counted.
-    curation
-        The rules.
-    stop_words
-        The words of ``curation.stop_words``, in lower case.
-    ngrams
-        Whether a word with spaces is an n-gram, to be dropped if one of its words is a stop word.
-
-    Memory: the words kept so far, twice at most, and one table.
+    Words are compared with the stop words in lower case; with ``ngrams``, a word with spaces is dropped if one of its
+    parts is a stop word. If ``vocabulary_size`` is set, the words with the highest ``WordCounts.tf_idf`` are kept; ties
+    go to the smaller id. Memory: at most twice the kept words, and one table.
     """
     size = curation.vocabulary_size
     rules = list(_rules(n_documents, curation, stop_words, ngrams))
@@ -129,17 +114,14 @@ def select_words(
     dropped = tuple(
         Dropped(step=step, reason=reason, words=int(words[number]), tokens=as_number(tokens[number]))
         for number, (step, reason) in enumerate(reasons)
-        # A length of 1 only drops the empty word, which few sources have.
+        # A minimum length of 1 drops only the empty word, which is rare.
         if step != "min_word_length" or curation.min_word_length != 1 or words[number]
     )
     return Selection(chosen, dropped)
 
 
 def match_words(tables: Iterable[WordCounts], vocabulary: Sequence[str]) -> Selection:
-    """Exactly the words of a vocabulary, in its order; counts of 0 for a word that is in no document.
-
-    Memory: the vocabulary and one table.
-    """
+    """Select exactly the words of a vocabulary, in its order, with counts of 0 for words in no document."""
     wanted = pa.array(vocabulary, pa.string())
     document_frequency, term_count = np.zeros(len(vocabulary), np.int64), np.zeros(len(vocabulary))
     words, tokens = 0, 0.0
@@ -156,7 +138,7 @@ def match_words(tables: Iterable[WordCounts], vocabulary: Sequence[str]) -> Sele
 
 
 def may_stay(words: Any, curation: Curation, stop_words: frozenset[str]) -> NDArray[np.bool_]:
-    """Which words (Arrow strings) are kept by the rules about a single word: stop words, numbers, minimum length."""
+    """Mask of words (Arrow strings) that pass the rules for single words: stop words, numbers, minimum length."""
     gone = [rule(words) for _, _, rule in _word_rules(curation, stop_words, ngrams=False)]
     stays: NDArray[np.bool_] = ~np.logical_or.reduce(gone)
     return stays
@@ -164,7 +146,7 @@ def may_stay(words: Any, curation: Curation, stop_words: frozenset[str]) -> NDAr
 
 @dataclass(frozen=True)
 class _Rule:
-    """A step of the curation, why it drops words, and which."""
+    """A curation step, the reason for dropping words, and the mask of dropped words."""
 
     step: str
     reason: str
@@ -172,7 +154,7 @@ class _Rule:
 
 
 def _rules(n_documents: int, curation: Curation, stop_words: frozenset[str], ngrams: bool) -> Iterator[_Rule]:
-    """All rules except the size of the vocabulary, in their order."""
+    """All rules except the vocabulary size, in order."""
     for step, reason, gone in _word_rules(curation, stop_words, ngrams):
         yield _Rule(step, reason, lambda counts, gone=gone: gone(counts.words))  # type: ignore[misc]
     least, most = least_documents(curation, n_documents), curation.max_document_frequency
@@ -187,7 +169,7 @@ def _rules(n_documents: int, curation: Curation, stop_words: frozenset[str], ngr
 def _word_rules(
     curation: Curation, stop_words: frozenset[str], ngrams: bool
 ) -> Iterator[tuple[str, str, Callable[[Any], NDArray[np.bool_]]]]:
-    """Step, reason and test of the rules that look at one word by itself."""
+    """Step, reason and test of the rules for single words."""
     listed, least = pa.array(sorted(stop_words), pa.string()), curation.min_word_length
 
     def is_stop_word(words: Any) -> NDArray[np.bool_]:
@@ -217,6 +199,6 @@ def _word_rules(
 
 
 def _documents(limit: float, n_documents: int, whole: Any) -> int:
-    """A limit on document frequency as a number of documents."""
-    # In decimals, as it was written: 0.07 of 100 is 7, but 0.07 * 100 is a little more in floats.
+    """Convert a limit on document frequency to a number of documents."""
+    # Exact decimal arithmetic: 0.07 of 100 is 7, but 0.07 * 100 is slightly more in floats.
     return int(whole(Fraction(repr(float(limit))) * n_documents)) if limit < 1 else int(limit)

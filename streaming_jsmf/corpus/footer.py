@@ -1,4 +1,4 @@
-"""Shards as Parquet files: opened, checked as far as their footers tell, and compared with their hashes."""
+"""Open shards as Parquet files, check their footers, and compare their hashes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ROW_CHECK = "reading it row by row (ingest) finds the row"
 
 @dataclass(frozen=True)
 class RowGroup:
-    """Rows of a row group and its (document, word) pairs, an empty document counted as one."""
+    """Number of rows and (document, word) pairs of a row group; an empty document counts as one pair."""
 
     rows: int
     nonzeros: int
@@ -30,10 +30,10 @@ class RowGroup:
 
 @dataclass(frozen=True)
 class Footer:
-    """Rows of a file and its (document, word) pairs, in total and by row group.
+    """Number of rows and (document, word) pairs of a file, in total and by row group.
 
-    ``nonzeros`` is exact if the writer stored null counts (Arrow, Spark and DuckDB do). Otherwise each empty list
-    counts as one, and it is an upper bound.
+    ``nonzeros`` is exact if the writer stored null counts (as Arrow, Spark and DuckDB do). Otherwise it is an upper
+    bound, because each empty list counts as one.
     """
 
     rows: int
@@ -43,12 +43,9 @@ class Footer:
 
 @contextmanager
 def open_parquet(path: str, name: str) -> Iterator[Any]:
-    """A ``pyarrow.parquet.ParquetFile`` with verified page checksums; ``name`` stands for the file in messages.
+    """Open a ``pyarrow.parquet.ParquetFile`` with verified page checksums; ``name`` is used in messages.
 
-    Raises
-    ------
-    StoreError
-        If the file is missing, truncated, damaged or not Parquet, also if the damage shows only while the caller reads.
+    Raises ``StoreError`` if the file is missing, damaged or not Parquet, also while the caller reads.
     """
     try:
         if is_url(path):
@@ -68,15 +65,10 @@ def open_parquet(path: str, name: str) -> Iterator[Any]:
 
 
 def read_footer(path: str, n_words: int) -> Footer:
-    """Read and check the footer of the shard at ``path``.
+    """Read and check the footer of the shard at ``path``; ``StoreError`` if the file cannot be read.
 
-    Raises
-    ------
-    InputError
-        For missing or mistyped columns ``ids`` and ``counts``, and if the statistics show ids outside ``0..n_words-1``
-        or counts that are not positive and finite.
-    StoreError
-        For an unreadable file.
+    Raises ``InputError`` if the columns ``ids`` or ``counts`` are missing or have the wrong type, or the statistics
+    show ids outside ``0..n_words-1`` or counts that are not positive and finite.
     """
     with open_parquet(path, path) as file:
         schema, metadata = file.schema_arrow, file.metadata
@@ -95,13 +87,7 @@ def read_footer(path: str, n_words: int) -> Footer:
 
 
 def check_columns(schema: Any, name: str) -> None:
-    """Check that ``ids`` is a list of integers and ``counts`` a list of integers or floats.
-
-    Raises
-    ------
-    InputError
-        If one of the columns is missing or of another type.
-    """
+    """Raise ``InputError`` unless ``ids`` is a list of integers and ``counts`` a list of integers or floats."""
     integer, floating = pa.types.is_integer, pa.types.is_floating
     wanted = {"ids": ((integer,), "integers"), "counts": ((integer, floating), "integers or floats")}
     for column, (accepted, described) in wanted.items():
@@ -117,7 +103,7 @@ def check_columns(schema: Any, name: str) -> None:
 
 
 def leaf_columns(metadata: Any) -> dict[str, int]:
-    """Index of the leaf column below each column (the names of leaves depend on the writer)."""
+    """Index of the leaf below each column (the names of leaves depend on the writer)."""
     schema = metadata.schema
     return {schema.column(i).path.split(".")[0]: i for i in range(metadata.num_columns)}
 
@@ -137,13 +123,13 @@ def _check_statistics(ids: Any, counts: Any, n_words: int, where: str) -> None:
             )
 
 
-#: Size and modification time of each hashed file (None behind a URL), and its hash.
+#: Size and modification time of each hashed file (None for a URL), and its hash.
 _hashes: dict[str, tuple[tuple[int, int] | None, str]] = {}
 _locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
 def hash_of_shard(path: str) -> str:
-    """Hex SHA-256 of a file: one pass over it, unless this process has hashed it and it has not changed since."""
+    """Hex SHA-256 of a file, cached in this process until the file changes."""
     with _locks[path]:
         state = None
         if not is_url(path):
@@ -155,10 +141,7 @@ def hash_of_shard(path: str) -> str:
 
 
 def require_hash(path: str, found: str, expected: str) -> None:
-    """Raise ``StoreError`` if a shard is not the one that its manifest names.
-
-    Page checksums reveal damage, but not a shard that another program wrote.
-    """
+    """Raise ``StoreError`` if the hash of a shard differs; page checksums do not detect a rewritten shard."""
     if found != expected:
         raise StoreError(
             f"{path} has sha256 {found[:12]}..., expected {expected[:12]}...; restore it or build the corpus again"

@@ -1,7 +1,6 @@
-"""A corpus on disk: Parquet shards of bags of words, a vocabulary, and usually a manifest.
+"""The on-disk corpus format: Parquet shards of bags of words, a vocabulary, and usually a manifest.
 
-What ``open_corpus`` returns has been checked as far as footers tell, and all stages trust it. It also opens a directory
-without a manifest in place; this hashes its files once.
+``open_corpus`` validates footers and metadata; later stages rely on these checks.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ from streaming_jsmf.storage.paths import (
 
 DOCUMENTS = "documents"
 QUARANTINE_NAME = "quarantine.parquet"
-PARQUET_SUFFIXES = (".parquet", ".pq", ".parq")  # of files that others wrote; ours are .parquet
+PARQUET_SUFFIXES = (".parquet", ".pq", ".parq")  # ours are .parquet
 
-#: Stores that are not corpora, and what to do with them instead.
+#: Stores that are not corpora, with the advice for the error message.
 _STORES = {
     "streaming_jsmf.moments": "a moments store, not a corpus; infer makes a model of it",
     "streaming_jsmf.model": "a model, not a corpus; give the corpus that it was made of",
@@ -56,17 +55,13 @@ class Shard:
     Attributes
     ----------
     name
-        Posix path relative to the corpus, such as "documents/part-00000.parquet".
-    rows
-        Documents.
+        POSIX path relative to the corpus, such as "documents/part-00000.parquet".
     nonzeros
-        (document, word) pairs; an upper bound for some corpora used in place (see ``footer.Footer``).
+        Number of (document, word) pairs; may be an upper bound for a corpus used in place (see ``footer.Footer``).
     bytes
-        Size of the file.
+        File size.
     sha256
         Hex hash of the file.
-    row_groups
-        Sizes of its row groups.
     """
 
     name: str
@@ -79,22 +74,20 @@ class Shard:
 
 @dataclass(frozen=True)
 class Corpus:
-    """An open corpus: where its files are and what they hold. Documents are not in memory.
+    """An open corpus: file locations and sizes. Documents are not loaded into memory.
 
     Attributes
     ----------
-    root
-        Absolute local path or URL of the directory.
+    root, vocabulary_path
+        Absolute local path or URL of the directory and of the vocabulary file.
     shards
         Sorted by name.
     n_words
-        N.
+        Number of words N.
     vocabulary_sha256
         Hex hash of the vocabulary file.
-    vocabulary_path
-        Absolute local path or URL of the vocabulary file.
     tokens
-        How its texts became words (``manifest.token_settings``); None if that is unknown or it has no texts.
+        Tokenizer settings (``manifest.token_settings``); None if they are unknown or the source was not text.
     """
 
     root: str = field(repr=False)
@@ -105,27 +98,26 @@ class Corpus:
     tokens: Mapping[str, Json] | None = field(default=None, compare=False)
 
     def __fspath__(self) -> str:
-        """The root: an open corpus can stand for its path."""
         return self.root
 
     @property
     def location(self) -> str:
-        """The root as it may be printed and stored: a URL without its secrets (``display.location``)."""
+        """The root without credentials, safe to print and store (``display.location``)."""
         return location(self.root)
 
     @property
     def n_documents(self) -> int:
-        """M, empty documents included."""
+        """Number of documents M, including empty ones."""
         return sum(shard.rows for shard in self.shards)
 
     @property
     def nonzeros(self) -> int:
-        """(document, word) pairs over all shards."""
+        """Number of (document, word) pairs in all shards."""
         return sum(shard.nonzeros for shard in self.shards)
 
     @property
     def fingerprint(self) -> str:
-        """Hex SHA-256 of the hashes of the vocabulary and the shards in order of names; independent of the path."""
+        """Hex SHA-256 of the hashes of the vocabulary and the shards, sorted by name; independent of the path."""
         hashes = [self.vocabulary_sha256, *(shard.sha256 for shard in self.shards)]
         return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
 
@@ -134,31 +126,32 @@ class Corpus:
         return join(self.root, shard.name)
 
     def vocabulary(self) -> Vocabulary:
-        """Read the vocabulary file; ``StoreError`` if it has changed since the corpus was opened."""
+        """Read the vocabulary; ``StoreError`` if the file has changed since the corpus was opened."""
         return read_vocabulary(self.vocabulary_path, self.vocabulary_sha256)[0]
 
 
 def open_corpus(path: AnyPath, vocabulary: AnyPath | None = None) -> Corpus:
     """Open a corpus directory, or any directory of bag-of-words Parquet files, in place.
 
-    With a ``manifest.json`` the footers of the shards are compared with it and no document is read; its hashes are
-    verified when the shards are read, and by ``verify_corpus``. Without one, the ``*.parquet`` files in the directory
-    and in its ``documents/`` are the shards, and every file is read once to hash it.
+    With a ``manifest.json``, only the footers of the shards are read and compared with it; hashes are verified when the
+    shards are read and by ``verify_corpus``. Without one, the shards are the ``*.parquet`` files in the directory and
+    in its ``documents/``, and every file is read once to compute its hash.
 
     Parameters
     ----------
     path
         Local directory or fsspec URL.
     vocabulary
-        Vocabulary file of a directory without a manifest; by default vocabulary.parquet, vocab.txt or vocabulary.txt
-        beside the shards.
+        Vocabulary file of a directory without a manifest; by default vocabulary.parquet, vocab.txt or vocabulary.txt in
+        it.
 
     Raises
     ------
     InputError
-        Not a corpus, an unknown format version, no documents, missing or mistyped columns, ids or counts out of range.
+        If the path is not a corpus, has an unknown format version or no documents, or columns, ids or counts are
+        invalid.
     StoreError
-        A file in the manifest is missing, truncated, damaged or of another size.
+        If a file in the manifest is missing, damaged or has the wrong size.
     """
     root = corpus_root(path)
     if not exists(root):
@@ -176,7 +169,7 @@ def open_corpus(path: AnyPath, vocabulary: AnyPath | None = None) -> Corpus:
 
 
 def corpus_root(path: AnyPath) -> str:
-    """The absolute path or the URL of a corpus; ``InputError`` if ``path`` is not a path."""
+    """Return the absolute path or URL of a corpus; ``InputError`` if ``path`` is not a path."""
     if not isinstance(path, str | os.PathLike):
         raise InputError(
             f"a corpus is given as a path, not as a {type(path).__name__}; make a corpus of it with "
@@ -186,9 +179,9 @@ def corpus_root(path: AnyPath) -> str:
 
 
 def require_no_store(root: str) -> None:
-    """Raise ``InputError`` if there is a local moments store or model where a corpus or a source is expected."""
+    """Raise ``InputError`` if ``root`` is a local moments store or model."""
     if is_url(root):
-        return  # it would take another request
+        return  # avoids another request
     try:
         kind = json.loads(read_bytes(join(root, "zarr.json")))["attributes"]["kind"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -198,7 +191,7 @@ def require_no_store(root: str) -> None:
 
 
 def read_manifest(path: AnyPath) -> Manifest:
-    """The checked manifest of a corpus directory; ``InputError`` if it is missing."""
+    """Read and check the manifest of a corpus directory; ``InputError`` if it is missing."""
     where = join(normalise(path), MANIFEST_NAME)
     if not exists(where):
         raise InputError(f"there is no {where}; the directory was not written by this package")
@@ -206,13 +199,7 @@ def read_manifest(path: AnyPath) -> Manifest:
 
 
 def verify_corpus(corpus: Corpus) -> None:
-    """Compare every file with its hash. One pass over the bytes of the corpus.
-
-    Raises
-    ------
-    StoreError
-        If a file differs; the message names the first shard in order of names.
-    """
+    """Compare every file with its hash, in one pass; ``StoreError`` names the first shard that differs."""
     corpus.vocabulary()
     hashes = in_threads(lambda shard: sha256_of(corpus.shard_path(shard)), corpus.shards)
     for shard, found in zip(corpus.shards, hashes, strict=True):
@@ -290,13 +277,7 @@ def _open_in_place(root: str, vocabulary: str | None) -> Corpus:
 
 
 def find_shards(root: str, vocabulary: str | None = None) -> list[str]:
-    """Names of the Parquet files, except the vocabulary, in a directory and in its ``documents/``.
-
-    Raises
-    ------
-    InputError
-        If there are none.
-    """
+    """Names of the Parquet files in a directory and its ``documents/`` (not the vocabulary); ``InputError`` if none."""
     found = [*_parquet_files(root, f"{DOCUMENTS}/"), *_parquet_files(root, "")]
     names = [name for name in found if join(root, name) != vocabulary]
     if not names:
@@ -307,7 +288,7 @@ def find_shards(root: str, vocabulary: str | None = None) -> list[str]:
 
 
 def find_vocabulary(root: str) -> str:
-    """Path of the vocabulary beside the shards, by its usual names; ``InputError`` if there is none."""
+    """Path of the vocabulary file, found by its usual names; ``InputError`` if it is missing."""
     names, here = (VOCABULARY_NAME, *TEXT_NAMES), set(file_names(root))
     found = next((name for name in names if name in here), None)
     if found is None:
@@ -319,7 +300,7 @@ def find_vocabulary(root: str) -> str:
 
 
 def _parquet_files(root: str, folder: str) -> list[str]:
-    """Parquet files in a folder of ``root`` that may be shards; hidden and marker files are not."""
+    """Parquet files in a folder of ``root`` that may be shards; skips hidden and marker files."""
     reserved = {VOCABULARY_NAME, QUARANTINE_NAME}
     return [
         f"{folder}{name}"

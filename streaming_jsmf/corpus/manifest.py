@@ -1,6 +1,6 @@
-"""``manifest.json``: the contents of a corpus directory, and what was dropped when it was made.
+"""``manifest.json``: the contents of a corpus directory and what curation dropped.
 
-A reader refuses unknown keys and versions: ignoring a key could change the meaning of the numbers.
+Unknown keys and versions are refused, because ignoring a key could change the meaning of the numbers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Json = str | bool | int | float | None
 
 
 class ShardEntry(Strict):
-    """One Parquet file; ``name`` is a posix path relative to the corpus, ``tokens`` the sum of its counts."""
+    """One Parquet file; ``name`` is a POSIX path relative to the corpus, ``tokens`` the sum of its counts."""
 
     name: RelativeName
     rows: PositiveInt
@@ -33,7 +33,7 @@ class ShardEntry(Strict):
 
 
 class VocabularyEntry(Strict):
-    """``vocabulary.parquet``: number of words and hash of the file."""
+    """Number of words and file hash of ``vocabulary.parquet``."""
 
     words: PositiveInt
     sha256: Sha256
@@ -49,7 +49,7 @@ class Totals(Strict):
 
 
 class Dropped(Strict):
-    """What one step of the curation dropped, and why."""
+    """What one curation step dropped, and why."""
 
     step: str
     reason: str
@@ -59,7 +59,7 @@ class Dropped(Strict):
 
 
 class Manifest(Strict):
-    """The whole file. ``source`` and ``settings`` are flat tables: the origin of the data, how the corpus was made."""
+    """The whole file. ``source`` and ``settings`` are flat tables: the provenance of the data, and how it was made."""
 
     format_version: Literal[1] = FORMAT_VERSION
     kind: Literal["corpus"] = "corpus"
@@ -77,9 +77,9 @@ PHRASES = "phrases"
 
 
 def token_settings(settings: Mapping[str, Json]) -> dict[str, Json] | None:
-    """How texts became words: tokenizer, n-grams, stemmer, boilerplate, phrases; None for a corpus of anything else.
+    """Return the settings that turned texts into words, or None if the source was not text.
 
-    Stop words are included only if there is a stemmer, which does not change them.
+    Stop words are included only with a stemmer, because it does not stem them.
     """
     if "read_tokenizer" not in settings:
         return None
@@ -91,24 +91,20 @@ def token_settings(settings: Mapping[str, Json]) -> dict[str, Json] | None:
 
 
 def as_number(value: float) -> Number:
-    """A sum of counts, as an integer if it is whole."""
+    """Convert a sum of counts to an integer if it is whole."""
     return int(value) if float(value).is_integer() else float(value)
 
 
 def dump_manifest(manifest: Manifest) -> bytes:
-    """The bytes of ``manifest.json``: the same for the same manifest (no time, host or versions)."""
+    """Serialize a manifest; the bytes are deterministic (no time, host or versions)."""
     return (json.dumps(manifest.model_dump(mode="json"), indent=1, ensure_ascii=False) + "\n").encode()
 
 
 def parse_manifest(data: bytes, where: str) -> Manifest:
-    """Read and check the bytes of a manifest; ``where`` is its path, for messages.
+    """Parse and check a manifest; ``where`` is its path, for messages.
 
-    Raises
-    ------
-    InputError
-        For an unknown format version, another kind of store, or a name that leaves the directory.
-    StoreError
-        If the manifest is damaged or contradicts itself.
+    Raises ``StoreError`` if the manifest is damaged or inconsistent, and ``InputError`` if its format version is
+    unknown, it is not of a corpus, or a name leaves the directory.
     """
     try:
         raw = json.loads(data)
@@ -145,9 +141,9 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
 
 
 def losses_table(manifest: Manifest) -> str:
-    """A table of what was read, what each step dropped and why, and what was kept: documents, words, tokens.
+    """Format a table of what was read, dropped by each step, and kept: documents, words, tokens.
 
-    Steps that dropped nothing are omitted. The tokens of a step are those that the steps before it kept.
+    Steps that dropped nothing are omitted. The tokens of a step count only what the steps before it kept.
     """
     read, kept = manifest.settings, manifest.totals
     words = kept.words + sum(step.words for step in manifest.dropped)

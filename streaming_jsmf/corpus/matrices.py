@@ -1,4 +1,4 @@
-"""Corpora of matrices: rows of counts as documents, one block after the other."""
+"""Write matrices of counts as corpora, block by block."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from streaming_jsmf.linalg.panels import panels
 
 
 def matrix_blocks(X: Any) -> Iterator[csr_array[Any]]:
-    """The rows of a CSR or dense matrix (documents x words), about a million nonzeros at a time."""
+    """Yield the rows of a CSR or dense matrix (documents x words), about a million nonzeros at a time."""
     nonzeros = X.size  # of a sparse matrix its stored values
     step = max(1, int(BATCH_NONZEROS * X.shape[0] / max(nonzeros, 1)))
     for rows in panels(X.shape[0], step):
@@ -33,12 +33,9 @@ def matrix_blocks(X: Any) -> Iterator[csr_array[Any]]:
 
 
 def column_words(given: Any, n_columns: int, name: str) -> list[str]:
-    """The words of the columns of a matrix: a list, or those of a transformer with ``get_feature_names_out``.
+    """Return the words of the columns, from a list or a transformer with ``get_feature_names_out``.
 
-    Raises
-    ------
-    InputError
-        If they are not a list with one word for each column; ``name`` is that of the argument.
+    Raises ``InputError``, with the argument ``name``, if there is not one word for each column.
     """
     listed = given.get_feature_names_out() if hasattr(given, "get_feature_names_out") else given
     if isinstance(listed, str) or not isinstance(listed, Iterable):
@@ -54,16 +51,11 @@ def column_words(given: Any, n_columns: int, name: str) -> list[str]:
 def write_corpus(
     blocks: Iterable[csr_array[Any]], words: Sequence[str], path: Path, first: int = 0
 ) -> Corpus:
-    """Write blocks of documents as a corpus; keeps all words, and documents without words. Removes zeros in place.
+    """Write blocks of documents as a corpus, keeping all words and empty documents. Removes zeros in place.
 
-    Integers become int32 and other numbers float32. Document ids are running numbers from ``first``. The bytes do not
-    depend on the blocks.
-
-    Raises
-    ------
-    InputError
-        If a count is too large, a block does not have one column per word, the words are repeated or empty, or no
-        document has a word.
+    Integers become int32 and other numbers float32. Documents are numbered from ``first``. The bytes do not depend on
+    the blocks. Raises ``InputError`` if a count is too large, a block does not have one column per word, words are
+    repeated or empty, or no document has a word.
     """
     word, times = next(iter(Counter(words).most_common(1)), ("", 0))
     if times > 1:
@@ -91,7 +83,7 @@ def _documents(block: csr_array[Any], first: int) -> Documents:
 
 
 def tidy_rows(rows: Any) -> csr_array[Any]:
-    """A copy of rows as CSR with the words of each in ascending order, once each and without zeros."""
+    """Copy rows to CSR with sorted, distinct words and without zeros."""
     block = csr_array(rows, copy=True)
     if block.dtype == np.bool_:
         block = block.astype(np.int32)

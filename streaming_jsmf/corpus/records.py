@@ -1,4 +1,4 @@
-"""Records: the list columns of a file as arrays, with the place of the first bad record, and documents in memory."""
+"""List columns as arrays, validated record by record, and documents in memory."""
 
 from __future__ import annotations
 
@@ -18,14 +18,11 @@ ID_COLUMNS = ("document_id", "doc_id")
 
 Counts = NDArray[np.int32] | NDArray[np.float32]
 LARGEST_COUNT = int(np.iinfo(np.int32).max)
-SMALLEST_COUNT = float(np.finfo(np.float32).tiny)  # a smaller count becomes 0 in float32, or loses its digits
+SMALLEST_COUNT = float(np.finfo(np.float32).tiny)  # smaller counts become 0 or lose precision in float32
 
 
 class RecordError(InputError):
-    """A bad record: its ``row`` within the batch and the ``reason``, besides the whole message.
-
-    The defaults are for pickle, which makes an exception of its message alone and then sets the attributes.
-    """
+    """A bad record, with its ``row`` within the batch and the ``reason``. Pickle needs the defaults."""
 
     def __init__(self, message: str, row: int = 0, reason: str = "") -> None:
         super().__init__(message)
@@ -35,24 +32,21 @@ class RecordError(InputError):
 
 @dataclass(frozen=True)
 class Place:
-    """The place of a batch of records, for messages: rows count from 0 within the row group."""
+    """Location of a batch of records, for messages; rows count from 0 within the row group."""
 
     path: str
     row_group: int
     row: int = 0
 
     def refuse(self, row: int, reason: str) -> RecordError:
-        """The error for a record, to be raised."""
+        """Return the error to raise for a record."""
         where = f"{self.path}, row group {self.row_group}, row {self.row + row} from 0"
         return RecordError(f"{where}: {reason}; correct the record", row, reason)
 
 
 @dataclass(frozen=True, eq=False)
 class Bags:
-    """Checked bags of words: int64 ``indptr`` from 0, word ids in ascending order, positive counts.
-
-    ``ids`` and ``counts`` are views of Arrow's buffers with the types of the file.
-    """
+    """Checked bags of words, as views of Arrow buffers: int64 ``indptr`` from 0, ascending ids, positive counts."""
 
     indptr: NDArray[np.int64]
     ids: NDArray[Any]
@@ -60,13 +54,10 @@ class Bags:
 
 
 def checked_bags(ids: Any, counts: Any, n_words: int, where: Place) -> Bags:
-    """Return the bags of two Arrow list arrays, without a copy of their values.
+    """Convert two Arrow list arrays to bags, without copying their values.
 
-    Raises
-    ------
-    InputError
-        For the first null, lists of different lengths, id outside ``0..n_words-1`` or not ascending, or count that is
-        not positive and finite: with file, row group and row.
+    Raises ``InputError`` with file, row group and row at the first null, lists of different lengths, id outside
+    ``0..n_words-1`` or not ascending, or count that is not positive and finite.
     """
     indptr, values = _lists(ids, "ids", where)
     other, numbers = _lists(counts, "counts", where)
@@ -76,7 +67,6 @@ def checked_bags(ids: Any, counts: Any, n_words: int, where: Place) -> Bags:
         raise where.refuse(row, f"{np.diff(indptr)[row]} ids but {np.diff(other)[row]} counts")
 
     def require(good: NDArray[np.bool_], reason: str) -> None:
-        """Refuse the record of the first value that is not good; ``reason`` has its position as ``at``."""
         if not good.all():
             at = int(np.argmin(good))
             row = int(np.searchsorted(indptr, at, side="right")) - 1
@@ -88,18 +78,18 @@ def checked_bags(ids: Any, counts: Any, n_words: int, where: Place) -> Bags:
     starts = indptr[:-1]
     ascending[starts[starts < len(values)]] = True
     require(ascending, "id {id} comes after {before}; ids must be in ascending order")
-    # Comparisons with NaN are false, so it is refused as well.
+    # Comparisons with NaN are false, so NaN is refused.
     in_range = (numbers >= SMALLEST_COUNT) & (numbers <= LARGEST_COUNT)
     require(in_range, f"count {{count}} is not in (0, {LARGEST_COUNT}]")
     return Bags(indptr, values, numbers)
 
 
 def _lists(column: Any, name: str, where: Place) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """indptr (from 0) and values of a list column; null lists and null elements are refused."""
+    """indptr (from 0) and values of a list column; refuses null lists and null elements."""
     if column.null_count:
         row = int(np.argmax(np.asarray(column.is_null())))
         raise where.refuse(row, f"{name} is null; an empty document is an empty list")
-    # A sliced array keeps the offsets of the whole.
+    # A sliced array keeps the offsets of the whole array.
     offsets = np.asarray(column.offsets).astype(np.int64)
     indptr, values = offsets - offsets[0], column.flatten()
     if values.null_count:
@@ -110,7 +100,7 @@ def _lists(column: Any, name: str, where: Place) -> tuple[NDArray[np.int64], NDA
 
 @dataclass(frozen=True, eq=False)
 class Documents:
-    """m documents as a CSR block and the columns that go with it.
+    """m documents as a CSR block with their ids and metadata.
 
     Attributes
     ----------
@@ -134,17 +124,16 @@ class Documents:
 
     @property
     def n_documents(self) -> int:
-        """m."""
         return len(self.indptr) - 1
 
     def tokens(self) -> NDArray[np.float64]:
-        """Sum of the counts of each document, float64, (m,); the same bits however documents are batched."""
+        """Sum of the counts of each document, (m,) float64; the bits do not depend on the batches."""
         rows = np.repeat(np.arange(self.n_documents), np.diff(self.indptr))
         sums = np.bincount(rows, self.counts.astype(np.float64), self.n_documents)
         return sums.astype(np.float64, copy=False)
 
     def take(self, start: int, stop: int) -> Documents:
-        """Documents start..stop-1, without a copy of ids and counts."""
+        """Documents ``start`` to ``stop - 1``, without copying ids and counts."""
         low, high = self.indptr[start], self.indptr[stop]
         return Documents(
             self.indptr[start : stop + 1] - low,
@@ -156,14 +145,9 @@ class Documents:
 
 
 def documents_from_batch(batch: Any, n_words: int, id_column: str | None = None) -> Documents:
-    """Check and convert one Arrow record batch with list columns ``ids`` and ``counts``.
+    """Check and convert an Arrow record batch with list columns ``ids`` and ``counts``.
 
-    Documents without an id column get running numbers.
-
-    Raises
-    ------
-    InputError
-        For the first bad record, and for columns that are missing or mistyped.
+    Documents without an id column are numbered. Raises ``InputError`` for bad records and missing or mistyped columns.
     """
     where = Place("the record batch", 0)
     names = batch.schema.names
@@ -184,14 +168,14 @@ def documents_from_batch(batch: Any, n_words: int, id_column: str | None = None)
 
 
 def narrow_counts(counts: NDArray[Any]) -> Counts:
-    """Checked counts as int32 if they are integers, else as float32."""
+    """Convert checked counts to int32 if they are integers, else to float32."""
     if np.issubdtype(counts.dtype, np.integer):
         return counts.astype(np.int32, copy=False)
     return counts.astype(np.float32, copy=False)
 
 
 def document_ids(column: Any, name: str, where: Place) -> Any:
-    """An id column of Arrow as int64 or string; ``InputError`` for a null, with its row, and for other types."""
+    """Convert an Arrow id column to int64 or string; ``InputError`` for nulls and other types."""
     if column.null_count:
         row = int(np.argmax(np.asarray(column.is_null())))
         raise where.refuse(row, f"{name} is null")

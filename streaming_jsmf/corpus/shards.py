@@ -1,4 +1,4 @@
-"""Documents streamed into the Parquet shards of one directory."""
+"""Stream documents into Parquet shards in one directory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streaming_jsmf.storage.paths import sha256_of
 
 TOKENS_PER_SHARD = 20_000_000
 
-# Measured on the NIPS counts: 1.33 bytes per nonzero, against 1.93 with Arrow's default encodings.
+# 1.33 bytes per nonzero on the NIPS counts; Arrow's default encodings need 1.93.
 _PARQUET = {
     "compression": "zstd",
     "compression_level": 9,
@@ -33,16 +33,10 @@ _PARQUET = {
 
 @dataclass(frozen=True)
 class ShardLimits:
-    """Where shards and row groups end; ``InputError`` if a bound is not positive.
+    """Limits of shards and row groups; ``InputError`` if one is not positive.
 
-    Attributes
-    ----------
-    tokens_per_shard
-        A shard ends with the document that brings it to this many tokens.
-    documents_per_shard
-        A shard ends after this many documents, if that comes first.
-    nonzeros_per_row_group
-        Upper bound of the nonzeros of a row group; a longer document has its own.
+    A shard ends with the document that reaches ``tokens_per_shard``, or after ``documents_per_shard`` documents. A
+    document with more than ``nonzeros_per_row_group`` nonzeros has its own row group.
     """
 
     tokens_per_shard: float = TOKENS_PER_SHARD
@@ -55,19 +49,10 @@ class ShardLimits:
 
 
 class ShardWriter:
-    """Writes documents, in the order given, as ``part-00000.parquet``, ... into a directory. One pass.
+    """Write documents, in the given order, as ``part-00000.parquet``, ... into an empty directory. Makes one pass.
 
-    Where shards and row groups end depends on the documents only, not on their batches: the same documents give the
-    same bytes. Memory: one row group, one batch, and two arrays of N.
-
-    Parameters
-    ----------
-    directory
-        Exists and has no shards.
-    n_words
-        N, above all ids.
-    limits
-        Where shards and row groups end.
+    The same documents give the same bytes, however they are batched. Memory: one row group, one batch, and two arrays
+    of length N.
 
     Attributes
     ----------
@@ -93,14 +78,11 @@ class ShardWriter:
     def write(self, documents: Documents) -> None:
         """Write checked documents (ids sorted, unique, below N; counts positive).
 
-        Raises
-        ------
-        InputError
-            If the columns or their types differ from those of the first batch.
+        Raises ``InputError`` if the columns or their types differ from those of the first batch.
         """
         self._check_schema(documents)
         np.add.at(self.document_frequency, documents.ids, 1)
-        # One by one, not one sum per batch: float counts would round differently with other batches.
+        # np.add.at adds one count at a time: sums per batch would make rounding depend on the batches.
         np.add.at(self.term_count, documents.ids, documents.counts.astype(np.float64))
         tokens = documents.tokens()
         start = 0
@@ -120,7 +102,7 @@ class ShardWriter:
         return tuple(self._shards)
 
     def abort(self) -> None:
-        """Close the current file. May be called again, and after ``close``."""
+        """Close the current file. May be called repeatedly, and after ``close``."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -139,7 +121,7 @@ class ShardWriter:
             raise InputError(f"documents have columns {other}, those before {first}; make them the same")
 
     def _fitting(self, indptr: NDArray[np.int64], tokens: NDArray[np.float64]) -> int:
-        """How many of the next documents belong to the current row group and shard."""
+        """Number of the next documents that fit into the current row group and shard."""
         room = self._limits.nonzeros_per_row_group - self._pending
         by_nonzeros = int(np.searchsorted(indptr[1:] - indptr[0], room, side="right"))
         if by_nonzeros == 0 and not self._pieces:
@@ -198,7 +180,7 @@ def _schema(documents: Documents) -> Any:
 
 
 def _table(pieces: list[Documents], schema: Any) -> Any:
-    """One Arrow table of all pieces; a row group stays far below the 2^31 of list offsets."""
+    """Combine all pieces into one Arrow table; list offsets stay far below 2^31."""
     lengths = np.concatenate([np.diff(piece.indptr) for piece in pieces])
     offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
     ids = pa.array(np.concatenate([piece.ids for piece in pieces]))
@@ -216,7 +198,7 @@ def _table(pieces: list[Documents], schema: Any) -> Any:
 
 
 def renumber_shard(entry: ShardEntry, source: Path, target: Path, new_ids: NDArray[np.int32]) -> ShardEntry:
-    """Copy the shard at ``source`` with the word ids ``new_ids[id]``, which rise with id; one row group at a time."""
+    """Copy a shard with the word ids ``new_ids[id]`` (increasing), one row group at a time."""
     with pq.ParquetFile(source) as file:
         schema = file.schema_arrow
         column, field = schema.get_field_index("ids"), schema.field("ids")

@@ -1,4 +1,4 @@
-"""Work units and partitions of a corpus. Planning takes integers and returns ranges; it reads no documents."""
+"""Work units and partitions of a corpus. Planning uses sizes only and reads no documents."""
 
 from __future__ import annotations
 
@@ -20,24 +20,18 @@ from streaming_jsmf.jobs.tasks import Part, Reduction
 
 @dataclass(frozen=True)
 class WorkUnit:
-    """One row group of one shard.
+    """One row group of one shard, with the ``path`` as the worker opens it.
 
-    Parameters
+    Attributes
     ----------
-    path
-        Of the Parquet file, as the worker opens it.
-    row_group
-        Its number in the file.
-    rows
-        Documents.
     nonzeros
-        Upper bound: the footer counts an empty document as one. An estimate with a selection.
+        Upper bound, because the footer counts an empty document as one; an estimate if ``only`` is set.
     content
-        sha256 of the shard, the row group's number and the selection; independent of the name.
+        sha256 of the shard hash, the row group number and the selection; independent of the file name.
     only
-        Selection of its documents; None for all.
+        Documents to keep; None for all.
     sha256
-        Of the shard, verified when it is read; None if unknown.
+        Hash of the shard, verified when it is read; None if unknown.
     """
 
     path: str
@@ -51,9 +45,9 @@ class WorkUnit:
 
 @dataclass(frozen=True)
 class Selection:
-    """The documents whose metadata ``column`` has ``value`` (None: is null).
+    """The documents whose metadata ``column`` equals ``value`` (None: is null).
 
-    ``read`` is the number of nonzeros of the whole row group, which are all read into memory.
+    ``read`` is the number of nonzeros of the whole row group, because all of them are read into memory.
     """
 
     column: str
@@ -63,7 +57,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class ColumnMap:
-    """The ids that the words of a corpus have in a store: an array of new ids by old, in the store at ``path``."""
+    """Reference to an array of new word ids indexed by old word id, in the store at ``path``."""
 
     path: str
     name: str
@@ -73,18 +67,10 @@ class ColumnMap:
 
 @dataclass(frozen=True)
 class Partition:
-    """Units that one task loads and commits together.
+    """Units, in corpus order, that one task loads and commits together.
 
-    Parameters
-    ----------
-    index
-        Number among the partitions of the store.
-    units
-        In the order of the corpus.
-    label
-        Value of the metadata column that the corpus is partitioned by; None without one.
-    columns
-        Where the corpus has other words than the store.
+    ``label`` is the value of the column that the corpus is partitioned by. ``columns`` maps word ids if the
+    vocabularies of corpus and store differ.
     """
 
     index: int
@@ -94,27 +80,26 @@ class Partition:
 
     @cached_property
     def nonzeros(self) -> int:
-        """Nonzeros of all units (an upper bound, see ``WorkUnit``)."""
+        """Nonzeros of all units (upper bound, see ``WorkUnit``)."""
         return sum(unit.nonzeros for unit in self.units)
 
     @cached_property
     def rows(self) -> int:
-        """Documents of all units."""
         return sum(unit.rows for unit in self.units)
 
     @cached_property
     def content(self) -> str:
-        """sha256 of the contents of the units in order; the probes of the partition depend on it."""
+        """sha256 of the contents of the units, in order; the probes of the partition depend on it."""
         return hashlib.sha256("".join(unit.content for unit in self.units).encode()).hexdigest()
 
 
 def shard_name(unit: WorkUnit, root: str) -> str:
-    """Name of a unit's shard, relative to its corpus."""
+    """Name of a unit's shard, relative to the corpus."""
     return unit.path.removeprefix(root).lstrip("/")
 
 
 def list_units(corpus: Corpus) -> tuple[WorkUnit, ...]:
-    """The work units of a corpus in the order (shard name, row group), without empty row groups. Reads nothing."""
+    """List the work units of a corpus by shard name and row group, without empty row groups. Reads no files."""
     return tuple(
         WorkUnit(
             corpus.shard_path(shard),
@@ -131,17 +116,11 @@ def list_units(corpus: Corpus) -> tuple[WorkUnit, ...]:
 
 
 def partition_units(sizes: Sequence[int], budget: int) -> list[range]:
-    """Group consecutive units of the given sizes into partitions of nearly equal size.
+    """Group consecutive units of the given sizes (nonzeros) into partitions of nearly equal size.
 
-    A unit belongs to the partition that its middle lies in: there is no small remainder at the end, and a partition
-    exceeds the budget by less than its largest unit. The result does not depend on the number of workers.
-
-    Parameters
-    ----------
-    sizes
-        Nonzeros of each unit.
-    budget
-        Nonzeros of a partition, at least 1.
+    Each unit is assigned to the partition that contains its midpoint. There is therefore no small last partition, and a
+    partition exceeds ``budget`` (nonzeros, at least 1) by less than its largest unit. The result does not depend on the
+    number of workers.
     """
     total = sum(sizes)
     count = max(1, -(-total // budget))
@@ -149,7 +128,7 @@ def partition_units(sizes: Sequence[int], budget: int) -> list[range]:
     start, before, current = 0, 0, 0
     for number, size in enumerate(sizes):
         middle = 2 * before + size
-        # floor(middle / (2 total / count)) without rounding.
+        # floor(middle / (2 total / count)) in exact integer arithmetic.
         slot = min(count - 1, middle * count // (2 * total)) if total else 0
         if slot != current and number > start:
             ranges.append(range(start, number))
@@ -164,16 +143,11 @@ def partition_units(sizes: Sequence[int], budget: int) -> list[range]:
 def plan_partitions(
     units: Sequence[WorkUnit], budget: int, partition_by: str | None = None
 ) -> tuple[Partition, ...]:
-    """Return the partitions of a scan: ``partition_units`` applied to work units.
+    """Return the partitions of a scan.
 
-    With ``partition_by``, the units of each value of that metadata column have their own partitions, in order of the
-    values: integers, strings, null. The column is read once, and a row group that holds several values belongs to
-    several partitions.
-
-    Raises
-    ------
-    InputError
-        As ``read_labels``.
+    With ``partition_by``, each value of that metadata column has its own partitions, ordered by value: integers,
+    strings, null. The column is read once (see ``read_labels``); a row group with several values belongs to several
+    partitions.
     """
     by_value: dict[str | int | None, list[WorkUnit]] = {}
     if partition_by is None:
@@ -195,13 +169,7 @@ def plan_partitions(
 
 
 def split_by_value(unit: WorkUnit, column: str) -> dict[str | int | None, WorkUnit]:
-    """The unit for each value of a metadata column, with nonzeros by its share of the documents. Reads the column.
-
-    Raises
-    ------
-    InputError
-        As ``read_labels``.
-    """
+    """Return the unit for each value of a metadata column, with nonzeros in proportion to its documents."""
     return {
         value: replace(
             unit,
@@ -215,12 +183,9 @@ def split_by_value(unit: WorkUnit, column: str) -> dict[str | int | None, WorkUn
 
 
 def read_labels(unit: WorkUnit, column: str) -> list[str | int | None]:
-    """Values of a metadata column in the row group of a unit, one for each document.
+    """Return the values of a metadata column in the row group of a unit, one per document.
 
-    Raises
-    ------
-    InputError
-        If the shard does not have the column, or it holds neither strings nor integers.
+    Raises ``InputError`` if the column is missing or contains neither strings nor integers.
     """
     with open_parquet(unit.path, unit.path) as file:
         names = file.schema_arrow.names
@@ -239,7 +204,7 @@ def read_labels(unit: WorkUnit, column: str) -> list[str | int | None]:
 
 
 def distinct(contents: Sequence[str]) -> tuple[str, ...]:
-    """The same names with repeats numbered: a corpus may hold a shard twice, and both count."""
+    """Number repeated contents, so that a shard that occurs twice in a corpus is counted twice."""
     seen: Counter[str] = Counter()
     names = []
     for content in contents:
@@ -249,7 +214,7 @@ def distinct(contents: Sequence[str]) -> tuple[str, ...]:
 
 
 def partition_part(key: str, partition: Partition) -> Part:
-    """A partition as a part of a tree reduction, with its size and content as metadata."""
+    """Convert a partition to a part of a tree reduction, with its size and content as metadata."""
     described = {"nonzeros": partition.nonzeros, "rows": partition.rows, "content": partition.content}
     return Part(key, partition.nonzeros, partition, described)
 
@@ -262,19 +227,10 @@ def fold_partitions(
     salt: str,
     executor: Executor,
 ) -> PartialResult:
-    """Reduce all partitions in their order. One pass over those that are not committed.
+    """Reduce all partitions in order, in one pass over those that are not committed.
 
-    Parameters
-    ----------
-    keys
-        Of the partitions in the checkpoints, all different: a key changes with anything that changes its result.
-    salt
-        Changes with anything else that changes a fold, see ``FoldOrder``.
-
-    Raises
-    ------
-    InputError, StoreError
-        From the tasks.
+    A key identifies a partition and everything that changes its result; ``salt`` covers anything else that changes a
+    fold (see ``FoldOrder``). Raises the errors of the tasks.
     """
     parts = tuple(map(partition_part, keys, partitions))
     job = Job(checkpoints, reduction, parts, FoldOrder(tuple(keys), salt))

@@ -1,4 +1,4 @@
-"""Words, their ids and counts; the vocabulary of a corpus: ``vocabulary.parquet``, or a text file of words."""
+"""Words, word ids and word counts, and the vocabulary file of a corpus: ``vocabulary.parquet`` or a text file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOT_RECORDED = -1
 
 
 def word_ids(words: Any, vocabulary: Any) -> NDArray[np.int64]:
-    """The id in ``vocabulary`` of each of ``words``, (n,); -1 if it is missing. Both are Arrow arrays or sequences."""
+    """Return the id in ``vocabulary`` of each of ``words``, (n,); -1 if missing. Both are Arrow arrays or sequences."""
     wanted, known = (
         each if isinstance(each, pa.Array) else pa.array(map(str, each), pa.string())
         for each in (words, vocabulary)
@@ -35,9 +35,9 @@ def word_ids(words: Any, vocabulary: Any) -> NDArray[np.int64]:
 
 
 def over_vocabulary(block: csr_array[Any], ids: NDArray[np.int64], n_words: int) -> csr_array[Any]:
-    """Counts over another vocabulary (documents x ``n_words``), given the id there of each word of the block, or -1.
+    """Map counts to another vocabulary, (documents, ``n_words``); ``ids`` has the new id of each word, or -1.
 
-    Words with -1 are left out, documents are kept. Returns the block itself if the ids are the same.
+    Words with -1 are dropped, documents are kept. Returns the block itself if the ids are unchanged.
     """
     if len(ids) == n_words and np.array_equal(ids, np.arange(n_words)):
         return block
@@ -51,7 +51,7 @@ def over_vocabulary(block: csr_array[Any], ids: NDArray[np.int64], n_words: int)
 
 @dataclass(frozen=True, eq=False)
 class WordCounts:
-    """Counts of n words over some documents.
+    """Counts of n words over a set of documents.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class WordCounts:
 
     @classmethod
     def joined(cls, tables: Sequence[WordCounts]) -> WordCounts:
-        """Tables as one, in their order."""
+        """Concatenate tables in order."""
         return cls(
             pa.concat_arrays([pa.array([], pa.string()), *(table.words for table in tables)]),
             np.concatenate([np.zeros(0, np.int64), *(table.document_frequency for table in tables)]),
@@ -77,15 +77,15 @@ class WordCounts:
         )
 
     def take(self, chosen: NDArray[Any]) -> WordCounts:
-        """The words with these numbers, in that order, or the words of a mask."""
+        """Select words by position, in that order, or by mask."""
         numbers = np.flatnonzero(chosen) if chosen.dtype == bool else chosen
         words = self.words.take(pa.array(numbers))
         return WordCounts(words, self.document_frequency[numbers], self.term_count[numbers])
 
     def tf_idf(self, n_documents: int) -> NDArray[np.float64]:
-        """term_count * ln(floor(M / document_frequency)) of each word (n,); 0 for a word in no document.
+        """Return term_count * ln(floor(M / document_frequency)) of each word, (n,); 0 for a word in no document.
 
-        The floor makes it 0 for every word in more than half of the M documents.
+        Because of the floor, a word in more than half of the M documents scores 0.
         """
         ratio = n_documents // np.maximum(self.document_frequency, 1)
         score = self.term_count * np.log(np.maximum(ratio, 1))
@@ -94,9 +94,9 @@ class WordCounts:
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
-    """N words, row number = word id, with their counts over the corpus.
+    """N words with their counts over the corpus; row number = word id.
 
-    If the file has only words, the counts and the score are -1, NaN and NaN; see ``counted``.
+    If the file has only words, the frequencies, counts and scores are -1, NaN and NaN; see ``counted``.
 
     Attributes
     ----------
@@ -122,7 +122,7 @@ class Vocabulary:
 
 
 def write_vocabulary(counts: WordCounts, n_documents: int, path: Path) -> None:
-    """Write ``vocabulary.parquet``: one row per word, the same bytes for the same counts over M documents."""
+    """Write ``vocabulary.parquet``, one row per word; the same counts over M documents give the same bytes."""
     table = pa.table(
         {
             "word": counts.words,
@@ -135,14 +135,10 @@ def write_vocabulary(counts: WordCounts, n_documents: int, path: Path) -> None:
 
 
 def read_vocabulary(path: str, expected_sha256: str | None = None) -> tuple[Vocabulary, str]:
-    """The vocabulary and the hex SHA-256 of its file. Reads the file once.
+    """Read a vocabulary in one pass; return it with the hex SHA-256 of its file.
 
-    Raises
-    ------
-    StoreError
-        If the file is missing, damaged, or differs from ``expected_sha256``.
-    InputError
-        If it has no words, or a word is empty, repeated or not UTF-8.
+    Raises ``StoreError`` if the file is missing, damaged, or differs from ``expected_sha256``, and ``InputError`` if
+    there are no words, or a word is empty, repeated or not UTF-8.
     """
     try:
         data = read_bytes(path)
@@ -179,7 +175,7 @@ def _from_text(data: bytes, path: str) -> Vocabulary:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"the vocabulary {path} is not UTF-8 (byte {error.start}); convert it") from error
-    # Not splitlines, which also splits at characters such as U+2028 inside a word.
+    # str.splitlines also splits at characters such as U+2028 inside a word.
     lines = text.removesuffix("\n").replace("\r\n", "\n").removesuffix("\r").split("\n")
     return _uncounted(tuple(lines) if text else ())
 
@@ -191,7 +187,7 @@ def _uncounted(words: tuple[str, ...]) -> Vocabulary:
 
 def _from_parquet(data: bytes, path: str) -> Vocabulary:
     try:
-        # Not pq.read_table: its threads may still use the bytes when the interpreter ends, which then aborts.
+        # pq.read_table may still use the bytes in threads at interpreter exit, which aborts the process.
         with pq.ParquetFile(pa.BufferReader(data)) as file:
             table = file.read(use_threads=False)
     except (OSError, pa.ArrowException) as error:

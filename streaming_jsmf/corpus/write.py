@@ -1,4 +1,4 @@
-"""Corpus directories that appear complete or not at all."""
+"""Write corpus directories atomically."""
 
 from __future__ import annotations
 
@@ -36,18 +36,10 @@ from streaming_jsmf.storage.replace import put_in_place, require_outside
 
 @dataclass(frozen=True)
 class Origin:
-    """What a manifest records of the origin of a corpus.
+    """Provenance of a corpus, as recorded in its manifest.
 
-    Attributes
-    ----------
-    dropped
-        Steps of the curation.
-    attribution
-        The sentence that the licence asks for.
-    source
-        Name, licence, address and the like.
-    settings
-        How the corpus was made, without paths.
+    ``dropped`` has the curation steps, ``attribution`` the sentence required by the licence, ``source`` name, licence
+    and URL, and ``settings`` how the corpus was made, without paths.
     """
 
     dropped: Sequence[Dropped] = ()
@@ -57,27 +49,26 @@ class Origin:
 
 
 class CorpusWriter:
-    """Writes documents, in the order given, as shards, vocabulary and manifest. One pass, bounded memory.
+    """Write documents, in the given order, as shards, vocabulary and manifest. Makes one pass.
 
-    All files go to a sibling directory ``<target>.partial-<random>``; ``commit`` writes the manifest last and renames
-    the directory to the target. Leaving the ``with`` block without a commit removes it; only a killed process leaves it
-    behind, to be deleted by hand. The same documents give the same bytes, whatever their batches.
-
-    Memory: one row group, one batch, and two arrays of N.
+    Files are written to a sibling directory ``<target>.partial-<random>``; ``commit`` writes the manifest last and
+    renames the directory to the target. Leaving the ``with`` block without a commit removes it; only a killed process
+    leaves it behind, to be deleted manually. The same documents give the same bytes, however they are batched. Memory:
+    one row group, one batch, and two arrays of length N.
 
     Parameters
     ----------
     target
         Local directory to create; must not exist.
     words
-        The N words; row number = id.
+        The N words; row number = word id.
     tokens_per_shard, documents_per_shard, nonzeros_per_row_group
         See ``ShardLimits``.
 
     Raises
     ------
     InputError
-        If the target exists or is a URL, or a bound is not positive.
+        If the target exists or is a URL, or a limit is not positive.
     """
 
     def __init__(
@@ -106,13 +97,7 @@ class CorpusWriter:
         shutil.rmtree(self._partial, ignore_errors=True)
 
     def write_batch(self, batch: Any, id_column: str | None = None) -> None:
-        """Write an Arrow record batch with list columns ``ids`` and ``counts``.
-
-        Raises
-        ------
-        InputError
-            As ``documents_from_batch`` and ``write``.
-        """
+        """Write an Arrow record batch with list columns ``ids`` and ``counts``; see ``documents_from_batch``."""
         self.write(documents_from_batch(batch, len(self._words), id_column))
 
     def write(self, documents: Documents) -> None:
@@ -120,12 +105,9 @@ class CorpusWriter:
         self._shards.write(documents)
 
     def commit(self, origin: Origin | None = None) -> Corpus:
-        """Write vocabulary and manifest, rename the directory to the target, and open the result.
+        """Write the vocabulary and the manifest, rename the directory to the target, and open the result.
 
-        Raises
-        ------
-        InputError
-            If no document with a word was written or the target has appeared meanwhile.
+        Raises ``InputError`` if no document with a word was written, or the target was created in the meantime.
         """
         shards = self._shards.close()
         counts = WordCounts(self._words, self._shards.document_frequency, self._shards.term_count)
@@ -138,23 +120,10 @@ class CorpusWriter:
 def finish_directory(
     directory: Path, target: Path, shards: Sequence[ShardEntry], counts: WordCounts, origin: Origin
 ) -> dict[Path, str]:
-    """Write the vocabulary and then the manifest of a directory that has the shards in its ``documents/``.
+    """Write the vocabulary, then the manifest, of a directory with shards in ``documents/``.
 
-    Parameters
-    ----------
-    target
-        Path that the directory will be renamed to.
-    shards
-        Named relative to ``documents/``.
-
-    Returns
-    -------
-    The sha256 of the shards by path.
-
-    Raises
-    ------
-    InputError
-        If there is no document with a word.
+    Shards are named relative to ``documents/``; ``target`` is the future path of the directory. Returns the sha256 of
+    the shards by path. Raises ``InputError`` if no document has a word.
     """
     if not sum(shard.nonzeros for shard in shards):
         raise InputError(f"{target} would be an empty corpus: no document with a word was written")
@@ -181,12 +150,9 @@ def finish_directory(
 
 
 def free_target(target: AnyPath, *, overwrite: bool = False, resumed: bool = False) -> Path:
-    """The local path of a new corpus; ``resumed`` accepts one that a killed run may have put there.
+    """Return the local path of a new corpus; ``resumed`` accepts one that a killed run may have put there.
 
-    Raises
-    ------
-    InputError
-        If the path is a URL, or something exists there, except a corpus that may be overwritten.
+    Raises ``InputError`` if the path is a URL, or exists and is not a corpus that may be overwritten.
     """
     path = normalise(target)
     if is_url(path):

@@ -1,4 +1,4 @@
-"""The choice of words, and of documents that repeat another; over all pieces, in bounded memory."""
+"""Choose words and find repeated documents over all pieces, in bounded memory."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from streaming_jsmf.ingestion.work import Ingest, Piece
 
 logger = logging.getLogger(__name__)
 
-#: Rows of all tables that are held at once while they are merged.
+#: Rows of all tables in memory during a merge.
 MERGE_ROWS = 1_000_000
-#: Tables open at once.
+#: Tables open at the same time.
 MERGE_TABLES = 256
-#: Keys held at once.
+#: Keys in memory at the same time.
 BUCKET_KEYS = 1_000_000
 
 REPEATED_ID = "its document id is that of an earlier document"
@@ -38,7 +38,7 @@ _COUNTS = ("document_frequency", "term_count")
 
 
 def with_language(ingest: Ingest, tables: Iterable[WordCounts]) -> Ingest:
-    """The ingest with the language of the source in place of "auto"; needs a pass over the word counts for that."""
+    """Replace "auto" stop words by the detected language; this takes one pass over the word counts."""
     if ingest.curation.stop_words != AUTO or ingest.vocabulary is not None:
         return ingest
     language = guess_language((table.words, table.term_count) for table in tables)
@@ -56,7 +56,7 @@ def with_language(ingest: Ingest, tables: Iterable[WordCounts]) -> Ingest:
 
 
 def choose_words(ingest: Ingest, pieces: Sequence[Piece], words: Sequence[str] | None) -> Selection:
-    """The words to keep, also saved for the tasks; ``words`` are those of a source that knows its own."""
+    """Choose the words to keep and save them for the tasks; ``words`` is the vocabulary of the source, if fixed."""
     counts, n_documents = word_counts(ingest, pieces, words), sum(piece.documents for piece in pieces)
     if ingest.vocabulary is not None:
         selection = match_words(counts, ingest.vocabulary)
@@ -79,7 +79,7 @@ def choose_words(ingest: Ingest, pieces: Sequence[Piece], words: Sequence[str] |
 
 
 def word_counts(ingest: Ingest, pieces: Sequence[Piece], words: Sequence[str] | None) -> Iterable[WordCounts]:
-    """Counts of all words of the source over all pieces, one table at a time; ``words`` as ``choose_words``."""
+    """Return the counts of all words over all pieces, one table at a time; ``words`` as in ``choose_words``."""
     tables = [ingest.folder.piece(piece).with_suffix(".words") for piece in pieces]
     if words is None:
         return found_word_counts(tables, ingest.folder.root / "merged")
@@ -93,10 +93,10 @@ def word_counts(ingest: Ingest, pieces: Sequence[Piece], words: Sequence[str] | 
 
 
 def found_word_counts(tables: Sequence[Path], scratch: Path) -> Iterator[WordCounts]:
-    """Counts of the words found, in sorted order of the words, in tables of up to about ``MERGE_ROWS``.
+    """Yield counts of words, sorted by word, in tables of about ``MERGE_ROWS`` rows.
 
-    One pass over the tables of the pieces, which are sorted; more than ``MERGE_TABLES`` are first merged in groups to
-    files under ``scratch``. Counts are added in the order of the pieces.
+    Makes one pass over the sorted tables of the pieces; more than ``MERGE_TABLES`` are first merged in groups to files
+    in ``scratch``. Counts are added in the order of the pieces.
     """
     level = 0
     while len(tables) > MERGE_TABLES:
@@ -116,7 +116,7 @@ def found_word_counts(tables: Sequence[Path], scratch: Path) -> Iterator[WordCou
 
 
 def _merged(tables: Sequence[Path]) -> Iterator[Any]:
-    """Merged tables, each complete for its words: up to the first word at which the held rows of some table end."""
+    """Merge sorted tables; each result is complete for its words, up to the smallest last word of the loaded rows."""
     rows = max(1, MERGE_ROWS // max(len(tables), 1))
     rest = [read_table(path).select(["word", *_COUNTS]) for path in tables]
     while rest := [table for table in rest if table.num_rows]:
@@ -130,22 +130,19 @@ def _merged(tables: Sequence[Path]) -> Iterator[Any]:
 
 
 def sorted_counts(counts: Any) -> Any:
-    """A table of counts with each word once, in order of the words."""
+    """Sum a table of counts by word and sort it by word."""
     grouped = counts.group_by("word", use_threads=False).aggregate([(name, "sum") for name in _COUNTS])
     return grouped.rename_columns({f"{name}_sum": name for name in _COUNTS}).sort_by("word")
 
 
-#: Documents that repeat another, by piece: their keys, in order of ordinals.
+#: Keys of repeated documents, by piece and sorted by ordinal.
 Repeats = Mapping[int, NDArray[Any]]
 
 
 def find_repeated_documents(ingest: Ingest, pieces: Sequence[Piece], words: Sequence[str] | None) -> int:
-    """Save which documents repeat an id, and which of the others repeat contents; the number of the latter.
+    """Save which documents repeat an id and which others repeat contents; return the number of the latter.
 
-    Raises
-    ------
-    InputError
-        For a repeated id, unless bad records are quarantined.
+    Raises ``InputError`` if an id is repeated, unless bad records are quarantined.
     """
     stems = [ingest.folder.piece(piece) for piece in pieces]
     identities = find_repeats([stem.with_suffix(".identities") for stem in stems])
@@ -169,16 +166,10 @@ def find_repeated_documents(ingest: Ingest, pieces: Sequence[Piece], words: Sequ
 
 
 def find_repeats(files: Sequence[Path], without: Repeats | None = None) -> Repeats:
-    """All documents but the first, by ``order``, of each group of equal keys.
+    """Find all documents but the first, by ``order``, of each group of equal keys.
 
-    One pass over the keys, which are sorted by their hash in every file, one range of hashes at a time.
-
-    Parameters
-    ----------
-    files
-        File of keys of each piece; some may be missing.
-    without
-        Documents that do not count.
+    Makes one pass over the keys, which are sorted by hash in every file, one range of hashes at a time. ``files`` has
+    one file per piece, some of which may be missing; documents in ``without`` are ignored.
     """
     present = {piece: path for piece, path in enumerate(files) if path.exists() and path.stat().st_size}
     total = sum(path.stat().st_size for path in present.values()) // KEY.itemsize
@@ -198,7 +189,7 @@ def find_repeats(files: Sequence[Path], without: Repeats | None = None) -> Repea
 
 
 def _buckets(files: Mapping[int, Path], count: int) -> Iterator[dict[int, NDArray[Any]]]:
-    """The keys whose first 64 bits lie in each of ``count`` equal ranges; read, as maps would fill the memory."""
+    """Yield the keys in each of ``count`` equal hash ranges; reads them, because memory maps would fill the memory."""
     edges = np.array([(i << 64) // count for i in range(1, count)], np.uint64)
     cuts = {}
     for piece, path in files.items():
@@ -216,7 +207,7 @@ def _buckets(files: Mapping[int, Path], count: int) -> Iterator[dict[int, NDArra
 def _repeats_in(bucket: Mapping[int, NDArray[Any]]) -> Iterator[tuple[int, NDArray[Any]]]:
     pieces = np.repeat(list(bucket), [len(keys) for keys in bucket.values()])
     keys = np.concatenate([*bucket.values(), np.empty(0, KEY)])
-    # Equal order (no ids, or one id twice): the earlier piece, then the earlier document.
+    # Ties in order (no ids, or a repeated id) are resolved by piece, then by document.
     order = np.lexsort((keys["ordinal"], pieces, keys["order"], keys["low"], keys["high"]))
     keys, pieces = keys[order], pieces[order]
     repeated = np.zeros(len(keys), bool)

@@ -1,4 +1,4 @@
-"""A corpus that exists, or one made of a source beside the result that needs it."""
+"""Use an existing corpus, or make one of a source next to the result that needs it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 def is_corpus(place: str | Path) -> bool:
-    """Whether there is a corpus, with a manifest or as Parquet files with a vocabulary; also if there is nothing."""
+    """Whether a path is a corpus (manifest, or Parquet files with a vocabulary) or does not exist."""
     root = normalise(place)
     require_no_store(root)
     if not exists(root) or exists(join(root, MANIFEST_NAME)):
@@ -52,22 +52,11 @@ def ensure_corpus(
     *,
     replacing: Callable[[], None] | None = None,
 ) -> Corpus:
-    """The corpus of a source at ``beside``, made unless it is there; an existing one is compared with its hashes.
+    """Return the corpus of a source at ``beside``, verified by its hashes, or made if it is missing or damaged.
 
-    A damaged corpus is made again.
-
-    Parameters
-    ----------
-    replacing
-        Called before a corpus of other files or settings at ``beside`` is replaced: removes what was made of it. None
-        refuses such a corpus.
-
-    Raises
-    ------
-    InputError
-        If the corpus at ``beside`` is of other files or settings; and as ``ingest``.
-    StoreError
-        If the directory of the corpus has shards that its manifest does not name.
+    ``replacing`` is called before a corpus of other files or settings is replaced, to remove what was made of it; if it
+    is None, such a corpus raises ``InputError``. Shards that the manifest does not name raise ``StoreError``; other errors
+    are those of ``ingest``.
     """
     made_for = _request_hash(source, request)
     recover(beside)
@@ -92,14 +81,14 @@ def ensure_corpus(
                 f"{beside} is the corpus of other files, or made in another way; remove it, replace it with "
                 "--overwrite, or choose another path for the result"
             )
-    # A separate cluster, so a separate report.
+    # The ingest starts its own cluster, which needs its own report.
     own = execution and execution.reporting_on("ingest")
     # The old corpus is removed when the new one is complete.
     return ingest(source, beside, replace(request, made_for=made_for), own, listener, overwrite=overwrite)
 
 
 def _request_hash(source: str | Path, request: IngestRequest) -> str:
-    """A hash of the request and of the names and sizes of the files, or of the spec."""
+    """Hash of the request and of the names and sizes of the files, or of the spec."""
     root = normalise(source)
     if root.lower().endswith(".toml"):
         try:
@@ -108,7 +97,7 @@ def _request_hash(source: str | Path, request: IngestRequest) -> str:
             files = None  # ingest has a better message
     else:
         files = [(file.name, _size(file.path)) for file in find_files(root)]
-    # For data in memory ``made_for`` is the hash of the data, for files it is absent.
+    # ``made_for`` is the hash of data in memory, and None for files.
     asked = {key: value for key, value in asdict(request).items() if key != "made_for" or value is not None}
     return hashlib.sha256(json.dumps([files, asked], sort_keys=True, default=str).encode()).hexdigest()
 

@@ -1,7 +1,4 @@
-"""Source -> corpus, as one function: plan, read, choose words, write.
-
-The same source and settings give the same bytes with any scheduler.
-"""
+"""Convert a source to a corpus: plan, read, choose words, write. The bytes do not depend on the scheduler."""
 
 from __future__ import annotations
 
@@ -43,7 +40,7 @@ from streaming_jsmf.storage.paths import is_url, normalise
 
 logger = logging.getLogger(__name__)
 
-#: Memory of a task in batches of text: the batch in all its forms, and the words and keys of a piece.
+#: Memory of a task as a multiple of a batch of text: copies of the batch, and the words and keys of a piece.
 _FORMS_OF_A_BATCH = 20
 
 
@@ -59,27 +56,27 @@ def ingest(
     progress: bool = False,
     **options: Any,
 ) -> Corpus:
-    """Make a corpus of a source, or finish an interrupted ingest of the same arguments.
+    """Convert a source to a corpus, or resume an interrupted ingest with the same arguments.
 
-    One pass over the source (a second one if that costs the same as reading a copy of its bags, and one before if
-    phrases are searched for), one over the bags; the shards are copied if words turn out to be in no document kept. A
-    table of what was dropped is logged. Work is done in ``<corpus>.partial``, which bad input removes and an
-    interruption leaves, to be continued by the same call.
+    Makes one pass over the source and one over its bags of words; the second pass reads the source again if that costs
+    the same. Searching for phrases takes one more pass over the source, and the shards are copied if some words occur
+    in no kept document. A table of what was dropped is logged. Work is done in ``<corpus>.partial``, which is removed
+    on bad input and kept on interruption.
 
-    Documents keep the order of the source. Words keep the order of a source that knows its words, otherwise they are
-    sorted. Words are chosen by counts over all good documents; the vocabulary has counts over the documents kept. In
-    the manifest, tokens read = tokens kept + tokens dropped, step by step.
+    Documents keep the order of the source. Words keep the order of a source with a fixed vocabulary, and are sorted
+    otherwise. Words are chosen by their counts over all good documents; the vocabulary has the counts over the kept
+    documents. In the manifest, tokens read = tokens kept + tokens dropped in each step.
 
-    Memory: for each worker one batch, and the words and keys of a piece (``tokens_per_shard`` tokens); in the parent
-    the words kept, and arrays of N if the source knows its words.
+    Memory: for each worker, one batch and the words and keys of a piece (``tokens_per_shard`` tokens); in the parent,
+    the kept words, and arrays of length N if the source has a fixed vocabulary.
 
     Parameters
     ----------
     source
-        A path, URL or spec (``.toml``), as ``streaming-jsmf ingest`` takes it. Or a table with a column of text: a
-        pandas or polars ``DataFrame``, an Arrow table, anything that exports Arrow streams. Or texts: a list, a
-        generator, a series. Or rows as mappings: a list, a generator, a Hugging Face data set. These are first written
-        to a temporary file, one batch at a time; other columns are kept as metadata.
+        A path, URL or spec (``.toml``), as for ``streaming-jsmf ingest``; a table with a text column (pandas or polars
+        ``DataFrame``, Arrow table, or any object that exports Arrow streams); texts (list, generator, series); or rows
+        as mappings (list, generator, Hugging Face data set). Data in memory are first written to a temporary file, one
+        batch at a time; other columns are kept as metadata.
     corpus
         Local path of the corpus; must not exist, unless ``overwrite``.
     request
@@ -91,9 +88,9 @@ def ingest(
     Raises
     ------
     InputError
-        For a source, spec or target that cannot be used, a bad record (under "fail"), or if nothing is left.
+        If the source, spec or target cannot be used, a record is bad (with "fail"), or nothing is left.
     SettingsMismatchError
-        If there is an unfinished ingest of other arguments.
+        If there is an unfinished ingest with other arguments.
     StoreError
         If an unfinished ingest is damaged.
 
@@ -133,17 +130,14 @@ def ingest(
 
 
 def _require_outside(target: Path, source: str | Path) -> None:
-    """A corpus within its own source would become a part of it."""
+    """Refuse a target inside the source, which would make the corpus part of its own source."""
     root = normalise(source)
     if not is_url(root) and Path(root).is_dir() and target.resolve().is_relative_to(Path(root).resolve()):
         raise InputError(f"{target} lies inside the source {root}; choose another place for the corpus")
 
 
 def ingest_memory(execution: Execution) -> int:
-    """Estimated bytes of an ingest of texts, over all its processes.
-
-    A list of items or words needs 100 bytes for each in the parent besides.
-    """
+    """Estimate the memory in bytes over all processes; a list of items or words needs 100 bytes more per entry."""
     processes = execution.concurrency + 1 if execution.scheduler in ("processes", "cluster") else 1
     return processes * PROCESS_BYTES + execution.concurrency * _FORMS_OF_A_BATCH * limits.BATCH_BYTES
 
@@ -156,7 +150,7 @@ def _ingest(
     origin: Origin,
     commit: Commit,
 ) -> None:
-    """The steps: phrases, read, choose, write, and the corpus in its place; ``words`` are those of the source."""
+    """Run the steps: phrases, read, choose, write, commit; ``words`` is the vocabulary of the source."""
     folder, target = ingest.folder, ingest.folder.target
     if ingest.phrases is not None:
         ingest = with_found_phrases(ingest, executor, units)
@@ -198,7 +192,7 @@ def _ingest(
 def _dropped_documents(
     ingest: Ingest, read: Sequence[Record], written: Sequence[Record], n_unused: int
 ) -> list[Dropped]:
-    """The steps that drop documents, and the words that are in no document kept, for the manifest."""
+    """Manifest entries for the steps that drop documents, and for words in no kept document."""
     documents = {step: sum(record["documents"][step] for record in written) for step in STEPS}
     tokens = {step: sum(record["tokens"][step] for record in written) for step in STEPS}
     curation, quarantine = ingest.curation, ingest.on_bad_record == "quarantine"
@@ -241,13 +235,13 @@ def _totals_read(read: Sequence[Record]) -> dict[str, Json]:
 
 
 def _phrases_of(source: Any) -> dict[str, Json]:
-    """The phrases of texts, found or given, as stored in the manifest: one per line."""
+    """Phrases of the source, found or given, as stored in the manifest: one per line."""
     phrases = source.tokenizer.phrases if hasattr(source, "tokenizer") else ()
     return {PHRASES: "\n".join(phrases)} if phrases else {}
 
 
 def _gather_shards(folder: IngestFolder, directory: Path, records: Sequence[Record]) -> list[ShardEntry]:
-    """Link the shards of all pieces, with consecutive numbers, into the directory that becomes the corpus."""
+    """Link the shards of all pieces, numbered consecutively, into the directory that becomes the corpus."""
     shutil.rmtree(folder.root / "corpus", ignore_errors=True)
     documents = folder.root / "corpus" / DOCUMENTS
     documents.mkdir(parents=True)
@@ -257,7 +251,7 @@ def _gather_shards(folder: IngestFolder, directory: Path, records: Sequence[Reco
             name = f"part-{len(entries):05d}.parquet"
             made = directory / f"{piece:05d}" / shard.name
             try:
-                # A second name for the same file, so that an interruption loses nothing.
+                # A hard link keeps the original name, so that an interruption loses nothing.
                 os.link(made, documents / name)
             except OSError:
                 shutil.copyfile(made, documents / name)
@@ -266,7 +260,7 @@ def _gather_shards(folder: IngestFolder, directory: Path, records: Sequence[Reco
 
 
 def _write_quarantine(folder: IngestFolder) -> None:
-    """All bad records, if any, in the order of units; one file of them in memory at a time."""
+    """Write all bad records, if any, in the order of units, with one file of them in memory at a time."""
     patterns = ("scattered/*.bad", "read/*/*.bad", "repeated-*.bad")
     paths = [path for pattern in patterns for path in sorted(folder.root.glob(pattern))]
     if not paths:

@@ -1,4 +1,4 @@
-"""The pass before the first, on request: neighbouring words with a high NPMI are joined into phrases."""
+"""Optional pass before the first: join neighbouring words with a high NPMI to phrases."""
 
 from __future__ import annotations
 
@@ -30,35 +30,35 @@ from streaming_jsmf.storage.paths import file_hashes
 
 logger = logging.getLogger(__name__)
 
-#: Rows of counts that a task holds before it writes them.
+#: Rows of counts that a task buffers before it writes them.
 TABLE_ROWS = 1_000_000
 _SHOWN = 8
 
 
 @dataclass(frozen=True)
 class _WithNeighbours:
-    """A tokenizer that adds to the words the pairs of neighbours that could become a phrase."""
+    """Tokenizer that adds pairs of neighbouring words that could become phrases."""
 
     tokenizer: Tokenizer
     curation: Curation
 
     def __call__(self, texts: Any) -> TokenLists:
         tokens = self.tokenizer(texts)
-        # While the language is unknown there are no stop words: pairs with one are dropped later.
+        # Stop words are unknown until the language is detected; pairs with stop words are dropped later.
         stop_words = load_stop_words(self.curation.stop_words)
         return with_ngrams(tokens, 2, among=may_stay(tokens.dictionary, self.curation, stop_words))
 
 
 def with_found_phrases(ingest: Ingest, executor: Executor, units: Sequence[Unit]) -> Ingest:
-    """The ingest with the phrases of its source in the tokenizer, and with its language detected.
+    """Find phrases in the source; return the ingest with them in its tokenizer, and with its language detected.
 
     A phrase is a pair of neighbours with NPMI = log(p(ab) / (p(a) p(b))) / -log p(ab) of at least ``ingest.phrases``
     (Bouma, Normalized (pointwise) mutual information in collocation extraction, 2009), where p are shares of all
-    tokens. Both words are kept by the rules about single words, and the pair is in at least twice as many documents as
-    a word must be, by ``min_document_frequency`` or, if that is more, ``automatic_minimum``.
+    tokens. Both words must pass the rules for single words, and the pair must occur in twice as many documents as a
+    word must by ``min_document_frequency`` or ``automatic_minimum``, whichever is more.
 
-    One pass over the source. Counts are exact and merged from sorted files. Memory: the words and pairs that are in so
-    many documents, and ``choose.MERGE_ROWS`` rows.
+    Makes one pass over the source. Counts are exact and merged from sorted files. Memory: the words and pairs that are
+    frequent enough, and ``choose.MERGE_ROWS`` rows.
     """
     threshold = ingest.phrases
     assert threshold is not None
@@ -76,7 +76,7 @@ def with_found_phrases(ingest: Ingest, executor: Executor, units: Sequence[Unit]
     words = kept.words(found_word_counts(sorted(neighbours.glob("*/*.words")), neighbours / "merged"))
     ingest = with_language(ingest, words)
     for _ in words:
-        pass  # detecting the language may have read all of them, or none
+        pass  # language detection consumes all of the tables or none
     phrases = kept.phrases(ingest.curation, threshold)
     if phrases:
         shown = ", ".join(phrases[:_SHOWN]) + (" ..." if len(phrases) > _SHOWN else "")
@@ -88,7 +88,7 @@ def with_found_phrases(ingest: Ingest, executor: Executor, units: Sequence[Unit]
 
 
 def count_group(ingest: Ingest, index: int) -> Record:
-    """Task: write the counts of a group of units, in tables sorted by word. One pass over them."""
+    """Task: write the counts of a group of units, in tables sorted by word. Makes one pass over them."""
     directory = ingest.folder.root / "neighbours" / f"{index:05d}"
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
@@ -108,7 +108,7 @@ def count_group(ingest: Ingest, index: int) -> Record:
 
 def _batches(ingest: Ingest, index: int) -> Iterator[SourceBatch]:
     for unit in ingest.folder.units(index).values():
-        # Bad records are quarantined by the pass that follows.
+        # The next pass quarantines bad records.
         yield from ingest.source.read(unit, BadRecords(ingest.on_bad_record, unit, ingest.source.place))
 
 
@@ -128,7 +128,7 @@ def _write(held: Sequence[Any], directory: Path, number: int) -> None:
 
 
 class _Frequent:
-    """The words and pairs that are in enough documents, and the number of all tokens."""
+    """Words and pairs that occur in enough documents, and the number of all tokens."""
 
     def __init__(self, least_of_words: int, least_of_pairs: int) -> None:
         self._least = least_of_words, least_of_pairs
@@ -136,7 +136,7 @@ class _Frequent:
         self._tokens = 0.0
 
     def words(self, tables: Iterable[WordCounts]) -> Iterator[WordCounts]:
-        """The counts of single words; frequent words and pairs are collected on the way."""
+        """Yield the counts of single words, collecting frequent words and pairs."""
         for table in tables:
             paired = np.asarray(pc.match_substring(table.words, " "))
             parts = table.take(~paired), table.take(paired)
@@ -146,10 +146,10 @@ class _Frequent:
             yield parts[0]
 
     def phrases(self, curation: Curation, least: float) -> list[str]:
-        """The pairs with NPMI ``least`` or more, the most frequent first."""
+        """Return the pairs with NPMI of at least ``least``, most frequent first."""
         words, pairs = map(WordCounts.joined, self._tables)
         words = words.take(may_stay(words.words, curation, load_stop_words(curation.stop_words)))
-        # A user's own tokenizer may return words with spaces.
+        # A custom tokenizer may return words with spaces.
         pairs = pairs.take(np.asarray(pc.equal(pc.count_substring(pairs.words, " "), 1)))
         halves = pc.split_pattern(pairs.words, " ")
         ids = np.stack([word_ids(pc.list_element(halves, i), words.words) for i in (0, 1)])
@@ -164,12 +164,9 @@ class _Frequent:
 def pair_npmi(
     together: NDArray[np.float64], first: NDArray[np.float64], second: NDArray[np.float64], tokens: float
 ) -> NDArray[np.float64]:
-    """NPMI of pairs, (n,), from the counts of each pair and its words among all ``tokens``.
-
-    1: neither word occurs without the other; 0: as often as by chance.
-    """
+    """NPMI of pairs, (n,): 1 if neither word occurs without the other, 0 if they are independent."""
     share = together / tokens
-    # A single pair that is everything has share 1, which says nothing.
+    # A single pair with share 1 carries no information; this avoids 0 / 0.
     information = np.where(share < 1, -np.log(share), np.inf)
     found: NDArray[np.float64] = np.log(together * tokens / (first * second)) / information
     return found

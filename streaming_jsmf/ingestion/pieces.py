@@ -1,4 +1,4 @@
-"""Bags between source and shards: documents over the words found so far, the counts of those words, and keys."""
+"""Files between source and shards: bags over the words of a piece, counts of these words, and document keys."""
 
 from __future__ import annotations
 
@@ -16,29 +16,21 @@ from streaming_jsmf.errors import StoreError, pass_on_machine
 from streaming_jsmf.ingestion.readers.base import SourceBatch
 from streaming_jsmf.ingestion.readers.hashing import hash_bags, hash_values
 
-#: One entry of a file of keys: 128 bits of hash, the order of documents with equal keys, and the document: its number
-#: in the piece, its unit, its row there.
+#: Entry of a key file: a 128-bit hash, the order among documents with equal keys, and the document: its number in the
+#: piece, its unit, and its row in the unit.
 KEY = np.dtype(
     [("high", "<u8"), ("low", "<u8"), ("order", "<u8"), ("ordinal", "<i8"), ("unit", "<i8"), ("row", "<i8")]
 )
 
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
-_METADATA = "metadata "  # prefix of the user's columns, which distinguishes them from ours
+_METADATA = "metadata "  # prefix that separates user columns from our own
 
 
 class PieceWriter:
-    """Takes batches of a source and writes, under a stem of file names: bags, word counts, keys.
+    """Write batches of a source as files with the path prefix ``stem``: bags (if ``spill``), word counts, keys.
 
-    Parameters
-    ----------
-    stem
-        Path without suffix; its directory exists.
-    n_words
-        N of a source that knows its words, else None: then words are numbered as they come.
-    spill
-        Whether to write the bags; not for a source that is read again at the same cost.
-    first_order
-        Order of the first document, where ids do not decide it.
+    If ``n_words`` is None, words are numbered in order of appearance. ``first_order`` is the order of the first
+    document, used if ids do not determine the order.
     """
 
     def __init__(self, stem: Path, n_words: int | None, *, spill: bool, first_order: int) -> None:
@@ -56,7 +48,7 @@ class PieceWriter:
         self.tokens = 0.0
 
     def add(self, unit: int, batch: SourceBatch) -> None:
-        """Take a batch of the unit with this number."""
+        """Add a batch of the unit with number ``unit``."""
         codes = batch.codes if batch.dictionary is None else self._codes(batch)
         np.add.at(self._document_frequency, codes, 1)
         np.add.at(self._term_count, codes, batch.counts.astype(np.float64))
@@ -68,7 +60,6 @@ class PieceWriter:
         self.tokens += float(batch.counts.sum(dtype=np.float64))
 
     def close(self) -> None:
-        """Write the counts and keys."""
         self.abort()
         used = np.flatnonzero(self._document_frequency)
         columns = {
@@ -88,13 +79,12 @@ class PieceWriter:
                 keys[np.argsort(keys["high"], kind="stable")].tofile(self._stem.with_suffix(f".{kind}"))
 
     def abort(self) -> None:
-        """Close the stream of bags."""
         if self._stream is not None:
             self._stream.close()
             self._stream = None
 
     def _codes(self, batch: SourceBatch) -> NDArray[np.int32]:
-        """The codes of the batch as codes of the piece, which learns the new words."""
+        """Map the codes of the batch to codes of the piece, adding new words."""
         words = batch.dictionary.cast(pa.string())
         known = pc.index_in(words, value_set=self._words)
         new = np.asarray(known.is_null())
@@ -119,12 +109,12 @@ class PieceWriter:
             identities["high"], identities["low"] = hash_values(batch.document_id).T
             self._keys["identities"].append(identities)
             if pa.types.is_integer(batch.document_id.type):
-                # Flipping the sign bit makes the order of int64 that of uint64.
+                # Flipping the sign bit maps the order of int64 to that of uint64.
                 keys["order"] = np.asarray(batch.document_id).view(np.uint64) ^ np.uint64(1 << 63)
             else:
                 keys["order"] = identities["high"]
         keys["high"], keys["low"] = hash_bags(batch.indptr, self._hashes[codes], batch.counts).T
-        # Empty documents do not repeat each other.
+        # Empty documents are not repeats of each other.
         self._keys["contents"].append(keys[np.diff(batch.indptr) > 0])
 
     def _write(self, unit: int, batch: SourceBatch, codes: NDArray[Any]) -> None:
@@ -145,10 +135,7 @@ class PieceWriter:
 
 
 def read_bags(stem: Path) -> Iterator[tuple[int, SourceBatch]]:
-    """The batches that were written, each with the number of its unit; ``StoreError`` if the file is damaged.
-
-    Their codes are over the words of the piece.
-    """
+    """Yield unit number and batch, with codes over the words of the piece; ``StoreError`` if damaged."""
     path = stem.with_suffix(".bags")
     with _own_file(path), pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
         for record in stream:
@@ -176,14 +163,14 @@ def write_table(path: Path, table: Any) -> None:
 
 
 def read_table(path: Path) -> Any:
-    """The table, mapped from the file rather than read; ``StoreError`` if the file is missing or damaged."""
+    """Memory-map a table; ``StoreError`` if the file is missing or damaged."""
     with _own_file(path):
         return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
 
 
 @contextmanager
 def _own_file(path: Path) -> Iterator[None]:
-    """A file of an earlier step; only a crash of the machine or a person can have damaged it."""
+    """Convert errors of a file from an earlier step to ``StoreError``."""
     try:
         yield
     except (OSError, pa.ArrowException) as error:
@@ -192,7 +179,7 @@ def _own_file(path: Path) -> Iterator[None]:
 
 
 def damaged(path: Path) -> StoreError:
-    """The error for a file of an unfinished ingest."""
+    """Return the error for a damaged file of an unfinished ingest."""
     root = next(
         parent for parent in (path, *path.parents) if parent.suffix == ".partial" or parent == parent.parent
     )
@@ -200,6 +187,6 @@ def damaged(path: Path) -> StoreError:
 
 
 def in_batch(ordinals: NDArray[np.int64], first: int, count: int) -> NDArray[np.int64]:
-    """Those of sorted ordinals that are in the batch of ``count`` documents from ``first``, relative to its start."""
+    """Select the sorted ordinals in the batch of ``count`` documents from ``first``, relative to its start."""
     low, high = np.searchsorted(ordinals, [first, first + count])
     return ordinals[low:high] - first

@@ -1,4 +1,4 @@
-"""The plan of an ingest: a request and a source, or a spec, become an ``Ingest`` and the origin for the manifest."""
+"""Plan an ingest: convert a request and a source or spec to an ``Ingest`` and its origin."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from streaming_jsmf.validation import Strict
 
 logger = logging.getLogger(__name__)
 
-#: Fields of ``Curation`` that choose words. A stemmer does not change stop words, so they remain an option.
+#: Fields of ``Curation`` that choose words; ``stop_words`` is not listed, because the stemmer uses it as well.
 _WORD_RULES = (
     "numbers",
     "min_word_length",
@@ -62,14 +62,10 @@ _WORD_RULES = (
 def plan_ingest(
     source: str | Path, target: Path, request: IngestRequest, *, progress: bool = False
 ) -> tuple[Ingest, Origin]:
-    """The ingest of a spec (``.toml``) or of a source, and its origin.
+    """Return the ingest of a spec (``.toml``) or a source, and its origin for the manifest.
 
-    The files of a spec are fetched if they are missing, with a bar if ``progress``, and verified.
-
-    Raises
-    ------
-    InputError
-        For a bad spec, source or request, and files that cannot be fetched.
+    Missing files of a spec are downloaded, with a progress bar if ``progress``, and all are verified. Raises
+    ``InputError`` if the spec, source or request is bad, or files cannot be fetched.
     """
     if str(source).lower().endswith(".toml"):
         opened, curation, origin, tokens_per_shard = _from_spec(load_spec(source), request, progress)
@@ -151,7 +147,7 @@ def _from_source(source: str | Path, request: IngestRequest) -> tuple[OpenedSour
     reader = guess.reader
     given = {key: value for key, value in request.curation.items() if value is not None}
     if request.read.get("stemmer") is not None and "stop_words" not in given:
-        # The stemmer needs the stop words while the texts are read, before their language is detected from counts.
+        # The stemmer needs the stop words during reading, before the language is detected from counts.
         stemmer = str(request.read["stemmer"]).lower()
         given["stop_words"] = stemmer if stemmer in LANGUAGES else ENGLISH
     curation = replace(default_curation(reader, request.preset), **given)
@@ -171,7 +167,7 @@ def _from_source(source: str | Path, request: IngestRequest) -> tuple[OpenedSour
 
 
 def _with_phrases(options: Strict, reader: ReaderName, request: IngestRequest) -> Strict:
-    """The options of a reader with the phrases of the request, or those that come with its vocabulary."""
+    """Options of the reader with the phrases of the request, or those of its vocabulary."""
     asked = request.phrases
     if not isinstance(options, TokenOptions):
         if asked is not None:
@@ -197,7 +193,7 @@ def _is_number(text: str | Path) -> bool:
 
 
 def _given_phrases(place: str | Path | Sequence[str]) -> tuple[str, ...]:
-    """The phrases of a corpus or a model; of a list or a file of words, those that are two words."""
+    """Phrases of a corpus or model, or the two-word entries of a list or a file of words."""
     if isinstance(place, str | Path):
         root, store = normalise(place), _model_at(place)
         if store is not None:
@@ -211,14 +207,10 @@ def _given_phrases(place: str | Path | Sequence[str]) -> tuple[str, ...]:
 
 
 def given_words(vocabulary: str | Path | Sequence[str]) -> tuple[str, ...]:
-    """The words of a list, of a file of words (text or Parquet), of a corpus or of a model, in their order.
+    """Return the words of a list, a file of words (text or Parquet), a corpus or a model, in order.
 
-    Raises
-    ------
-    InputError
-        If there is nothing there, or a word is empty or repeated.
-    StoreError
-        If a corpus or a model is damaged.
+    Raises ``InputError`` if nothing exists at the path or a word is empty or repeated, ``StoreError`` if a store is
+    damaged.
     """
     if not isinstance(vocabulary, str | Path):
         words = tuple(vocabulary)
@@ -247,7 +239,7 @@ def _model_at(place: str | Path) -> StorePath | None:
 
 
 def _model_attributes(store: StorePath) -> dict[str, Any]:
-    """Attributes of a model. Only its words and tokenizer are needed here, and models depend on corpora."""
+    """Attributes of a model, read here because corpora must not import models."""
     attributes = read_attributes(store)
     if attributes.get("kind") != "streaming_jsmf.model":
         raise InputError(f"{store}: this is not a model; give a file of words, a corpus or a model")
@@ -258,7 +250,7 @@ def _model_attributes(store: StorePath) -> dict[str, Any]:
 
 
 def arguments_of(ingest: Ingest, units: Sequence[Unit], words: Sequence[str] | None) -> dict[str, Any]:
-    """What decides the bytes of the corpus, to recognize an unfinished ingest of the same; ``words`` of the source."""
+    """Return everything that determines the bytes of the corpus, to recognize an unfinished ingest."""
     files = sorted({unit.path for unit in units})
     return {
         "source": hashlib.sha256(repr(ingest.source).encode()).hexdigest(),
@@ -272,7 +264,7 @@ def arguments_of(ingest: Ingest, units: Sequence[Unit], words: Sequence[str] | N
 
 
 def _state(path: str) -> list[Any]:
-    """Enough to notice that a file, or one in a directory, has changed."""
+    """Path, size and modification time of a file, or of all files in a directory, to detect changes."""
     try:
         path.encode()
     except UnicodeEncodeError as error:
@@ -289,10 +281,10 @@ def _state(path: str) -> list[Any]:
 
 
 def curation_fields(ingest: Ingest) -> Mapping[str, Json]:
-    """The curation as stored, without paths: stop words, and a given vocabulary, by their hash."""
+    """The curation as stored: stop words and a given vocabulary by hash, without paths."""
     stop_words = ingest.curation.stop_words
     fields: dict[str, Json] = {
-        # The papers' way is not stored: older corpora do not have this field.
+        # The setting of the papers is not stored, because older corpora lack this field.
         **{
             key: value
             for key, value in asdict(ingest.curation).items()

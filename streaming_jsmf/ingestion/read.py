@@ -1,4 +1,4 @@
-"""The first pass: a group of units becomes pieces of bags, with the counts and keys needed to choose."""
+"""The first pass: read groups of units into pieces of bags, with the counts and keys needed to choose words."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.storage.paths import file_hashes
 
-#: Bits of the number of a document within its group.
+#: Bits for the number of a document within its group.
 ORDER_BITS = 40
 
 QUARANTINE_SCHEMA = pa.schema(
@@ -31,13 +31,13 @@ QUARANTINE_SCHEMA = pa.schema(
 
 
 def read_source(ingest: Ingest, executor: Executor, units: Sequence[Unit]) -> list[Record]:
-    """The step: all documents of the source as pieces. One pass over the source, two over a shuffled one's rows.
+    """Step: read all documents of the source into pieces, and save the first row number of each unit.
 
-    Also saves the number of the first record of each unit.
+    Makes one pass over the source, or two over the rows of a shuffled source.
     """
     groups, records = group_units(units), []
     if hasattr(ingest.source, "scatter"):
-        # A shuffled source: its documents are spread over its units, and are gathered by bucket.
+        # The documents of a shuffled source are spread over its units and are gathered by bucket.
         ingest = replace(ingest, buckets=ingest.source.n_buckets())
         (ingest.folder.root / "scattered").mkdir(exist_ok=True)
         ingest.folder.save("sources", units)
@@ -54,7 +54,7 @@ def read_source(ingest: Ingest, executor: Executor, units: Sequence[Unit]) -> li
 
 
 def piece_batches(ingest: Ingest, piece: Piece) -> Iterator[tuple[int, SourceBatch]]:
-    """The good documents of a piece by unit: its bags, or the source again if that costs the same."""
+    """Yield unit number and good documents of a piece, from its bags or again from the source."""
     if not ingest.rereads:
         yield from read_bags(ingest.folder.piece(piece))
         return
@@ -65,7 +65,7 @@ def piece_batches(ingest: Ingest, piece: Piece) -> Iterator[tuple[int, SourceBat
 
 
 def scatter_unit(ingest: Ingest, index: int) -> Record:
-    """Task: put the rows of a unit of a shuffled source into buckets."""
+    """Task: distribute the rows of a unit of a shuffled source to buckets."""
     unit = ingest.folder.unit("sources", index)
     bad = BadRecords(ingest.on_bad_record, unit, ingest.source.place)
     target = ingest.folder.root / "scattered" / f"{index:05d}.arrow"
@@ -78,14 +78,14 @@ def scatter_unit(ingest: Ingest, index: int) -> Record:
 
 @dataclass
 class _Seen:
-    """Records of each unit, good and bad, and the number of bad ones."""
+    """Number of records of each unit, good and bad, and number of bad records."""
 
     rows: list[int] = field(default_factory=list)
     bad: int = 0
 
 
 def read_group(ingest: Ingest, index: int) -> Record:
-    """Task: read the units of a group into pieces. One pass over them. ``rows`` are the records of each unit."""
+    """Task: read the units of a group into pieces, in one pass. ``rows`` has the number of records of each unit."""
     directory = ingest.folder.root / "read" / f"{index:05d}"
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
@@ -100,7 +100,7 @@ def read_group(ingest: Ingest, index: int) -> Record:
 
 
 def _batches(ingest: Ingest, index: int, directory: Path, seen: _Seen) -> Iterator[tuple[int, SourceBatch]]:
-    """All batches of a group by unit; updates ``seen`` after each unit."""
+    """Yield all batches of a group by unit; updates ``seen`` after each unit."""
     for number, unit in ingest.folder.units(index).items():
         bad, rows = BadRecords(ingest.on_bad_record, unit, ingest.source.place), 0
         if ingest.buckets:
@@ -119,7 +119,7 @@ def _batches(ingest: Ingest, index: int, directory: Path, seen: _Seen) -> Iterat
 def _written_pieces(
     ingest: Ingest, index: int, batches: Iterator[tuple[int, SourceBatch]]
 ) -> Iterator[PieceWriter]:
-    """Write one piece after the other; yields each when it is closed."""
+    """Write the pieces in turn; yield each when it is closed."""
     number = documents = 0
     writer: PieceWriter | None = None
     tokens_per_piece = max(TOKENS_PER_SHARD, ingest.tokens_per_shard)
@@ -144,7 +144,7 @@ def _written_pieces(
 
 
 def _save_bad(bad: BadRecords, ingest: Ingest, unit: Unit, path: Path) -> int:
-    """Keep the bad records of a unit until the corpus is committed; rows count from the start of the file."""
+    """Save the bad records of a unit, with row numbers from the start of the file."""
     if not bad.records:
         return 0
     first = ingest.source.first_row(unit) if any(record.row is not None for record in bad.records) else 0

@@ -1,4 +1,4 @@
-"""A data set described in a small TOML file. Nothing in a spec is executed."""
+"""Data set specs in TOML. Nothing in a spec is executed."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from streaming_jsmf.validation import RelativeName, Sha256, Strict, explain, sta
 
 
 class FileEntry(Strict):
-    """[source.files]: the URL of a file and its hash; both are optional."""
+    """[source.files]: optional URL and hash of a file."""
 
     url: str | None = None
     sha256: Sha256 | None = None
 
 
 class SourceTable(Strict):
-    """[source]: where the files are from and what their licence asks for; ``files`` by relative name."""
+    """[source]: provenance and licence of the files; ``files`` by relative name."""
 
     url: str
     doi: str | None = None
@@ -41,7 +41,7 @@ class SourceTable(Strict):
 
 
 class CurationTable(Strict):
-    """[curation]: the fields of ``Curation``; ``stop_words`` may name a file below the directory of the spec."""
+    """[curation]: fields of ``Curation``; ``stop_words`` may name a file in the directory of the spec."""
 
     stop_words: str | None = None
     numbers: Literal["keep", "drop"] = Curation.numbers
@@ -55,15 +55,15 @@ class CurationTable(Strict):
 
 
 class OutputTable(Strict):
-    """[output]: sizes of the files of the corpus."""
+    """[output]: file sizes of the corpus."""
 
     tokens_per_shard: PositiveInt = TOKENS_PER_SHARD
 
 
 class CorpusSpec(Strict):
-    """A whole spec. ``note`` says what was changed, for the attribution.
+    """A complete spec. ``note`` describes changes to the data, for the attribution.
 
-    ``read`` holds the options of the reader, and ``path``, which names one file of the source or of its zip archive.
+    ``read`` contains the options of the reader, and ``path``, which names one file of the source or of its zip archive.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
@@ -77,37 +77,35 @@ class CorpusSpec(Strict):
 
     @property
     def remote_files(self) -> list[RemoteFile]:
-        """The files to fetch."""
         return [RemoteFile(name, entry.url, entry.sha256) for name, entry in self.source.files.items()]
 
     @property
     def path(self) -> str | None:
-        """The file to read, if not all of them."""
+        """File to read; None for all."""
         value = self.read.get("path")
         return None if value is None else str(value)
 
     @property
     def options(self) -> Strict:
-        """Checked options of the reader."""
         given = {key: value for key, value in self.read.items() if key != "path"}
         return check_options(self.reader, given, f"[read] of the spec {self.name}")
 
     def check_word_lists(self, directory: Path) -> None:
-        """Check the files that options name beside those of the source: see ``storage.paths.file_inside``."""
+        """Check the files that options name next to those of the source: see ``storage.paths.file_inside``."""
         folders = {PurePosixPath(name).parent for name in self.source.files}
         named = [str(self.read[key]) for key in PATH_OPTIONS if key in self.read]
         for folder, name in product(folders, named):
             file_inside(directory, str(folder / name), limits.LARGEST_NAMES)
 
     def curation_with(self, changes: Mapping[str, Any]) -> Curation:
-        """The curation of the spec, with those of ``changes`` that are not None."""
+        """Return the curation of the spec, updated with those of ``changes`` that are not None."""
         values = dict(self.curation)
-        # What a spec leaves out is as in the papers, not as the default for texts.
+        # Stop words default to those of the papers, not to those for texts.
         values["stop_words"] = values["stop_words"] or default_curation(self.reader, "papers").stop_words
         return Curation(**{**values, **{key: value for key, value in changes.items() if value is not None}})
 
     def origin(self, found: dict[str, str]) -> dict[str, Json]:
-        """The origin of the corpus, for its manifest; ``found`` are the hashes of the files."""
+        """Return the origin of the corpus for its manifest; ``found`` has the hashes of the files."""
         return {
             "name": self.name,
             "title": self.title,
@@ -120,12 +118,9 @@ class CorpusSpec(Strict):
 
 
 def load_spec(path: AnyPath) -> CorpusSpec:
-    """Read and check a spec; a list of stop words is found relative to it.
+    """Read and check a spec; the path of a stop word list is relative to it.
 
-    Raises
-    ------
-    InputError
-        If the spec is bad; the message names the key and what is allowed there.
+    Raises ``InputError`` if the spec is invalid; the message names the key and the allowed values.
     """
     where = Path(normalise(path))
     try:

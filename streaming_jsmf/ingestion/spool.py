@@ -1,4 +1,4 @@
-"""Data in memory -> a temporary file that a reader reads: tables of any kind, texts, rows."""
+"""Write data in memory (tables, texts, rows) to a temporary file for the readers."""
 
 from __future__ import annotations
 
@@ -20,21 +20,17 @@ from streaming_jsmf.errors import InputError, StreamingJSMFError
 from streaming_jsmf.ingestion.work import IngestFolder
 from streaming_jsmf.storage.paths import exists, sha256_of
 
-#: Texts or rows of a batch; one is in memory at a time.
+#: Texts or rows per batch; one batch is in memory at a time.
 BATCH = 10_000
 
 
 @contextmanager
 def spool_input(source: Any, corpus: Path) -> Iterator[tuple[str | Path, str | None]]:
-    """The path of a source, and None; of data in memory the path of a temporary file, and its sha256.
+    """Yield the path of a source and None, or for data in memory a temporary file and its sha256.
 
     Data in memory are written one batch at a time. If the block is interrupted, the unfinished work for ``corpus`` is
-    removed, since the same file cannot be given again.
-
-    Raises
-    ------
-    InputError
-        If the source is not a path, texts, rows or a table.
+    removed, because the same file cannot be given again. Raises ``InputError`` if the source is not a path, texts, rows
+    or a table.
     """
     if isinstance(source, str | PathLike):
         if isinstance(source, str) and " " in source and not Path(source).suffix and not exists(source):
@@ -47,7 +43,7 @@ def spool_input(source: Any, corpus: Path) -> Iterator[tuple[str | Path, str | N
         try:
             yield path, sha256_of(path)
         except InputError as error:
-            # The user does not know the temporary file.
+            # Hide the temporary file from the user.
             error.args = (str(error).replace(str(path), f"the {type(source).__name__}"),)
             raise
         except StreamingJSMFError:
@@ -73,7 +69,7 @@ def _write(tables: Iterator[pa.Table], path: Path) -> None:
 
 
 def _tables(source: Any) -> Iterator[pa.Table]:
-    """The source as Arrow tables, one after the other."""
+    """Yield the source as Arrow tables."""
     if hasattr(source, "__arrow_c_stream__"):
         try:
             reader = pa.RecordBatchReader.from_stream(source)

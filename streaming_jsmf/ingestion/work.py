@@ -1,17 +1,17 @@
-"""An ingest at work: what its steps and tasks share. Its directory, ``<target>.partial``, has this layout::
+"""Shared state of the steps and tasks of an ingest. Its directory, ``<target>.partial``, has this layout::
 
 zarr.json                   the arguments
-records/STEP-part-00000/     task 0 of a step is done
-units.json, groups.json     the parts of the source, and which of them one task reads
+records/STEP-part-00000/    task 0 of a step is done
+units.json, groups.json     units of the source, and the groups of units that one task reads
 pieces.json                 the pieces of all groups
 scattered/00000.arrow       rows of a unit of a shuffled source, by bucket
-neighbours/00000/           counts of words and pairs of neighbours of a group
+neighbours/00000/           counts of words and neighbouring pairs of a group
 read/00000/0000.*           bags, word counts and keys of piece 0 of group 0
-first_rows.npy              number, in the whole source, of the first record of each unit
-vocabulary.arrow or .npy    the words chosen, or their new ids by old
+first_rows.npy              row number, in the whole source, of the first record of each unit
+vocabulary.arrow or .npy    the chosen words, or new word ids indexed by old ones
 repeats/00000.npz           documents of piece 0 that repeat another
 written/00000/              shards of piece 0
-renumber.npy, renumbered/   new ids and shards without unused words
+renumber.npy, renumbered/   new ids, and shards without unused words
 corpus/                     the corpus before it is renamed to the target
 """
 
@@ -34,14 +34,14 @@ from streaming_jsmf.jobs.run import map_job, run_job
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.storage.paths import write_json
 
-#: Least and most bytes of the units that one task reads, and about how many tasks there are between these bounds.
+#: Minimum and maximum bytes that one task reads, and the approximate number of tasks between these bounds.
 GROUP_BYTES = (16 << 20, 128 << 20)
 GROUPS = 64
 
 
 @dataclass(frozen=True)
 class Group:
-    """Consecutive units that one task reads: ``start`` to ``stop - 1``; ``size`` in bytes."""
+    """Consecutive units ``start`` to ``stop - 1`` that one task reads; ``size`` in bytes."""
 
     start: int
     stop: int
@@ -50,7 +50,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Piece:
-    """Documents of a group that become shards together: ``number`` counts within the group."""
+    """Documents of a group that become shards together; ``number`` counts within the group."""
 
     group: int
     number: int
@@ -59,7 +59,7 @@ class Piece:
 
 
 def group_units(units: Sequence[Unit]) -> list[Group]:
-    """Group small units, in order, so that a thousand small files are not a thousand tasks and shards."""
+    """Group consecutive small units, so that many small files do not become as many tasks and shards."""
     least, most = GROUP_BYTES
     target = min(max(sum(unit.size for unit in units) // GROUPS, least), most)
     groups, start, size = [], 0, 0
@@ -73,12 +73,9 @@ def group_units(units: Sequence[Unit]) -> list[Group]:
 
 @dataclass(frozen=True)
 class IngestFolder(Workspace):
-    """The directory of an ingest.
+    """The working directory of an ingest.
 
-    Attributes
-    ----------
-    opened_as
-        The URLs of files that have secrets, by what the lists of units have in their place (see ``of_units``).
+    ``opened_as`` has the URLs with credentials by the names that replace them in stored lists of units (``of_units``).
     """
 
     root: Path
@@ -86,18 +83,18 @@ class IngestFolder(Workspace):
     opened_as: Mapping[str, str] = field(default_factory=dict)
 
     def of_units(self, units: Sequence[Unit]) -> IngestFolder:
-        """The folder for units whose URLs may have secrets: each is stored as its ``location`` and a number."""
+        """Return a folder that stores unit URLs with credentials as their ``location`` and a number."""
         urls = dict.fromkeys(unit.path for unit in units if location(unit.path) != unit.path)
         return replace(
             self, opened_as={f"{location(url)} ({number})": url for number, url in enumerate(urls)}
         )
 
     def piece(self, piece: Piece) -> Path:
-        """Stem of the files of a piece."""
+        """File name stem of a piece."""
         return self.root / "read" / f"{piece.group:05d}" / f"{piece.number:04d}"
 
     def save(self, name: str, items: Sequence[Unit | Group | Piece]) -> None:
-        """Save units, without the secrets of their URLs, groups or pieces for the tasks."""
+        """Save units (without credentials in URLs), groups or pieces for the tasks."""
         stored = {url: name for name, url in self.opened_as.items()}
         listed = [
             replace(item, path=stored.get(item.path, item.path)) if isinstance(item, Unit) else item
@@ -114,12 +111,10 @@ class IngestFolder(Workspace):
             raise StoreError(f"{path} is missing or damaged; {self.hint}") from error
 
     def units(self, group: int) -> dict[int, Unit]:
-        """The units of a group, by number."""
         chosen, units = Group(**self._saved("groups")[group]), self._saved("units")
         return {number: self._unit(units[number]) for number in range(chosen.start, chosen.stop)}
 
     def unit(self, name: str, index: int) -> Unit:
-        """Unit ``index`` of the list ``name``."""
         return self._unit(self._saved(name)[index])
 
     def _unit(self, fields: Mapping[str, Any]) -> Unit:
@@ -127,36 +122,31 @@ class IngestFolder(Workspace):
         return replace(unit, path=self.opened_as.get(unit.path, unit.path))
 
     def saved_piece(self, index: int) -> Piece:
-        """Piece ``index`` of all."""
         return Piece(**self._saved("pieces")[index])
 
 
 @dataclass(frozen=True)
 class Ingest:
-    """One ingest: what is asked for, and where the work is done. Steps take it, and tasks without the vocabulary.
+    """Settings and working directory of one ingest, passed to all steps and (without the vocabulary) to tasks.
 
     Attributes
     ----------
     source
-        Units and documents (``readers.base.Source`` or ``ShuffledSource``).
-    curation
-        What to keep.
-    folder
-        Where the steps work.
+        Source of units and documents (``readers.base.Source`` or ``ShuffledSource``).
     tokens_per_shard
-        A shard ends with the document that brings it to this many tokens.
+        A shard ends with the document that reaches this number of tokens.
     on_bad_record
-        "fail" ends with the first bad record, "quarantine" writes them to ``quarantine.parquet``.
+        "fail" stops at the first bad record, "quarantine" writes bad records to ``quarantine.parquet``.
     ngrams
         Whether the words of the source may be n-grams.
     phrases
-        Least NPMI of neighbouring words to be joined (``ingestion.phrases``); None: phrases are not searched for.
+        Minimum NPMI of neighbouring words to be joined (``ingestion.phrases``); None disables the search.
     vocabulary
-        Exactly the words to keep, in this order; None: those that the curation chooses.
+        Exactly the words to keep, in this order; None lets the curation choose.
     n_words
-        N of a source that knows its words, else None.
+        N of a source with a fixed vocabulary, else None.
     buckets
-        Of a shuffled source; else 0.
+        Number of buckets of a shuffled source, else 0.
     """
 
     source: Any
@@ -172,7 +162,7 @@ class Ingest:
 
     @property
     def rereads(self) -> bool:
-        """Whether documents are read again from the source rather than from copies of its bags."""
+        """Whether documents are read again from the source instead of from copies of their bags."""
         return bool(getattr(self.source, "rereads", False))
 
     def run(
@@ -183,7 +173,7 @@ class Ingest:
         sizes: Sequence[int],
         unit: str = "bytes",
     ) -> list[Record]:
-        """Run the tasks of a step that are not committed, or are damaged; all records in order."""
+        """Run the tasks of a step that are not committed or are damaged; return all records in order."""
         context = replace(self, vocabulary=None)
         job = map_job(task, context, sizes, self.folder.checkpoints(step), unit)
         run_job(job, executor)

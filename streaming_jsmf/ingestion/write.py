@@ -1,4 +1,4 @@
-"""The second pass: a piece of bags becomes shards over the chosen words, without the documents that are dropped."""
+"""The second pass: write pieces of bags as shards over the chosen words, without the dropped documents."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.storage.paths import file_hashes
 
-#: Why documents are dropped, in the order of the checks; the first is for those that are kept.
+#: Reasons for dropping documents, in the order of the checks; the first entry counts kept documents.
 STEPS = ("kept", "repeated_id", "duplicates", "min_distinct_words", "min_tokens")
 
 
 def write_shards(ingest: Ingest, executor: Executor, pieces: Sequence[Piece]) -> list[Record]:
-    """The step: pieces become shards over the words chosen, without the documents that are dropped."""
+    """Step: write the shards of all pieces."""
     return ingest.run(executor, "write", write_piece, [piece.nonzeros for piece in pieces], "nonzeros")
 
 
 def renumber_shards(
     ingest: Ingest, executor: Executor, pieces: Sequence[Piece], used: NDArray[np.bool_]
 ) -> list[Record]:
-    """The step that follows if some words are in no document kept: the shards again, over the ``used`` words."""
+    """Step: write the shards again over the ``used`` words, if some words occur in no kept document."""
     np.save(ingest.folder.root / "renumber.npy", (np.cumsum(used) - 1).astype(np.int32))
     sizes = [piece.nonzeros for piece in pieces]
     return ingest.run(executor, "renumber", renumber_piece, sizes, "nonzeros")
 
 
 def write_piece(ingest: Ingest, index: int) -> Record:
-    """Task: write the shards of a piece. One pass over its bags."""
+    """Task: write the shards of a piece. Makes one pass over its bags."""
     piece = ingest.folder.saved_piece(index)
     directory = _empty_directory(ingest.folder.root / "written" / f"{index:05d}")
     new_ids, n_words = _new_ids(ingest, piece)
@@ -90,7 +90,7 @@ def _empty_directory(path: Path) -> Path:
 
 
 def _repeats(folder: IngestFolder, index: int) -> dict[str, NDArray[np.int64]]:
-    """Ordinals of the documents of a piece that repeat another, by step; nothing for most pieces."""
+    """Ordinals of the repeated documents of a piece, by step; empty for most pieces."""
     path = folder.root / "repeats" / f"{index:05d}.npz"
     if not path.exists():
         return {}
@@ -99,7 +99,7 @@ def _repeats(folder: IngestFolder, index: int) -> dict[str, NDArray[np.int64]]:
 
 
 def _require_all(ingest: Ingest, piece: Piece, seen: int) -> None:
-    """A stream of bags that was cut between two batches looks complete."""
+    """Check the number of documents: a stream of bags that was cut between batches looks complete."""
     if seen == piece.documents:
         return
     if not ingest.rereads:
@@ -109,7 +109,7 @@ def _require_all(ingest: Ingest, piece: Piece, seen: int) -> None:
 
 
 def _new_ids(ingest: Ingest, piece: Piece) -> tuple[NDArray[np.int32], int]:
-    """New word id by code, -1 for dropped words; and the number of chosen words."""
+    """New word id by code, -1 for dropped words, and the number of chosen words."""
     if ingest.n_words is not None:
         known: NDArray[np.int32] = np.load(ingest.folder.root / "vocabulary.npy", mmap_mode="r")
         return known, int(known.max()) + 1
@@ -124,7 +124,7 @@ def _new_ids(ingest: Ingest, piece: Piece) -> tuple[NDArray[np.int32], int]:
 def _mark_short(
     steps: NDArray[np.int8], rows: NDArray[np.int64], counts: Counts, curation: Curation
 ) -> NDArray[Any]:
-    """Mark in ``steps`` the documents that are too short; returns the tokens of each. ``rows`` are those of counts."""
+    """Mark documents that are too short in ``steps``; return the tokens of each. ``rows`` belong to ``counts``."""
     distinct = np.bincount(rows, minlength=len(steps))
     tokens = np.bincount(rows, weights=counts, minlength=len(steps))
     steps[(steps == 0) & (distinct < curation.min_distinct_words)] = STEPS.index("min_distinct_words")
@@ -139,17 +139,7 @@ def _kept_documents(
     stays: NDArray[np.bool_],
     first_row: int,
 ) -> Documents:
-    """The documents of a batch that stay, with the words that stay, in order of ids.
-
-    Parameters
-    ----------
-    ids, rows
-        New word id (or -1) and document of each nonzero.
-    stays
-        Mask of the documents.
-    first_row
-        Number, in the whole source, of the first record of the unit; documents without ids are numbered from it.
-    """
+    """Kept documents with kept words, sorted by new id; ``ids`` and ``rows`` have one entry per nonzero."""
     kept = (ids >= 0) & stays[rows]
     rows, ids, counts = rows[kept], ids[kept], batch.counts[kept]
     keys = (rows << 32) | ids
@@ -171,7 +161,7 @@ def _kept_documents(
 
 
 def sum_counts(folder: IngestFolder, n_pieces: int, words: pa.Array) -> WordCounts:
-    """Counts of the chosen words over the documents kept, added in the order of the pieces."""
+    """Sum the counts of the chosen words over the kept documents, in the order of the pieces."""
     totals = WordCounts(words, np.zeros(len(words), np.int64), np.zeros(len(words)))
     for index in range(n_pieces):
         with np.load(folder.root / "written" / f"{index:05d}" / "counts.npz") as counts:
@@ -181,7 +171,7 @@ def sum_counts(folder: IngestFolder, n_pieces: int, words: pa.Array) -> WordCoun
 
 
 def renumber_piece(ingest: Ingest, index: int) -> Record:
-    """Task: write the shards of a piece again with ids that leave no gap for unused words."""
+    """Task: copy the shards of a piece with consecutive ids for the used words."""
     folder = ingest.folder
     new_ids = np.load(folder.root / "renumber.npy", mmap_mode="r")
     directory = _empty_directory(folder.root / "renumbered" / f"{index:05d}")

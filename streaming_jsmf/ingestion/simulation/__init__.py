@@ -1,8 +1,4 @@
-"""Corpora drawn from latent Dirichlet allocation, with known topics.
-
-``law`` checks the parameters, ``documents`` draws batches of documents, ``truth`` has the topics and their store beside
-a corpus, and ``simulate`` is the verb.
-"""
+"""Simulate corpora from latent Dirichlet allocation, with known topics. The entry point is ``simulate``."""
 
 from streaming_jsmf.ingestion.simulation.simulate import simulate_lda
 from streaming_jsmf.ingestion.simulation.truth import Truth, read_truth, simulate_truth

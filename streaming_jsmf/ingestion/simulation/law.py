@@ -1,4 +1,4 @@
-"""The law of a simulated corpus: its parameters, checked, and the topics drawn from them."""
+"""Validated parameters of a simulated corpus, and the topics drawn from them."""
 
 from __future__ import annotations
 
@@ -11,40 +11,21 @@ from numpy.typing import NDArray
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.errors import InputError
 
-DIRICHLET_MASS = 200.0  # sum of the topics' Dirichlet parameters where beta is not given
+DIRICHLET_MASS = 200.0  # sum of the Dirichlet parameters of a topic if beta is None
 ANCHOR_PROBABILITY = 0.01
 LONGEST_MEAN = 1_000_000
 MOST_WORDS = 2**31 - 1  # word ids are int32
 
-# Streams of random numbers under one seed: topics, anchors and batches never share one.
+# Random streams of one seed; topics, anchors and batches never share a stream.
 TOPICS, ANCHORS, BATCHES = 0, 1, 2
 
 
 @dataclass(frozen=True)
 class Law:
-    """Parameters of latent Dirichlet allocation: small, picklable, and all that the documents depend on.
+    """Validated parameters of latent Dirichlet allocation: small, picklable, and sufficient to draw the documents.
 
-    Parameters
-    ----------
-    n_words, n_topics
-        N and K.
-    mean_length
-        Mean of the Poisson law of document lengths.
-    alpha
-        K Dirichlet parameters of the topic shares of a document.
-    beta
-        Mean Dirichlet parameter of the topics; None: 200/N.
-    separable
-        Whether each topic has an anchor, a word of its own.
-    zipf
-        Exponent s with which the topics' parameters fall as 1 / rank^s; None: all are equal.
-    seed
-        Of all draws.
-
-    Raises
-    ------
-    InputError
-        For a parameter out of range.
+    The parameters are those of ``truth.simulate_truth``, with ``alpha`` as K numbers. Raises ``InputError`` if one is
+    out of range.
     """
 
     n_words: int
@@ -70,7 +51,7 @@ class Law:
                 raise InputError(f"{name} is {getattr(self, name)}; it must be {allowed}")
 
     def settings(self) -> dict[str, Json]:
-        """The parameters as a flat table, for a manifest."""
+        """Return the parameters as a flat table, for a manifest."""
         return {
             "simulated": "lda",
             "n_topics": self.n_topics,
@@ -93,20 +74,20 @@ def make_law(
     zipf: float | None,
     seed: int,
 ) -> Law:
-    """The law for the arguments of ``truth.simulate_truth``; ``InputError`` if one is out of range."""
+    """Return the law for the arguments of ``truth.simulate_truth``; ``InputError`` if one is out of range."""
     prior = _prior(n_topics, alpha)
     return Law(n_words, n_topics, float(mean_length), prior, beta, separable, zipf, seed)
 
 
 def topic_rows(law: Law) -> NDArray[np.float64]:
-    """(K, N) float64; p(word given topic), rows sum to 1. Memory: 8 N K bytes."""
+    """Draw p(word | topic), (K, N) float64, rows sum to 1. Memory: 8 N K bytes."""
     ranks = np.arange(1, law.n_words + 1, dtype=np.float64)
     weight = np.ones(law.n_words) if law.zipf is None else ranks**-law.zipf
     mass = DIRICHLET_MASS if law.beta is None else law.beta * law.n_words
     by_topic = generator(law.seed, TOPICS).standard_gamma(
         weight * (mass / weight.sum()), size=(law.n_topics, law.n_words)
     )
-    # With a tiny beta all gammas of a topic can round to 0; the smallest float keeps it a distribution.
+    # With a tiny beta, all gammas of a topic can underflow to 0; adding tiny avoids 0 / 0.
     by_topic += np.finfo(np.float64).tiny
     if law.separable:
         by_topic[:, anchor_words(law)] = 0
@@ -118,18 +99,18 @@ def topic_rows(law: Law) -> NDArray[np.float64]:
 
 
 def anchor_words(law: Law) -> NDArray[np.int64]:
-    """(K,) int64; the word of each topic of a separable law that no other topic uses."""
+    """Draw the anchor word of each topic of a separable law, (K,) int64."""
     drawn = generator(law.seed, ANCHORS).choice(law.n_words, size=law.n_topics, replace=False)
     return np.sort(drawn)
 
 
 def generator(seed: int, stream: int) -> np.random.Generator:
-    """A counter-based generator of its own for each seed and stream."""
+    """Return a counter-based random generator, independent for each seed and stream."""
     return np.random.Generator(np.random.Philox(key=np.array([seed, stream], np.uint64)))
 
 
 def word_names(n_words: int) -> list[str]:
-    """The N words: w0, w1, ... with leading zeros, so that their order is that of the ids."""
+    """Return the N words w0, w1, ... with leading zeros, so that they sort by id."""
     width = len(str(n_words - 1))
     return [f"w{i:0{width}d}" for i in range(n_words)]
 

@@ -1,15 +1,14 @@
-"""Parameters -> a corpus whose topics are known. Parts are drawn in parallel and committed at the end; resumable.
+"""Simulate a corpus with known topics. Parts are drawn in parallel and committed at the end; runs can be resumed.
 
-Until it is committed, a simulation is a directory of this layout::
+Until it is committed, a simulation is a directory with this layout::
 
     zarr.json                the arguments
-    corpus/documents/        shards of the parts that are done, under their final names
+    corpus/documents/        shards of completed parts, under their final names
     corpus/truth.zarr
-    records/                 a group for each part that is done, with its shards; 00000.npy are the counts of part 0
-    work/                    what tasks are writing
+    records/                 one group per completed part, with its shards; 00000.npy has the counts of part 0
+    work/                    files that tasks are writing
 
-A task writes into its own directory, moves the files to their places, and then its record is committed. A second task
-for the same part puts the same bytes in the same places, so a lost worker that comes back does no harm.
+Running a part twice writes the same bytes to the same places, so a lost worker that returns does no harm.
 """
 
 from __future__ import annotations
@@ -48,13 +47,13 @@ from streaming_jsmf.jobs.run import map_job, run_job
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.storage.paths import AnyPath, file_hashes, fsync_directory, fsync_file, normalise
 
-#: Changes with anything that gives the same arguments other documents.
+#: Increased whenever the same arguments would give different documents.
 ALGORITHM_VERSION = 1
 
-#: One batch and one row group of a task, with the copies made of them.
+#: Memory of a task for one batch and one row group, including their copies.
 TASK_BYTES = 128 * 2**20
 
-#: A word of the vocabulary as a Python string and in the tables made of it.
+#: Memory of one word of the vocabulary, as a Python string and in the derived tables.
 WORD_BYTES = 250
 
 CORPUS, WORK, COUNTS_NAME = "corpus", "work", "counts.npy"
@@ -78,34 +77,31 @@ def simulate_lda(
     listener: Listener = silent,
     **options: Any,
 ) -> Corpus:
-    """Draw a corpus and write it at ``target``, with its topics in ``truth.zarr`` (see ``read_truth``).
+    """Simulate a corpus from latent Dirichlet allocation and write it to ``target``, with its topics in ``truth.zarr``.
 
     The same arguments give the same bytes with any scheduler and number of workers. Words are named w0, w1, ... with
-    leading zeros; unused words stay in the vocabulary, so that word ids are rows of the truth. ``document_id`` counts
-    from 0. An interrupted run is finished by the same call: work is done in ``<target>.partial``.
-
-    Memory: see ``simulation_memory``; it does not grow with the documents.
+    leading zeros; unused words stay in the vocabulary, so that word ids are row numbers of the truth (see
+    ``read_truth``). ``document_id`` starts at 0. Work is done in ``<target>.partial``; the same call resumes an
+    interrupted run. Memory does not depend on the number of documents (see ``simulation_memory``).
 
     Parameters
     ----------
     target
         Local directory to create; must not exist.
-    n_documents
-        M.
     n_words, n_topics, mean_length, alpha, beta, separable, zipf, seed
         See ``simulate_truth``.
     documents_per_shard
-        Changes the files, never the documents; default about 20 million tokens per shard. A number that is not a
-        multiple of a batch (a million tokens) costs time: the batches at the ends of a part are drawn twice.
+        Changes the files, never the documents; default about 20 million tokens. If it is not a multiple of the batch
+        size (a million tokens), batches at the ends of a part are drawn twice.
     execution
         How to run; ``memory`` is compared with ``simulation_memory``. Its fields are also keyword arguments.
     listener
-        Called with each committed part; sizes are documents.
+        Called with each committed part; sizes are in documents.
 
     Raises
     ------
     InputError
-        For sizes and parameters out of range, a target that exists, and a memory budget that is too small.
+        If a size or parameter is out of range, the target exists, or the memory budget is too small.
     SettingsMismatchError
         If ``<target>.partial`` is from an interrupted simulation with other arguments.
     StoreError
@@ -139,10 +135,9 @@ def simulate_lda(
 
 
 def simulation_memory(law: Law, execution: Execution) -> int:
-    """Projected peak memory of a simulation in bytes, over all its processes.
+    """Estimate the peak memory of a simulation in bytes, over all its processes.
 
-    The tables of the topics once in every process, a batch and a few arrays of N for every worker. It depends on the
-    vocabulary, the topics and the workers, not on the number of documents.
+    Counts the topic tables per process, and a batch and arrays of length N per worker; independent of ``n_documents``.
     """
     workers = execution.concurrency
     tables = 8 * law.n_words * law.n_topics
@@ -158,16 +153,10 @@ def simulation_memory(law: Law, execution: Execution) -> int:
 
 @dataclass(frozen=True)
 class Simulation:
-    """What to draw, its division into shards and parts (one per task), and where to write: what every task needs.
+    """Everything that a task needs: the law, the division into shards and parts (one per task), and the directory.
 
-    Attributes
-    ----------
-    n_documents
-        M.
-    documents_per_shard
-        Of all shards but the last.
-    shards_per_part
-        More than 1 only if a shard is smaller than a batch, which would be drawn again for each of its shards.
+    ``shards_per_part`` exceeds 1 only if a shard is smaller than a batch, which would otherwise be drawn once per
+    shard.
     """
 
     law: Law
@@ -178,13 +167,12 @@ class Simulation:
 
     @property
     def sizes(self) -> list[int]:
-        """Documents of each part."""
         each = self.documents_per_shard * self.shards_per_part
         return [min(each, self.n_documents - first) for first in range(0, self.n_documents, each)]
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What decides the bytes of the corpus: JSON values."""
+        """JSON values that determine the bytes of the corpus."""
         alpha = list(self.law.alpha)
         return {
             **asdict(self.law),
@@ -197,15 +185,14 @@ class Simulation:
 
     @property
     def documents(self) -> Path:
-        """Directory of the finished shards."""
         return self.folder.directory / CORPUS / DOCUMENTS
 
     def counts_path(self, part: int) -> Path:
-        """(2, N) float64: document frequencies and term counts of a part, whole numbers."""
+        """Path of the counts of a part: (2, N) float64, document frequencies and term counts, whole numbers."""
         return self.folder.directory / RECORDS / f"{part:05d}.npy"
 
     def prepare(self) -> None:
-        """Clear the work of an interrupted run, and write the truth if it is missing or damaged."""
+        """Remove the work files of an interrupted run, and write the truth if it is missing or damaged."""
         work, truth = self.folder.directory / WORK, self.folder.directory / CORPUS / TRUTH_NAME
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir()
@@ -217,7 +204,7 @@ class Simulation:
             commit_truth(work, truth, truth_of(self.law))
 
     def keep(self, part: int, attempt: Path, shards: tuple[ShardEntry, ...]) -> Record:
-        """Move the files of ``attempt`` to their places; return the record to be committed."""
+        """Move the files of ``attempt`` into place; return the record to commit."""
         entries = []
         for number, shard in enumerate(shards, part * self.shards_per_part):
             name = f"part-{number:05d}.parquet"
@@ -232,8 +219,8 @@ class Simulation:
         return {"shards": [shard.model_dump(mode="json") for shard in entries], FILES: files}
 
     def finish(self, path: Path, parts: Sequence[Record]) -> dict[Path, str]:
-        """Add up the counts and write vocabulary and manifest; the hashes of the shards."""
-        # Whole numbers far below 2^53: their sums are exact in any order.
+        """Add up the counts and write vocabulary and manifest; return the hashes of the shards."""
+        # Whole numbers far below 2^53, so sums are exact in any order.
         counts = np.zeros((2, self.law.n_words))
         for part in range(len(parts)):
             counts += np.load(self.counts_path(part), allow_pickle=False)
@@ -245,7 +232,7 @@ class Simulation:
 
 
 def plan(law: Law, n_documents: int, documents_per_shard: int | None, folder: Workspace) -> Simulation:
-    """The division into shards; by default shards of whole batches, about ``TOKENS_PER_SHARD`` tokens each."""
+    """Divide the corpus into shards; by default shards of whole batches with about ``TOKENS_PER_SHARD`` tokens each."""
     batch = batch_documents(law)
     if documents_per_shard is None:
         tokens = batch * max(law.mean_length, 1.0)
@@ -254,18 +241,14 @@ def plan(law: Law, n_documents: int, documents_per_shard: int | None, folder: Wo
 
 
 def write_part(simulation: Simulation, part: int) -> Record:
-    """Task: draw the documents of one part and write them; returns the record to commit.
+    """Task: draw and write the documents of one part; return the record to commit.
 
-    Memory: the tables of ``process_sampler``, one batch, one row group, and six arrays of N.
-
-    Raises
-    ------
-    StoreError
-        If the directory was removed meanwhile.
+    Memory: the tables of ``process_sampler``, one batch, one row group, and six arrays of length N. Raises
+    ``StoreError`` if the directory was removed in the meantime.
     """
     attempt = simulation.folder.directory / WORK / f"{part:05d}-{uuid.uuid4().hex}"
     try:
-        # Without parents: a worker that outlives its simulation must not create the directory again.
+        # No parents=True: a worker that outlives its simulation must not recreate the directory.
         attempt.mkdir()
     except FileNotFoundError as error:
         raise StoreError(
@@ -278,7 +261,7 @@ def write_part(simulation: Simulation, part: int) -> Record:
 
 
 def _write_shards(simulation: Simulation, part: int, attempt: Path) -> tuple[ShardEntry, ...]:
-    """Write the shards of a part and its counts into ``attempt``; all files are on the disk when it returns."""
+    """Write and sync the shards of a part and its counts into ``attempt``."""
     sampler = process_sampler(simulation.law)
     limits = ShardLimits(tokens_per_shard=np.inf, documents_per_shard=simulation.documents_per_shard)
     writer = ShardWriter(attempt, simulation.law.n_words, limits)

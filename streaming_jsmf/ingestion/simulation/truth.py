@@ -1,4 +1,4 @@
-"""The truth of a simulated corpus: its topics, and ``truth.zarr``, a Zarr group that xarray opens with labels."""
+"""The known topics of a simulated corpus, stored in ``truth.zarr``, a Zarr group that xarray can open."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from streaming_jsmf.storage.paths import fsync_directory, local_path
 TRUTH_NAME = "truth.zarr"
 KIND, FORMAT_VERSION = "streaming_jsmf.truth", 1
 
-#: Dimensions and meaning of each array; the names are those of a model store.
+#: Dimensions and meaning of each array; a model store uses the same names.
 _VARIABLES = {
     "word": (("word",), "vocabulary"),
     "topic": (("topic",), "topic number"),
@@ -41,20 +41,18 @@ _VARIABLES = {
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """What a simulated corpus was drawn from.
+    """The parameters from which a simulated corpus was drawn.
 
     Attributes
     ----------
     word_topic
-        (N, K) float64; p(word given topic), columns sum to 1.
+        (N, K) float64; p(word | topic), columns sum to 1.
     alpha
         (K,) float64; Dirichlet prior of the topic shares of a document.
     anchors
-        (K,) int64; of a separable truth, the word that only topic k uses; else None.
-    seed
-        As given.
+        (K,) int64; the word that only topic k uses; None if the topics are not separable.
     mean_length
-        Mean of the Poisson law of document lengths (a length of 0 is made 1).
+        Mean of the Poisson distribution of document lengths (a length of 0 becomes 1).
     """
 
     word_topic: NDArray[np.float64]
@@ -65,7 +63,7 @@ class Truth:
 
     @property
     def topic_topic(self) -> NDArray[np.float64]:
-        """K x K; E[theta theta'] of the Dirichlet prior, entries sum to 1."""
+        """(K, K) float64; E[theta theta'] of the Dirichlet prior, entries sum to 1."""
         total = self.alpha.sum()
         moment: NDArray[np.float64] = np.outer(self.alpha, self.alpha) + np.diag(self.alpha)
         moment /= total * (total + 1)
@@ -83,32 +81,25 @@ def simulate_truth(
     zipf: float | None = None,
     seed: int,
 ) -> Truth:
-    """The topics that ``simulate_lda`` draws from, for the same arguments.
+    """Return the topics that ``simulate_lda`` uses with the same arguments. Memory: briefly 16 N K bytes.
 
-    Memory: 8 N K bytes, twice for a moment.
+    Raises ``InputError`` if a size or parameter is out of range.
 
     Parameters
     ----------
     n_words, n_topics
         N and K.
     mean_length
-        Mean of the Poisson law of document lengths.
+        Mean of the Poisson distribution of document lengths.
     alpha
-        Dirichlet prior of the topic shares: one number for all topics, or K of them; default 1/K.
+        Dirichlet prior of the topic shares: one number for all topics, or K numbers; default 1/K.
     beta
-        Mean parameter of the Dirichlet law that the topics are drawn from; default 200/N.
+        Mean of the Dirichlet parameters of the topics; default 200/N.
     separable
-        Sets K drawn words to probability 0 but for 0.01 in one topic each.
+        Whether each topic has an anchor word, with probability 0.01 in that topic and 0 in all others.
     zipf
-        With ``zipf`` = s the parameters fall as 1 / rank^s with the same sum, so that word frequencies have
-        the tail of real text at large N (id = rank).
-    seed
-        Of all draws.
-
-    Raises
-    ------
-    InputError
-        For sizes and parameters out of range.
+        Exponent s: the Dirichlet parameters decrease as 1 / rank^s with the same sum (id = rank), so that word
+        frequencies have the tail of real text at large N.
     """
     return truth_of(make_law(n_words, n_topics, mean_length, alpha, beta, separable, zipf, seed))
 
@@ -121,17 +112,14 @@ def truth_of(law: Law) -> Truth:
 
 
 def write_truth(path: Path, truth: Truth) -> None:
-    """Write a truth store at ``path``, whose parent exists; the same bytes for the same truth.
-
-    The attributes hold seed, mean length and the digest of each array. Memory: one chunk of 16 MiB, and N words.
-    """
+    """Write a truth store at ``path``, whose parent exists; deterministic. Memory: one 16 MiB chunk, and N words."""
     create_group(path, {})
     digests = {}
     for name, values in _arrays(truth).items():
         dimensions, meaning = _VARIABLES[name]
         written = write_array(path, name, values, dimensions, {"long_name": meaning}, compress=True)
         digests[name] = written.fields()
-    # Last: a store whose attributes name its arrays is whole.
+    # Written last: a store is complete if its attributes name its arrays.
     attributes = {
         "kind": KIND,
         "format_version": FORMAT_VERSION,
@@ -143,7 +131,7 @@ def write_truth(path: Path, truth: Truth) -> None:
 
 
 def commit_truth(work: Path, path: Path, truth: Truth) -> None:
-    """Write a truth store in ``work`` and rename it to ``path``, on the same disk: all of it or nothing."""
+    """Write a truth store in ``work`` and atomically rename it to ``path``, on the same disk."""
     attempt = work / f"truth-{uuid.uuid4().hex}"
     write_truth(attempt, truth)
     attempt.rename(path)
@@ -151,17 +139,12 @@ def commit_truth(work: Path, path: Path, truth: Truth) -> None:
 
 
 def read_truth(corpus: str | os.PathLike[str]) -> Truth:
-    """The truth of a simulated corpus, each array compared with its digest.
-
-    Parameters
-    ----------
-    corpus
-        Local directory of the corpus; its ``truth.zarr`` is read.
+    """Read the truth of a simulated corpus, a local directory, and compare each array with its digest.
 
     Raises
     ------
     InputError
-        If the directory holds no truth, or one of an unknown format version.
+        If the directory has no truth, or its format version is unknown.
     StoreError
         If an array is missing, truncated or altered; the message names it.
     """
@@ -180,7 +163,7 @@ def read_truth(corpus: str | os.PathLike[str]) -> Truth:
 
 
 def read_truth_words(corpus: str | os.PathLike[str]) -> NDArray[Any]:
-    """The words of the rows of ``word_topic`` of a truth, (N,) strings; errors as ``read_truth``."""
+    """Read the words of the rows of ``word_topic``, (N,) strings; raises as ``read_truth`` does."""
     path = local_path(corpus, "a simulated corpus") / TRUTH_NAME
     digests = _checked_attributes(path)["digests"]
     return read_array(path, "word", ArrayDigest.from_fields(digests["word"]) if "word" in digests else None)
