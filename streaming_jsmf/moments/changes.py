@@ -34,21 +34,12 @@ def change_store(
 ) -> MomentsStore:
     """Remove what ``names`` lists, then add ``corpora``, atomically.
 
-    Scan 1 reads only the new corpora; after a removal the kept results of the remaining parts are folded again. Scan
-    2 reads all corpora, since the basis has changed. The result has the bits of a store scanned from the same
-    documents at once. A store with a sample keeps its basis when documents are added, and every scan reads only the
-    new corpora.
-
-    Parameters
-    ----------
-    names
-        Paths of corpora; paths, names or hashes of shards. Only for a store that keeps its partitions.
-    corpora
-        With the words of the store.
-    mark
-        Written to the manifest to identify the change after an interruption.
-    rebase
-        Recompute the basis from all documents, as in a single scan.
+    ``names`` are paths of corpora, or paths, names or hashes of shards, of a store that keeps its partitions;
+    ``corpora`` have the words of the store. Scan 1 reads only the new corpora; after a removal the kept results of
+    the remaining parts are folded again. Scan 2 reads all corpora, since the basis has changed. The result has the
+    bits of a store scanned from the same documents at once. A store with a sample keeps its basis when documents are
+    added, and every scan reads only the new corpora, unless ``rebase`` recomputes the basis from all documents.
+    ``mark`` is written to the manifest and identifies the change after an interruption.
 
     Raises
     ------
@@ -125,15 +116,9 @@ def add_third_moment(
 ) -> MomentsStore:
     """Add the third moment to a store, in one pass over all its corpora, or none if it exists.
 
-    The result has the bits of a store that was scanned with it. ``mark`` is written to the manifest to identify the
-    step after an interruption.
-
-    Raises
-    ------
-    InputError
-        If a corpus has moved, or the memory budget is too small. The store is then unchanged.
-    StoreError
-        If the store or one of its corpora is damaged.
+    The result has the bits of a store that was scanned with it. ``mark`` is written to the manifest and identifies
+    the step after an interruption. Raises ``InputError`` if a corpus has moved or the memory budget is too small (the
+    store is then unchanged), and ``StoreError`` if the store or one of its corpora is damaged.
     """
     execution = execution or Execution()
     with sole_writer(path):

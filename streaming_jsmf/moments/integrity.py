@@ -175,13 +175,8 @@ def repair_store(
     A final array is recomputed from the last fold, the last fold from the parts if they are kept, and everything else
     from the corpora: scan 1 then reads the partitions that were not kept, and scan 2 reads all.
 
-    Raises
-    ------
-    InputError
-        If there is no store, or a corpus that must be read has moved.
-    StoreError
-        If the root is damaged, or a factor merged from another store: they cannot be recomputed. Nothing is
-        discarded.
+    Raises ``InputError`` if there is no store or a corpus that must be read has moved, and ``StoreError``, before
+    anything is discarded, if the root or a factor merged from another store is damaged: they cannot be recomputed.
     """
     execution = execution or Execution()
     with sole_writer(path):
@@ -255,7 +250,6 @@ def _discard_damage(store: MomentsStore, stage: Stage) -> None:
 
 
 def _discard_damaged_fold(store: MomentsStore, stage: Stage) -> None:
-    """As ``_discard_damage``, for a stage that keeps its last fold."""
     checkpoints, final, (scan,) = (
         store.checkpoints(stage.name),
         damage_of_outcome(store, stage.name),

@@ -104,7 +104,6 @@ class Manifest(Strict):
 
     @property
     def scan_settings(self) -> ScanSettings:
-        """Settings of the scan."""
         return ScanSettings(**self.settings)
 
     @property
@@ -114,7 +113,6 @@ class Manifest(Strict):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Locations of the corpora."""
         return tuple(entry.path for entry in self.corpora)
 
     @property
@@ -160,7 +158,6 @@ class Manifest(Strict):
         return self if self.base is None else self.changed(base=None)
 
     def changed(self, **fields: Any) -> Manifest:
-        """A copy with other values of some fields."""
         return self.model_copy(update=fields)
 
     def as_json(self) -> dict[str, Any]:
@@ -171,10 +168,9 @@ class Manifest(Strict):
 def new_manifest(
     corpus: Corpus, settings: ScanSettings, vocabulary: str, *, keep_partitions: bool = False
 ) -> Manifest:
-    """Describe a scan before it starts.
+    """Describe a scan before it starts. Reads the metadata column if partitions are made by one, otherwise nothing.
 
-    ``settings`` are ``resolved``; ``vocabulary`` is the digest of the words. Reads the metadata column if partitions
-    are made by one, otherwise nothing.
+    ``settings`` are ``resolved``; ``vocabulary`` is the digest of the words.
     """
     fields = settings.fields()
     empty = Manifest(
@@ -264,16 +260,10 @@ def without(manifest: Manifest, names: Sequence[str]) -> Manifest:
 class MergePlan:
     """How two stores are merged.
 
-    Attributes
-    ----------
-    vocabulary, n_words
-        Digest and number of the words of the union.
-    word_ids
-        For each corpus of the second store, the ids of its words in the union; None where they are unchanged.
-    in_parts
-        Whether the parts of both stores are folded one by one; otherwise the second store's factor becomes one part.
-    same_words
-        Whether both vocabularies are equal; otherwise the first store's factor also becomes one part.
+    ``vocabulary`` and ``n_words`` are those of the union. ``word_ids`` holds, for each corpus of the second store,
+    the ids of its words in the union (None: unchanged). ``in_parts``: whether the parts of both stores are folded one
+    by one; otherwise the second store's factor becomes one part. ``same_words``: whether both vocabularies are equal;
+    otherwise the first store's factor also becomes one part.
     """
 
     vocabulary: str

@@ -44,7 +44,6 @@ class Union:
 
     @property
     def same(self) -> bool:
-        """Whether both have the same words in the same order."""
         return len(self.word_ids) == len(self.words) and bool((np.diff(self.word_ids) == 1).all())
 
 
@@ -63,15 +62,9 @@ def merge_stores(
     and the result keeps no partitions. A word missing in a store is a row of zeros. Scan 2 reads all corpora.
     ``mark`` is written to the manifest and identifies the change after an interruption.
 
-    Raises
-    ------
-    SettingsMismatchError
-        If the stores have different settings.
-    InputError
-        If a shard is in both, a corpus has moved, sketches have different words, or the words differ and ``path`` is
-        a URL.
-    StoreError
-        If a store is incomplete or damaged.
+    Raises ``SettingsMismatchError`` if the settings differ; ``InputError`` if a shard is in both stores, a corpus has
+    moved, sketches have different words, or the words differ and ``path`` is a URL; ``StoreError`` if a store is
+    incomplete or damaged.
     """
     with sole_writer(path):
         return _merge_alone(path, other, execution or Execution(), listener, mark)
@@ -187,7 +180,6 @@ def _extended(
     union: Union,
     word_ids: Sequence[NDArray[np.int64] | None],
 ) -> MomentsStore:
-    """The first store with the parts of the second, which has the same words."""
     del union
     write_word_ids(store.path, word_ids)
     _copy_parts(store, second, manifest, in_parts=manifest.keep_partitions)
@@ -227,6 +219,5 @@ def _rebuilt(
 
 
 def _word_ids(second: MomentsStore, union: Union) -> list[NDArray[np.int64] | None]:
-    """For each corpus of the second store, the ids of its words in the union; None where they are unchanged."""
     known = [read_word_ids(second, entry) for entry in second.manifest.corpora]
     return known if union.same else [union.word_ids if ids is None else union.word_ids[ids] for ids in known]

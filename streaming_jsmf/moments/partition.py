@@ -47,14 +47,8 @@ def partitions_of(manifest: Manifest, store: StorePath, corpora: Sequence[Corpus
 def load_partitions(manifest: Manifest, store: str, corpora: Sequence[Corpus] = ()) -> tuple[Partition, ...]:
     """The partitions of a manifest with their units, as tasks read them.
 
-    Opens the corpora that are not in ``corpora``; opening a corpus without manifest hashes its files.
-
-    Raises
-    ------
-    InputError
-        If a corpus has moved; the message says which, and what to do.
-    StoreError
-        If the contents of a corpus have changed.
+    Opens the corpora that are not in ``corpora``; opening a corpus without manifest hashes its files. Raises
+    ``InputError`` if a corpus has moved, and ``StoreError`` if its contents have changed.
     """
     by = manifest.settings.get("partition_by")
     opened = {corpus.location: corpus for corpus in corpora}
@@ -251,15 +245,7 @@ def load_block(partition: Partition, n_words: int, scheme: DocumentWeights) -> c
 
 @dataclass(frozen=True)
 class Shares:
-    """A row group with each document divided by its length.
-
-    Attributes
-    ----------
-    block
-        h / n (documents x words, float32 CSR).
-    lengths
-        (documents,) n, in tokens.
-    """
+    """A row group of documents divided by their lengths: h / n (documents x words, float32 CSR), n (documents,)."""
 
     block: csr_array[Any]
     lengths: NDArray[np.float64]
@@ -298,7 +284,6 @@ def iter_counts(partition: Partition, n_words: int) -> Iterator[csr_array[Any]]:
 def _scales(
     block: csr_array[Any], scheme: DocumentWeights
 ) -> tuple[NDArray[np.float64], tuple[NDArray[np.float64], NDArray[np.float64]]]:
-    """Weights of the documents of a block, and their ``pair_scales``."""
     lengths = _row_totals(block)
     weights = document_weights(lengths, scheme)
     return weights, pair_scales(lengths, pair_totals(block.indptr, block.data), weights)

@@ -35,7 +35,6 @@ def describe_making(store: MomentsStore) -> dict[str, Any]:
 
 
 def _versions(seen: list[dict[str, str]]) -> dict[str, str]:
-    """Versions of each package, in order of use."""
     packages = dict.fromkeys(package for versions in seen for package in versions)
     return {
         package: ", ".join(dict.fromkeys(versions[package] for versions in seen if package in versions))

@@ -42,7 +42,6 @@ class Moments:
 
     @property
     def settings(self) -> ScanSettings:
-        """Settings of the scan."""
         return self.store.settings
 
     @cached_property

@@ -44,16 +44,10 @@ def scan_corpus(
     """Scan ``corpus`` into the moments store at ``path``, or finish what an earlier run left there.
 
     Makes ``settings.scans`` passes over the data. The same corpus and settings give the same bits on every scheduler
-    and number of workers. If the store contains further corpora, the whole store is finished.
-
-    Parameters
-    ----------
-    settings
-        With a memory budget and no partition size, a new store gets a size that fits (see ``fitting_settings``), and
-        an existing store keeps its own.
-    keep_partitions
-        Keep the result of each partition (a factor of N x L x 4 bytes), so that partitions can be removed or selected
-        later.
+    and number of workers. If the store contains further corpora, the whole store is finished. With a memory budget
+    and no partition size, a new store gets a size that fits (see ``fitting_settings``), and an existing store keeps
+    its own. ``keep_partitions`` keeps the result of each partition (a factor of N x L x 4 bytes), so that partitions
+    can be removed or selected later.
 
     Raises
     ------

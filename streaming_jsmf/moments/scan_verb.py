@@ -78,14 +78,8 @@ class Changes:
 class Step:
     """A change of the manifest.
 
-    Attributes
-    ----------
-    mark
-        Identifies the step in the manifest, so that a repeated request finds it.
-    kind
-        ``corpora``: remove and add corpora and shards; ``merge``: merge a store; ``third moment``: add it.
-    other
-        Path of the store to merge.
+    ``mark`` identifies the step in the manifest, so that a repeated request finds it; ``other`` is the store to
+    merge.
     """
 
     mark: str

@@ -93,7 +93,6 @@ class SelectedMoments(Moments):
         return self._factor_rows(np.asarray(words))
 
     def digests(self, *, third_moment: bool = False) -> dict[str, str]:
-        """Digests of the store, and the selected partitions."""
         return {**super().digests(third_moment=third_moment), "partitions": self.partitions}
 
     def tensor_moments(self) -> TensorMoments:

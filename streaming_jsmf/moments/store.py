@@ -75,7 +75,6 @@ class MomentsStore:
 
     @cached_property
     def settings(self) -> ScanSettings:
-        """Settings of the scan."""
         return self.manifest.scan_settings
 
     @property
@@ -109,7 +108,6 @@ class MomentsStore:
         return tuple(stage.name for stage in self.stages if self.outcome(stage.name) is None)
 
     def checkpoints(self, stage: str) -> Checkpoints:
-        """The checkpoints of a stage that runs over partitions."""
         made = stage_named(stage)
         keep = self.manifest.keep_partitions and made.keeps_parts
         return Checkpoints(self.path, stage, repair_hint(self.path), keep, made.part_axes)
@@ -180,7 +178,7 @@ class MomentsStore:
 
     @property
     def covered_fold(self) -> str | None:
-        """Key of the fold behind the committed outcome of scan 1, for this manifest or an earlier one."""
+        """Key of the fold that the committed outcome of scan 1 covers, in this manifest or an earlier one."""
         record = read_record(self.path, "range", repair_hint(self.path))
         return None if record is None else str(record.get("covers"))
 
@@ -217,7 +215,6 @@ class MomentsStore:
 
     @property
     def record_names(self) -> tuple[str, ...]:
-        """Names of the records of a complete store, in order."""
         return (WORDS, *(stage.name for stage in self.stages))
 
     def _fields_of(self, name: str) -> dict[str, Any] | None:
@@ -249,7 +246,6 @@ class MomentsStore:
         }
 
     def discard(self) -> None:
-        """Delete the store."""
         remove_store(self.path)
 
 

@@ -57,7 +57,6 @@ class WordSelection:
     n_words: int
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The arrays that tasks read, by name."""
         return {"words": self.words, "row_words": self.row_words, "columns": self.columns}
 
 
@@ -158,7 +157,6 @@ class CooccurrenceAccumulator:
 
 
 def _positions(ids: NDArray[np.int64], n_words: int) -> NDArray[np.int64]:
-    """Position of each of the N words in ``ids``, or -1."""
     positions = np.full(n_words, -1, dtype=np.int64)
     positions[ids] = np.arange(ids.size)
     return positions
@@ -231,7 +229,6 @@ class CountRequest:
 
     @property
     def budget(self) -> int:
-        """Nonzeros per partition."""
         return self.settings.partition_budget(self.corpus.nonzeros, self.corpus.n_words)
 
 
@@ -244,7 +241,8 @@ def count_words(
     """Count the selected words of a corpus, in one pass over the partitions not yet committed in ``work``.
 
     The same request gives the same bits on every scheduler and number of workers. The caller removes ``work`` once
-    the counts are stored.
+    the counts are stored. Raises ``InputError`` if the corpus has a bad record (``work`` is then removed) or the
+    memory budget is too small, and ``StoreError`` if a shard or ``work`` is damaged.
 
     Returns
     -------
@@ -252,13 +250,6 @@ def count_words(
         ``pairs`` (P, P) int64, documents with both words, or with the word on the diagonal; float64 ``rows`` (R, N)
         of C, ``sketch`` C G (N, s) and ``row_sum`` (N,), each times ``total_weight``; scalars ``n_documents``,
         ``total_weight``.
-
-    Raises
-    ------
-    InputError
-        If the corpus has a bad record (``work`` is then removed), or the memory budget is too small.
-    StoreError
-        If a shard or ``work`` is damaged.
     """
     partitions = plan_partitions(list_units(request.corpus), request.budget)
     keys = [key_of(name) for name in distinct([partition.content for partition in partitions])]

@@ -56,7 +56,7 @@ class Store(Protocol):
 
     @property
     def base(self) -> str:
-        """Key of the fold of scan 1 behind the basis: the last, or an earlier one if the store has grown."""
+        """Key of the fold of scan 1 that determines the basis: the last, or an earlier one if the store has grown."""
 
     def array_digest(self, name: str) -> ArrayDigest:
         """Digest of a final array of an earlier stage."""
@@ -72,14 +72,8 @@ class Store(Protocol):
 class Scan:
     """One scan over the partitions.
 
-    Attributes
-    ----------
-    reduction
-        The computation of its tasks.
-    order
-        Keys of its parts and folds in the checkpoints: hashes of everything that determines their bits.
-    counts
-        Number of partitions of each part: 1, or all partitions of a store that was merged as one part.
+    ``order`` holds the keys of its parts and folds in the checkpoints, which hash everything that determines their
+    bits. ``counts`` are the partitions of each part: 1, or all of a store that was merged as one part.
     """
 
     reduction: Reduction
@@ -88,7 +82,6 @@ class Scan:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Keys of its parts, in order."""
         return self.order.keys
 
     @classmethod
@@ -104,8 +97,6 @@ class Stage(ABC):
 
     Attributes
     ----------
-    name
-        Used in records and messages.
     variables
         Its final arrays.
     hint
@@ -114,12 +105,11 @@ class Stage(ABC):
         Final arrays of earlier stages that its own depend on; if they change, its results are stale.
     part_axes
         Axes of part arrays that are not (word, rank).
-    reads_corpora
-        Whether it scans the partitions.
     keeps_parts
         Whether a store that keeps its partitions keeps the parts of this stage.
     of_base
-        Whether it depends only on the fold behind the basis, so that it stays valid when documents are added.
+        Whether it depends only on the fold that determines the basis, so that it stays valid when documents are
+        added.
     """
 
     name: ClassVar[str]

@@ -44,7 +44,6 @@ class PanelReduction:
     name: str = "cooccurrence"
 
     def compute(self, partition: Partition) -> PartialResult:
-        """One pass over the partition's data."""
         with span("read"):
             block = load_block(partition, self.n_words, self.settings.document_weights)
         with span("products"):
@@ -59,7 +58,6 @@ class PanelReduction:
 
 
 def row_panels(n_words: int) -> Iterator[slice]:
-    """The row panels of a vocabulary, in order."""
     return panels(n_words, max(1, PANEL_BYTES // (8 * n_words)))
 
 
@@ -124,5 +122,4 @@ class CooccurrenceStage(Stage):
 
 
 def matrix_bytes(n_words: int) -> int:
-    """Bytes of C."""
     return 8 * n_words**2

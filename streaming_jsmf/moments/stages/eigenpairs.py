@@ -78,12 +78,9 @@ class EigenpairsStage(Stage):
 
 @dataclass(frozen=True)
 class WordsSeen:
-    """Words of ``FEW_DOCUMENTS`` or more documents of the corpus, but in fewer of the sample.
+    """Words in ``FEW_DOCUMENTS`` or more documents of the corpus but in fewer of the sample.
 
-    Attributes
-    ----------
-    words_hardly_seen, tokens_hardly_seen
-        Their share of all words in at least ``FEW_DOCUMENTS`` documents, and of the tokens of those.
+    Their shares of all words in at least ``FEW_DOCUMENTS`` documents, and of the tokens of those.
     """
 
     words_hardly_seen: float

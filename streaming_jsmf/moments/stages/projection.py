@@ -25,7 +25,6 @@ class ProjectionReduction(BasisReduction):
     name: str = "projection"
 
     def compute(self, partition: Partition) -> PartialResult:
-        """One pass over the partition's data."""
         basis = self.read_basis()
         with span("read"):
             block = load_block(partition, self.n_words, self.settings.document_weights)
