@@ -1,7 +1,7 @@
-"""A store that grows and shrinks: corpora and shards removed, corpora added.
+"""Changes to a store: corpora and shards removed, corpora added, the third moment added.
 
-A change is a new manifest, put in place in one step; the stages that it makes stale are then run as after any
-interruption. So an interrupted change is finished by finishing the store.
+A change replaces the manifest atomically, then runs the stages that it makes stale, as after any interruption.
+Finishing the store therefore also finishes an interrupted change.
 """
 
 from __future__ import annotations
@@ -32,33 +32,23 @@ def change_store(
     mark: str | None = None,
     rebase: bool = False,
 ) -> MomentsStore:
-    """Remove what ``names`` name, then add ``corpora``; all of it or nothing.
+    """Remove what ``names`` lists, then add ``corpora``, atomically.
 
-    Scan 1 reads the new corpora only; what stays is folded again from the kept results where something was removed.
-    Scan 2 reads all that the store is then made of, since the basis has changed. The result has the bits of a store
-    that never had the one and was scanned with the other.
-
-    A store with a sample keeps its basis when documents are added, and every scan reads the new corpora only.
-
-    Parameters
-    ----------
-    names
-        Paths of corpora; paths, names or hashes of shards. Only of a store that keeps its partitions.
-    corpora
-        With the words of the store.
-    mark
-        Put into the manifest with the change, so that the caller knows it again after an interruption.
-    rebase
-        Make the basis of all that the store is then made of, as if it had been scanned at once.
+    ``names`` are paths of corpora, or paths, names or hashes of shards, of a store that keeps its partitions;
+    ``corpora`` have the words of the store. Scan 1 reads only the new corpora; after a removal the kept results of
+    the remaining parts are folded again. Scan 2 reads all corpora, since the basis has changed. The result has the
+    bits of a store scanned from the same documents at once. A store with a sample keeps its basis when documents are
+    added, and every scan reads only the new corpora, unless ``rebase`` recomputes the basis from all documents.
+    ``mark`` is written to the manifest and identifies the change after an interruption.
 
     Raises
     ------
     InputError
         If the store does not keep its partitions, a name is unknown, a shard shares a partition with one that stays,
-        the words differ (merge stores of their own then), a shard is in the store already, or a corpus is bad: the
-        store is then as it was.
+        the words differ (merge separate stores instead), a shard is already in the store, or a corpus is bad. The
+        store is then unchanged.
     StoreError
-        If the store, or a corpus that it was made of, is damaged.
+        If the store or one of its corpora is damaged.
     """
     with sole_writer(path):
         return _change_alone(path, names, corpora, execution or Execution(), listener, mark, rebase)
@@ -92,7 +82,7 @@ def _change_alone(
     after = after.changed(change=mark)
     require_scan_memory(after, store.path, execution, corpora)
     with execution.executor(listener) as executor:
-        # What was interrupted before is finished first: a change that fails falls back on a complete store.
+        # Finish an earlier interruption first, so that a failed change can fall back on a complete store.
         run_missing_stages(store, executor, corpora)
         return _switched(store, after, executor, corpora)
 
@@ -100,18 +90,18 @@ def _change_alone(
 def _switched(
     store: MomentsStore, after: Manifest, executor: Executor, corpora: Sequence[Corpus]
 ) -> MomentsStore:
-    """Put the manifest in place and run what it lacks; the old one again if the input turns out to be bad."""
+    """Replace the manifest and run the missing stages; restore the old manifest if the input is bad."""
     if store.reads_twice:
-        # A corpus that is not where it was is better found now than when scan 1 is done.
+        # Detect a moved corpus now, not after scan 1.
         load_partitions(after, str(store.path), corpora)
     before, store = store, replace_manifest(store, after)
     try:
         run_missing_stages(store, executor, corpora)
     except (InputError, StoreError):
-        # Once scan 1 is committed its input was good, and only the change itself can be gone on with.
+        # Once scan 1 is committed the input was good, and the change can only be completed.
         if before.outcome("range") is not None:
             replace_manifest(before, before.manifest)
-            # Parts that are folded have lost their arrays, and would be missed in another order.
+            # Folded parts have lost their arrays, which another folding order would need.
             before.clear()
         raise
     return store
@@ -124,21 +114,11 @@ def add_third_moment(
     *,
     mark: str | None = None,
 ) -> MomentsStore:
-    """Give a store the third moment of all that it is made of, in one pass; none if it is there.
+    """Add the third moment to a store, in one pass over all its corpora, or none if it exists.
 
-    The result has the bits of a store that was scanned with it.
-
-    Parameters
-    ----------
-    mark
-        Put into the manifest, so that the caller knows the step again after an interruption.
-
-    Raises
-    ------
-    InputError
-        If a corpus is not where it was, or the memory budget is too small: the store is then as it was.
-    StoreError
-        If the store, or a corpus that it was made of, is damaged.
+    The result has the bits of a store that was scanned with it. ``mark`` is written to the manifest and identifies
+    the step after an interruption. Raises ``InputError`` if a corpus has moved or the memory budget is too small (the
+    store is then unchanged), and ``StoreError`` if the store or one of its corpora is damaged.
     """
     execution = execution or Execution()
     with sole_writer(path):
@@ -149,7 +129,7 @@ def add_third_moment(
         with execution.executor(listener) as executor:
             run_missing_stages(store, executor)
             if not store.settings.third_moment:
-                # A corpus that is not where it was is better found before the store lacks anything.
+                # Detect a moved corpus before the store becomes incomplete.
                 load_partitions(after, str(path))
             store = replace_manifest(store, after)
             run_missing_stages(store, executor)
@@ -166,5 +146,5 @@ def _added(store: MomentsStore, manifest: Manifest, corpus: Corpus) -> Manifest:
 
 
 def is_part(store: MomentsStore, corpus: Corpus) -> bool:
-    """Whether a corpus, as it is, is one that the store was made of."""
+    """Whether a corpus with this fingerprint is in the store."""
     return any(entry.fingerprint == corpus.fingerprint for entry in store.manifest.corpora)

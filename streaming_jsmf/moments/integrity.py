@@ -1,7 +1,6 @@
-"""Checks that all a store has committed is still there and unchanged, and repairs what is not, to the same bits.
+"""Verifies every committed record and array of a store, and repairs damage so that the result has the same bits.
 
-Every record and array is read. Damaged results are discarded stage by stage and computed again from what is intact,
-or from the corpora where necessary.
+A repair discards damaged results stage by stage and recomputes them from intact results, or from the corpora.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class OutcomeDamage:
-    """What is wrong with a finished stage; ``in_record`` if its digests and scalars are lost too."""
+    """Damage to a finished stage; ``in_record`` if its digests and scalars are lost too."""
 
     error: StoreError
     in_record: bool
@@ -44,15 +43,7 @@ class OutcomeDamage:
 
 @dataclass(frozen=True)
 class DamagedResults:
-    """What is wrong with the results on their way into a stage's final arrays.
-
-    Attributes
-    ----------
-    folds, parts
-        Errors by key.
-    intact
-        Keys of the folds that are not damaged.
-    """
+    """Damage to the parts and folds of a stage: errors by key, and the keys of intact folds."""
 
     folds: Mapping[str, StoreError]
     parts: Mapping[str, StoreError]
@@ -60,7 +51,7 @@ class DamagedResults:
 
 
 def damage_of_outcome(store: MomentsStore, stage: str) -> OutcomeDamage | None:
-    """What is wrong with a finished stage, if anything. Reads its arrays, one at a time."""
+    """Return the damage to a finished stage, or None. Reads its arrays one at a time."""
     try:
         record = store.outcome(stage)
     except StoreError as error:
@@ -75,7 +66,7 @@ def damage_of_outcome(store: MomentsStore, stage: str) -> OutcomeDamage | None:
 
 
 def damage_of_words(store: MomentsStore) -> StoreError | None:
-    """What is wrong with the vocabulary, if anything; a store is made with it, so it may not be missing."""
+    """Return the damage to the vocabulary, or None. A missing vocabulary counts as damage."""
     found = damage_of_outcome(store, WORDS)
     if found is not None:
         return found.error
@@ -85,7 +76,7 @@ def damage_of_words(store: MomentsStore) -> StoreError | None:
 
 
 def damage_of_word_ids(store: MomentsStore) -> Mapping[int, StoreError]:
-    """What is wrong with the ids of the words of each corpus, by its number."""
+    """Damage to the word ids of each corpus, by corpus index."""
     errors = {
         number: _error_of(partial(read_word_ids, store, entry))
         for number, entry in enumerate(store.manifest.corpora)
@@ -94,7 +85,7 @@ def damage_of_word_ids(store: MomentsStore) -> Mapping[int, StoreError]:
 
 
 def damage_of_groups(store: MomentsStore) -> Mapping[StorePath, StoreError]:
-    """Directories whose own Zarr metadata are damaged: they say that these are groups, for other readers of Zarr."""
+    """Damage to the Zarr metadata of the group directories, which other Zarr readers need."""
     errors = {
         place: _error_of(partial(read_attributes, place))
         for place in (store.path / PARTIALS, store.path / RECORDS)
@@ -108,9 +99,9 @@ def damage_of_groups(store: MomentsStore) -> Mapping[StorePath, StoreError]:
 
 
 def damage_of_scan(checkpoints: Checkpoints, scan: Scan, *, finished: bool) -> DamagedResults:
-    """What is wrong with parts and folds of a scan. Reads all their arrays, one result at a time.
+    """Damage to parts and folds of a scan. Reads all their arrays, one result at a time.
 
-    ``finished``: whether the stage is committed, so that the last fold must be there.
+    ``finished``: whether the stage is committed, so that the last fold must exist.
     """
     keys, there = scan.keys, checkpoints.folds()
     bad_folds = _damages(checkpoints, "fold", there)
@@ -119,7 +110,7 @@ def damage_of_scan(checkpoints: Checkpoints, scan: Scan, *, finished: bool) -> D
     intact = there - bad_folds.keys()
     folded = {keys[number] for number in scan.order.covered(intact)}
     parts, done = checkpoints.parts(), set() if checkpoints.keep else folded
-    # Of a part that is folded and not kept the record alone is left; so it is with parts of an earlier state.
+    # Only the record remains of parts that are folded and not kept, and of parts of an earlier state.
     bad_parts = _damages(checkpoints, "part", parts & (set(keys) - done))
     bad_parts |= _damages(checkpoints, "part", parts - (set(keys) - done), arrays=False)
     if checkpoints.keep:
@@ -129,17 +120,10 @@ def damage_of_scan(checkpoints: Checkpoints, scan: Scan, *, finished: bool) -> D
 
 
 def require_intact(store: MomentsStore, *, folded: bool = True) -> None:
-    """Read all that is committed for good: of a complete store everything, of one on its way the finished stages.
+    """Read all committed results of a complete store, or the finished stages of an incomplete one.
 
-    Parameters
-    ----------
-    folded
-        Whether last folds and kept parts are read, too; a change reads those that it goes on from itself.
-
-    Raises
-    ------
-    StoreError
-        If something is damaged: names it, and says how to repair it.
+    ``folded``: whether last folds and kept parts are read too. Raises ``StoreError`` if something is damaged; the
+    message says how to repair it.
     """
     for error in _errors(store, folded):
         if error is not None:
@@ -164,7 +148,7 @@ def _damages(
     checkpoints: Checkpoints, kind: str, keys: frozenset[str] | set[str], *, arrays: bool = True
 ) -> dict[str, StoreError]:
     found = {key: checkpoints.damage(kind, key, arrays=arrays) for key in sorted(keys)}
-    # A worker of an earlier run may still fold: what it takes away is not damaged.
+    # A worker of an earlier run may still be folding; a result that it has just removed is not damaged.
     still = checkpoints.parts() if kind == "part" else checkpoints.folds()
     return {key: error for key, error in found.items() if error is not None and key in still}
 
@@ -186,18 +170,13 @@ def _error_of(read: Callable[[], object]) -> StoreError | None:
 def repair_store(
     path: StorePath, execution: Execution | None = None, listener: Listener = silent
 ) -> MomentsStore:
-    """Read all that a store has committed, make again what is damaged, and finish the store. The bits are the same.
+    """Verify all committed results of a store, recompute the damaged ones, and finish the store. The bits are the same.
 
-    A final array comes from the merged factor, the merged factor from the parts if they are kept, and all else
-    from the corpora: then scan 1 reads what was not kept, and scan 2 all. The log says which.
+    A final array is recomputed from the last fold, the last fold from the parts if they are kept, and everything else
+    from the corpora: scan 1 then reads the partitions that were not kept, and scan 2 reads all.
 
-    Raises
-    ------
-    InputError
-        If there is no store, or a corpus that has to be read is not where it was.
-    StoreError
-        If the root, or a factor that came from another store in a merge, is damaged: nothing makes them again.
-        Nothing is taken back then.
+    Raises ``InputError`` if there is no store or a corpus that must be read has moved, and ``StoreError``, before
+    anything is discarded, if the root or a factor merged from another store is damaged: they cannot be recomputed.
     """
     execution = execution or Execution()
     with sole_writer(path):
@@ -225,7 +204,7 @@ def _repair_groups(store: MomentsStore) -> None:
 
 
 def _repair_words(store: MomentsStore) -> None:
-    """The words are those of the corpora, and the ids of a corpus's words are known from both."""
+    """Recover the words from the corpora, and the word ids of each corpus from both."""
     error = damage_of_words(store)
     if error is not None:
         _warn(error, "the words are read from the corpora")
@@ -256,7 +235,7 @@ def _words_of_corpora(store: MomentsStore) -> list[str]:
 
 
 def _discard_damage(store: MomentsStore, stage: Stage) -> None:
-    """Take back what is damaged of a stage, so that running it makes that again."""
+    """Discard the damaged results of a stage, so that running it recomputes them."""
     if stage.keeps_fold(store.settings):
         _discard_damaged_fold(store, stage)
         return
@@ -271,7 +250,6 @@ def _discard_damage(store: MomentsStore, stage: Stage) -> None:
 
 
 def _discard_damaged_fold(store: MomentsStore, stage: Stage) -> None:
-    """Of a stage whose last fold stays: its final arrays come from that, and the fold from parts if they are kept."""
     checkpoints, final, (scan,) = (
         store.checkpoints(stage.name),
         damage_of_outcome(store, stage.name),
@@ -292,7 +270,7 @@ def _discard_damaged_fold(store: MomentsStore, stage: Stage) -> None:
     else:
         return
     if record is not None and folded:
-        # The record would come again without the history of its parts, which are gone.
+        # Running the stage would lose the history, since the records of its parts are gone.
         made = stage.final(store, iter([checkpoints.read_fold(scan.order.total)]))
         store.commit_stage(stage.name, made.arrays, made.scalars, record["history"])
     else:
@@ -302,7 +280,7 @@ def _discard_damaged_fold(store: MomentsStore, stage: Stage) -> None:
 def _refuse_lost_merges(
     store: MomentsStore, scan: Scan, parts: frozenset[str], folds: frozenset[str]
 ) -> None:
-    """A part that was another store's factor is in no corpus. Nothing has been taken back yet."""
+    """Raise ``StoreError`` if a merged part is lost, which is in no corpus. Called before anything is discarded."""
     held = scan.order.covered(folds)
     for number, (key, count) in enumerate(zip(scan.keys, scan.counts, strict=True)):
         if count > 1 and number not in held and key not in parts:
@@ -322,7 +300,7 @@ def _drop(checkpoints: Checkpoints, found: DamagedResults) -> None:
 
 
 def _repair_kept_parts(store: MomentsStore, stage: Stage, executor: Executor) -> None:
-    """Parts that are folded, and so missed by no stage, but were to be kept. One pass over these partitions."""
+    """Recompute missing kept parts, which no stage needs since they are folded. One pass over their partitions."""
     checkpoints, (scan,) = store.checkpoints(stage.name), stage.scans(store)
     known = checkpoints.parts()
     missing = [key not in known for key in scan.keys]

@@ -1,7 +1,7 @@
-"""The manifest of a moments store: which corpora, which partitions in which order, what is folded at once.
+"""The manifest of a moments store: its corpora, its partitions in order, and the parts that are folded.
 
-Pure functions from one manifest to the next. A manifest decides the bits of a store together with the settings: the
-keys of its parts hold the contents, and the key of the last fold holds all of them.
+Functions map one manifest to the next and have no side effects. Together with the settings, a manifest determines
+every bit of a store: part keys hash the partition contents, and the key of the last fold hashes all part keys.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from streaming_jsmf.validation import Strict
 
 FORMAT_VERSION = 2
 
-#: Changes when the same settings would give other bits; part of the settings' fingerprint.
+#: Increase when the same settings give different bits; part of the settings' fingerprint.
 ALGORITHM_VERSION = 5
 
-#: The same for settings with a sample alone.
+#: As ``ALGORITHM_VERSION``, for settings with a sample only.
 SAMPLE_VERSION = 2
 
 
 class WordIds(Strict):
-    """An array of the store: the id that each word of a corpus has there (see ``moments.word_ids``)."""
+    """Describes an array with the id in the store of each word of a corpus (see ``moments.word_ids``)."""
 
     name: str
     sha256: str
@@ -43,11 +43,11 @@ class WordIds(Strict):
 
 
 class CorpusEntry(Strict):
-    """A corpus that the store was made of.
+    """A corpus in the store.
 
-    ``path`` is its ``Corpus.location``, ``shards`` are the sha256 of those with documents, by name. ``word_ids`` says
-    which ids its words have in the store; None: their own. ``tokens`` is how its texts became
-    words, where it is of texts and tells.
+    ``path`` is its ``Corpus.location``; ``shards`` maps the names of non-empty shards to their sha256; ``word_ids``
+    maps its words to ids in the store (None: the same ids); ``tokens`` describes the tokenisation of its texts, if
+    known.
     """
 
     path: str
@@ -58,7 +58,7 @@ class CorpusEntry(Strict):
 
 
 class PartitionEntry(Strict):
-    """A partition: sha256 of what it holds, number of its corpus, and its units as (shard, row group)."""
+    """A partition: sha256 of its content, index of its corpus, and its units as (shard, row group)."""
 
     content: str
     corpus: int
@@ -69,13 +69,13 @@ class PartitionEntry(Strict):
 
 
 class Manifest(Strict):
-    """What a moments store was made of. Keys with a default are missing in stores of earlier releases.
+    """What a moments store was made from. Keys with a default are missing in stores of earlier releases.
 
-    ``vocabulary`` is the digest of the words. ``parts`` are what is folded at once, in order: what is known of its
-    contents, and how many partitions it stands for. ``change`` marks the last request for a change. ``sample_share`` is
-    that of the documents in the sample, fixed when the store is begun; None: there is no sample. ``base`` is the fold
-    of scan 1 that the basis is made of, where that stays while documents are added; None: the last. ``fan_in`` is that
-    of the ``FoldOrder``, and None in stores of earlier releases, which folded one part after the other.
+    ``vocabulary`` is the digest of the words. ``parts`` lists (content, number of partitions) of each part in folding
+    order. ``change`` identifies the last requested change. ``sample_share`` is the share of documents in the sample,
+    fixed when the store is created (None: no sample). ``base`` is the fold of scan 1 that the basis is computed from
+    if the basis is kept while documents are added (None: the last fold). ``fan_in`` is that of the ``FoldOrder``
+    (None in stores of earlier releases, which fold one part after the other).
     """
 
     format_version: int
@@ -97,35 +97,33 @@ class Manifest(Strict):
 
     @property
     def is_of_older_sample(self) -> bool:
-        """Whether there is a sample that is not kept as it is now."""
+        """Whether the store has a sample in the format of an earlier release."""
         return self.sample_share is not None and self.settings_fingerprint != _settings_fingerprint(
             self.settings
         )
 
     @property
     def scan_settings(self) -> ScanSettings:
-        """Settings of the scan."""
         return ScanSettings(**self.settings)
 
     @property
     def range_key(self) -> str:
-        """Fingerprint of the settings that scan 1 and the basis hang on: all but whether there is a third moment."""
+        """Fingerprint of the settings that scan 1 and the basis depend on: all except ``third_moment``."""
         return self.range_fingerprint or self.settings_fingerprint
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Where the corpora are."""
         return tuple(entry.path for entry in self.corpora)
 
     @property
     def tokens(self) -> dict[str, Json] | None:
-        """How the texts of the corpora became words; None if that is not known or not the same of all."""
+        """Tokenisation of the corpora, or None if it is unknown or differs between them."""
         first = self.corpora[0].tokens if self.corpora else None
         return first if all(entry.tokens == first for entry in self.corpora) else None
 
     @property
     def contents(self) -> tuple[str, ...]:
-        """What the partitions hold, each name once."""
+        """Content keys of the partitions, made unique."""
         return distinct([partition.content for partition in self.partitions])
 
     @property
@@ -135,42 +133,44 @@ class Manifest(Strict):
 
     @property
     def order(self) -> FoldOrder:
-        """How the parts of scan 1 are folded: other words, settings or order give other keys of folds."""
+        """Folding order of scan 1. Other words, settings or part order give other fold keys."""
         sampled = "" if self.sample_share is None else f"\nsample {self.sample_share}"
         salt = f"{self.range_key}\n{self.vocabulary}{sampled}"
         return self.order_of(self.part_keys, [count for _, count in self.parts], salt)
 
     def order_of(self, keys: Sequence[str], counts: Sequence[int], salt: str) -> FoldOrder:
-        """How parts of so many partitions each are folded: those of a corpus together, then corpus by corpus."""
+        """Folding order of parts of ``counts`` partitions each: within each corpus first, then across corpora."""
         starts = list(accumulate(counts, initial=0))[:-1]
         corpora = groupby(self.partitions[start].corpus for start in starts)
         return FoldOrder(tuple(keys), salt, tuple(len(list(same)) for _, same in corpora), self.fan_in)
 
     def on_basis_of(self, before: Manifest) -> Manifest:
-        """The manifest with the basis that ``before`` has, whose parts it begins with: all else is a sum then, to which
-        what is new is added. As it is without a sample: factors tell the basis of all documents anew."""
+        """The manifest with the basis of ``before``, whose parts are a prefix of its own.
+
+        All other results are then sums that can be extended. Without a sample the manifest is unchanged: the basis is
+        recomputed from the factor of all documents.
+        """
         kept = None if self.sample_share is None else before.base or before.order.total
         return self.changed(base=kept) if kept else self
 
     def with_new_basis(self) -> Manifest:
-        """The manifest with a basis of all that it is made of, as if that had been scanned at once."""
+        """The manifest with a basis computed from all its documents, as in a single scan."""
         return self if self.base is None else self.changed(base=None)
 
     def changed(self, **fields: Any) -> Manifest:
-        """The manifest with other values of some fields."""
         return self.model_copy(update=fields)
 
     def as_json(self) -> dict[str, Any]:
-        """Plain JSON values: the keys that it was read or made with."""
+        """The manifest as JSON values, with only the keys that were set."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
 def new_manifest(
     corpus: Corpus, settings: ScanSettings, vocabulary: str, *, keep_partitions: bool = False
 ) -> Manifest:
-    """Describe a scan before it starts. ``settings`` are ``resolved``; ``vocabulary`` is the digest of the words.
+    """Describe a scan before it starts. Reads the metadata column if partitions are made by one, otherwise nothing.
 
-    Reads the metadata column if partitions are made by one, else nothing.
+    ``settings`` are ``resolved``; ``vocabulary`` is the digest of the words.
     """
     fields = settings.fields()
     empty = Manifest(
@@ -200,7 +200,7 @@ def _settings_fingerprint(fields: Mapping[str, Any]) -> str:
 
 
 def with_third_moment(manifest: Manifest) -> Manifest:
-    """The manifest of a store that is to have the third moment too; of one that has it the same."""
+    """The manifest with the third moment enabled."""
     fields = replace(manifest.scan_settings, third_moment=True).fields()
     return manifest.changed(
         settings=fields,
@@ -210,20 +210,14 @@ def with_third_moment(manifest: Manifest) -> Manifest:
 
 
 def with_corpus(manifest: Manifest, corpus: Corpus) -> Manifest:
-    """The manifest with the partitions of a corpus behind those that are there.
-
-    Raises
-    ------
-    InputError
-        If a shard is in the store already; names both.
-    """
+    """The manifest with ``corpus`` appended. Raises ``InputError`` if a shard is already in the store."""
     _refuse_known_shards(manifest, corpus)
     by = manifest.settings.get("partition_by")
     planned = plan_partitions(list_units(corpus), manifest.partition_budget, by)
     entry = CorpusEntry(
         path=corpus.location,
         fingerprint=corpus.fingerprint,
-        # Empty shards are alike wherever they come from, and nothing is counted twice with them.
+        # All empty shards have the same hash, and cannot count documents twice.
         shards={shard.name: shard.sha256 for shard in corpus.shards if shard.rows},
         columns=None,
         **({} if corpus.tokens is None else {"tokens": dict(corpus.tokens)}),
@@ -237,12 +231,9 @@ def with_corpus(manifest: Manifest, corpus: Corpus) -> Manifest:
 
 
 def without(manifest: Manifest, names: Sequence[str]) -> Manifest:
-    """The manifest without the corpora and shards of these names (paths of corpora, names or hashes of shards).
+    """The manifest without the named corpora and shards (paths of corpora, names or hashes of shards).
 
-    Raises
-    ------
-    InputError
-        If a name is unknown, or a shard shares a partition with one that stays.
+    Raises ``InputError`` if a name is unknown, or a removed shard shares a partition with one that stays.
     """
     gone: set[tuple[int, str]] = set()
     for name in names:
@@ -267,18 +258,12 @@ def without(manifest: Manifest, names: Sequence[str]) -> Manifest:
 
 @dataclass(frozen=True)
 class MergePlan:
-    """How two stores become one.
+    """How two stores are merged.
 
-    Attributes
-    ----------
-    vocabulary, n_words
-        Digest and number of the words of both.
-    word_ids
-        For each corpus of the second, the ids of its words among those of both; None where they are the same.
-    in_parts
-        Whether the parts of both are folded one by one; else the second's folded factor is one part.
-    same_words
-        Whether both have the same words; else the first's folded factor becomes one part too.
+    ``vocabulary`` and ``n_words`` are those of the union. ``word_ids`` holds, for each corpus of the second store,
+    the ids of its words in the union (None: unchanged). ``in_parts``: whether the parts of both stores are folded one
+    by one; otherwise the second store's factor becomes one part. ``same_words``: whether both vocabularies are equal;
+    otherwise the first store's factor also becomes one part.
     """
 
     vocabulary: str
@@ -289,7 +274,7 @@ class MergePlan:
 
 
 def merged_manifest(first: Manifest, second: Manifest, plan: MergePlan) -> Manifest:
-    """The manifest of the first store with the corpora, partitions and parts of the second behind its own."""
+    """The manifest of the first store with corpora, partitions and parts of the second appended."""
     shift = len(first.corpora)
     theirs = (
         entry.model_copy(update={"word_ids": ids})
@@ -314,7 +299,7 @@ def _as_one_part(manifest: Manifest) -> list[tuple[str, int]]:
 
 
 def relocate(manifest: Manifest, corpus: Corpus) -> Manifest:
-    """The manifest with a corpus at the place where it is now, if its shards have kept their names."""
+    """The manifest with the current location of ``corpus``, if its shards have kept their names."""
     shards = {(shard.name, shard.sha256) for shard in corpus.shards}
 
     def now(entry: CorpusEntry) -> CorpusEntry:
@@ -348,13 +333,7 @@ def _refuse_known_shards(manifest: Manifest, corpus: Corpus) -> None:
 
 
 def shards_named(manifest: Manifest, name: str) -> set[tuple[int, str]]:
-    """(corpus, shard) pairs that a user's name stands for.
-
-    Raises
-    ------
-    InputError
-        If several corpora have a shard of this name; a path tells them apart.
-    """
+    """(corpus index, shard) pairs that ``name`` matches. Raises ``InputError`` if it is ambiguous."""
     path = location(normalise(name))
     found, named = set(), []
     for number, entry in enumerate(manifest.corpora):
@@ -384,7 +363,7 @@ def _is_gone(partition: PartitionEntry, gone: set[tuple[int, str]], name: str) -
 
 
 def _renumbered(manifest: Manifest) -> Manifest:
-    """Corpora of which nothing is left go, and the shards that have left."""
+    """Drop removed shards and empty corpora, and renumber the corpora."""
     shards: dict[int, set[str]] = {}
     for partition in manifest.partitions:
         shards.setdefault(partition.corpus, set()).update(shard for shard, _ in partition.units)

@@ -1,4 +1,4 @@
-"""How much memory a scan takes, and the partition size that fits a budget: computed before anything is read."""
+"""Projects the memory of a scan, and the partition size that fits a budget, before anything is read."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from streaming_jsmf.moments.stages.sample import BYTES_PER_NONZERO as SAMPLED_BY
 from streaming_jsmf.process_limits import is_limited
 from streaming_jsmf.storage.paths import StorePath
 
-#: Bytes that a nonzero of a partition takes in memory: a float32 value, an int32 index.
+#: Bytes of a nonzero of a partition in memory: a float32 value and an int32 index.
 BYTES_PER_NONZERO = 8
 
-#: Bytes that a nonzero of the one row group being read takes besides: Arrow's values, float64 copies.
+#: Additional bytes of a nonzero of the row group being read: Arrow's values, float64 copies.
 BYTES_PER_NONZERO_READ = 32
 
-#: Partition sizes chosen to fit a memory budget are multiples of this.
+#: Partition sizes that are chosen to fit a memory budget are multiples of this.
 PARTITION_STEP = 1_000_000
 
 
@@ -36,11 +36,10 @@ def scan_memory(
     workers: int,
     sample_share: float | None = None,
 ) -> int:
-    """Projected peak memory of a scan in bytes: a partition for each worker and what its tasks hold, or what the
-    largest final arrays take; and the sample, where ``sample_share`` of the documents are one.
+    """Projected peak memory of a scan in bytes.
 
-    It depends on the vocabulary, the widths, the partition size and the size of the sample, not on the number of
-    documents.
+    The larger of the partitions and task arrays of all workers and the largest final arrays, plus the sample of
+    ``sample_share`` of the documents. Without a sample it does not depend on the number of documents.
     """
     largest = max(partition.nonzeros for partition in partitions)
     row_group = max(
@@ -48,7 +47,7 @@ def scan_memory(
     )
     each = largest * BYTES_PER_NONZERO + _fixed_bytes(n_words, settings, row_group)
     final = max(stage.final_memory(n_words, settings) for stage in stages_of(settings))
-    # Two samples and both in one, when folding; read and scaled, when multiplying.
+    # Folding holds two samples and their concatenation; multiplying holds the sample as read and scaled.
     sample = (
         0.0 if sample_share is None else sample_share * sum(partition.nonzeros for partition in partitions)
     )
@@ -56,27 +55,27 @@ def scan_memory(
 
 
 def _fixed_bytes(n_words: int, settings: ScanSettings, row_group: int) -> int:
-    """What a worker holds besides its partition."""
+    """Bytes that a worker holds in addition to its partition."""
     tall = max(stage.task_memory(n_words, settings) for stage in stages_of(settings))
-    # A block of rows in the factor's products, or of nonzeros sorted by word in the tensor's: as large as each other.
+    # A block of rows in the factor's products, or of nonzeros sorted by word in the tensor's.
     return row_group * BYTES_PER_NONZERO_READ + tall + max(ROW_BLOCK_BYTES, 8 * NONZERO_BLOCK)
 
 
 def fitting_settings(
     settings: ScanSettings, n_words: int, units: Sequence[WorkUnit], execution: Execution
 ) -> ScanSettings:
-    """Settings whose partitions fit ``execution.memory``, where neither size nor memory leaves another choice.
+    """Settings whose partitions fit ``execution.memory``.
 
-    The size is rounded down to millions of nonzeros and becomes a setting like any other, so that it is in the
-    fingerprint. Settings come back as they are without a memory budget, with a partition size of their own, or if the
-    default size fits; and if none fits, so that the scan is refused with its numbers.
+    The size is rounded down to millions of nonzeros and becomes part of the settings and their fingerprint. Settings
+    are unchanged without a memory budget, with an explicit partition size, if the default size fits, or if no size
+    fits (the scan is then refused).
     """
     if execution.memory is None or settings.partition_nonzeros is not None or not units:
         return settings
     row_group = max(unit.nonzeros for unit in units)
     each = (execution.memory - PROCESS_BYTES) // execution.concurrency
     room = (each - _fixed_bytes(n_words, settings, row_group)) // BYTES_PER_NONZERO
-    # A partition ends with a row group, so it may be larger than asked for by one.
+    # A partition ends with a row group, so it may exceed the requested size by one row group.
     size = (room - row_group) // PARTITION_STEP * PARTITION_STEP
     default = settings.partition_budget(sum(unit.nonzeros for unit in units), n_words)
     if size < PARTITION_STEP or size >= default:
@@ -87,13 +86,7 @@ def fitting_settings(
 def require_scan_memory(
     manifest: Manifest, path: StorePath, execution: Execution, corpora: Sequence[Corpus] = ()
 ) -> None:
-    """Refuse a scan that would need more memory than the budget; ``corpora`` as for ``load_partitions``.
-
-    Raises
-    ------
-    InputError
-        With both numbers and the settings to change.
-    """
+    """Raise ``InputError`` if a scan needs more memory than the budget; ``corpora`` as for ``load_partitions``."""
     settings = manifest.scan_settings
     for stage in stages_of(settings):
         stage.require_memory(manifest.n_words, settings, path, execution)

@@ -1,4 +1,4 @@
-"""Two stores into one: their parts in order where both keep them, else the folded factor of the second as one part."""
+"""Merges two stores: part by part if both keep their parts, otherwise with the second store's factor as one part."""
 
 from __future__ import annotations
 
@@ -37,14 +37,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class Union:
-    """Words of two stores: those of the first, then those that only the second has; ids of the second's words there."""
+    """Words of the first store, then those only in the second, and the ids of the second's words in this union."""
 
     words: tuple[str, ...]
     word_ids: NDArray[np.int64]
 
     @property
     def same(self) -> bool:
-        """Whether both have the same words in the same order."""
         return len(self.word_ids) == len(self.words) and bool((np.diff(self.word_ids) == 1).all())
 
 
@@ -56,26 +55,16 @@ def merge_stores(
     *,
     mark: str | None = None,
 ) -> MomentsStore:
-    """Merge a complete store into the one at ``path``, behind what is there. Rows are matched by word.
+    """Merge a complete store into the one at ``path``, after its own parts. Rows are matched by word.
 
-    No corpus is read by scan 1. Where both keep their partitions and have the same words, the parts are folded in
-    order, and the bits are those of one store; else the second store's factor is folded in as it is, and the result
-    keeps no partitions. A word that a store lacks is a row of zeros. Scan 2 reads all corpora.
+    Scan 1 reads no corpus. If both stores keep their partitions and have the same words, the parts are folded in
+    order, and the result has the bits of a single store; otherwise the second store's factor is merged as one part,
+    and the result keeps no partitions. A word missing in a store is a row of zeros. Scan 2 reads all corpora.
+    ``mark`` is written to the manifest and identifies the change after an interruption.
 
-    Parameters
-    ----------
-    mark
-        Put into the manifest with the change, so that the caller knows it again after an interruption.
-
-    Raises
-    ------
-    SettingsMismatchError
-        If the stores were made with other settings; names them.
-    InputError
-        If a shard is in both, a corpus is not where it was, sketches of other words are to be merged, or the words
-        differ and the store at ``path`` is behind a URL.
-    StoreError
-        If a store is incomplete or damaged.
+    Raises ``SettingsMismatchError`` if the settings differ; ``InputError`` if a shard is in both stores, a corpus has
+    moved, sketches have different words, or the words differ and ``path`` is a URL; ``StoreError`` if a store is
+    incomplete or damaged.
     """
     with sole_writer(path):
         return _merge_alone(path, other, execution or Execution(), listener, mark)
@@ -108,7 +97,7 @@ def _merge_alone(
     manifest = merged_manifest(store.manifest, second.manifest, plan).changed(change=mark)
     require_scan_memory(manifest, path, execution)
     if store.reads_twice:
-        # A corpus that is not where it was is better found before anything changes.
+        # Detect a moved corpus before anything changes.
         load_partitions(manifest, str(path))
     build = _extended if union.same else _rebuilt
     merged = build(store, second, manifest, union, word_ids)
@@ -124,7 +113,7 @@ def _is_merged(store: MomentsStore, second: MomentsStore) -> bool:
 
 def _require_mergeable(store: MomentsStore, second: MomentsStore) -> None:
     ours, theirs = store.manifest, second.manifest
-    # A third moment is computed anew for the merged store, if that is to have one.
+    # The third moment may differ: it is recomputed for the merged store if requested.
     if ours.range_key != theirs.range_key:
         detail = differences(ours.settings, theirs.settings) or "algorithm version"
         raise SettingsMismatchError(
@@ -161,7 +150,7 @@ def _require_same_probes(store: MomentsStore, second: MomentsStore, union: Union
 
 
 def _require_local(path: StorePath) -> Path:
-    """A store over other words takes the place of the one before by a rename."""
+    """Return a local path; a store with new words replaces the old one by a rename."""
     if not isinstance(path, Path):
         raise InputError(
             f"{path}: stores with different words are merged by a rename, which object stores lack; merge them in a "
@@ -191,7 +180,6 @@ def _extended(
     union: Union,
     word_ids: Sequence[NDArray[np.int64] | None],
 ) -> MomentsStore:
-    """The first store with the parts of the second, which has the same words."""
     del union
     write_word_ids(store.path, word_ids)
     _copy_parts(store, second, manifest, in_parts=manifest.keep_partitions)
@@ -199,7 +187,7 @@ def _extended(
 
 
 def _copy_parts(store: MomentsStore, second: MomentsStore, manifest: Manifest, *, in_parts: bool) -> None:
-    """Commit the second store's parts in the first; without a manifest that names them they are not looked at."""
+    """Commit the second store's parts in the first; they have no effect until the manifest names them."""
     ours, theirs = store.checkpoints("range"), second.checkpoints("range")
     keys = manifest.part_keys[len(store.manifest.parts) :]
     if not in_parts:
@@ -217,7 +205,7 @@ def _rebuilt(
     union: Union,
     word_ids: Sequence[NDArray[np.int64] | None],
 ) -> MomentsStore:
-    """A store over the union of the words, written beside and put in the place of the first."""
+    """A store over the union of the words, written next to the first and then renamed over it."""
     with store_written(_require_local(store.path), overwrite=True) as beside:
         made = write_empty_store(beside, manifest, union.words)
         own_ids = (read_word_ids(store, entry) for entry in store.manifest.corpora)
@@ -231,6 +219,5 @@ def _rebuilt(
 
 
 def _word_ids(second: MomentsStore, union: Union) -> list[NDArray[np.int64] | None]:
-    """For each corpus of the second store the ids of its words in the union; None where they are its own."""
     known = [read_word_ids(second, entry) for entry in second.manifest.corpora]
     return known if union.same else [union.word_ids if ids is None else union.word_ids[ids] for ids in known]

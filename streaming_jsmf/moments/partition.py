@@ -1,4 +1,4 @@
-"""A partition: found again by what the manifest says of it, and read: its scaled counts, and its exact sums."""
+"""Locates the partitions described by a manifest and reads them as scaled counts with their exact sums."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from streaming_jsmf.storage.arrays import ArrayDigest, read_array
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.timing import span
 
-#: Looks up the partitions of a store when they have to be read, and once.
+#: Returns the partitions of a store; the first call locates them.
 Partitions = Callable[[], tuple[Partition, ...]]
 
 
 def partitions_of(manifest: Manifest, store: StorePath, corpora: Sequence[Corpus] = ()) -> Partitions:
-    """What looks up the partitions of a store when they are asked for; ``corpora`` are open already."""
+    """Return a cached function that locates the partitions of a store; ``corpora`` are already open."""
 
     @cache
     def partitions() -> tuple[Partition, ...]:
@@ -45,19 +45,10 @@ def partitions_of(manifest: Manifest, store: StorePath, corpora: Sequence[Corpus
 
 
 def load_partitions(manifest: Manifest, store: str, corpora: Sequence[Corpus] = ()) -> tuple[Partition, ...]:
-    """The partitions with their units, as tasks read them. Opens the corpora that are not.
+    """The partitions of a manifest with their units, as tasks read them.
 
-    Parameters
-    ----------
-    corpora
-        Those that are open already: opening a corpus without manifest hashes its files.
-
-    Raises
-    ------
-    InputError
-        If a corpus is not where it was; says which, and what to do.
-    StoreError
-        If a corpus has other contents than the store was made of.
+    Opens the corpora that are not in ``corpora``; opening a corpus without manifest hashes its files. Raises
+    ``InputError`` if a corpus has moved, and ``StoreError`` if its contents have changed.
     """
     by = manifest.settings.get("partition_by")
     opened = {corpus.location: corpus for corpus in corpora}
@@ -81,7 +72,7 @@ def load_partitions(manifest: Manifest, store: str, corpora: Sequence[Corpus] = 
 def _units_of(
     entry: CorpusEntry, corpus: Corpus | None, partition_by: str | None, store: str
 ) -> dict[tuple[str, int, str | int | None], WorkUnit]:
-    """Units of the shards that a store has of a corpus, by shard, row group and label."""
+    """Units of the shards of a corpus that are in the store, by shard, row group and label."""
     if corpus is None:
         corpus = _reopened(entry.path, store)
     present = set(entry.shards.values())
@@ -107,21 +98,21 @@ def _reopened(path: str, store: str) -> Corpus:
 
 @dataclass(frozen=True)
 class Sums:
-    """Exact, additive statistics of a set of documents, without the division by ``total_weight``.
+    """Exact, additive statistics of a set of documents, before the division by ``total_weight``.
 
-    Documents below two tokens count in ``n_dropped`` and nowhere else.
+    Documents with fewer than two tokens are counted only in ``n_dropped``.
 
     Attributes
     ----------
     row_sum
-        (words,) sum of w h / n: C e, which is also the first moment M1.
+        (words,) sum of w h / n, equal to C e and to the first moment M1.
     diagonal
-        (words,) sum of w h / (n (n - 1)): the correction that Eq. 1 takes from the diagonal. Of a count below 1 it
-        takes the square, since a word is no less than never in a pair with itself (``linalg.csr.pair_totals``).
+        (words,) sum of w h / (n (n - 1)), the diagonal correction of Eq. 1. For a count below 1, h is replaced by its
+        square, so that the diagonal of C stays nonnegative (``linalg.csr.pair_totals``).
     term_count
         (words,) tokens.
     document_frequency
-        (words,) documents that hold the word.
+        (words,) documents that contain the word.
     n_documents, n_dropped, n_tokens, total_weight
         Documents kept and dropped, tokens kept, sum of w.
     """
@@ -145,7 +136,7 @@ class LoadedPartition:
 
 
 class _Buffers:
-    """CSR buffers of a whole partition, filled block by block, so that only one block is there twice."""
+    """CSR buffers of a whole partition, filled block by block, so that at most one block is in memory twice."""
 
     def __init__(self, rows: int, nonzeros: int) -> None:
         self.data = np.empty(nonzeros, dtype=np.float32)
@@ -165,14 +156,14 @@ class _Buffers:
         self.nonzeros += nonzeros
 
     def _grow(self, needed: int) -> None:
-        # Documents selected by their metadata may be longer than their row group's share promised.
+        # Documents selected by metadata may be longer than estimated from their share of the row group.
         more = max(needed, 5 * self.data.size // 4) - self.data.size
         self.data = np.concatenate([self.data, np.empty(more, self.data.dtype)])
         self.indices = np.concatenate([self.indices, np.empty(more, self.indices.dtype)])
 
     def finish(self, n_words: int) -> csr_array[Any]:
         indptr = self.indptr[: self.rows + 1]
-        # scipy's products are fastest, and free of copies, when both index arrays are 32 bit.
+        # scipy's products are fastest, and make no copies, when both index arrays are 32-bit.
         if self.nonzeros < np.iinfo(np.int32).max:
             indptr = indptr.astype(np.int32)
         buffers = (self.data[: self.nonzeros], self.indices[: self.nonzeros], indptr)
@@ -180,7 +171,7 @@ class _Buffers:
 
 
 class _SumsBuilder:
-    """Adds up ``Sums`` over blocks, in float64."""
+    """Accumulates ``Sums`` over blocks, in float64."""
 
     def __init__(self, n_words: int) -> None:
         # Columns: C e, the diagonal correction, tokens.
@@ -224,23 +215,10 @@ def load_partition(
     scheme: DocumentWeights,
     chosen: NDArray[np.bool_] | None = None,
 ) -> LoadedPartition:
-    """Read a partition: one pass over its part of the data.
+    """Read a partition, in one pass over its part of the data.
 
-    Parameters
-    ----------
-    partition
-        Row groups to read.
-    n_words
-        Columns of H.
-    scheme
-        Document weights.
-    chosen
-        (documents,), those that the block holds. The sums are of all. None: all.
-
-    Raises
-    ------
-    InputError, StoreError
-        As ``read_block``.
+    ``chosen`` is a (documents,) mask of the rows that the block holds (None: all); the sums cover all documents.
+    Raises ``InputError`` or ``StoreError`` as ``read_block`` does.
     """
     buffers = _Buffers(partition.rows, sum(unit.nonzeros for unit in partition.units))
     sums, first = _SumsBuilder(n_words), 0
@@ -257,7 +235,7 @@ def load_partition(
 
 
 def load_block(partition: Partition, n_words: int, scheme: DocumentWeights) -> csr_array[Any]:
-    """As ``load_partition``, the scaled counts alone."""
+    """Read the scaled counts of a partition, as in ``load_partition``, without its sums."""
     buffers = _Buffers(partition.rows, sum(unit.nonzeros for unit in partition.units))
     for block in iter_counts(partition, n_words):
         _, scales = _scales(block, scheme)
@@ -267,28 +245,14 @@ def load_block(partition: Partition, n_words: int, scheme: DocumentWeights) -> c
 
 @dataclass(frozen=True)
 class Shares:
-    """A row group with each document divided by its length.
-
-    Attributes
-    ----------
-    block
-        h / n, documents x words (float32 CSR).
-    lengths
-        n of each document, in tokens.
-    """
+    """A row group of documents divided by their lengths: h / n (documents x words, float32 CSR), n (documents,)."""
 
     block: csr_array[Any]
     lengths: NDArray[np.float64]
 
 
 def iter_shares(partition: Partition, n_words: int) -> Iterator[Shares]:
-    """Yield the row groups of a partition as shares of words: one pass over its part of the data.
-
-    Raises
-    ------
-    InputError, StoreError
-        As ``read_block``.
-    """
+    """Yield the row groups of a partition as word shares, in one pass over its data. Errors as in ``read_block``."""
     blocks = iter_counts(partition, n_words)
     while True:
         with span("read"):
@@ -296,14 +260,14 @@ def iter_shares(partition: Partition, n_words: int) -> Iterator[Shares]:
             if block is None:
                 return
             lengths, shares = _row_totals(block), np.empty(block.nnz, np.float32)
-            # An empty document has nothing to be divided, and shorter than one it can only be of no weight.
+            # Documents shorter than one token have zero weight, so clipping their length changes no result.
             scale_rows(block.indptr, block.data, 1 / np.maximum(lengths, 1.0), shares)
             scaled = csr_array((shares, block.indices, block.indptr), shape=block.shape, copy=False)
         yield Shares(scaled, lengths)
 
 
 def iter_counts(partition: Partition, n_words: int) -> Iterator[csr_array[Any]]:
-    """Yield the row groups of a partition as counts of the words of the store; errors as ``read_block``."""
+    """Yield the row groups of a partition as counts of the words of the store. Errors as in ``read_block``."""
     columns = partition.columns
     if columns is None:
         yield from iter_blocks(partition.units, n_words)
@@ -311,7 +275,7 @@ def iter_counts(partition: Partition, n_words: int) -> Iterator[csr_array[Any]]:
     expected = ArrayDigest(columns.sha256, (columns.n_words,), "int64")
     new_ids = read_array(store_path(columns.path), columns.name, expected).astype(np.int32)
     for block in iter_blocks(partition.units, columns.n_words):
-        # Products do not mind that the words of a document are not in order any more.
+        # The indices may become unsorted within a row, which products allow.
         yield csr_array(
             (block.data, new_ids[block.indices], block.indptr), shape=(block.shape[0], n_words), copy=False
         )
@@ -320,7 +284,6 @@ def iter_counts(partition: Partition, n_words: int) -> Iterator[csr_array[Any]]:
 def _scales(
     block: csr_array[Any], scheme: DocumentWeights
 ) -> tuple[NDArray[np.float64], tuple[NDArray[np.float64], NDArray[np.float64]]]:
-    """Weights of the documents of a block, and their ``pair_scales``."""
     lengths = _row_totals(block)
     weights = document_weights(lengths, scheme)
     return weights, pair_scales(lengths, pair_totals(block.indptr, block.data), weights)

@@ -1,4 +1,4 @@
-"""What made a moments store: when, with which versions, and at what cost. No digest or fingerprint holds any of it."""
+"""Provenance of a moments store: times, package versions and cost. None of it enters a digest or fingerprint."""
 
 from __future__ import annotations
 
@@ -9,16 +9,11 @@ from streaming_jsmf.moments.store import MomentsStore
 
 
 def describe_making(store: MomentsStore) -> dict[str, Any]:
-    """Summarise the records of a store, complete or not, as JSON values; leave out what they do not tell.
+    """Summarise the records of a store, complete or not, as JSON values; unknown entries are omitted.
 
-    ``started`` and ``finished`` (of a complete store) are times in UTC and may span several runs. ``task_seconds``
-    add up over the workers. ``peak_memory`` is the largest of any worker, in bytes. ``versions`` are those of the
-    processes that ran the scan; of a package that changed between two runs all of them. Reads small records only.
-
-    Raises
-    ------
-    StoreError
-        If a record is damaged.
+    ``started`` and ``finished`` (complete stores only) are UTC times and may span several runs. ``task_seconds`` is
+    summed over workers. ``peak_memory`` is the largest of any worker, in bytes. ``versions`` lists the package
+    versions of all runs. Reads only small records. Raises ``StoreError`` if a record is damaged.
     """
     records = [record for name in store.record_names if (record := store.outcome(name))]
     notes = [note for record in records for note in record.get("history", ())]
@@ -40,7 +35,6 @@ def describe_making(store: MomentsStore) -> dict[str, Any]:
 
 
 def _versions(seen: list[dict[str, str]]) -> dict[str, str]:
-    """Each package's version; several, in order of use, if a scan was finished with another than it began with."""
     packages = dict.fromkeys(package for versions in seen for package in versions)
     return {
         package: ", ".join(dict.fromkeys(versions[package] for versions in seen if package in versions))

@@ -1,4 +1,4 @@
-"""A complete moments store, as inference sees it: small arrays in memory, and eigenpairs for any K it can carry."""
+"""A complete moments store as inference reads it: small arrays in memory, and eigenpairs for any supported K."""
 
 from __future__ import annotations
 
@@ -24,25 +24,24 @@ from streaming_jsmf.storage.paths import StorePath, store_path
 
 @dataclass(frozen=True)
 class Moments:
-    """What a corpus left behind. Arrays are read when they are first asked for, and verified."""
+    """Statistics of a corpus from a complete moments store. Arrays are read and verified on first access."""
 
     store: MomentsStore
 
     @property
     def path(self) -> StorePath:
-        """Where the store is."""
+        """Path of the store."""
         return self.store.path
 
     def __repr__(self) -> str:
         return f"Moments({str(self.path)!r}, {self.store.n_words} words, up to {self.settings.max_topics} topics)"
 
     def __fspath__(self) -> str:
-        """Where the store is: an open one can stand where its path can."""
+        """Path of the store, so that an open store can be passed as a path."""
         return str(self.store.path)
 
     @property
     def settings(self) -> ScanSettings:
-        """Settings of the scan."""
         return self.store.settings
 
     @cached_property
@@ -62,7 +61,7 @@ class Moments:
 
     @cached_property
     def document_frequency(self) -> NDArray[np.int64]:
-        """Documents that hold each word, (N,)."""
+        """Number of documents that contain each word, (N,)."""
         return self._array("document_frequency")
 
     @cached_property
@@ -72,11 +71,11 @@ class Moments:
 
     @property
     def n_documents(self) -> int:
-        """Documents of two tokens or more, which are the ones that count."""
+        """Number of documents with two or more tokens; shorter ones are not counted."""
         return int(self._scalars["n_documents"])
 
     def factor(self) -> NDArray[np.float32] | None:
-        """F, N x L, with F F' ~ C + diag(D), read or made of the sample on each call; None after ``halko``."""
+        """F, N x L, with F F' ~ C + diag(D), read or computed from the sample on each call; None after ``halko``."""
         if self.settings.range_finder == "sample":
             with single_blas_thread():
                 return factor_of(self.sample(), self.settings, "sample")
@@ -90,7 +89,7 @@ class Moments:
         return sample_block(arrays, self.store.n_words, share * self._scalars["total_weight"])
 
     def digests(self, *, third_moment: bool = False) -> dict[str, str]:
-        """What tells these moments from others: sha256 of their arrays, by name; of the third moment only if asked."""
+        """sha256 of the arrays by name, which identify these moments; the third moment is included on request."""
         return self.store.digests(without=() if third_moment else ("third_moment",))
 
     def _array(self, name: str) -> NDArray[Any]:
@@ -113,13 +112,13 @@ class Moments:
         return Eigenpairs(self.store.read("basis_eigenvalues"), self.store.read("basis"))
 
     def projected_basis(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-        """Q and C Q, read on each call; None of a store that has no such product."""
+        """Q and C Q, read on each call, or None if the store has no such product."""
         if any(stage.name == "projection" for stage in self.store.stages):
             return self.store.read("basis"), self.store.read("projection")
         return None
 
     def eigenpairs(self, n_topics: int, extra: int = 10) -> Eigenpairs:
-        """The ``n_topics + extra`` leading algebraic eigenpairs of C, or as many of them as there are. No scan.
+        """The ``n_topics + extra`` leading algebraic eigenpairs of C, or as many as exist. No scan.
 
         Raises
         ------
@@ -143,12 +142,12 @@ class Moments:
         return pairs.leading(n_topics + extra)
 
     def cooccurrence(self) -> NDArray[np.float64]:
-        """C of Eq. 1, N x N, symmetric, not negative; of a scan with ``exact``. 8 N^2 bytes, read on each call.
+        """C of Eq. 1, N x N, symmetric and nonnegative, from a scan with ``exact``. 8 N^2 bytes, read on each call.
 
         Raises
         ------
         InputError
-            If the scan did not count it, or these are the moments of some partitions; says what to do.
+            If the scan did not count C, or these are the moments of some partitions.
         """
         if not self.settings.exact:
             raise InputError(
@@ -163,16 +162,16 @@ class Moments:
         Raises
         ------
         InputError
-            If the store lacks the third moment: with the command that adds it. If no document has three tokens, or
-            these are the moments of some partitions.
+            If the store lacks the third moment, no document has three tokens, or these are the moments of some
+            partitions.
         """
         return read_tensor_moments(self.store)
 
     def cooccurrence_rows(self, words: Sequence[int] | NDArray[np.integer[Any]]) -> NDArray[np.float64]:
         """Rows of C for the given word ids, (len(words), N).
 
-        After ``exact`` the rows themselves, otherwise approximately: those of the sample, F F' - D, or V diag V' after
-        ``halko``.
+        Exact after a scan with ``exact``; otherwise approximated from the sample, by F F' - D, or after ``halko`` by
+        V diag V'.
         """
         ids = np.asarray(words)
         if self.settings.exact:
@@ -204,7 +203,7 @@ def open_moments(path: str | os.PathLike[str] | StorePath) -> Moments:
     InputError
         If there is no moments store at ``path``.
     StoreError
-        If it is incomplete; the message names the stages that are missing.
+        If it is incomplete; the message names the missing stages.
     """
     store = read_store(store_path(path, "a moments store"))
     missing = store.missing_stages

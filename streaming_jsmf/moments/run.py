@@ -1,4 +1,4 @@
-"""Runs the stages that a store lacks, from the partitions of its manifest to its final arrays."""
+"""Runs the missing stages of a store, from the partitions of its manifest to its final arrays."""
 
 from __future__ import annotations
 
@@ -22,33 +22,22 @@ from streaming_jsmf.timing import span
 
 
 def run_missing_stages(store: MomentsStore, executor: Executor, corpora: Sequence[Corpus] = ()) -> None:
-    """Run the stages that a store lacks, then clear what they left on their way.
+    """Run the missing stages of a store, then clear leftovers.
 
-    Corpora are opened where partitions have to be read, and only then.
-
-    Parameters
-    ----------
-    corpora
-        Those that are open already.
-
-    Raises
-    ------
-    InputError
-        If a corpus holds a bad record or is not where it was.
-    StoreError
-        If a shard or the store is damaged.
+    Corpora that are not in ``corpora`` are opened only if partitions must be read. Raises ``InputError`` if a corpus
+    has a bad record or has moved, and ``StoreError`` if a shard or the store is damaged.
     """
     load = partitions_of(store.manifest, store.path, corpora)
     for stage in store.stages:
         run_stage_of(store, stage, executor, load)
-    # Only now: until the last stage is committed, a store can fall back on the fold it had before.
+    # Not earlier: until the last stage is committed, the store can fall back on its previous fold.
     store.clear()
 
 
 def run_stage_of(store: MomentsStore, stage: Stage, executor: Executor, load: Partitions) -> None:
-    """Run one stage if the store lacks it and has those before it; errors as in ``run_missing_stages``.
+    """Run one stage if it is missing; all earlier stages must be committed. Errors as in ``run_missing_stages``.
 
-    One pass over the data for each of its scans, without the parts that are committed.
+    Each scan of the stage is one pass over the partitions that are not committed.
     """
     if store.outcome(stage.name) is not None:
         return
@@ -68,7 +57,7 @@ def run_stage_of(store: MomentsStore, stage: Stage, executor: Executor, load: Pa
 
 
 def _parts(manifest: Manifest, scan: Scan, checkpoints: Checkpoints, load: Partitions) -> tuple[Part, ...]:
-    """Parts of a scan; their partitions are looked up if some have to be read."""
+    """The parts of a scan, with their partitions if some must be read."""
     starts = list(accumulate(scan.counts, initial=0))
     sizes = [sum(p.nonzeros for p in manifest.partitions[a:b]) for a, b in pairwise(starts)]
     known, held = checkpoints.parts(), scan.order.covered(checkpoints.folds())

@@ -1,4 +1,4 @@
-"""Scan a corpus into a moments store, or finish a scan that was interrupted."""
+"""Scans a corpus into a moments store, or finishes an interrupted scan."""
 
 from __future__ import annotations
 
@@ -43,26 +43,19 @@ def scan_corpus(
 ) -> MomentsStore:
     """Scan ``corpus`` into the moments store at ``path``, or finish what an earlier run left there.
 
-    ``settings.scans`` passes over the data. The same corpus and settings give the same bits on every
-    scheduler and number of workers. A store that ``corpus`` is a part of is finished as a whole.
-
-    Parameters
-    ----------
-    settings
-        With a memory budget and no partition size, a new store gets one that fits (see ``fitting_settings``), and a
-        store that is there keeps its own.
-    keep_partitions
-        Keep the result of each partition (its factor weighs N x L x 4 bytes), so that some can be removed or
-        selected later.
+    Makes ``settings.scans`` passes over the data. The same corpus and settings give the same bits on every scheduler
+    and number of workers. If the store contains further corpora, the whole store is finished. With a memory budget
+    and no partition size, a new store gets a size that fits (see ``fitting_settings``), and an existing store keeps
+    its own. ``keep_partitions`` keeps the result of each partition (a factor of N x L x 4 bytes), so that partitions
+    can be removed or selected later.
 
     Raises
     ------
     InputError
-        If the corpus holds a bad record, the settings differ from those of an existing store, or the
-        memory budget is too small, or another process writes the store. A store that holds no more than a bad corpus
-        is removed again.
+        If the corpus has a bad record, the settings differ from those of an existing store, the memory budget is too
+        small, or another process is writing the store. A store that contains only a bad corpus is removed.
     StoreError
-        If a shard or the store is damaged; what is committed is read before anything is done, also if nothing is.
+        If a shard or the store is damaged. Everything committed is verified first.
     """
     execution = execution or Execution()
     words = corpus.vocabulary().words
@@ -91,11 +84,11 @@ def _scan_alone(
     execution: Execution,
     listener: Listener,
 ) -> MomentsStore:
-    # Looked at again: another process may have been at work until now.
+    # Read the store again: another process may have changed it before the lock was taken.
     existing = resume_store(path, manifest)
     if existing is not None:
         require_intact(existing)
-    # The scheduler comes first: if it does not answer, no store is made or touched.
+    # Connect to the scheduler first: if it does not respond, no store is created or changed.
     with execution.executor(listener) as executor:
         if existing is None:
             store = create_store(path, manifest, words)
@@ -107,7 +100,7 @@ def _scan_alone(
         except InputError as error:
             bad_corpus = error
     if len(store.manifest.corpora) == 1 and store.outcome("range") is None:
-        # Such a store can never be completed: mending the corpus makes it another one. No task runs any more.
+        # Such a store can never be completed, since a corrected corpus has another fingerprint. No task is running.
         store.discard()
     raise bad_corpus
 
@@ -115,7 +108,7 @@ def _scan_alone(
 def _resolved(
     settings: ScanSettings, corpus: Corpus, path: StorePath, *, keep_partitions: bool
 ) -> ScanSettings:
-    """As ``ScanSettings.resolved``; but what was chosen for a store that is there stays."""
+    """As ``ScanSettings.resolved``, except that an existing store keeps its chosen values."""
     if node_exists(path):
         stored = read_store(path).settings
         if stored.range_finder == "sample" and settings.range_finder == "sample":
@@ -127,15 +120,15 @@ def _resolved(
 
 def _sized(settings: ScanSettings, corpus: Corpus, path: StorePath, execution: Execution) -> ScanSettings:
     if node_exists(path):
-        # Begun with another budget or number of workers, perhaps: they must not make it another store.
+        # The store may have been started with another budget or number of workers, which must not change its settings.
         return replace(settings, partition_nonzeros=read_store(path).settings.partition_nonzeros)
     return fitting_settings(settings, corpus.n_words, list_units(corpus), execution)
 
 
 def clear_leftovers(store: MomentsStore) -> None:
-    """Clear what a killed process has left in and beside a complete store; what one that lives does is its own."""
+    """Remove what a killed process left in or next to a complete store; leave the files of a running process."""
     if not store.is_cleared():
-        # Nobody else's work depends on it: on a medium that is read only it stays.
+        # Clearing is optional: leftovers stay on a read-only medium.
         with suppress(InputError, OSError), sole_writer(store.path):
             found = read_store(store.path)
             if not found.missing_stages:
@@ -145,12 +138,9 @@ def clear_leftovers(store: MomentsStore) -> None:
 def finish_store(
     path: StorePath, execution: Execution | None = None, listener: Listener = silent
 ) -> MomentsStore:
-    """Finish the store at ``path``, whatever interrupted it, and clear what that left; a complete one is read.
+    """Finish the store at ``path`` after any interruption and clear leftovers; verify a complete one.
 
-    Raises
-    ------
-    InputError, StoreError
-        As ``run_missing_stages``, and if a complete store is damaged.
+    Raises ``InputError`` and ``StoreError`` as ``run_missing_stages``, and if a complete store is damaged.
     """
     execution = execution or Execution()
     with sole_writer(path):
@@ -166,7 +156,7 @@ def finish_store(
 
 
 def _asked(store: MomentsStore, corpus: Corpus, settings: ScanSettings) -> Manifest:
-    """The manifest of a store that looks for the corpus where it is now, and has the third moment if that is asked."""
+    """The manifest with the current location of the corpus, and with the third moment if requested."""
     manifest = relocate(store.manifest, corpus)
     return with_third_moment(manifest) if settings.third_moment else manifest
 
@@ -174,13 +164,13 @@ def _asked(store: MomentsStore, corpus: Corpus, settings: ScanSettings) -> Manif
 def _followed(store: MomentsStore, corpus: Corpus, settings: ScanSettings) -> MomentsStore:
     manifest = _asked(store, corpus, settings)
     if settings.third_moment and not store.settings.third_moment:
-        # A corpus that is not where it was is better found before the store lacks anything.
+        # Detect a moved corpus before the store becomes incomplete.
         load_partitions(manifest, str(store.path), [corpus])
     return store if manifest == store.manifest else replace_manifest(store, manifest)
 
 
 def _tell_what_else(store: MomentsStore, corpus: Corpus) -> None:
-    """Whoever scans a corpus into a store that has changed since must not take it for that corpus alone."""
+    """Warn if the store contains more or less than the corpus."""
     others = [e.path for e in store.manifest.corpora if e.fingerprint != corpus.fingerprint]
     if others:
         logger.warning("%s holds more than %s: %s", store.path, corpus.location, ", ".join(others))

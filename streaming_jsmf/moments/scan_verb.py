@@ -1,4 +1,4 @@
-"""Corpus -> moments store, and stores that grow and shrink."""
+"""The ``scan`` function: creates, finishes, changes or repairs a moments store."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ StepKind = Literal["corpora", "merge", "third moment"]
 
 @dataclass(frozen=True)
 class Changes:
-    """What becomes of a store besides its first corpus: removals and additions at once, then the merges in order.
+    """Changes to a store: removals and additions in one step, then the merges in order, then the third moment.
 
     Attributes
     ----------
@@ -42,9 +42,9 @@ class Changes:
     merge
         Paths of moments stores.
     third_moment
-        With one of these: then the third moment, of all that the store is made of, if it has none.
+        With another change: add the third moment of the resulting store, if it has none.
     rebase
-        Make the basis of a store with a sample of all that it is then made of.
+        Recompute the basis of a store with a sample from all its documents.
     """
 
     remove: Sequence[str] = ()
@@ -55,11 +55,11 @@ class Changes:
 
     @property
     def any(self) -> bool:
-        """Whether there is something to change."""
+        """Whether there is something to change besides the third moment."""
         return bool(self.remove or self.add or self.merge or self.rebase)
 
     def steps(self, corpus: str) -> tuple[Step, ...]:
-        """What is done to the store one after the other; each step is there wholly or not at all."""
+        """The steps of these changes, in order; each is applied atomically."""
         of_corpora = self.remove or self.add or self.rebase
         kinds: list[tuple[StepKind, str]] = [("corpora", "")] if of_corpora else []
         kinds += [("merge", other) for other in self.merge]
@@ -78,14 +78,8 @@ class Changes:
 class Step:
     """A change of the manifest.
 
-    Attributes
-    ----------
-    mark
-        What the manifest calls it, so that the same request knows it again.
-    kind
-        Corpora and shards are removed and added, a store is merged, or the third moment comes to the store.
-    other
-        Path of the store that is merged.
+    ``mark`` identifies the step in the manifest, so that a repeated request finds it; ``other`` is the store to
+    merge.
     """
 
     mark: str
@@ -106,15 +100,12 @@ def scan(
     repair: bool = False,
     **options: Any,
 ) -> Moments:
-    """Scan a corpus into the moments store at ``moments``, or finish an interrupted scan. Both are paths or URLs.
+    """Scan a corpus into the store ``moments``, or finish an interrupted scan or change. Both are paths or URLs.
 
-    ``settings.scans`` passes over the data; none if the store is complete. One that carries more topics than are asked
-    for serves, with its own width. A store that is there is changed as it stands: of the settings its own hold, and
-    ``corpus`` must be one of its corpora or one to be removed. With ``repair`` what is damaged is made again first. A
-    corpus that is open already can be given as it is. The fields of ``ScanSettings`` and ``Execution`` are also keyword
-    arguments.
-
-    An interrupted change is finished by the same call.
+    Makes ``settings.scans`` passes over the data, or none if the store is complete. A store scanned for more topics
+    than requested is used as it is. With ``changes`` an existing store keeps its own settings, and ``corpus`` must be
+    one of its corpora or one to be removed. With ``repair`` damaged results are recomputed first. ``corpus`` may be
+    an open corpus. The fields of ``ScanSettings`` and ``Execution`` are also keyword arguments.
 
     Raises
     ------
@@ -165,9 +156,9 @@ def scan(
 def _wanted(
     store: StorePath, changes: Changes, settings: ScanSettings | None, options: dict[str, Any], repair: bool
 ) -> tuple[Changes, ScanSettings | None]:
-    """The changes and the settings that are asked for; None: those of an existing store that is changed."""
+    """The requested changes and settings; settings are None for an existing store that keeps its own."""
     if changes.any and settings is None and {*fields_given(ScanSettings, options)} == {"third_moment"}:
-        # Not a setting that must equal the store's, but a change of its own.
+        # Treat the option as a change, not as a setting that must equal the store's.
         changes = replace(changes, third_moment=bool(options.pop("third_moment")))
     settings = settings_of("settings", ScanSettings, settings, options)
     if settings is None and not ((changes.any or repair) and node_exists(store)):
@@ -184,10 +175,10 @@ def _opened(corpus: str | Path | Corpus) -> Corpus:
 
 
 def _steps_begun(store: StorePath, steps: Sequence[Step]) -> int:
-    """How many steps of these changes the store has in its manifest, if the call is to go on with them.
+    """Number of steps of an interrupted request that the manifest contains, or 0 to start again.
 
-    The mark of the last one outlives it. But where all is done and cleared, nothing was interrupted, and doing the same
-    again is a new wish.
+    The mark of the last step stays in the manifest. If the store is complete and cleared, the same steps are a new
+    request.
     """
     if not steps or not node_exists(store):
         return 0
@@ -197,14 +188,11 @@ def _steps_begun(store: StorePath, steps: Sequence[Step]) -> int:
 
 
 def _serving(path: StorePath, wanted: ScanSettings | None) -> ScanSettings | None:
-    """The settings of the store at ``path`` if they differ by a larger ``max_topics`` only, else those wanted.
-
-    A third moment is added where it is wanted, and harms nobody where it is there.
-    """
+    """The settings of the store at ``path`` if they differ only by a larger ``max_topics``, else ``wanted``."""
     if wanted is None or not node_exists(path):
         return wanted
     stored = replace(read_store(path).settings, third_moment=wanted.third_moment)
-    # What was chosen for its first corpus stays, however the store has changed since.
+    # Values chosen for the first corpus stay, even if the store has changed since.
     wanted = wanted.as_chosen_in(stored)
     if stored.max_topics <= wanted.max_topics or replace(stored, max_topics=wanted.max_topics) != wanted:
         return wanted
@@ -219,9 +207,9 @@ def _require_same(
     changes: Changes,
     keep_partitions: bool,
 ) -> None:
-    """A slip of the path must not change another store."""
+    """Refuse to change a store with other settings or corpora, for example after a mistyped path."""
     found = read_store(store)
-    # The third moment is no setting of before: it is added where it is asked for, and stays where it is.
+    # The third moment does not have to match: it is added on request, and never removed.
     ours = replace(found.settings, third_moment=False)
     if settings is not None and ours != replace(settings, third_moment=False):
         raise SettingsMismatchError(

@@ -1,4 +1,4 @@
-"""Some parts of a store, or a bootstrap sample of them, as moments of their own: without a scan."""
+"""Moments of selected parts of a store, or of a bootstrap sample of its parts, without a scan."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from streaming_jsmf.moments.store import MomentsStore
 
 Label = str | int | None
 
-#: What stands for documents whose metadata column is null.
+#: Label of documents whose metadata column is null.
 NULL = "null"
 
-#: With fewer parts two draws of a bootstrap sample are too often the same.
+#: With fewer parts, bootstrap samples are identical too often.
 FEWEST_PARTS = 4
 
 
 @dataclass(frozen=True)
 class Labels:
-    """Labels that an expression names: single ones and ranges of integers, both ends within.
+    """Labels named by an expression: single labels and ranges of integers with both ends included.
 
-    ``1990..1999`` is a range, ``a,b`` are several; ``null`` are the documents without a value.
+    ``1990..1999`` is a range, ``a,b`` is a list, and ``null`` stands for documents without a value.
     """
 
     expression: str
@@ -64,14 +64,9 @@ class Labels:
 
 @dataclass(frozen=True)
 class SelectedMoments(Moments):
-    """Moments of some partitions of a store, folded in memory; eigenpairs are those of the factor alone.
+    """Moments of some partitions of a store, folded in memory. The eigenpairs are computed from the factor only.
 
-    Attributes
-    ----------
-    partitions
-        What was selected, for the record.
-    folded
-        Their sums and factor.
+    ``partitions`` describes the selection; ``folded`` holds its sums and factor.
     """
 
     partitions: str
@@ -87,7 +82,7 @@ class SelectedMoments(Moments):
         return normalised(self.folded)[name]
 
     def cooccurrence(self) -> NDArray[np.float64]:
-        """Refused: the co-occurrences of single partitions are not kept."""
+        """Raise ``InputError``: the co-occurrences of single partitions are not kept."""
         raise InputError(
             f"{self.path}: the full co-occurrences are those of all partitions, not of {self.partitions}; use "
             "--rectify enn, or scan the selected documents into a store of their own with --exact"
@@ -98,11 +93,10 @@ class SelectedMoments(Moments):
         return self._factor_rows(np.asarray(words))
 
     def digests(self, *, third_moment: bool = False) -> dict[str, str]:
-        """Of the store, and what was selected of it."""
         return {**super().digests(third_moment=third_moment), "partitions": self.partitions}
 
     def tensor_moments(self) -> TensorMoments:
-        """Refused: partitions keep a factor, and no third moment."""
+        """Raise ``InputError``: partitions have no third moment."""
         raise InputError(
             f"{self.path}: the third moment is that of the whole store; leave --partitions out, or scan the "
             "documents that are meant into a store of their own"
@@ -117,14 +111,10 @@ class SelectedMoments(Moments):
 
 
 def select_partitions(moments: Moments, expression: str) -> SelectedMoments:
-    """The moments of the partitions whose label is named by an expression (see ``Labels``). No pass over the corpus.
+    """Moments of the partitions whose label matches an expression (see ``Labels``). No pass over the corpus.
 
-    Memory: two factors.
-
-    Raises
-    ------
-    InputError
-        If partitions were not made by a column or not kept, or none has such a label; lists the labels there are.
+    Memory: two factors. Raises ``InputError`` if partitions were not made by a column or not kept, or if no label
+    matches; the message lists the labels.
     """
     store, labels = moments.store, Labels(expression)
     column = store.settings.partition_by
@@ -153,7 +143,7 @@ def _fold(store: MomentsStore, keys: Sequence[str]) -> PartialResult:
 
 
 def _fold_parts(store: MomentsStore, parts: Iterable[PartialResult]) -> PartialResult | None:
-    """Fold what parts of scan 1 left, in their order and in memory; None of none."""
+    """Fold parts of scan 1 in order and in memory; None if there are none."""
     reduction, folded = RangeReduction(store.n_words, store.settings), None
     with single_blas_thread():
         for part in parts:
@@ -162,7 +152,7 @@ def _fold_parts(store: MomentsStore, parts: Iterable[PartialResult]) -> PartialR
 
 
 def _listed(labels: Sequence[Label]) -> str:
-    """Labels in their order: a long run of integers as its ends."""
+    """Labels in order, or the range of a long list of integers."""
     distinct = list(dict.fromkeys(labels))
     if len(distinct) > 12 and all(isinstance(label, int) for label in distinct):
         numbers = np.array(distinct)
@@ -172,20 +162,14 @@ def _listed(labels: Sequence[Label]) -> str:
 
 
 def drawn_parts(n_parts: int, seed: int, replica: int) -> NDArray[np.int64]:
-    """How often each part is drawn in a bootstrap sample of all, (n_parts,); a function of its arguments alone."""
+    """How often each part is drawn in a bootstrap sample, (n_parts,); depends only on the arguments."""
     key = np.array([seed, replica], dtype=np.uint64)
     draws = np.random.Generator(np.random.Philox(key=key)).integers(n_parts, size=n_parts)
     return np.bincount(draws, minlength=n_parts)
 
 
 def require_parts(moments: Moments) -> None:
-    """Refuse moments whose parts cannot be drawn again.
-
-    Raises
-    ------
-    InputError
-        If they were not kept, are too few, or are linear sketches; the message is a reason for people.
-    """
+    """Raise ``InputError`` if the parts cannot be resampled: not kept, too few, or linear sketches."""
     store = moments.store
     if not store.manifest.keep_partitions:
         raise InputError(f"{store.path} keeps no partitions; scan with --keep-partitions")
@@ -199,16 +183,10 @@ def require_parts(moments: Moments) -> None:
 
 
 def resampled(moments: Moments, seed: int, replica: int) -> SelectedMoments:
-    """The moments of a bootstrap sample of the kept parts. No pass over the corpus; memory: two factors.
+    """Moments of a bootstrap sample of the kept parts. No pass over the corpus; memory: two factors.
 
-    A part drawn twice counts as two of the same documents would.
-
-    Raises
-    ------
-    InputError
-        See ``require_parts``.
-    StoreError
-        If a part is damaged.
+    A part drawn twice counts as two copies of its documents. Raises ``InputError`` as ``require_parts``, and
+    ``StoreError`` if a part is damaged.
     """
     require_parts(moments)
     store = moments.store

@@ -1,4 +1,4 @@
-"""The moments store: a Zarr group that says what it was made of, and trusts only its records.
+"""The moments store: a Zarr group with a manifest, final arrays and the records that commit them.
 
 Layout::
 
@@ -6,7 +6,7 @@ Layout::
       word              vocabulary
       row_sum ... factor, basis, basis_eigenvalues, projection     final arrays, each named by a record
       records/          one attributes-only group for each commit
-      partials/         results of partitions on their way into a fold; gone when a stage is complete
+      partials/         partition results that are not folded yet; removed when a stage is complete
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ from streaming_jsmf.validation import explain
 
 KIND = "streaming_jsmf.moments"
 
-#: The vocabulary is written with the store itself; it has a record like a stage's.
+#: Name of the vocabulary's record; the vocabulary is written when the store is created.
 WORDS = "words"
-#: What the names of arrays begin with that say which ids the words of a corpus have (``moments.word_ids``).
+#: Name prefix of the arrays that map the words of a corpus to ids in the store (``moments.word_ids``).
 WORD_IDS = "columns-"
 
 VOCABULARY = {"word": Variable(("word",), "vocabulary")}
@@ -68,47 +68,38 @@ VOCABULARY = {"word": Variable(("word",), "vocabulary")}
 
 @dataclass(frozen=True)
 class MomentsStore:
-    """A moments store on its way to completion, or complete. Use ``open_moments`` to read a finished one.
-
-    Parameters
-    ----------
-    path
-        Directory of the store, or its place behind a URL.
-    manifest
-        What it was made of: settings, corpus, partitions and their fingerprints.
-    """
+    """A moments store, complete or not. Use ``open_moments`` to read a complete one."""
 
     path: StorePath
     manifest: Manifest
 
     @cached_property
     def settings(self) -> ScanSettings:
-        """Settings of the scan."""
         return self.manifest.scan_settings
 
     @property
     def n_words(self) -> int:
-        """N."""
+        """Number of words, N."""
         return self.manifest.n_words
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
-        """Stages that make the store complete, in order."""
+        """The stages of a complete store, in order."""
         return stages_of(self.settings)
 
     @property
     def reads_twice(self) -> bool:
-        """Whether the corpora are read after scan 1."""
+        """Whether any stage after scan 1 reads the corpora."""
         return sum(stage.reads_corpora for stage in self.stages) > 1
 
     @cached_property
     def total(self) -> str:
-        """Key of the last fold of scan 1, which stands for all that the store is made of."""
+        """Key of the last fold of scan 1, which covers all parts of the store."""
         return self.manifest.order.total
 
     @property
     def base(self) -> str:
-        """Key of the fold of scan 1 that the basis is made of."""
+        """Key of the fold of scan 1 that the basis is computed from."""
         return self.manifest.base or self.total
 
     @property
@@ -117,16 +108,15 @@ class MomentsStore:
         return tuple(stage.name for stage in self.stages if self.outcome(stage.name) is None)
 
     def checkpoints(self, stage: str) -> Checkpoints:
-        """The checkpoints of a stage that runs over partitions."""
         made = stage_named(stage)
         keep = self.manifest.keep_partitions and made.keeps_parts
         return Checkpoints(self.path, stage, repair_hint(self.path), keep, made.part_axes)
 
     def leftovers(self) -> list[StorePath]:
-        """What lies in a complete store but is not a part of it: results on their way, and of earlier states.
+        """Paths in a complete store that are not part of it: partial results and results of earlier states.
 
-        Of scan 1 the last fold stays, and the parts of the manifest if they are kept; of a store with a sample also the
-        last fold of each sum. Three listings.
+        The last fold of scan 1 is kept, and so are the parts in the manifest if the store keeps its partitions. A
+        store with a sample also keeps the last fold of each sum. Lists three directories.
         """
         kept: dict[str, str] = {}
         for stage in self.stages:
@@ -147,17 +137,17 @@ class MomentsStore:
         ]
 
     def is_cleared(self) -> bool:
-        """Whether nothing is left to be done: no stage, no leftovers, and no process at work or killed at it."""
+        """Whether the store is complete, without leftovers, and not locked by a running or killed process."""
         return not (self.missing_stages or is_left(self.path) or self.leftovers())
 
     def clear(self) -> None:
-        """Remove the ``leftovers``: the last step of every change, which a run after a kill repeats."""
+        """Remove the ``leftovers``. This is the last step of every change; a run after a kill repeats it."""
         remove_trees(self.leftovers())
 
     def outcome(self, stage: str) -> dict[str, Any] | None:
-        """The committed record of a finished stage: digests, scalars, history; None before.
+        """The committed record of a stage (digests, scalars, history), or None.
 
-        A record of other partitions or words than those of the manifest is that of an earlier state of the store.
+        A record that covers other partitions or words than the manifest belongs to an earlier state and is ignored.
         """
         record = read_record(self.path, stage, repair_hint(self.path))
         return record if record is not None and record.get("covers") == self._covers(stage) else None
@@ -176,19 +166,19 @@ class MomentsStore:
         return scalars
 
     def _covers(self, stage: str) -> str:
-        """What the outcome of a stage is made of, as a key."""
+        """Key of everything that the outcome of a stage is computed from."""
         if stage == WORDS:
             return self.manifest.vocabulary
         made = stage_named(stage)
         if not made.inputs:
             return self.base if made.of_base else self.total
-        # Another basis, such as one that another processor computed in a repair, needs results of its own.
+        # A different basis, for example one recomputed on another processor during a repair, makes old results stale.
         found = (self._fields_of(name) for name in made.inputs)
         return key_of(self.total, *("" if fields is None else fields["sha256"] for fields in found))
 
     @property
     def covered_fold(self) -> str | None:
-        """The fold that the committed outcome of scan 1 was made of, of this manifest or an earlier one."""
+        """Key of the fold that the committed outcome of scan 1 covers, in this manifest or an earlier one."""
         record = read_record(self.path, "range", repair_hint(self.path))
         return None if record is None else str(record.get("covers"))
 
@@ -199,10 +189,10 @@ class MomentsStore:
         scalars: Mapping[str, float],
         history: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """Write the final arrays of a stage, then the record that makes them count.
+        """Write the final arrays of a stage, then the record that commits them.
 
-        Arrays of an earlier state are written over, so its record goes first. That of this state stays until it is
-        replaced: while damaged arrays are made again it has their history, and their digests tell what is damaged.
+        The record of an earlier state is deleted first, since its arrays are overwritten. The record of the current
+        state stays until it is replaced: a repair needs its history, and its digests identify the damaged arrays.
         """
         if not self._has_outcome(stage):
             forget_record(self.path, stage)
@@ -213,7 +203,7 @@ class MomentsStore:
             "arrays": digests,
             "scalars": dict(scalars),
             "history": list(history),
-            # What tells two runs apart stays outside of digests and fingerprints.
+            # Differs between runs, so it must not enter any digest or fingerprint.
             "made": {"committed": utc_now(), "versions": package_versions()},
         }
         write_record(self.path, stage, record)
@@ -225,29 +215,28 @@ class MomentsStore:
 
     @property
     def record_names(self) -> tuple[str, ...]:
-        """Names of the records of a complete store, in order."""
         return (WORDS, *(stage.name for stage in self.stages))
 
     def _fields_of(self, name: str) -> dict[str, Any] | None:
-        """The committed digest of a final array as its record has it; None before."""
+        """The committed digest of a final array as stored in its record, or None."""
         maker = next((stage for stage in self.record_names if name in _variables_of(stage)), None)
         record = None if maker is None else self.outcome(maker)
         fields: dict[str, Any] | None = None if record is None else record["arrays"].get(name)
         return fields
 
     def array_digest(self, name: str) -> ArrayDigest:
-        """Digest of a final array, as committed; ``StoreError`` if its stage is not complete."""
+        """The committed digest of a final array. Raises ``StoreError`` if its stage is not complete."""
         fields = self._fields_of(name)
         if fields is None:
             raise StoreError(f"{self.path}: {name} is not committed; run the same scan again to finish it")
         return ArrayDigest.from_fields(fields)
 
     def read(self, name: str) -> NDArray[Any]:
-        """Read a final array, verified against its digest; ``StoreError`` names what is damaged."""
+        """Read a final array and verify its digest. Raises ``StoreError`` if it is damaged."""
         return read_array(self.path, name, self.array_digest(name), hint=repair_hint(self.path))
 
     def digests(self, *, without: Sequence[str] = ()) -> dict[str, str]:
-        """sha256 of every committed array, by name, but for the arrays of some stages."""
+        """sha256 of every committed array by name, except those of the stages in ``without``."""
         records = [self.outcome(stage) for stage in self.record_names if stage not in without]
         return {
             name: str(fields["sha256"])
@@ -257,7 +246,6 @@ class MomentsStore:
         }
 
     def discard(self) -> None:
-        """Delete the store."""
         remove_store(self.path)
 
 
@@ -266,14 +254,14 @@ def _variables_of(stage: str) -> Mapping[str, Variable]:
 
 
 def create_store(path: StorePath, manifest: Manifest, words: Sequence[str]) -> MomentsStore:
-    """Make a new store; it appears with its manifest and vocabulary at once."""
+    """Create a store with its manifest and vocabulary, atomically."""
     with store_written(path) as beside:
         write_empty_store(beside, manifest, words)
     return MomentsStore(path, manifest)
 
 
 def write_empty_store(path: StorePath, manifest: Manifest, words: Sequence[str]) -> MomentsStore:
-    """Write vocabulary and manifest into an empty directory; the root comes last, since it makes this a store."""
+    """Write vocabulary and manifest into an empty directory. The root group is written last and completes the store."""
     for part in (PARTIALS, RECORDS):
         create_group(path / part, {})
     made = MomentsStore(path, manifest)
@@ -283,7 +271,7 @@ def write_empty_store(path: StorePath, manifest: Manifest, words: Sequence[str])
 
 
 def replace_manifest(store: MomentsStore, manifest: Manifest) -> MomentsStore:
-    """Give a store another manifest, in one step; stages that cover another state become missing."""
+    """Replace the manifest of a store atomically. Stages that cover another state become missing."""
     root = {"zarr_format": 3, "node_type": "group", "attributes": _attributes(manifest)}
     write_json(store.path / "zarr.json", root)
     return MomentsStore(store.path, manifest)
@@ -295,21 +283,15 @@ def _attributes(manifest: Manifest) -> dict[str, Any]:
 
 
 def words_digest(words: Sequence[str]) -> str:
-    """sha256 of a vocabulary, as its array in a store has it."""
+    """sha256 of a vocabulary, equal to the digest of its array in a store."""
     return digest(np.array(words, dtype=object)).sha256
 
 
 def resume_store(path: StorePath, manifest: Manifest) -> MomentsStore | None:
-    """Return the store at ``path``, complete or not; None if nothing is there.
+    """Return the store at ``path``, complete or not, or None if the path is free.
 
-    Raises
-    ------
-    SettingsMismatchError
-        If it was made with other settings or from another corpus: with both fingerprints and what differs.
-    InputError
-        If something else lies at ``path``.
-    StoreError
-        If the store is damaged.
+    Raises ``SettingsMismatchError`` if the store has other settings or another corpus, ``InputError`` if something
+    else exists at ``path``, and ``StoreError`` if the store is damaged.
     """
     if is_free(path):
         return None
@@ -324,12 +306,8 @@ def resume_store(path: StorePath, manifest: Manifest) -> MomentsStore | None:
 def read_store(path: StorePath) -> MomentsStore:
     """Return the store at ``path``, complete or not.
 
-    Raises
-    ------
-    InputError
-        If there is none, or one of an unknown format version.
-    StoreError
-        If its metadata are damaged.
+    Raises ``InputError`` if there is no store or its format version is unknown, and ``StoreError`` if its metadata is
+    damaged.
     """
     if not node_exists(path):
         _refuse_lost_root(path)
@@ -375,7 +353,7 @@ def _parsed(fields: dict[str, Any], path: StorePath, sha256: str) -> Manifest:
 
 
 def _refuse_lost_root(path: StorePath) -> None:
-    """A store without its root is not free for another; and what it was made of stood there alone."""
+    """Raise ``StoreError`` if ``path`` is a store without its root metadata, the only copy of the manifest."""
     if isinstance(path, Path) and (path / RECORDS).exists() and (path / PARTIALS).exists():
         raise StoreError(
             f"{path}/zarr.json is missing, and with it what the store was made of; put it back from a copy, or delete "
@@ -385,7 +363,7 @@ def _refuse_lost_root(path: StorePath) -> None:
 
 def _require_same(store: MomentsStore, wanted: Manifest) -> None:
     stored = store.manifest
-    # A third moment more or less makes no other store: it is added, or there.
+    # The third moment does not count as a difference: it can be added later.
     if stored.range_key != wanted.range_key:
         ours, asked_for = ({**m.settings, "third_moment": None} for m in (stored, wanted))
         detail = differences(ours, asked_for) or "algorithm version"

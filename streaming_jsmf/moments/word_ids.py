@@ -1,4 +1,4 @@
-"""Ids that the words of a corpus have in a store that other words were merged into."""
+"""Ids of the words of a corpus in a store whose vocabulary was extended by a merge."""
 
 from __future__ import annotations
 
@@ -15,13 +15,7 @@ from streaming_jsmf.storage.paths import StorePath
 
 
 def read_word_ids(store: MomentsStore, entry: CorpusEntry) -> NDArray[np.int64] | None:
-    """The id in the store of each word of a corpus; None: its own.
-
-    Raises
-    ------
-    StoreError
-        If the array is damaged.
-    """
+    """The id in the store of each word of a corpus, or None if unchanged. Raises ``StoreError`` if damaged."""
     described = entry.word_ids
     if described is None:
         return None
@@ -31,15 +25,15 @@ def read_word_ids(store: MomentsStore, entry: CorpusEntry) -> NDArray[np.int64] 
 
 
 def describe_word_ids(ids: NDArray[np.int64]) -> WordIds:
-    """What the manifest says of an array of ids; its values give it its name."""
+    """The manifest entry of an array of ids; its name is derived from its values."""
     sha256 = digest(ids).sha256
     return WordIds(name=f"{WORD_IDS}{sha256[:16]}", sha256=sha256, n_words=len(ids))
 
 
 def write_word_ids(path: StorePath, arrays: Sequence[NDArray[np.int64] | None]) -> None:
-    """Write arrays for ``read_word_ids`` into the store at ``path``; None is of a corpus that needs none."""
+    """Write arrays for ``read_word_ids`` into the store at ``path``; None entries are skipped."""
     for ids in arrays:
         if ids is not None:
-            # Corpora have different numbers of words; xarray wants one length for each dimension.
+            # Corpora have different numbers of words, and xarray requires one length per dimension name.
             name = describe_word_ids(ids).name
             write_array(path, name, ids, [f"{name}-word"])

@@ -1,4 +1,4 @@
-"""What a stage is: all that a store, its scan, its checks and its repair ask of one."""
+"""The interface of a stage, as used by a store, its scan, its checks and its repair."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def repair_hint(store: StorePath) -> str:
 
 @dataclass(frozen=True)
 class Variable:
-    """A final array, as the store describes it: its axes, its meaning, its symbol in the papers."""
+    """Description of a final array: its dimensions, its meaning, its symbol in the papers."""
 
     dimensions: tuple[str, ...]
     meaning: str
@@ -36,7 +36,7 @@ class Variable:
 
 
 class Store(Protocol):
-    """What a stage sees of the store that it belongs to (``moments.store.MomentsStore``)."""
+    """The part of a store that its stages use (``moments.store.MomentsStore``)."""
 
     @property
     def path(self) -> StorePath:
@@ -44,7 +44,7 @@ class Store(Protocol):
 
     @property
     def manifest(self) -> Manifest:
-        """What the store is made of."""
+        """Manifest of the store."""
 
     @property
     def settings(self) -> ScanSettings:
@@ -52,11 +52,11 @@ class Store(Protocol):
 
     @property
     def n_words(self) -> int:
-        """N."""
+        """Number of words, N."""
 
     @property
     def base(self) -> str:
-        """Key of the fold of scan 1 that the basis is made of: of all, or of a store that has grown an earlier one."""
+        """Key of the fold of scan 1 that determines the basis: the last, or an earlier one if the store has grown."""
 
     def array_digest(self, name: str) -> ArrayDigest:
         """Digest of a final array of an earlier stage."""
@@ -72,14 +72,8 @@ class Store(Protocol):
 class Scan:
     """One scan over the partitions.
 
-    Attributes
-    ----------
-    reduction
-        What its tasks do.
-    order
-        Keys of its parts and folds in the checkpoints: hashes of all that their bits depend on.
-    counts
-        How many partitions each part stands for: 1, or all of a store that was merged as one part.
+    ``order`` holds the keys of its parts and folds in the checkpoints, which hash everything that determines their
+    bits. ``counts`` are the partitions of each part: 1, or all of a store that was merged as one part.
     """
 
     reduction: Reduction
@@ -88,38 +82,34 @@ class Scan:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Keys of its parts, in order."""
         return self.order.keys
 
     @classmethod
     def of_partitions(cls, reduction: Reduction, store: Store, *salts: str) -> Scan:
-        """A part for each partition; ``salts`` are what its result depends on besides what the partition holds."""
+        """A scan with one part per partition; ``salts`` are its dependencies besides the partition content."""
         keys = tuple(key_of(name, *salts) for name in store.manifest.contents)
         counts = (1,) * len(keys)
         return cls(reduction, store.manifest.order_of(keys, counts, store.base), counts)
 
 
 class Stage(ABC):
-    """A stage from its scans to its final arrays, and how it is mended. Stateless; registered in ``registry.STAGES``.
+    """A stage from its scans to its final arrays, including its repair. Stateless; registered in ``registry.STAGES``.
 
     Attributes
     ----------
-    name
-        In records and messages.
     variables
         Its final arrays.
     hint
-        What a repair says that it does if they are damaged.
+        The repair action, for messages about damaged final arrays.
     inputs
-        Final arrays of earlier stages that its own depend on besides the partitions: others make its results stale.
+        Final arrays of earlier stages that its own depend on; if they change, its results are stale.
     part_axes
-        Axes of arrays of its parts, where they are not (word, rank).
-    reads_corpora
-        Whether it scans the partitions at all.
+        Axes of part arrays that are not (word, rank).
     keeps_parts
-        Whether results of its parts stay in a store that keeps its partitions.
+        Whether a store that keeps its partitions keeps the parts of this stage.
     of_base
-        Whether it depends on what the basis is made of alone, so that it stays when documents are added.
+        Whether it depends only on the fold that determines the basis, so that it stays valid when documents are
+        added.
     """
 
     name: ClassVar[str]
@@ -132,76 +122,65 @@ class Stage(ABC):
     of_base: ClassVar[bool] = False
 
     def wanted(self, settings: ScanSettings) -> bool:
-        """Whether a store of these settings has the stage; every one unless a stage says otherwise."""
+        """Whether a store with these settings has the stage; True by default."""
         del settings
         return True
 
     def keeps_fold(self, settings: ScanSettings) -> bool:
-        """Whether the last fold stays, for changes to go on from; final arrays are then mended from it."""
+        """Whether the last fold is kept, so that changes and repairs can start from it; False by default."""
         del settings
         return False
 
     @abstractmethod
     def scans(self, store: Store) -> tuple[Scan, ...]:
-        """Its scans over the partitions, in order; none if it is made of earlier stages alone."""
+        """Its scans over the partitions, in order; empty if it depends only on earlier stages."""
 
     @abstractmethod
     def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
         """The final arrays by name, and scalars for the record, from the last fold of each scan.
 
-        A fold is read when it is taken. One BLAS thread.
+        The folds are read lazily. Runs with one BLAS thread.
         """
 
     def task_memory(self, n_words: int, settings: ScanSettings) -> int:
-        """Most bytes that a task holds besides its partition."""
+        """Peak bytes of a task besides its partition."""
         del n_words, settings
         return 0
 
     def final_memory(self, n_words: int, settings: ScanSettings) -> int:
-        """Most bytes that ``final`` holds, if that can be more than the tasks do."""
+        """Peak bytes of ``final``, if they can exceed those of the tasks."""
         del n_words, settings
         return 0
 
     def require_memory(
         self, n_words: int, settings: ScanSettings, path: StorePath, execution: Execution
     ) -> None:
-        """Refuse what fits neither the budget nor the machine, with ``InputError``."""
+        """Raise ``InputError`` if the stage exceeds the memory budget or the machine."""
         del n_words, settings, path, execution
 
 
 class SumStage(Stage):
-    """A stage that is one scan, in which each partition is a part, and whose results add up on the same basis."""
+    """A stage of one scan with one part per partition, whose results are additive for a given basis."""
 
     def keeps_fold(self, settings: ScanSettings) -> bool:
-        """Where the basis stays: with a sample."""
+        """True with a sample, since the basis is then kept."""
         return settings.range_finder == "sample"
 
     @abstractmethod
     def reduction(self, store: Store) -> Reduction:
-        """What the tasks of the scan do."""
+        """The reduction of the scan."""
 
     def scans(self, store: Store) -> tuple[Scan, ...]:
-        """One; the keys of its parts hold the digests of ``inputs``."""
+        """One scan; the keys of its parts include the digests of ``inputs``."""
         salts = (store.array_digest(name).sha256 for name in self.inputs)
         return (Scan.of_partitions(self.reduction(store), store, *salts),)
 
 
 @dataclass(frozen=True)
 class BasisReduction:
-    """What tasks know that multiply with the basis of a store.
+    """Base class of reductions that multiply with the basis of a store.
 
-    Parameters
-    ----------
-    n_words
-        N.
-    settings
-        Of the scan.
-    store
-        Root of the moments store, where each worker reads the basis.
-    basis
-        Digest that the basis must have.
-    basis_name
-        The final array that it is.
+    Workers read the array ``basis_name`` from ``store`` and verify its digest ``basis``.
     """
 
     n_words: int
@@ -212,11 +191,11 @@ class BasisReduction:
 
     @classmethod
     def of(cls, store: Store, basis: str = "basis", **fields: Any) -> Self:
-        """For the tasks of a store that has this basis; ``fields`` are those of the class itself."""
+        """The reduction for a store and one of its bases; ``fields`` are the fields of the subclass."""
         return cls(store.n_words, store.settings, store.path, store.array_digest(basis), basis, **fields)
 
     def read_basis(self) -> NDArray[np.float32]:
-        """The basis as tasks multiply with it; ``StoreError`` if it is damaged."""
+        """The basis in float32. Raises ``StoreError`` if it is damaged."""
         with span("commit"):
             basis = read_array(self.store, self.basis_name, self.basis, hint=repair_hint(self.store))
             return basis.astype(np.float32)

@@ -1,4 +1,4 @@
-"""The basis Q: leading eigenvectors of C as scan 1, or the whole C, tells them. No scan of its own."""
+"""The basis Q: leading eigenvectors of C, computed from scan 1 or the whole C. No scan."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from streaming_jsmf.moments.stages.range import SHARED_PROBES
 from streaming_jsmf.moments.stages.sample import probes, read_sample
 from streaming_jsmf.timing import span
 
-#: Eigenvalues of C below this share of the first are rounding: documents are scaled in float32.
+#: Eigenvalues of C below this share of the first are rounding errors, since documents are scaled in float32.
 EXACT_FLOOR = 1e-7
 
 
 class BasisStage(Stage):
-    """Eigenpairs of the factor, of that of the sample, of the sketch, or of C itself."""
+    """Eigenpairs of the factor, of the sample, of the sketch, or of C itself."""
 
     name = "basis"
     variables: ClassVar = {
@@ -41,21 +41,19 @@ class BasisStage(Stage):
     of_base = True
 
     def scans(self, store: Store) -> tuple[Scan, ...]:
-        """None."""
         del store
         return ()
 
     def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
-        """Eigenvectors and eigenvalues."""
         del folded
         with span("basis"):
             pairs = _first_eigenpairs(store)
         return PartialResult({"basis": pairs.vectors, "basis_eigenvalues": pairs.values})
 
     def final_memory(self, n_words: int, settings: ScanSettings) -> int:
-        """The factor, two blocks of Davidson's in float32, and the eigenvectors thrice in float64 while sorted.
+        """The factor, two float32 Davidson blocks, and three float64 copies of the eigenvectors while they are sorted.
 
-        With a sample two blocks, and while they are multiplied probes, two copies and two products.
+        With a sample: two blocks, and during their multiplication probes, two copies and two products.
         """
         factor, basis = (min(width, n_words) for width in (settings.factor_width, settings.basis_width))
         if settings.range_finder == "sample":
@@ -69,11 +67,11 @@ def _first_eigenpairs(store: Store) -> Eigenpairs:
     width = min(settings.basis_width, store.n_words)
     if settings.exact:
         pairs = symmetric_eigenpairs(store.read("cooccurrence"), width)
-        # Eigenvalues at the level of the rounding of C would count as positive or not by chance.
+        # The sign of eigenvalues at rounding level is random.
         noise = np.abs(pairs.values) < EXACT_FLOOR * pairs.values[0]
         return Eigenpairs(np.where(noise, 0.0, pairs.values), pairs.vectors)
     if settings.range_finder == "sample":
-        # Without the documents that the eigenpairs are checked with.
+        # Exclude the documents that are held out to check the eigenpairs.
         fitted = SampleParts.of(read_sample(store)).fitted
         block = min(block_width(width + GUARD_VECTORS), store.n_words)
         start = probes(store.n_words, block, settings.seed, "sample")

@@ -1,7 +1,7 @@
-"""Scan 2 of an exact store: the whole C, counted partition by partition in panels of rows.
+"""Scan 2 of an exact store: the whole C, computed in panels of rows.
 
-A panel bounds what a worker holds. Each panel has parts and folds of its own, and is one pass over the partitions;
-vocabularies of up to 5,700 words have a single panel.
+Panels bound the memory of a worker. Each panel has its own parts and folds, and takes one pass over the partitions;
+vocabularies of up to 5,700 words need a single panel.
 """
 
 from __future__ import annotations
@@ -26,26 +26,16 @@ from streaming_jsmf.moments.stages.base import Scan, Stage, Store, Variable
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.timing import span
 
-#: Bytes of a panel of C in float64. Not part of the bits.
+#: Bytes of a panel of C in float64. Does not affect the bits of the result.
 PANEL_BYTES = 256 * 2**20
 
-#: Bytes that a pair of words takes while a chunk of documents is multiplied: product, places and sorted copies.
+#: Bytes per pair of words while a chunk of documents is multiplied: product, positions and sorted copies.
 BYTES_PER_PAIR = 40
 
 
 @dataclass(frozen=True)
 class PanelReduction:
-    """Rows ``first`` to ``last - 1`` of H'H for each partition, additive; the diagonal is taken off at the end.
-
-    Parameters
-    ----------
-    n_words
-        N.
-    settings
-        Of the scan.
-    first, last
-        Rows of the panel.
-    """
+    """Rows ``first`` to ``last - 1`` of H'H for each partition, additive; the diagonal is subtracted at the end."""
 
     n_words: int
     settings: ScanSettings
@@ -54,14 +44,12 @@ class PanelReduction:
     name: str = "cooccurrence"
 
     def compute(self, partition: Partition) -> PartialResult:
-        """One pass over the partition's data."""
         with span("read"):
             block = load_block(partition, self.n_words, self.settings.document_weights)
         with span("products"):
             return PartialResult({"cooccurrence": gram_rows(block, slice(self.first, self.last))})
 
     def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
-        """Add."""
         if folded is None:
             return partial
         total = folded.arrays["cooccurrence"]
@@ -70,12 +58,11 @@ class PanelReduction:
 
 
 def row_panels(n_words: int) -> Iterator[slice]:
-    """Rows of the panels of a vocabulary, in order."""
     return panels(n_words, max(1, PANEL_BYTES // (8 * n_words)))
 
 
 class CooccurrenceStage(Stage):
-    """Scan 2 of an exact store: a scan for each panel."""
+    """Scan 2 of an exact store: one scan per panel."""
 
     name = "cooccurrence"
     variables: ClassVar = {
@@ -86,11 +73,10 @@ class CooccurrenceStage(Stage):
     hint = "scan 2 is repeated"
 
     def wanted(self, settings: ScanSettings) -> bool:
-        """Where the whole C is asked for."""
         return settings.exact
 
     def scans(self, store: Store) -> tuple[Scan, ...]:
-        """One for each panel. Keys hold its rows and the words."""
+        """One scan per panel; the keys of its parts include its rows and the vocabulary."""
         return tuple(
             Scan.of_partitions(
                 PanelReduction(store.n_words, store.settings, rows.start, rows.stop),
@@ -101,20 +87,20 @@ class CooccurrenceStage(Stage):
         )
 
     def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
-        """C, N x N, from its panels.
+        """C, N x N, from its panels: exactly symmetric and nonnegative.
 
-        Symmetric to the bit and not negative. Entries carry the float32 rounding of the documents' scales, 1e-7.
+        Entries have the float32 rounding error of the document scales, 1e-7.
         """
         matrix = np.empty((store.n_words, store.n_words))
         for rows, panel in zip(row_panels(store.n_words), folded, strict=True):
             matrix[rows] = panel.arrays["cooccurrence"]
         matrix /= store.scalars("range")["total_weight"]
-        # Of a word that occurs once in each of its documents the two terms cancel, up to rounding.
+        # For a word that occurs once in each of its documents the two terms cancel, up to rounding.
         np.fill_diagonal(matrix, np.maximum(np.diagonal(matrix) - store.read("diagonal"), 0.0))
         return PartialResult({"cooccurrence": matrix})
 
     def task_memory(self, n_words: int, settings: ScanSettings) -> int:
-        """Two panels, and a chunk of documents multiplied."""
+        """Two panels and the product of a chunk of documents."""
         del settings
         pairs = min(PAIRS_AT_ONCE, n_words**2)
         return 2 * min(PANEL_BYTES, matrix_bytes(n_words)) + BYTES_PER_PAIR * pairs
@@ -122,13 +108,7 @@ class CooccurrenceStage(Stage):
     def require_memory(
         self, n_words: int, settings: ScanSettings, path: StorePath, execution: Execution
     ) -> None:
-        """Refuse to count C where it does not fit the budget, or without one the machine.
-
-        Raises
-        ------
-        InputError
-            With both numbers and what to use instead.
-        """
+        """Raise ``InputError`` if C does not fit the budget or, without one, the machine."""
         counting = execution.concurrency * self.task_memory(n_words, settings)
         needed = PROCESS_BYTES + matrix_bytes(n_words) + counting
         budget, who = execution.memory, "--memory allows"
@@ -142,5 +122,4 @@ class CooccurrenceStage(Stage):
 
 
 def matrix_bytes(n_words: int) -> int:
-    """Bytes of C."""
     return 8 * n_words**2

@@ -1,4 +1,4 @@
-"""Eigenpairs of a sampled store: from C Q over all documents, and from the sample where that does not reach."""
+"""Eigenpairs of a sampled store, from C Q over all documents and, outside the span of Q, from the sample."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from streaming_jsmf.timing import span
 
 logger = logging.getLogger(__name__)
 
-#: An estimated error above this is told of, with what would lower it.
+#: A larger estimated error is logged as a warning, with a way to reduce it.
 LARGEST_ERROR = 0.1
 
-#: Of a word in fewer documents of the sample its row is noise.
+#: The row of a word in fewer documents of the sample is noise.
 FEW_DOCUMENTS = 5
 
 
 class EigenpairsStage(Stage):
-    """No scan of its own."""
+    """Eigenpairs of a sampled store; no scan."""
 
     name = "eigenpairs"
     variables: ClassVar = {
@@ -44,16 +44,15 @@ class EigenpairsStage(Stage):
     reads_corpora = False
 
     def wanted(self, settings: ScanSettings) -> bool:
-        """With a sample and C Q."""
+        """True with a sample and C Q."""
         return settings.range_finder == "sample" and settings.scans > 1
 
     def scans(self, store: Store) -> tuple[Scan, ...]:
-        """None."""
         del store
         return ()
 
     def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
-        """Eigenpairs for the largest number of topics and ten more, with an estimate of their error."""
+        """Eigenpairs for the largest number of topics plus ten, with an error estimate."""
         del folded
         share = store.manifest.sample_share
         assert share is not None, "a sampled store"
@@ -72,19 +71,16 @@ class EigenpairsStage(Stage):
         )
 
     def final_memory(self, n_words: int, settings: ScanSettings) -> int:
-        """Q and C Q in float64, Q, U and two products in float32; two blocks, and what they are multiplied with."""
+        """Q and C Q in float64, Q, U and two products in float32, and two blocks with their factors."""
         width = min(settings.basis_width, n_words)
         return n_words * (32 * width + 36 * min(block_width(settings.max_topics + GUARD_VECTORS), n_words))
 
 
 @dataclass(frozen=True)
 class WordsSeen:
-    """Words that fewer than ``FEW_DOCUMENTS`` documents of the sample hold, though more of the corpus do.
+    """Words in ``FEW_DOCUMENTS`` or more documents of the corpus but in fewer of the sample.
 
-    Attributes
-    ----------
-    words_hardly_seen, tokens_hardly_seen
-        Their share of the words that are in so many documents of the corpus, and of these words' tokens.
+    Their shares of all words in at least ``FEW_DOCUMENTS`` documents, and of the tokens of those.
     """
 
     words_hardly_seen: float
@@ -92,7 +88,7 @@ class WordsSeen:
 
 
 def words_seen(store: Store) -> WordsSeen:
-    """How many words the sample says little of."""
+    """Shares of the words that the sample says little about."""
     there, few = store.read("document_frequency") >= FEW_DOCUMENTS, hardly_seen(store)
     tokens: NDArray[np.float64] = store.read("term_count")
     return WordsSeen(
@@ -102,7 +98,7 @@ def words_seen(store: Store) -> WordsSeen:
 
 
 def hardly_seen(store: Store) -> NDArray[np.int64]:
-    """Ids of the words that ``WordsSeen`` counts, those of most documents first."""
+    """Ids of the words that ``WordsSeen`` counts, by decreasing document frequency."""
     frequency = store.read("document_frequency")
     in_sample = np.bincount(store.read(WORDS), minlength=store.n_words)
     few = np.flatnonzero((frequency >= FEW_DOCUMENTS) & (in_sample < FEW_DOCUMENTS))

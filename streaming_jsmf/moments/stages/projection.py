@@ -1,4 +1,4 @@
-"""Scan 2: C Q for the basis Q of the store, with which eigenpairs are twice as exact as after scan 1."""
+"""Scan 2: C Q for the basis Q of the store, which doubles the accuracy of the eigenpairs after scan 1."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ from streaming_jsmf.timing import span
 
 @dataclass(frozen=True)
 class ProjectionReduction(BasisReduction):
-    """H'(H Q) of each partition, additive given Q."""
+    """H'(H Q) of each partition, additive for a given Q."""
 
     name: str = "projection"
 
     def compute(self, partition: Partition) -> PartialResult:
-        """One pass over the partition's data."""
         basis = self.read_basis()
         with span("read"):
             block = load_block(partition, self.n_words, self.settings.document_weights)
@@ -33,7 +32,7 @@ class ProjectionReduction(BasisReduction):
 
     def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
         """Add in float64."""
-        # The sum of a group is in float64 already, and is added to where it is.
+        # The sum of a group is already float64 and is updated in place.
         product = partial.arrays["projection"].astype(np.float64, copy=False)
         if folded is not None:
             product += folded.arrays["projection"]
@@ -51,20 +50,19 @@ class ProjectionStage(SumStage):
     inputs = ("basis",)
 
     def wanted(self, settings: ScanSettings) -> bool:
-        """With two scans, unless the second counts the whole C."""
+        """True with two scans, unless the second computes the whole C."""
         return settings.scans > 1 and not settings.exact
 
     def reduction(self, store: Store) -> ProjectionReduction:
-        """Given the basis of the store."""
         return ProjectionReduction.of(store)
 
     def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
-        """The sum divided by the total weight, and the diagonal taken off."""
+        """C Q: the sum divided by the total weight, minus the diagonal."""
         (total,) = folded
         return PartialResult({"projection": product_with_basis(store, total, store.read("basis"))})
 
     def task_memory(self, n_words: int, settings: ScanSettings) -> int:
-        """When folding a product in float32 and float64, and the sum."""
+        """When folding: a product in float32 and float64, and the sum."""
         return 20 * n_words * min(settings.basis_width, n_words)
 
 

@@ -1,6 +1,6 @@
-"""Scan 1: exact sums, and of each partition a factor of H'H, or some of its documents.
+"""Scan 1: exact sums, and for each partition a factor of H'H or a sample of its documents.
 
-Factors are merged in the order of the manifest; the documents of a sample follow each other in it.
+Factors are merged, and sampled documents appended, in manifest order.
 """
 
 from __future__ import annotations
@@ -38,17 +38,8 @@ SHARED_PROBES = "halko"
 class RangeReduction:
     """Sums and a factor of each partition, or sums and a sample of its documents.
 
-    With ``range_finder="halko"`` the factor is the linear sketch H'(H Omega) of common probes instead, and
-    folding is addition.
-
-    Parameters
-    ----------
-    n_words
-        N.
-    settings
-        Of the scan.
-    sample_share
-        Of the documents that are kept, drawn one by one; 1: there is a factor of all in their place.
+    With ``range_finder="halko"`` the factor is replaced by the linear sketch H'(H Omega) with common probes, and
+    folding is addition. If ``sample_share`` is below 1, this share of the documents is kept instead of a factor.
     """
 
     n_words: int
@@ -58,11 +49,11 @@ class RangeReduction:
 
     @property
     def width(self) -> int:
-        """Columns of a factor: as the settings say, no more than N."""
+        """Columns of a factor: as in the settings, at most N."""
         return min(self.settings.factor_width, self.n_words)
 
     def compute(self, partition: Partition) -> PartialResult:
-        """One pass over the partition's data; all power steps run on the copy in memory."""
+        """One pass over the partition's data; all power steps use the copy in memory."""
         with span("read"):
             loaded = load_partition(
                 partition, self.n_words, self.settings.document_weights, self._sample(partition)
@@ -80,8 +71,10 @@ class RangeReduction:
         )
 
     def _sample(self, partition: Partition) -> NDArray[np.bool_] | None:
-        """The documents to keep; None: all are multiplied. Single ones: of neighbours, often alike, as many tell far
-        less."""
+        """Mask of the documents to keep, or None for all.
+
+        Documents are drawn individually: neighbours are often similar, so blocks would carry less information.
+        """
         if self.sample_share == 1:
             return None
         return drawn_rows(
@@ -105,7 +98,7 @@ class RangeReduction:
 
 
 class RangeStage(Stage):
-    """Scan 1. Its parts may be kept, and its last fold is what a store grows from."""
+    """Scan 1. Its parts may be kept; its last fold is kept for changes."""
 
     name = "range"
     variables: ClassVar = {
@@ -122,12 +115,11 @@ class RangeStage(Stage):
     keeps_parts = True
 
     def keeps_fold(self, settings: ScanSettings) -> bool:
-        """Always."""
         del settings
         return True
 
     def scans(self, store: Store) -> tuple[Scan, ...]:
-        """One, of the parts that the manifest names."""
+        """One scan over the parts of the manifest."""
         counts = tuple(count for _, count in store.manifest.parts)
         share = store.manifest.sample_share
         reduction = RangeReduction(store.n_words, store.settings, 1.0 if share is None else share)
@@ -150,26 +142,26 @@ class RangeStage(Stage):
         return PartialResult(normalised(total), total.scalars)
 
     def task_memory(self, n_words: int, settings: ScanSettings) -> int:
-        """When folding both factors and the merged one; when multiplying X and its product. With a sample, sums."""
+        """Two factors and their merge, or X and its product; with a sample only sums."""
         if settings.range_finder == "sample":
             return 3 * 8 * len(SUM_ARRAYS) * n_words
         return 3 * 4 * n_words * min(settings.factor_width, n_words)
 
 
 def normalised(folded: PartialResult) -> dict[str, NDArray[Any]]:
-    """The final arrays of the stage: a fold, whose sums and factor are divided by the total weight."""
+    """The final arrays of a fold: its sums and factor divided by the total weight."""
     total, arrays = folded.scalars["total_weight"], dict(folded.arrays)
     for name in ("row_sum", "diagonal", "sketch"):
         if name in arrays:
             arrays[name] = arrays[name] / total
     if "factor" in arrays:
-        # In float32 throughout: a scalar of float64 would make a copy of twice the size.
+        # A float64 scalar would promote the factor to float64, a copy of twice the size.
         arrays["factor"] = arrays["factor"] * np.float32(1 / np.sqrt(total))
     return arrays
 
 
 def repeated(part: PartialResult, times: int) -> PartialResult:
-    """What ``times`` copies of the documents of a part would leave: sums as often, and H'H as much."""
+    """The part that ``times`` copies of its documents would give."""
     arrays: dict[str, NDArray[Any]] = dict(part.arrays)
     for name, values in part.arrays.items():
         if name in ("factor", sample.VALUES):

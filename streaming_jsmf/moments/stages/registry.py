@@ -1,4 +1,4 @@
-"""The stages in their order."""
+"""The registry of stages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streaming_jsmf.moments.stages.projection import ProjectionStage
 from streaming_jsmf.moments.stages.range import RangeStage
 from streaming_jsmf.moments.stages.third_moment import ThirdMomentStage
 
-#: In the order in which they run: each may read the final arrays of those before it.
+#: Stages in the order in which they run; each may read the final arrays of earlier ones.
 STAGES: tuple[Stage, ...] = (
     RangeStage(),
     CooccurrenceStage(),
@@ -23,10 +23,9 @@ STAGES: tuple[Stage, ...] = (
 
 
 def stages_of(settings: ScanSettings) -> tuple[Stage, ...]:
-    """The stages that make a store of these settings complete, in order."""
+    """The stages of a complete store with these settings, in order."""
     return tuple(stage for stage in STAGES if stage.wanted(settings))
 
 
 def stage_named(name: str) -> Stage:
-    """The stage of this name."""
     return next(stage for stage in STAGES if stage.name == name)

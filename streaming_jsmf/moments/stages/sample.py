@@ -1,4 +1,4 @@
-"""The sample of a scan: some of its documents, kept as they are multiplied. No stage; ``range`` gathers it."""
+"""The sample of a scan: scaled counts of some of its documents, collected by the ``range`` stage."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from streaming_jsmf.linalg.probes import uniform_probes
 from streaming_jsmf.moments.stages.base import Store, Variable
 from streaming_jsmf.timing import span
 
-#: Documents one after the other: their numbers of distinct words; words and scaled counts of all of them.
+#: The documents in CSR order: number of distinct words per document, then word ids and scaled counts.
 LENGTHS, WORDS, VALUES = "sample_lengths", "sample_words", "sample_values"
 
-#: Of final arrays and of parts alike.
+#: Arrays of parts and final arrays.
 VARIABLES = {
     LENGTHS: Variable(("sampled_document",), "distinct words of each document of the sample"),
     WORDS: Variable(("sampled_nonzero",), "their word ids, document by document"),
     VALUES: Variable(("sampled_nonzero",), "their counts times sqrt(w / (n (n - 1)))", "H"),
 }
 
-#: Bytes of a nonzero of the sample, as it is kept.
+#: Bytes of a stored nonzero of the sample.
 BYTES_PER_NONZERO = 8
 
 
 def sample_arrays(block: csr_array[Any]) -> dict[str, NDArray[Any]]:
-    """What is kept of scaled documents (documents x words, CSR, float32)."""
+    """The stored arrays of scaled documents (documents x words, CSR, float32)."""
     lengths = np.diff(block.indptr).astype(np.int32)
     return {LENGTHS: lengths, WORDS: block.indices.astype(np.int32, copy=False), VALUES: block.data}
 
 
 def sample_block(arrays: Mapping[str, NDArray[Any]], n_words: int, share: float) -> csr_array[Any]:
-    """H_s (documents x words, CSR, float32) with H_s'H_s ~ H'H for all documents; ``share`` of them are kept."""
+    """H_s (documents x words, CSR, float32) with H_s'H_s ~ H'H, for a sample of this ``share`` of the documents."""
     lengths = arrays[LENGTHS]
     starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     indptr = starts.astype(np.int32) if starts[-1] < np.iinfo(np.int32).max else starts
@@ -54,18 +54,18 @@ def read_sample(store: Store) -> csr_array[Any]:
 
 
 def factor_of(block: csr_array[Any], settings: ScanSettings, label: str) -> NDArray[np.float32]:
-    """F (words x L) with F F' ~ H'H; probes are those of the ``label``."""
+    """F (words x L) with F F' ~ H'H; ``label`` selects the probes."""
     n_words = block.shape[1]
     width = min(settings.factor_width, n_words)
     with span("orthonormalise"):
-        # Probes are held by the callee alone, which lets go of them after the first step.
+        # Only the callee holds the probes, so that it can free them after the first step.
         return partition_factor(block, probes(n_words, width, settings.seed, label), settings.power_steps)
 
 
 def probes(n_words: int, width: int, seed: int, label: str) -> NDArray[np.float32]:
-    """Omega (words x width, float32) of a seed and a label; unit vectors where there are as many as words."""
+    """Omega (words x width, float32) for a seed and a label; unit vectors if ``width`` equals the number of words."""
     if width == n_words:
-        # Unit vectors span everything; as many random ones nearly miss a direction now and then.
+        # Unit vectors span the whole space; N random vectors are occasionally nearly dependent.
         return np.eye(n_words, dtype=np.float32)
     with span("probes"):
         return uniform_probes(n_words, width, seed, label)

@@ -36,24 +36,24 @@ from streaming_jsmf.timing import span
 
 logger = logging.getLogger(__name__)
 
-#: Arrays of a result, as in ``TensorSums``; those with a row for each word and a column for each component lie in
-#: float32 until they are folded, like the products that they are sums of.
+#: Arrays of a result, as in ``TensorSums``. The (word, component) arrays are stored in float32 until they are folded,
+#: which is the precision of the products that they sum.
 ARRAYS = ("third", "triples", "pairs", "triple_counts", "pair_counts", "shares")
 WIDE_ARRAYS = ("triples", "pairs")
 SCALARS = ("n_documents", "total_weight")
 
-#: Options of ``scan`` that are not named like their setting.
+#: Options of ``scan`` whose names differ from their setting.
 _OPTIONS = {"range_finder": "range"}
 
 
 @dataclass(frozen=True)
 class ThirdMomentReduction(BasisReduction):
-    """The sums of ``TensorSums`` in the basis of the store, additive given the basis."""
+    """The sums of ``TensorSums`` in the basis of the store, additive for a given basis."""
 
     name: str = "third_moment"
 
     def compute(self, partition: Partition) -> PartialResult:
-        """One pass over the partition's data, of which a row group at a time is in memory."""
+        """One pass over the partition's data, with one row group in memory at a time."""
         sums = tensor_sums(self._documents(partition), self.read_basis())
         arrays: dict[str, NDArray[Any]] = {name: getattr(sums, name) for name in ARRAYS}
         arrays |= {name: arrays[name].astype(np.float32) for name in WIDE_ARRAYS}
@@ -65,7 +65,7 @@ class ThirdMomentReduction(BasisReduction):
             yield Documents(shares.block, shares.lengths, weights)
 
     def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
-        """Add in float64. The sums take the place of ``folded``, which are the largest arrays of the pass."""
+        """Add in float64, in place: ``folded`` holds the largest arrays of the pass."""
         if folded is None:
             return PartialResult(
                 {name: a.astype(np.float64) for name, a in partial.arrays.items()}, partial.scalars
@@ -77,7 +77,7 @@ class ThirdMomentReduction(BasisReduction):
 
 
 class ThirdMomentStage(SumStage):
-    """One scan given the basis; it can come to a complete store later, and changes nothing else there."""
+    """One scan for a given basis. It can be added to a complete store without changing other results."""
 
     name = "third_moment"
     variables: ClassVar = {
@@ -94,24 +94,22 @@ class ThirdMomentStage(SumStage):
     part_axes: ClassVar = {"third": ("triple",)}
 
     def wanted(self, settings: ScanSettings) -> bool:
-        """Where it is asked for."""
         return settings.third_moment
 
     def reduction(self, store: Store) -> ThirdMomentReduction:
-        """Given the basis of the store."""
         return ThirdMomentReduction.of(store)
 
     def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
         """The moments in the basis, from the sums over all partitions.
 
-        All zero, with a warning, where no document is long enough: the store serves LR-JSMF all the same.
+        All zero, with a warning, if no document is long enough; LR-JSMF does not need them.
         """
         (total,) = folded
         values: dict[str, Any] = {**total.arrays, **total.scalars}
         sums = TensorSums(**values)
         if sums.total_weight > 0:
             with span("third moment"):
-                # The sums are overwritten.
+                # This overwrites the sums.
                 found = basis_moments(sums, store.read("basis"), np.float32)
         else:
             logger.warning(
@@ -130,17 +128,17 @@ class ThirdMomentStage(SumStage):
 
 
 def tensor_memory(n_words: int, width: int) -> int:
-    """Most bytes that the stage holds besides a row group: its sums, the basis, and the products of some documents.
+    """Peak bytes of the stage besides a row group: its sums, the basis, and the products of a block of documents.
 
-    Without their nonzeros sorted by word, 8 bytes for each of ``linalg.document_tensor.NONZERO_BLOCK``.
+    Excludes nonzeros sorted by word: 8 bytes for each of ``linalg.document_tensor.NONZERO_BLOCK``.
     """
-    # Both sums in float64 twice, when groups are folded; the tensor in slabs and packed.
+    # Folding groups holds two float64 copies of both wide sums; the tensor is held in slabs and packed.
     return 32 * n_words * width + 4 * width**3 + 16 * DOCUMENT_BLOCK * width
 
 
 @dataclass(frozen=True)
 class TensorMoments:
-    """What the tensor engine reads of a store: the basis (Q, N x m) and the moments in it."""
+    """Input of the tensor engine: the basis Q (N x m) and the moments in it."""
 
     basis: NDArray[np.float64]
     moments: BasisMoments
@@ -149,12 +147,8 @@ class TensorMoments:
 def read_tensor_moments(store: Store) -> TensorMoments:
     """Read the moments of a complete store.
 
-    Raises
-    ------
-    InputError
-        If it lacks the third moment: with the command that adds it. If no document has three tokens.
-    StoreError
-        If an array is damaged.
+    Raises ``InputError`` if the store lacks the third moment (the message has the command that adds it) or no
+    document has three tokens, and ``StoreError`` if an array is damaged.
     """
     if not store.settings.third_moment:
         raise InputError(
@@ -170,7 +164,7 @@ def read_tensor_moments(store: Store) -> TensorMoments:
 
 
 def adding_command(store: Store) -> str:
-    """The command that adds the third moment to a store as it is."""
+    """The command that adds the third moment to a store with its settings."""
     usual, given = ScanSettings().fields(), store.settings.fields()
     options = [_option(name, value) for name, value in given.items() if value != usual.get(name)]
     corpus = shlex.quote(store.manifest.paths[0])
