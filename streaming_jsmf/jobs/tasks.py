@@ -40,7 +40,7 @@ class Reduction(Protocol):
 
 @dataclass(frozen=True)
 class MapTask:
-    """A stage without a reduction: the module-level function ``task(context, number)`` writes files and returns a record.
+    """A stage without a reduction: the module-level ``task(context, number)`` writes files and returns a record.
 
     After a kill the task may run again and overwrite the files of its first run.
     """

@@ -258,7 +258,7 @@ def _remove_what_is_no_file(place: Path) -> None:
 
 
 def _write(descriptor: int, owner: Owner) -> None:
-    """Overwrite with a single write that never shrinks the file, so that a kill leaves either the old or the new contents."""
+    """Overwrite with one write that never shrinks the file: a kill leaves either the old or the new contents."""
     text = owner.model_dump_json(indent=1).encode()
     os.lseek(descriptor, 0, os.SEEK_SET)
     os.write(descriptor, text.ljust(os.fstat(descriptor).st_size))

@@ -77,7 +77,7 @@ def open_url(place: str | UPath, what: str) -> UPath:
 
 @contextmanager
 def reaching(place: object) -> Iterator[None]:
-    """Convert errors of a file system, except ``FileNotFoundError``, to a one-line ``StoreError`` that names the place."""
+    """Convert file system errors except ``FileNotFoundError`` to a one-line ``StoreError`` that names the place."""
     try:
         yield
     except (FileNotFoundError, StreamingJSMFError):

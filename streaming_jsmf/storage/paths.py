@@ -162,8 +162,8 @@ def is_chain(path: AnyPath) -> bool:
 def open_file(path: AnyPath | UPath) -> Iterator[BufferedIOBase]:
     """Open a local file or URL as a binary stream.
 
-    Raises ``FileNotFoundError`` if it is missing, ``InputError`` if the scheme of a URL is unknown or its package is
-    not installed, and read errors unchanged.
+    Raises ``FileNotFoundError`` if it is missing, and ``InputError`` if the scheme of a URL is unknown or its package
+    is not installed. Other read errors are passed on.
     """
     local = _on_disk(path)
     if local is not None:
@@ -182,7 +182,7 @@ def read_bytes(path: AnyPath | UPath) -> bytes:
 
 
 def read_text(path: AnyPath | UPath) -> str:
-    """Read a small UTF-8 file; raise ``FileNotFoundError`` if it is missing, ``StoreError`` if the object store fails."""
+    """Read a small UTF-8 file; raise ``FileNotFoundError`` if it is missing, ``StoreError`` if an object store fails."""
     return read_bytes(path).decode()
 
 
@@ -283,7 +283,7 @@ def json_bytes(value: Any) -> bytes:
 
 
 def write_bytes(path: StorePath, data: bytes) -> None:
-    """Write or replace a file atomically: temporary file, fsync and rename, or a single object write for a URL."""
+    """Write or replace a file atomically: temporary file, fsync and rename; for a URL a single object write."""
     if not isinstance(path, Path):
         object_store.put(path, data)
         return
