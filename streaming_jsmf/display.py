@@ -59,8 +59,6 @@ def _is_name(scheme: str, user: str) -> bool:
 def printable(text: str, keep: str = "") -> str:
     """Escape control and bidirectional characters as in JSON, except those in ``keep``, such as line ends.
 
-    A printable JSON text keeps its values.
-
     >>> printable("red\\x1b[31m")
     'red\\\\u001b[31m'
     """

@@ -1,1 +1,1 @@
-"""Passes over documents with a given model: topic shares (``transform``), queries, and exchange with other libraries."""
+"""Passes over documents with a given model: topic shares (``transform``), queries, and data exchange."""

@@ -173,14 +173,7 @@ def model_to_pyldavis(
     """Return the arguments of ``pyLDAvis.prepare``: ``pyLDAvis.prepare(**model_to_pyldavis(model, corpus))``.
 
     Uses the stored topics of any engine and M x K + K x N numbers of memory. One pass over the corpus, and another one
-    without ``shares``.
-
-    Parameters
-    ----------
-    corpus
-        Documents whose words are matched as strings.
-    shares
-        Result of ``transform`` for this corpus and model; None: computed here.
+    without ``shares``, the result of ``transform`` for this corpus and model. Words are matched as strings.
 
     Returns
     -------

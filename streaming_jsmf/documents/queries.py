@@ -39,14 +39,9 @@ def documents_of_topic(
 ) -> pd.DataFrame:
     """Return the documents with the largest shares of a topic, in descending order: ``document_id``, ``share``, metadata.
 
-    The share of a merged topic is the sum over its parts. One pass over the file that ``transform`` wrote.
-
-    Raises
-    ------
-    InputError
-        If the shares are of another model, or there is no such topic.
-    StoreError
-        If the model or the shares are damaged.
+    The share of a merged topic is the sum over its parts. One pass over the output of ``transform``. Raises
+    ``InputError`` if the shares are of another model or there is no such topic, ``StoreError`` if the model or shares
+    are damaged.
     """
     return query(model, shares, topic=topic, number=number).to_pandas()
 
@@ -54,17 +49,12 @@ def documents_of_topic(
 def shares_by(
     model: AnyModel | Model, shares: str | Path, column: str | None = None, topic: int | None = None
 ) -> pd.DataFrame:
-    """Return mean topic shares by the values of a metadata column, one row per value and topic; None: of all documents.
+    """Return mean topic shares by the values of a metadata column, one row per value and topic.
 
-    ``documents`` is the number of documents with the value, ``standard_error`` that of the mean ``share``. Shares of
-    merged topics are added, hidden topics are omitted, and topic names, if any, are in the column ``label``. One pass.
-
-    Raises
-    ------
-    InputError
-        If the shares are of another model, or there is no such column or topic.
-    StoreError
-        If the model or the shares are damaged.
+    Without ``column`` the mean is over all documents. ``documents`` is the number of documents with the value,
+    ``standard_error`` that of the mean ``share``. Shares of merged topics are added, hidden topics are omitted, and
+    topic names, if any, are in the column ``label``. One pass. Raises ``InputError`` if the shares are of another model
+    or there is no such column or topic, ``StoreError`` if the model or shares are damaged.
     """
     return query(model, shares, topic=topic, by=column, grouped=True).to_pandas()
 
@@ -74,14 +64,8 @@ def similar_documents(
 ) -> pd.DataFrame:
     """Return the documents nearest to a document by the Hellinger distance (0 to 1) of the stored, unmerged topics.
 
-    Up to two passes.
-
-    Raises
-    ------
-    InputError
-        If the shares are of another model, or there is no such document.
-    StoreError
-        If the model or the shares are damaged.
+    Up to two passes. Raises ``InputError`` if the shares are of another model or there is no such document,
+    ``StoreError`` if the model or shares are damaged.
     """
     return query(model, shares, similar=str(document), number=number).to_pandas()
 
@@ -96,10 +80,10 @@ def query(
     number: int | None = None,
     grouped: bool = False,
 ) -> Any:
-    """Return ``similar_documents``, ``documents_of_topic`` or ``shares_by`` as an Arrow table, depending on the arguments.
+    """Return ``similar_documents``, ``documents_of_topic`` or ``shares_by`` as an Arrow table; same errors.
 
     ``grouped`` requests ``shares_by`` for a ``topic`` without ``by``. Raises ``InputError`` if arguments exclude each
-    other, and errors as these functions.
+    other.
     """
     if similar is not None and (by is not None or topic is not None):
         raise InputError("--similar excludes --topic and --by; give one")
@@ -169,7 +153,6 @@ class MergedShares(SharesFile):
 
     @classmethod
     def of(cls, file: SharesFile, groups: Sequence[Sequence[int]]) -> MergedShares:
-        """Return all shares of the groups."""
         about = replace(file.about, n_topics=len(groups), top=None)
         return cls(file.path, about, file.columns, file, groups)
 

@@ -34,16 +34,8 @@ DAMAGED = "it is truncated or damaged: run transform again"
 class Totals:
     """Counts over documents.
 
-    Attributes
-    ----------
-    documents
-        M.
-    tokens, unknown_tokens
-        Number of tokens, and of those whose words are not in the model.
-    without_known_words
-        Documents without words of the model; their shares are the mean of the prior.
-    unconverged
-        Documents that reached the maximum number of steps.
+    ``unknown_tokens`` are tokens whose words are not in the model, ``without_known_words`` documents that get the mean
+    of the prior, ``unconverged`` documents that reached the maximum number of steps.
     """
 
     documents: int = 0
@@ -58,22 +50,9 @@ class Totals:
 
 @dataclass(frozen=True)
 class About:
-    """Metadata of topic shares.
+    """Metadata of topic shares: fingerprints of the model's topics, the corpus, and all inputs (``request``).
 
-    Attributes
-    ----------
-    model
-        ``TopicParameters.topics_fingerprint``.
-    corpus, request
-        Fingerprints of the corpus, and of everything that determines the shares.
-    n_topics
-        K.
-    top
-        Number of shares kept per document; None: all.
-    method
-        ``map`` or ``cvb0``.
-    totals
-        None for a part of a directory.
+    ``top`` is the number of shares kept per document (None: all); ``totals`` is None for a part of a directory.
     """
 
     model: str
@@ -90,11 +69,7 @@ class About:
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any], path: Path) -> About:
-        """Inverse of ``fields``.
-
-        Raises ``InputError`` if the file at ``path`` has other contents or a newer format, ``StoreError`` if a field is
-        missing.
-        """
+        """Inverse of ``fields``; ``InputError`` if they are not topic shares of a known format, ``StoreError`` if damaged."""
         if fields.get("kind") != KIND:
             raise not_shares(path)
         if fields.get("format_version") != FORMAT_VERSION:
@@ -125,7 +100,7 @@ class About:
         return (SHARES,) if self.top is None else (TOPICS, SHARES)
 
     def dense(self, table: Any) -> NDArray[np.float64]:
-        """Return the shares of a table, (documents, K), with 0 for shares that were not kept; ``StoreError`` if damaged."""
+        """Return the shares of a table, (documents, K), with 0 for shares not kept; ``StoreError`` if damaged."""
         values = self.matrix(table, SHARES).astype(np.float64)
         if self.top is None:
             return values
@@ -164,7 +139,7 @@ class SharesFile(ABC):
 
     @abstractmethod
     def tables(self, columns: Sequence[str]) -> Iterator[Any]:
-        """Yield Arrow tables of some columns in document order. One pass; ``StoreError`` if a file is missing or damaged."""
+        """Yield Arrow tables of some columns in document order. One pass; ``StoreError`` for missing or damaged files."""
 
 
 def to_lists(values: NDArray[Any]) -> Any:

@@ -121,7 +121,7 @@ def _documents(
     execution: Execution | None,
     listener: Listener,
 ) -> tuple[Corpus, float]:
-    """Return the corpus, made at ``beside`` if the source is not one, and the number of unknown tokens left out of it."""
+    """Return the corpus, made at ``beside`` if needed, and the number of unknown tokens left out of it."""
     if isinstance(source, Corpus):
         return source, 0.0
     with spool_input(source, beside) as (path, made_for):
@@ -140,7 +140,7 @@ def _documents(
 def _over_model_words(
     request: IngestRequest, source: str | Path, topics: TopicParameters, tokens: Mapping[str, Json] | None
 ) -> IngestRequest:
-    """Return the request for a corpus of all documents over the model's words; ``tokens`` describes its tokenization."""
+    """Return the request for a corpus over the model's words; ``tokens`` describes the model's tokenization."""
     guess = guess_source(source, request.reader, request.read)
     read: dict[str, Any] = {**guess.read, **request.read}
     curation: dict[str, Any] = {"min_distinct_words": 0, "min_tokens": 0}

@@ -69,16 +69,8 @@ GIVEN, PLAN, PARTS, RESULT = "given", "plan", "parts", "made"
 class TransformRequest:
     """Documents, topics, and how shares are computed; ``InputError`` if ``top`` or ``method`` is out of range.
 
-    Attributes
-    ----------
-    top
-        Number of largest shares kept per document; None: all.
-    method
-        ``map`` or ``cvb0``, see ``document_topics``.
-    left_out
-        Number of tokens of unknown words that are not in the corpus.
-    partition_nonzeros
-        Size of a task; the shares do not depend on it.
+    ``left_out`` is the number of unknown tokens missing from the corpus; ``partition_nonzeros`` does not affect the
+    shares.
     """
 
     topics: TopicParameters
@@ -98,7 +90,6 @@ class TransformRequest:
 
     @property
     def n_topics(self) -> int:
-        """K."""
         return self.topics.prior.size
 
     @property
@@ -226,7 +217,7 @@ def _job(
 
 @dataclass(frozen=True)
 class PartContext:
-    """Arguments of all tasks. ``threads`` is the number of documents processed concurrently in a task; it affects no bit."""
+    """Arguments of all tasks; ``threads`` documents are processed concurrently in a task, which affects no bit."""
 
     root: Path
     corpus: str
@@ -236,7 +227,6 @@ class PartContext:
     threads: int
 
     def array(self, name: str) -> NDArray[Any]:
-        """Read an array of the model."""
         hint = f"remove {self.root} and run the same command again"
         return read_array(self.root / GIVEN, name, self.digests[name], hint=hint)
 

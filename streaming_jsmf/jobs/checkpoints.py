@@ -107,7 +107,6 @@ def added(folded: PartialResult | None, partial: PartialResult) -> PartialResult
 
 
 def add_scalars(folded: PartialResult, partial: PartialResult) -> dict[str, float]:
-    """Return the sums of the scalars of two results."""
     return {name: folded.scalars[name] + value for name, value in partial.scalars.items()}
 
 
@@ -133,8 +132,6 @@ class Checkpoints:
     ----------
     store
         Root of the store, which has the groups ``partials`` and ``records``.
-    stage
-        Name of the stage, such as ``range``.
     hint
         Advice appended to messages about damage.
     keep

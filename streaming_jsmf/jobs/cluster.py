@@ -31,17 +31,11 @@ RESUME = "run the same command again to go on from what is committed"
 
 @contextmanager
 def running_scheduler(address: str) -> Iterator[Any]:
-    """Yield a client of the scheduler at ``address``, which has at least one suitable worker.
+    """Yield a client of the scheduler at ``address``; certificates for ``tls://`` come from Dask's configuration.
 
-    Certificates for ``tls://`` come from Dask's configuration (``distributed.comm.tls``).
-
-    Raises
-    ------
-    InputError
-        On entry, if the scheduler does not answer, no worker starts in time, or a process of the cluster lacks this
-        package or has other versions of packages that affect the bits.
-    StoreError
-        See ``losses_in_one_line``.
+    On entry raises ``InputError`` if the scheduler does not answer, no worker starts in time, or a process of the
+    cluster lacks this package or has other versions of packages that affect the bits. Later errors as
+    ``losses_in_one_line``.
     """
     client = _connect(address)
     with losses_in_one_line(address), _quiet_client(), client:

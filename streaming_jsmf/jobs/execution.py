@@ -34,17 +34,7 @@ ADDRESS_SCHEMES = ("tcp", "tls", "ucx", "ws", "wss")
 
 @dataclass(frozen=True)
 class Executor:
-    """A running scheduler, valid until the block that created it ends.
-
-    Attributes
-    ----------
-    arguments
-        Keyword arguments of ``dask.compute``.
-    tasks_at_once
-        Number of concurrent tasks.
-    listener
-        Receives progress events.
-    """
+    """A running scheduler, valid until the block that created it ends; ``arguments`` are those of ``dask.compute``."""
 
     arguments: Mapping[str, Any]
     tasks_at_once: int
@@ -90,14 +80,9 @@ class Execution(ExecutionOptions):
         return self.workers or os.cpu_count() or 1
 
     def require_memory(self, needed: int, what: str, hint: str) -> None:
-        """Raise ``InputError`` if a stage needs more memory than the budget or the limits of the process allow.
+        """Raise ``InputError`` if ``needed`` peak bytes of all workers exceed the budget or the limits of the process.
 
-        Parameters
-        ----------
-        needed
-            Peak bytes of all workers together.
-        what, hint
-            Name of the stage and advice on how to reduce its memory, for the message.
+        ``what`` names the stage and ``hint`` says how to reduce its memory, for the message.
         """
         if self.memory is not None and needed > self.memory:
             raise InputError(

@@ -27,20 +27,9 @@ FAN_IN = 8
 
 @dataclass(frozen=True)
 class Step:
-    """One fold.
+    """One fold: ``taken`` (a part, or the fold of a group) is added to ``before`` (None for the first fold of a group).
 
-    Attributes
-    ----------
-    fold
-        Its key.
-    before
-        Key of the fold that it extends; None for the first fold of a group.
-    taken
-        Key of the part or group fold that is added.
-    first, last
-        Numbers of the first and last part that it contains.
-    of_part
-        Whether ``taken`` is a part, number ``last``.
+    The fields ``fold``, ``before`` and ``taken`` are keys; the fold contains the parts ``first`` to ``last``.
     """
 
     fold: str

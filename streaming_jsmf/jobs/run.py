@@ -42,16 +42,8 @@ POLL_SECONDS, POLL_SHARE = 0.25, 10
 class Job:
     """Parts to compute and commit, and the order of their folds.
 
-    Attributes
-    ----------
-    checkpoints, stage
-        Where tasks commit, and what they compute.
-    parts
-        Parts in the order of ``order``.
-    order
-        Fold order; None if tasks write files and record them instead.
-    unit, part
-        Unit of the part sizes and name of a part, for progress reports.
+    ``order`` has the parts in the same order, and is None if tasks write files and record them. ``unit`` is the unit of
+    the part sizes and ``part`` the name of a part, for progress reports.
     """
 
     checkpoints: Checkpoints
@@ -213,17 +205,9 @@ def run_steps(
 ) -> PartialResult:
     """Run a sequence of steps, each using the previous result, starting after the last committed step.
 
-    Only the last result is kept in ``checkpoints``.
-
-    Parameters
-    ----------
-    start
-        Input of the first step.
-    steps
-        Number of steps.
-    step
-        Called with the step number (from 0), the key of the previous result and that result. Tasks can read the result
-        with ``checkpoints.read_fold(key)``. Keys are the same in every run, so they may also salt the keys of parts.
+    Only the last result is kept. ``step`` is called with the step number (from 0), the key of the previous result and
+    that result, which tasks can read with ``checkpoints.read_fold(key)``. Keys are the same in every run, so they may
+    also salt the keys of parts.
     """
     chain = fold_keys([str(number) for number in range(steps + 1)], "")
     known = checkpoints.folds()

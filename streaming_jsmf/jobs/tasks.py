@@ -52,18 +52,9 @@ class MapTask:
 
 @dataclass(frozen=True)
 class Part:
-    """A unit of work.
+    """A unit of work, with its ``size`` for progress and JSON ``metadata`` to record.
 
-    Attributes
-    ----------
-    key
-        Key in the checkpoints.
-    size
-        Weight for progress reports.
-    source
-        Input of ``Reduction.compute``, such as a partition; None if the result is committed before the job runs.
-    metadata
-        JSON values recorded with the part in addition to its cost.
+    ``source`` is the input of ``Reduction.compute``, such as a partition; None if the result is already committed.
     """
 
     key: str

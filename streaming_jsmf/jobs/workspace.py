@@ -37,14 +37,8 @@ class Commit(Protocol):
 class Workspace:
     """Arrays and files read by tasks, their checkpoints, and the arguments of the work; local or behind a URL.
 
-    Parameters
-    ----------
-    root
-        Path of the workspace; see ``beside``.
-    what
-        Name of the unfinished work, such as polish.
-    arguments
-        JSON values that determine the bits of the result.
+    ``what`` names the unfinished work, such as polish; ``arguments`` are JSON values that determine the bits of the
+    result.
     """
 
     root: StorePath
@@ -74,7 +68,6 @@ class Workspace:
 
     @property
     def request(self) -> str:
-        """Fingerprint of the arguments."""
         return fingerprint(self.arguments)
 
     @property
@@ -115,12 +108,8 @@ class Workspace:
     ) -> dict[str, ArrayDigest]:
         """Create the workspace or continue an interrupted run with the same arguments; return digests of ``arrays``.
 
-        Parameters
-        ----------
-        arrays
-            Arrays with up to two axes for tasks to read (``storage.arrays.read_array``).
-        replace
-            Remove anything else at this path instead of raising the errors of ``require_same``.
+        ``arrays`` have up to two axes and are read by tasks (``storage.arrays.read_array``). ``replace`` removes
+        anything else at this path instead of raising the errors of ``require_same``.
         """
         arrays = arrays or {}
         if replace and not self._is_same():
@@ -134,16 +123,9 @@ class Workspace:
     def require_same(self) -> None:
         """Require that the path is free or has unfinished work with the same arguments.
 
-        Call this before anything that removes the workspace on bad input.
-
-        Raises
-        ------
-        InputError
-            If the path has something else.
-        SettingsMismatchError
-            If the unfinished work has other arguments; the message names them.
-        StoreError
-            If the attributes are damaged.
+        Call this before anything that removes the workspace on bad input. Raises ``InputError`` if the path has
+        something else, ``SettingsMismatchError`` if the arguments differ (the message names them), ``StoreError`` if
+        attributes are damaged.
         """
         if is_free(self.root):
             return

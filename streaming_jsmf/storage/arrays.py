@@ -70,7 +70,6 @@ class _Digest:
             self._total.update(np.ascontiguousarray(values).data)
 
     def of(self, shape: Sequence[int]) -> ArrayDigest:
-        """Return the digest after all rows were added."""
         return ArrayDigest(self._total.hexdigest(), tuple(int(n) for n in shape), self._name)
 
 

@@ -157,18 +157,9 @@ def read_owner(place: Path) -> Owner | None:
 def sole_writer(store: StorePath) -> Iterator[str]:
     """Hold the lock of a local ``store`` during the block; stores behind URLs have no locks.
 
-    The system releases the lock when the process ends. Leftovers of a killed process are removed on entry; its
-    announced result stays in the file if the block fails. A broken lock and a file system without locks are logged.
-
-    Yields
-    ------
-    str
-        Result that a killed process was about to commit, and may have committed (``announce_commit``); usually empty.
-
-    Raises
-    ------
-    InputError
-        If another process holds the lock; the message names it.
+    Yields what a killed process was about to commit (``announce_commit``), usually an empty string. Leftovers of such a
+    process are removed on entry; its announced result stays in the file if the block fails. Raises ``InputError`` if
+    another process holds the lock; the message names it.
     """
     if not isinstance(store, Path):
         # Object stores have no locks; two writers commit the same bytes and only waste time.
@@ -212,10 +203,7 @@ def _clear(store: Path, left: Owner | None) -> None:
 
 
 class _LockFile:
-    """The lock file, ours after ``take`` if the system has locks.
-
-    ``was_left`` is whether a killed process left it, and ``left`` its owner, if readable.
-    """
+    """The lock file, ours after ``take``; ``was_left`` and ``left`` describe a killed process that left it."""
 
     def __init__(self, store: Path) -> None:
         self.was_left = False

@@ -73,8 +73,8 @@ def inside(root: Place, name: str) -> Place:
 def file_inside(directory: Path, name: str, most: int | None = None) -> Path:
     """Return the path of a local file that a spec names below ``directory``; the file may be missing.
 
-    Raises ``InputError`` if the name or a link points outside the directory, the path is not a regular file, or the
-    file has more than ``most`` bytes (None: any size).
+    Raises ``InputError`` if the name or a link points outside the directory, or the file is not regular or has more
+    than ``most`` bytes.
     """
     path = inside(directory, name)
     if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory)):
@@ -115,7 +115,6 @@ def local_path(path: AnyPath | UPath, what: str) -> Path:
 
 
 def _text_of(path: AnyPath | UPath, what: str) -> str:
-    """Return a path or URL as text; accepts any ``os.PathLike``, such as an open corpus."""
     if isinstance(path, UPath):
         return str(path)
     try:
@@ -162,8 +161,8 @@ def is_chain(path: AnyPath) -> bool:
 def open_file(path: AnyPath | UPath) -> Iterator[BufferedIOBase]:
     """Open a local file or URL as a binary stream.
 
-    Raises ``FileNotFoundError`` if it is missing, and ``InputError`` if the scheme of a URL is unknown or its package
-    is not installed. Other read errors are passed on.
+    Raises ``FileNotFoundError`` if it is missing, ``InputError`` if a URL's scheme is unknown or its package is
+    missing.
     """
     local = _on_disk(path)
     if local is not None:
@@ -182,7 +181,7 @@ def read_bytes(path: AnyPath | UPath) -> bytes:
 
 
 def read_text(path: AnyPath | UPath) -> str:
-    """Read a small UTF-8 file; raise ``FileNotFoundError`` if it is missing, ``StoreError`` if an object store fails."""
+    """Read a small UTF-8 file; ``FileNotFoundError`` if it is missing, ``StoreError`` if an object store fails."""
     return read_bytes(path).decode()
 
 
@@ -218,7 +217,6 @@ def exists(path: AnyPath) -> bool:
 
 
 def is_file(path: AnyPath) -> bool:
-    """Whether ``path`` is a file."""
     local = _on_disk(path)
     if local is not None:
         return local.is_file()
