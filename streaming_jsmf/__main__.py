@@ -22,7 +22,7 @@ def main() -> None:
     _require_address_space()
     from streaming_jsmf.cli.main import run, say_how_it_ended
 
-    # If no thread can be started, Zarr leaves a coroutine un-awaited and fails to join the thread at interpreter exit.
+    # If no thread can be started, Zarr leaves a coroutine unawaited and joins the thread at interpreter exit.
     warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
     try:
         interrupts.end_in_order()

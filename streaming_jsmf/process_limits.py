@@ -35,8 +35,8 @@ def is_limited() -> bool:
 def reserve_less() -> None:
     """Keep libraries from reserving threads and address space that they do not use; results do not change.
 
-    By default OpenBLAS starts an unused thread and reserves 40 MiB per core. Under a limit, the 1 GiB of Arrow and the
-    64 MiB per thread of glibc matter as well.
+    By default OpenBLAS starts a thread and reserves 40 MiB per core, which no command uses. Under a limit, the 1 GiB of
+    Arrow and the 64 MiB per thread of glibc matter as well.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if not is_limited():

@@ -37,7 +37,7 @@ MOST_SUMS = 20_000_000
 def documents_of_topic(
     model: AnyModel | Model, shares: str | Path, topic: int, number: int = DEFAULT_NUMBER
 ) -> pd.DataFrame:
-    """Return the documents with the largest shares of a topic, in descending order: ``document_id``, ``share``, metadata.
+    """Return the documents with the largest shares of a topic, in descending order, with ``share`` and metadata.
 
     The share of a merged topic is the sum over its parts. One pass over the output of ``transform``. Raises
     ``InputError`` if the shares are of another model or there is no such topic, ``StoreError`` if the model or shares

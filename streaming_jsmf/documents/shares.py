@@ -69,7 +69,7 @@ class About:
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any], path: Path) -> About:
-        """Inverse of ``fields``; ``InputError`` if they are not topic shares of a known format, ``StoreError`` if damaged."""
+        """Inverse of ``fields``; ``InputError`` for another kind or format version, ``StoreError`` if damaged."""
         if fields.get("kind") != KIND:
             raise not_shares(path)
         if fields.get("format_version") != FORMAT_VERSION:
@@ -139,7 +139,7 @@ class SharesFile(ABC):
 
     @abstractmethod
     def tables(self, columns: Sequence[str]) -> Iterator[Any]:
-        """Yield Arrow tables of some columns in document order. One pass; ``StoreError`` for missing or damaged files."""
+        """Yield Arrow tables of some columns in document order. One pass; ``StoreError`` for damaged files."""
 
 
 def to_lists(values: NDArray[Any]) -> Any:

@@ -63,7 +63,7 @@ def transform(
     top
         Number of largest shares to keep per document, with their topics; None: all K.
     method
-        ``map``: the most probable shares. ``cvb0``: closer to the posterior mean, better for documents of a few dozen
+        ``map``: the most probable shares. ``cvb0``: closer to the posterior mean, better for documents of about ten
         words.
     reading
         Reader, its options (``read``) and the treatment of bad records if ``corpus`` is a source; everything else is as

@@ -90,6 +90,7 @@ class TransformRequest:
 
     @property
     def n_topics(self) -> int:
+        """K."""
         return self.topics.prior.size
 
     @property
@@ -117,7 +118,7 @@ class TransformRequest:
         )
 
     def memory(self, partitions: Sequence[Partition], workers: int) -> int:
-        """Return the projected peak memory in bytes: topics, a row group and the shares of some documents per worker."""
+        """Return the projected peak memory in bytes: topics, a row group and shares of some documents per worker."""
         row_group = max(unit.nonzeros for partition in partitions for unit in partition.units)
         each = (
             2 * self.topics.word_topic.nbytes
@@ -136,10 +137,11 @@ def transform_documents(
     overwrite: bool = True,
     temporary: Path | None = None,
 ) -> Totals:
-    """Write the topic shares of all documents to ``target``, or complete an interrupted run; errors as ``transform``.
+    """Write the topic shares of all documents to ``target``, or complete an interrupted run.
 
-    One pass over the documents, and one over the shares. Results are the same on every scheduler. ``overwrite``
-    replaces the target, which the caller has checked; ``temporary`` is a corpus to remove at the end.
+    One pass over the documents, and one over the shares; errors as ``transform``. Results are the same on every
+    scheduler. ``overwrite`` replaces the target, which the caller has checked; ``temporary`` is a corpus to remove at
+    the end.
     """
     execution = execution or Execution()
     partitions = plan_partitions(list_units(request.corpus), request.partition_nonzeros)

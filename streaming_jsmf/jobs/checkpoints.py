@@ -107,6 +107,7 @@ def added(folded: PartialResult | None, partial: PartialResult) -> PartialResult
 
 
 def add_scalars(folded: PartialResult, partial: PartialResult) -> dict[str, float]:
+    """Return the sums of the scalars of two results."""
     return {name: folded.scalars[name] + value for name, value in partial.scalars.items()}
 
 

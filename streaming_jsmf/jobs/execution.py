@@ -1,4 +1,4 @@
-"""Schedulers that run the tasks. The choice of scheduler affects the run time but no bit of the results."""
+"""Schedulers that run the tasks. The choice of scheduler affects the run time, never the results."""
 
 from __future__ import annotations
 

@@ -68,6 +68,7 @@ class Workspace:
 
     @property
     def request(self) -> str:
+        """Fingerprint of the arguments."""
         return fingerprint(self.arguments)
 
     @property

@@ -217,6 +217,7 @@ def exists(path: AnyPath) -> bool:
 
 
 def is_file(path: AnyPath) -> bool:
+    """Whether ``path`` is a file."""
     local = _on_disk(path)
     if local is not None:
         return local.is_file()
