@@ -306,7 +306,7 @@ def node_exists(path: StorePath) -> bool:
 
 
 def is_free(path: StorePath) -> bool:
-    """Whether a store can be created at ``path``: it is empty, or has only our leftovers in an object store."""
+    """Whether a store can be created at ``path``: nothing exists there, or only our leftovers in an object store."""
     if isinstance(path, Path):
         return not path.exists()
     return not object_store.found(path) or object_store.is_leftover(path)
