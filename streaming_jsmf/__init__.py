@@ -1,6 +1,6 @@
-"""Out-of-core spectral topic inference: Parquet shards in, provable topics out, from one or two scans.
+"""Out-of-core spectral topic inference: from Parquet shards to provable topics in one or two scans.
 
-Names are imported when they are first used: Dask loads a part of this package in every process.
+Names are imported on first use, because Dask loads a part of this package in every process.
 """
 
 from __future__ import annotations

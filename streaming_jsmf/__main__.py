@@ -1,6 +1,6 @@
-"""``python -m streaming_jsmf`` and ``streaming-jsmf``: the command line, once the process is ready for it.
+"""Entry point of ``python -m streaming_jsmf`` and ``streaming-jsmf``.
 
-Imports nothing heavy at its head: seconds of imports follow, in which somebody may press Ctrl-C.
+Heavy imports are deferred until signal handlers are installed, since they take seconds, in which Ctrl-C may arrive.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def main() -> None:
     _require_address_space()
     from streaming_jsmf.cli.main import run, say_how_it_ended
 
-    # Where no thread can be started, Zarr leaves a coroutine behind, and joins the thread when the interpreter ends.
+    # If no thread can be started, Zarr leaves a coroutine unawaited and joins the thread at interpreter exit.
     warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
     try:
         interrupts.end_in_order()
@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def _open_closed_streams() -> None:
-    """Standard streams that the caller has closed lead nowhere: the next file opened would take their numbers."""
+    """Redirect closed standard streams to the null device; otherwise the next opened file would get their numbers."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -46,7 +46,7 @@ def _open_closed_streams() -> None:
 
 
 def _require_address_space() -> None:
-    """End with one line if the limits of the process do not even allow the libraries: they would abort."""
+    """Exit with a one-line error if the process limits are too low for the libraries, which would abort."""
     reserve_less()
     short = shortage()
     if short is not None:

@@ -1,7 +1,7 @@
-"""What may be said and kept: locations without their secrets, and text without characters that a terminal obeys.
+"""Text that is safe to show and store: locations without secrets, and no characters that control a terminal.
 
-A URL may carry a password (``ftp://user:password@host``) or a key (``https://host/file?sig=...``). It is opened as it
-was given, by who was given it; ``location`` is what messages, stores and reports have in its place.
+URLs may contain a password (``ftp://user:password@host``) or a key (``https://host/file?sig=...``). They are opened
+unchanged; messages, stores and reports contain ``location`` instead.
 """
 
 from __future__ import annotations
@@ -9,29 +9,29 @@ from __future__ import annotations
 import re
 from typing import Any
 
-#: Schemes without a host: an ``@`` is a part of a name there, such as that of a container, unless a : comes before.
+#: Schemes without a host, where an ``@`` belongs to a name, such as a container, unless a : precedes it.
 _NAMES = frozenset(
     ("abfs", "abfss", "adl", "az", "wasb", "wasbs", "file", "local", "memory", "zip", "tar", "libarchive")
 )
 _WEB = frozenset(("http", "https"))
 
-# A password may hold blanks and quotes; what else ends a URL within a text is none of its characters.
+# A password may contain blanks and quotes; elsewhere they end a URL within a text.
 _URL = re.compile(r"\b([a-z][a-z0-9+.-]*)://((?:[^/\s@]*:[^/@\n]*@)?[^\s'\"<>`]*)", re.IGNORECASE)
 _USER = re.compile(r"[^/?#]*@")
-# A ? is a wildcard but on the web, and where a key and its value follow.
+# A ? is a wildcard, except on the web or before a key and its value.
 _QUERY = re.compile(r"\?[^/?#=:]+=.*")
 _WEB_QUERY = re.compile(r"[?#].*")
 _STOPS = ".,;:)]"
 
-# Controls (C0 and C1), separators of lines, marks and overrides of the direction of writing, invisible tags, and
-# halves of surrogate pairs, which stand for bytes that are not UTF-8.
+# Controls (C0 and C1), line separators, bidirectional marks and overrides, invisible tags, and lone surrogates, which
+# represent bytes that are not UTF-8.
 _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\U000e0000-\U000e007f]"
 )
 
 
 def location(path: Any) -> str:
-    """Name a path or URL, or all URLs within a text, without user, password and query.
+    """Return a path or URL, or a text with URLs, without user, password and query.
 
     >>> location("ftp://user:secret@host/corpus")
     'ftp://host/corpus'
@@ -57,9 +57,7 @@ def _is_name(scheme: str, user: str) -> bool:
 
 
 def printable(text: str, keep: str = "") -> str:
-    """A text with what a terminal would obey, or show in another order, spelled out as JSON spells it.
-
-    So what is printable of a JSON text stands for the same values. The characters in ``keep`` stay, such as line ends.
+    """Escape control and bidirectional characters as in JSON, except those in ``keep``, such as line ends.
 
     >>> printable("red\\x1b[31m")
     'red\\\\u001b[31m'
@@ -68,6 +66,6 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def spelled(text: str) -> str:
-    r"""Each character as ``\uXXXX``, two of them above U+FFFF."""
+    r"""Return each UTF-16 code unit as ``\uXXXX``."""
     units = text.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))

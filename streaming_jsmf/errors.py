@@ -1,6 +1,6 @@
-"""One family of errors, each with the exit code the command line ends with.
+"""Exceptions of this package with the exit codes of the command line.
 
-Every message says what is wrong, where (file, row group, row, key) and what to do, in one line.
+Every message states in one line what is wrong, where (file, row group, row, key) and what to do.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from streaming_jsmf.display import location
 
 
 class StreamingJSMFError(Exception):
-    """Base of all errors this package raises on purpose. URLs in the message are without passwords and keys."""
+    """Base class of the exceptions of this package. Passwords and keys are removed from URLs in the message."""
 
     exit_code = 1
 
@@ -20,27 +20,27 @@ class StreamingJSMFError(Exception):
 
 
 class InputError(StreamingJSMFError):
-    """The user's input is wrong: a corpus, a setting, a path. Exit code 2."""
+    """Invalid user input: a corpus, a setting or a path. Exit code 2."""
 
     exit_code = 2
 
 
 class SettingsMismatchError(InputError):
-    """A store was made with other settings or from another corpus than the ones asked for. Exit code 2."""
+    """A store was made with settings or a corpus other than the requested ones. Exit code 2."""
 
 
 class TooFewFactorsError(InputError):
-    """The corpus or the scan cannot carry as many topics as were asked for. Exit code 2."""
+    """The corpus or the scan supports fewer topics than requested. Exit code 2."""
 
 
 class LogError(StreamingJSMFError):
-    """The log of a job cannot be written. Exit code 2; unlike after an ``InputError``, what is done is kept."""
+    """The log of a job cannot be written. Exit code 2; unlike after an ``InputError``, completed work is kept."""
 
     exit_code = 2
 
 
 class MachineError(StreamingJSMFError):
-    """The machine has no more memory, threads or open files to give; no word about the data. Exit code 2."""
+    """The machine ran out of memory, threads or open files; the data are not at fault. Exit code 2."""
 
     exit_code = 2
 
@@ -52,19 +52,19 @@ class StoreError(StreamingJSMFError):
 
 
 def finding(error: StreamingJSMFError) -> str:
-    """What is wrong, by a message about damage, without the advice at its end."""
+    """Return a message about damage without the advice at its end."""
     what, _, _ = str(error).rpartition("; ")
     return what or str(error)
 
 
 def first_line(error: BaseException) -> str:
-    """First line of an error's text, so that our messages stay on one line."""
+    """Return the first line of an error's text."""
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 _SCARCE = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE)
 
-#: What Python, Arrow, the loader and C++ libraries say, in errors of several types and without a number.
+#: Messages of Python, Arrow, the loader and C++ libraries, whose exceptions have various types and no errno.
 _SCARCE_TEXTS = (
     "can't start new thread",
     "Failed to launch worker thread",
@@ -76,13 +76,13 @@ _SCARCE_TEXTS = (
 
 
 def is_of_machine(error: BaseException) -> bool:
-    """Whether the machine failed rather than what was read: memory (Arrow's errors, too), threads, open files."""
+    """Whether the machine rather than the input caused the error: memory (including Arrow's), threads or open files."""
     if isinstance(error, MachineError | MemoryError):
         return True
     if isinstance(error, OSError) and error.errno in _SCARCE:
         return True
     if isinstance(error, SystemError):
-        # Compiled code lost the error that it should have passed on, or raised this one after it.
+        # Compiled code replaced the original exception.
         before = error.__cause__ or error.__context__
         return before is not None and is_of_machine(before)
     # Messages of the excluded types may quote data.
@@ -91,7 +91,7 @@ def is_of_machine(error: BaseException) -> bool:
 
 
 def machine_error(error: BaseException) -> MachineError:
-    """What to say of an error of the machine."""
+    """Convert an error of the machine to a ``MachineError``."""
     if isinstance(error, MachineError):
         return error
     return MachineError(
@@ -101,6 +101,6 @@ def machine_error(error: BaseException) -> MachineError:
 
 
 def pass_on_machine(error: BaseException) -> None:
-    """For a handler that would call what was read damaged: raise ``MachineError`` if the machine failed."""
+    """Raise ``MachineError`` if the machine failed; for handlers that would otherwise report damaged data."""
     if is_of_machine(error):
         raise machine_error(error) from error

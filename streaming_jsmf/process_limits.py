@@ -1,7 +1,7 @@
-"""Limits on the memory of a process (``ulimit -v`` and ``ulimit -d``), compared with what it needs.
+"""Memory limits of the process (``ulimit -v`` and ``ulimit -d``), checked before work starts.
 
-Native libraries abort the process when an allocation fails, so what cannot work is refused before. Imports nothing
-heavy: ``reserve_less`` has to come before NumPy and Arrow.
+Native libraries abort the process when an allocation fails. This module imports nothing heavy, because
+``reserve_less`` must run before NumPy and Arrow are loaded.
 """
 
 from __future__ import annotations
@@ -14,42 +14,42 @@ from pathlib import Path
 
 _MIB = 2**20
 
-#: Each limit, its field in ``/proc/self/statm``, and what the interpreter and the libraries take of it. Up to 810 and
-#: 390 MiB were measured, while functions were compiled, with the settings of ``reserve_less``.
+#: Each limit, its field in ``/proc/self/statm``, and the share of the interpreter and libraries. Up to 810 and 390 MiB
+#: were measured during compilation with the settings of ``reserve_less``.
 _LIMITS = (
     ("ulimit -v", resource.RLIMIT_AS, 0, 1024 * _MIB),
     ("ulimit -d", resource.RLIMIT_DATA, 5, 512 * _MIB),
 )
 
-#: What a worker takes besides its data: two threads with stacks of 8 MiB, and a buffer of 32 MiB of OpenBLAS.
+#: Memory of a worker without data: two threads with stacks of 8 MiB, and an OpenBLAS buffer of 32 MiB.
 _WORKER_BYTES = 48 * _MIB
 
 _M_ARENA_MAX = -8
 
 
 def is_limited() -> bool:
-    """Whether one of the limits is set."""
+    """Whether any of the limits is set."""
     return any(resource.getrlimit(kind)[0] != resource.RLIM_INFINITY for _, kind, _, _ in _LIMITS)
 
 
 def reserve_less() -> None:
-    """Keep libraries from reserving threads and address space that they do not use; the results do not change.
+    """Keep libraries from reserving threads and address space that they do not use; results do not change.
 
-    By default OpenBLAS starts a thread and reserves 40 MiB for each core, of which no command makes use. Under a limit,
-    the 1 GiB that Arrow reserves and the 64 MiB of glibc for each thread matter as well.
+    By default OpenBLAS starts a thread and reserves 40 MiB per core, which no command uses. Under a limit, the 1 GiB of
+    Arrow and the 64 MiB per thread of glibc matter as well.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if not is_limited():
         return
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     os.environ.setdefault("MALLOC_ARENA_MAX", "1")
-    # glibc reads the variable when a process starts: it is for the worker processes. Other C libraries have no arenas.
+    # glibc reads the variable at process start, so it only affects workers. Other C libraries have no arenas.
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
 def shortage(data: int = 0, workers: int = 0) -> str | None:
-    """What a process with ``data`` bytes of its own needs and a lower limit, in words; None if the limits suffice."""
+    """Describe the memory needed for ``data`` bytes and the limit that it exceeds; None if the limits suffice."""
     pages = Path("/proc/self/statm")
     held = pages.read_text(encoding="ascii").split() if pages.exists() else []
     for name, kind, field, libraries in _LIMITS:

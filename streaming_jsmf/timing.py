@@ -1,7 +1,4 @@
-"""Where the time of a run goes: named spans inside the code, measured only while somebody asks.
-
-The kernels carry the spans, so this module stands below them and knows nothing of the package.
-"""
+"""Named time spans in the code, measured only while a stopwatch runs. Imports nothing from the package."""
 
 from __future__ import annotations
 
@@ -14,15 +11,9 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Stopwatch:
-    """Seconds by name of span, of all threads of this process.
+    """Processor seconds by span name, of all threads of this process.
 
-    A span inside another counts for itself only. Seconds are processor time of the thread, so that other programs on
-    the machine do not count; waiting for the disk does not count either.
-
-    Attributes
-    ----------
-    seconds
-        Processor time by name.
+    Nested spans are excluded from the outer span. Thread time excludes other programs and waiting for the disk.
     """
 
     seconds: dict[str, float] = field(default_factory=dict)
@@ -31,7 +22,7 @@ class Stopwatch:
 
     @contextmanager
     def span(self, name: str) -> Iterator[None]:
-        """Count the block under ``name``."""
+        """Measure the block under ``name``."""
         inner: list[float] = self._open.__dict__.setdefault("inner", [])
         inner.append(0.0)
         started = time.thread_time()
@@ -51,13 +42,13 @@ _NOTHING = nullcontext()
 
 
 def span(name: str) -> AbstractContextManager[None]:
-    """A block that is counted under ``name`` while a stopwatch runs; otherwise nothing."""
+    """Measure the block under ``name`` if a stopwatch is running."""
     return _NOTHING if _watch is None else _watch.span(name)
 
 
 @contextmanager
 def stopwatch() -> Iterator[Stopwatch]:
-    """Measure the spans of this process while the block runs; one at a time."""
+    """Measure the spans of this process during the block; ``RuntimeError`` if another stopwatch is running."""
     global _watch
     if _watch is not None:
         raise RuntimeError("a stopwatch is running already")

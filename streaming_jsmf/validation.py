@@ -1,4 +1,4 @@
-"""Pydantic's findings as one line that names the key and what is allowed."""
+"""Pydantic base model for files, and one-line messages that name the key and the allowed values."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ UNSAFE_PATH = "unsafe_path"
 
 
 class Strict(BaseModel):
-    """Base of what we read from files: frozen, no unknown keys."""
+    """Base of models read from files: frozen, without unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 def stays_inside(name: str) -> bool:
-    """Whether a name from a file, which anybody may have written, is one below the directory it is relative to."""
+    """Whether an untrusted relative name stays below its directory."""
     plain = not (name.startswith("~") or any(character in name for character in "\\:\0"))
     return plain and not {"", ".", ".."} & set(name.split("/"))
 
@@ -38,12 +38,12 @@ Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
 def explain(error: ValidationError, model: type[BaseModel]) -> str:
-    """One line for all findings: key, what is wrong, which keys or values are allowed."""
+    """Return one line with all findings: key, problem, and allowed keys or values."""
     return re.sub(r"\s+", " ", "; ".join(_finding(item, model) for item in error.errors()))
 
 
 def is_unsafe(error: ValidationError) -> bool:
-    """Whether a path that leaves its directory is among the findings."""
+    """Whether the findings include a path that leaves its directory."""
     return any(item["type"] == UNSAFE_PATH for item in error.errors())
 
 
@@ -55,14 +55,14 @@ def _finding(item: Any, model: type[BaseModel]) -> str:
     if item["type"] == "missing":
         return f"key {key} is missing"
     if item["type"] == "value_error":
-        # Ours, in words of its own; of several keys at once there is no value to show.
+        # Our own message; if it concerns several keys there is no single value to show.
         said = str(item["ctx"]["error"])
         return f"{key}: {said}, not {str(item['input'])[:60]!r}" if item["loc"] else said
     return f"{key}: {item['msg'][:1].lower()}{item['msg'][1:]}, not {str(item['input'])[:60]!r}"
 
 
 def _table(model: type[BaseModel], location: tuple[Any, ...]) -> type[BaseModel]:
-    """The model that holds the key at ``location``; indices and keys of open tables are stepped over."""
+    """Return the model that holds the key at ``location``, skipping indices and keys of open tables."""
     for part in location:
         field = model.model_fields.get(str(part))
         if field is not None:

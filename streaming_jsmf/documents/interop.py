@@ -1,4 +1,4 @@
-"""Corpora and models of other libraries: matrices of counts, gensim, pyLDAvis. None of them is imported."""
+"""Exchange of corpora and models with other libraries, none of which is imported: count matrices, gensim, pyLDAvis."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ from streaming_jsmf.topics.store import AnyModel, model_path, read_model
 
 _MATRIX = "give documents x words, of scipy or NumPy"
 
-#: Number of gensim documents in memory at a time.
+#: Number of gensim documents in memory.
 BATCH = 10_000
 
 
 def corpus_from_matrix(matrix: Any, words: Any, path: str | Path) -> Corpus:
-    """Make a corpus of counts, documents x words, keeping all words and documents.
+    """Make a corpus from a matrix of counts, keeping all words and documents; documents are numbered from 0.
 
     Parameters
     ----------
     matrix
-        (M, N), of scipy or NumPy; non-negative. Integers become int32 and other numbers float32.
+        (M, N), scipy or NumPy; non-negative. Integers become int32 and other numbers float32.
     words
         (N,), or an object with ``get_feature_names_out``, such as the ``CountVectorizer`` that made the matrix.
     path
-        Local path of the corpus. Documents are numbered from 0.
+        Local path of the corpus.
 
     Raises
     ------
     InputError
-        If the matrix does not have two dimensions or a word for each column, a count is negative or not finite, or
-        ``path`` exists.
+        If ``matrix`` is not two-dimensional or has a negative or non-finite count, ``words`` does not match its
+        columns, or ``path`` exists.
 
     Examples
     --------
@@ -65,12 +65,9 @@ def corpus_from_matrix(matrix: Any, words: Any, path: str | Path) -> Corpus:
 
 
 def corpus_to_matrix(corpus: AnyPath | Corpus) -> tuple[csr_array[Any], list[str]]:
-    """All documents of a corpus as one matrix, M x N, and its words. One pass; see ``to_dask_array`` for large ones.
+    """Return a corpus as a matrix (M, N) and its words. One pass; see ``to_dask_array`` for large corpora.
 
-    Raises
-    ------
-    InputError, StoreError
-        As ``open_corpus``, and for a bad record.
+    Raises ``InputError`` and ``StoreError`` as ``open_corpus``, and for a bad record.
     """
     opened = corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
     rows = [*iter_blocks(list_units(opened), opened.n_words)]
@@ -80,16 +77,18 @@ def corpus_to_matrix(corpus: AnyPath | Corpus) -> tuple[csr_array[Any], list[str
 def corpus_from_gensim(
     documents: Iterable[Iterable[tuple[int, float]]], dictionary: Mapping[int, str], path: str | Path
 ) -> Corpus:
-    """Make a corpus of gensim's bags of words, with some thousand documents in memory at a time.
+    """Make a corpus from gensim's bags of words, keeping all words in the order of their ids, with bounded memory.
+
+    Documents are numbered from 0.
 
     Parameters
     ----------
     documents
-        A list of (word id, count) for each: from ``doc2bow``, ``MmCorpus`` or another corpus of gensim.
+        A list of (word id, count) per document: from ``doc2bow``, ``MmCorpus`` or another gensim corpus.
     dictionary
-        A ``Dictionary``, or the words by their ids. All words are kept, in the order of their ids.
+        A ``Dictionary``, or a mapping from ids to words.
     path
-        Local path of the corpus. Documents are numbered from 0.
+        Local path of the corpus.
 
     Raises
     ------
@@ -140,34 +139,22 @@ def _entries(number: int, document: Any) -> list[tuple[int, float]]:
 
 @dataclass(frozen=True)
 class GensimTopics:
-    """The interface of a topic model that gensim's ``CoherenceModel(model=...)`` uses.
-
-    Attributes
-    ----------
-    num_topics
-        K.
-    id2word
-        The dictionary.
-    """
+    """Interface of a topic model for gensim's ``CoherenceModel(model=...)``, with K = ``num_topics``."""
 
     num_topics: int
     id2word: Any = field(repr=False)
     _topics: NDArray[np.float64] = field(repr=False)
 
     def get_topics(self) -> NDArray[np.float64]:
-        """K x N, p(word | topic) by the ids of the dictionary."""
+        """Return p(word | topic), (K, N), by the ids of the dictionary."""
         return self._topics
 
 
 def model_to_gensim(model: AnyModel, dictionary: Mapping[int, str]) -> GensimTopics:
-    """The stored topics of a model by the word ids of a gensim ``Dictionary``, with words matched as strings.
+    """Return the stored topics of a model by the word ids of a gensim ``Dictionary``; words are matched as strings.
 
-    Words that are not in the model have probability 0; rows sum to less than 1 if the dictionary lacks words.
-
-    Raises
-    ------
-    InputError
-        If there is no model, or the dictionary has none of its words.
+    Words that are not in the model have probability 0; rows sum to less than 1 if the dictionary lacks words. Raises
+    ``InputError`` if there is no model, or the dictionary has none of its words.
     """
     arrays = read_model(model_path(model), ("word", "word_topic")).arrays
     rows = {str(word): row for row, word in enumerate(arrays["word"])}
@@ -183,17 +170,10 @@ def model_to_gensim(model: AnyModel, dictionary: Mapping[int, str]) -> GensimTop
 def model_to_pyldavis(
     model: AnyModel, corpus: AnyPath | Corpus, shares: str | Path | None = None
 ) -> dict[str, Any]:
-    """The arguments of ``pyLDAvis.prepare``: ``pyLDAvis.prepare(**model_to_pyldavis(model, corpus))``.
+    """Return the arguments of ``pyLDAvis.prepare``: ``pyLDAvis.prepare(**model_to_pyldavis(model, corpus))``.
 
-    For the stored topics of a model of any engine. M x K and K x N numbers in memory. One pass over the corpus, and
-    another one without ``shares``.
-
-    Parameters
-    ----------
-    corpus
-        Documents whose words are matched as strings.
-    shares
-        Result of ``transform`` for this corpus and model. None: computed here.
+    Uses the stored topics of any engine and M x K + K x N numbers of memory. One pass over the corpus, and another one
+    without ``shares``, the result of ``transform`` for this corpus and model. Words are matched as strings.
 
     Returns
     -------

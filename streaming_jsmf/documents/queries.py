@@ -1,4 +1,4 @@
-"""Queries of topic shares: documents of a topic, mean shares by group, similar documents. Each streams the file."""
+"""Queries that stream topic shares: documents of a topic, mean shares by group, and similar documents."""
 
 from __future__ import annotations
 
@@ -24,29 +24,24 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-#: Columns of the answers.
+#: Result columns.
 SHARE, TOPIC, DOCUMENTS, ERROR, DISTANCE = "share", "topic", "documents", "standard_error", "distance"
 
 #: Default number of documents.
 DEFAULT_NUMBER = 10
 
-#: Maximum number of groups times topics, whose sums are in memory.
+#: Maximum number of groups times topics, since their sums are in memory.
 MOST_SUMS = 20_000_000
 
 
 def documents_of_topic(
     model: AnyModel | Model, shares: str | Path, topic: int, number: int = DEFAULT_NUMBER
 ) -> pd.DataFrame:
-    """The documents with the largest shares of a topic, in descending order: ``document_id``, ``share``, metadata.
+    """Return the documents with the largest shares of a topic, in descending order, with ``share`` and metadata.
 
-    The share of a merged topic is the sum over its parts. One pass over the file that ``transform`` wrote.
-
-    Raises
-    ------
-    InputError
-        If the shares are of another model, or there is no such topic.
-    StoreError
-        If the model or the shares are damaged.
+    The share of a merged topic is the sum over its parts. One pass over the output of ``transform``. Raises
+    ``InputError`` if the shares are of another model or there is no such topic, ``StoreError`` if the model or shares
+    are damaged.
     """
     return query(model, shares, topic=topic, number=number).to_pandas()
 
@@ -54,18 +49,12 @@ def documents_of_topic(
 def shares_by(
     model: AnyModel | Model, shares: str | Path, column: str | None = None, topic: int | None = None
 ) -> pd.DataFrame:
-    """Mean topic shares by the values of a metadata column, a row for each value and topic; None: of all documents.
+    """Return mean topic shares by the values of a metadata column, one row per value and topic.
 
-    ``documents`` is the number of documents with the value, ``standard_error`` that of the mean ``share``. Topics are
-    those that the model shows: the shares of merged topics are added, hidden topics are left out, and names are in the
-    column ``label``, if there are any. One pass.
-
-    Raises
-    ------
-    InputError
-        If the shares are of another model, or there is no such column or topic.
-    StoreError
-        If the model or the shares are damaged.
+    Without ``column`` the mean is over all documents. ``documents`` is the number of documents with the value,
+    ``standard_error`` that of the mean ``share``. Shares of merged topics are added, hidden topics are omitted, and
+    topic names, if any, are in the column ``label``. One pass. Raises ``InputError`` if the shares are of another model
+    or there is no such column or topic, ``StoreError`` if the model or shares are damaged.
     """
     return query(model, shares, topic=topic, by=column, grouped=True).to_pandas()
 
@@ -73,16 +62,10 @@ def shares_by(
 def similar_documents(
     model: AnyModel | Model, shares: str | Path, document: str | int, number: int = DEFAULT_NUMBER
 ) -> pd.DataFrame:
-    """The documents with the topic shares nearest to those of a document, by the Hellinger distance (0 to 1).
+    """Return the documents nearest to a document by the Hellinger distance (0 to 1) of the stored, unmerged topics.
 
-    By the stored topics, merged or not. Up to two passes.
-
-    Raises
-    ------
-    InputError
-        If the shares are of another model, or there is no such document.
-    StoreError
-        If the model or the shares are damaged.
+    Up to two passes. Raises ``InputError`` if the shares are of another model or there is no such document,
+    ``StoreError`` if the model or shares are damaged.
     """
     return query(model, shares, similar=str(document), number=number).to_pandas()
 
@@ -97,12 +80,10 @@ def query(
     number: int | None = None,
     grouped: bool = False,
 ) -> Any:
-    """``similar_documents``, ``documents_of_topic``, or else ``shares_by``, as an Arrow table.
+    """Return ``similar_documents``, ``documents_of_topic`` or ``shares_by`` as an Arrow table; same errors.
 
-    ``grouped`` asks for ``shares_by`` with a ``topic`` and without ``by``.
-
-    Raises ``InputError`` if the arguments exclude each other, and as these functions; ``StoreError`` if the model or
-    the shares are damaged.
+    ``grouped`` requests ``shares_by`` for a ``topic`` without ``by``. Raises ``InputError`` if arguments exclude each
+    other.
     """
     if similar is not None and (by is not None or topic is not None):
         raise InputError("--similar excludes --topic and --by; give one")
@@ -128,7 +109,7 @@ def query(
 
 
 def shares_table(model: AnyModel, shares: str | Path) -> pd.DataFrame:
-    """The shares of all documents and shown topics, with document ids as rows and topic numbers as columns."""
+    """Return the shares of all documents (rows) and shown topics (columns)."""
     import pandas as pd
 
     shown, numbers = shown_shares_of(model, shares), [group[0] for group in _edits_of(model).groups]
@@ -140,10 +121,7 @@ def shares_table(model: AnyModel, shares: str | Path) -> pd.DataFrame:
 
 
 def open_shares_of(model: AnyModel | Model, shares: str | Path) -> SharesFile:
-    """Open the topic shares of this model.
-
-    Raises ``InputError`` if they are of another model, or not topic shares.
-    """
+    """Open the topic shares of a model; raise ``InputError`` if they are of another model, or not topic shares."""
     found = open_shares(local_path(normalise(shares, "a file of topic shares"), "a file of topic shares"))
     read = model if isinstance(model, Model) else read_model(model_path(model), NEEDED, OPTIONAL)
     if found.about.model != TopicParameters.of(read).topics_fingerprint:
@@ -168,19 +146,18 @@ def _edits_of(model: AnyModel | Model) -> TopicEdits:
 
 @dataclass(frozen=True)
 class MergedShares(SharesFile):
-    """Shares whose topics are sums over groups of topics of another file; topics in no group are left out."""
+    """Shares of groups of topics of another file; topics in no group are omitted."""
 
     file: SharesFile
     groups: Sequence[Sequence[int]]
 
     @classmethod
     def of(cls, file: SharesFile, groups: Sequence[Sequence[int]]) -> MergedShares:
-        """The shares of the groups, all of them."""
         about = replace(file.about, n_topics=len(groups), top=None)
         return cls(file.path, about, file.columns, file, groups)
 
     def tables(self, columns: Sequence[str]) -> Iterator[Any]:
-        """The tables of the other file, with the shares summed over each group."""
+        """Yield the tables of the other file, with shares summed over each group."""
         stored = self.file.about.columns
         metadata = [name for name in columns if name not in stored]
         if SHARES not in columns:
@@ -193,11 +170,10 @@ class MergedShares(SharesFile):
 
 
 def largest(shares: SharesFile, topics: Sequence[int], number: int) -> list[Any]:
-    """For each topic, the documents with its largest shares: ``document_id``, ``share`` and metadata.
+    """Return the documents with the largest shares of each topic: ``document_id``, ``share`` and metadata.
 
-    In descending order; of equal shares the earlier document comes first. One pass for all topics.
-
-    Raises ``InputError`` if there is no such topic, or ``number`` is below 1; ``StoreError`` if the shares are damaged.
+    Documents are in descending order, ties in document order. One pass for all topics. Raises ``InputError`` if there
+    is no such topic, or ``number`` is below 1; ``StoreError`` if the shares are damaged.
     """
     for topic in topics:
         if not 0 <= topic < shares.about.n_topics:
@@ -214,13 +190,10 @@ def largest(shares: SharesFile, topics: Sequence[int], number: int) -> list[Any]
 
 
 def nearest(shares: SharesFile, document: str, number: int) -> Any:
-    """The documents nearest to a document, which is left out: ``document_id``, ``distance`` and metadata.
+    """Return the documents nearest to a document, excluding itself: ``document_id``, ``distance`` and metadata.
 
-    By the Hellinger distance sqrt(sum_k (sqrt(p_k) - sqrt(q_k))^2 / 2): 0 for equal shares, 1 for disjoint ones. Up to
-    two passes.
-
-    Raises ``InputError`` if there is no such document, or ``number`` is below 1; ``StoreError`` if the shares are
-    damaged.
+    The Hellinger distance is sqrt(sum_k (sqrt(p_k) - sqrt(q_k))^2 / 2). Up to two passes. Raises ``InputError`` if
+    there is no such document, or ``number`` is below 1; ``StoreError`` if the shares are damaged.
     """
     kept, before = _Least(number), 0
     row, own = _find(shares, document)
@@ -236,7 +209,7 @@ def nearest(shares: SharesFile, document: str, number: int) -> Any:
 
 
 def _find(shares: SharesFile, document: str) -> tuple[int, Floats]:
-    """The row and the shares of the first document with this id."""
+    """Return the row and shares of the first document with this id."""
     before = 0
     for table in shares.tables([DOCUMENT_ID, *shares.about.columns]):
         names = table.column(DOCUMENT_ID).to_pylist()
@@ -248,7 +221,7 @@ def _find(shares: SharesFile, document: str) -> tuple[int, Floats]:
 
 
 class _Least:
-    """The rows with the ``number`` smallest values seen; of equal values the earlier row."""
+    """Keep the rows with the ``number`` smallest values; ties keep the earlier row."""
 
     def __init__(self, number: int) -> None:
         if number < 1:
@@ -264,18 +237,16 @@ class _Least:
         self._values, self._table = values[first], table.take(pa.array(first))
 
     def result(self, second: str) -> Any:
-        """The rows in order, with the column ``second`` after the id."""
+        """Return the rows in order, with column ``second`` after the id."""
         others = [name for name in self._table.column_names if name not in (DOCUMENT_ID, second)]
         return self._table.select([DOCUMENT_ID, second, *others])
 
 
 def by_group(shares: SharesFile, column: str | None, label: Callable[[Any], Any] | None = None) -> Any:
-    """Mean topic shares of the documents with each value of a metadata column; None: of all documents.
+    """Return mean topic shares of the documents with each value of a metadata column; None: of all documents.
 
-    A row for each group and topic: the value, the number of documents, the topic, its mean share, and the standard
-    error of the mean (null for one document). Groups are in order, null last. One pass. ``label`` maps an Arrow column
-    to the groups, such as dates to years.
-
+    There is a row per group (in order, null last) and topic: the value, number of documents, topic, mean share and its
+    standard error (null for one document). One pass. ``label`` maps an Arrow column to groups, such as dates to years.
     Raises ``InputError`` if there is no such column, or it has too many values; ``StoreError`` if the shares are
     damaged.
     """
@@ -293,7 +264,7 @@ def by_group(shares: SharesFile, column: str | None, label: Callable[[Any], Any]
 
 
 class _Groups:
-    """Number of documents, and sums of shares and squared shares, of each value of a column."""
+    """Number of documents and sums of shares and squared shares for each value of a column."""
 
     def __init__(self, shares: SharesFile, column: str | None) -> None:
         self._shares, self._column, self._n_topics = shares, column, shares.about.n_topics
@@ -322,7 +293,7 @@ class _Groups:
         sums += values.sum(axis=0), np.square(values).sum(axis=0)
 
     def table(self) -> Any:
-        # NaN differs from itself and comes after the other numbers.
+        # Sort NaN, which differs from itself, after other numbers.
         names = sorted(
             (name for name in self._sums if name is not None), key=lambda name: (name != name, name)
         )

@@ -1,7 +1,7 @@
-"""Topic shares on disk: a Parquet file, a directory of Parquet parts with ``_shares.json``, or a Zarr group.
+"""Files of topic shares: a Parquet file, a directory of Parquet parts with ``_shares.json``, or a Zarr group.
 
-A Zarr group has ``topic_shares`` (document x topic, theta), and ids and metadata as its coordinates. The metadata
-(``About``) are in the Parquet schema, in ``_shares.json``, or in the attributes of the group.
+A Zarr group has ``topic_shares`` (document, topic), with ids and metadata as coordinates. ``About`` is stored in the
+Parquet schema, ``_shares.json``, or the attributes of the group.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 #: Key of ``About`` in the metadata of a Parquet schema.
 METADATA_KEY = b"streaming_jsmf"
 
-#: ``About`` of a directory; readers of Parquet ignore names with an underscore.
+#: ``About`` of a directory; Parquet readers ignore names that begin with an underscore.
 ABOUT_NAME = "_shares.json"
 
 #: Dimensions of a Zarr group.
@@ -64,9 +64,9 @@ _MEANINGS = {
 
 
 def open_shares(path: Path) -> SharesFile:
-    """Open what ``transform`` wrote, without reading shares.
+    """Open the output of ``transform`` without reading shares.
 
-    Raises ``InputError`` if there is nothing, or something else; ``StoreError`` if a file is missing or damaged.
+    Raises ``InputError`` if the path is missing or has something else, ``StoreError`` if a file is missing or damaged.
     """
     if not path.exists():
         raise InputError(f"there are no topic shares at {path}; make them with transform")
@@ -84,12 +84,12 @@ class ParquetShares(SharesFile):
 
     @classmethod
     def of(cls, path: Path, about: About, schema: Any, files: tuple[Path, ...]) -> ParquetShares:
-        """Shares in files of this schema."""
+        """Return shares in files with this schema."""
         columns = tuple(name for name in schema.names if name not in (TOPICS, SHARES))
         return cls(path, about, columns, schema, files)
 
     def tables(self, columns: Sequence[str]) -> Iterator[Any]:
-        """Yield Arrow tables of some columns, one for each row group; ``StoreError`` for damage."""
+        """Yield Arrow tables of some columns, one per row group; raise ``StoreError`` for damage."""
         for path in self.files:
             with _opened(path) as file:
                 for number in range(file.num_row_groups):
@@ -139,7 +139,7 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def shares_schema(about: About, id_type: Any, metadata: Sequence[Any]) -> Any:
-    """The Arrow schema of a Parquet file with these metadata fields."""
+    """Return the Arrow schema of a Parquet file with these metadata fields."""
     numbers = [pa.field(SHARES, pa.list_(pa.float32()))]
     if about.top is not None:
         numbers.insert(0, pa.field(TOPICS, pa.list_(pa.int32())))
@@ -196,7 +196,7 @@ class ZarrShares(SharesFile):
     digests: Mapping[str, ArrayDigest]
 
     def tables(self, columns: Sequence[str]) -> Iterator[Any]:
-        """Yield Arrow tables of some columns, one for each chunk of rows; ``StoreError`` for damage."""
+        """Yield Arrow tables of some columns, one per chunk of rows; raise ``StoreError`` for damage."""
         panels = [read_panels(self.path, name, self.digests[name], hint=_HINT) for name in columns]
         for parts in zip(*panels, strict=True):
             arrays = [to_lists(values) if values.ndim == 2 else pa.array(values) for _, values in parts]
@@ -214,9 +214,9 @@ def _open_zarr(path: Path) -> ZarrShares:
 
 
 def write_zarr(path: Path, shares: ParquetShares, about: About) -> None:
-    """Write shares from Parquet files as a Zarr group, its root last. One pass over each column.
+    """Write shares from Parquet files as a Zarr group, its root last. One pass per column.
 
-    Columns other than numbers, booleans, strings and times are left out with a warning.
+    Only numbers, booleans, strings and times are stored; other columns are skipped with a warning.
     """
     assert about.totals is not None, "all parts are done"
     documents = about.totals.documents
@@ -252,7 +252,7 @@ def write_zarr(path: Path, shares: ParquetShares, about: About) -> None:
 
 
 def _dtype_of(shares: ParquetShares, name: str) -> np.dtype[Any] | None:
-    """The type of a column in Zarr, float if integers have nulls; None if it cannot be stored."""
+    """Return the Zarr type of a column, float for integers with nulls; None if it cannot be stored."""
     kind = shares.schema.field(name).type
     if name == DOCUMENT_ID and pa.types.is_integer(kind):
         return np.dtype(np.int64)
@@ -266,7 +266,7 @@ def _dtype_of(shares: ParquetShares, name: str) -> np.dtype[Any] | None:
 
 
 def _values(column: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """The values of an Arrow column; a null becomes NaN or an empty text."""
+    """Return the values of an Arrow column, with nulls as NaN or empty strings."""
     if dtype.kind == "O":
         return np.array(pc.fill_null(column.cast(pa.string()), "").to_pylist(), dtype=object)
     plain = column.cast(pa.float64()) if dtype.kind == "f" else column

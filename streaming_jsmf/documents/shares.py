@@ -1,9 +1,8 @@
-"""Topic shares of documents: what ``transform`` writes and ``queries`` reads.
+"""Topic shares of documents, written by ``transform`` and read by ``queries``.
 
-Tables have the documents in the order of the corpus with ``document_id``, the metadata columns, and
-
-- ``topic_shares: list<float32>``, all K of them; or
-- ``topics: list<int32>`` and ``topic_shares``, the n largest shares in descending order, if only these were kept.
+Tables have the documents in corpus order, with ``document_id``, the metadata columns, and ``topic_shares:
+list<float32>``, all K of them. If only the n largest shares were kept, they are in descending order, with
+``topics: list<int32>``.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ KIND, FORMAT_VERSION = "streaming_jsmf.shares", 1
 
 DOCUMENT_ID, SHARES, TOPICS = "document_id", "topic_shares", "topics"
 
-#: Target size of a row group in numbers, and its maximum number of rows.
+#: Target number of shares and maximum number of rows of a row group.
 ROW_GROUP_SHARES, ROW_GROUP_ROWS = 2**20, 2**16
 
 DAMAGED = "it is truncated or damaged: run transform again"
@@ -35,16 +34,8 @@ DAMAGED = "it is truncated or damaged: run transform again"
 class Totals:
     """Counts over documents.
 
-    Attributes
-    ----------
-    documents
-        M.
-    tokens, unknown_tokens
-        Number of tokens, and of those whose words are not in the model.
-    without_known_words
-        Documents without words of the model; their shares are the mean of the prior.
-    unconverged
-        Documents that reached the maximum number of steps.
+    ``unknown_tokens`` are tokens whose words are not in the model, ``without_known_words`` documents that get the mean
+    of the prior, ``unconverged`` documents that reached the maximum number of steps.
     """
 
     documents: int = 0
@@ -59,22 +50,9 @@ class Totals:
 
 @dataclass(frozen=True)
 class About:
-    """Metadata of topic shares.
+    """Metadata of topic shares: fingerprints of the model's topics, the corpus, and all inputs (``request``).
 
-    Attributes
-    ----------
-    model
-        ``TopicParameters.topics_fingerprint``.
-    corpus, request
-        Fingerprints of the corpus, and of everything that determines the shares.
-    n_topics
-        K.
-    top
-        How many shares of a document were kept; None: all.
-    method
-        ``map`` or ``cvb0``.
-    totals
-        None in a part of a directory.
+    ``top`` is the number of shares kept per document (None: all); ``totals`` is None for a part of a directory.
     """
 
     model: str
@@ -86,16 +64,12 @@ class About:
     totals: Totals | None = None
 
     def fields(self) -> dict[str, Any]:
-        """JSON values."""
+        """Return JSON values."""
         return {"kind": KIND, "format_version": FORMAT_VERSION, **asdict(self)}
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any], path: Path) -> About:
-        """The inverse of ``fields``.
-
-        Raises ``InputError`` if the fields at ``path`` are of something else, or of a later release; ``StoreError`` if
-        a field is missing.
-        """
+        """Inverse of ``fields``; ``InputError`` for another kind or format version, ``StoreError`` if damaged."""
         if fields.get("kind") != KIND:
             raise not_shares(path)
         if fields.get("format_version") != FORMAT_VERSION:
@@ -112,24 +86,21 @@ class About:
 
     @property
     def width(self) -> int:
-        """Number of shares of a document that are kept."""
+        """Number of shares kept per document."""
         return self.n_topics if self.top is None else self.top
 
     @property
     def row_group_rows(self) -> int:
-        """Number of documents of a full row group."""
+        """Number of documents in a full row group."""
         return min(ROW_GROUP_ROWS, max(1, ROW_GROUP_SHARES // self.width))
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that ``dense`` needs."""
+        """Columns needed by ``dense``."""
         return (SHARES,) if self.top is None else (TOPICS, SHARES)
 
     def dense(self, table: Any) -> NDArray[np.float64]:
-        """The shares of a table, documents x K; shares that were not kept are 0.
-
-        Raises ``StoreError`` if a document has another number of them, or an unknown topic.
-        """
+        """Return the shares of a table, (documents, K), with 0 for shares not kept; ``StoreError`` if damaged."""
         values = self.matrix(table, SHARES).astype(np.float64)
         if self.top is None:
             return values
@@ -141,7 +112,7 @@ class About:
         return shares
 
     def matrix(self, table: Any, name: str) -> NDArray[Any]:
-        """A column of lists as documents x ``width``."""
+        """Return a list column as a matrix (documents, ``width``)."""
         lists = table.column(name).combine_chunks()
         values = np.asarray(lists.flatten())
         if values.size != len(lists) * self.width:
@@ -150,40 +121,29 @@ class About:
 
 
 def not_shares(path: Path) -> InputError:
-    """The error for a path that has no topic shares."""
+    """Return the error for a path without topic shares."""
     return InputError(f"{path}: these are not topic shares; give a path that transform wrote")
 
 
 @dataclass(frozen=True)
 class SharesFile(ABC):
-    """Opened topic shares, of which only a piece is in memory at a time.
-
-    Attributes
-    ----------
-    path, about
-        The file or directory, and its metadata.
-    columns
-        ``document_id`` and the metadata columns.
-    """
+    """Opened topic shares, read in pieces; ``columns`` are ``document_id`` and the metadata columns."""
 
     path: Path
     about: About
     columns: tuple[str, ...]
 
     def __fspath__(self) -> str:
-        """The path, so that opened shares are accepted instead of it."""
+        """Return the path, so that opened shares can be passed as a path."""
         return str(self.path)
 
     @abstractmethod
     def tables(self, columns: Sequence[str]) -> Iterator[Any]:
-        """Yield Arrow tables of some columns in the order of the documents. One pass.
-
-        Raises ``StoreError`` if a file is missing or damaged.
-        """
+        """Yield Arrow tables of some columns in document order. One pass; ``StoreError`` for damaged files."""
 
 
 def to_lists(values: NDArray[Any]) -> Any:
-    """The rows of a matrix as an Arrow array of lists."""
+    """Return the rows of a matrix as an Arrow list array."""
     rows, width = values.shape
     return pa.ListArray.from_arrays(
         pa.array(np.arange(rows + 1, dtype=np.int32) * width), pa.array(values.ravel())

@@ -1,4 +1,4 @@
-"""Transform: from a model and documents to the topic shares of every document."""
+"""Topic shares of all documents, given the topics of a model."""
 
 from __future__ import annotations
 
@@ -47,27 +47,27 @@ def transform(
     """Write the topic shares of every document of a corpus to ``out``, given the topics of a model.
 
     One pass over the documents, with a few thousand of them in memory. Words are matched as strings; unknown words are
-    left out and counted, and a document without known words gets the mean of the prior. An interrupted run is completed
-    by the same call. The result does not depend on ``execution``.
+    ignored and counted, and a document without known words gets the mean of the prior. The same call completes an
+    interrupted run. The result does not depend on ``execution``.
 
     Parameters
     ----------
     model
-        Path or URL of a model of any engine, or one in memory.
+        Path or URL of a model of any engine, or a model in memory.
     corpus
-        A corpus with some of the model's words, or anything that ``ingest`` reads. Texts are tokenized as those of the
-        model were, all documents are kept, and their corpus is kept beside ``out`` until the end.
+        A corpus that shares words with the model, or any source that ``ingest`` reads. Texts are tokenized as for the
+        model, all documents are kept, and their corpus is stored next to ``out`` until the end.
     out
         Local path. ``*.parquet``: one file. ``*.zarr``: a Zarr group, documents x topics. Otherwise: a directory of
         Parquet files, which is fastest.
     top
-        How many shares of a document to keep, the largest ones with their topics; None: all K.
+        Number of largest shares to keep per document, with their topics; None: all K.
     method
-        ``map``: the most probable shares. ``cvb0``: nearer to the posterior mean, better for documents of some ten
+        ``map``: the most probable shares. ``cvb0``: closer to the posterior mean, better for documents of about ten
         words.
     reading
-        Reader, its options (``read``) and the treatment of bad records, if ``corpus`` is a source; everything else
-        about its words is as for the model.
+        Reader, its options (``read``) and the treatment of bad records if ``corpus`` is a source; everything else is as
+        for the model.
 
     Returns
     -------
@@ -101,7 +101,7 @@ def transform(
 
 
 def _require_free(target: Path, overwrite: bool) -> None:
-    """Refuse a path that exists, unless it has topic shares outside the working directory to be overwritten."""
+    """Refuse an existing path, except topic shares outside the working directory with ``overwrite``."""
     if not target.exists():
         return
     if not overwrite:
@@ -121,7 +121,7 @@ def _documents(
     execution: Execution | None,
     listener: Listener,
 ) -> tuple[Corpus, float]:
-    """The corpus, made at ``beside`` if the source is not one, and the number of unknown tokens left out of it."""
+    """Return the corpus, made at ``beside`` if needed, and the number of unknown tokens left out of it."""
     if isinstance(source, Corpus):
         return source, 0.0
     with spool_input(source, beside) as (path, made_for):
@@ -140,10 +140,7 @@ def _documents(
 def _over_model_words(
     request: IngestRequest, source: str | Path, topics: TopicParameters, tokens: Mapping[str, Json] | None
 ) -> IngestRequest:
-    """The request for a corpus of all documents of a source over the words of the model.
-
-    ``tokens`` describes how the texts of the model became words; None if that is unknown.
-    """
+    """Return the request for a corpus over the model's words; ``tokens`` describes the model's tokenization."""
     guess = guess_source(source, request.reader, request.read)
     read: dict[str, Any] = {**guess.read, **request.read}
     curation: dict[str, Any] = {"min_distinct_words": 0, "min_tokens": 0}
@@ -162,9 +159,9 @@ def _over_model_words(
 
 
 def _text_options(tokens: Mapping[str, Json] | None) -> tuple[dict[str, Any], str]:
-    """Options of a text reader that tokenizes as for the model, and the stop words that its stemmer skips.
+    """Return reader options that tokenize as for the model, and the stop words that its stemmer skips.
 
-    A tokenizer named in a model is never imported: users name their own functions.
+    Tokenizers named in a model are never imported: users must name their own functions.
     """
     advice = "make a corpus with ingest --vocabulary MODEL and give that"
     if tokens is None:

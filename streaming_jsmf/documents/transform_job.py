@@ -1,8 +1,7 @@
-"""The job of ``transform``: topic shares of documents (``inference.document_topics``), in numbered tasks.
+"""The job of ``transform``: one task per partition computes topic shares and writes a Parquet part.
 
-There is a task for each partition of row groups. It writes a Parquet part and commits a record. Then the parts become
-the result: a file, a directory or a Zarr group. The shares of a document depend on its own words only, so partitions
-and workers do not change them.
+The parts are then assembled into a file, directory or Zarr group. The shares of a document depend only on its words,
+so partitions and workers do not affect them.
 """
 
 from __future__ import annotations
@@ -53,35 +52,25 @@ from streaming_jsmf.topics.parameters import BYTES_PER_NONZERO_READ, TopicParame
 
 logger = logging.getLogger(__name__)
 
-#: Increased when the same request gives other bits.
+#: Incremented when the same request produces different bits.
 ALGORITHM_VERSION = 1
 
-#: Nonzeros of a partition, a few seconds of work.
+#: Nonzeros per partition, a few seconds of work.
 PARTITION_NONZEROS = 4_000_000
 
-#: Bytes of a share while it is computed and written.
+#: Memory per share during computation and writing.
 BYTES_PER_SHARE = 24
 
-#: In the working directory: arrays of the model, the row groups of each task, the parts, and the result.
+#: Entries of the working directory: model arrays, row groups of each task, parts, and the result.
 GIVEN, PLAN, PARTS, RESULT = "given", "plan", "parts", "made"
 
 
 @dataclass(frozen=True)
 class TransformRequest:
-    """The documents, the topics, and how shares are computed and kept.
+    """Documents, topics, and how shares are computed; ``InputError`` if ``top`` or ``method`` is out of range.
 
-    Raises ``InputError`` if ``top`` or ``method`` is out of range.
-
-    Attributes
-    ----------
-    top
-        How many shares of a document are kept, the largest; None: all.
-    method
-        ``map`` or ``cvb0``, see ``document_topics``.
-    left_out
-        Number of tokens of unknown words that are not in the corpus.
-    partition_nonzeros
-        Size of a task; the shares do not depend on it.
+    ``left_out`` is the number of unknown tokens missing from the corpus; ``partition_nonzeros`` does not affect the
+    shares.
     """
 
     topics: TopicParameters
@@ -106,7 +95,7 @@ class TransformRequest:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Everything that determines the bytes of the parts, as JSON values."""
+        """JSON values that determine the bytes of the parts."""
         return {
             "algorithm": ALGORITHM_VERSION,
             "topics": self.topics.fingerprint,
@@ -129,7 +118,7 @@ class TransformRequest:
         )
 
     def memory(self, partitions: Sequence[Partition], workers: int) -> int:
-        """Projected peak memory in bytes: topics, a row group and the shares of some documents for each worker."""
+        """Return the projected peak memory in bytes: topics, a row group and shares of some documents per worker."""
         row_group = max(unit.nonzeros for partition in partitions for unit in partition.units)
         each = (
             2 * self.topics.word_topic.nbytes
@@ -148,18 +137,18 @@ def transform_documents(
     overwrite: bool = True,
     temporary: Path | None = None,
 ) -> Totals:
-    """Write the topic shares of all documents to ``target``, or complete an interrupted run; errors as ``transform``.
+    """Write the topic shares of all documents to ``target``, or complete an interrupted run.
 
-    One pass over the documents, and one over the shares. The same request gives the same bytes on every scheduler.
-    ``overwrite`` replaces the target, which the caller has checked. ``temporary`` is a corpus that is removed with the
-    work.
+    One pass over the documents, and one over the shares; errors as ``transform``. Results are the same on every
+    scheduler. ``overwrite`` replaces the target, which the caller has checked; ``temporary`` is a corpus to remove at
+    the end.
     """
     execution = execution or Execution()
     partitions = plan_partitions(list_units(request.corpus), request.partition_nonzeros)
     needed = request.memory(partitions, execution.concurrency)
     execution.require_memory(needed, "transform", "lower --workers")
     ids = request.topics.ids_of_corpus(request.corpus)
-    # A word without any topic is as unknown as one that is not in the model.
+    # Words without any topic count as unknown.
     ids[(ids >= 0) & ~(request.topics.word_topic.sum(axis=1) > 0)[np.maximum(ids, 0)]] = -1
     schema = _schema_of(request.corpus, request.about)
     work = Workspace.beside(target, "transform", request.arguments)
@@ -183,7 +172,7 @@ def transform_documents(
 
 
 def _schema_of(corpus: Corpus, about: About) -> Any:
-    """The schema of the parts, with the metadata of the first shard."""
+    """Return the schema of the parts, with the metadata of the first shard."""
     path = corpus.shard_path(corpus.shards[0])
     with open_parquet(path, path) as file:
         schema = file.schema_arrow
@@ -217,7 +206,7 @@ def _job(
     for partition in partitions:
         lines = []
         for unit in partition.units:
-            # Names of shards instead of URLs, which may hold passwords.
+            # Shard names instead of URLs, which may contain passwords.
             named = replace(unit, path=shard_name(unit, request.corpus.root))
             lines.append({"first": first, "unit": asdict(named)})
             first += unit.rows
@@ -230,10 +219,7 @@ def _job(
 
 @dataclass(frozen=True)
 class PartContext:
-    """What every task gets: working directory, root of the corpus, metadata and schema of a part, array digests.
-
-    ``threads`` is the number of documents processed at once in a task; it changes no bit.
-    """
+    """Arguments of all tasks; ``threads`` documents are processed concurrently in a task, which affects no bit."""
 
     root: Path
     corpus: str
@@ -243,12 +229,11 @@ class PartContext:
     threads: int
 
     def array(self, name: str) -> NDArray[Any]:
-        """An array of the model."""
         hint = f"remove {self.root} and run the same command again"
         return read_array(self.root / GIVEN, name, self.digests[name], hint=hint)
 
     def units(self, index: int) -> list[tuple[int, WorkUnit]]:
-        """The row groups of a task, each with the number of its first document in the corpus."""
+        """Return the row groups of a task, each with the number of its first document in the corpus."""
         lines = json.loads((self.root / PLAN / f"{index:05d}.json").read_text(encoding="utf-8"))
         units = [(line["first"], WorkUnit(**line["unit"])) for line in lines]
         return [(first, replace(unit, path=join(self.corpus, unit.path))) for first, unit in units]
@@ -259,7 +244,7 @@ def _part_name(index: int) -> str:
 
 
 def write_part(context: PartContext, index: int) -> Record:
-    """Task: compute and write the shares of the documents of one partition."""
+    """Task: compute and write the shares of one partition."""
     ids, word_topic, prior = (context.array(name) for name in ("ids", "word_topic", "prior"))
     about, totals, name = context.about, Totals(), f"{PARTS}/{_part_name(index)}"
     with RowGroupWriter(context.root / name, context.schema, about.row_group_rows) as file:
@@ -297,7 +282,7 @@ def _table(metadata: Any, shares: NDArray[np.float64], top: int | None) -> Any:
 
 
 def _metadata(unit: WorkUnit, first: int, schema: Any) -> Any:
-    """``document_id`` and the metadata of a row group; ids count from ``first`` if the corpus has none."""
+    """Return ``document_id`` and metadata of a row group; ids count from ``first`` if the corpus has none."""
     wanted = [name for name in schema.names if name not in (DOCUMENT_ID, TOPICS, SHARES)]
     with open_parquet(unit.path, unit.path) as file:
         id_column = _id_column(file.schema_arrow)
@@ -352,7 +337,7 @@ def _log_totals(totals: Totals, method: ShareMethod) -> None:
 
 
 def _assemble(work: Workspace, about: About, schema: Any, totals: Sequence[Totals], target: Path) -> Path:
-    """The result in the form that the name of the target asks for, in the working directory."""
+    """Write the result to the working directory in the format given by the suffix of the target."""
     directory = work.directory / PARTS
     names = [_part_name(index) for index in range(len(totals))]
     files = tuple(directory / name for name in names)

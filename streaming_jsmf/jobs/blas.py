@@ -1,4 +1,4 @@
-"""One BLAS thread inside tasks: more of them change the bits of a Gram matrix and oversubscribe the cores."""
+"""Limit BLAS to one thread inside tasks: more threads change the bits of a Gram matrix and oversubscribe the cores."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _control: ThreadPoolExecutor | None = None
 
 @contextmanager
 def single_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread while any thread of this process is inside; restored when the last one leaves.
+    """Limit BLAS to one thread while any thread of this process is inside the block.
 
-    A plain ``threadpool_limits`` in each of several concurrent tasks would be lifted for all of them by the
-    first that ends, because OpenBLAS has one limit for the process; and since threadpoolctl 3.8 the limit
-    obeys a single thread, silently. So one thread of our own sets and restores it, whoever asks. Libraries
-    with a limit for each thread (MKL) get theirs in the thread that asks.
+    OpenBLAS has one limit per process, so the first of several concurrent tasks to finish would lift a plain
+    ``threadpool_limits`` for all of them; since threadpoolctl 3.8 the limit also obeys only one thread, silently. A
+    dedicated thread therefore sets and restores it. Libraries with a limit per thread (MKL) set it in the calling
+    thread.
     """
     _enter()
     try:
@@ -52,7 +52,7 @@ def _leave() -> None:
 
 def _set() -> None:
     global _limits
-    # Whoever held the limit before gets it back by its own restore; its value is what we restore to.
+    # The previous owner restores its own limit; we restore its current value.
     clear = getattr(threadpoolctl.OpenBLASController, "clear_controlling_thread", None)
     if clear is not None:
         clear(force=True)
@@ -70,7 +70,7 @@ def _restore() -> None:
 
 
 def _forget() -> None:
-    """A forked child has none of its parent's threads: it would wait for one that is not there."""
+    """Reset the state in a forked child, which has none of the threads of its parent."""
     global _lock, _inside, _limits, _control
     _lock, _inside, _limits, _control = threading.Lock(), 0, None, None
 

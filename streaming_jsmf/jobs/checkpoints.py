@@ -1,10 +1,8 @@
-"""Checkpoints: the results of the parts and folds of one stage, each committed by a small record.
+"""Checkpoints: results of the parts and folds of one stage, each committed by a small record.
 
-Parts and folds are identified by keys that are hashes of their contents, so a store can gain and lose parts without
-renaming any. A commit first writes the arrays to a new, uniquely named group under ``partials/``. Then a record, a Zarr
-group of attributes only, appears under ``records/`` by fsync and rename, or in an object store by a single write.
-Readers trust records only. A second writer of the same part (a worker that was given up for lost) writes its arrays
-elsewhere and repeats the same record.
+Keys are hashes of contents, so a store can gain and lose parts without renaming others. A commit writes the arrays to
+a uniquely named group under ``partials/``, then atomically creates a record under ``records/``, a Zarr group with
+attributes only. Readers trust only records, so a second writer of the same part does no harm.
 """
 
 from __future__ import annotations
@@ -40,16 +38,16 @@ from streaming_jsmf.storage.paths import (
 
 logger = logging.getLogger(__name__)
 
-#: What a task reports of the files that it wrote: JSON values.
+#: Metadata that a task returns about the files it wrote: JSON values.
 Record: TypeAlias = dict[str, Any]
 
-#: Groups of a store: results that are not reduced yet, and the records that commit them.
+#: Groups of a store: partial results, and the records that commit them.
 PARTIALS, RECORDS = "partials", "records"
 
-#: Key under which a task records the sha256 of the files that it wrote, by their path below the store.
+#: Record key of the sha256 of each file that a task wrote, by path relative to the store.
 FILES = "files"
 
-#: Hex digits of a hash in a key.
+#: Number of hex digits of a key.
 KEY_DIGITS = 32
 
 #: Default axes of the arrays of partial results.
@@ -57,7 +55,7 @@ AXES = ("word", "rank")
 
 
 def write_record(store: StorePath, name: str, attributes: Mapping[str, Any]) -> None:
-    """Commit a record, with its own sha256: a flipped bit in a sum would look like another sum."""
+    """Commit a record together with its sha256, which detects flipped bits in sums."""
     record = {**attributes, "sha256": fingerprint(attributes)}
     directory = _record_path(store, name)
     make_directory(directory)
@@ -65,12 +63,9 @@ def write_record(store: StorePath, name: str, attributes: Mapping[str, Any]) -> 
 
 
 def read_record(store: StorePath, name: str, hint: str) -> dict[str, Any] | None:
-    """Return the attributes of a record, or None if it was never committed.
+    """Return the attributes of a record, or None if it is missing.
 
-    Raises
-    ------
-    StoreError
-        If the record is damaged; the message ends with ``hint``.
+    Raises ``StoreError`` if the record is damaged; the message ends with ``hint``.
     """
     path = _record_path(store, name) / "zarr.json"
     try:
@@ -87,7 +82,7 @@ def read_record(store: StorePath, name: str, hint: str) -> dict[str, Any] | None
 
 
 def forget_record(store: StorePath, name: str) -> None:
-    """Remove a record, if it is there."""
+    """Remove a record if it exists."""
     remove_file(_record_path(store, name) / "zarr.json")
 
 
@@ -97,14 +92,14 @@ def _record_path(store: StorePath, name: str) -> StorePath:
 
 @dataclass(frozen=True)
 class PartialResult:
-    """The contribution of a part, or of several folded parts: arrays, mostly of ``n_words`` rows, and exact scalars."""
+    """Contribution of one or several parts: arrays, mostly with ``n_words`` rows, and exact scalars."""
 
     arrays: Mapping[str, NDArray[Any]]
     scalars: Mapping[str, float] = field(default_factory=dict)
 
 
 def added(folded: PartialResult | None, partial: PartialResult) -> PartialResult:
-    """Return the sum of both (``folded`` is None at first): the fold of a stage whose results are sums."""
+    """Return the sum of two results (``folded`` is None at first): the fold of stages whose results are sums."""
     if folded is None:
         return partial
     arrays = {name: folded.arrays[name] + values for name, values in partial.arrays.items()}
@@ -112,17 +107,17 @@ def added(folded: PartialResult | None, partial: PartialResult) -> PartialResult
 
 
 def add_scalars(folded: PartialResult, partial: PartialResult) -> dict[str, float]:
-    """Return the sums of the scalars of both."""
+    """Return the sums of the scalars of two results."""
     return {name: folded.scalars[name] + value for name, value in partial.scalars.items()}
 
 
 def key_of(*texts: str) -> str:
-    """Return the key of several texts together."""
+    """Return the joint key of several texts."""
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:KEY_DIGITS]
 
 
 def fold_keys(keys: Sequence[str], salt: str) -> tuple[str, ...]:
-    """Return the keys of the folds of the first part, of the first two, and so on; they depend on ``salt``."""
+    """Return the keys of the folds of the first part, the first two parts, and so on, for a given ``salt``."""
     running, folds = hashlib.sha256(salt.encode()), []
     for key in keys:
         running.update(f"\n{key}".encode())
@@ -132,23 +127,20 @@ def fold_keys(keys: Sequence[str], salt: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Records and partial results of one stage of one Zarr store.
+    """Records and partial results of one stage in a Zarr store.
 
     Parameters
     ----------
     store
         Root of the store, which has the groups ``partials`` and ``records``.
-    stage
-        Name of the stage, such as ``range``.
     hint
-        End of a message about damage.
+        Advice appended to messages about damage.
     keep
-        Whether results of parts stay after they are folded. They take the space of a factor each, but only then can
-        parts be removed again.
+        Keep the results of parts after folding. Each takes the space of a factor, but allows removing the part later.
     axes
-        Names of the axes of arrays that differ from ``AXES``.
+        Axis names by array, where they differ from ``AXES``.
     protected
-        A fold that stays when it is folded further: the previous state of the store depends on it.
+        Key of a fold that is never removed, because the previous state of the store depends on it.
     """
 
     store: StorePath
@@ -175,19 +167,19 @@ class Checkpoints:
         return node_exists(_record_path(self.store, self._name("fold", key)))
 
     def read_part(self, key: str) -> PartialResult:
-        """Read the result of a committed part; ``StoreError`` if it is damaged."""
+        """Read the result of a committed part; raise ``StoreError`` if it is damaged."""
         return self._read("part", key)
 
     def read_fold(self, key: str) -> PartialResult:
-        """Read a fold; ``StoreError`` if it is damaged."""
+        """Read a fold; raise ``StoreError`` if it is damaged."""
         return self._read("fold", key)
 
     def commit_part(self, key: str, partial: PartialResult, metadata: Mapping[str, Any]) -> None:
-        """Commit the result of one part; ``metadata`` enters the history of the store."""
+        """Commit the result of one part; ``metadata`` is added to the history of the store."""
         self._commit("part", key, partial, metadata)
 
     def commit_metadata(self, key: str, metadata: Mapping[str, Any]) -> None:
-        """Commit a part without a result of its own: it wrote files, or is in a committed fold already."""
+        """Commit a part without a result: its task wrote files, or a committed fold already contains it."""
         record = {"attempt": "", "arrays": {}, "scalars": {}, "note": dict(metadata)}
         write_record(self.store, self._name("part", key), record)
 
@@ -199,17 +191,17 @@ class Checkpoints:
         part: str | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        """Commit a fold, then remove the ``folds`` and the ``part`` that it was made from, to bound the disk space.
+        """Commit a fold, then remove the ``folds`` and the ``part`` that it combines, to bound disk usage.
 
-        ``metadata`` is that of a part whose result was never written. The record of the fold has it as well, since
-        a kill may come before the record of the part.
+        ``metadata`` belongs to a part whose result was never written. The record of the fold stores it too, since a
+        kill may happen before the record of the part is written.
         """
         noted = {} if metadata is None else {"part": part, "note": dict(metadata)}
         self._commit("fold", key, partial, noted)
         if part is not None and metadata is not None:
             self.commit_metadata(part, metadata)
         elif part is not None and not self.keep:
-            # Its record stays: it says that the part is done, and how long it took.
+            # Keep the record: it marks the part as done and has its cost.
             record = self._record("part", part)
             if record is not None and record["attempt"]:
                 remove_tree(self._arrays(record), ignore_errors=True)
@@ -221,12 +213,12 @@ class Checkpoints:
                 self._remove_fold(fold)
 
     def was_folded(self, key: str) -> bool:
-        """Whether the result of a committed part was never written, or was removed after it was folded."""
+        """Whether the result of a committed part was never written or was removed after folding."""
         record = self._record("part", key)
         return record is not None and not (record["attempt"] and node_exists(self._arrays(record)))
 
     def damage(self, kind: str, key: str, *, arrays: bool = True) -> StoreError | None:
-        """What is wrong with the record of a ``part`` or ``fold`` or, unless excluded, with its arrays."""
+        """Return the error if the record of a ``part`` or ``fold`` or, unless excluded, its arrays are damaged."""
         try:
             if arrays:
                 self._read(kind, key)
@@ -237,14 +229,14 @@ class Checkpoints:
         return None
 
     def drop(self, kind: str, key: str) -> None:
-        """Remove a ``part`` or ``fold`` whatever its state; the record goes first."""
+        """Remove a ``part`` or ``fold`` in any state, its record first."""
         name = self._name(kind, key)
         remove_tree(self.store / RECORDS / name, ignore_errors=True)
         for attempt in child_names(self.store / PARTIALS, f"{name}-"):
             remove_tree(self.store / PARTIALS / attempt, ignore_errors=True)
 
     def drop_damaged_files(self) -> None:
-        """Remove parts whose record or ``FILES`` are damaged. Reads all these files once."""
+        """Remove parts whose record or ``FILES`` are damaged. Reads each file once."""
         damaged = [key for key in sorted(self.parts()) if not self._has_intact_files(key)]
         for key in damaged:
             self.drop("part", key)
@@ -257,7 +249,7 @@ class Checkpoints:
             )
 
     def metadata(self, key: str) -> dict[str, Any] | None:
-        """The metadata of a committed part, from its record or that of the fold it is in; None if there is neither."""
+        """Return the metadata of a part from its record or from a fold that contains it; None if neither exists."""
         record = self._record("part", key)
         if record is not None:
             return dict(record["note"])
@@ -265,14 +257,14 @@ class Checkpoints:
         return next((metadata for metadata in found if metadata is not None), None)
 
     def read_metadata(self, key: str) -> dict[str, Any]:
-        """As ``metadata``; ``StoreError`` if the part is not committed."""
+        """As ``metadata``, but raise ``StoreError`` if the part is not committed."""
         found = self.metadata(key)
         if found is None:
             raise self._missing("part", key)
         return found
 
     def history(self, keys: Sequence[str]) -> list[dict[str, Any]]:
-        """The metadata of the committed parts, in the order of ``keys``."""
+        """Return the metadata of the committed parts in the order of ``keys``."""
         committed = self.parts()
         recorded = [key for key in keys if key in committed]
         known = dict(zip(recorded, in_threads(self.metadata, recorded), strict=True))
@@ -289,8 +281,7 @@ class Checkpoints:
             remove_trees([group / name for name in names if name.startswith(prefixes)])
 
     def kept(self, fold: str, parts: Iterable[str]) -> dict[str, str]:
-        """Names of the records that stay when a stage is complete, and of their results: those of the last fold and, if
-        results are kept, of the parts."""
+        """Return the records kept by a complete stage and their groups: the last fold and, with ``keep``, the parts."""
         wanted = [("fold", fold), *(("part", key) for key in parts if self.keep)]
         records = {self._name(*each): self._record(*each) for each in wanted}
         return {name: str(record["attempt"]) for name, record in records.items() if record is not None}
@@ -309,7 +300,7 @@ class Checkpoints:
         return inside(self.store / PARTIALS, str(record["attempt"]))
 
     def _metadata_in_fold(self, key: str) -> dict[str, dict[str, Any]]:
-        """The metadata that a fold commits for a part, by the key of the part; empty if there are none."""
+        """Metadata that a fold's record stores for a part, by the key of the part; may be empty."""
         record = self._record("fold", key)
         part = None if record is None else record["note"].get("part")
         return {} if record is None or part is None else {str(part): dict(record["note"]["note"])}
@@ -322,7 +313,7 @@ class Checkpoints:
             return False
 
     def _commit(self, kind: str, key: str, partial: PartialResult, metadata: Mapping[str, Any]) -> None:
-        # A worker that outlives its scan must not bring a store back that was removed.
+        # A worker that outlives its scan must not recreate a removed store.
         if not node_exists(self.store):
             raise StoreError(f"{self.store}: the store was removed while it was being written")
         name = self._name(kind, key)
@@ -349,7 +340,7 @@ class Checkpoints:
         return StoreError(f"{self.store}: record {self._name(kind, key)} is missing; {self.hint}")
 
     def _remove_fold(self, key: str) -> None:
-        """The record goes first: what it names must be there as long as it is."""
+        """Remove a fold, its record first: a record must never refer to missing arrays."""
         record = self._record("fold", key)
         if record is not None:
             remove_tree(self.store / RECORDS / self._name("fold", key), ignore_errors=True)

@@ -14,16 +14,16 @@ from dask.utils import format_time, parse_timedelta
 
 from streaming_jsmf.errors import InputError, StoreError, pass_on_machine
 
-#: Seconds to wait for a running scheduler; Dask's configuration can lower it.
+#: Connection timeout in seconds; Dask's configuration can lower it.
 CONNECT_SECONDS = 10.0
 
-#: Seconds to wait for its first worker, unless Dask's configuration says how long.
+#: Timeout in seconds for the first worker, unless Dask's configuration sets one.
 WORKERS_SECONDS = 60.0
 WORKERS_KEY = "distributed.scheduler.no-workers-timeout"
 
 PACKAGE = "streaming_jsmf"
 
-#: Packages whose version decides the bits of a task.
+#: Packages whose versions affect the bits of a task's result.
 DECISIVE_PACKAGES = (PACKAGE, "numpy", "scipy")
 
 RESUME = "run the same command again to go on from what is committed"
@@ -31,17 +31,11 @@ RESUME = "run the same command again to go on from what is committed"
 
 @contextmanager
 def running_scheduler(address: str) -> Iterator[Any]:
-    """Yield a client of the scheduler at ``address``, which has at least one worker that can do the work.
+    """Yield a client of the scheduler at ``address``; certificates for ``tls://`` come from Dask's configuration.
 
-    Certificates for ``tls://`` come from Dask's configuration (``distributed.comm.tls``).
-
-    Raises
-    ------
-    InputError
-        Before the block: if no scheduler answers, no worker comes in time, or a process of the cluster lacks this
-        package or has another version of what decides the bits.
-    StoreError
-        See ``losses_in_one_line``.
+    On entry raises ``InputError`` if the scheduler does not answer, no worker starts in time, or a process of the
+    cluster lacks this package or has other versions of packages that affect the bits. Later errors as
+    ``losses_in_one_line``.
     """
     client = _connect(address)
     with losses_in_one_line(address), _quiet_client(), client:
@@ -52,12 +46,9 @@ def running_scheduler(address: str) -> Iterator[Any]:
 
 @contextmanager
 def losses_in_one_line(cluster: str) -> Iterator[None]:
-    """Convert the errors of distributed for a lost cluster to ``StoreError``: the same command can finish the store.
+    """Convert the errors of distributed for a lost cluster to a one-line ``StoreError``.
 
-    Raises
-    ------
-    StoreError
-        If the scheduler is lost, workers die again and again of the same task, or none is left in time.
+    They occur if the scheduler is lost, a task repeatedly kills its workers, or no worker is left in time.
     """
     from distributed.comm import CommClosedError
     from distributed.scheduler import KilledWorker, NoValidWorkerError, NoWorkerError
@@ -65,7 +56,7 @@ def losses_in_one_line(cluster: str) -> Iterator[None]:
     try:
         yield
     except KilledWorker as error:
-        # Not its text: three sentences, with the keys of Dask.
+        # The original message has three sentences and Dask keys.
         raise StoreError(
             f"{error.allowed_failures + 1} workers of {cluster} died at the same task, the last at "
             f"{error.last_worker.address}; give each worker more memory, or raise "
@@ -80,13 +71,13 @@ def losses_in_one_line(cluster: str) -> Iterator[None]:
 
 
 def worker_threads(client: Any) -> int:
-    """Threads of all workers that the cluster of a client has now."""
+    """Return the current total number of worker threads."""
     return sum(client.nthreads().values())
 
 
 @contextmanager
 def _quiet_client() -> Iterator[None]:
-    """Keep the client from logging a lost scheduler with tracebacks: it is raised as one line."""
+    """Keep the client from logging the traceback of a lost scheduler, which is raised as a one-line error."""
     logger = logging.getLogger("distributed.client")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -100,7 +91,7 @@ def _connect(address: str) -> Any:
     from distributed import Client
     from distributed.security import Security
 
-    # A client without certificates would linger half made.
+    # A client without certificates would be left half initialized.
     if urlsplit(address).scheme == "tls" and Security().get_connection_args("client")["ssl_context"] is None:
         raise InputError(
             f"{address} needs certificates; name them in Dask's configuration under distributed.comm.tls "
@@ -108,7 +99,7 @@ def _connect(address: str) -> Any:
         )
     configured = parse_timedelta(dask.config.get("distributed.comm.timeouts.connect"))
     try:
-        # Not the default of the process: a client that fails to connect would stay it.
+        # Never make it the process-wide default: it would remain so even after a failed connection.
         return Client(address, timeout=min(configured, CONNECT_SECONDS), set_as_default=False)
     except (OSError, ValueError, TypeError, RuntimeError) as error:
         pass_on_machine(error)
@@ -129,7 +120,7 @@ def _require_workers(client: Any, address: str) -> None:
 
 
 def _require_versions(client: Any) -> None:
-    """Workers that come later are not seen here; their tasks fail if they lack the package."""
+    """Check the current workers; tasks on later workers fail if the package is missing there."""
     versions = client.get_versions(packages=DECISIVE_PACKAGES)
     here = versions["client"]["packages"]
     _require_same("the scheduler", versions["scheduler"], here, (PACKAGE,))
@@ -138,7 +129,7 @@ def _require_versions(client: Any) -> None:
 
 
 def _require_same(who: str, found: Any, here: Mapping[str, Any], packages: tuple[str, ...]) -> None:
-    # A worker that ends while it is asked leaves no answer; it does no work either.
+    # A worker that exits during the query gives no answer; ignore it.
     there: Mapping[str, Any] = found.get("packages") or here if isinstance(found, Mapping) else here
     for package in packages:
         if there.get(package) != here[package]:

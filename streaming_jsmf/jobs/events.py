@@ -1,4 +1,4 @@
-"""What a long job tells whoever listens. Events are facts about committed work, so they survive a resume."""
+"""Progress events of long jobs. They describe committed work, so they remain valid after a resume."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ from typing import Any, TypeAlias
 
 @dataclass(frozen=True)
 class StageStarted:
-    """A stage begins. ``sizes`` of its parts are in ``unit``, ``done`` are those committed by an earlier run.
-
-    ``part`` is what the stage calls one of them.
-    """
+    """A stage starts: ``sizes`` of parts in ``unit``, parts ``done`` by earlier runs, and the name of a ``part``."""
 
     stage: str
     sizes: Sequence[int]
@@ -23,18 +20,18 @@ class StageStarted:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a part took: wall-clock seconds, and the peak resident memory (bytes) its process had reached by then."""
+    """Cost of a part: wall-clock seconds, and peak resident memory (bytes) of its process so far."""
 
     seconds: float
     peak_memory: int
 
     def fields(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Return JSON values."""
         return asdict(self)
 
     @classmethod
     def from_fields(cls, fields: Any) -> Cost | None:
-        """Read back what a record keeps; None where it keeps nothing of the kind."""
+        """Parse recorded fields; return None if they have no cost."""
         try:
             return cls(float(fields["seconds"]), int(fields["peak_memory"]))
         except (KeyError, TypeError, ValueError):
@@ -43,7 +40,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class PartitionCommitted:
-    """One part of a stage is committed, by any worker; ``cost`` if its record tells."""
+    """A worker committed one part of a stage; ``cost`` is None if it was not recorded."""
 
     stage: str
     index: int
@@ -53,7 +50,7 @@ class PartitionCommitted:
 
 @dataclass(frozen=True)
 class StageFinished:
-    """All parts of a stage are committed, and folded where they are."""
+    """All parts of a stage are committed and, where applicable, folded."""
 
     stage: str
     seconds: float
@@ -61,7 +58,7 @@ class StageFinished:
 
 @dataclass(frozen=True)
 class Iteration:
-    """One step of an iterative method in memory: its number, the most there can be, and what it measures."""
+    """One step of an in-memory iterative method: its number, the maximum number of steps, and measured values."""
 
     stage: str
     number: int
@@ -74,11 +71,11 @@ Listener: TypeAlias = Callable[[Event], None]
 
 
 def silent(event: Event) -> None:
-    """Listen to nothing."""
+    """Ignore the event."""
 
 
 def combine(*listeners: Listener) -> Listener:
-    """Return a listener that tells each of ``listeners``, in order; what one raises comes after all were told."""
+    """Return a listener that calls ``listeners`` in order and raises the first of their errors at the end."""
 
     def tell(event: Event) -> None:
         failures = []

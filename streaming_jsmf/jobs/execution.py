@@ -1,4 +1,4 @@
-"""Which scheduler runs the tasks. It changes the time, never a bit."""
+"""Schedulers that run the tasks. The choice of scheduler affects the run time, never the results."""
 
 from __future__ import annotations
 
@@ -28,23 +28,13 @@ from streaming_jsmf.jobs.memory import PROCESS_BYTES
 from streaming_jsmf.jobs.performance import LOCAL_SCHEDULERS, reported, require_report
 from streaming_jsmf.process_limits import shortage
 
-#: Of addresses that distributed understands.
+#: URL schemes of scheduler addresses supported by distributed.
 ADDRESS_SCHEMES = ("tcp", "tls", "ucx", "ws", "wss")
 
 
 @dataclass(frozen=True)
 class Executor:
-    """A scheduler at work: it runs what is given to it until the block that it lives for ends.
-
-    Attributes
-    ----------
-    arguments
-        Of ``dask.compute``.
-    tasks_at_once
-        How many it runs at a time.
-    listener
-        Told how the work goes on.
-    """
+    """A running scheduler, valid until the block that created it ends; ``arguments`` are those of ``dask.compute``."""
 
     arguments: Mapping[str, Any]
     tasks_at_once: int
@@ -52,17 +42,17 @@ class Executor:
 
     @property
     def threads_here(self) -> int:
-        """Threads for what is done between two jobs, in this process: no more than this machine has cores for."""
+        """Number of threads for work in this process between jobs, at most the number of cores."""
         return min(self.tasks_at_once, os.cpu_count() or 1)
 
     def compute(self, tasks: Delayed) -> None:
-        """Run tasks. Their order is the graph's own: fusing a chain would hide parts from other workers."""
+        """Run tasks without graph optimization, because fusing a chain would hide parts from other workers."""
         dask.compute(tasks, optimize_graph=False, **self.arguments)
 
 
 @dataclass(frozen=True)
 class Execution(ExecutionOptions):
-    """How a job runs; see ``ExecutionOptions``."""
+    """Settings of a job's execution; see ``ExecutionOptions``."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -76,7 +66,7 @@ class Execution(ExecutionOptions):
             require_report(self.performance_report, self.scheduler)
 
     def reporting_on(self, step: str) -> Execution:
-        """The same, with the performance report in a file of its own: ``report-STEP.html`` for ``report.html``."""
+        """Return a copy with a separate performance report: ``report-STEP.html`` for ``report.html``."""
         report = self.performance_report
         if report is None:
             return self
@@ -84,32 +74,22 @@ class Execution(ExecutionOptions):
 
     @property
     def concurrency(self) -> int:
-        """Tasks that run at once, as far as is known before a cluster answers."""
+        """Number of concurrent tasks, as far as it is known before connecting to a cluster."""
         if self.scheduler == "synchronous":
             return 1
         return self.workers or os.cpu_count() or 1
 
     def require_memory(self, needed: int, what: str, hint: str) -> None:
-        """Refuse a stage before it starts if its projected memory exceeds the budget, or a limit of the process.
+        """Raise ``InputError`` if ``needed`` peak bytes of all workers exceed the budget or the limits of the process.
 
-        Parameters
-        ----------
-        needed
-            Peak bytes of all workers together.
-        what, hint
-            What the stage is, and how it needs less.
-
-        Raises
-        ------
-        InputError
-            With both numbers and what to change.
+        ``what`` names the stage and ``hint`` says how to reduce its memory, for the message.
         """
         if self.memory is not None and needed > self.memory:
             raise InputError(
                 f"{what} needs about {format_bytes(needed)} and --memory allows {format_bytes(self.memory)}; {hint}, "
                 "or raise --memory"
             )
-        # A limit holds for each process. What the workers of a running scheduler are allowed is not known here.
+        # Limits apply to each process. The limits of workers of a running scheduler are unknown here.
         processes = 1 if self.scheduler in ("threads", "synchronous") else self.concurrency
         short = shortage(max(0, needed // processes - PROCESS_BYTES), self.concurrency // processes)
         if short is not None and not _is_address(self.scheduler):
@@ -119,23 +99,17 @@ class Execution(ExecutionOptions):
     def executor(
         self, listener: Listener = silent, *, on_bad_input: Callable[[], None] | None = None
     ) -> Iterator[Executor]:
-        """Yield what runs jobs for the block; its pools and clusters end with it.
+        """Yield an executor; its pools and clusters are shut down when the block ends.
 
-        Parameters
-        ----------
-        listener
-            Told how the jobs go on.
-        on_bad_input
-            Called after an ``InputError`` of the block, when no task runs any more: mending the input makes it another
-            one, so what was done of this one is of no use, and is removed here.
+        ``on_bad_input`` is called after an ``InputError`` in the block, once no task is running: corrected input is
+        different input, so partial results are useless and are removed.
 
         Raises
         ------
         InputError
-            If a running scheduler does not answer, has no workers, or they have other versions (see
-            ``running_scheduler``), or a performance report cannot be had of it; without ``on_bad_input``.
+            If a running scheduler cannot be used (see ``running_scheduler``) or cannot write a performance report.
         StoreError
-            If worker processes or the cluster are lost; what is committed stays.
+            If worker processes or the cluster are lost; committed parts are kept.
         """
         ready = False
         try:
@@ -148,14 +122,14 @@ class Execution(ExecutionOptions):
             raise
 
     def _tasks_at_once(self, arguments: Mapping[str, Any]) -> int:
-        """On a cluster the threads of its workers, or ``workers`` if more: one that is to grow has few at first."""
+        """On a cluster, its worker threads or ``workers`` if more, since a growing cluster has few threads at first."""
         if isinstance(arguments["scheduler"], str):
             return self.concurrency
         return max(self.workers or 1, worker_threads(arguments["scheduler"]))
 
     @contextmanager
     def _arguments(self) -> Iterator[dict[str, Any]]:
-        """Those of ``dask.compute``."""
+        """Yield the keyword arguments of ``dask.compute``."""
         if self.scheduler == "synchronous":
             yield {"scheduler": "synchronous"}
         elif self.scheduler == "threads":
@@ -164,7 +138,7 @@ class Execution(ExecutionOptions):
         elif self.scheduler == "processes":
             workers = ProcessPoolExecutor(self.concurrency, _Processes(), _follow_the_parent)
             with _lost_processes_in_one_line(), _ended(workers) as pool:
-                # One task at a time for each process: a task is a whole partition, batches would starve the others.
+                # A task is a whole partition, so larger batches would leave other processes idle.
                 yield {"scheduler": "processes", "pool": pool, "chunksize": 1}
         else:
             with self._client() as client, reported(client, self.performance_report):
@@ -175,8 +149,8 @@ class Execution(ExecutionOptions):
         from distributed import Client, LocalCluster
 
         if self.scheduler == "cluster":
-            # One thread for each worker process; a dashboard on any free port, so that none can be in the way, and
-            # for this machine alone: Dask's default is all interfaces.
+            # The dashboard uses any free port, to avoid conflicts, and only the local interface; Dask's default is all
+            # interfaces.
             with (
                 losses_in_one_line("the local cluster"),
                 dask.config.set({"distributed.worker.daemon": True}),
@@ -199,13 +173,7 @@ class Execution(ExecutionOptions):
 
 @contextmanager
 def _lost_processes_in_one_line() -> Iterator[None]:
-    """Worker processes that are killed leave a store that is incomplete and can be finished.
-
-    Raises
-    ------
-    StoreError
-        That says so.
-    """
+    """Convert the loss of worker processes to a one-line ``StoreError``."""
     try:
         yield
     except BrokenExecutor as error:
@@ -215,7 +183,7 @@ def _lost_processes_in_one_line() -> Iterator[None]:
 
 
 def _is_address(text: str) -> bool:
-    """Whether ``text`` is scheme://host:port; a client of anything else would linger half made."""
+    """Whether ``text`` is scheme://host:port; a distributed client of anything else would be left half initialized."""
     try:
         parts = urlsplit(text)
         return parts.scheme in ADDRESS_SCHEMES and bool(parts.hostname) and parts.port is not None
@@ -225,10 +193,9 @@ def _is_address(text: str) -> bool:
 
 @contextmanager
 def _ended(pool: Pool) -> Iterator[Pool]:
-    """A pool whose tasks have all ended when the block has.
+    """Shut the pool down after the block, waiting for its tasks.
 
-    Dask raises the error of one task while others still run; they would go on committing into a store that is being
-    closed.
+    Dask raises the error of one task while others still run; those could commit into a store that is being closed.
     """
     try:
         yield pool
@@ -238,14 +205,14 @@ def _ended(pool: Pool) -> Iterator[Pool]:
 
 @contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """Let threads and processes that this thread starts inside the block leave Ctrl-C to the main thread.
+    """Block SIGINT in threads and processes started inside the block.
 
-    Ctrl-C reaches the whole process group, and a worker that handles it prints a traceback.
+    Ctrl-C reaches the whole process group, and each worker that handled it would print a traceback.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    # multiprocessing starts its resource tracker with the first process and then unblocks SIGINT.
+    # multiprocessing unblocks SIGINT after starting its resource tracker with the first process.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -266,7 +233,7 @@ class _Processes(multiprocessing.context.SpawnContext):
 
 @contextmanager
 def _event_loop() -> Iterator[Any]:
-    """An event loop in a thread; the worker processes of a cluster are started from there."""
+    """Run an event loop in a thread; a local cluster starts its worker processes from it."""
     from distributed.utils import LoopRunner
 
     runner = LoopRunner()
@@ -279,14 +246,14 @@ def _event_loop() -> Iterator[Any]:
 
 
 def _follow_the_parent() -> None:
-    """End this worker when its parent does: when that was killed nobody waits for what is done here."""
+    """Terminate this worker when its parent ends, since nobody would use its results."""
     parent = multiprocessing.parent_process()
     if parent is not None:
-        # The pipe on which the worker was given its work: it closes with the parent, however that ends.
+        # join() waits on a pipe that closes whenever the parent ends, even if it was killed.
         threading.Thread(target=_end_with, args=(parent,), name="parent", daemon=True).start()
 
 
 def _end_with(parent: Any) -> None:
     parent.join()
-    # Not sys.exit, which a task in compiled code would hold up.
+    # sys.exit would wait for a task in compiled code.
     os._exit(1)

@@ -1,17 +1,15 @@
-"""The order in which parts are folded. It depends on the parts alone, so that the bits do not depend on the scheduler.
+"""Order in which parts are folded. It depends only on the parts, so the bits do not depend on the scheduler.
 
-Of many parts neighbours are folded in groups of ``FAN_IN``, one after the other; the totals of groups, which workers
-make side by side, are folded in groups in their turn, until one is left::
+Parts are folded sequentially in groups of ``FAN_IN`` neighbours; workers fold different groups in parallel. The totals
+of the groups are folded in groups again until one is left::
 
     parts    p0 p1 ... p7 | p8 ... p15 | ... | p56 ... p63 | p64 ...
     groups        g0      |     g1     | ... |     g7      |  g8 ...
     of groups                 h0                           |  h1 ...
 
-Up to ``FAN_IN`` parts are one group, and are folded as they come.
-
-Parts stand in sections, of which each begins with what is added to an older result: a corpus of a store. A section is
-folded by itself, and its total onto that of the sections before it. So what is there is gone on from, whatever its
-number of parts, and an addition leaves the bits of its own total, merged.
+A store that grows adds one section of parts per addition. Each section is folded separately and its total is added to
+the total of the sections before it, so existing folds are reused and an addition has the same bits as if it were
+folded alone and merged.
 """
 
 from __future__ import annotations
@@ -23,26 +21,15 @@ from itertools import accumulate, pairwise
 
 from streaming_jsmf.jobs.checkpoints import fold_keys
 
-#: Neighbours that are folded one after the other. Part of the bits: a store keeps the number that it was made with.
+#: Number of neighbours folded sequentially. It affects the bits, so each store keeps its original value.
 FAN_IN = 8
 
 
 @dataclass(frozen=True)
 class Step:
-    """One fold.
+    """One fold: ``taken`` (a part, or the fold of a group) is added to ``before`` (None for the first fold of a group).
 
-    Attributes
-    ----------
-    fold
-        Its key.
-    before
-        Key of the fold that it goes on from; None: none, it is the first of a group.
-    taken
-        Key of what is folded into that: of a part, or of the fold of a group.
-    first, last
-        Numbers of the first and the last of the parts that it holds.
-    of_part
-        Whether a part is taken: it is that of number ``last``.
+    The fields ``fold``, ``before`` and ``taken`` are keys; the fold contains the parts ``first`` to ``last``.
     """
 
     fold: str
@@ -54,14 +41,14 @@ class Step:
 
     @property
     def folds(self) -> tuple[str, ...]:
-        """Keys of the folds that it is made of."""
+        """Keys of the folds that it combines."""
         taken = () if self.of_part else (self.taken,)
         return taken if self.before is None else (self.before, *taken)
 
 
 @dataclass(frozen=True)
 class _Group:
-    """Parts ``first`` to ``last`` as one: their key, and the steps that fold them, none of a single part."""
+    """Parts ``first`` to ``last``, their key, and the steps that fold them; a single part has no steps."""
 
     key: str
     first: int
@@ -71,18 +58,18 @@ class _Group:
 
 @dataclass(frozen=True)
 class FoldOrder:
-    """The steps that fold parts into one result.
+    """Steps that fold parts into one result.
 
     Parameters
     ----------
     keys
-        Of the parts, in order, all different.
+        Keys of the parts in order, all different.
     salt
-        Another one gives other keys of folds.
+        Changes the keys of all folds.
     sections
-        Numbers of parts of the sections; empty: all are one.
+        Number of parts in each section; empty: one section.
     fan_in
-        See ``FAN_IN``; None: all parts are folded one after the other, whatever their sections.
+        See ``FAN_IN``; None: fold all parts sequentially, ignoring sections.
 
     Examples
     --------
@@ -98,7 +85,7 @@ class FoldOrder:
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
-        """All folds; each comes after those that it is made of, and as soon as it can when parts come in order."""
+        """All folds, each after its inputs and as early as possible if parts arrive in order."""
         parts = [_Group(key, number, number) for number, key in enumerate(self.keys)]
         if self.fan_in is None:
             return self._folded(parts).steps
@@ -108,16 +95,16 @@ class FoldOrder:
 
     @property
     def total(self) -> str:
-        """Key of the last fold, which holds all parts."""
+        """Key of the last fold, which contains all parts."""
         return self.steps[-1].fold
 
     def covered(self, folds: Iterable[str]) -> frozenset[int]:
-        """Numbers of the parts that these folds hold."""
+        """Return the numbers of the parts that these folds contain."""
         steps = (self._by_fold[key] for key in folds if key in self._by_fold)
         return frozenset(number for step in steps for number in range(step.first, step.last + 1))
 
     def missing(self, folds: Collection[str]) -> list[Step]:
-        """The steps to the last fold from these; those that are in them already are left out."""
+        """Return the steps needed to reach the last fold from the existing ``folds``."""
         wanted, found = {self.total}, []
         for step in reversed(self.steps):
             if step.fold in wanted and step.fold not in folds:
@@ -130,14 +117,14 @@ class FoldOrder:
         return {step.fold: step for step in self.steps}
 
     def _section(self, groups: list[_Group], fan_in: int) -> _Group:
-        """One group of all, by groups of groups."""
+        """Fold groups of groups until one group is left."""
         while len(groups) > fan_in:
             batches = (groups[start : start + fan_in] for start in range(0, len(groups), fan_in))
             groups = [batch[0] if len(batch) == 1 else self._folded(batch) for batch in batches]
         return groups[0] if len(groups) == 1 else self._folded(groups)
 
     def _folded(self, groups: Sequence[_Group]) -> _Group:
-        """One group of these, folded one after the other; from the first of them, if that is folded itself."""
+        """Fold these groups sequentially, starting from the fold of the first one if it has steps."""
         steps: list[Step] = []
         before: str | None = None
         first = groups[0].first

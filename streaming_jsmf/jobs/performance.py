@@ -11,19 +11,16 @@ from typing import Any
 
 from streaming_jsmf.errors import InputError
 
-#: Schedulers of one machine; they keep no record of what ran when.
+#: Single-machine schedulers, which do not record task timings.
 LOCAL_SCHEDULERS = ("threads", "processes", "synchronous")
 
 _INSTALL = "install it with pip install 'dask[diagnostics]'"
 
 
 def require_report(path: Path, scheduler: str) -> None:
-    """Refuse a performance report before the job if there can be none.
+    """Check that a performance report can be written.
 
-    Raises
-    ------
-    InputError
-        For a local scheduler, a path that no file can be written to, or if bokeh is missing.
+    Raises ``InputError`` for a local scheduler, an unwritable path, or if bokeh is missing.
     """
     if scheduler in LOCAL_SCHEDULERS:
         raise InputError(
@@ -39,14 +36,10 @@ def require_report(path: Path, scheduler: str) -> None:
 
 @contextmanager
 def reported(client: Any, path: Path | None) -> Iterator[None]:
-    """Write the report of what ``client`` runs inside the block to ``path``; None: nothing.
+    """Write the performance report of the tasks that ``client`` runs inside the block to ``path``; None: no report.
 
-    An interrupted block leaves no report: it must not wait for the workers.
-
-    Raises
-    ------
-    InputError
-        If the scheduler lacks bokeh; before the block runs.
+    An interrupted block writes no report, because that would wait for the workers. Raises ``InputError`` before the
+    block if the scheduler lacks bokeh.
     """
     if path is None:
         yield
@@ -54,7 +47,7 @@ def reported(client: Any, path: Path | None) -> Iterator[None]:
     from distributed import performance_report
 
     try:
-        # A running scheduler draws the report itself, and may be of another environment.
+        # The scheduler renders the report, possibly in another environment.
         client.run_on_scheduler(version, "bokeh")
     except PackageNotFoundError as error:
         raise InputError(

@@ -1,4 +1,4 @@
-"""Jobs: parts that are computed in any order, committed one by one and, if asked, folded in a fixed order."""
+"""Jobs: parts that are computed in any order, committed one by one and optionally folded in a fixed order."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from streaming_jsmf.storage.paths import in_threads
 
 logger = logging.getLogger(__name__)
 
-#: Parts for each worker that may be computed before a slow one is folded. With two, a slow part holds up clusters of
-#: many workers (``docs/decisions/0042-tree-of-folds.md``).
+#: Parts per worker that may be computed before a slow part is folded. With two, a slow part delays large clusters
+#: (``docs/decisions/0042-tree-of-folds.md``).
 WINDOW_PER_WORKER = 3
 
-#: Seconds between two looks at the committed records, and at least how many times as long as a look takes.
+#: Minimum seconds between polls of the records, and minimum ratio of the pause to the duration of a poll.
 POLL_SECONDS, POLL_SHARE = 0.25, 10
 
 
@@ -42,16 +42,8 @@ POLL_SECONDS, POLL_SHARE = 0.25, 10
 class Job:
     """Parts to compute and commit, and the order of their folds.
 
-    Attributes
-    ----------
-    checkpoints, stage
-        Where tasks commit, and what they compute.
-    parts
-        The parts of ``order``, in its order.
-    order
-        How the results are folded; None if they are not: tasks write files and record them.
-    unit, part
-        What the sizes of parts count, and what a part is called, for progress.
+    ``order`` has the parts in the same order, and is None if tasks write files and record them. ``unit`` is the unit of
+    the part sizes and ``part`` the name of a part, for progress reports.
     """
 
     checkpoints: Checkpoints
@@ -62,20 +54,20 @@ class Job:
     part: str = "partition"
 
     def committed(self) -> frozenset[int]:
-        """Numbers of the parts that are committed or folded."""
+        """Return the numbers of the parts that are committed or folded."""
         known = self.checkpoints.parts()
         found = frozenset(i for i, part in enumerate(self.parts) if part.key in known)
         return found if self.order is None else found | self.order.covered(self.checkpoints.folds())
 
     def cost(self, index: int) -> Cost | None:
-        """The cost of a committed part, if it is recorded."""
+        """Return the cost of a committed part, or None if it is not recorded."""
         return Cost.from_fields(self.checkpoints.metadata(self.parts[index].key))
 
     def graph(self, done: frozenset[int], at_once: int) -> Delayed | None:
-        """The tasks that are missing if the parts ``done`` are committed and ``at_once`` run at a time; None if none.
+        """Return the tasks that are missing if ``done`` parts are committed; None if there are none.
 
-        A part waits for the fold of the one a window before it, and the first of a group for the folds of all parts
-        before that. So only a bounded number of results is on the disk, which may be larger than their input.
+        A part waits for the fold of the part one window earlier; the first part of a group waits for the folds of all
+        parts up to that one. This bounds the number of results on disk, which may be larger than their input.
         """
         graph = TaskGraph()
         if self.order is None:
@@ -84,7 +76,7 @@ class Job:
             keys = [graph.add(commit, self.checkpoints, self.stage, part) for part in missing]
             return graph.delayed(keys) if keys else None
         committed, window = self.checkpoints.parts(), WINDOW_PER_WORKER * at_once
-        # Folds that no later one has taken yet, which together hold all parts so far; and those after each part.
+        # Folds not yet taken by a later fold, which together contain all parts so far; and their state after each part.
         open_folds: dict[str, Key] = {}
         were_open: list[tuple[Key, ...]] = []
         for step in self.order.missing(self.checkpoints.folds()):
@@ -101,12 +93,12 @@ class Job:
         return graph.delayed([open_folds[self.order.total]]) if open_folds else None
 
     def result(self) -> PartialResult:
-        """The last fold, read and verified; ``StoreError`` if it is damaged."""
+        """Read and verify the last fold; raise ``StoreError`` if it is damaged."""
         assert self.order is not None, "parts are folded"
         return self.checkpoints.read_fold(self.order.total)
 
     def records(self) -> list[Record]:
-        """What the tasks recorded, in order; ``StoreError`` if a record is damaged."""
+        """Return the records of all tasks in order; raise ``StoreError`` if a record is damaged."""
         return [self.checkpoints.read_metadata(part.key) for part in self.parts]
 
 
@@ -118,7 +110,7 @@ def map_job(
     unit: str = "bytes",
     part: str = "part",
 ) -> Job:
-    """Return the job that runs ``task(context, number)`` for each of ``sizes``; see ``MapTask``.
+    """Return a job that runs ``task(context, number)`` for each of ``sizes``; see ``MapTask``.
 
     The record that a task returns has the hashes of its files (``checkpoints.FILES``).
     """
@@ -127,13 +119,7 @@ def map_job(
 
 
 def run_job(job: Job, executor: Executor) -> None:
-    """Compute the parts that are not committed, or are damaged, and report each when it is committed.
-
-    Raises
-    ------
-    InputError, StoreError
-        From a task.
-    """
+    """Compute missing or damaged parts and report each commit. Raises ``InputError`` or ``StoreError`` from a task."""
     began = time.perf_counter()
     if job.order is None:  # a fold compares what it reads with its digest
         job.checkpoints.drop_damaged_files()
@@ -157,9 +143,9 @@ def run_job(job: Job, executor: Executor) -> None:
 
 @contextmanager
 def watched(job: Job, started: StageStarted, listener: Listener) -> Iterator[None]:
-    """Tell ``listener`` that the job has started, and of parts as they are committed while the block runs.
+    """Report to ``listener`` that the job has started, and each part committed while the block runs.
 
-    Polling the records works for every scheduler. A listener that fails does not stop the block; its first error is
+    Polling the records works with every scheduler. Errors of the listener do not stop the block; the first one is
     raised after it.
     """
     stop = threading.Event()
@@ -170,7 +156,7 @@ def watched(job: Job, started: StageStarted, listener: Listener) -> Iterator[Non
         while not stop.wait(pause):
             before = time.perf_counter()
             watch.look()
-            # Requests to an object store cost time and money.
+            # Limit requests to object stores, which cost time and money.
             pause = max(POLL_SECONDS, POLL_SHARE * (time.perf_counter() - before))
 
     listener(started)
@@ -187,7 +173,7 @@ def watched(job: Job, started: StageStarted, listener: Listener) -> Iterator[Non
 
 
 class _Watch:
-    """Reports each commit once, and keeps the first failure, which a thread would print as a traceback and lose."""
+    """Report each commit once and keep the first failure, which a thread would only print as a traceback."""
 
     def __init__(self, job: Job, started: StageStarted, listener: Listener) -> None:
         self.failure: Exception | None = None
@@ -195,7 +181,7 @@ class _Watch:
         self._seen = set(started.done)
 
     def look(self) -> None:
-        """Report what was committed since the last look."""
+        """Report commits since the previous call."""
         try:
             fresh = sorted(self._job.committed() - self._seen)
             self._seen.update(fresh)
@@ -217,19 +203,11 @@ def run_steps(
     steps: int,
     step: Callable[[int, str, PartialResult], PartialResult],
 ) -> PartialResult:
-    """Run steps that each need the result of the one before, from the last committed one on.
+    """Run a sequence of steps, each using the previous result, starting after the last committed step.
 
-    Only the last result stays in ``checkpoints``.
-
-    Parameters
-    ----------
-    start
-        Input of the first step.
-    steps
-        Number of steps.
-    step
-        Called with the number of the step, from 0, the key under which ``checkpoints.read_fold`` gives its tasks
-        the result before (the same in every run, so it may also salt the keys of parts), and this result.
+    Only the last result is kept. ``step`` is called with the step number (from 0), the key of the previous result and
+    that result, which tasks can read with ``checkpoints.read_fold(key)``. Keys are the same in every run, so they may
+    also salt the keys of parts.
     """
     chain = fold_keys([str(number) for number in range(steps + 1)], "")
     known = checkpoints.folds()

@@ -1,4 +1,4 @@
-"""What workers run: tasks that compute and commit one part, or take one step of the reduction."""
+"""Tasks that run on workers: compute and commit one part, or perform one step of a reduction."""
 
 from __future__ import annotations
 
@@ -25,27 +25,24 @@ Key: TypeAlias = tuple[str, int]
 
 
 class Reduction(Protocol):
-    """What is computed of each part, and how results fold. Implementations are small, frozen and travel to workers."""
+    """Computes results of parts and folds them. Implementations are small, frozen and sent to workers."""
 
     @property
     def name(self) -> str:
         """Name of the stage in records and messages."""
 
     def compute(self, source: Any, /) -> PartialResult:
-        """Read a part and return its contribution. Runs in a worker, with one BLAS thread."""
+        """Read a part and return its contribution. Runs in a worker with one BLAS thread."""
 
     def fold(self, folded: PartialResult | None, partial: PartialResult, /) -> PartialResult:
-        """Return the contributions of some parts (None at first) and of the next ones together.
-
-        ``partial`` is the contribution of one part, or the fold of several.
-        """
+        """Combine the contributions of earlier parts (None at first) with the next part or fold of parts."""
 
 
 @dataclass(frozen=True)
 class MapTask:
-    """A stage without a reduction: ``task(context, number)``, a function of a module, writes files and records them.
+    """A stage without a reduction: the module-level ``task(context, number)`` writes files and returns a record.
 
-    It may run again after a kill, over the files of its first run.
+    After a kill the task may run again and overwrite the files of its first run.
     """
 
     name: str
@@ -55,18 +52,9 @@ class MapTask:
 
 @dataclass(frozen=True)
 class Part:
-    """A unit of work.
+    """A unit of work, with its ``size`` for progress and JSON ``metadata`` to record.
 
-    Attributes
-    ----------
-    key
-        Its key in the checkpoints.
-    size
-        Its weight, for progress.
-    source
-        Input of ``Reduction.compute``, such as a partition; None if the result is committed before the job runs.
-    metadata
-        JSON values that are recorded with the part, besides its cost.
+    ``source`` is the input of ``Reduction.compute``, such as a partition; None if the result is already committed.
     """
 
     key: str
@@ -76,10 +64,9 @@ class Part:
 
 
 class TaskGraph:
-    """Tasks that return tokens and may wait for each other; built in linear time, unlike chains of ``dask.delayed``.
+    """Tasks that return tokens and may depend on each other; built in linear time, unlike chains of ``dask.delayed``.
 
-    Keys are unique, so that two jobs on one scheduler do not share results. A Dask dashboard groups tasks by the names
-    of their functions.
+    Keys are unique, so two jobs on one scheduler do not share results. Dask dashboards group tasks by function name.
     """
 
     def __init__(self) -> None:
@@ -89,33 +76,27 @@ class TaskGraph:
     def add(self, function: Callable[..., str], *arguments: Any, after: Sequence[Key] = ()) -> Key:
         """Add the call ``function(*arguments, *tokens)`` and return its key.
 
-        Parameters
-        ----------
-        function
-            A function of a module, so that workers can import it.
-        arguments
-            Small values: they travel with the task.
-        after
-            Tasks that have to end before; their tokens follow the arguments.
+        ``function`` must be importable by workers, and ``arguments`` small, as they are sent with the task. The tokens
+        are the results of the tasks ``after``, on which this one depends.
         """
         key = (f"{function.__name__}-{self._token}", len(self._tasks))
         self._tasks[key] = Task(key, function, *arguments, *map(TaskRef, after))
         return key
 
     def delayed(self, keys: Sequence[Key]) -> Delayed:
-        """Return a value that is computed when all of these tasks have ended."""
+        """Return a value that is computed when all these tasks have finished."""
         layer = f"graph-{self._token}"
         end = keys[0] if len(keys) == 1 else self.add(_count, after=keys)
         return Delayed(end, HighLevelGraph({layer: self._tasks}, {layer: set()}), layer=layer)
 
 
 def _count(*tokens: str) -> str:
-    """One result to compute: Dask would take seconds to collect thousands."""
+    """Combine all results into one, since Dask would take seconds to collect thousands."""
     return str(len(tokens))
 
 
 def commit_record(checkpoints: Checkpoints, stage: MapTask, part: Part) -> str:
-    """Task: run a task of a stage without a reduction and commit its record, unless that is done."""
+    """Task: run a task of a ``MapTask`` stage and commit its record, unless it is committed."""
     if not checkpoints.is_committed(part.key):
         started = time.perf_counter()
         record = stage.task(stage.context, part.source)
@@ -126,9 +107,9 @@ def commit_record(checkpoints: Checkpoints, stage: MapTask, part: Part) -> str:
 def commit_part(
     checkpoints: Checkpoints, stage: Reduction, part: Part, step: Step | None = None, *after: str
 ) -> str:
-    """Task: compute one part and commit it, unless it is committed; fold it at once if its turn has come.
+    """Task: compute and commit one part, unless it is committed; fold it directly if the preceding fold exists.
 
-    ``step`` is the fold that takes the part, if there is one; ``after`` only orders tasks.
+    ``step`` is the fold that takes the part, if any; ``after`` only orders tasks.
     """
     del after
     token = f"{stage.name}-part-{part.key}"
@@ -145,11 +126,11 @@ def commit_part(
         and not checkpoints.keep
         and (step.before is None or checkpoints.has_fold(step.before))
     ):
-        # A result may be larger than its input: one that need not wait is neither written nor read again.
+        # Results may be larger than their input, so fold directly instead of writing and rereading them.
         with suppress(StoreError, OSError):
             _fold(checkpoints, stage, step, partial, metadata)
             return token
-        # The result is kept; the task of the fold tries again, and fails there.
+        # Commit the result; the fold task retries and reports the error.
     with span("commit"):
         checkpoints.commit_part(part.key, partial, metadata)
     return token
@@ -161,7 +142,7 @@ def _cost_since(started: float) -> Cost:
 
 
 def commit_fold(checkpoints: Checkpoints, stage: Reduction, step: Step, *after: str) -> str:
-    """Task: take one step of the reduction and commit it, unless that is done."""
+    """Task: perform and commit one step of the reduction, unless it is done."""
     del after
     if not _is_done(checkpoints, step):
         try:
@@ -170,14 +151,14 @@ def commit_fold(checkpoints: Checkpoints, stage: Reduction, step: Step, *after: 
                 partial = read(step.taken)
             _fold(checkpoints, stage, step, partial)
         except StoreError:
-            # A worker that was given up for lost may have folded the same, and removed what it was made from.
+            # A worker that was considered lost may have committed the same fold and removed its inputs.
             if not _is_done(checkpoints, step):
                 raise
     return f"{stage.name}-fold-{step.fold}"
 
 
 def _is_done(checkpoints: Checkpoints, step: Step) -> bool:
-    """Whether a step is taken. Its fold may be in a later one by now: Dask repeats tasks of a worker that died."""
+    """Whether a step is done; a later fold may contain it already, since Dask repeats tasks of a worker that died."""
     if checkpoints.has_fold(step.fold):
         return True
     folded_further = not all(checkpoints.has_fold(fold) for fold in step.folds)
@@ -191,7 +172,7 @@ def _fold(
     partial: PartialResult,
     metadata: Mapping[str, Any] | None = None,
 ) -> None:
-    """Fold and commit; ``metadata`` is that of a part that was not committed by itself."""
+    """Fold and commit; ``metadata`` belongs to a part that was not committed separately."""
     with single_blas_thread():
         with span("commit"):
             folded = None if step.before is None else checkpoints.read_fold(step.before)

@@ -1,4 +1,4 @@
-"""Where a job works until its result is committed: a Zarr group beside the target, ``<target>.partial``."""
+"""Workspace of a job until its result is committed: a Zarr group next to the target, ``<target>.partial``."""
 
 from __future__ import annotations
 
@@ -28,23 +28,17 @@ logger = logging.getLogger(__name__)
 
 
 class Commit(Protocol):
-    """Renames what was made to the target; the sha256 of some of its files may be known."""
+    """Rename a finished file or directory to the target; ``known`` are sha256 sums that need not be computed again."""
 
     def __call__(self, made: Path, known: Mapping[Path, str] | None = None) -> None: ...
 
 
 @dataclass(frozen=True)
 class Workspace:
-    """Arrays and files that tasks read, their checkpoints, and the arguments of the work. Local or behind a URL.
+    """Arrays and files read by tasks, their checkpoints, and the arguments of the work; local or behind a URL.
 
-    Parameters
-    ----------
-    root
-        Where it is; see ``beside``.
-    what
-        What is unfinished here, such as a polish.
-    arguments
-        What determines the bits of the result: JSON values.
+    ``what`` names the unfinished work, such as polish; ``arguments`` are JSON values that determine the bits of the
+    result.
     """
 
     root: StorePath
@@ -53,23 +47,23 @@ class Workspace:
 
     @classmethod
     def beside(cls, target: Path, *fields: Any) -> Self:
-        """The workspace of a target: ``<target>.partial``."""
+        """Return the workspace of a target: ``<target>.partial``."""
         return cls(work_place(target), *fields)
 
     @property
     def directory(self) -> Path:
-        """The root of a local workspace, in which tasks write files."""
+        """Root of a local workspace, in which tasks write files."""
         assert isinstance(self.root, Path), "a local workspace"
         return self.root
 
     @property
     def target(self) -> Path:
-        """Where the result will be."""
+        """Path of the result."""
         return self.directory.with_suffix("")
 
     @property
     def kind(self) -> str:
-        """Kind in the attributes, and in messages."""
+        """Kind stored in the attributes and named in messages."""
         return f"unfinished {self.what}"
 
     @property
@@ -79,40 +73,31 @@ class Workspace:
 
     @property
     def hint(self) -> str:
-        """End of a message about damage."""
+        """Advice appended to messages about damage."""
         return f"remove {self.root} and run the same command again"
 
     @property
     def steps_done(self) -> dict[str, int]:
-        """Numbers of committed tasks, by step."""
+        """Number of committed tasks by step."""
         names = (name.partition("-part-") for name in child_names(self.root / RECORDS))
         return dict(sorted(Counter(step for step, found, _ in names if found).items()))
 
     def exists(self) -> bool:
-        """Whether there is a workspace of this kind."""
+        """Whether a workspace of this kind exists."""
         return node_exists(self.root) and read_attributes(self.root, hint=self.hint).get("kind") == self.kind
 
     def checkpoints(self, stage: str = "") -> Checkpoints:
-        """Where the tasks of a stage commit; a job of one stage need not name it."""
+        """Return the checkpoints of a stage; jobs with a single stage need not name it."""
         return Checkpoints(self.root, stage or self.what, self.hint)
 
     @contextmanager
     def executor(
         self, memory: Callable[[int], int], execution: Execution | None, listener: Listener = silent
     ) -> Iterator[Executor]:
-        """Yield a scheduler, once the memory is known to suffice; ``InputError`` in the block removes the workspace.
+        """Check the memory budget and yield a scheduler; an ``InputError`` inside the block removes the workspace.
 
-        Parameters
-        ----------
-        memory
-            Peak bytes by the number of tasks that run at once.
-        execution
-            None: the default.
-
-        Raises
-        ------
-        InputError
-            If the memory budget is too small, or as ``Execution.executor``.
+        ``memory`` maps the number of concurrent tasks to peak bytes. Raises ``InputError`` if the memory budget is too
+        small, or as ``Execution.executor``.
         """
         execution = execution or Execution()
         execution.require_memory(memory(execution.concurrency), f"the {self.what}", "lower --workers")
@@ -122,19 +107,10 @@ class Workspace:
     def start(
         self, arrays: Mapping[str, NDArray[Any]] | None = None, *, replace: bool = False
     ) -> dict[str, ArrayDigest]:
-        """Make the workspace, or continue an interrupted run of the same arguments; return the digests of ``arrays``.
+        """Create the workspace or continue an interrupted run with the same arguments; return digests of ``arrays``.
 
-        Parameters
-        ----------
-        arrays
-            Arrays of up to two axes for tasks to read (``storage.arrays.read_array``).
-        replace
-            Whether anything else at this path is removed rather than refused.
-
-        Raises
-        ------
-        InputError, SettingsMismatchError, StoreError
-            As ``require_same``.
+        ``arrays`` have up to two axes and are read by tasks (``storage.arrays.read_array``). ``replace`` removes
+        anything else at this path instead of raising the errors of ``require_same``.
         """
         arrays = arrays or {}
         if replace and not self._is_same():
@@ -146,18 +122,11 @@ class Workspace:
         return {name: digest(values) for name, values in arrays.items()}
 
     def require_same(self) -> None:
-        """Accept a free path or unfinished work of the same arguments, and nothing else.
+        """Require that the path is free or has unfinished work with the same arguments.
 
-        To be called before anything that removes the workspace on bad input.
-
-        Raises
-        ------
-        InputError
-            If something else is there.
-        SettingsMismatchError
-            If unfinished work of other arguments is there; names those that differ.
-        StoreError
-            If its attributes are damaged.
+        Call this before anything that removes the workspace on bad input. Raises ``InputError`` if the path has
+        something else, ``SettingsMismatchError`` if the arguments differ (the message names them), ``StoreError`` if
+        attributes are damaged.
         """
         if is_free(self.root):
             return
@@ -174,28 +143,24 @@ class Workspace:
             )
 
     def remove(self) -> None:
-        """Remove the workspace, in one step for its readers."""
+        """Remove the workspace; readers see this as one step."""
         remove_store(self.root, ignore_errors=True)
 
     @contextmanager
     def acquire(self, *, replace: bool = False) -> Iterator[Commit | None]:
-        """Lock the target and start the work for the block. A workspace without committed tasks is removed after it.
-
-        Parameters
-        ----------
-        replace
-            Whether an existing target is to be replaced.
+        """Lock the target and start the work; on exit, remove a workspace without committed tasks.
 
         Yields
         ------
         Commit
-            Renames a file or directory to the target, and removes the workspace. None if the target is complete: a run
-            of the same arguments was killed after its commit, and all bytes are as committed, which one pass verifies.
+            Renames a file or directory to the target and removes the workspace. None if a run with the same arguments
+            was killed after its commit and the target is intact, which one pass over its files verifies.
 
         Raises
         ------
         InputError
-            If the target exists, another process writes it, or something else is in the place of the workspace.
+            If the target exists (without ``replace``), another process is writing it, or the path of the workspace is
+            taken.
         SettingsMismatchError, StoreError
             As ``require_same``.
         """
@@ -226,18 +191,18 @@ class Workspace:
     def _commit(
         self, request: str | None, existed: bool, made: Path, known: Mapping[Path, str] | None = None
     ) -> None:
-        """``request`` is None if another result is replaced; ``known`` are hashes of some files of ``made``."""
+        """``request`` is None if the commit replaces another result; ``known`` has hashes of some files of ``made``."""
         files = file_hashes(made, known=known or {})
         if os.path.lexists(self.target) and request is not None:
             self._require_own(files, existed)
-        # A result that is to be replaced must not be taken for the new one.
+        # Without a request in the lock, a later run cannot mistake the result being replaced for the new one.
         result = f"{request} {fingerprint(files)}" if request else ""
         announce_commit(self.target, result, work=request is not None)
         put_in_place(made, self.target)
         self.remove()
 
     def _require_own(self, files: Mapping[str, str], existed: bool) -> None:
-        """Refuse to replace files that this work did not make."""
+        """Refuse to replace files that this work did not create."""
         others = sorted(file_hashes(self.target).keys() - files.keys()) if existed else ["."]
         if others:
             raise InputError(

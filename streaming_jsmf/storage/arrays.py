@@ -1,7 +1,6 @@
-"""Arrays in Zarr with a digest each: whole chunks by one writer, verified when they are read.
+"""Zarr arrays with digests: whole chunks by a single writer, verified on read.
 
-A missing Zarr chunk reads as zeros, so that the files alone never tell whether an array is whole. The sha256 of its
-values does.
+A missing Zarr chunk reads as zeros, so only the sha256 of the values shows whether an array is complete.
 """
 
 from __future__ import annotations
@@ -26,30 +25,30 @@ from streaming_jsmf.errors import StoreError, first_line, pass_on_machine
 from streaming_jsmf.storage.objects import reaching
 from streaming_jsmf.storage.paths import StorePath, inside
 
-#: Bytes of a chunk before compression: large enough for object stores, small enough to read a panel of words.
+#: Uncompressed bytes per chunk: large enough for object stores, small enough to read a panel of words.
 CHUNK_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True)
 class ArrayDigest:
-    """What a record keeps of an array: enough to know it again."""
+    """Digest, shape and dtype of an array, as stored in records."""
 
     sha256: str
     shape: tuple[int, ...]
     dtype: str
 
     def fields(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Return JSON values."""
         return {**asdict(self), "shape": list(self.shape)}
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> ArrayDigest:
-        """Read back what ``fields`` gave."""
+        """Inverse of ``fields``."""
         return cls(str(fields["sha256"]), tuple(int(n) for n in fields["shape"]), str(fields["dtype"]))
 
 
 def digest(values: NDArray[Any]) -> ArrayDigest:
-    """Return the digest of an array: sha256 over its bytes in C order (strings as UTF-8, each ended by NUL)."""
+    """Return the digest of an array: sha256 of its bytes in C order (strings as UTF-8, each terminated by NUL)."""
     total = _Digest(values.dtype)
     for panel in _panels(values.shape, values.dtype.itemsize):
         total.add(values[panel])
@@ -57,14 +56,13 @@ def digest(values: NDArray[Any]) -> ArrayDigest:
 
 
 class _Digest:
-    """The digest of an array that comes a panel of rows after the other."""
+    """Digest of an array that arrives in panels of rows."""
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
         self._total = hashlib.sha256()
         self._name = "str" if dtype.kind in "OUT" else dtype.name
 
     def add(self, values: NDArray[Any]) -> None:
-        """The next rows."""
         if self._name == "str":
             words = [f"{word}\0" for word in values.ravel()]
             self._total.update("".join(words).encode())
@@ -72,7 +70,6 @@ class _Digest:
             self._total.update(np.ascontiguousarray(values).data)
 
     def of(self, shape: Sequence[int]) -> ArrayDigest:
-        """The digest, once all rows have come."""
         return ArrayDigest(self._total.hexdigest(), tuple(int(n) for n in shape), self._name)
 
 
@@ -88,23 +85,23 @@ def _panels(shape: Sequence[int], itemsize: int) -> Iterator[slice]:
 
 
 def zarr_store(path: StorePath) -> LocalStore | ObjectStore:
-    """What Zarr takes for the node at ``path``: its store on the local disk, or on the file system of the URL."""
-    # Of a local path with :: in it Zarr would make a chain of file systems.
+    """Return the Zarr store of the node at ``path``, local or on the file system of the URL."""
+    # Zarr would interpret a local path with :: as a chain of file systems.
     return LocalStore(path) if isinstance(path, Path) else ObjectStore.at(path)
 
 
 def create_group(path: StorePath, attributes: Mapping[str, Any]) -> None:
-    """Make a Zarr v3 group at ``path`` with the given JSON attributes."""
+    """Create a Zarr v3 group at ``path`` with JSON attributes."""
     zarr.create_group(store=zarr_store(path), attributes=dict(attributes), zarr_format=3)
 
 
 def read_attributes(path: StorePath, *, hint: str = "make the store again") -> dict[str, Any]:
-    """Return the JSON attributes of the group at ``path``; ``StoreError`` if its metadata are damaged."""
+    """Return the attributes of the group at ``path``; raise ``StoreError`` if its metadata are damaged."""
     try:
         attributes: dict[str, Any] = zarr.open_group(
             store=zarr_store(path), mode="r", zarr_format=3
         ).attrs.asdict()
-    except Exception as error:  # as of an array
+    except Exception as error:  # as in _open_array
         pass_on_machine(error)
         reason = " ".join(str(error).split())
         raise StoreError(f"{path}/zarr.json: metadata are damaged ({reason}); {hint}") from error
@@ -120,15 +117,9 @@ def write_array(
     *,
     compress: bool = False,
 ) -> ArrayDigest:
-    """Write ``values`` as array ``name`` of the group at ``group``, replacing what may lie there.
+    """Write or replace array ``name`` of a group in chunks of whole rows; return its digest.
 
-    Chunks are whole panels of rows, written by this call alone. Factors of random data are not compressed:
-    it gains 4 to 12 % and costs more than the write.
-
-    Returns
-    -------
-    ArrayDigest
-        Of the values, for the record that commits the array.
+    Factors of random data are not compressed: compression saves 4 to 12 % and takes longer than the write.
     """
     text = values.dtype.kind in "OUT"
     itemsize = 16 if text else values.dtype.itemsize
@@ -150,14 +141,9 @@ def write_panels(
     *,
     rows: int,
 ) -> ArrayDigest:
-    """As ``write_array``, compressed, for rows that come in pieces of any size and in order; chunks of ``rows``.
+    """As ``write_array``, but compressed, in chunks of ``rows``, and from pieces of consecutive rows of any size.
 
-    No more than a chunk and a piece are in memory.
-
-    Raises
-    ------
-    ValueError
-        If there are more rows than ``shape`` says, or fewer.
+    At most one chunk and one piece are in memory. Raises ``ValueError`` if the number of rows differs from ``shape``.
     """
     array = _make_array(group / name, shape, dtype, rows, dimensions, attributes, compress=True)
     total, start, held = _Digest(dtype), 0, 0
@@ -190,22 +176,22 @@ def _make_array(
     attributes: Mapping[str, Any] | None,
     compress: bool,
 ) -> zarr.Array[Any]:
-    """A Zarr array in chunks of whole rows, still without values."""
+    """Create a Zarr array in chunks of whole rows, without values."""
     text = dtype.kind in "OUT"
     with warnings.catch_warnings():
-        # Variable-length strings have no final Zarr v3 specification yet; xarray and zarr-python agree on them.
+        # The Zarr v3 specification of variable-length strings is not final; xarray and zarr-python are compatible.
         warnings.filterwarnings("ignore", category=zarr.errors.UnstableSpecificationWarning)
         return zarr.create_array(
-            # At its own root: of a name Zarr would make groups of the nodes above, and a root group makes a store.
+            # The array is its own root: with a name Zarr would create parent groups, and a root group marks a store.
             store=zarr_store(place),
             shape=tuple(shape),
             dtype=str if text else dtype,
-            # A factor of empty documents has no columns; a chunk has at least one.
+            # A factor of empty documents has no columns, but chunks need at least one.
             chunks=(rows, *(max(1, n) for n in shape[1:])),
             compressors="auto" if compress or text else None,
             dimension_names=list(dimensions),
             attributes=dict(attributes or {}),
-            # Comparing each chunk with zeros costs more than to write the few that are.
+            # Comparing each chunk with zeros takes longer than writing the few empty ones.
             config={"write_empty_chunks": True},
             overwrite=True,
         )
@@ -214,15 +200,10 @@ def _make_array(
 def read_array(
     group: StorePath, name: str, expected: ArrayDigest | None, *, hint: str = "make the store again"
 ) -> NDArray[Any]:
-    """Read array ``name`` of the group at ``group`` and compare it with its digest.
+    """Read array ``name`` of a group and compare it with its digest.
 
-    ``hint`` ends the message about damage.
-
-    Raises
-    ------
-    StoreError
-        If it is missing, truncated or altered; the message names the array, and the chunk where that can be told.
-        Also if an object store fails.
+    Raises ``StoreError`` if it is missing, truncated or altered, or an object store fails. The message names the array
+    and, if known, the chunk, and ends with ``hint``.
     """
     array = _open_array(inside(group, name), expected, hint)
     values = np.empty(array.shape, dtype=object if array.dtype.kind in "OUT" else array.dtype)
@@ -236,21 +217,16 @@ def read_array(
 def read_arrays(
     group: StorePath, expected: Mapping[str, ArrayDigest], *, hint: str = "make the store again"
 ) -> dict[str, NDArray[Any]]:
-    """The arrays that ``expected`` names, each as ``read_array`` reads it."""
+    """Read the arrays named in ``expected`` as ``read_array`` does."""
     return {name: read_array(group, name, known, hint=hint) for name, known in expected.items()}
 
 
 def read_panels(
     group: StorePath, name: str, expected: ArrayDigest, *, hint: str = "make the store again"
 ) -> Iterator[tuple[slice, NDArray[Any]]]:
-    """As ``read_array``, a chunk of rows at a time: the rows, and their values.
+    """As ``read_array``, but yield the rows and values of one chunk at a time.
 
-    Only when the last panel has been taken is it known that the values are those of the digest.
-
-    Raises
-    ------
-    StoreError
-        As ``read_array``; for altered values after the last panel.
+    The digest is checked only after the last panel, so altered values raise ``StoreError`` at the end.
     """
     array = _open_array(inside(group, name), expected, hint)
     total = _Digest(array.dtype)
@@ -268,7 +244,7 @@ def _open_array(place: StorePath, expected: ArrayDigest | None, hint: str) -> za
             array = zarr.open_array(store=zarr_store(place), mode="r", zarr_format=3)
         except Exception as error:
             pass_on_machine(error)
-            # Damaged metadata may say anything, and zarr raises what it likes of it.
+            # zarr raises various exceptions for damaged metadata.
             reason = " ".join(str(error).split())
             raise StoreError(
                 f"{place}: array is missing or its metadata is damaged ({reason}); {hint}"
@@ -290,7 +266,7 @@ def _chunk_panels(
             raise
         except Exception as error:
             pass_on_machine(error)
-            # Each codec raises what it likes on a short buffer; every one of them means damage here.
+            # Codecs raise various exceptions for a short buffer; all of them mean damage here.
             chunk = "/".join(["c", str(number), *["0"] * (array.ndim - 1)])
             raise StoreError(f"{place}/{chunk}: chunk is truncated or damaged; {hint}") from error
         yield panel, part
@@ -303,18 +279,18 @@ def _altered(place: StorePath, hint: str) -> StoreError:
 
 
 class ObjectStore(FsspecStore):
-    """Zarr's store on fsspec; a failing file system is told from a damaged array."""
+    """Zarr store on fsspec that distinguishes a failing file system from a damaged array."""
 
     @classmethod
     def at(cls, path: UPath) -> ObjectStore:
-        """The store whose root is ``path``."""
-        # By the URL: zarr needs an instance of the file system that belongs to its own event loop.
+        """Return the store with root ``path``."""
+        # Open by URL, since zarr needs a file system instance bound to its own event loop.
         return cls.from_url(str(path), storage_options={**path.storage_options})  # type: ignore[return-value]
 
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """Read an object, or None."""
+        """Read an object; None if it is missing."""
         with reaching(f"{self.path}/{key}"):
             return await super().get(key, prototype, byte_range)
 
@@ -327,11 +303,11 @@ class ObjectStore(FsspecStore):
             raise StoreError(f"{self.path}/{key}: cannot be written ({first_line(error)})") from error
 
     async def exists(self, key: str) -> bool:
-        """Whether there is an object; Zarr asks for metadata only, and one small read is cheaper than a listing."""
+        """Whether an object exists; Zarr checks only metadata, and a small read is cheaper than a listing."""
         return await self.get(key, default_buffer_prototype()) is not None
 
     async def delete_dir(self, prefix: str) -> None:
-        """Delete all objects below a prefix: a listing, and a request if there are any."""
+        """Delete all objects below a prefix: one listing, and one request if there are any."""
         place = f"{self.path}/{prefix}".rstrip("/")
         with suppress(FileNotFoundError), reaching(place):
             names = await self.fs._find(place)

@@ -1,11 +1,8 @@
-"""One writer at a time: a file beside a store that the system locks for as long as the process lives.
+"""One writer at a time: a file next to a store, locked by the system until the writing process ends.
 
-The file lies beside the store and not within, so that it is there before the store is, and stays when the store is
-deleted or swapped for another. It is made before anything is changed, and deleted when all is cleared up: one that
-nobody holds is of a process that was killed at work (``is_left``), and who takes the lock next clears what that process
-has left of the way from one state to the next. What is written in the file names its owner to others, and says which
-result was about to be put in place (``announce_commit``): so the same command, run again, knows its own work. Reading
-(``left_behind``) changes nothing.
+The lock file exists from before the first change until the cleanup is complete. One that nobody holds was left by a
+killed process, and the next owner of the lock cleans up after it. The file names its owner and the result about to be
+committed (``announce_commit``), so a rerun recognizes its own result. Reading (``left_behind``) changes nothing.
 """
 
 from __future__ import annotations
@@ -34,15 +31,15 @@ from streaming_jsmf.storage.replace import clear_leftovers, has_leftovers, real_
 
 logger = logging.getLogger(__name__)
 
-#: Seconds to try: of one who is just letting go, the file that was opened is none any more.
+#: Timeout in seconds; retries are needed because an owner may be just deleting the opened file.
 PATIENCE = 0.1
 
 COMMAND_LENGTH = 200
 
-#: More than any owner takes.
+#: Upper bound for the size of a lock file.
 _MOST_BYTES = 4096
 
-#: What ends the names of locks and of what is written beside, and such names within a store.
+#: Suffixes of lock files and temporary files, and names of such files inside a store.
 _PASSING = r"(new|old|lock\.json|[0-9a-f]{32})"
 _OF_A_WRITER = re.compile(rf"\..+\.{_PASSING}|.+\.partial")
 
@@ -50,10 +47,10 @@ _NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
 
 
 class Owner(BaseModel):
-    """Who holds a lock, as it stands in the file; ``started`` is in seconds since 1970, by the clock of the owner.
+    """Owner of a lock, as stored in its file; ``started`` is in seconds since 1970 by the owner's clock.
 
-    ``commits`` is the fingerprint of the result that is about to be put in place, and may be there already; empty
-    before. ``work`` says whether the work for it was done at ``work_place``.
+    ``commits`` is the fingerprint of the result being committed (empty before the commit); ``work`` is whether that
+    result was computed at ``work_place``.
     """
 
     model_config = ConfigDict(frozen=True, strict=True)
@@ -67,12 +64,12 @@ class Owner(BaseModel):
     work: bool = False
 
     def __str__(self) -> str:
-        # Anybody may have written the file; a message is one line.
+        # The file is untrusted, and messages must be one line.
         return " ".join(f"{self.user}@{self.host}, process {self.pid} ({self.command})".split())
 
 
 def this_process() -> Owner:
-    """Return this process as an owner from now on."""
+    """Return this process as the owner, starting now."""
     words = " ".join([_program(), *sys.argv[1:]]).split()
     return Owner(
         user=_as_unicode(_user()),
@@ -84,26 +81,23 @@ def this_process() -> Owner:
 
 
 def lock_path(store: Path) -> Path:
-    """Where the lock of a local store lies, whatever the way to it."""
+    """Return the path of the lock of a local store, with links resolved."""
     place = real_path(store)
     return place.with_name(f".{place.name}.lock.json")
 
 
 def work_place(store: Place) -> Place:
-    """Where the work for a store is done until its result is put in place: ``NAME.partial`` beside it."""
+    """Return the working directory of a store: ``NAME.partial`` next to it."""
     return store.with_name(f"{store.name}.partial")
 
 
 def is_left(store: StorePath) -> bool:
-    """Whether a process writes a store, or one that did was killed before it had cleared up."""
+    """Whether a process is writing a store, or was killed before its cleanup."""
     return isinstance(store, Path) and (os.path.lexists(lock_path(store)) or has_leftovers(store))
 
 
 def left_behind(store: StorePath) -> list[Path]:
-    """Locks, work and temporary files beside a local store and within: of a process at work, or of one that was killed.
-
-    Reads directories and nothing else.
-    """
+    """Return locks, working directories and temporary files next to and inside a local store, in use or left over."""
     if not isinstance(store, Path):
         return []
     place = real_path(store)
@@ -118,20 +112,17 @@ def left_behind(store: StorePath) -> list[Path]:
 
 
 def recover(store: StorePath) -> None:
-    """Clear what a killed process has left of its writing of a store; what one that lives does is its own."""
+    """Clean up after a killed writer of a store; a running writer is left alone."""
     if is_left(store):
-        # Nobody else's work depends on it: on a medium that is read only it stays.
+        # Cleanup is optional, so failures, such as on a read-only medium, are ignored.
         with suppress(InputError, OSError), sole_writer(store):
             pass
 
 
 def announce_commit(store: StorePath, result: str, *, work: bool = False) -> None:
-    """Say in our lock that the result with this fingerprint is about to be put in place.
+    """Store in our lock the fingerprint of the result about to be committed.
 
-    Parameters
-    ----------
-    work
-        Whether the work was done at ``work_place``, which is then of no use once the result is there.
+    ``work`` is whether it was computed at ``work_place``, which can be removed once the result is in place.
     """
     if isinstance(store, Path) and (owner := read_owner(lock_path(store))) is not None:
         told = owner.model_copy(update={"commits": result, "work": work})
@@ -140,12 +131,9 @@ def announce_commit(store: StorePath, result: str, *, work: bool = False) -> Non
 
 
 def write_alone(target: StorePath, data: bytes, refuse: Callable[[], None] = lambda: None) -> None:
-    """Write a file under its lock, in one step; a killed run's temporary file is removed.
+    """Write a file atomically under its lock and remove the temporary file of a killed run.
 
-    Parameters
-    ----------
-    refuse
-        Raises if a file that is there may not be replaced; not called if a killed run has written this very one.
+    ``refuse`` raises if an existing file may not be replaced; it is not called if a killed run wrote the same contents.
     """
     known = hashlib.sha256(data).hexdigest()
     with sole_writer(target) as committed:
@@ -157,7 +145,7 @@ def write_alone(target: StorePath, data: bytes, refuse: Callable[[], None] = lam
 
 
 def read_owner(place: Path) -> Owner | None:
-    """Return who wrote the lock file at ``place``; None if there is none, or it does not tell."""
+    """Return the owner stored in a lock file; None if it is missing or unreadable."""
     try:
         with place.open("rb") as file:
             return _parse(file.read(_MOST_BYTES))
@@ -167,24 +155,14 @@ def read_owner(place: Path) -> Owner | None:
 
 @contextmanager
 def sole_writer(store: StorePath) -> Iterator[str]:
-    """Hold the lock of ``store`` while the block runs; there is none for a store behind a URL.
+    """Hold the lock of a local ``store`` during the block; stores behind URLs have no locks.
 
-    The system lets go of it when the process ends, however it ends. A line in the log tells of a file that an ended
-    process has left, and of a file system that has no locks, where none is held. What such a process has left of a
-    change is cleared before the block begins; what it said of its result stays in the file if the block fails.
-
-    Yields
-    ------
-    str
-        What a killed process was about to put in place, and may have (``announce_commit``); empty as a rule.
-
-    Raises
-    ------
-    InputError
-        If another process holds it: says who, and for how long.
+    Yields what a killed process was about to commit (``announce_commit``), usually an empty string. Leftovers of such a
+    process are removed on entry; its announced result stays in the file if the block fails. Raises ``InputError`` if
+    another process holds the lock; the message names it.
     """
     if not isinstance(store, Path):
-        # An object store has no locks; two writers there commit the same and harm nothing but time.
+        # Object stores have no locks; two writers commit the same bytes and only waste time.
         yield ""
         return
     place = lock_path(store)
@@ -208,13 +186,13 @@ def sole_writer(store: StorePath) -> Iterator[str]:
         failed = False
     finally:
         if not (failed and committed):
-            # First deleted, then let go: who has opened it meanwhile sees that it is no more, and makes another.
+            # Delete before releasing: a process that has opened the file meanwhile notices and creates a new one.
             file.remove(place)
         lock.release()
 
 
 def _clear(store: Path, left: Owner | None) -> None:
-    """Finish for a killed process, or undo, what lies between two states of a store."""
+    """Complete or undo the commit of a killed process."""
     work = work_place(store)
     rests = [*clear_leftovers(store), *clear_leftovers(work)]
     if left is not None and left.commits and left.work and store.exists() and work.exists():
@@ -225,10 +203,7 @@ def _clear(store: Path, left: Owner | None) -> None:
 
 
 class _LockFile:
-    """The file of a lock: ours from ``take`` on, if the system has locks.
-
-    ``was_left`` says whether a process that was killed had it before, and ``left`` which, if it can be read.
-    """
+    """The lock file, ours after ``take``; ``was_left`` and ``left`` describe a killed process that left it."""
 
     def __init__(self, store: Path) -> None:
         self.was_left = False
@@ -237,7 +212,7 @@ class _LockFile:
         self._status: os.stat_result | None = None
 
     def take(self, descriptor: int) -> None:
-        """Write our name over what an ended process has left."""
+        """Overwrite the file of a dead process, if any, with our own entry."""
         self._status = os.fstat(descriptor)
         left, owner = os.read(descriptor, _MOST_BYTES), this_process()
         if left:
@@ -245,20 +220,20 @@ class _LockFile:
             dead = self.left or "a process that cannot be read"
             logger.warning("%s: the lock of %s is broken: its process has ended", self._store, dead)
         if self.left is not None:
-            # Until we put in place what is ours, a kill must not lose what was told before.
+            # Keep the announced result until our own commit, in case we are killed before it.
             owner = owner.model_copy(update=self.left.model_dump(include={"commits", "work"}))
-        with suppress(OSError):  # a full disk; it is but for the others to read
+        with suppress(OSError):  # for example a full disk; the contents only inform other processes
             _write(descriptor, owner)
 
     def remove(self, place: Path) -> None:
-        """Delete the file, if it is still the one that was locked, or nothing could be."""
-        with suppress(OSError):  # gone already; or open, which Windows does not delete
+        """Delete the file if it is still the locked one, or if locking was not possible."""
+        with suppress(OSError):  # already deleted, or still open on Windows
             if self._status is None or os.path.samestat(place.lstat(), self._status):
                 place.unlink()
 
 
 def _remove_what_is_no_file(place: Path) -> None:
-    """A link or a pipe is no lock of ours, and would lead elsewhere or block."""
+    """Delete a link or pipe in place of the lock file, which would redirect or block writes."""
     try:
         mode = place.lstat().st_mode
     except FileNotFoundError:
@@ -271,7 +246,7 @@ def _remove_what_is_no_file(place: Path) -> None:
 
 
 def _write(descriptor: int, owner: Owner) -> None:
-    """Over what is there, in one write and never shorter: a kill leaves the one or the other, both of them whole."""
+    """Overwrite with one write that never shrinks the file: a kill leaves either the old or the new contents."""
     text = owner.model_dump_json(indent=1).encode()
     os.lseek(descriptor, 0, os.SEEK_SET)
     os.write(descriptor, text.ljust(os.fstat(descriptor).st_size))
@@ -292,13 +267,13 @@ def _refusal(store: Path, owner: Owner | None) -> str:
 
 
 def _program() -> str:
-    """Name of what was started; of ``python -m PACKAGE`` the package."""
+    """Name of the program; for ``python -m PACKAGE`` the package."""
     path = Path(sys.argv[0])
     return path.parent.name if path.name == "__main__.py" else path.name
 
 
 def _as_unicode(text: str) -> str:
-    """Bytes of a path that are no UTF-8 are spelled out."""
+    """Escape bytes that are not UTF-8."""
     return text.encode(errors="backslashreplace").decode()
 
 

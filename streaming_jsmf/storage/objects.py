@@ -1,9 +1,8 @@
-"""Stores behind URLs, where there are objects only: no directories, no rename, a write is there at once or not at all.
+"""Stores behind URLs, where only objects exist: no directories and no renames, but atomic writes of single objects.
 
-What takes the place of a rename: everything is written under its final name, and the object that makes it count, a
-record or the ``zarr.json`` of the root, comes last in one write. Until then an object named ``MARK`` tells what a write
-that was cut off has left from what somebody else put there. Listings are never taken from a cache: another process may
-have committed since.
+Data are written under their final names; the record or root ``zarr.json`` that makes them valid is written last. Until
+then an object named ``MARK`` identifies unfinished writes of ours. Listings are never cached, because other processes
+may commit.
 """
 
 from __future__ import annotations
@@ -18,30 +17,27 @@ from upath import UPath
 
 from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError, first_line, pass_on_machine
 
-#: Its presence without a ``zarr.json`` beside it means: begun by us, never finished.
+#: Without a ``zarr.json`` next to it, marks an unfinished write of ours.
 MARK = ".unfinished"
 
-#: What makes a store: without it the other objects are leftovers.
+#: Object that makes a store valid; without it the other objects are leftovers.
 ROOT = "zarr.json"
 
-#: The option of every fsspec file system that makes it ask again each time.
+#: fsspec option that controls the caching of listings.
 _UNCACHED = "use_listings_cache"
 
 
 def file_system(path: str | PathLike[str] | UPath) -> tuple[Any, str]:
-    """fsspec's file system of a URL, with the options of a ``UPath``, and the path inside it.
+    """Return the fsspec file system of a URL, with the options of a ``UPath``, and the path inside it.
 
-    Raises
-    ------
-    InputError
-        If the scheme is unknown, its package missing, or a login refused.
+    Raises ``InputError`` if the scheme is unknown, its package is not installed, or a login fails.
     """
     if isinstance(path, UPath):
         return path.fs, path.path
     try:
         fs, inner = fsspec.core.url_to_fs(str(path))
     except Exception as error:
-        # Some log in at once, and each package has errors of its own.
+        # Some file systems log in immediately, and each package has its own exceptions.
         pass_on_machine(error)
         raise InputError(
             f"cannot open {path}: {first_line(error)}; check the path and the credentials"
@@ -50,20 +46,11 @@ def file_system(path: str | PathLike[str] | UPath) -> tuple[Any, str]:
 
 
 def open_url(place: str | UPath, what: str) -> UPath:
-    """The place of a store behind a URL; asks once whether it answers.
+    """Return the path of a store behind a URL such as ``s3://bucket/moments.zarr``; checks once that it responds.
 
-    Parameters
-    ----------
-    place
-        Such as ``s3://bucket/moments.zarr``. Credentials and endpoint come from the configuration of fsspec and of
-        the scheme's package, or from the options of a ``UPath``.
-    what
-        For messages: "a moments store".
-
-    Raises
-    ------
-    InputError
-        If the scheme is unknown or its package missing, the URL names no more than a bucket, or nothing answers.
+    Credentials and endpoint come from the configuration of fsspec and the scheme's package, or from the options of a
+    ``UPath``. ``what`` names the store in messages. Raises ``InputError`` if the scheme is unknown, its package is not
+    installed, the URL names only a bucket, or the store does not respond.
     """
     if isinstance(place, UPath) and place.storage_options.get(_UNCACHED) is False:
         return place
@@ -72,7 +59,7 @@ def open_url(place: str | UPath, what: str) -> UPath:
         raise InputError(f"{url}: {what} cannot be behind a chain of file systems; give a single URL")
     try:
         path: UPath = UPath(place, protocol=None, **{_UNCACHED: False})
-        # Made when first asked for, and only then the package of the scheme is looked for.
+        # The file system is created on first access, which imports the package of the scheme.
         _ = path.fs
     except (ValueError, ImportError, NotImplementedError, TypeError) as error:
         raise InputError(f"{url}: cannot be opened ({first_line(error)})") from error
@@ -90,19 +77,13 @@ def open_url(place: str | UPath, what: str) -> UPath:
 
 @contextmanager
 def reaching(place: object) -> Iterator[None]:
-    """Whatever a file system raises becomes one line that names the place; that nothing is there stays as it is.
-
-    Raises
-    ------
-    StoreError
-        If the object store refuses or does not answer.
-    """
+    """Convert file system errors except ``FileNotFoundError`` to a one-line ``StoreError`` that names the place."""
     try:
         yield
     except (FileNotFoundError, StreamingJSMFError):
         raise
     except Exception as error:
-        # Each package has errors of its own; the store itself is sound, so the same command goes on later.
+        # Each package has its own exceptions. The store is intact, so the same command can be run again.
         pass_on_machine(error)
         raise StoreError(
             f"{place}: the object store failed ({first_line(error)}); run the same command again once it answers"
@@ -110,13 +91,7 @@ def reaching(place: object) -> Iterator[None]:
 
 
 def put(path: UPath, data: bytes) -> None:
-    """Write one object in one request: all of it or nothing.
-
-    Raises
-    ------
-    StoreError
-        If the object store refuses or does not answer.
-    """
+    """Write one object atomically in one request; raise ``StoreError`` if that fails."""
     try:
         with reaching(path):
             path.fs.pipe_file(path.path, data)
@@ -125,15 +100,15 @@ def put(path: UPath, data: bytes) -> None:
 
 
 def get(path: str | PathLike[str] | UPath) -> bytes:
-    """Read one object; ``FileNotFoundError`` if there is none, ``StoreError`` if it cannot be read."""
+    """Read one object; raise ``FileNotFoundError`` if it is missing, ``StoreError`` if it cannot be read."""
     fs, inner = file_system(path)
     with reaching(path):
-        # From its first byte: without a range some packages ask for the size before.
+        # With start=0, because some packages request the size first if no range is given.
         return bytes(fs.cat_file(inner, start=0))
 
 
 def has(path: UPath) -> bool:
-    """Whether there is an object, and not empty; one request, where ``found`` asks for objects below it, too."""
+    """Whether a nonempty object exists; one request, whereas ``found`` also looks for objects below it."""
     try:
         with reaching(path):
             path.fs.cat_file(path.path, start=0, end=1)
@@ -143,19 +118,19 @@ def has(path: UPath) -> bool:
 
 
 def found(path: UPath) -> bool:
-    """Whether there is an object, or objects below it."""
+    """Whether an object, or objects below it, exist."""
     with reaching(path):
         return bool(path.exists())
 
 
 def delete(path: UPath) -> None:
-    """Delete one object, if it is there."""
+    """Delete one object if it exists."""
     with suppress(FileNotFoundError), reaching(path):
         path.fs.rm_file(path.path)
 
 
 def names_below(path: UPath) -> list[str]:
-    """Names of all objects below ``path``, relative to it, sorted: one listing, in pages of the object store."""
+    """Return the sorted names of all objects below ``path``, relative to it; one listing."""
     root = path.path.rstrip("/") + "/"
     try:
         with reaching(path):
@@ -165,7 +140,7 @@ def names_below(path: UPath) -> list[str]:
 
 
 def child_names(path: UPath) -> list[str]:
-    """Sorted names right below ``path``, objects and what would be directories: one listing."""
+    """Return the sorted names of objects and prefixes directly below ``path``; one listing."""
     try:
         with reaching(path):
             return sorted(
@@ -176,7 +151,7 @@ def child_names(path: UPath) -> list[str]:
 
 
 def delete_tree(path: UPath) -> None:
-    """Delete all objects below ``path``, if there are any: a listing, and requests for many objects at once."""
+    """Delete all objects below ``path`` with one listing and bulk requests."""
     root, names = path.path.rstrip("/"), names_below(path)
     if names:
         with suppress(FileNotFoundError), reaching(path):
@@ -184,7 +159,7 @@ def delete_tree(path: UPath) -> None:
 
 
 def delete_store(path: UPath) -> None:
-    """Delete a store: first it ceases to be one, then the leftovers go, so that nobody takes half of it for a whole."""
+    """Delete a store, its root first, so that readers never see a partial store."""
     if has(path / ROOT):
         put(path / MARK, b"")
         delete(path / ROOT)
@@ -192,7 +167,7 @@ def delete_store(path: UPath) -> None:
 
 
 def is_leftover(path: UPath) -> bool:
-    """Whether what lies at ``path`` was begun by us and never finished, or never wholly deleted."""
+    """Whether ``path`` has an unfinished or incompletely deleted store of ours."""
     return found(path / MARK) and not has(path / ROOT)
 
 
@@ -200,13 +175,9 @@ def is_leftover(path: UPath) -> bool:
 def written_in_place(target: UPath, *, overwrite: bool) -> Iterator[UPath]:
     """Yield ``target``; the block writes below it and ends with the ``zarr.json`` that makes it a store.
 
-    Rests of a write that was cut off are deleted first. With ``overwrite`` so is an existing store: objects cannot
-    be renamed, so that for the time of the writing there is none. On an error all that was written is deleted.
-
-    Raises
-    ------
-    InputError
-        If the bucket is not there.
+    Leftovers and, with ``overwrite``, an existing store are deleted first: objects cannot be renamed, so no store
+    exists during the write. On an error everything written is deleted. Raises ``InputError`` if the bucket does not
+    exist.
     """
     if overwrite or is_leftover(target):
         delete_store(target)
@@ -221,7 +192,7 @@ def written_in_place(target: UPath, *, overwrite: bool) -> Iterator[UPath]:
         yield target
         delete(target / MARK)
     except BaseException:
-        # What went wrong first is what the user must hear.
+        # Report the original error, not one of the cleanup.
         with suppress(StoreError):
             delete_store(target)
         raise

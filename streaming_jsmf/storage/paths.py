@@ -1,7 +1,7 @@
 """Local files and objects behind URLs: names, opening, listing, reading and writing.
 
 Sources and corpora are strings (``normalise``): absolute local paths or fsspec URLs, including chains. Stores are
-``StorePath`` objects (``store_path``). Functions that read accept both. Writes to a store are atomic.
+``StorePath`` objects (``store_path``). Read functions accept both. Writes to a store are atomic.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.storage import objects as object_store
 from streaming_jsmf.validation import stays_inside
 
-#: How a user names a file or directory: a local path, or a URL as a string.
+#: User-supplied path: a local path, or a URL as a string.
 AnyPath: TypeAlias = str | os.PathLike[str]
 
-#: A store: a local directory, or a URL, which has neither directories nor rename.
+#: Path of a store: a local directory, or a URL, where neither directories nor renames exist.
 StorePath: TypeAlias = Path | UPath
 
 _LOCAL_SCHEMES = ("file://", "local://")
 
-#: Files that ``in_threads`` asks for at a time: they are waited for, not computed on.
+#: Threads of ``in_threads``, which wait for I/O rather than compute.
 FILE_THREADS = 16
 
 Place = TypeVar("Place", Path, StorePath)
@@ -45,27 +45,24 @@ Result = TypeVar("Result")
 
 
 def is_url(path: AnyPath | UPath) -> bool:
-    """Whether ``path`` is reached through fsspec rather than on the local disk."""
+    """Whether ``path`` is accessed through fsspec rather than on the local disk."""
     text = str(path)
     return "://" in text and not text.startswith(_LOCAL_SCHEMES)
 
 
 def normalise(path: AnyPath, what: str = "a source") -> str:
-    """An absolute local path, or the URL without its last slash.
-
-    Absolute, so that a task on another process or with another working directory opens the same file.
-    """
+    """Return an absolute local path, or a URL without trailing slash, which any process can open."""
     text = _without_scheme(_text_of(path, what))
     return text.rstrip("/") if is_url(text) else str(Path(text).expanduser().absolute())
 
 
 def join(root: str, name: str) -> str:
-    """Path of ``name`` (posix, relative) under ``root``, a path made by ``normalise``."""
+    """Return the path of ``name`` (posix, relative) below ``root``, a path returned by ``normalise``."""
     return f"{root}/{name}" if is_url(root) else str(Path(root) / name)
 
 
 def inside(root: Place, name: str) -> Place:
-    """``root / name`` for a name read from a file; ``InputError`` if it could lead out of ``root``."""
+    """Return ``root / name``; raise ``InputError`` if a name read from a file could point outside ``root``."""
     if not stays_inside(name):
         raise InputError(
             f"{root}: {name!r} leaves this directory; only relative names without '..' are allowed"
@@ -74,24 +71,17 @@ def inside(root: Place, name: str) -> Place:
 
 
 def file_inside(directory: Path, name: str, most: int | None = None) -> Path:
-    """The path of a local file that a spec names below ``directory``; the file may be missing.
+    """Return the path of a local file that a spec names below ``directory``; the file may be missing.
 
-    Parameters
-    ----------
-    most
-        Bytes that it may have; None: it is read in pieces, and may have any number.
-
-    Raises
-    ------
-    InputError
-        If the name or a link leads out of the directory, or if it is no regular file or too large.
+    Raises ``InputError`` if the name or a link points outside the directory, or the file is not regular or has more
+    than ``most`` bytes.
     """
     path = inside(directory, name)
     if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory)):
         raise InputError(f"{path} is a link out of {directory}; copy the file to this place")
     try:
         found = path.stat()
-    except OSError:  # who reads it says more
+    except OSError:  # reading the file will raise a clearer error
         return path
     if not stat.S_ISREG(found.st_mode):
         raise InputError(f"{path} is not a regular file; put a file in its place")
@@ -101,12 +91,9 @@ def file_inside(directory: Path, name: str, most: int | None = None) -> Path:
 
 
 def store_path(path: AnyPath | UPath, what: str = "a store") -> StorePath:
-    """Where a user's path or URL of a store points to. A URL is asked once whether it answers.
+    """Return the store at a user's path or URL, checking once that a URL responds.
 
-    Raises
-    ------
-    InputError
-        If it is a URL that cannot be opened or does not answer, or names no more than a bucket; or no path at all.
+    Raises ``InputError`` if a URL cannot be opened, does not respond or names only a bucket, or if it is not a path.
     """
     if isinstance(path, Path):
         return path
@@ -119,13 +106,7 @@ def store_path(path: AnyPath | UPath, what: str = "a store") -> StorePath:
 
 
 def local_path(path: AnyPath | UPath, what: str) -> Path:
-    """As ``store_path``, for what cannot be behind a URL.
-
-    Raises
-    ------
-    InputError
-        If it is a URL.
-    """
+    """As ``store_path``, but raise ``InputError`` for a URL."""
     if is_url(path):
         raise InputError(f"{path}: {what} must be a local directory; give a path without a scheme")
     local = store_path(path, what)
@@ -134,7 +115,6 @@ def local_path(path: AnyPath | UPath, what: str) -> Path:
 
 
 def _text_of(path: AnyPath | UPath, what: str) -> str:
-    """A path or URL as text; also of what is at one and says so, such as an open corpus."""
     if isinstance(path, UPath):
         return str(path)
     try:
@@ -147,7 +127,7 @@ def _text_of(path: AnyPath | UPath, what: str) -> str:
 
 
 def _without_scheme(text: str) -> str:
-    """A local path of its URL; other text as it is. Raises InputError for a name that no store could keep."""
+    """Strip a local scheme; raise ``InputError`` for names that are not UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -159,34 +139,30 @@ def _without_scheme(text: str) -> str:
 
 
 def _on_disk(path: AnyPath | UPath) -> Path | None:
-    """The local path; None for what is behind a URL."""
+    """Return the local path; None for a URL."""
     if isinstance(path, Path):
         return path
     return None if is_url(path) else Path(_without_scheme(str(path)))
 
 
 def file_system(path: AnyPath | UPath) -> tuple[Any, str]:
-    """fsspec's file system of a path or URL, and the path inside it; errors as ``objects.file_system``."""
+    """Return the fsspec file system of a path or URL and the path inside it; errors as ``objects.file_system``."""
     local = _on_disk(path)
-    # Not by fsspec, which takes a local path with :: in it for a chain.
+    # fsspec would interpret a local path with :: as a chain.
     return (LocalFileSystem(), str(local)) if local is not None else object_store.file_system(path)
 
 
 def is_chain(path: AnyPath) -> bool:
-    """Whether a file is reached through another one, such as ``zip://a.csv::b.zip``."""
+    """Whether a file is inside another one, such as ``zip://a.csv::b.zip``."""
     return is_url(path) and "::" in str(path)
 
 
 @contextmanager
 def open_file(path: AnyPath | UPath) -> Iterator[BufferedIOBase]:
-    """A binary stream on a local file, without Python code in between, or on what a URL stands for.
+    """Open a local file or URL as a binary stream.
 
-    Raises
-    ------
-    FileNotFoundError
-        If there is none; other errors of reading as the system or the package of the URL raises them.
-    InputError
-        If the scheme of a URL is unknown or its package missing.
+    Raises ``FileNotFoundError`` if it is missing, ``InputError`` if a URL's scheme is unknown or its package is
+    missing.
     """
     local = _on_disk(path)
     if local is not None:
@@ -199,26 +175,18 @@ def open_file(path: AnyPath | UPath) -> Iterator[BufferedIOBase]:
 
 
 def read_bytes(path: AnyPath | UPath) -> bytes:
-    """The whole of a file; errors as ``read_text``."""
+    """Read a whole file; errors as ``read_text``."""
     local = _on_disk(path)
     return local.read_bytes() if local is not None else object_store.get(path)
 
 
 def read_text(path: AnyPath | UPath) -> str:
-    """The whole of a small file, as UTF-8.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is none.
-    StoreError
-        If the object store fails.
-    """
+    """Read a small UTF-8 file; ``FileNotFoundError`` if it is missing, ``StoreError`` if an object store fails."""
     return read_bytes(path).decode()
 
 
 def sha256_of(path: AnyPath) -> str:
-    """Hex SHA-256 of a file; reads it once, in pieces."""
+    """Return the hex SHA-256 of a file; reads it once, in pieces."""
     with open_file(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -226,7 +194,10 @@ def sha256_of(path: AnyPath) -> str:
 def file_hashes(
     root: Path, paths: Iterable[Path] | None = None, *, known: Mapping[Path, str] | None = None
 ) -> dict[str, str]:
-    """The sha256 of local files by their paths below ``root``: of all there, or of some; reads those not ``known``."""
+    """Return the sha256 of local files by path relative to ``root``; reads those that are not ``known``.
+
+    ``paths`` restricts the files; None: all files below ``root``.
+    """
     found = sorted([root, *root.rglob("*")]) if paths is None else paths
     return {
         path.relative_to(root).as_posix(): (known or {}).get(path) or sha256_of(path)
@@ -236,7 +207,7 @@ def file_hashes(
 
 
 def exists(path: AnyPath) -> bool:
-    """Whether there is a file or a directory at ``path``."""
+    """Whether a file or directory exists at ``path``."""
     local = _on_disk(path)
     if local is not None:
         return local.exists()
@@ -256,13 +227,7 @@ def is_file(path: AnyPath) -> bool:
 
 
 def file_size(path: AnyPath) -> int:
-    """Bytes of the file.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is none.
-    """
+    """Return the size of a file in bytes; raise ``FileNotFoundError`` if it is missing."""
     local = _on_disk(path)
     if local is not None:
         return local.stat().st_size
@@ -271,26 +236,26 @@ def file_size(path: AnyPath) -> int:
 
 
 def file_names(directory: AnyPath) -> list[str]:
-    """Sorted names of the files right in a directory; empty when there is no such directory."""
+    """Return the sorted names of the files directly in a directory; empty if it does not exist."""
     folder = _on_disk(directory)
     if folder is not None:
         return sorted(p.name for p in folder.iterdir() if p.is_file()) if folder.is_dir() else []
     fs, inner = object_store.file_system(directory)
     if not fs.isdir(inner):
         return []
-    fs.invalidate_cache(inner)  # a cached listing would hide shards written since
+    fs.invalidate_cache(inner)  # a cached listing would miss shards written since then
     entries = fs.ls(inner, detail=True)
     return sorted(e["name"].rstrip("/").rsplit("/", 1)[-1] for e in entries if e["type"] == "file")
 
 
 def in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """``function`` of every item, results in order; the first failure in that order is raised."""
+    """Apply ``function`` to all items in threads; returns results, or raises the first failure, in order."""
     with ThreadPoolExecutor(max_workers=FILE_THREADS) as pool:
         return list(pool.map(function, items))
 
 
 def fsync_directory(path: Path) -> None:
-    """Make a rename inside ``path`` survive a crash of the machine (POSIX only; elsewhere a no-op)."""
+    """Make renames inside ``path`` durable (POSIX only; elsewhere a no-op)."""
     if os.name != "posix":
         return
     descriptor = os.open(path, os.O_RDONLY)
@@ -301,23 +266,23 @@ def fsync_directory(path: Path) -> None:
 
 
 def fsync_file(path: Path) -> None:
-    """Make what another library has written survive a crash of the machine."""
+    """Make a file written by another library durable."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
 
 
 def write_json(path: StorePath, value: Any) -> None:
-    """Write ``value`` to ``path`` in one step, see ``write_bytes``."""
+    """Write ``value`` as JSON atomically; see ``write_bytes``."""
     write_bytes(path, json_bytes(value))
 
 
 def json_bytes(value: Any) -> bytes:
-    """JSON as this package writes it."""
+    """Encode a value as JSON in the style of this package."""
     return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False).encode()
 
 
 def write_bytes(path: StorePath, data: bytes) -> None:
-    """Write or replace a file atomically: temporary file, fsync, rename; for a URL a single write of an object."""
+    """Write or replace a file atomically: temporary file, fsync and rename; for a URL a single object write."""
     if not isinstance(path, Path):
         object_store.put(path, data)
         return
@@ -335,34 +300,34 @@ def write_bytes(path: StorePath, data: bytes) -> None:
 
 
 def node_exists(path: StorePath) -> bool:
-    """Whether a Zarr group or array is at ``path``; ``StoreError`` if an object store does not answer."""
+    """Whether ``path`` has a Zarr group or array; raise ``StoreError`` if an object store does not respond."""
     node = path / object_store.ROOT
     return node.exists() if isinstance(node, Path) else object_store.has(node)
 
 
 def is_free(path: StorePath) -> bool:
-    """Whether a store can be made at ``path``: nothing is there, or leftovers of ours in an object store."""
+    """Whether a store can be created at ``path``: nothing exists there, or only our leftovers in an object store."""
     if isinstance(path, Path):
         return not path.exists()
     return not object_store.found(path) or object_store.is_leftover(path)
 
 
 def make_directory(path: StorePath) -> None:
-    """Make a directory that survives a crash of the machine; behind a URL there are none."""
+    """Create a directory durably; a no-op for URLs."""
     if isinstance(path, Path):
         path.mkdir(parents=True, exist_ok=True)
         fsync_directory(path.parent)
 
 
 def child_names(path: StorePath, prefix: str = "") -> list[str]:
-    """Names right below ``path`` that begin with ``prefix``; behind a URL one listing, never a cached one."""
+    """Return the names directly below ``path`` that begin with ``prefix``; for a URL one uncached listing."""
     if isinstance(path, Path):
         return [child.name for child in path.glob(f"{prefix}*")]
     return [name for name in object_store.child_names(path) if name.startswith(prefix)]
 
 
 def group_names(path: StorePath, prefix: str = "") -> list[str]:
-    """Names right below ``path`` that begin with ``prefix`` and hold a ``zarr.json``; listed as ``child_names``."""
+    """As ``child_names``, but only names of directories that have a ``zarr.json``."""
     if isinstance(path, Path):
         return [found.parent.name for found in path.glob(f"{prefix}*/zarr.json")]
     names = (name.split("/") for name in object_store.names_below(path))
@@ -370,7 +335,7 @@ def group_names(path: StorePath, prefix: str = "") -> list[str]:
 
 
 def remove_file(path: StorePath) -> None:
-    """Delete a file, if it is there."""
+    """Delete a file if it exists."""
     if isinstance(path, Path):
         path.unlink(missing_ok=True)
     else:
@@ -378,7 +343,7 @@ def remove_file(path: StorePath) -> None:
 
 
 def remove_trees(paths: Sequence[StorePath]) -> None:
-    """Delete many directories, objects of some at a time; what cannot be deleted is left."""
+    """Delete many directories (in parallel on object stores), ignoring errors."""
     if all(isinstance(path, Path) for path in paths):
         for path in paths:
             remove_tree(path, ignore_errors=True)
@@ -387,7 +352,7 @@ def remove_trees(paths: Sequence[StorePath]) -> None:
 
 
 def remove_tree(path: StorePath, *, ignore_errors: bool = False) -> None:
-    """Delete a directory, or all objects of this prefix, with all below; what cannot be deleted may be left."""
+    """Delete a directory, or all objects with this prefix; on errors some may remain."""
     if isinstance(path, Path):
         shutil.rmtree(path, ignore_errors=ignore_errors)
         return

@@ -1,4 +1,4 @@
-"""Which versions made a store, on which the bits of a result hang, and when."""
+"""Package versions and time at which a store was made; the versions may affect the bits of its results."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ PACKAGES = ("streaming-jsmf", "numpy", "scipy", "numba", "dask", "zarr", "pyarro
 
 
 def package_versions() -> dict[str, str]:
-    """Versions of Python and of the packages that touch the numbers."""
+    """Return the versions of Python and of the packages that affect numerical results."""
     return {"python": platform.python_version(), **{package: _version(package) for package in PACKAGES}}
 
 
-# Looking through the metadata of all that is installed takes as long as committing a small store.
+# Searching the metadata of all installed packages takes as long as committing a small store.
 @cache
 def _version(package: str) -> str:
     try:
@@ -25,5 +25,5 @@ def _version(package: str) -> str:
 
 
 def utc_now() -> str:
-    """The time as ISO 8601 in UTC, to the millisecond."""
+    """Return the current UTC time in ISO 8601 format with milliseconds."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,9 +1,8 @@
-"""Directories that appear, are replaced and disappear in one step, and what a killed process has left of it.
+"""Atomic creation, replacement and removal of directories, and cleanup after killed processes.
 
-While a target ``NAME`` is written, its successor lies in ``.NAME.new`` beside it, and for the moment between two
-renames the one before in ``.NAME.old``. Who writes a target holds its lock (``jobs.lock``), so there is one of each at
-most, and what is there when the lock is taken is left over (``clear_leftovers``). A target that is a link is written
-where it points to.
+While a target ``NAME`` is written, its successor is ``.NAME.new`` next to it; between two renames its predecessor is
+``.NAME.old``. Writers hold the lock of the target (``storage.lock``), so anything found when the lock is acquired is
+left over. A target that is a link is written at the link's destination.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.storage import objects as object_store
 from streaming_jsmf.storage.paths import StorePath, fsync_directory
 
-#: Files that are written before they get their names: ours (``paths.write_bytes``) and Zarr's.
+#: Temporary files that are renamed after writing: ours (``paths.write_bytes``) and Zarr's.
 _TEMPORARY = re.compile(r"^\..+\.[0-9a-f]{32}$|\.[0-9a-f]{32}\.partial$")
 
 
 def real_path(target: Path) -> Path:
-    """Where a target lies, whatever the way to it."""
+    """Resolve the links of a target."""
     return Path(os.path.realpath(target))
 
 
@@ -38,7 +37,7 @@ def _old(target: Path) -> Path:
 
 
 def has_leftovers(target: Path) -> bool:
-    """Whether something lies beside a target that is there only while it is written."""
+    """Whether temporary files or directories exist next to a target."""
     return bool(_beside(real_path(target)))
 
 
@@ -49,9 +48,9 @@ def _beside(place: Path) -> list[Path]:
 
 
 def clear_leftovers(target: Path) -> list[Path]:
-    """Put back what was to be replaced by a target that is not there; remove all else that was on its way.
+    """Restore the predecessor of a missing target and remove all temporary files; return the removed paths.
 
-    To be called by the holder of the lock. Returns what was removed.
+    The caller must hold the lock.
     """
     place = real_path(target)
     if os.path.lexists(_old(place)) and not os.path.lexists(place):
@@ -72,23 +71,17 @@ def _remove(path: Path) -> None:
 
 
 def require_outside(target: Path) -> None:
-    """Refuse to replace a directory that this process works in: it would go on in one that is no more.
-
-    Raises
-    ------
-    InputError
-        If the working directory is ``target``, or below it.
-    """
+    """Raise ``InputError`` if the working directory is ``target`` or below it, since it would be deleted."""
     if Path.cwd().is_relative_to(real_path(target)):
         raise InputError(f"{target}: is the working directory and cannot be replaced; run from another one")
 
 
 def put_in_place(made: Path, target: Path) -> None:
-    """Rename a file or directory to ``target``; what lies there goes once the new one is in its place."""
+    """Rename a file or directory to ``target``; an existing target is removed after the rename."""
     place = real_path(target)
     old = _old(place)
     if os.path.lexists(place):
-        if os.path.lexists(old):  # of a run that was killed, where the system has no locks
+        if os.path.lexists(old):  # left by a killed run on a file system without locks
             _remove(old)
         place.rename(old)
     try:
@@ -104,15 +97,15 @@ def put_in_place(made: Path, target: Path) -> None:
 
 @contextmanager
 def directory_written_beside(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """Yield an empty directory beside ``target`` that takes its place when the block ends well.
+    """Yield an empty directory next to ``target`` that is renamed to it when the block succeeds.
 
-    On an error the directory is removed and ``target`` stays as it was. With ``overwrite`` an existing
-    target goes only after the new one is complete.
+    On an error the directory is removed and ``target`` is unchanged. With ``overwrite`` an existing target is removed
+    only after the new one is complete.
     """
     place = real_path(target)
     place.parent.mkdir(parents=True, exist_ok=True)
     new = _new(place)
-    if os.path.lexists(new):  # of a run that was killed, where the system has no locks
+    if os.path.lexists(new):  # left by a killed run on a file system without locks
         _remove(new)
     new.mkdir()
     try:
@@ -129,15 +122,10 @@ def directory_written_beside(target: Path, *, overwrite: bool = False) -> Iterat
 
 @contextmanager
 def store_written(target: StorePath, *, overwrite: bool = False) -> Iterator[StorePath]:
-    """Yield where to write a new store: it is at ``target``, whole, when the block has ended well.
+    """Yield where to write a new store, which appears at ``target`` complete when the block succeeds.
 
-    The block writes the ``zarr.json`` of the root last. A local store is written as ``directory_written_beside``; one
-    behind a URL in its own place, where nothing is a store before it has a root (``object_store.written_in_place``).
-
-    Raises
-    ------
-    InputError
-        If the bucket is not there.
+    The block writes the ``zarr.json`` of the root last. Local stores use ``directory_written_beside``, stores behind
+    URLs ``objects.written_in_place``. Raises ``InputError`` if the bucket does not exist.
     """
     if isinstance(target, Path):
         with directory_written_beside(target, overwrite=overwrite) as beside:
@@ -148,7 +136,7 @@ def store_written(target: StorePath, *, overwrite: bool = False) -> Iterator[Sto
 
 
 def remove_store(path: StorePath, *, ignore_errors: bool = False) -> None:
-    """Delete a store or a directory: first there is none any more, then what it was made of goes, or is a rest."""
+    """Delete a store or directory; readers first see it disappear, then its contents are deleted."""
     with suppress(*(OSError, StoreError) if ignore_errors else ()):
         if not isinstance(path, Path):
             object_store.delete_store(path)
