@@ -1,4 +1,4 @@
-"""What readers of counts share: one vocabulary for all files, and sums of the counts of a word in a document."""
+"""Base of readers of counts: one vocabulary for all files, and sums of repeated counts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _WORD_LISTS = (*TEXT_NAMES, VOCABULARY_NAME)
 class CountFiles(Source):
     """Base of readers of ``files`` of counts (local paths or URLs) over one vocabulary.
 
-    Their word lists are named by the option ``vocabulary``, relative to the file, or lie beside it.
+    The option ``vocabulary`` names a word list relative to each file; the default is a usual name in the same
+    directory.
     """
 
     files: tuple[str, ...]
@@ -33,12 +34,9 @@ class CountFiles(Source):
 
     @cached_property
     def vocabulary(self) -> tuple[str, ...]:
-        """The words of all files. Reads every word list once.
+        """The words of all files; reads every word list once.
 
-        Raises
-        ------
-        InputError
-            If there is no file, a word list is missing or invalid, or files differ in their words.
+        Raises InputError if there is no file, a word list is missing or invalid, or word lists differ.
         """
         if not self.files:
             raise InputError("there are no files of counts to read; give at least one")
@@ -55,15 +53,15 @@ class CountFiles(Source):
         return words
 
     def words_of(self, path: str) -> tuple[str, ...]:
-        """The words of one file. Reads its word list."""
+        """Return the words of one file; reads its word list."""
         return read_vocabulary(self.word_list(path))[0].words
 
     def usual_word_lists(self, path: str) -> Sequence[str]:  # noqa: ARG002
-        """Names that a word list beside the file may have."""
+        """Return the default names of a word list."""
         return _WORD_LISTS
 
     def word_list(self, path: str) -> str:
-        """Path of the word list of a file. Raises InputError if there is none."""
+        """Return the path of a file's word list. Raises InputError if there is none."""
         wanted = self.options.vocabulary
         folder = path.rsplit("/", 1)[0] if is_url(path) else str(Path(path).parent)
         names = self.usual_word_lists(path) if wanted is None else [wanted]
@@ -78,12 +76,12 @@ class CountFiles(Source):
         return found
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Without the words, which each task reads itself: tasks stay small.
+        # Exclude the words to keep tasks small; each task reads them itself.
         return type(self), tuple(getattr(self, field.name) for field in fields(self))
 
 
 def whole_file(path: str) -> Unit:
-    """A file as one unit. Raises InputError if it is missing or cannot be reached."""
+    """Return a file as one unit. Raises InputError if it is missing or unreachable."""
     try:
         return Unit(path, size=size_of(path))
     except DamagedError as error:
@@ -92,9 +90,9 @@ def whole_file(path: str) -> Unit:
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """Counts of words in documents, grouped by document. Arrays of one length.
+    """Counts of words in documents, grouped by document, as arrays of equal length.
 
-    ``document`` and ``word`` are int64 from 0, ``count`` int64 or float64, ``line`` int64: where it was read.
+    ``document`` and ``word`` are int64 from 0, ``count`` is int64 or float64, ``line`` is the int64 line number.
     """
 
     document: NDArray[Any]
@@ -103,19 +101,19 @@ class Entries:
     line: NDArray[Any]
 
     def take(self, chosen: Any) -> Entries:
-        """The entries of a slice, mask or index."""
+        """Return the entries of a slice, mask or index."""
         return Entries(self.document[chosen], self.word[chosen], self.count[chosen], self.line[chosen])
 
     def followed_by(self, other: Entries) -> Entries:
-        """These entries and the others after them."""
+        """Concatenate these entries and others."""
         pairs = zip(vars(self).values(), vars(other).values(), strict=True)
         return Entries(*(np.concatenate(pair) for pair in pairs))
 
 
 def merge_entries(entries: Entries, n_words: int) -> Entries:
-    """Sum the counts of a word in a document; words rise in each document, ``line`` is that of its first entry.
+    """Sum the counts of a word in a document, with words in ascending order; ``line`` is that of the first entry.
 
-    Counts are added in the order given, so that the sums do not depend on where blocks end.
+    Counts are added in the given order, so that sums do not depend on block boundaries.
     """
     if len(entries.document) == 0:
         return entries
@@ -130,5 +128,5 @@ def merge_entries(entries: Entries, n_words: int) -> Entries:
 
 
 def too_large(total: float, word: str) -> str:
-    """The reason for refusing a sum of counts of a word."""
+    """Return the reason to refuse a sum of counts of a word."""
     return f"the counts of word {word} add up to {total}, above {LARGEST_COUNT}"
